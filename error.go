@@ -1,0 +1,85 @@
+package hutch
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+)
+
+// Kind says what an error means, not where it arose. Every surface maps kinds
+// to its own codes in one table; kinds cross the wire.
+type Kind string
+
+const (
+	Invalid     Kind = "invalid"     // the request is wrong; the same again fails again
+	Denied      Kind = "denied"      // understood, and not allowed
+	NotFound    Kind = "not_found"   // no such thing, or not yours
+	Conflict    Kind = "conflict"    // at odds with the present state
+	Exhausted   Kind = "exhausted"   // a limit is reached; the message names it
+	Unsupported Kind = "unsupported" // this runtime or image cannot do it
+	Unavailable Kind = "unavailable" // not now; the same again may succeed
+	Timeout     Kind = "timeout"     // the time limit ran out
+	Internal    Kind = "internal"    // a fault of ours; the cause is in the log
+)
+
+func (k Kind) Error() string { return string(k) }
+
+// Error is an error with a kind and a message written for the person or model
+// that reads it: what happened, why, and what to do next.
+type Error struct {
+	Kind    Kind
+	Message string
+	// Cause is logged and never shown: it may name paths of the host.
+	Cause error
+	// Data is shown beside the message: small, and safe to show.
+	Data map[string]any
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is makes errors.Is(err, hutch.NotFound) true for an error of that kind.
+func (e *Error) Is(target error) bool { return target == error(e.Kind) }
+
+// Errorf makes an error of a kind, with a message to show.
+func Errorf(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// Because returns e with the cause to log.
+func (e *Error) Because(cause error) *Error {
+	c := *e
+	c.Cause = cause
+	return &c
+}
+
+// With returns e with one more datum beside its message.
+func (e *Error) With(key string, value any) *Error {
+	data := maps.Clone(e.Data)
+	if data == nil {
+		data = map[string]any{}
+	}
+	data[key] = value
+	c := *e
+	c.Data = data
+	return &c
+}
+
+// KindOf is the kind of the first [Error] in err's chain, and Internal when
+// there is none.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return Internal
+}
+
+// AsError returns the [Error] to show for err. An error that carries no kind
+// is a fault of ours: it becomes an Internal one that hides it as its cause.
+func AsError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Kind: Internal, Message: "internal error; the server's log has the cause", Cause: err}
+}

@@ -1,0 +1,49 @@
+package hutch
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"strings"
+)
+
+// MaxID is the longest identifier, in bytes. It is the longest DNS label, so
+// that an id can stand in the host name of a preview.
+const MaxID = 63
+
+// CheckID reports whether id may name a sandbox or a process: 1 to 63 of
+// a-z, 0-9 and hyphen, no hyphen at either end. The error is of kind
+// [Invalid] and says what is wrong with it.
+func CheckID(id string) error {
+	switch {
+	case id == "":
+		return Errorf(Invalid, "the id is empty: use 1 to %d of a-z, 0-9 and hyphen", MaxID)
+	case len(id) > MaxID:
+		return Errorf(Invalid, "the id has %d characters: at most %d are allowed", len(id), MaxID)
+	case id[0] == '-' || id[len(id)-1] == '-':
+		return Errorf(Invalid, "the id %q begins or ends with a hyphen: only a-z and 0-9 may stand there", id)
+	}
+	for _, c := range []byte(id) {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-':
+		case 'A' <= c && c <= 'Z':
+			return Errorf(Invalid, "the id %q has upper-case letters: write it as %q, or set normalizeId", id, NormalizeID(id))
+		default:
+			return Errorf(Invalid, "the id %q holds %q: use only a-z, 0-9 and hyphen", id, string(rune(c)))
+		}
+	}
+	return nil
+}
+
+// NormalizeID folds upper case to lower case; it mends nothing else.
+func NormalizeID(id string) string { return strings.ToLower(id) }
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// NewID mints an identifier of 60 random bits behind a prefix that says what
+// it names: NewID("sb") may be "sb-k3f9q2mzx7ap". An id is a name and no
+// capability: whoever uses one is authorized by a token.
+func NewID(prefix string) string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails: it ends the program instead
+	return prefix + "-" + idEncoding.EncodeToString(b[:])[:12]
+}

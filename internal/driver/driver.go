@@ -1,0 +1,119 @@
+// Package driver is the contract between the engine and the runtimes.
+//
+// A driver only provides a place and a pipe: an isolated place made from a
+// root file system, limits and a network attachment, with the agent running
+// in it as the first process, and a way to dial that agent. All that happens
+// inside is the agent's work (package wire), so that it is written once and
+// behaves the same on every runtime.
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+
+	"hutch"
+	"hutch/internal/image"
+	"hutch/internal/wire"
+)
+
+// Driver makes places. Its methods are safe for concurrent use; a driver
+// keeps what it needs to find its places again under its own state folder.
+type Driver interface {
+	// Name is the runtime's name in the APIs: "gvisor", "native".
+	Name() string
+
+	// Check looks at this host: what works, what does not, and the mend. It
+	// changes nothing.
+	Check(ctx context.Context) Report
+
+	// Create makes a place and returns when its agent accepts connections.
+	// All or nothing: on error, or when ctx ends before, nothing is left. The
+	// place outlives ctx, and the daemon.
+	Create(ctx context.Context, spec Spec) (Instance, error)
+
+	// Recover finds a place again after a restart of the daemon. The error is
+	// hutch.NotFound when it no longer runs; then nothing is left of it.
+	Recover(ctx context.Context, id string, h Handle) (Instance, error)
+
+	// Sweep removes what is left on the host of places that keep does not
+	// claim: after a kill -9 of the daemon, at any moment of it. It returns
+	// how many it removed. Called before the first Create, never beside one.
+	Sweep(ctx context.Context, keep func(id string) bool) (int, error)
+}
+
+// Spec is a place to be made.
+type Spec struct {
+	ID     string // unique among the living of this driver
+	Root   image.Root
+	Limits hutch.Limits // every field set
+	// Boot is what the agent is to be told. The driver sets Listen, UID, GID
+	// and Version, as the place demands; the rest is the engine's.
+	Boot wire.Boot
+}
+
+// Handle is how a driver finds a place again: small, opaque JSON, kept in the
+// store. It holds no secret.
+type Handle = json.RawMessage
+
+// Instance is a living place. Methods are safe for concurrent use.
+type Instance interface {
+	// Handle never changes.
+	Handle() Handle
+
+	// Dial connects to the agent. The caller says hello (package wire).
+	Dial(ctx context.Context) (net.Conn, error)
+
+	// Usage reads what the place uses now, and has used.
+	Usage(ctx context.Context) (Usage, error)
+
+	// Done is closed when the place is dead, whatever the cause.
+	Done() <-chan struct{}
+
+	// Destroy kills everything inside and frees all that the place holds on
+	// the host. It returns when that is so. Idempotent; ctx bounds the wait,
+	// and on error it can be called again.
+	Destroy(ctx context.Context) error
+}
+
+// Usage is one reading. What a runtime cannot tell is 0.
+type Usage struct {
+	CPUSeconds float64 // since creation
+	Memory     int64   // bytes now
+	MemoryPeak int64
+	PIDs       int
+	Disk       int64 // bytes of written files
+	// OOMKills counts processes killed for want of memory.
+	OOMKills int
+}
+
+// Report is what Check found.
+type Report struct {
+	OK       bool // the driver can create places here
+	Findings []Finding
+}
+
+// Finding is one thing looked at.
+type Finding struct {
+	Name   string // "user namespaces"
+	Level  Level
+	Detail string // what was found
+	Mend   string // what to do, as a command where there is one; empty when OK
+}
+
+// Level of a finding.
+type Level string
+
+const (
+	Good    Level = "ok"
+	Warning Level = "warning" // works, with less: the detail says what is lost
+	Bad     Level = "error"   // the driver does not work here
+)
+
+// Options are what every driver is made from.
+type Options struct {
+	// Dir is the driver's state folder, its own alone. Made when missing.
+	Dir string
+	// Agent is the path of the hutch-agent program.
+	Agent string
+}

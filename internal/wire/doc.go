@@ -1,0 +1,71 @@
+// Package wire is the protocol between the daemon and the agent inside a
+// sandbox. This comment is its specification.
+//
+// # The idea
+//
+// A connection carries one request at a time: the daemon sends a request, the
+// agent answers with a stream of frames, the last of which ends the request,
+// and the connection is free for the next one. There is no multiplexing:
+// requests in parallel are connections in parallel, so the kernel's own flow
+// control holds a slow reader back without holding anyone else, and to cancel
+// is to close. What must outlive a connection (processes and their output)
+// lives in the agent under an id, and is read again from a cursor.
+//
+// The daemon trusts nothing that comes from the agent: frames are bounded,
+// replies have a deadline, every field is checked where it is decoded, and a
+// violation closes the connection. It never sends back what it was sent.
+//
+// # Frames
+//
+//	byte 0      type
+//	bytes 1-4   length of the payload, big endian
+//	then        payload
+//
+// From the daemon, at most [MaxRequest] bytes:
+//
+//	H  hello, JSON [Hello]       first frame of every connection
+//	R  request, JSON [Request]   starts a request
+//	I  stdin bytes               for the attached process
+//	E  end of stdin, empty
+//	S  signal, JSON [Signal]     for the attached process and all it started
+//
+// From the agent, at most [MaxReply] bytes:
+//
+//	h  welcome, JSON [Welcome]   answers hello
+//	e  error, JSON [Failure]     ends the request; in answer to hello, the connection
+//	r  reply, JSON               ends a request that has one answer
+//	s  started, JSON [Process]   first frame of start and attach
+//	1  stdout                    8 bytes cursor behind the data, then the data
+//	2  stderr                    likewise
+//	g  gap, 8 bytes              so many bytes of output are no longer kept
+//	x  exit, JSON [Exit]         ends start and attach
+//
+// Between requests the agent ignores I, E and S: they were sent before the
+// daemon had read the exit of the process they were for.
+//
+// # Requests
+//
+//	start    runs a process. Attached (the default): its output follows, then
+//	         its exit; when the connection closes before that, the whole tree is
+//	         killed; output that is not read stops the program as a full pipe
+//	         does. Detached: r with its [Process] at once; it stays when the
+//	         connection goes, and its log keeps the newest [LogSize] bytes.
+//	attach   output of a process from a cursor on: s, output, and with Follow
+//	         everything until x; without it, x after what there is (State tells
+//	         whether the process has ended). Closing an attach kills nothing.
+//	list     r with a []Process: the detached, live and ended, oldest first.
+//	signal   signals a detached process and all it started; r with {}.
+//	ping     r with a [Stats].
+//
+// Cursors count bytes of stdout and stderr together, in the order in which the
+// agent read them, from 0.
+//
+// # Time limits and trees
+//
+// A process may have a time limit; the agent enforces it, and the daemon
+// enforces it again from outside with some grace. A kill takes the whole
+// tree: the root of an attached process is a child subreaper, so whatever it
+// started stays below it, however often it forked; and every process bears
+// [ProcessEnv] in its environment. When the root ends by itself, what it left
+// behind stays, as with any shell; its output goes on being read and kept.
+package wire

@@ -1,0 +1,140 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Type is the first byte of a frame.
+type Type byte
+
+const (
+	TypeHello    Type = 'H'
+	TypeRequest  Type = 'R'
+	TypeStdin    Type = 'I'
+	TypeStdinEnd Type = 'E'
+	TypeSignal   Type = 'S'
+
+	TypeWelcome Type = 'h'
+	TypeError   Type = 'e'
+	TypeReply   Type = 'r'
+	TypeStarted Type = 's'
+	TypeStdout  Type = '1'
+	TypeStderr  Type = '2'
+	TypeGap     Type = 'g'
+	TypeExit    Type = 'x'
+)
+
+const headerSize = 5
+
+// Reader reads frames of at most Max bytes.
+type Reader struct {
+	r   *bufio.Reader
+	max int
+	buf []byte
+}
+
+// NewReader returns a Reader of r that refuses payloads over max bytes.
+func NewReader(r io.Reader, max int) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 4<<10), max: max}
+}
+
+// Next reads one frame. The payload is valid until the next call. A connection
+// that ends between frames gives io.EOF, inside one io.ErrUnexpectedEOF.
+func (r *Reader) Next() (Type, []byte, error) {
+	var h [headerSize]byte
+	if _, err := io.ReadFull(r.r, h[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(h[1:])
+	if int64(n) > int64(r.max) {
+		return 0, nil, fmt.Errorf("frame of type %q has %d bytes, over the limit of %d", h[0], n, r.max)
+	}
+	payload, err := r.payload(int(n))
+	return Type(h[0]), payload, err
+}
+
+// payload reads n bytes into the reader's buffer. It grows the buffer by what
+// arrives, not by what a header claims.
+func (r *Reader) payload(n int) ([]byte, error) {
+	const step = 128 << 10
+	r.buf = r.buf[:0]
+	for len(r.buf) < n {
+		have := len(r.buf)
+		want := min(n, have+step)
+		if cap(r.buf) < want {
+			r.buf = append(make([]byte, 0, max(want, min(2*cap(r.buf), n))), r.buf...)
+		}
+		r.buf = r.buf[:want]
+		if _, err := io.ReadFull(r.r, r.buf[have:]); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+	}
+	return r.buf, nil
+}
+
+// Writer writes frames. It is safe for concurrent use: a frame is written by
+// one call of the underlying writer.
+type Writer struct {
+	mu  sync.Mutex
+	w   io.Writer
+	buf []byte
+}
+
+// NewWriter returns a Writer on w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// Write sends one frame.
+func (w *Writer) Write(t Type, payload []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begin(t, len(payload))
+	w.buf = append(w.buf, payload...)
+	_, err := w.w.Write(w.buf)
+	return err
+}
+
+// WriteOutput sends an output frame: the cursor behind data, and data.
+func (w *Writer) WriteOutput(t Type, cursor int64, data []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begin(t, 8+len(data))
+	w.buf = binary.BigEndian.AppendUint64(w.buf, uint64(cursor))
+	w.buf = append(w.buf, data...)
+	_, err := w.w.Write(w.buf)
+	return err
+}
+
+// WriteJSON sends a frame whose payload is v as JSON.
+func (w *Writer) WriteJSON(t Type, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return w.Write(t, b)
+}
+
+func (w *Writer) begin(t Type, n int) {
+	w.buf = append(w.buf[:0], byte(t))
+	w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(n))
+}
+
+// ParseOutput splits the payload of an output frame.
+func ParseOutput(payload []byte) (cursor int64, data []byte, err error) {
+	if len(payload) < 8 {
+		return 0, nil, fmt.Errorf("output frame of %d bytes has no cursor", len(payload))
+	}
+	c := binary.BigEndian.Uint64(payload)
+	data = payload[8:]
+	if c > 1<<62 || int64(c) < int64(len(data)) {
+		return 0, nil, fmt.Errorf("output frame has cursor %d behind %d bytes", c, len(data))
+	}
+	return int64(c), data, nil
+}

@@ -1,0 +1,127 @@
+package wire
+
+import "hutch"
+
+// Version is the protocol's version. Daemon and agent must have the same one.
+const Version = 1
+
+const (
+	MaxRequest = 8 << 20 // bytes of a frame from the daemon
+	MaxReply   = 1 << 20 // bytes of a frame from the agent
+	MaxChunk   = 64 << 10
+	// LogSize is how many bytes of output the agent keeps of a process.
+	LogSize = 1 << 20
+	// MaxFinished is how many ended detached processes the agent remembers.
+	MaxFinished = 64
+)
+
+// ProcessEnv is the environment variable that holds the process's id.
+const ProcessEnv = "HUTCH_PROCESS"
+
+// Boot is what an agent is told at its birth, by the driver that starts it.
+type Boot struct {
+	Version int    `json:"version"`
+	Token   string `json:"token"` // what hello must bring
+	// Listen is where the agent listens: "fd:3", or "tcp:127.0.0.1:4" where
+	// the place can be reached in no other way.
+	Listen string `json:"listen"`
+	// UID and GID are what commands run as, when the agent may change ids.
+	UID      int      `json:"uid"`
+	GID      int      `json:"gid"`
+	Home     string   `json:"home"`
+	Dir      string   `json:"dir"`     // default working directory
+	Env      []string `json:"env"`     // KEY=VALUE, the base of every command's environment
+	MaxLive  int      `json:"maxLive"` // detached processes alive at once
+	Hostname string   `json:"hostname"`
+}
+
+// Hello opens a connection.
+type Hello struct {
+	Version int    `json:"version"`
+	Token   string `json:"token"`
+}
+
+// Welcome answers it.
+type Welcome struct {
+	Version int    `json:"version"`
+	Build   string `json:"build"` // the agent's commit, for people
+}
+
+// Request is the envelope of all requests; Op names the one field that is set.
+type Request struct {
+	Op     string  `json:"op"` // start, attach, list, signal, ping
+	Start  *Start  `json:"start,omitempty"`
+	Attach *Attach `json:"attach,omitempty"`
+	Signal *Signal `json:"signal,omitempty"`
+}
+
+// Start runs a process.
+type Start struct {
+	ID   string `json:"id"` // chosen by the daemon, unique for the sandbox's life
+	Name string `json:"name,omitempty"`
+	// Command is a bash command line. Argv, when set, is run without a shell.
+	Command string   `json:"command,omitempty"`
+	Argv    []string `json:"argv,omitempty"`
+	// Source, when set, is written to a file that only lives as long as the
+	// process; the arguments in Argv that are [SourceArg] become its path, and
+	// the file's name ends with SourceName.
+	Source     string              `json:"source,omitempty"`
+	SourceName string              `json:"sourceName,omitempty"`
+	Dir        string              `json:"dir,omitempty"`
+	Env        []string            `json:"env,omitempty"` // KEY=VALUE over Boot.Env
+	TimeoutMS  int64               `json:"timeoutMs,omitempty"`
+	Stdin      bool                `json:"stdin,omitempty"` // a pipe fed by I frames; else empty
+	Detach     bool                `json:"detach,omitempty"`
+	Restart    hutch.RestartPolicy `json:"restart,omitempty"`
+}
+
+// SourceArg stands for the path of the source file in Start.Argv.
+const SourceArg = "\x00source"
+
+// Attach reads a process's output.
+type Attach struct {
+	Process string `json:"process"`
+	Cursor  int64  `json:"cursor"`
+	Follow  bool   `json:"follow,omitempty"`
+}
+
+// Signal signals a process's tree. Process is empty in an S frame.
+type Signal struct {
+	Process string `json:"process,omitempty"`
+	Signal  int    `json:"signal"`
+}
+
+// Process is the agent's record of a process.
+type Process struct {
+	ID       string              `json:"id"`
+	Name     string              `json:"name,omitempty"`
+	Command  string              `json:"command,omitempty"` // at most 4 KiB of it
+	Status   hutch.ProcessStatus `json:"status"`
+	PID      int                 `json:"pid,omitempty"`
+	ExitCode *int                `json:"exitCode,omitempty"`
+	StartMS  int64               `json:"startMs"` // Unix time
+	EndMS    int64               `json:"endMs,omitempty"`
+	Restart  hutch.RestartPolicy `json:"restart,omitempty"`
+	Restarts int                 `json:"restarts,omitempty"`
+}
+
+// Exit ends a start or an attach.
+type Exit struct {
+	State    hutch.ProcessStatus `json:"state"` // still running, for an attach that does not follow
+	Code     int                 `json:"code"`  // from wait4; 128+n for signal n
+	Signal   int                 `json:"signal,omitempty"`
+	TimedOut bool                `json:"timedOut,omitempty"`
+	Cursor   int64               `json:"cursor"` // end of the output
+}
+
+// Stats answers ping.
+type Stats struct {
+	Live      int `json:"live"`      // detached processes alive
+	Processes int `json:"processes"` // all processes inside, the agent among them
+}
+
+// Failure is a hutch.Error on the wire.
+type Failure struct {
+	Kind    hutch.Kind `json:"kind"`
+	Message string     `json:"message"`
+}

@@ -1,0 +1,186 @@
+package hutch
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxCommand is the longest command or source text, in bytes.
+const MaxCommand = 1 << 20
+
+// ExecRequest asks for one command, waited for.
+type ExecRequest struct {
+	// Command is a bash command line or, with Language, source text.
+	Command  string            `json:"command"`
+	Language string            `json:"language,omitempty"`
+	Dir      string            `json:"cwd,omitempty"` // default /workspace
+	Env      map[string]string `json:"env,omitempty"`
+	// Timeout ends the whole process tree; default 30, and at most the
+	// server's maximum.
+	Timeout Seconds `json:"timeout,omitempty"`
+	// MaxOutput is how many bytes of each of stdout and stderr the result
+	// keeps: the first and the last half. Default 1 MiB, at most 16 MiB.
+	// What goes to the caller's output function is never cut.
+	MaxOutput int `json:"maxOutput,omitempty"`
+	// Stdin is the command's standard input; nil is an empty one.
+	Stdin io.Reader `json:"-"`
+}
+
+// Stream names where bytes of output came from.
+type Stream string
+
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+// Output is a piece of output, byte-exact, in the order it was read.
+type Output struct {
+	Stream Stream
+	Data   []byte // valid only during the call that hands it over
+	// Cursor is the position behind Data in the process's whole output, in
+	// bytes. Reading on from it continues without a gap.
+	Cursor int64
+	// Lost is how many bytes before Data the reader came too late for.
+	Lost int64
+}
+
+// ExecResult is how a command ended. A non-zero exit code is a result, not an
+// error.
+type ExecResult struct {
+	SandboxID string
+	Command   string
+	// ExitCode is the one the kernel gave; 128+n for death by signal n.
+	ExitCode  int
+	Stdout    []byte
+	Stderr    []byte
+	Duration  time.Duration
+	Timestamp time.Time // when it started
+	TimedOut  bool      // the time limit killed it
+	Truncated bool      // Stdout or Stderr lacks its middle part
+	// Limit names the sandbox limit that killed it ("memory"), if one did.
+	Limit string
+}
+
+// Success reports whether the command ran to its end and exited with 0.
+func (r ExecResult) Success() bool { return r.ExitCode == 0 && !r.TimedOut && r.Limit == "" }
+
+// execResultJSON is ExecResult on the wire. Stdout and stderr are strings; when
+// either is not UTF-8 both are base64 and encoding says so, so that a client
+// gets every byte back.
+type execResultJSON struct {
+	Success   bool      `json:"success"`
+	ExitCode  int       `json:"exitCode"`
+	Stdout    string    `json:"stdout"`
+	Stderr    string    `json:"stderr"`
+	Encoding  string    `json:"encoding"` // "utf-8" or "base64"
+	Command   string    `json:"command"`
+	Duration  int64     `json:"duration"` // ms
+	Timestamp time.Time `json:"timestamp"`
+	TimedOut  bool      `json:"timedOut"`
+	Truncated bool      `json:"truncated"`
+	Limit     string    `json:"limitExceeded,omitempty"`
+	SandboxID string    `json:"sandboxId"`
+}
+
+func (r ExecResult) MarshalJSON() ([]byte, error) {
+	j := execResultJSON{
+		Success: r.Success(), ExitCode: r.ExitCode, Encoding: "utf-8",
+		Stdout: string(r.Stdout), Stderr: string(r.Stderr),
+		Command: r.Command, Duration: r.Duration.Milliseconds(), Timestamp: r.Timestamp,
+		TimedOut: r.TimedOut, Truncated: r.Truncated, Limit: r.Limit, SandboxID: r.SandboxID,
+	}
+	if !utf8.Valid(r.Stdout) || !utf8.Valid(r.Stderr) {
+		j.Encoding = "base64"
+		j.Stdout = base64.StdEncoding.EncodeToString(r.Stdout)
+		j.Stderr = base64.StdEncoding.EncodeToString(r.Stderr)
+	}
+	return json.Marshal(j)
+}
+
+func (r *ExecResult) UnmarshalJSON(b []byte) error {
+	var j execResultJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	*r = ExecResult{
+		SandboxID: j.SandboxID, Command: j.Command, ExitCode: j.ExitCode,
+		Stdout: []byte(j.Stdout), Stderr: []byte(j.Stderr),
+		Duration: time.Duration(j.Duration) * time.Millisecond, Timestamp: j.Timestamp,
+		TimedOut: j.TimedOut, Truncated: j.Truncated, Limit: j.Limit,
+	}
+	if j.Encoding != "base64" {
+		return nil
+	}
+	var err error
+	if r.Stdout, err = base64.StdEncoding.DecodeString(j.Stdout); err != nil {
+		return fmt.Errorf("stdout: %w", err)
+	}
+	if r.Stderr, err = base64.StdEncoding.DecodeString(j.Stderr); err != nil {
+		return fmt.Errorf("stderr: %w", err)
+	}
+	return nil
+}
+
+// RestartPolicy says when a background process that ended is started again.
+type RestartPolicy string
+
+const (
+	RestartNever     RestartPolicy = "never"
+	RestartOnFailure RestartPolicy = "on-failure" // after a non-zero exit code
+	RestartAlways    RestartPolicy = "always"
+)
+
+// ProcessStatus is the state of a background process.
+type ProcessStatus string
+
+const (
+	ProcessStarting ProcessStatus = "starting" // also while waiting to be restarted
+	ProcessRunning  ProcessStatus = "running"
+	ProcessExited   ProcessStatus = "exited" // with exit code 0
+	ProcessFailed   ProcessStatus = "failed" // it could not start, exited otherwise, or was killed
+)
+
+// Live reports whether the process runs or is about to.
+func (s ProcessStatus) Live() bool { return s == ProcessStarting || s == ProcessRunning }
+
+// ProcessRequest asks for a background process. It outlives the connection
+// that asked for it and goes with its sandbox.
+type ProcessRequest struct {
+	Command       string            `json:"command"`
+	Name          string            `json:"name,omitempty"` // for people; 1-63 printable characters, need not be unique
+	Dir           string            `json:"cwd,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`
+	RestartPolicy RestartPolicy     `json:"restartPolicy,omitempty"` // default never
+}
+
+// Process is the record of one background process at one moment.
+type Process struct {
+	ID            string        `json:"processId"`
+	SandboxID     string        `json:"sandboxId"`
+	Name          string        `json:"name"`
+	Command       string        `json:"command"`
+	Status        ProcessStatus `json:"status"`
+	PID           int           `json:"pid"` // inside the sandbox; 0 when it does not run
+	ExitCode      *int          `json:"exitCode,omitempty"`
+	StartTime     time.Time     `json:"startTime"`
+	EndTime       *time.Time    `json:"endTime,omitempty"`
+	RestartPolicy RestartPolicy `json:"restartPolicy"`
+	Restarts      int           `json:"restarts"`
+}
+
+// LogsRequest asks for the output of a background process.
+type LogsRequest struct {
+	SandboxID string
+	ProcessID string
+	// Cursor is where to start, in bytes of its whole output; 0 is the oldest
+	// byte that is still kept.
+	Cursor int64
+	// Follow waits for more until the process has ended for good or the
+	// context is done.
+	Follow bool
+}

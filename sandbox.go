@@ -1,0 +1,130 @@
+package hutch
+
+import "time"
+
+// Seconds is a duration as the APIs write it: a number of seconds.
+type Seconds float64
+
+// Duration converts s to Go's own type.
+func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+// InSeconds converts a duration to the APIs' type.
+func InSeconds(d time.Duration) Seconds { return Seconds(d.Seconds()) }
+
+// Status is the state of a sandbox. The engine alone changes it.
+type Status string
+
+const (
+	Creating   Status = "creating"
+	Running    Status = "running"
+	Hibernated Status = "hibernated" // memory, processes and files are on disk; any use wakes it
+	Stopped    Status = "stopped"    // files are on disk; any use starts it again
+	Failed     Status = "error"      // the runtime or the agent died; Reason says why
+	Destroyed  Status = "destroyed"
+)
+
+// IdleAction is what becomes of a sandbox that nobody has used for SleepAfter.
+type IdleAction string
+
+const (
+	// IdleHibernate keeps everything; where the runtime cannot keep memory it
+	// keeps the files, as IdleStop does.
+	IdleHibernate IdleAction = "hibernate"
+	// IdleStop ends the processes and keeps the files.
+	IdleStop IdleAction = "stop"
+	// IdleDestroy keeps nothing.
+	IdleDestroy IdleAction = "destroy"
+)
+
+// Limits bound one sandbox. Zero means the default.
+type Limits struct {
+	CPU       float64 `json:"cpu,omitempty"`       // cores; default 1
+	Memory    int     `json:"memory,omitempty"`    // MiB; default 512, at least 32
+	Disk      int     `json:"disk,omitempty"`      // MiB of written files; default 1024, on native half of Memory
+	PIDs      int     `json:"pids,omitempty"`      // processes and threads; default 512
+	Processes int     `json:"processes,omitempty"` // background processes at once; default 10
+}
+
+// CreateRequest asks for a sandbox. When ID names one that exists, that one is
+// returned as it is and the rest of the request is not applied.
+type CreateRequest struct {
+	ID          string            `json:"sandboxId,omitempty"` // minted when empty
+	NormalizeID bool              `json:"normalizeId,omitempty"`
+	Image       string            `json:"image,omitempty"`   // default "host"
+	Runtime     string            `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
+	Env         map[string]string `json:"env,omitempty"`     // set for everything that runs inside
+	Limits      Limits            `json:"limits,omitzero"`
+	KeepAlive   bool              `json:"keepAlive,omitempty"`  // never idles
+	SleepAfter  Seconds           `json:"sleepAfter,omitempty"` // without use; default 600
+	OnIdle      IdleAction        `json:"onIdle,omitempty"`     // default hibernate
+	Timeout     Seconds           `json:"timeout,omitempty"`    // hard lifetime, its end destroys; default none
+	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// Sandbox is the record of one sandbox at one moment.
+type Sandbox struct {
+	ID          string            `json:"sandboxId"`
+	Status      Status            `json:"status"`
+	Reason      string            `json:"reason,omitempty"` // why Status is error or stopped
+	Owner       string            `json:"owner,omitempty"`
+	Image       string            `json:"image"`
+	Runtime     string            `json:"runtime"`
+	CreatedAt   time.Time         `json:"createdAt"`
+	LastUsedAt  time.Time         `json:"lastUsedAt"`
+	ExpiresAt   *time.Time        `json:"expiresAt,omitempty"` // end of the hard lifetime
+	Uptime      Seconds           `json:"uptime"`              // since it last started to run; 0 when it does not
+	Resources   Resources         `json:"resources"`
+	Environment Environment       `json:"environment"`
+	KeepAlive   bool              `json:"keepAlive"`
+	SleepAfter  Seconds           `json:"sleepAfter"`
+	OnIdle      IdleAction        `json:"onIdle"`
+	Health      Health            `json:"health"`
+	Limits      Limits            `json:"limits"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Processes   []Process         `json:"processes"` // never null in JSON
+}
+
+// Resources is what a sandbox uses now.
+type Resources struct {
+	CPU    float64 `json:"cpu"`    // percent of one core since the last reading
+	Memory float64 `json:"memory"` // MiB
+}
+
+// Environment tells which credentials are present, never their values.
+type Environment struct {
+	HasAnthropicCredentials bool `json:"hasAnthropicCredentials"`
+}
+
+// Health is the outcome of the last look at the agent inside.
+type Health string
+
+const (
+	Healthy   Health = "healthy"
+	Unhealthy Health = "unhealthy" // the agent does not answer, or is gone
+	Asleep    Health = "asleep"    // nothing runs, as it should be
+)
+
+// Filter chooses sandboxes for a list. The zero Filter lists every active one,
+// that is all but the destroyed.
+type Filter struct {
+	Status        Status    `json:"status,omitempty"`
+	Owner         string    `json:"owner,omitempty"`
+	CreatedAfter  time.Time `json:"createdAfter,omitzero"`
+	CreatedBefore time.Time `json:"createdBefore,omitzero"`
+}
+
+// Match reports whether the filter chooses s.
+func (f Filter) Match(s Sandbox) bool {
+	return (f.Status == "" || f.Status == s.Status) &&
+		(f.Owner == "" || f.Owner == s.Owner) &&
+		(f.CreatedAfter.IsZero() || s.CreatedAt.After(f.CreatedAfter)) &&
+		(f.CreatedBefore.IsZero() || s.CreatedAt.Before(f.CreatedBefore))
+}
+
+// Destruction is the receipt for a destroyed sandbox.
+type Destruction struct {
+	ID                string    `json:"sandboxId"`
+	Status            Status    `json:"status"` // always Destroyed
+	ResourcesReleased bool      `json:"resourcesReleased"`
+	DestroyedAt       time.Time `json:"destroyedAt"`
+}
