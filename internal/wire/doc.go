@@ -25,7 +25,7 @@
 //
 //	H  hello, JSON [Hello]       first frame of every connection
 //	R  request, JSON [Request]   starts a request
-//	I  stdin bytes               for the attached process
+//	I  stdin bytes               for the attached process; see window
 //	E  end of stdin, empty
 //	S  signal, JSON [Signal]     for the attached process and all it started
 //
@@ -38,7 +38,14 @@
 //	1  stdout                    8 bytes cursor behind the data, then the data
 //	2  stderr                    likewise
 //	g  gap, 8 bytes              so many bytes of output are no longer kept
+//	w  window, 8 bytes           so many bytes of stdin, in all, have been
+//	                             written to the program
 //	x  exit, JSON [Exit]         ends start and attach
+//
+// The daemon has at most [StdinWindow] bytes of stdin under way that no window
+// frame has confirmed. The agent keeps that many in memory, so it always goes
+// on reading the connection, and sees S frames and the end of the connection
+// while a program leaves its stdin unread.
 //
 // Between requests the agent ignores I, E and S: they were sent before the
 // daemon had read the exit of the process they were for.

@@ -26,6 +26,7 @@ const (
 	TypeStdout  Type = '1'
 	TypeStderr  Type = '2'
 	TypeGap     Type = 'g'
+	TypeWindow  Type = 'w'
 	TypeExit    Type = 'x'
 )
 
@@ -112,6 +113,11 @@ func (w *Writer) WriteOutput(t Type, cursor int64, data []byte) error {
 	return err
 }
 
+// WriteCount sends a frame whose payload is one number: a gap or a window.
+func (w *Writer) WriteCount(t Type, n int64) error {
+	return w.Write(t, binary.BigEndian.AppendUint64(nil, uint64(n)))
+}
+
 // WriteJSON sends a frame whose payload is v as JSON.
 func (w *Writer) WriteJSON(t Type, v any) error {
 	b, err := json.Marshal(v)
@@ -137,4 +143,16 @@ func ParseOutput(payload []byte) (cursor int64, data []byte, err error) {
 		return 0, nil, fmt.Errorf("output frame has cursor %d behind %d bytes", c, len(data))
 	}
 	return int64(c), data, nil
+}
+
+// ParseCount reads the payload of a gap or window frame.
+func ParseCount(payload []byte) (int64, error) {
+	if len(payload) != 8 {
+		return 0, fmt.Errorf("a count of %d bytes", len(payload))
+	}
+	n := binary.BigEndian.Uint64(payload)
+	if n > 1<<62 {
+		return 0, fmt.Errorf("count %d is too large", n)
+	}
+	return int64(n), nil
 }

@@ -9,6 +9,8 @@ const (
 	MaxRequest = 8 << 20 // bytes of a frame from the daemon
 	MaxReply   = 1 << 20 // bytes of a frame from the agent
 	MaxChunk   = 64 << 10
+	// StdinWindow is how many bytes of stdin may be under way unconfirmed.
+	StdinWindow = 256 << 10
 	// LogSize is how many bytes of output the agent keeps of a process.
 	LogSize = 1 << 20
 	// MaxFinished is how many ended detached processes the agent remembers.
