@@ -1,0 +1,269 @@
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNone is the error when no groups can be made. The error that wraps it
+// says why, and how to mend that.
+var ErrNone = errors.New("no control groups")
+
+// controllers are those that a tree must have; cpuacct is part of cpu on
+// version 2.
+var controllers = []string{"cpu", "cpuacct", "memory", "pids"}
+
+// leaf is the group into which a tree's other processes are moved on version
+// 2, where only the leaves may hold processes.
+const leaf = "hutch-daemon"
+
+// Tree is the part of the host's hierarchy in which this process may make
+// groups. The zero Tree is not usable; [Find] returns one.
+type Tree struct {
+	base2 string            // version 2: the folder under which "hutch" lies
+	base1 map[string]string // version 1: the same for each controller
+
+	mu       sync.Mutex
+	prepared bool
+}
+
+// Find looks for the tree of this process and changes nothing. It prefers
+// version 2. As root it is the root of the hierarchy as far as it is seen here,
+// unless systemd has delegated a group to this process; for other users only
+// such a group. The error wraps [ErrNone] when there is none.
+func Find() (*Tree, error) { return find("/proc/self", os.Geteuid() == 0) }
+
+func find(proc string, root bool) (*Tree, error) {
+	mounts, err := readMounts(filepath.Join(proc, "mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	own, err := readOwn(filepath.Join(proc, "cgroup"))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mounts {
+		if m.version == 2 && hasControllers(m.dir) {
+			return find2(m, own[""], root)
+		}
+	}
+	return find1(mounts)
+}
+
+// find2 chooses the base on version 2.
+func find2(m mount, own string, root bool) (*Tree, error) {
+	rel, err := filepath.Rel(m.root, own)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		rel = "."
+	}
+	base := filepath.Join(m.dir, rel)
+	if filepath.Base(base) == leaf { // we were moved there before
+		base = filepath.Dir(base)
+	}
+	if root && !delegated(base) {
+		base = m.dir
+	}
+	if !writable(base) || !hasControllers(base) {
+		return nil, fmt.Errorf("%w: %s is not delegated to this user with the controllers cpu, memory and pids; "+
+			"start the server with: systemd-run --user --scope -p Delegate=yes hutch serve", ErrNone, base)
+	}
+	return &Tree{base2: base}, nil
+}
+
+func find1(mounts []mount) (*Tree, error) {
+	bases := map[string]string{}
+	for _, m := range mounts {
+		for _, c := range m.controllers {
+			bases[c] = m.dir
+		}
+	}
+	for _, c := range controllers {
+		switch {
+		case bases[c] == "":
+			return nil, fmt.Errorf("%w: the %s controller is not mounted; "+
+				"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)", ErrNone, c)
+		case !writable(bases[c]):
+			return nil, fmt.Errorf("%w: %s is not writable; run the server as root, or boot with cgroup v2 "+
+				"(systemd.unified_cgroup_hierarchy=1)", ErrNone, bases[c])
+		}
+	}
+	return &Tree{base1: bases}, nil
+}
+
+// Version is 1 or 2.
+func (t *Tree) Version() int {
+	if t.v1() {
+		return 1
+	}
+	return 2
+}
+
+func (t *Tree) v1() bool { return t.base2 == "" }
+
+// base is the folder for one controller.
+func (t *Tree) base(controller string) string {
+	if t.v1() {
+		return t.base1[controller]
+	}
+	return t.base2
+}
+
+// bases are the folders of all controllers, each once, in a fixed order.
+func (t *Tree) bases() []string {
+	var dirs []string
+	for _, c := range controllers {
+		if dir := t.base(c); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// prepare makes version 2 hand its controllers down to our groups. That needs
+// a base without processes, unless it is the root of all: so they move to a
+// leaf of it.
+func (t *Tree) prepare() error {
+	if t.v1() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.prepared {
+		return nil
+	}
+	if err := enable(t.base2); err != nil {
+		if err := vacate(t.base2); err != nil {
+			return err
+		}
+		if err := enable(t.base2); err != nil {
+			return fmt.Errorf("%w: hand down the controllers of %s: %w", ErrNone, t.base2, err)
+		}
+	}
+	if err := enable(filepath.Join(t.base2, folder)); err != nil { // left half made
+		return err
+	}
+	t.prepared = true
+	return nil
+}
+
+// vacate moves the processes in a group into its leaf.
+func vacate(dir string) error {
+	to := filepath.Join(dir, leaf)
+	if err := os.Mkdir(to, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	pids, err := processes(dir)
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		// Kernel threads and the processes of other users stay; the caller
+		// sees whether that matters.
+		_ = put(to, "cgroup.procs", strconv.Itoa(pid))
+	}
+	return nil
+}
+
+// enable hands down the controllers of a version 2 group; nothing on 1.
+func enable(dir string) error {
+	const file = "cgroup.subtree_control"
+	have, err := os.ReadFile(filepath.Join(dir, file))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil || hasAll(string(have)) {
+		return err
+	}
+	return put(dir, file, "+cpu +memory +pids")
+}
+
+func hasControllers(dir string) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	return err == nil && hasAll(string(b))
+}
+
+func hasAll(list string) bool {
+	names := strings.Fields(list)
+	return slices.Contains(names, "cpu") && slices.Contains(names, "memory") && slices.Contains(names, "pids")
+}
+
+// delegated reports whether systemd has handed this group over to the service
+// that runs in it (Delegate=yes).
+func delegated(dir string) bool {
+	var value [1]byte
+	for _, name := range []string{"trusted.delegate", "user.delegate"} {
+		if n, err := unix.Getxattr(dir, name, value[:]); err == nil && n == 1 && value[0] == '1' {
+			return true
+		}
+	}
+	return false
+}
+
+func writable(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }
+
+// mount is a mounted hierarchy.
+type mount struct {
+	version     int
+	root, dir   string // the group that is seen at dir
+	controllers []string
+}
+
+func readMounts(path string) ([]mount, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var mounts []mount
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if m, ok := parseMount(lines.Text()); ok {
+			mounts = append(mounts, m)
+		}
+	}
+	return mounts, nil
+}
+
+// parseMount reads a line of mountinfo (proc_pid_mountinfo(5)):
+//
+//	36 35 0:32 /root /dir rw - cgroup cgroup rw,cpu,cpuacct
+func parseMount(line string) (mount, bool) {
+	left, right, ok := strings.Cut(line, " - ")
+	l, r := strings.Fields(left), strings.Fields(right)
+	if !ok || len(l) < 5 || len(r) < 3 {
+		return mount{}, false
+	}
+	m := mount{root: l[3], dir: l[4]}
+	switch r[0] {
+	case "cgroup2":
+		m.version = 2
+	case "cgroup":
+		m.version, m.controllers = 1, strings.Split(r[2], ",")
+	}
+	return m, m.version != 0
+}
+
+// readOwn maps a controller to the group of a process; version 2 is "".
+func readOwn(path string) (map[string]string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	own := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if p := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(p) == 3 {
+			for c := range strings.SplitSeq(p[1], ",") {
+				own[c] = p[2]
+			}
+		}
+	}
+	return own, nil
+}
