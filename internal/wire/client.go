@@ -1,0 +1,321 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+const (
+	replyTime = 10 * time.Second // for a request with one answer
+	// killGrace is how long after its time limit a process may take to be
+	// reported dead before its agent counts as hung.
+	killGrace = 5 * time.Second
+	maxIdle   = 32 // connections kept for reuse
+)
+
+// Client is the daemon's side of the protocol towards one agent. It keeps
+// connections for reuse; the zero value is not usable.
+type Client struct {
+	dial  func(context.Context) (net.Conn, error)
+	hello Hello
+
+	mu     sync.Mutex
+	idle   []*conn
+	closed bool
+}
+
+// NewClient returns a client that dials with dial and says hello with token.
+func NewClient(dial func(context.Context) (net.Conn, error), token string) *Client {
+	return &Client{dial: dial, hello: Hello{Version: Version, Token: token}}
+}
+
+// Close closes the idle connections and refuses new requests. Requests under
+// way end when their connections do.
+func (c *Client) Close() {
+	c.mu.Lock()
+	idle := c.idle
+	c.idle, c.closed = nil, true
+	c.mu.Unlock()
+	for _, cn := range idle {
+		cn.Close()
+	}
+}
+
+// Ping asks whether the agent lives.
+func (c *Client) Ping(ctx context.Context) (Stats, error) {
+	return call[Stats](ctx, c, Request{Op: "ping"})
+}
+
+// List returns the detached processes, oldest first.
+func (c *Client) List(ctx context.Context) ([]Process, error) {
+	ps, err := call[[]Process](ctx, c, Request{Op: "list"})
+	if len(ps) > MaxFinished*4 {
+		return nil, broken(fmt.Errorf("a list of %d processes", len(ps)))
+	}
+	return ps, err
+}
+
+// Signal signals a detached process and all it started.
+func (c *Client) Signal(ctx context.Context, process string, signal int) error {
+	_, err := call[struct{}](ctx, c, Request{Op: "signal", Signal: &Signal{Process: process, Signal: signal}})
+	return err
+}
+
+// Start starts a detached process.
+func (c *Client) Start(ctx context.Context, s Start) (Process, error) {
+	s.Detach = true
+	return call[Process](ctx, c, Request{Op: "start", Start: &s})
+}
+
+// Run runs an attached process to its end. Its output goes to out; stdin, when
+// s.Stdin is set, comes from stdin. When ctx is done or out fails, the agent
+// kills the tree, and Run returns that error.
+func (c *Client) Run(ctx context.Context, s Start, stdin io.Reader, out func(hutch.Output) error) (Exit, error) {
+	var limit time.Time
+	if s.TimeoutMS > 0 {
+		limit = time.Now().Add(time.Duration(s.TimeoutMS) * time.Millisecond)
+	}
+	return c.stream(ctx, Request{Op: "start", Start: &s}, stdin, out, limit)
+}
+
+// Attach hands the output of a detached process to out.
+func (c *Client) Attach(ctx context.Context, a Attach, out func(hutch.Output) error) (Exit, error) {
+	return c.stream(ctx, Request{Op: "attach", Attach: &a}, nil, out, time.Time{})
+}
+
+// call makes a request that has one answer.
+func call[T any](ctx context.Context, c *Client, req Request) (T, error) {
+	var answer T
+	ctx, cancel := context.WithTimeout(ctx, replyTime)
+	defer cancel()
+	err := c.do(ctx, req, func(cn *conn, t Type, payload []byte) error {
+		if t != TypeReply {
+			return broken(fmt.Errorf("frame of type %q in answer to %s", t, req.Op))
+		}
+		if err := json.Unmarshal(payload, &answer); err != nil {
+			return broken(err)
+		}
+		return nil
+	})
+	return answer, err
+}
+
+func (c *Client) stream(ctx context.Context, req Request, stdin io.Reader, out func(hutch.Output) error, limit time.Time) (Exit, error) {
+	var s *stream
+	err := c.do(ctx, req, func(cn *conn, t Type, payload []byte) error {
+		if t != TypeStarted {
+			return broken(fmt.Errorf("frame of type %q instead of started", t))
+		}
+		s = &stream{conn: cn, out: out, limit: limit, room: make(chan int64, 1)}
+		if req.Attach != nil {
+			s.cursor = -1 // the first frame tells
+		}
+		return s.run(stdin)
+	})
+	if s == nil {
+		return Exit{}, err
+	}
+	return s.exit, err
+}
+
+// do sends a request on a free connection and hands its first answer to then,
+// which reads on to the frame that ends the request. A connection that then
+// left in good order is kept.
+func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []byte) error) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	if len(body) > MaxRequest {
+		return hutch.Errorf(hutch.Invalid, "the request has %d bytes: at most %d are allowed", len(body), MaxRequest)
+	}
+	for {
+		cn, used, err := c.conn(ctx)
+		if err != nil {
+			return err
+		}
+		t, payload, err := cn.begin(ctx, body)
+		if err != nil && used && ctx.Err() == nil && !errors.Is(err, errRefused) {
+			cn.end(false)
+			continue // an idle connection had died; a fresh one tells the truth
+		}
+		if err == nil {
+			err = then(cn, t, payload)
+		}
+		if err != nil && !errors.Is(err, errRefused) {
+			cn.end(false)
+			return c.fault(ctx, err)
+		}
+		if cn.end(true) {
+			c.keep(cn)
+		}
+		return err
+	}
+}
+
+// fault says what a broken request means to the caller.
+func (c *Client) fault(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if _, ok := errors.AsType[*hutch.Error](err); ok {
+		return err
+	}
+	if e, ok := errors.AsType[outError](err); ok {
+		return e.error
+	}
+	return broken(err)
+}
+
+// broken is the error for an agent that is gone, hangs, or breaks the protocol.
+func broken(cause error) error {
+	return hutch.Errorf(hutch.Unavailable,
+		"the sandbox's agent is gone or does not answer: look at the sandbox's status, or destroy it and make a new one").Because(cause)
+}
+
+// conn returns a connection that has said hello, and whether it was used before.
+func (c *Client) conn(ctx context.Context) (*conn, bool, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, false, broken(net.ErrClosed)
+	}
+	if n := len(c.idle); n > 0 {
+		cn := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		c.mu.Unlock()
+		return cn, true, nil
+	}
+	c.mu.Unlock()
+	cn, err := c.open(ctx)
+	if err != nil {
+		return nil, false, c.fault(ctx, err)
+	}
+	return cn, false, nil
+}
+
+func (c *Client) open(ctx context.Context) (*conn, error) {
+	nc, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cn := &conn{Conn: nc, r: NewReader(nc, MaxReply), w: NewWriter(nc)}
+	hello, err := json.Marshal(c.hello)
+	if err != nil {
+		return nil, err
+	}
+	hctx, cancel := context.WithTimeout(ctx, replyTime)
+	defer cancel()
+	stop := context.AfterFunc(hctx, func() { nc.Close() })
+	defer stop()
+	if err := cn.w.Write(TypeHello, hello); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	if err := cn.welcome(); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return cn, nil
+}
+
+func (c *Client) keep(cn *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || len(c.idle) >= maxIdle {
+		cn.Close()
+		return
+	}
+	c.idle = append(c.idle, cn)
+}
+
+// conn is one connection. One request uses it at a time.
+type conn struct {
+	net.Conn
+	r    *Reader
+	w    *Writer
+	stop func() bool // undoes the watch on the request's context
+	busy bool        // a goroutine may still write to it
+}
+
+func (cn *conn) welcome() error {
+	t, payload, err := cn.r.Next()
+	if err != nil {
+		return err
+	}
+	switch t {
+	case TypeWelcome:
+		var w Welcome
+		if err := json.Unmarshal(payload, &w); err != nil {
+			return err
+		}
+		if w.Version != Version {
+			return fmt.Errorf("agent speaks version %d of the protocol, this daemon %d", w.Version, Version)
+		}
+		return nil
+	case TypeError:
+		return refusal(payload)
+	}
+	return fmt.Errorf("frame of type %q in answer to hello", t)
+}
+
+// begin sends a request and reads the first frame of the answer. From here to
+// end the connection closes when ctx is done.
+func (cn *conn) begin(ctx context.Context, body []byte) (Type, []byte, error) {
+	cn.stop = context.AfterFunc(ctx, func() { cn.Close() })
+	if err := cn.w.Write(TypeRequest, body); err != nil {
+		return 0, nil, err
+	}
+	cn.SetReadDeadline(time.Now().Add(replyTime))
+	t, payload, err := cn.r.Next()
+	if err != nil {
+		return 0, nil, err
+	}
+	if t == TypeError {
+		return 0, nil, refusal(payload)
+	}
+	return t, payload, nil
+}
+
+// end leaves the request and reports whether the connection can be used again.
+func (cn *conn) end(good bool) bool {
+	if !cn.stop() || !good || cn.busy {
+		cn.Close()
+		return false
+	}
+	cn.SetReadDeadline(time.Time{})
+	return true
+}
+
+// errRefused marks an error that the agent sent in good order.
+var errRefused = errors.New("refused by the agent")
+
+// refusal is the error in an error frame. Its text is the agent's, so it is
+// bounded and its kind is one of ours.
+func refusal(payload []byte) error {
+	var f Failure
+	if err := json.Unmarshal(payload, &f); err != nil {
+		return err
+	}
+	switch f.Kind {
+	case hutch.Invalid, hutch.Denied, hutch.NotFound, hutch.Conflict, hutch.Exhausted, hutch.Unsupported, hutch.Unavailable:
+	default:
+		f.Kind = hutch.Internal
+	}
+	return hutch.Errorf(f.Kind, "%s", clip(f.Message, 2000)).Because(errRefused)
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
+}
