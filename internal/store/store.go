@@ -1,0 +1,136 @@
+// Package store keeps the daemon's state on disk, in SQLite: one row for each
+// sandbox, whose document is the engine's own record as JSON. The columns
+// beside it exist only to be looked at by people; the document is the truth.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"hutch"
+	"hutch/internal/driver"
+
+	_ "modernc.org/sqlite" // pure Go: no C compiler, no shared library
+)
+
+// Record is what must be known of a sandbox to find it again after a restart.
+type Record struct {
+	Sandbox hutch.Sandbox     `json:"sandbox"`
+	Env     map[string]string `json:"env,omitempty"`
+	Token   string            `json:"token"`  // the agent's
+	Handle  driver.Handle     `json:"handle"` // the driver's, while it runs
+}
+
+// Memory is the path of a store that is gone when it is closed.
+const Memory = ":memory:"
+
+const schema = `
+create table if not exists sandboxes (
+	id      text primary key,
+	status  text not null,
+	runtime text not null,
+	created text not null,
+	record  blob not null
+) strict;
+pragma user_version = 1;`
+
+const version = 1
+
+// Store is an open store. Its methods are safe for concurrent use.
+type Store struct {
+	db     *sql.DB
+	put    *sql.Stmt
+	delete *sql.Stmt
+}
+
+// Open opens the store at path, making it when there is none. A process that
+// is killed at any moment loses no committed record; a machine that loses its
+// power may lose the last few, whose sandboxes are gone with it.
+func Open(ctx context.Context, path string) (*Store, error) {
+	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{
+		"_pragma": {"journal_mode(wal)", "synchronous(normal)", "busy_timeout(5000)"},
+	}.Encode()}
+	db, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(1) // SQLite has one writer, and every :memory: connection its own database
+	s := &Store{db: db}
+	if err := s.prepare(ctx); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *Store) prepare(ctx context.Context) error {
+	var v int
+	if err := s.db.QueryRowContext(ctx, "pragma user_version").Scan(&v); err != nil {
+		return err
+	}
+	if v > version {
+		return hutch.Errorf(hutch.Unsupported, "the store was written by a newer hutch (format %d, this one knows %d): start that version again, or use another data folder", v, version)
+	}
+	if _, err := s.db.ExecContext(ctx, schema); err != nil {
+		return err
+	}
+	var err error
+	s.put, err = s.db.PrepareContext(ctx, `insert into sandboxes values (?, ?, ?, ?, ?)
+		on conflict (id) do update set status = excluded.status, record = excluded.record`)
+	if err != nil {
+		return err
+	}
+	s.delete, err = s.db.PrepareContext(ctx, `delete from sandboxes where id = ?`)
+	return err
+}
+
+// Close closes the store.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Put writes a record over the one of the same id.
+func (s *Store) Put(ctx context.Context, r Record) error {
+	doc, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("store sandbox %s: %w", r.Sandbox.ID, err)
+	}
+	created := r.Sandbox.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z")
+	_, err = s.put.ExecContext(ctx, r.Sandbox.ID, r.Sandbox.Status, r.Sandbox.Runtime, created, doc)
+	if err != nil {
+		return fmt.Errorf("store sandbox %s: %w", r.Sandbox.ID, err)
+	}
+	return nil
+}
+
+// Delete removes the record of id, if there is one.
+func (s *Store) Delete(ctx context.Context, id string) error {
+	if _, err := s.delete.ExecContext(ctx, id); err != nil {
+		return fmt.Errorf("delete sandbox %s from the store: %w", id, err)
+	}
+	return nil
+}
+
+// All returns every record, oldest first.
+func (s *Store) All(ctx context.Context) ([]Record, error) {
+	rows, err := s.db.QueryContext(ctx, `select id, record from sandboxes order by created, id`)
+	if err != nil {
+		return nil, fmt.Errorf("read the store: %w", err)
+	}
+	defer rows.Close()
+	var all []Record
+	for rows.Next() {
+		var id string
+		var doc []byte
+		var r Record
+		if err := rows.Scan(&id, &doc); err != nil {
+			return nil, fmt.Errorf("read the store: %w", err)
+		}
+		if err := json.Unmarshal(doc, &r); err != nil {
+			return nil, fmt.Errorf("read sandbox %s from the store: %w", id, err)
+		}
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}

@@ -1,0 +1,73 @@
+package store_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/store"
+)
+
+func record(id string, created time.Time) store.Record {
+	return store.Record{
+		Sandbox: hutch.Sandbox{ID: id, Status: hutch.Running, Runtime: "native", CreatedAt: created, Processes: []hutch.Process{}},
+		Env:     map[string]string{"A": "b\nc"},
+		Token:   "secret",
+		Handle:  json.RawMessage(`{"pid":1}`),
+	}
+}
+
+func TestRecordsSurviveReopening(t *testing.T) {
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "hutch.db")
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	s, err := store.Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, newer := record("older", now.Add(-time.Hour)), record("newer", now)
+	for _, r := range []store.Record{newer, older, record("gone", now), newer} {
+		if err := s.Put(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Delete(ctx, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = store.Open(ctx, path); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.All(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []store.Record{older, newer}; !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestMemoryStoresAreApart(t *testing.T) {
+	ctx := t.Context()
+	a, err := store.Open(ctx, store.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := store.Open(ctx, store.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := a.Put(ctx, record("x", time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := b.All(ctx); err != nil || len(all) != 0 {
+		t.Fatalf("the other store has %v, %v", all, err)
+	}
+}
