@@ -1,0 +1,198 @@
+// Package scripted is a [hutch.Service] that runs nothing: sandboxes are
+// records in memory and commands do what the test's script says. It lets the
+// surfaces be tested and measured without an engine.
+package scripted
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// Service keeps records and follows scripts. The zero value works: Exec then
+// prints the command and exits with 0.
+type Service struct {
+	// OnExec is what a command does, in a sandbox that exists.
+	OnExec func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error)
+	// OnLogs is what a process has printed.
+	OnLogs func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error)
+
+	mu        sync.Mutex
+	sandboxes map[string]hutch.Sandbox
+	processes map[string][]hutch.Process
+	created   []hutch.CreateRequest
+	signals   []int
+}
+
+var _ hutch.Service = (*Service)(nil)
+
+// Created is what Create was asked for so far.
+func (s *Service) Created() []hutch.CreateRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.created)
+}
+
+// Signals is what Signal was asked for so far.
+func (s *Service) Signals() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.signals)
+}
+
+func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	if req.ID == "" {
+		req.ID = hutch.NewID("sb")
+	} else if err := hutch.CheckID(req.ID); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.created = append(s.created, req)
+	if sb, ok := s.sandboxes[req.ID]; ok {
+		return sb, nil
+	}
+	now := time.Now().UTC()
+	sb := hutch.Sandbox{
+		ID: req.ID, Status: hutch.Running, Image: "host", Runtime: "scripted", CreatedAt: now, LastUsedAt: now,
+		KeepAlive: req.KeepAlive, SleepAfter: req.SleepAfter, OnIdle: req.OnIdle, Health: hutch.Healthy,
+		Limits: req.Limits, Labels: req.Labels, Processes: []hutch.Process{},
+	}
+	if s.sandboxes == nil {
+		s.sandboxes = map[string]hutch.Sandbox{}
+		s.processes = map[string][]hutch.Process{}
+	}
+	s.sandboxes[sb.ID] = sb
+	return sb, nil
+}
+
+func (s *Service) Sandbox(_ context.Context, id string) (hutch.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.findLocked(id)
+}
+
+func (s *Service) findLocked(id string) (hutch.Sandbox, error) {
+	if err := hutch.CheckID(id); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	sb, ok := s.sandboxes[id]
+	if !ok {
+		return hutch.Sandbox{}, hutch.Errorf(hutch.NotFound, "no sandbox %q", id)
+	}
+	sb.Processes = append([]hutch.Process{}, s.processes[id]...)
+	return sb, nil
+}
+
+func (s *Service) Sandboxes(_ context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []hutch.Sandbox{}
+	for id := range maps.Keys(s.sandboxes) {
+		if sb, _ := s.findLocked(id); f.Match(sb) {
+			list = append(list, sb)
+		}
+	}
+	slices.SortFunc(list, func(a, b hutch.Sandbox) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return list, nil
+}
+
+func (s *Service) Destroy(_ context.Context, id string, force bool) (hutch.Destruction, error) {
+	if err := hutch.CheckID(id); err != nil {
+		return hutch.Destruction{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !force && slices.ContainsFunc(s.processes[id], func(p hutch.Process) bool { return p.Status.Live() }) {
+		return hutch.Destruction{}, hutch.Errorf(hutch.Conflict, "sandbox %q has running background processes: use force", id)
+	}
+	delete(s.sandboxes, id)
+	delete(s.processes, id)
+	return hutch.Destruction{ID: id, Status: hutch.Destroyed, ResourcesReleased: true, DestroyedAt: time.Now().UTC()}, nil
+}
+
+func (s *Service) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if _, err := s.Sandbox(ctx, sandbox); err != nil {
+		return hutch.ExecResult{}, err
+	}
+	if s.OnExec != nil {
+		return s.OnExec(ctx, sandbox, req, out)
+	}
+	return Print(sandbox, req, out, hutch.Stdout, req.Command+"\n")
+}
+
+// Print is a script that prints one text and exits with 0.
+func Print(sandbox string, req hutch.ExecRequest, out func(hutch.Output) error, stream hutch.Stream, text string) (hutch.ExecResult, error) {
+	res := hutch.ExecResult{SandboxID: sandbox, Command: req.Command, Duration: time.Millisecond, Timestamp: time.Now().UTC()}
+	if stream == hutch.Stdout {
+		res.Stdout = []byte(text)
+	} else {
+		res.Stderr = []byte(text)
+	}
+	if out == nil {
+		return res, nil
+	}
+	return res, out(hutch.Output{Stream: stream, Data: []byte(text), Cursor: int64(len(text))})
+}
+
+func (s *Service) StartProcess(_ context.Context, sandbox string, req hutch.ProcessRequest) (hutch.Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.findLocked(sandbox); err != nil {
+		return hutch.Process{}, err
+	}
+	p := hutch.Process{
+		ID: hutch.NewID("pr"), SandboxID: sandbox, Name: req.Name, Command: req.Command, Status: hutch.ProcessRunning,
+		PID: 42, StartTime: time.Now().UTC(), RestartPolicy: req.RestartPolicy,
+	}
+	s.processes[sandbox] = append(s.processes[sandbox], p)
+	return p, nil
+}
+
+func (s *Service) Process(_ context.Context, sandbox, process string) (hutch.Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.findLocked(sandbox); err != nil {
+		return hutch.Process{}, err
+	}
+	for _, p := range s.processes[sandbox] {
+		if p.ID == process {
+			return p, nil
+		}
+	}
+	return hutch.Process{}, hutch.Errorf(hutch.NotFound, "no process %q in sandbox %q", process, sandbox)
+}
+
+func (s *Service) Processes(_ context.Context, sandbox string) ([]hutch.Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sb, err := s.findLocked(sandbox)
+	return sb.Processes, err
+}
+
+func (s *Service) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	if _, err := s.Process(ctx, req.SandboxID, req.ProcessID); err != nil {
+		return 0, err
+	}
+	if s.OnLogs == nil {
+		return req.Cursor, nil
+	}
+	return s.OnLogs(ctx, req, out)
+}
+
+func (s *Service) Signal(ctx context.Context, sandbox, process string, signal int) error {
+	if signal < 1 || signal > 64 {
+		return hutch.Errorf(hutch.Invalid, "signal %d: use 1 to 64", signal)
+	}
+	if _, err := s.Process(ctx, sandbox, process); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.signals = append(s.signals, signal)
+	return nil
+}
