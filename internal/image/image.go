@@ -1,6 +1,16 @@
 // Package image makes root file systems: from the name of an image or
 // template to a [Root] that a driver can put under a sandbox.
+//
+// The built-in image is "host" ([Host]): this machine's programs, read only,
+// without its secrets and state. It is put together from an allow-list, so
+// what nobody thought of stays outside.
 package image
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
 
 // Root is a read-only root file system, ready to be used by any number of
 // sandboxes at once. It is a skeleton folder, owned by us, and folders of the
@@ -12,13 +22,14 @@ type Root struct {
 	// /usr are in it; /workspace, /home/user and /tmp are empty folders.
 	Dir string
 	// Binds are laid over the skeleton in this order, nosuid and nodev. Their
-	// targets exist in Dir.
+	// targets exist in Dir, or in a bind before them.
 	Binds []Bind
 	// Env is the base environment, KEY=VALUE, with PATH and LANG at least.
 	Env []string
 }
 
-// Bind shows Source, an absolute path of the host, at Target.
+// Bind shows Source, an absolute path of the host, at Target. Both are
+// folders, or both are files.
 type Bind struct {
 	Source, Target string
 }
@@ -36,3 +47,86 @@ const (
 
 // Writable are the folders that belong to the user.
 var Writable = []string{Workspace, Home, "/tmp", "/var/tmp"}
+
+// Getenv is the value of a variable in the base environment.
+func (r Root) Getenv(key string) string {
+	for _, kv := range r.Env {
+		if k, v, _ := strings.Cut(kv, "="); k == key {
+			return v
+		}
+	}
+	return ""
+}
+
+// LookPath finds a program as a shell inside would, and returns its path
+// inside.
+func (r Root) LookPath(program string) (string, bool) {
+	for _, dir := range filepath.SplitList(r.Getenv("PATH")) {
+		path := filepath.Join(dir, program)
+		if real, ok := r.Resolve(path); ok && executable(real) {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// maxLinks is how many symbolic links the kernel follows in one path.
+const maxLinks = 40
+
+// Resolve follows path as the kernel would inside, links and all, and returns
+// what it names on the host. It is false for what does not exist inside.
+func (r Root) Resolve(path string) (string, bool) {
+	at, rest := "/", strings.Split(path, "/")
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(r.onHost(next))
+		if err != nil {
+			return "", false
+		}
+		if info.Mode()&os.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		target, err := os.Readlink(r.onHost(next))
+		if links++; err != nil || links > maxLinks {
+			return "", false
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return r.onHost(at), true
+}
+
+// onHost maps a path inside, free of links, to the host's. Of the binds above
+// a path the last is the one that shows.
+func (r Root) onHost(path string) string {
+	host := filepath.Join(r.Dir, path)
+	for _, b := range r.Binds {
+		if rel, ok := below(b.Target, path); ok {
+			host = filepath.Join(b.Source, rel)
+		}
+	}
+	return host
+}
+
+// below reports whether path is dir or lies in it, and where.
+func below(dir, path string) (rel string, ok bool) {
+	rel, ok = strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
+	return rel, ok && (rel == "" || rel[0] == '/')
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}

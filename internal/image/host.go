@@ -1,0 +1,188 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// HostOptions say what the host image is made from.
+type HostOptions struct {
+	// Path is the search path for programs, as in $PATH: which python3 the
+	// sandboxes have is the one that is found here.
+	Path string
+	// Home is where version managers (pyenv, rustup) keep their choice. It is
+	// read while the image is made and never shown. May be empty.
+	Home string
+	// Log is told what is left out, and why. May be nil.
+	Log *slog.Logger
+}
+
+// hostVersion changes when the same host is to give a different image.
+const hostVersion = "1"
+
+// Host returns the host image: the programs of this machine, without its
+// secrets and state. The skeleton is kept under dir, in a folder named after
+// everything that it depends on, so that the next call finds it ready, and a
+// changed host gets a new one beside the old, which sandboxes may still be
+// using. Any number of processes may call it on one dir at once.
+func Host(ctx context.Context, dir string, opt HostOptions) (Root, error) {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Root{}, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Root{}, err
+	}
+	found := lookTools(opt.Path)
+	key := fingerprint(opt, found)
+	for n := 0; ; n++ { // one that lost what it binds is left alone, and followed by the next
+		place := filepath.Join(dir, fmt.Sprintf("host-%s-%d", key, n))
+		root, err := loadRoot(place)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = makeHost(ctx, place, opt, found)
+			if err != nil {
+				return Root{}, fmt.Errorf("make the host image: %w", err)
+			}
+			root, err = loadRoot(place)
+		}
+		if err != nil || root.whole() {
+			return root, err
+		}
+		opt.Log.Warn("a folder that the host image showed is gone; making it anew", "image", place)
+	}
+}
+
+const rootFile = "root.json"
+
+func loadRoot(place string) (root Root, err error) {
+	b, err := os.ReadFile(filepath.Join(place, rootFile))
+	if err != nil {
+		return Root{}, err
+	}
+	if err := json.Unmarshal(b, &root); err != nil {
+		return Root{}, fmt.Errorf("read %s: %w; remove %s to have it made anew", rootFile, err, place)
+	}
+	return root, nil
+}
+
+// whole reports whether everything that the image shows is there.
+func (r Root) whole() bool {
+	if _, err := os.Stat(r.Dir); err != nil {
+		return false
+	}
+	for _, b := range r.Binds {
+		if _, err := os.Stat(b.Source); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// makeHost makes the image in a folder of its own and renames it to place
+// when it is complete. Who comes second to that uses the work of the first.
+func makeHost(ctx context.Context, place string, opt HostOptions, found []foundTool) error {
+	sweepAbandoned(filepath.Dir(place))
+	tmp, err := os.MkdirTemp(filepath.Dir(place), newPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp) // after the rename there is nothing there
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	root, err := buildHost(ctx, tmp, place, opt, found)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(root)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(tmp, rootFile), b, 0o644); err != nil {
+		return err
+	}
+	if err := syncAll(tmp); err != nil {
+		return err
+	}
+	err = os.Rename(tmp, place)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil
+	}
+	return err
+}
+
+// syncAll puts what was written below dir on disk, so that a name that
+// survives a power cut stands for a whole image.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
+}
+
+const newPrefix = ".new-"
+
+// sweepAbandoned removes what a killed process left half made.
+func sweepAbandoned(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && strings.HasPrefix(e.Name(), newPrefix) && time.Since(info.ModTime()) > time.Hour {
+			os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// fingerprint names an image by everything that decides what is in it.
+func fingerprint(opt HostOptions, found []foundTool) string {
+	h := sha256.New()
+	fmt.Fprintln(h, hostVersion, runtime.GOARCH, os.Geteuid(), opt.Path, opt.Home)
+	for _, name := range systemFolders {
+		stamp(h, "/"+name)
+	}
+	for _, dir := range filepath.SplitList(opt.Path) {
+		_, err := os.Stat(dir)
+		fmt.Fprintln(h, dir, err == nil)
+	}
+	for _, t := range found {
+		stamp(h, t.path)
+		stamp(h, t.real)
+	}
+	for _, file := range choices {
+		stamp(h, filepath.Join(opt.Home, file))
+	}
+	walkEtc(func(path string, _ fs.DirEntry) error { stamp(h, path); return nil })
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// stamp writes what changes when the file at path does: the kernel moves a
+// file's change time on at every write, rename and chmod.
+func stamp(h hash.Hash, path string) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		fmt.Fprintln(h, path, "-")
+		return
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	fmt.Fprintln(h, path, st.Mode, st.Size, st.Ino, st.Ctim.Sec, st.Ctim.Nsec)
+}
