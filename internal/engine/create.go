@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// Create implements hutch.Service.
+func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	rec, d, err := e.draft(req)
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	s, made, err := e.enter(rec)
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	if !made {
+		return e.join(ctx, s)
+	}
+	defer e.tasks.Done()
+	defer s.put()
+	if err := e.open(ctx, s, d, nil); err != nil {
+		e.abandon(s, err)
+		return hutch.Sandbox{}, err
+	}
+	e.log.Info("created", "sandbox", s.id, "driver", d.Name())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshotLocked(), nil
+}
+
+// draft turns a request into the record of a sandbox to be.
+func (e *Engine) draft(req hutch.CreateRequest) (store.Record, driver.Driver, error) {
+	if req.NormalizeID {
+		req.ID = hutch.NormalizeID(req.ID)
+	}
+	if req.ID == "" {
+		req.ID = hutch.NewID("sb")
+	}
+	if err := e.check(req); err != nil {
+		return store.Record{}, nil, err
+	}
+	d, err := e.driver(req.Runtime)
+	if err != nil {
+		return store.Record{}, nil, err
+	}
+	now := time.Now().UTC()
+	v := hutch.Sandbox{
+		ID: req.ID, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
+		CreatedAt: now, LastUsedAt: now, KeepAlive: req.KeepAlive,
+		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
+		Limits: fillLimits(req.Limits, d.Name()), Labels: req.Labels,
+	}
+	if v.Image == "" {
+		v.Image = "host"
+	}
+	if v.SleepAfter == 0 {
+		v.SleepAfter = hutch.InSeconds(e.opt.SleepAfter)
+	}
+	if v.OnIdle == "" {
+		v.OnIdle = hutch.IdleHibernate
+	}
+	if req.Timeout > 0 {
+		end := now.Add(req.Timeout.Duration())
+		v.ExpiresAt = &end
+	}
+	env := maps.Clone(e.opt.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, req.Env)
+	env["SANDBOX_ID"] = v.ID
+	env["SANDBOX_TIMEOUT"] = strconv.FormatFloat(e.opt.ExecTimeout.Seconds(), 'f', -1, 64)
+	v.Environment.HasAnthropicCredentials = env["ANTHROPIC_API_KEY"] != ""
+	return store.Record{Sandbox: v, Env: env, Token: rand.Text()}, d, nil
+}
+
+const (
+	minMemory   = 32                   // MiB
+	maxLifetime = 10 * 365 * 24 * 3600 // s
+	maxLimit    = 1 << 30              // MiB, processes: no machine has more
+)
+
+func (e *Engine) check(req hutch.CreateRequest) error {
+	if err := hutch.CheckID(req.ID); err != nil {
+		return err
+	}
+	if err := checkEnv(req.Env); err != nil {
+		return err
+	}
+	switch l := req.Limits; {
+	case !(l.CPU >= 0 && l.CPU <= 1024) || l.CPU > 0 && l.CPU < 0.01:
+		return hutch.Errorf(hutch.Invalid, "limits.cpu is %v: give cores, from 0.01 up, or leave it out for 1", l.CPU)
+	case l.Memory < 0 || l.Memory > maxLimit || l.Memory > 0 && l.Memory < minMemory:
+		return hutch.Errorf(hutch.Invalid, "limits.memory is %d MiB: give at least %d, or leave it out for 512", l.Memory, minMemory)
+	case l.Disk < 0 || l.Disk > maxLimit || l.PIDs < 0 || l.PIDs > maxLimit || l.Processes < 0 || l.Processes > maxLimit:
+		return hutch.Errorf(hutch.Invalid, "limits.disk, limits.pids and limits.processes may not be negative or over %d", maxLimit)
+	case l.PIDs > 0 && l.PIDs < 8:
+		return hutch.Errorf(hutch.Invalid, "limits.pids is %d: give at least 8, or leave it out for 512", l.PIDs)
+	}
+	if !(req.SleepAfter >= 0 && req.SleepAfter <= maxLifetime) || !(req.Timeout >= 0 && req.Timeout <= maxLifetime) {
+		return hutch.Errorf(hutch.Invalid, "sleepAfter and timeout are seconds, not negative and at most %d", maxLifetime)
+	}
+	switch req.OnIdle {
+	case "", hutch.IdleHibernate, hutch.IdleStop, hutch.IdleDestroy:
+		return nil
+	}
+	return hutch.Errorf(hutch.Invalid, "onIdle is %q: use hibernate, stop or destroy", req.OnIdle)
+}
+
+func checkEnv(env map[string]string) error {
+	for k, v := range env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
+			return hutch.Errorf(hutch.Invalid, "the environment variable %q cannot be set: names hold no '=' and are not empty, and nothing holds a NUL byte", k)
+		}
+	}
+	return nil
+}
+
+func fillLimits(l hutch.Limits, runtime string) hutch.Limits {
+	if l.CPU == 0 {
+		l.CPU = 1
+	}
+	if l.Memory == 0 {
+		l.Memory = 512
+	}
+	if l.Disk == 0 {
+		l.Disk = 1024
+		if runtime == "native" { // whose files lie in memory
+			l.Disk = l.Memory / 2
+		}
+	}
+	if l.PIDs == 0 {
+		l.PIDs = 512
+	}
+	if l.Processes == 0 {
+		l.Processes = 10
+	}
+	return l
+}
+
+// enter puts a new sandbox into the table, its turn taken; or finds the one
+// that is there.
+func (e *Engine) enter(rec store.Record) (s *sandbox, made bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, false, hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
+	}
+	if s := e.sandboxes[rec.Sandbox.ID]; s != nil {
+		return s, false, nil
+	}
+	if err := e.roomLocked(); err != nil {
+		return nil, false, err
+	}
+	e.tasks.Add(1) // until Create is done
+	s = newSandbox(rec)
+	<-s.turn
+	e.sandboxes[s.id] = s
+	return s, true, nil
+}
+
+// roomLocked refuses one more sandbox that takes memory when there are enough.
+func (e *Engine) roomLocked() error {
+	active := 0
+	for _, s := range e.sandboxes {
+		s.mu.Lock()
+		if s.rec.Sandbox.Status != hutch.Stopped {
+			active++
+		}
+		s.mu.Unlock()
+	}
+	if active < e.opt.MaxSandboxes {
+		return nil
+	}
+	return hutch.Errorf(hutch.Exhausted,
+		"the limit of %d sandboxes at once (maxSandboxes) is reached: destroy one, or wait until an idle one stops", e.opt.MaxSandboxes)
+}
+
+// join waits until a sandbox that another call may be creating is there.
+func (e *Engine) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
+	if err := s.take(ctx); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	defer s.put()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.fault != nil:
+		return hutch.Sandbox{}, s.fault
+	case s.gone:
+		return hutch.Sandbox{}, hutch.Errorf(hutch.Conflict, "the sandbox %q was destroyed meanwhile: create it again", s.id)
+	}
+	return s.snapshotLocked(), nil
+}
+
+// abandon forgets a sandbox that never came to be.
+func (e *Engine) abandon(s *sandbox, cause error) {
+	e.log.Warn("create", "sandbox", s.id, "err", cause, "cause", hutch.AsError(cause).Cause)
+	e.mu.Lock()
+	delete(e.sandboxes, s.id)
+	e.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone, s.fault = true, cause
+}
+
+// open makes a place for the sandbox, whose turn the caller holds, and sets it
+// running; fill, if not nil, is run before anybody else can use it.
+func (e *Engine) open(ctx context.Context, s *sandbox, d driver.Driver, fill func(*wire.Client) error) error {
+	s.mu.Lock()
+	v, env, token := s.rec.Sandbox, s.rec.Env, s.rec.Token
+	s.mu.Unlock()
+	root, err := e.opt.Image(ctx, v.Image)
+	if err != nil {
+		return err
+	}
+	inst, err := d.Create(ctx, driver.Spec{
+		ID: v.ID, Root: root, Limits: v.Limits,
+		Boot: wire.Boot{
+			Token: token, Home: image.Home, Dir: image.Workspace, Hostname: v.ID,
+			Env: append(root.Env[:len(root.Env):len(root.Env)], pairs(env)...), MaxLive: v.Limits.Processes,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	agent := wire.NewClient(inst.Dial, token)
+	if fill != nil {
+		err = fill(agent)
+	}
+	if err == nil {
+		err = e.admit(ctx, s, inst, agent)
+	}
+	if err != nil {
+		agent.Close()
+		if derr := inst.Destroy(context.WithoutCancel(ctx)); derr != nil {
+			e.log.Error("destroy a place that could not be used", "sandbox", v.ID, "err", derr)
+		}
+	}
+	return err
+}
+
+// admit sets a sandbox running in a place, on disk first.
+func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client) error {
+	s.mu.Lock()
+	rec := s.rec
+	s.mu.Unlock()
+	rec.Sandbox.Status, rec.Sandbox.Reason, rec.Handle = hutch.Running, "", inst.Handle()
+	if e.opt.Store != nil {
+		if err := e.opt.Store.Put(ctx, rec); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moveLocked(hutch.Running, "")
+	s.runsLocked(inst, agent)
+	e.armLocked(s)
+	e.background(func() { e.watch(s, inst) })
+	return nil
+}
+
+func pairs(env map[string]string) []string {
+	var list []string
+	for k, v := range env {
+		list = append(list, k+"="+v)
+	}
+	return list
+}

@@ -1,0 +1,189 @@
+// Package engine is where sandboxes live: it implements hutch.Service on this
+// machine, and nothing else changes the state of a sandbox.
+//
+// # States
+//
+//	            ┌─────────────── wake ──────────────┐
+//	            ▼                                   │
+//	creating → running → stopped (files kept) ──────┘
+//	    │         │  └→ error (place or agent died; the reason is kept)
+//	    └─────────┴─────────┴──→ destroyed (forgotten)
+//
+// # Locks
+//
+// Every sandbox has a turn, held by the one call that is changing its state,
+// across all the slow work that takes; and a mutex over its fields, held for
+// moments. Whoever uses a sandbox holds neither: a use is counted, and a
+// change of state that would cut it short waits for an idle moment or, for
+// destroy, does not care. The engine's own mutex guards the table of
+// sandboxes. Order: turn, engine, sandbox.
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/store"
+)
+
+// Options are what an engine is made from. Drivers, Image and Dir are needed.
+type Options struct {
+	// Dir is the engine's own folder, for the files of stopped sandboxes.
+	Dir string
+	// Drivers are the runtimes, the default first.
+	Drivers []driver.Driver
+	// Image makes the root file system of an image.
+	Image func(ctx context.Context, name string) (image.Root, error)
+	// Store keeps records; without one they are kept in memory.
+	Store *store.Store
+	// Ephemeral engines destroy their sandboxes when they close.
+	Ephemeral bool
+
+	MaxSandboxes int               // default 100
+	ExecTimeout  time.Duration     // of a command that names none; default 30 s
+	MaxTimeout   time.Duration     // longest a command may ask for; default 24 h
+	SleepAfter   time.Duration     // default 10 min
+	HealthEvery  time.Duration     // default 30 s
+	Env          map[string]string // for every sandbox
+
+	Log *slog.Logger
+}
+
+// Engine implements hutch.Service.
+type Engine struct {
+	opt    Options
+	log    *slog.Logger
+	ctx    context.Context // done when the engine closes
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	mu        sync.Mutex
+	sandboxes map[string]*sandbox
+	closed    bool
+}
+
+var _ hutch.Service = (*Engine)(nil)
+
+// New returns an engine that has not started.
+func New(opt Options) *Engine {
+	opt.MaxSandboxes = cmp.Or(opt.MaxSandboxes, 100)
+	opt.ExecTimeout = cmp.Or(opt.ExecTimeout, 30*time.Second)
+	opt.MaxTimeout = cmp.Or(opt.MaxTimeout, 24*time.Hour)
+	opt.SleepAfter = cmp.Or(opt.SleepAfter, 10*time.Minute)
+	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
+	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Engine{opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, sandboxes: map[string]*sandbox{}}
+}
+
+// Start finds the sandboxes of an earlier run again, removes what it left
+// behind, and begins to watch over all. Call it once, before anything else.
+func (e *Engine) Start(ctx context.Context) error {
+	if err := os.MkdirAll(e.filesDir(), 0o700); err != nil {
+		return fmt.Errorf("start engine: %w", err)
+	}
+	if err := e.recover(ctx); err != nil {
+		return fmt.Errorf("start engine: %w", err)
+	}
+	e.tasks.Go(e.watchHealth)
+	return nil
+}
+
+// Close stops watching. Sandboxes go on running, to be found by the next
+// Start; those of an ephemeral engine are destroyed.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	e.closed = true
+	all := e.tableLocked()
+	e.mu.Unlock()
+	var errs []error
+	for _, s := range all {
+		if e.opt.Ephemeral {
+			_, err := e.Destroy(ctx, s.id, true)
+			errs = append(errs, err)
+		} else {
+			e.leave(ctx, s)
+		}
+	}
+	e.cancel()
+	e.tasks.Wait()
+	return errors.Join(errs...)
+}
+
+// leave lets go of a sandbox that outlives the engine.
+func (e *Engine) leave(ctx context.Context, s *sandbox) {
+	s.mu.Lock()
+	s.alarm.stop()
+	agent, live := s.agent, s.rec.Sandbox.Status == hutch.Running
+	s.mu.Unlock()
+	if live {
+		e.save(ctx, s)
+		agent.Close()
+	}
+}
+
+func (e *Engine) filesDir() string { return filepath.Join(e.opt.Dir, "files") }
+
+// tableLocked lists the sandboxes, oldest first.
+func (e *Engine) tableLocked() []*sandbox {
+	all := make([]*sandbox, 0, len(e.sandboxes))
+	for _, s := range e.sandboxes {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *sandbox) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.id, b.id))
+	})
+	return all
+}
+
+// find returns the sandbox of an id, or NotFound.
+func (e *Engine) find(id string) (*sandbox, error) {
+	if err := hutch.CheckID(id); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sandboxes[id]; s != nil {
+		return s, nil
+	}
+	return nil, notFound(id)
+}
+
+func notFound(id string) *hutch.Error {
+	return hutch.Errorf(hutch.NotFound, "there is no sandbox %q: it was never made, was destroyed, or has expired; list the sandboxes or create it", id).
+		With("sandboxId", id)
+}
+
+// driver returns the runtime of a name; "" is the default.
+func (e *Engine) driver(name string) (driver.Driver, error) {
+	var names []string
+	for _, d := range e.opt.Drivers {
+		if name == "" || d.Name() == name {
+			return d, nil
+		}
+		names = append(names, d.Name())
+	}
+	return nil, hutch.Errorf(hutch.Invalid, "there is no runtime %q on this server: it has %q", name, names)
+}
+
+// save writes a sandbox's record.
+func (e *Engine) save(ctx context.Context, s *sandbox) error {
+	if e.opt.Store == nil {
+		return nil
+	}
+	s.mu.Lock()
+	rec := s.rec
+	s.mu.Unlock()
+	return e.opt.Store.Put(ctx, rec)
+}

@@ -1,0 +1,396 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/fake"
+	"hutch/internal/engine"
+	"hutch/internal/image"
+	"hutch/internal/store"
+)
+
+// bench is an engine on a fake driver, and what it stands on.
+type bench struct {
+	*engine.Engine
+	driver *fake.Driver
+	store  *store.Store
+	opt    engine.Options
+}
+
+// start starts an engine; change may change its options before.
+func start(t *testing.T, change func(*engine.Options)) *bench {
+	t.Helper()
+	st, err := store.Open(t.Context(), store.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	b := &bench{driver: fake.New(t.TempDir()), store: st}
+	b.opt = engine.Options{Dir: t.TempDir(), Drivers: []driver.Driver{b.driver}, Image: noImage, Store: st}
+	if change != nil {
+		change(&b.opt)
+	}
+	b.boot(t)
+	t.Cleanup(func() {
+		b.driver.Break(fake.Faults{})
+		b.end(t)
+		if n, err := b.driver.Sweep(context.Background(), func(string) bool { return false }); err != nil {
+			t.Errorf("sweep: %d, %v", n, err)
+		}
+	})
+	return b
+}
+
+func noImage(context.Context, string) (image.Root, error) { return image.Root{}, nil }
+
+// boot starts an engine on what the last one left.
+func (b *bench) boot(t *testing.T) {
+	t.Helper()
+	b.Engine = engine.New(b.opt)
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bench) end(t *testing.T) {
+	t.Helper()
+	if err := b.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func (b *bench) create(t *testing.T, req hutch.CreateRequest) hutch.Sandbox {
+	t.Helper()
+	sb, err := b.Create(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sb
+}
+
+func (b *bench) run(t *testing.T, id, command string) string {
+	t.Helper()
+	res, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: command}, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return string(res.Stdout) + string(res.Stderr)
+}
+
+// until polls the sandbox until it has the status.
+func (b *bench) until(t *testing.T, id string, status hutch.Status) hutch.Sandbox {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		sb, err := b.Sandbox(t.Context(), id)
+		if errors.Is(err, hutch.NotFound) {
+			sb.Status = hutch.Destroyed
+		}
+		if sb.Status == status {
+			return sb
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is %s, not %s (%v)", id, sb.Status, status, err)
+		}
+	}
+}
+
+func TestOneIDIsOneSandbox(t *testing.T) {
+	b := start(t, nil)
+	var made atomic.Int32
+	b.driver.Break(fake.Faults{Create: func(string) error { made.Add(1); return nil }})
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "same"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := made.Load(); n != 1 {
+		t.Errorf("made %d places for one id", n)
+	}
+}
+
+func TestFailedCreateLeavesNothing(t *testing.T) {
+	b := start(t, nil)
+	b.driver.Break(fake.Faults{Create: func(string) error { return hutch.Errorf(hutch.Unavailable, "no luck") }})
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "a"}); !errors.Is(err, hutch.Unavailable) {
+		t.Fatalf("error %v", err)
+	}
+	if list, _ := b.Sandboxes(t.Context(), hutch.Filter{}); len(list) != 0 {
+		t.Errorf("left %+v", list)
+	}
+	b.driver.Break(fake.Faults{})
+	b.create(t, hutch.CreateRequest{ID: "a"})
+}
+
+func TestStoreFailureUndoesCreate(t *testing.T) {
+	b := start(t, nil)
+	b.store.Close()
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "a"}); err == nil {
+		t.Fatal("created without a record")
+	}
+	if n, _ := b.driver.Sweep(t.Context(), func(string) bool { return false }); n != 0 {
+		t.Errorf("%d places left", n)
+	}
+}
+
+func TestIdleStopKeepsFiles(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+	b.run(t, "a", `printf 'b\0y\377' > kept; mkdir -p deep/er; ln -s kept deep/link; chmod 751 deep; sleep 0.2`)
+	sb := b.until(t, "a", hutch.Stopped)
+	if sb.Health != hutch.Asleep || sb.Uptime != 0 || len(sb.Processes) != 0 {
+		t.Errorf("asleep: %+v", sb)
+	}
+	if got := b.run(t, "a", `od -An -c kept; readlink deep/link; stat -c %a deep`); !strings.Contains(got, `b  \0   y 377`) || !strings.Contains(got, "kept\n751\n") {
+		t.Errorf("after waking: %q", got)
+	}
+}
+
+func TestUseKeepsAwake(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleDestroy, SleepAfter: 0.1})
+	if got := b.run(t, "a", "sleep 0.5; echo done"); got != "done\n" {
+		t.Errorf("a use longer than the idle time gave %q", got)
+	}
+	b.until(t, "a", hutch.Destroyed)
+}
+
+func TestKeepAliveNeverIdles(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "kept", KeepAlive: true, OnIdle: hutch.IdleDestroy, SleepAfter: 0.01})
+	b.create(t, hutch.CreateRequest{ID: "idle", OnIdle: hutch.IdleDestroy, SleepAfter: 0.1})
+	b.until(t, "idle", hutch.Destroyed)
+	b.until(t, "kept", hutch.Running)
+}
+
+func TestLifetimeEnds(t *testing.T) {
+	b := start(t, nil)
+	sb := b.create(t, hutch.CreateRequest{ID: "a", KeepAlive: true, Timeout: 0.2})
+	if sb.ExpiresAt == nil {
+		t.Error("expiresAt is not shown")
+	}
+	b.until(t, "a", hutch.Destroyed)
+}
+
+// A sandbox that is to keep its memory is not stopped under its background
+// processes, as nothing may be lost.
+func TestHibernateSparesBackgroundProcesses(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "busy", SleepAfter: 0.05})
+	b.create(t, hutch.CreateRequest{ID: "free", SleepAfter: 0.05})
+	p, err := b.StartProcess(t.Context(), "busy", hutch.ProcessRequest{Command: "sleep 300", Name: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "free", hutch.Stopped)
+	if sb := b.until(t, "busy", hutch.Running); len(sb.Processes) != 1 || sb.Processes[0].PID != p.PID {
+		t.Errorf("%+v", sb.Processes)
+	}
+	if err := b.Signal(t.Context(), "busy", p.ID, 9); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "busy", hutch.Stopped)
+}
+
+func TestExplicitStopEndsBackgroundProcesses(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.2})
+	if _, err := b.StartProcess(t.Context(), "a", hutch.ProcessRequest{Command: "trap 'echo bye > bye; exit' TERM; echo up; while :; do sleep 0.01; done"}); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "a", hutch.Stopped)
+	if got := b.run(t, "a", "cat bye"); got != "bye\n" {
+		t.Errorf("the process was not asked to end: %q", got)
+	}
+}
+
+func TestMaxSandboxes(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.MaxSandboxes = 2 })
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+	b.create(t, hutch.CreateRequest{ID: "b"})
+	if b.until(t, "a", hutch.Stopped); t.Failed() {
+		return
+	}
+	b.create(t, hutch.CreateRequest{ID: "c"}) // a stopped one takes no room
+	_, err := b.Create(t.Context(), hutch.CreateRequest{ID: "d"})
+	if !errors.Is(err, hutch.Exhausted) || !strings.Contains(err.Error(), "2 sandboxes") {
+		t.Fatalf("the third: %v", err)
+	}
+	if _, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("waking one too many: %v", err)
+	}
+	if _, err := b.Destroy(t.Context(), "b", false); err != nil {
+		t.Fatal(err)
+	}
+	b.run(t, "a", "true")
+}
+
+func TestRestartFindsSandboxes(t *testing.T) {
+	b := start(t, nil)
+	made := b.create(t, hutch.CreateRequest{ID: "running", Labels: map[string]string{"k": "v"}, Env: map[string]string{"MINE": "still"}})
+	p, err := b.StartProcess(t.Context(), "running", hutch.ProcessRequest{Command: "echo one; sleep 300", Name: "bg"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.create(t, hutch.CreateRequest{ID: "asleep", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+	b.run(t, "asleep", "echo kept > kept")
+	b.until(t, "asleep", hutch.Stopped)
+	b.create(t, hutch.CreateRequest{ID: "dies"})
+	b.end(t)
+	b.driver.Kill("dies")
+
+	b.boot(t)
+	sb := b.until(t, "running", hutch.Running)
+	if !sb.CreatedAt.Equal(made.CreatedAt) || sb.Labels["k"] != "v" || len(sb.Processes) != 1 || sb.Processes[0].PID != p.PID {
+		t.Errorf("found %+v, made %+v", sb, made)
+	}
+	if got := b.run(t, "running", "echo $MINE"); got != "still\n" {
+		t.Errorf("environment after a restart: %q", got)
+	}
+	if got := b.run(t, "asleep", "cat kept"); got != "kept\n" {
+		t.Errorf("files after a restart: %q", got)
+	}
+	if sb := b.until(t, "dies", hutch.Failed); sb.Reason == "" {
+		t.Error("no reason is given")
+	}
+}
+
+func TestDeathIsAnErrorWithAReason(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	running := make(chan struct{})
+	go func() {
+		<-running
+		b.driver.Kill("a")
+	}()
+	var once sync.Once
+	_, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "echo up; sleep 300"}, func(hutch.Output) error {
+		once.Do(func() { close(running) })
+		return nil
+	})
+	if !errors.Is(err, hutch.Unavailable) {
+		t.Errorf("the command under way: %v", err)
+	}
+	sb := b.until(t, "a", hutch.Failed)
+	if sb.Reason == "" || sb.Health != hutch.Unhealthy {
+		t.Errorf("%+v", sb)
+	}
+	_, err = b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil)
+	if !errors.Is(err, hutch.Conflict) || !strings.Contains(err.Error(), sb.Reason) {
+		t.Errorf("a use of the dead: %v", err)
+	}
+	if _, err := b.Destroy(t.Context(), "a", false); err != nil {
+		t.Error(err)
+	}
+	b.create(t, hutch.CreateRequest{ID: "a"})
+}
+
+func TestDestroyCanBeTriedAgain(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	b.driver.Break(fake.Faults{Destroy: func(string) error { return errors.New("busy") }})
+	if _, err := b.Destroy(t.Context(), "a", true); err == nil {
+		t.Fatal("destroyed although the driver could not")
+	}
+	b.driver.Break(fake.Faults{})
+	if got := b.run(t, "a", "echo alive"); got != "alive\n" {
+		t.Errorf("meanwhile: %q", got)
+	}
+	if _, err := b.Destroy(t.Context(), "a", true); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "a", hutch.Destroyed)
+}
+
+func TestDestroyWakesNobody(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+	b.until(t, "a", hutch.Stopped)
+	var made atomic.Int32
+	b.driver.Break(fake.Faults{Create: func(string) error { made.Add(1); return nil }})
+	if _, err := b.Destroy(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(b.opt.Dir, "files", "*"))
+	if made.Load() != 0 || len(files) != 0 {
+		t.Errorf("made %d places, left %q", made.Load(), files)
+	}
+}
+
+// An agent that says nothing is found out, and keeps nobody waiting for long.
+func TestSilentAgent(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.HealthEvery = 50 * time.Millisecond })
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	var mu sync.Mutex
+	var silent []net.Conn
+	b.driver.Break(fake.Faults{Converse: func(_ string, c net.Conn) {
+		mu.Lock()
+		defer mu.Unlock()
+		silent = append(silent, c)
+	}})
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range silent {
+			c.Close()
+		}
+	})
+	sb := b.until(t, "a", hutch.Failed)
+	if !strings.Contains(sb.Reason, "not answered") {
+		t.Errorf("reason %q", sb.Reason)
+	}
+}
+
+func TestEphemeralEngineTakesItsSandboxesAlong(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.Ephemeral, o.Store = true, nil })
+	b.create(t, hutch.CreateRequest{ID: "a", KeepAlive: true})
+	if _, err := b.StartProcess(t.Context(), "a", hutch.ProcessRequest{Command: "sleep 300"}); err != nil {
+		t.Fatal(err)
+	}
+	b.end(t)
+	if n, err := b.driver.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
+		t.Errorf("%d places left, %v", n, err)
+	}
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{}); !errors.Is(err, hutch.Unavailable) {
+		t.Errorf("create after close: %v", err)
+	}
+}
+
+func TestLeftoverFilesAreRemoved(t *testing.T) {
+	b := start(t, nil)
+	b.end(t)
+	for _, name := range []string{"gone.tar", "half.tar.new", "noise"} {
+		if err := os.WriteFile(filepath.Join(b.opt.Dir, "files", name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.boot(t)
+	if left, _ := filepath.Glob(filepath.Join(b.opt.Dir, "files", "*")); len(left) != 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+func TestEnvironmentOfASandbox(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.Env = map[string]string{"ANTHROPIC_API_KEY": "k"} })
+	sb := b.create(t, hutch.CreateRequest{ID: "a", Env: map[string]string{"X": "1"}})
+	if !sb.Environment.HasAnthropicCredentials {
+		t.Error("credentials are not told of")
+	}
+	if got := b.run(t, "a", "echo $SANDBOX_ID $SANDBOX_TIMEOUT $X"); got != "a 30 1\n" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/runner"
+	"hutch/internal/wire"
+)
+
+const (
+	defaultOutput = 1 << 20
+	maxOutput     = 16 << 20
+	maxPath       = 4096
+)
+
+// Exec implements hutch.Service.
+func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	start, err := e.start(req)
+	if err != nil {
+		return hutch.ExecResult{}, err
+	}
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return hutch.ExecResult{}, err
+	}
+	defer e.done(s)
+	kept := newCapture(req.MaxOutput)
+	began := time.Now()
+	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
+		kept.add(o)
+		if out == nil {
+			return nil
+		}
+		return out(o)
+	})
+	result := hutch.ExecResult{
+		SandboxID: id, Command: req.Command, ExitCode: exit.Code, TimedOut: exit.TimedOut,
+		Timestamp: began.UTC(), Duration: time.Since(began),
+	}
+	result.Stdout, result.Stderr, result.Truncated = kept.result()
+	if err != nil {
+		return result, e.diagnose(ctx, s, agent, err)
+	}
+	if exit.Signal == 9 && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
+		result.Limit = "memory"
+	}
+	return result, nil
+}
+
+// start checks a request and turns it into what the agent is told.
+func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
+	if err := checkCommand(req.Command, req.Dir, req.Env); err != nil {
+		return wire.Start{}, err
+	}
+	if req.MaxOutput < 0 || req.MaxOutput > maxOutput {
+		return wire.Start{}, hutch.Errorf(hutch.Invalid, "maxOutput is %d bytes: give 1 to %d, or leave it out for %d", req.MaxOutput, maxOutput, defaultOutput)
+	}
+	limit := e.opt.ExecTimeout
+	if longest := hutch.InSeconds(e.opt.MaxTimeout); !(req.Timeout >= 0 && req.Timeout <= longest) {
+		return wire.Start{}, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, limit.Seconds())
+	} else if req.Timeout > 0 {
+		limit = req.Timeout.Duration()
+	}
+	start := wire.Start{Command: req.Command}
+	if req.Language != "" {
+		lang, err := runner.Lookup(req.Language)
+		if err != nil {
+			return wire.Start{}, err
+		}
+		if start, err = lang.Start(req.Command); err != nil {
+			return wire.Start{}, err
+		}
+	}
+	start.ID = hutch.NewID("x")
+	start.Dir, start.Env = req.Dir, pairs(req.Env)
+	start.Stdin = req.Stdin != nil
+	start.TimeoutMS = max(limit.Milliseconds(), 1)
+	return start, nil
+}
+
+func checkCommand(command, dir string, env map[string]string) error {
+	switch {
+	case strings.TrimSpace(command) == "":
+		return hutch.Errorf(hutch.Invalid, "the command is empty: give a bash command line, or source text with a language").With("field", "command")
+	case strings.Contains(command, "\x00"):
+		return hutch.Errorf(hutch.Invalid, "the command holds a NUL byte, which no program can be given: send binary data on stdin").With("field", "command")
+	case len(command) > hutch.MaxCommand:
+		return hutch.Errorf(hutch.Invalid, "the command has %d bytes, over the limit of %d: put the data into a file or on stdin", len(command), hutch.MaxCommand).With("field", "command")
+	case len(dir) > maxPath || strings.Contains(dir, "\x00") || dir != "" && dir[0] != '/':
+		return hutch.Errorf(hutch.Invalid, "cwd must be an absolute path of at most %d bytes without NUL, such as /workspace", maxPath).With("field", "cwd")
+	}
+	return checkEnv(env)
+}
+
+// diagnose says why a command got no exit.
+func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, err error) error {
+	if ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) {
+		return err
+	}
+	s.mu.Lock()
+	inst, gone := s.inst, s.gone || s.rec.Sandbox.Status == hutch.Running && s.inst == nil
+	s.mu.Unlock()
+	if gone {
+		return hutch.Errorf(hutch.NotFound, "the sandbox %q was destroyed while the command ran", s.id).With("sandboxId", s.id)
+	}
+	if inst == nil {
+		return e.describe(s, err)
+	}
+	select {
+	case <-inst.Done():
+		return e.describe(s, err)
+	case <-time.After(time.Second): // the place lives: is it the agent?
+	}
+	if _, perr := agent.Ping(ctx); errors.Is(perr, hutch.Unavailable) {
+		e.background(func() { e.fail(s, inst, "the agent inside no longer answers") })
+	}
+	return err
+}
+
+// describe adds to an error what became of the sandbox.
+func (e *Engine) describe(s *sandbox, err error) error {
+	if took := s.take(e.ctx); took == nil { // whoever marks it failed is done then
+		s.put()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reason := s.rec.Sandbox.Reason
+	if reason == "" {
+		reason = "its first process died"
+	}
+	return hutch.Errorf(hutch.Unavailable, "the sandbox %q ended while the command ran: %s. Destroy it and create it again", s.id, reason).
+		With("sandboxId", s.id).Because(err)
+}
+
+// ranOutOfMemory reports whether the kernel has killed for want of memory
+// since the last time this was asked.
+func (e *Engine) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
+	s.mu.Lock()
+	inst := s.inst
+	s.mu.Unlock()
+	if inst == nil {
+		return false
+	}
+	u, err := inst.Usage(ctx)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.usage.ooms
+	s.usage.ooms = u.OOMKills
+	return u.OOMKills > before
+}
+
+// StartProcess implements hutch.Service.
+func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessRequest) (hutch.Process, error) {
+	if err := checkCommand(req.Command, req.Dir, req.Env); err != nil {
+		return hutch.Process{}, err
+	}
+	if err := checkName(req.Name); err != nil {
+		return hutch.Process{}, err
+	}
+	switch req.RestartPolicy {
+	case "":
+		req.RestartPolicy = hutch.RestartNever
+	case hutch.RestartNever, hutch.RestartOnFailure, hutch.RestartAlways:
+	default:
+		return hutch.Process{}, hutch.Errorf(hutch.Invalid, "restartPolicy is %q: use never, on-failure or always", req.RestartPolicy)
+	}
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return hutch.Process{}, err
+	}
+	defer e.done(s)
+	p, err := agent.Start(ctx, wire.Start{
+		ID: hutch.NewID("p"), Name: req.Name, Command: req.Command,
+		Dir: req.Dir, Env: pairs(req.Env), Restart: req.RestartPolicy,
+	})
+	if err != nil {
+		return hutch.Process{}, e.diagnose(ctx, s, agent, err)
+	}
+	return process(id, p), nil
+}
+
+func checkName(name string) error {
+	if len(name) > hutch.MaxID {
+		return hutch.Errorf(hutch.Invalid, "the name has %d bytes: at most %d are allowed", len(name), hutch.MaxID)
+	}
+	for _, r := range name {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return hutch.Errorf(hutch.Invalid, "the name %q holds a character that cannot be printed", name)
+		}
+	}
+	return nil
+}
+
+// Logs implements hutch.Service.
+func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	if req.Cursor < 0 {
+		return 0, hutch.Errorf(hutch.Invalid, "cursor is %d: it counts bytes from 0", req.Cursor)
+	}
+	if _, err := e.Process(ctx, req.SandboxID, req.ProcessID); err != nil {
+		return 0, err
+	}
+	s, agent, err := e.use(ctx, req.SandboxID)
+	if err != nil {
+		return 0, err
+	}
+	defer e.done(s)
+	cursor := req.Cursor
+	exit, err := agent.Attach(ctx, wire.Attach{Process: req.ProcessID, Cursor: cursor, Follow: req.Follow}, func(o hutch.Output) error {
+		cursor = o.Cursor
+		if out == nil {
+			return nil
+		}
+		return out(o)
+	})
+	if err != nil {
+		return cursor, e.diagnose(ctx, s, agent, err)
+	}
+	return max(cursor, exit.Cursor), nil
+}
+
+// Signal implements hutch.Service.
+func (e *Engine) Signal(ctx context.Context, id, process string, signal int) error {
+	if signal < 1 || signal > 64 {
+		return hutch.Errorf(hutch.Invalid, "signal is %d: give 1 to 64, 15 to ask a process to end, 9 to kill it", signal)
+	}
+	if _, err := e.Process(ctx, id, process); err != nil {
+		return err
+	}
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer e.done(s)
+	return agent.Signal(ctx, process, signal)
+}

@@ -1,0 +1,369 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/wire"
+)
+
+// destroyTime bounds how long a place may take to go.
+const destroyTime = 30 * time.Second
+
+// background runs f as a task that Close waits for; not after Close.
+func (e *Engine) background(f func()) {
+	select {
+	case <-e.ctx.Done():
+	default:
+		e.tasks.Go(f)
+	}
+}
+
+// use counts a use of the sandbox and returns its agent, waking it when it
+// sleeps. done ends the use.
+func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Client, err error) {
+	if s, err = e.find(id); err != nil {
+		return nil, nil, err
+	}
+	if agent := s.begin(); agent != nil {
+		return s, agent, nil
+	}
+	// It is being made, sleeps, or is changing its state: wait for the turn.
+	if err := s.take(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer s.put()
+	if err := e.wake(ctx, s); err != nil {
+		return nil, nil, err
+	}
+	return s, s.begin(), nil
+}
+
+// begin counts a use of a running sandbox; nil when it does not run.
+func (s *sandbox) begin() *wire.Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rec.Sandbox.Status != hutch.Running || s.gone {
+		return nil
+	}
+	s.uses++
+	return s.agent
+}
+
+// done ends a use.
+func (e *Engine) done(s *sandbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uses--
+	s.rec.Sandbox.LastUsedAt = time.Now().UTC()
+	if s.uses == 0 {
+		e.armLocked(s)
+	}
+}
+
+// wake makes the sandbox, whose turn the caller holds, running if it can.
+func (e *Engine) wake(ctx context.Context, s *sandbox) error {
+	s.mu.Lock()
+	status, reason, runtime, gone, fault := s.rec.Sandbox.Status, s.rec.Sandbox.Reason, s.rec.Sandbox.Runtime, s.gone, s.fault
+	s.mu.Unlock()
+	switch {
+	case fault != nil:
+		return fault
+	case gone:
+		return notFound(s.id)
+	case status == hutch.Running:
+		return nil
+	case status == hutch.Failed:
+		return hutch.Errorf(hutch.Conflict, "the sandbox %q is in error: %s. Destroy it and create it again", s.id, reason).With("sandboxId", s.id)
+	}
+	d, err := e.driver(runtime)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	err = e.roomLocked()
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := e.open(ctx, s, d, func(a *wire.Client) error { return e.unpack(ctx, s.id, a) }); err != nil {
+		return err
+	}
+	e.log.Info("woken", "sandbox", s.id)
+	if err := os.Remove(e.filesOf(s.id)); err != nil {
+		e.log.Error("remove the files of a woken sandbox", "sandbox", s.id, "err", err)
+	}
+	return nil
+}
+
+// armLocked sets the alarm for the next thing that time alone will do to s.
+func (e *Engine) armLocked(s *sandbox) {
+	v := &s.rec.Sandbox
+	var next time.Time
+	if v.ExpiresAt != nil {
+		next = *v.ExpiresAt
+	}
+	if v.Status == hutch.Running && !v.KeepAlive && s.uses == 0 {
+		if idle := v.LastUsedAt.Add(v.SleepAfter.Duration()); next.IsZero() || idle.Before(next) {
+			next = idle
+		}
+	}
+	if next.IsZero() || s.gone {
+		s.alarm.stop()
+		return
+	}
+	s.alarm.set(time.Until(next), func() { e.background(func() { e.due(s) }) })
+}
+
+// due does what time has brought: the end of a lifetime, or of an idle one.
+func (e *Engine) due(s *sandbox) {
+	if err := s.take(e.ctx); err != nil {
+		return
+	}
+	defer s.put()
+	s.mu.Lock()
+	v, now := s.rec.Sandbox, time.Now()
+	idle := v.Status == hutch.Running && !v.KeepAlive && s.uses == 0 && !now.Before(v.LastUsedAt.Add(v.SleepAfter.Duration()))
+	expired := v.ExpiresAt != nil && !now.Before(*v.ExpiresAt)
+	gone := s.gone
+	s.mu.Unlock()
+	var err error
+	switch {
+	case gone:
+		return
+	case expired:
+		err = e.destroy(e.ctx, s, "its lifetime ended")
+	case idle && v.OnIdle == hutch.IdleDestroy:
+		err = e.destroy(e.ctx, s, "idle")
+	case idle:
+		err = e.sleep(s, v.OnIdle)
+	}
+	if err != nil && e.ctx.Err() == nil {
+		e.log.Error("idle or expired", "sandbox", s.id, "err", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || s.rec.Sandbox.Status == hutch.Running && !now.Before(s.rec.Sandbox.LastUsedAt) {
+		s.rec.Sandbox.LastUsedAt = now // try again after another idle time
+	}
+	e.armLocked(s)
+}
+
+// sleep stops an idle sandbox, whose turn the caller holds, and keeps its
+// files. One that was to keep its memory too, which no runtime here can, goes
+// on while it has background processes: nothing is to be lost.
+func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
+	s.mu.Lock()
+	inst, agent := s.inst, s.agent
+	s.mu.Unlock()
+	live, err := liveProcesses(e.ctx, agent)
+	if err != nil {
+		return err
+	}
+	if how == hutch.IdleHibernate && len(live) > 0 {
+		return nil
+	}
+	if err := e.quiet(agent, live); err != nil {
+		return err
+	}
+	if err := e.pack(e.ctx, s, agent); err != nil {
+		return err
+	}
+	if !s.stopIfIdle("idle: files are kept, processes have ended") {
+		return os.Remove(e.filesOf(s.id)) // used meanwhile
+	}
+	if err := e.save(e.ctx, s); err != nil {
+		return err
+	}
+	agent.Close()
+	e.log.Info("stopped", "sandbox", s.id)
+	return e.raze(inst)
+}
+
+func (s *sandbox) stopIfIdle(reason string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uses > 0 || s.rec.Sandbox.Status != hutch.Running {
+		return false
+	}
+	s.moveLocked(hutch.Stopped, reason)
+	return true
+}
+
+// quiet ends background processes: asked first, then killed.
+func (e *Engine) quiet(agent *wire.Client, live []wire.Process) error {
+	const grace = 3 * time.Second
+	ctx, cancel := context.WithTimeout(e.ctx, grace)
+	defer cancel()
+	for _, p := range live {
+		agent.Signal(ctx, p.ID, 15)
+	}
+	for _, p := range live {
+		if _, err := agent.Attach(ctx, wire.Attach{Process: p.ID, Follow: true}, nil); err == nil {
+			continue
+		}
+		if err := agent.Signal(e.ctx, p.ID, 9); err != nil && !errors.Is(err, hutch.NotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+func liveProcesses(ctx context.Context, agent *wire.Client) ([]wire.Process, error) {
+	all, err := agent.List(ctx)
+	var live []wire.Process
+	for _, p := range all {
+		if p.Status.Live() {
+			live = append(live, p)
+		}
+	}
+	return live, err
+}
+
+// watch waits for a place to die and tells why.
+func (e *Engine) watch(s *sandbox, inst driver.Instance) {
+	select {
+	case <-inst.Done():
+	case <-e.ctx.Done():
+		return
+	}
+	s.mu.Lock()
+	mine := s.inst == inst
+	s.mu.Unlock()
+	if !mine {
+		return // stopped or destroyed on purpose
+	}
+	reason := "the sandbox's first process died"
+	if u, err := inst.Usage(e.ctx); err == nil && u.OOMKills > 0 {
+		reason = "the sandbox reached its memory limit and was killed"
+	}
+	e.fail(s, inst, reason)
+}
+
+// fail marks a sandbox whose place is dead or of no use, and frees the place.
+func (e *Engine) fail(s *sandbox, inst driver.Instance, reason string) {
+	if s.take(e.ctx) != nil {
+		return
+	}
+	defer s.put()
+	s.mu.Lock()
+	if s.inst != inst || s.gone {
+		s.mu.Unlock()
+		return
+	}
+	agent := s.agent
+	s.moveLocked(hutch.Failed, reason)
+	e.armLocked(s)
+	s.mu.Unlock()
+	agent.Close()
+	e.log.Warn("failed", "sandbox", s.id, "reason", reason)
+	if err := errors.Join(e.save(e.ctx, s), e.raze(inst)); err != nil {
+		e.log.Error("failed sandbox", "sandbox", s.id, "err", err)
+	}
+}
+
+// raze frees a place, even when the call that wants it gives up.
+func (e *Engine) raze(inst driver.Instance) error {
+	ctx, cancel := context.WithTimeout(context.Background(), destroyTime)
+	defer cancel()
+	return inst.Destroy(ctx)
+}
+
+// Destroy implements hutch.Service.
+func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
+	s, err := e.find(id)
+	if errors.Is(err, hutch.NotFound) {
+		return receipt(id), nil
+	}
+	if err != nil {
+		return hutch.Destruction{}, err
+	}
+	if err := s.take(ctx); err != nil {
+		return hutch.Destruction{}, err
+	}
+	defer s.put()
+	if !force {
+		if err := e.refuseLive(ctx, s); err != nil {
+			return hutch.Destruction{}, err
+		}
+	}
+	if err := e.destroy(ctx, s, "asked for"); err != nil {
+		return hutch.Destruction{}, err
+	}
+	return receipt(id), nil
+}
+
+func receipt(id string) hutch.Destruction {
+	return hutch.Destruction{ID: id, Status: hutch.Destroyed, ResourcesReleased: true, DestroyedAt: time.Now().UTC()}
+}
+
+// refuseLive is the error for a sandbox with live background processes.
+func (e *Engine) refuseLive(ctx context.Context, s *sandbox) error {
+	agent := s.begin()
+	if agent == nil {
+		return nil
+	}
+	defer e.done(s)
+	live, err := liveProcesses(ctx, agent)
+	if err != nil || len(live) == 0 {
+		return nil // an agent that does not answer keeps nobody from destroying
+	}
+	names := make([]string, 0, len(live))
+	for _, p := range live {
+		names = append(names, p.Name)
+	}
+	return hutch.Errorf(hutch.Conflict, "the sandbox %q has %d running background processes (%.200q): end them first, or destroy with force", s.id, len(live), names)
+}
+
+// destroy frees everything of the sandbox, whose turn the caller holds.
+func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
+	s.mu.Lock()
+	if s.gone {
+		s.mu.Unlock()
+		return nil
+	}
+	inst, agent := s.inst, s.agent
+	s.inst = nil // its death is no failure
+	s.mu.Unlock()
+	if inst != nil {
+		if err := e.raze(inst); err != nil {
+			s.mu.Lock()
+			s.inst = inst
+			s.mu.Unlock()
+			return fmt.Errorf("destroy sandbox %s: %w", s.id, err)
+		}
+		agent.Close()
+	}
+	if err := e.forget(context.WithoutCancel(ctx), s.id); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.moveLocked(hutch.Destroyed, why)
+	s.gone = true
+	s.alarm.stop()
+	s.mu.Unlock()
+	e.mu.Lock()
+	delete(e.sandboxes, s.id)
+	e.mu.Unlock()
+	e.log.Info("destroyed", "sandbox", s.id, "why", why)
+	return nil
+}
+
+// forget removes what is on disk of a sandbox.
+func (e *Engine) forget(ctx context.Context, id string) error {
+	if err := os.Remove(e.filesOf(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if e.opt.Store == nil {
+		return nil
+	}
+	return e.opt.Store.Delete(ctx, id)
+}
+
+func (e *Engine) filesOf(id string) string { return filepath.Join(e.filesDir(), id+".tar") }

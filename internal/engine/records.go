@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/wire"
+)
+
+// lookTime bounds how long a record waits for what a sandbox says of itself.
+const lookTime = 2 * time.Second
+
+// Sandbox implements hutch.Service.
+func (e *Engine) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
+	s, err := e.find(id)
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	return e.look(ctx, s), nil
+}
+
+// Sandboxes implements hutch.Service.
+func (e *Engine) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	e.mu.Lock()
+	all := e.tableLocked()
+	e.mu.Unlock()
+	list := make([]hutch.Sandbox, len(all))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for i, s := range all {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			list[i] = e.look(ctx, s)
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(list, func(v hutch.Sandbox) bool { return !f.Match(v) }), nil
+}
+
+// look is the record of a sandbox with what its place and its agent say.
+func (e *Engine) look(ctx context.Context, s *sandbox) hutch.Sandbox {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	s.mu.Lock()
+	v, inst, agent := s.snapshotLocked(), s.inst, s.agent
+	s.mu.Unlock()
+	if inst == nil || agent == nil {
+		return v
+	}
+	if u, err := inst.Usage(ctx); err == nil {
+		v.Resources = s.resources(u)
+	}
+	if ps, err := processes(ctx, s.id, agent); err == nil {
+		v.Processes = ps
+	} else {
+		v.Health = hutch.Unhealthy
+	}
+	return v
+}
+
+// resources turns a reading into what is used now: CPU is the share since the
+// last reading that is at least a tenth of a second old.
+func (s *sandbox) resources(u driver.Usage) hutch.Resources {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.usage.at.IsZero() {
+		s.usage.at = s.since
+	}
+	if d := now.Sub(s.usage.at).Seconds(); d >= 0.1 {
+		s.usage.share = max(0, 100*(u.CPUSeconds-s.usage.cpu)/d)
+		s.usage.at, s.usage.cpu = now, u.CPUSeconds
+	}
+	return hutch.Resources{CPU: s.usage.share, Memory: float64(u.Memory) / (1 << 20)}
+}
+
+// Process implements hutch.Service.
+func (e *Engine) Process(ctx context.Context, id, process string) (hutch.Process, error) {
+	all, err := e.Processes(ctx, id)
+	if err != nil {
+		return hutch.Process{}, err
+	}
+	for _, p := range all {
+		if p.ID == process {
+			return p, nil
+		}
+	}
+	return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %.80q in the sandbox %q: list its processes", process, id).With("sandboxId", id)
+}
+
+// Processes implements hutch.Service.
+func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, error) {
+	s, err := e.find(id)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	agent := s.agent
+	s.mu.Unlock()
+	if agent == nil {
+		return []hutch.Process{}, nil
+	}
+	return processes(ctx, id, agent)
+}
+
+func processes(ctx context.Context, id string, agent *wire.Client) ([]hutch.Process, error) {
+	all, err := agent.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ps := make([]hutch.Process, len(all))
+	for i, p := range all {
+		ps[i] = process(id, p)
+	}
+	return ps, nil
+}
+
+// process is the agent's record of a process as we show it. The agent is not
+// believed: text is bounded and valid, numbers are in range.
+func process(id string, p wire.Process) hutch.Process {
+	v := hutch.Process{
+		ID: clean(p.ID, hutch.MaxID), SandboxID: id, Name: clean(p.Name, hutch.MaxID), Command: clean(p.Command, 4096),
+		Status: p.Status, PID: max(p.PID, 0), StartTime: time.UnixMilli(p.StartMS).UTC(),
+		RestartPolicy: p.Restart, Restarts: max(p.Restarts, 0),
+	}
+	switch p.Status {
+	case hutch.ProcessStarting, hutch.ProcessRunning, hutch.ProcessExited, hutch.ProcessFailed:
+	default:
+		v.Status = hutch.ProcessFailed
+	}
+	switch p.Restart {
+	case hutch.RestartAlways, hutch.RestartOnFailure:
+	default:
+		v.RestartPolicy = hutch.RestartNever
+	}
+	if p.ExitCode != nil {
+		code := *p.ExitCode & 0xff
+		v.ExitCode = &code
+	}
+	if p.EndMS > 0 {
+		end := time.UnixMilli(p.EndMS).UTC()
+		v.EndTime = &end
+	}
+	const lastYear = 9999 // what JSON can say
+	if v.StartTime.Year() > lastYear || v.EndTime != nil && v.EndTime.Year() > lastYear {
+		v.StartTime, v.EndTime = time.Time{}, nil
+	}
+	return v
+}
+
+func clean(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return s
+}
+
+// watchHealth pings every running sandbox now and then; one whose agent does
+// not answer twice in a row has failed.
+func (e *Engine) watchHealth() {
+	tick := time.NewTicker(e.opt.HealthEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		e.mu.Lock()
+		all := e.tableLocked()
+		e.mu.Unlock()
+		for _, s := range all {
+			e.examine(s)
+		}
+	}
+}
+
+func (e *Engine) examine(s *sandbox) {
+	s.mu.Lock()
+	inst, agent := s.inst, s.agent
+	s.mu.Unlock()
+	if inst == nil || agent == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, lookTime)
+	defer cancel()
+	_, err := agent.Ping(ctx)
+	s.mu.Lock()
+	before := s.health
+	if s.inst != inst || e.ctx.Err() != nil {
+		s.mu.Unlock()
+		return
+	}
+	if err == nil {
+		s.health = hutch.Healthy
+	} else {
+		s.health = hutch.Unhealthy
+	}
+	s.mu.Unlock()
+	if err != nil && before == hutch.Unhealthy {
+		e.fail(s, inst, fmt.Sprintf("the agent inside has not answered for %v", e.opt.HealthEvery))
+	}
+}

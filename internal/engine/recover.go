@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// recover takes on the sandboxes in the store and sweeps away the rest.
+func (e *Engine) recover(ctx context.Context) error {
+	var records []store.Record
+	if e.opt.Store != nil {
+		var err error
+		if records, err = e.opt.Store.All(ctx); err != nil {
+			return err
+		}
+	}
+	var wg sync.WaitGroup
+	for _, rec := range records {
+		s := newSandbox(rec)
+		e.sandboxes[s.id] = s
+		if rec.Sandbox.Status == hutch.Running {
+			wg.Go(func() { e.adopt(ctx, s) })
+		}
+	}
+	wg.Wait()
+	if err := e.sweep(ctx); err != nil {
+		return err
+	}
+	for _, s := range e.sandboxes {
+		s.mu.Lock()
+		if s.rec.Sandbox.Status == hutch.Stopped {
+			s.health = hutch.Asleep
+		}
+		e.armLocked(s)
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// adopt finds the place of a sandbox that ran when the daemon ended.
+func (e *Engine) adopt(ctx context.Context, s *sandbox) {
+	rec := s.rec
+	inst, agent, err := e.rejoin(ctx, rec)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = rec.Sandbox.LastUsedAt
+	if err != nil {
+		e.log.Warn("recover", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
+		s.moveLocked(hutch.Failed, "it did not survive while the server was down")
+		if e.opt.Store != nil {
+			e.opt.Store.Put(ctx, s.rec)
+		}
+		return
+	}
+	s.since, s.health = rec.Sandbox.CreatedAt, hutch.Healthy
+	s.runsLocked(inst, agent)
+	e.background(func() { e.watch(s, inst) })
+	e.log.Info("recovered", "sandbox", s.id)
+}
+
+// rejoin recovers the place of rec; one whose agent does not answer is razed.
+func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, error) {
+	d, err := e.driver(rec.Sandbox.Runtime)
+	if err != nil {
+		return nil, nil, err
+	}
+	inst, err := d.Recover(ctx, rec.Sandbox.ID, rec.Handle)
+	if err != nil {
+		return nil, nil, err
+	}
+	agent := wire.NewClient(inst.Dial, rec.Token)
+	for range 3 { // it may be busy: the host was, too
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_, err = agent.Ping(ctx)
+		cancel()
+		if err == nil {
+			return inst, agent, nil
+		}
+	}
+	agent.Close()
+	return nil, nil, errors.Join(err, e.raze(inst))
+}
+
+// sweep removes what belongs to no sandbox.
+func (e *Engine) sweep(ctx context.Context) error {
+	for _, d := range e.opt.Drivers {
+		n, err := d.Sweep(ctx, func(id string) bool {
+			s := e.sandboxes[id]
+			return s != nil && s.inst != nil && s.rec.Sandbox.Runtime == d.Name()
+		})
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			e.log.Info("removed leftovers", "driver", d.Name(), "places", n)
+		}
+	}
+	files, err := os.ReadDir(e.filesDir())
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		id, whole := strings.CutSuffix(f.Name(), ".tar")
+		if s := e.sandboxes[id]; whole && s != nil && s.rec.Sandbox.Status == hutch.Stopped {
+			continue
+		}
+		if err := os.Remove(filepath.Join(e.filesDir(), f.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// sandbox is one sandbox in memory.
+type sandbox struct {
+	id      string
+	created time.Time
+	turn    chan struct{} // holds one token: see the package comment
+
+	mu     sync.Mutex
+	rec    store.Record
+	inst   driver.Instance // while running
+	agent  *wire.Client    // while running
+	since  time.Time       // when it last began to run
+	uses   int             // uses under way
+	gone   bool            // destroyed, or never came to be
+	fault  error           // why creating failed
+	alarm  alarm
+	health hutch.Health
+	usage  reading
+}
+
+// reading is what Usage said at a time, to tell CPU percent from the next.
+type reading struct {
+	at    time.Time
+	cpu   float64 // seconds
+	share float64 // percent
+	ooms  int
+}
+
+func newSandbox(rec store.Record) *sandbox {
+	s := &sandbox{id: rec.Sandbox.ID, created: rec.Sandbox.CreatedAt, turn: make(chan struct{}, 1), rec: rec}
+	s.turn <- struct{}{}
+	return s
+}
+
+// take waits for the sandbox's turn. Whoever takes it puts it back.
+func (s *sandbox) take(ctx context.Context) error {
+	select {
+	case <-s.turn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *sandbox) put() { s.turn <- struct{}{} }
+
+// moves are the allowed changes of state.
+var moves = map[hutch.Status][]hutch.Status{
+	hutch.Creating: {hutch.Running, hutch.Destroyed},
+	hutch.Running:  {hutch.Stopped, hutch.Failed, hutch.Destroyed},
+	hutch.Stopped:  {hutch.Running, hutch.Failed, hutch.Destroyed},
+	hutch.Failed:   {hutch.Destroyed},
+}
+
+// moveLocked is the one place where a status changes.
+func (s *sandbox) moveLocked(to hutch.Status, reason string) {
+	from := s.rec.Sandbox.Status
+	if !slices.Contains(moves[from], to) {
+		panic("engine: sandbox moves from " + string(from) + " to " + string(to))
+	}
+	s.rec.Sandbox.Status, s.rec.Sandbox.Reason = to, reason
+	switch to {
+	case hutch.Running:
+		s.since, s.health = time.Now(), hutch.Healthy
+	case hutch.Stopped:
+		s.health = hutch.Asleep
+	default:
+		s.health = hutch.Unhealthy
+	}
+	if to != hutch.Running {
+		s.inst, s.agent, s.rec.Handle, s.usage = nil, nil, nil, reading{}
+	}
+}
+
+// runsLocked takes on the place that the sandbox runs in from now on.
+func (s *sandbox) runsLocked(inst driver.Instance, agent *wire.Client) {
+	s.inst, s.agent, s.rec.Handle = inst, agent, inst.Handle()
+	s.rec.Sandbox.LastUsedAt = time.Now()
+}
+
+// snapshotLocked is the record to show, without what only the agent and the
+// place can tell.
+func (s *sandbox) snapshotLocked() hutch.Sandbox {
+	v := s.rec.Sandbox
+	v.Health, v.Processes = s.health, []hutch.Process{}
+	if v.Status == hutch.Running {
+		v.Uptime = hutch.InSeconds(time.Since(s.since))
+	}
+	if s.uses > 0 {
+		v.LastUsedAt = time.Now()
+	}
+	return v
+}
+
+// alarm is the one timer of a sandbox. It belongs to the sandbox's mutex.
+type alarm struct{ timer *time.Timer }
+
+func (a *alarm) set(d time.Duration, f func()) {
+	a.stop()
+	a.timer = time.AfterFunc(max(d, 0), f)
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+}
