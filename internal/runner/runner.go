@@ -1,0 +1,108 @@
+// Package runner knows languages: how source text becomes a run.
+//
+// A language is data, one entry in a table: adding one adds an entry. What
+// runs is told to the agent as a [wire.Start]: the agent writes the source to
+// a file and runs a program on it. Nothing of a source is ever put into a
+// command line, and none is run on this side.
+package runner
+
+import (
+	"slices"
+	"strings"
+
+	"hutch"
+	"hutch/internal/wire"
+)
+
+// Language says how programs in one language are run.
+type Language struct {
+	Name    string
+	Aliases []string
+	Suffix  string // of source files, with its dot
+	// Programs are what an image must have, on its PATH.
+	Programs []string
+
+	// Exactly one of these says how: the arguments of the interpreter, of
+	// which one is wire.SourceArg, or the command that compiles.
+	run     []string
+	compile string
+	env     []string
+	// convert turns the source into what is run, and says its suffix.
+	convert func(source string) (converted, suffix string, err error)
+}
+
+// Lookup finds a language by its name or an alias, in any case.
+func Lookup(name string) (Language, error) {
+	if l, ok := byName[strings.ToLower(name)]; ok {
+		return l, nil
+	}
+	known := make([]string, len(languages))
+	for i, l := range languages {
+		known[i] = l.Name
+	}
+	return Language{}, hutch.Errorf(hutch.Invalid, "unknown language %q: use one of %s", clip(name, 60), strings.Join(known, ", ")).
+		With("field", "language").With("languages", known)
+}
+
+// Languages lists all languages by name.
+func Languages() []Language { return slices.Clone(languages) }
+
+// Start says how the agent is to run source. The error is of kind Invalid
+// when the source cannot be run at all.
+func (l Language) Start(source string) (wire.Start, error) {
+	if strings.Contains(source, "\x00") {
+		return wire.Start{}, hutch.Errorf(hutch.Invalid, "the source holds a NUL byte, which no %s program may: send binary data on stdin", l.Name).
+			With("field", "command")
+	}
+	suffix := l.Suffix
+	if l.convert != nil {
+		var err error
+		if source, suffix, err = l.convert(source); err != nil {
+			return wire.Start{}, err
+		}
+	}
+	return wire.Start{Argv: l.argv(), Source: source, SourceName: "main" + suffix, Env: slices.Clone(l.env)}, nil
+}
+
+func (l Language) argv() []string {
+	if l.compile == "" {
+		return slices.Clone(l.run)
+	}
+	return []string{"bash", "-c", compileAndRun, "hutch", l.Programs[0], "main" + l.Suffix, l.compile, wire.SourceArg}
+}
+
+// compileAndRun compiles the source $4, as $2 in a folder of its own, with
+// the command $3, and runs what comes of it. Compilers write to stderr and
+// have no stdin, so that both belong to the program; exit code 1 and the last
+// line of stderr tell that there is none.
+const compileAndRun = `command -v "$1" >/dev/null || { echo "hutch: $1: not found in this image" >&2; exit 127; }
+dir=$(mktemp -d) && cp -- "$4" "$dir/$2" || exit 1
+src=$dir/$2 out=$dir/main
+if eval "$3" </dev/null >&2; then
+	"$out"
+	code=$?
+else
+	code=1
+	echo "hutch: the program did not compile" >&2
+fi
+rm -rf -- "$dir"
+exit $code`
+
+// byName finds languages by name and alias.
+var byName = func() map[string]Language {
+	m := map[string]Language{}
+	for _, l := range languages {
+		for _, name := range append([]string{l.Name}, l.Aliases...) {
+			m[name] = l
+		}
+	}
+	return m
+}()
+
+// clip bounds a text of the client's that we tell it again.
+func clip(s string, most int) string {
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

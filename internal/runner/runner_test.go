@@ -1,0 +1,209 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/wire"
+)
+
+func TestTableIsWellFormed(t *testing.T) {
+	seen := map[string]string{}
+	for i, l := range languages {
+		if i > 0 && languages[i-1].Name >= l.Name {
+			t.Errorf("%s stands behind %s: sort the table by name", l.Name, languages[i-1].Name)
+		}
+		for _, name := range append([]string{l.Name}, l.Aliases...) {
+			if other, taken := seen[name]; taken || name != strings.ToLower(name) || name == "" {
+				t.Errorf("%s: the name %q is not in lower case, or also that of %q", l.Name, name, other)
+			}
+			seen[name] = l.Name
+		}
+		if !strings.HasPrefix(l.Suffix, ".") || len(l.Programs) == 0 {
+			t.Errorf("%s: suffix %q, programs %q", l.Name, l.Suffix, l.Programs)
+		}
+		if (l.run == nil) == (l.compile == "") {
+			t.Errorf("%s: give either run or compile", l.Name)
+		}
+		if n := count(l.argv(), wire.SourceArg); n != 1 {
+			t.Errorf("%s: the arguments name the source %d times", l.Name, n)
+		}
+		if l.compile != "" && !(strings.Contains(l.compile, "$src") && strings.Contains(l.compile, "$out")) {
+			t.Errorf("%s: compile %q lacks $src or $out", l.Name, l.compile)
+		}
+	}
+}
+
+func count(list []string, s string) (n int) {
+	for _, x := range list {
+		if x == s {
+			n++
+		}
+	}
+	return n
+}
+
+func TestLookup(t *testing.T) {
+	for name, want := range map[string]string{
+		"python": "python", "py": "python", "Python3": "python", "js": "javascript", "ts": "typescript",
+		"sh": "bash", "golang": "go", "C++": "c++", "R": "r",
+	} {
+		if l, err := Lookup(name); err != nil || l.Name != want {
+			t.Errorf("Lookup(%q) = %q, %v; want %s", name, l.Name, err, want)
+		}
+	}
+	for _, name := range []string{"", "cobol", "python ", strings.Repeat("x", 1e6)} {
+		_, err := Lookup(name)
+		e, ok := errors.AsType[*hutch.Error](err)
+		if !ok || e.Kind != hutch.Invalid || e.Data["field"] != "language" || len(e.Message) > 300 || !strings.Contains(e.Message, "python") {
+			t.Errorf("Lookup(%.20q): %v", name, err)
+			continue
+		}
+		if known, _ := e.Data["languages"].([]string); !slices.Contains(known, "typescript") {
+			t.Errorf("Lookup(%.20q) lists %v", name, known)
+		}
+	}
+}
+
+// programs read stdin, write to both streams and exit with 3.
+var programs = map[string]string{
+	"bash":       `read x; echo "got $x"; echo err >&2; exit 3`,
+	"c":          "#include <stdio.h>\n#include <math.h>\nint main(void){char s[9]; scanf(\"%8s\", s); printf(\"got %s\\n\", s); fputs(\"err\\n\", stderr); return 3 * (int)cos(0);}",
+	"c++":        "#include <iostream>\nint main(){std::string s; std::cin >> s; std::cout << \"got \" << s << std::endl; std::cerr << \"err\\n\"; return 3;}",
+	"go":         "package main\nimport (\"fmt\"; \"os\")\nfunc main(){var s string; fmt.Scan(&s); fmt.Println(\"got\", s); fmt.Fprintln(os.Stderr, \"err\"); os.Exit(3)}",
+	"java":       "import java.util.*;\npublic class Whatever { public static void main(String[] a){ System.out.println(\"got \" + new Scanner(System.in).next()); System.err.println(\"err\"); System.exit(3); } }",
+	"javascript": "const fs = require('fs'); console.log('got ' + fs.readFileSync(0, 'utf8').trim()); console.error('err'); process.exitCode = 3",
+	"perl":       `$x = <STDIN>; print "got $x"; print STDERR "err\n"; exit 3;`,
+	"php":        `<?php echo "got " . fgets(STDIN); fwrite(STDERR, "err\n"); exit(3);`,
+	"python":     "import sys\nprint('got', input())\nprint('err', file=sys.stderr)\nsys.exit(3)",
+	"r":          `x <- readLines(file("stdin"), 1); cat("got ", x, "\n", sep=""); message("err"); quit(status=3)`,
+	"ruby":       `puts "got #{gets}"; STDERR.puts "err"; exit 3`,
+	"rust":       "use std::io;\nfn main(){let mut s = String::new(); io::stdin().read_line(&mut s).unwrap(); println!(\"got {}\", s.trim()); eprintln!(\"err\"); std::process::exit(3)}",
+	"typescript": "import { readFileSync } from 'node:fs';\ninterface In { text: string }\nconst x: In = { text: readFileSync(0, 'utf8').trim() };\nenum Code { Three = 3 }\nconsole.log(`got ${x.text}`); console.error('err'); process.exitCode = Code.Three as number",
+}
+
+func TestEveryLanguageRuns(t *testing.T) {
+	for _, l := range Languages() {
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			need(t, l)
+			got := run(t, l, programs[l.Name], "x\n")
+			if got.stdout != "got x\n" || got.stderr != "err\n" || got.code != 3 {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestCompileErrorsAreToldApart(t *testing.T) {
+	for _, name := range []string{"c", "c++", "go", "rust"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, _ := Lookup(name)
+			need(t, l)
+			got := run(t, l, "this is\nno program", "")
+			if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "main"+l.Suffix) ||
+				!strings.HasSuffix(got.stderr, "\nhutch: the program did not compile\n") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestMissingCompiler(t *testing.T) {
+	l := Language{Name: "x", Suffix: ".x", Programs: []string{"no-such-compiler"}, compile: "no-such-compiler $src $out"}
+	if got := run(t, l, "", ""); got.code != 127 || got.stderr != "hutch: no-such-compiler: not found in this image\n" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestNUL(t *testing.T) {
+	for _, l := range Languages() {
+		if _, err := l.Start("a\x00b"); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%s: %v", l.Name, err)
+		}
+	}
+}
+
+func TestModulesOfTheWorkingDirectory(t *testing.T) {
+	for name, c := range map[string]struct{ file, content, source string }{
+		"python":     {"helper.py", "x = 'ok'", "import helper; print(helper.x)"},
+		"javascript": {"node_modules/helper/index.js", "exports.x = 'ok'", "console.log(require('helper').x)"},
+		"ruby":       {"helper.rb", "X = 'ok'", "require 'helper'; puts X"},
+		"c":          {"helper.h", `#define X "ok"`, "#include <stdio.h>\n#include \"helper.h\"\nint main(void){puts(X); return 0;}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, _ := Lookup(name)
+			need(t, l)
+			dir := t.TempDir()
+			path := filepath.Join(dir, c.file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(c.content), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			if got := runIn(t, dir, l, c.source, ""); got.stdout != "ok\n" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func need(t *testing.T, l Language) {
+	t.Helper()
+	for _, p := range l.Programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("%s is not installed here", p)
+		}
+	}
+}
+
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+func run(t *testing.T, l Language, source, stdin string) outcome {
+	t.Helper()
+	return runIn(t, t.TempDir(), l, source, stdin)
+}
+
+// runIn does with a wire.Start what the agent does.
+func runIn(t *testing.T, dir string, l Language, source, stdin string) outcome {
+	t.Helper()
+	start, err := l.Start(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "source-"+start.SourceName)
+	if err := os.WriteFile(file, []byte(start.Source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	argv := slices.Clone(start.Argv)
+	argv[slices.Index(argv, wire.SourceArg)] = file
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = dir
+	temp := t.TempDir()
+	cmd.Env = append(os.Environ(), append(start.Env, "TMPDIR="+temp)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if l.compile != "" {
+		if left, _ := os.ReadDir(temp); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}

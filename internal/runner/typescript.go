@@ -1,0 +1,159 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/evanw/esbuild/pkg/api"
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+// A source may be made to keep esbuild's parser busy for hours ("x<y<x<y<…"),
+// or to make its stack grow until the program dies ("(((("), and a parser
+// cannot be stopped. So types are stripped in a process of its own: this
+// program once more, under a name by which it knows what it is to do.
+const (
+	stripperName   = "hutch-strip-types"
+	stripperTime   = 3 * time.Second
+	stripperMemory = 2 << 30 // of address space; a Go program has a lot that it does not use
+	stripperStack  = 256 << 20
+	// maxStripped bounds the answer: deep nesting, indented, grows by its square.
+	maxStripped = 4 * hutch.MaxCommand
+)
+
+func init() {
+	if filepath.Base(os.Args[0]) == stripperName {
+		os.Exit(stripper(os.Stdin, os.Stdout))
+	}
+}
+
+// stripped is what the stripper answers: code, or what is wrong where.
+type stripped struct {
+	Code   string `json:"code,omitempty"`
+	Module bool   `json:"module,omitempty"`
+	Error  string `json:"error,omitempty"`
+	Line   int    `json:"line,omitempty"`   // from 1; 0 when not known
+	Column int    `json:"column,omitempty"` // from 1, in characters
+}
+
+// stripTypes turns TypeScript into JavaScript that Node runs as it is.
+func stripTypes(source string) (string, string, error) {
+	answer, err := runStripper(source)
+	_, died := errors.AsType[*exec.ExitError](err)
+	switch {
+	case died:
+		return "", "", hutch.Errorf(hutch.Invalid, "the source is too complicated to be turned into JavaScript: nest less, or send it in parts").
+			With("field", "command").Because(err)
+	case err != nil:
+		return "", "", fmt.Errorf("strip types: %w", err)
+	case answer.Error != "":
+		return "", "", hutch.Errorf(hutch.Invalid, "the TypeScript source has an error at line %d, column %d: %s", answer.Line, answer.Column, answer.Error).
+			With("field", "command").With("line", answer.Line).With("column", answer.Column)
+	case answer.Module:
+		return answer.Code, ".mjs", nil
+	}
+	return answer.Code, ".cjs", nil
+}
+
+func runStripper(source string) (answer stripped, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stripperTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = []string{stripperName}
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.Stdin = strings.NewReader(source)
+	out, err := cmd.Output()
+	if err != nil {
+		return stripped{}, err
+	}
+	return answer, json.Unmarshal(out, &answer)
+}
+
+// stripper is the process that strips types.
+func stripper(in io.Reader, out io.Writer) int {
+	debug.SetMaxStack(stripperStack)
+	seconds := uint64(stripperTime / time.Second)
+	err := errors.Join(
+		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
+		unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}),
+		unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: stripperMemory, Max: stripperMemory}))
+	if err != nil {
+		return 1
+	}
+	source, err := io.ReadAll(in)
+	if err != nil {
+		return 1
+	}
+	answer := strip(string(source))
+	if len(answer.Code) > maxStripped || json.NewEncoder(out).Encode(answer) != nil {
+		return 1
+	}
+	return 0
+}
+
+func strip(source string) stripped {
+	result := api.Build(api.BuildOptions{
+		Stdin:  &api.StdinOptions{Contents: source, Sourcefile: "main.ts", Loader: api.LoaderTS},
+		Format: api.FormatDefault, Target: api.ESNext, Platform: api.PlatformNode,
+		Charset: api.CharsetUTF8, LogLevel: api.LogLevelSilent,
+		Sourcemap: sourceMap(source), Metafile: true,
+		TsconfigRaw: `{"compilerOptions": {"experimentalDecorators": true}}`,
+	})
+	if len(result.Errors) > 0 {
+		return failure(result.Errors[0])
+	}
+	if len(result.OutputFiles) != 1 {
+		return stripped{Error: fmt.Sprintf("it became %d files", len(result.OutputFiles))}
+	}
+	return stripped{Code: string(result.OutputFiles[0].Contents), Module: isModule(result.Metafile)}
+}
+
+// sourceMap lets an error at run time tell the line of the source. It is
+// larger than the code, so a source that is very large goes without.
+func sourceMap(source string) api.SourceMap {
+	if len(source) > 256<<10 {
+		return api.SourceMapNone
+	}
+	return api.SourceMapInline
+}
+
+func failure(m api.Message) stripped {
+	s := stripped{Error: clip(m.Text, 500)}
+	if at := m.Location; at != nil {
+		before := at.LineText[:min(at.Column, len(at.LineText))]
+		s.Line, s.Column = at.Line, utf8.RuneCountInString(before)+1
+	}
+	return s
+}
+
+// isModule reports whether the source is an ES module: it imports, exports or
+// awaits at its top.
+func isModule(metafile string) bool {
+	var meta struct {
+		Inputs map[string]struct {
+			Format string `json:"format"`
+		} `json:"inputs"`
+	}
+	if json.Unmarshal([]byte(metafile), &meta) != nil {
+		return false
+	}
+	for _, in := range meta.Inputs {
+		if in.Format == "esm" {
+			return true
+		}
+	}
+	return false
+}
