@@ -1,0 +1,101 @@
+package spawn
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The runtime's own preparations for a fork, as package syscall uses them: no
+// signal handler of ours may run in a child that shares our memory.
+
+//go:linkname beforeFork syscall.runtime_BeforeFork
+func beforeFork()
+
+//go:linkname afterFork syscall.runtime_AfterFork
+func afterFork()
+
+//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
+func afterForkInChild()
+
+// rawVfork returns twice, first in the child. The parent sleeps until the
+// child has executed a program or ended.
+func rawVfork() (pid, errno uintptr)
+
+// forkExec makes the child and, in it, never returns. The caller calls
+// afterFork.
+//
+// The child runs on its parent's stack, in this very frame. So the parent has
+// to leave the frame at once, and the child may only call what is written in
+// assembly or needs no more stack, must not allocate, and must not be
+// instrumented.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func forkExec(p *plan) (pid, errno uintptr) {
+	var (
+		e syscall.Errno
+		i uintptr
+	)
+	beforeFork()
+	pid, errno = rawVfork()
+	if pid != 0 || errno != 0 {
+		return pid, errno
+	}
+	afterForkInChild()
+
+	p.step = Setup
+	for i = 0; i < 3; i++ {
+		if _, _, e = syscall.RawSyscall(unix.SYS_DUP3, p.files[i], i, 0); e != 0 {
+			goto failed
+		}
+	}
+	// Before Linux 5.9 close-on-exec has to do.
+	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 3, 1<<32-1, 0)
+	if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
+		goto failed
+	}
+	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0); e != 0 {
+		goto failed
+	}
+	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+		goto failed
+	}
+	if p.limit != nil {
+		syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(p.limit)), 0, 0, 0)
+	}
+
+	p.step = Become
+	if p.user {
+		if p.setgroups {
+			if _, _, e = syscall.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
+				goto failed
+			}
+		}
+		if _, _, e = syscall.RawSyscall(unix.SYS_SETRESGID, p.gid, p.gid, p.gid); e != 0 {
+			goto failed
+		}
+		if _, _, e = syscall.RawSyscall(unix.SYS_SETRESUID, p.uid, p.uid, p.uid); e != 0 {
+			goto failed
+		}
+	}
+
+	p.step = Chdir
+	if p.dir != nil {
+		if _, _, e = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(p.dir)), 0, 0); e != 0 {
+			goto failed
+		}
+	}
+
+	p.step = Exec
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.mask)), 0, 8, 0, 0)
+	_, _, e = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(p.path)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
+
+failed:
+	p.errno = e
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT, 127, 0, 0)
+	}
+}

@@ -1,0 +1,144 @@
+// Package spawn starts programs for a process that must find and end all that
+// they become.
+//
+// A child made here leads a session of its own and is a child subreaper:
+// whatever it forks stays below it, however often it forks, until it ends. The
+// kernel has no way to ask for that from outside, and a second program that
+// asks and then executes costs a millisecond, so this package has its own
+// vfork and execve. A child shares its parent's memory until it executes, which
+// is also how it tells why it could not.
+package spawn
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Command is a program to be started.
+type Command struct {
+	Path string   // of the program; not searched for
+	Argv []string // at least the name
+	Env  []string // KEY=VALUE
+	Dir  string   // where it starts; empty is the parent's
+	// Files become descriptors 0, 1 and 2; all others are closed. Each must
+	// be above 2.
+	Files [3]int
+	// User is who it runs as; nil is the parent's user.
+	User *User
+	// MaxFiles, when not zero, is the soft limit of open files: the runtime of
+	// Go raises its own, which a child should not inherit.
+	MaxFiles uint64
+}
+
+// User is what a child becomes, before it enters its folder and executes.
+type User struct {
+	UID, GID int
+	// KeepGroups leaves the supplementary groups, for a user namespace that
+	// forbids to change them.
+	KeepGroups bool
+}
+
+// Step is what a child was at when it failed.
+type Step int
+
+const (
+	Fork Step = iota
+	Setup
+	Become // another user
+	Chdir
+	Exec
+)
+
+// Error is why a program did not start.
+type Error struct {
+	Step  Step
+	Path  string // of the program, or of the folder in step Chdir
+	Errno syscall.Errno
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s %s: %v", [...]string{"fork for", "prepare", "change user for", "enter", "execute"}[e.Step], e.Path, e.Errno)
+}
+
+func (e *Error) Unwrap() error { return e.Errno }
+
+// Start starts a program and returns its process. With an error of type
+// [*Error] the process, when it is not 0, is a dead child that the caller has
+// to reap like a living one.
+func Start(c Command) (pid int, err error) {
+	p, err := c.plan()
+	if err != nil {
+		return 0, err
+	}
+	id, errno := forkExec(p)
+	afterFork()
+	runtime.KeepAlive(p)
+	switch {
+	case errno != 0:
+		return 0, &Error{Fork, c.Path, syscall.Errno(errno)}
+	case p.errno == 0:
+		return int(id), nil
+	case p.step == Chdir:
+		return int(id), &Error{Chdir, c.Dir, p.errno}
+	}
+	return int(id), &Error{p.step, c.Path, p.errno}
+}
+
+// plan is a Command as the child needs it, which may neither allocate nor
+// touch its parent's stack.
+type plan struct {
+	path, dir *byte
+	argv, env []*byte
+	files     [3]uintptr
+	user      bool
+	setgroups bool
+	uid, gid  uintptr
+	limit     *unix.Rlimit
+	mask      uint64 // no signal is blocked
+
+	step  Step // what the child is at
+	errno syscall.Errno
+}
+
+func (c Command) plan() (*plan, error) {
+	p := &plan{}
+	var err error
+	if p.path, err = syscall.BytePtrFromString(c.Path); err != nil {
+		return nil, &Error{Exec, c.Path, syscall.EINVAL}
+	}
+	if p.argv, err = syscall.SlicePtrFromStrings(c.Argv); err != nil || len(c.Argv) == 0 {
+		return nil, &Error{Exec, c.Path, syscall.EINVAL}
+	}
+	if p.env, err = syscall.SlicePtrFromStrings(c.Env); err != nil {
+		return nil, &Error{Exec, c.Path, syscall.EINVAL}
+	}
+	if c.Dir != "" {
+		if p.dir, err = syscall.BytePtrFromString(c.Dir); err != nil {
+			return nil, &Error{Chdir, c.Dir, syscall.EINVAL}
+		}
+	}
+	for i, fd := range c.Files {
+		if fd < 3 {
+			return nil, &Error{Setup, c.Path, syscall.EBADF}
+		}
+		p.files[i] = uintptr(fd)
+	}
+	if c.User != nil {
+		p.user, p.setgroups = true, !c.User.KeepGroups
+		p.uid, p.gid = uintptr(c.User.UID), uintptr(c.User.GID)
+	}
+	p.limit = c.limit()
+	return p, nil
+}
+
+func (c Command) limit() *unix.Rlimit {
+	var l unix.Rlimit
+	if c.MaxFiles == 0 || unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &l) != nil || l.Max < c.MaxFiles {
+		return nil
+	}
+	l.Cur = c.MaxFiles
+	return &l
+}
