@@ -1,0 +1,207 @@
+// Package client is the Go SDK of Hutch: a [hutch.Service] over HTTP, and
+// [Sandbox] and [Process] handles whose methods are short to write.
+//
+//	c := client.New("http://127.0.0.1:8080", token)
+//	sb, err := c.Open(ctx, hutch.CreateRequest{ID: "build-42"})
+//	res, err := sb.Run(ctx, "go test ./...")
+//
+// Errors of the server arrive as [*hutch.Error] with the kind they had there:
+// errors.Is(err, hutch.NotFound) works. A server that cannot be reached is
+// hutch.Unavailable; a context that is done returns its cause. Nothing is
+// tried twice.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/problem"
+)
+
+// maxAnswer bounds what is read of one answer: a result with 16 MiB of each of
+// stdout and stderr, every byte of it escaped.
+const maxAnswer = 256 << 20
+
+// Client is a hutch.Service over HTTP. Its methods are safe for concurrent use.
+type Client struct {
+	// HTTP makes the calls. It can be replaced before the first of them, for a
+	// proxy or certificates say. It should have no Timeout: commands take long.
+	HTTP *http.Client
+
+	url   string
+	token string
+}
+
+var _ hutch.Service = (*Client)(nil)
+
+// New returns a client for the server at url, which may have a path, that
+// shows token. It connects with the first call.
+func New(url, token string) *Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = t.MaxIdleConns
+	t.DisableCompression = true
+	return &Client{
+		HTTP: &http.Client{Transport: t, CheckRedirect: stay},
+		url:  strings.TrimRight(url, "/"), token: token,
+	}
+}
+
+// stay follows no redirects: they would take the token elsewhere.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Close closes idle connections. Calls under way go on.
+func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
+
+// Create implements hutch.Service.
+func (c *Client) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	return call[hutch.Sandbox](ctx, c, "POST", "/v1/sandboxes", req)
+}
+
+// Sandbox implements hutch.Service.
+func (c *Client) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
+	path, err := sandboxPath(id)
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	return call[hutch.Sandbox](ctx, c, "GET", path, nil)
+}
+
+// Sandboxes implements hutch.Service.
+func (c *Client) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	q := url.Values{}
+	for name, value := range map[string]string{
+		"status": string(f.Status), "owner": f.Owner,
+		"createdAfter": moment(f.CreatedAfter), "createdBefore": moment(f.CreatedBefore),
+	} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return call[[]hutch.Sandbox](ctx, c, "GET", "/v1/sandboxes?"+q.Encode(), nil)
+}
+
+// Destroy implements hutch.Service.
+func (c *Client) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
+	path, err := sandboxPath(id)
+	if err != nil {
+		return hutch.Destruction{}, err
+	}
+	if force {
+		path += "?force=true"
+	}
+	return call[hutch.Destruction](ctx, c, "DELETE", path, nil)
+}
+
+// call makes a call that is answered with one value.
+func call[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
+	var v T
+	resp, err := c.do(ctx, method, path, body, "application/json")
+	if err != nil {
+		return v, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return v, c.refusal(ctx, resp).Err()
+	}
+	if resp.StatusCode == http.StatusNoContent {
+		return v, nil
+	}
+	return v, c.read(ctx, resp, &v)
+}
+
+// do sends a request. The caller closes the body of the answer.
+func (c *Client) do(ctx context.Context, method, path string, body any, accept string) (*http.Response, error) {
+	var content io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, hutch.Errorf(hutch.Invalid, "the request cannot be written as JSON: %v", err)
+		}
+		content = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, content)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
+	}
+	req.Header = c.header()
+	req.Header.Set("Accept", accept)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return nil, c.fault(ctx, err)
+	}
+	return resp, nil
+}
+
+func (c *Client) header() http.Header {
+	h := http.Header{}
+	if c.token != "" {
+		h.Set("Authorization", "Bearer "+c.token)
+	}
+	return h
+}
+
+// read decodes an answer.
+func (c *Client) read(ctx context.Context, resp *http.Response, v any) error {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return c.fault(ctx, err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return hutch.Errorf(hutch.Unavailable, "what answers at %s does not speak as Hutch does: check the URL", c.url).Because(err)
+	}
+	return nil
+}
+
+// refusal reads an answer that says why not.
+func (c *Client) refusal(ctx context.Context, resp *http.Response) problem.Details {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return problem.New(c.fault(ctx, err))
+	}
+	return problem.Read(resp.StatusCode, b)
+}
+
+// fault is the error for a connection that could not be made, or broke.
+func (c *Client) fault(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if _, ok := errors.AsType[*hutch.Error](err); ok {
+		return err
+	}
+	return hutch.Errorf(hutch.Unavailable, "the Hutch server at %s does not answer, or went away: is it running, and is the URL right?", c.url).Because(err)
+}
+
+// sandboxPath is the path of a sandbox. The id is checked here, because in a
+// path some wrong ones would name something else.
+func sandboxPath(id string) (string, error) {
+	if err := hutch.CheckID(id); err != nil {
+		return "", err
+	}
+	return "/v1/sandboxes/" + id, nil
+}
+
+// checkText refuses what JSON would silently change.
+func checkText(command, dir string, env map[string]string) error {
+	texts := []string{command, dir}
+	for k, v := range env {
+		texts = append(texts, k, v)
+	}
+	for _, s := range texts {
+		if !utf8.ValidString(s) {
+			return hutch.Errorf(hutch.Invalid, "%.80q is not UTF-8: send binary data on stdin", s)
+		}
+	}
+	return nil
+}

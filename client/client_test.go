@@ -1,0 +1,324 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/rest"
+	"hutch/internal/scripted"
+)
+
+// serve returns a client for svc, behind a real server.
+func serve(t testing.TB, svc hutch.Service) *client.Client {
+	t.Helper()
+	h := rest.NewHandler(svc, rest.Options{})
+	srv := httptest.NewServer(h)
+	c := client.New(srv.URL, "a-token")
+	t.Cleanup(func() {
+		c.Close()
+		h.Close()
+		srv.Close()
+	})
+	return c
+}
+
+// open returns a sandbox in which commands do what the script says.
+func open(t testing.TB, script execScript) *client.Sandbox {
+	t.Helper()
+	sb, err := serve(t, &scripted.Service{OnExec: script}).Open(t.Context(), hutch.CreateRequest{ID: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sb
+}
+
+type execScript func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error)
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+func TestStdinAndOutputAreByteExact(t *testing.T) {
+	t.Parallel()
+	sb := open(t, func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		var cursor int64
+		buf := make([]byte, 10_000)
+		for {
+			n, err := req.Stdin.Read(buf)
+			cursor += int64(n)
+			if n > 0 {
+				if err := out(hutch.Output{Stream: hutch.Stdout, Data: buf[:n], Cursor: cursor}); err != nil {
+					return hutch.ExecResult{}, err
+				}
+			}
+			if err == io.EOF {
+				return hutch.ExecResult{SandboxID: sandbox, Stderr: []byte{0xff, 0}, ExitCode: 3, Timestamp: time.Now()}, nil
+			}
+			if err != nil {
+				return hutch.ExecResult{}, err
+			}
+		}
+	})
+	want := randomBytes(3 << 20)
+	var got bytes.Buffer
+	res, err := sb.Exec(t.Context(), hutch.ExecRequest{Command: "cat", Stdin: bytes.NewReader(want)}, func(o hutch.Output) error {
+		got.Write(o.Data)
+		if o.Cursor != int64(got.Len()) || o.Lost != 0 {
+			return fmt.Errorf("cursor %d, lost %d, at %d", o.Cursor, o.Lost, got.Len())
+		}
+		return nil
+	})
+	if err != nil || res.ExitCode != 3 || !bytes.Equal(res.Stderr, []byte{0xff, 0}) {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Fatalf("got %d bytes, want %d, or others", got.Len(), len(want))
+	}
+}
+
+// forever prints until it is stopped, and tells how it was.
+func forever(stopped chan<- error) execScript {
+	return func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		res := hutch.ExecResult{SandboxID: sandbox, Command: req.Command, Stdout: []byte("partial"), Timestamp: time.Now()}
+		if out != nil {
+			if err := out(hutch.Output{Stream: hutch.Stdout, Data: []byte("partial"), Cursor: 7}); err != nil {
+				return res, err
+			}
+		}
+		<-ctx.Done()
+		stopped <- context.Cause(ctx)
+		return res, context.Cause(ctx)
+	}
+}
+
+func TestCancelKillsAndKeepsWhatWasPrinted(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan error, 1)
+	sb := open(t, forever(stopped))
+	ctx, cancel := context.WithCancel(t.Context())
+	res, err := sb.Exec(ctx, hutch.ExecRequest{Command: "sleep inf"}, func(hutch.Output) error {
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || string(res.Stdout) != "partial" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	<-stopped
+}
+
+func TestFailingOutputKills(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan error, 1)
+	full := errors.New("disk full")
+	res, err := open(t, forever(stopped)).Exec(t.Context(), hutch.ExecRequest{Command: "sleep inf"}, func(hutch.Output) error { return full })
+	if !errors.Is(err, full) || string(res.Stdout) != "partial" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	<-stopped
+}
+
+func TestCancelledPlainCallKills(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := open(t, forever(stopped)).Run(ctx, "sleep inf"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	<-stopped
+}
+
+func TestStdinThatFailsKills(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan error, 1)
+	broken := io.MultiReader(strings.NewReader("half of it"), failing{})
+	if _, err := open(t, forever(stopped)).Exec(t.Context(), hutch.ExecRequest{Command: "cat > f", Stdin: broken}, nil); err == nil {
+		t.Fatal("the command ended as if all its input had come")
+	}
+	<-stopped
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("the disk is broken") }
+
+func TestStdinLeftUnreadHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	sb := open(t, func(_ context.Context, sandbox string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+		return hutch.ExecResult{SandboxID: sandbox}, nil
+	})
+	endless, w := io.Pipe()
+	defer w.Close()
+	go func() {
+		for {
+			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+		}
+	}()
+	if _, err := sb.Exec(t.Context(), hutch.ExecRequest{Command: "true", Stdin: endless}, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSlowOutputSlowsTheProgram(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	sb := open(t, func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		defer close(done)
+		piece := make([]byte, 64<<10)
+		for i := range int64(1024) { // 64 MiB, which no socket buffers
+			if err := out(hutch.Output{Stream: hutch.Stdout, Data: piece, Cursor: (i + 1) * int64(len(piece))}); err != nil {
+				return hutch.ExecResult{}, err
+			}
+		}
+		return hutch.ExecResult{}, nil
+	})
+	var got int
+	_, err := sb.Exec(t.Context(), hutch.ExecRequest{Command: "yes"}, func(o hutch.Output) error {
+		if got == 0 {
+			select {
+			case <-done:
+				t.Error("the program ran ahead of its output")
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		got += len(o.Data)
+		return nil
+	})
+	if err != nil || got != 64<<20 {
+		t.Fatalf("%d bytes, %v", got, err)
+	}
+}
+
+func TestErrorsKeepTheirKind(t *testing.T) {
+	t.Parallel()
+	c := serve(t, &scripted.Service{})
+	out := func(hutch.Output) error { return nil }
+	for name, call := range map[string]func() error{
+		"Sandbox":   func() error { _, err := c.Sandbox(t.Context(), "nobody"); return err },
+		"Exec":      func() error { _, err := c.Exec(t.Context(), "nobody", hutch.ExecRequest{Command: "true"}, nil); return err },
+		"Exec out":  func() error { _, err := c.Exec(t.Context(), "nobody", hutch.ExecRequest{Command: "true"}, out); return err },
+		"Process":   func() error { _, err := c.Process(t.Context(), "nobody", "p"); return err },
+		"Processes": func() error { _, err := c.Processes(t.Context(), "nobody"); return err },
+		"Logs":      func() error { _, err := c.Logs(t.Context(), hutch.LogsRequest{SandboxID: "nobody", ProcessID: "p"}, out); return err },
+		"Signal":    func() error { return c.Signal(t.Context(), "nobody", "p", 9) },
+	} {
+		if e, ok := errors.AsType[*hutch.Error](call()); !ok || e.Kind != hutch.NotFound || !strings.Contains(e.Message, "nobody") {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+}
+
+func TestIdsStayWithinTheirPath(t *testing.T) {
+	t.Parallel()
+	c := serve(t, &scripted.Service{})
+	for _, id := range []string{"", "..", "a/b", "a?b", "UPPER"} {
+		if _, err := c.Sandbox(t.Context(), id); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%q: %v", id, err)
+		}
+		if _, err := c.Process(t.Context(), "s", id); !errors.Is(err, hutch.NotFound) {
+			t.Errorf("process %q: %v", id, err)
+		}
+	}
+}
+
+func TestTextThatJSONWouldChangeIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := open(t, nil).Run(t.Context(), "echo \xff"); !errors.Is(err, hutch.Invalid) {
+		t.Fatal(err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	want := []hutch.Output{
+		{Stream: hutch.Stdout, Data: []byte("one\n\ndata: x\r\n"), Cursor: 114, Lost: 100},
+		{Stream: hutch.Stderr, Data: []byte{0xff, 0, '\n'}, Cursor: 117},
+	}
+	svc := &scripted.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+		for _, o := range want {
+			if err := out(o); err != nil {
+				return req.Cursor, err
+			}
+		}
+		return 120, nil
+	}}
+	sb, err := serve(t, svc).Open(t.Context(), hutch.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := sb.Start(t.Context(), hutch.ProcessRequest{Command: "server"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []hutch.Output
+	cursor, err := p.Follow(t.Context(), 0, func(o hutch.Output) error {
+		got = append(got, o)
+		return nil
+	})
+	if err != nil || cursor != 120 || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("%v to %d, %v", got, cursor, err)
+	}
+	stop := errors.New("enough")
+	if cursor, err := p.Logs(t.Context(), 0, func(o hutch.Output) error {
+		if o.Stream == hutch.Stderr {
+			return stop
+		}
+		return nil
+	}); !errors.Is(err, stop) || cursor != 114 {
+		t.Fatalf("stopped at %d, %v", cursor, err)
+	}
+}
+
+func TestServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.NotFoundHandler())
+	srv.Close()
+	c := client.New(srv.URL, "")
+	if _, err := c.Sandboxes(t.Context(), hutch.Filter{}); !errors.Is(err, hutch.Unavailable) {
+		t.Error(err)
+	}
+	if _, err := c.Exec(t.Context(), "s", hutch.ExecRequest{Command: "cat", Stdin: strings.NewReader("")}, nil); !errors.Is(err, hutch.Unavailable) {
+		t.Error(err)
+	}
+	if _, err := client.New("::", "").Sandboxes(t.Context(), hutch.Filter{}); !errors.Is(err, hutch.Invalid) {
+		t.Error(err)
+	}
+}
+
+func TestTheTokenIsShownAndTakenNowhereElse(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Error("followed a redirect") }))
+	defer elsewhere.Close()
+	var seen []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Header.Get("Authorization"))
+		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+	}))
+	defer srv.Close()
+	c := client.New(srv.URL+"/", "secret")
+	defer c.Close()
+	if _, err := c.Sandbox(t.Context(), "s"); err == nil {
+		t.Error("a redirect is no sandbox")
+	}
+	if _, err := c.Exec(t.Context(), "s", hutch.ExecRequest{Command: "true"}, client.To(nil, nil)); err == nil {
+		t.Error("a redirect is no result")
+	}
+	if len(seen) != 2 || seen[0] != "Bearer secret" || seen[1] != "Bearer secret" {
+		t.Errorf("shown: %q", seen)
+	}
+}

@@ -1,0 +1,218 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"hutch"
+	"hutch/internal/problem"
+	"hutch/internal/stream"
+)
+
+// cancelTime is how long the server may take to say how a command ended that
+// was cancelled.
+const cancelTime = 5 * time.Second
+
+// Exec implements hutch.Service. A command with stdin or an output function
+// has a connection of its own, over which its input and output flow while it
+// runs. One without either is a plain call; when that is cancelled, what was
+// printed until then is lost.
+func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	path, err := sandboxPath(sandbox)
+	if err == nil {
+		err = checkText(req.Command, req.Dir, req.Env)
+	}
+	if err != nil {
+		return hutch.ExecResult{}, err
+	}
+	if req.Stdin == nil && out == nil {
+		return c.exec(ctx, path+"/exec", req)
+	}
+	return c.attach(ctx, path+"/exec", req, out)
+}
+
+func (c *Client) exec(ctx context.Context, path string, req hutch.ExecRequest) (hutch.ExecResult, error) {
+	resp, err := c.do(ctx, "POST", path, req, "application/json")
+	if err != nil {
+		return hutch.ExecResult{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return partial(c.refusal(ctx, resp))
+	}
+	var res hutch.ExecResult
+	return res, c.read(ctx, resp, &res)
+}
+
+// partial is the error that ended a command, and what it had printed.
+func partial(d problem.Details) (hutch.ExecResult, error) {
+	if d.Result == nil {
+		return hutch.ExecResult{}, d.Err()
+	}
+	return *d.Result, d.Err()
+}
+
+// attach runs a command over a WebSocket. Package stream says what is sent.
+func (c *Client) attach(ctx context.Context, path string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	conn, resp, err := websocket.Dial(ctx, c.url+path, &websocket.DialOptions{HTTPClient: c.HTTP, HTTPHeader: c.header()})
+	if err != nil && resp != nil && resp.StatusCode >= 300 && ctx.Err() == nil {
+		return partial(c.refusal(ctx, resp))
+	}
+	if err != nil {
+		return hutch.ExecResult{}, c.fault(ctx, err)
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(maxAnswer)
+	a := &attached{conn: conn, out: out, room: make(chan int64, 1), ended: make(chan struct{})}
+	defer close(a.ended)
+	// The connection outlives ctx by the moment in which the server says how
+	// the command ended.
+	defer context.AfterFunc(ctx, a.cancel)()
+	if err := a.send(stream.Command{ExecRequest: req, Open: req.Stdin != nil}); err != nil {
+		return hutch.ExecResult{}, c.fault(ctx, err)
+	}
+	if req.Stdin != nil {
+		go a.pump(req.Stdin) // may outlive the call by one Read, which nothing can interrupt
+	}
+	note, err := a.receive()
+	return a.result(note, func() error { return c.fault(ctx, err) }, context.Cause(ctx))
+}
+
+// attached is the client's end of the connection of one command.
+type attached struct {
+	conn   *websocket.Conn
+	out    func(hutch.Output) error
+	err    error // of out; nothing is handed to it any more
+	cursor int64
+	room   chan int64 // newest count of stdin bytes the program has taken
+	ended  chan struct{}
+}
+
+// send sends a text message.
+func (a *attached) send(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.conn.Write(context.Background(), websocket.MessageText, b)
+}
+
+// cancel has the command killed.
+func (a *attached) cancel() {
+	limit := time.AfterFunc(cancelTime, func() { a.conn.CloseNow() })
+	defer limit.Stop()
+	if a.send(stream.Control{Cancel: true}) != nil {
+		return
+	}
+	<-a.ended
+}
+
+// receive reads up to the note that tells how the command ended.
+func (a *attached) receive() (stream.Note, error) {
+	var buf bytes.Buffer
+	for {
+		typ, r, err := a.conn.Reader(context.Background())
+		if err != nil {
+			return stream.Note{}, err
+		}
+		buf.Reset()
+		if _, err := buf.ReadFrom(r); err != nil {
+			return stream.Note{}, err
+		}
+		if typ == websocket.MessageBinary {
+			if err := a.output(buf.Bytes()); err != nil {
+				return stream.Note{}, err
+			}
+			continue
+		}
+		var n stream.Note
+		if err := json.Unmarshal(buf.Bytes(), &n); err != nil {
+			return stream.Note{}, err
+		}
+		if n.Result != nil || n.Error != nil {
+			return n, nil
+		}
+		a.grant(n.Stdin)
+	}
+}
+
+// output hands output on. An error is one of the connection.
+func (a *attached) output(b []byte) error {
+	o, err := stream.ParseOutput(b)
+	if err != nil {
+		return err
+	}
+	o.Lost = o.Cursor - int64(len(o.Data)) - a.cursor
+	a.cursor = o.Cursor
+	if a.out == nil || a.err != nil {
+		return nil
+	}
+	if a.err = a.out(o); a.err != nil {
+		go a.cancel()
+	}
+	return nil
+}
+
+// result is what Exec returns after the last note, or without one.
+func (a *attached) result(n stream.Note, fault func() error, cancelled error) (hutch.ExecResult, error) {
+	var res hutch.ExecResult
+	var err error
+	switch {
+	case n.Result != nil:
+		res = *n.Result
+	case n.Error != nil:
+		res, err = partial(*n.Error)
+	default:
+		err = fault()
+	}
+	if err != nil && cancelled != nil {
+		err = cancelled
+	}
+	if a.err != nil {
+		err = a.err
+	}
+	return res, err
+}
+
+// grant takes note of how much stdin the program has taken.
+func (a *attached) grant(taken int64) {
+	select {
+	case <-a.room: // only the newest count matters
+	default:
+	}
+	a.room <- taken // this goroutine alone sends
+}
+
+// pump sends stdin, at most stream.StdinWindow bytes ahead of the program.
+func (a *attached) pump(stdin io.Reader) {
+	buf := make([]byte, 32<<10)
+	var sent, taken int64
+	for {
+		for sent-taken > stream.StdinWindow-int64(len(buf)) {
+			select {
+			case taken = <-a.room:
+			case <-a.ended:
+				return
+			}
+		}
+		n, err := stdin.Read(buf)
+		if n > 0 && a.conn.Write(context.Background(), websocket.MessageBinary, buf[:n]) != nil {
+			return
+		}
+		sent += int64(n)
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				a.cancel() // what it has got is not all of it
+				return
+			}
+			a.send(stream.Control{EOF: true})
+			return
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package client
+
+import (
+	"context"
+	"io"
+
+	"hutch"
+)
+
+// Sandbox is a handle on one sandbox. It holds no state but the id.
+type Sandbox struct {
+	// ID names the sandbox on the server.
+	ID     string
+	client *Client
+}
+
+// Open returns a handle on the sandbox that the request names, making it when
+// there is none; without an id, on a new one.
+func (c *Client) Open(ctx context.Context, req hutch.CreateRequest) (*Sandbox, error) {
+	sb, err := c.Create(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return c.Handle(sb.ID), nil
+}
+
+// Handle returns a handle on a sandbox without asking whether there is one.
+func (c *Client) Handle(id string) *Sandbox { return &Sandbox{ID: id, client: c} }
+
+// Info returns the sandbox's record.
+func (s *Sandbox) Info(ctx context.Context) (hutch.Sandbox, error) {
+	return s.client.Sandbox(ctx, s.ID)
+}
+
+// Run runs a bash command line and waits for it.
+func (s *Sandbox) Run(ctx context.Context, command string) (hutch.ExecResult, error) {
+	return s.Exec(ctx, hutch.ExecRequest{Command: command}, nil)
+}
+
+// RunCode runs source text in a language, such as "python", and waits for it.
+func (s *Sandbox) RunCode(ctx context.Context, language, source string) (hutch.ExecResult, error) {
+	return s.Exec(ctx, hutch.ExecRequest{Command: source, Language: language}, nil)
+}
+
+// Exec runs a command as [hutch.Service] describes; output goes to out as it
+// is printed. out may be nil; [To] makes one from two writers.
+func (s *Sandbox) Exec(ctx context.Context, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	return s.client.Exec(ctx, s.ID, req, out)
+}
+
+// Start starts a background process.
+func (s *Sandbox) Start(ctx context.Context, req hutch.ProcessRequest) (*Process, error) {
+	p, err := s.client.StartProcess(ctx, s.ID, req)
+	if err != nil {
+		return nil, err
+	}
+	return s.Process(p.ID), nil
+}
+
+// Process returns a handle on a background process without asking whether
+// there is one.
+func (s *Sandbox) Process(id string) *Process { return &Process{ID: id, sandbox: s} }
+
+// Processes lists the background processes, oldest first.
+func (s *Sandbox) Processes(ctx context.Context) ([]hutch.Process, error) {
+	return s.client.Processes(ctx, s.ID)
+}
+
+// Destroy ends the sandbox and everything in it, whatever runs there.
+func (s *Sandbox) Destroy(ctx context.Context) error {
+	_, err := s.client.Destroy(ctx, s.ID, true)
+	return err
+}
+
+// Process is a handle on one background process.
+type Process struct {
+	// ID names the process within its sandbox.
+	ID      string
+	sandbox *Sandbox
+}
+
+// Info returns the process's record.
+func (p *Process) Info(ctx context.Context) (hutch.Process, error) {
+	return p.sandbox.client.Process(ctx, p.sandbox.ID, p.ID)
+}
+
+// Signal sends a signal to the process and everything it started.
+func (p *Process) Signal(ctx context.Context, signal int) error {
+	return p.sandbox.client.Signal(ctx, p.sandbox.ID, p.ID, signal)
+}
+
+// Logs hands what the process has printed since cursor to out, and returns the
+// cursor to go on from; 0 is the oldest output that is still kept.
+func (p *Process) Logs(ctx context.Context, cursor int64, out func(hutch.Output) error) (int64, error) {
+	return p.logs(ctx, cursor, false, out)
+}
+
+// Follow does what Logs does and goes on until the process has ended for good.
+func (p *Process) Follow(ctx context.Context, cursor int64, out func(hutch.Output) error) (int64, error) {
+	return p.logs(ctx, cursor, true, out)
+}
+
+func (p *Process) logs(ctx context.Context, cursor int64, follow bool, out func(hutch.Output) error) (int64, error) {
+	return p.sandbox.client.Logs(ctx, hutch.LogsRequest{
+		SandboxID: p.sandbox.ID, ProcessID: p.ID, Cursor: cursor, Follow: follow,
+	}, out)
+}
+
+// To returns an output function that writes to two writers, which may be the
+// same. A nil one drops what it would get.
+func To(stdout, stderr io.Writer) func(hutch.Output) error {
+	return func(o hutch.Output) error {
+		w := stdout
+		if o.Stream == hutch.Stderr {
+			w = stderr
+		}
+		if w == nil {
+			return nil
+		}
+		_, err := w.Write(o.Data)
+		return err
+	}
+}

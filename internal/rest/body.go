@@ -1,0 +1,122 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"hutch"
+)
+
+const (
+	maxBody  = 8 << 20          // bytes of a request
+	bodyTime = time.Minute      // for it to come
+	chunk    = 64 << 10         // of an answer, written in one go
+	pingTime = 15 * time.Second // between signs of life on a silent stream
+)
+
+// errTooLarge is turned into a 413, which no kind stands for.
+var errTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than %d MiB: send large data as stdin over a WebSocket", maxBody>>20)
+
+// body decodes the body of a request into v; an empty one leaves v as it is.
+func (h *Handler) body(w http.ResponseWriter, r *http.Request, v any) error {
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	rc.SetReadDeadline(time.Time{})
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return errTooLarge
+	}
+	if err != nil {
+		return hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return decode(b, v)
+}
+
+// decode reads JSON strictly: what we would not understand is refused.
+func decode(b []byte, v any) error {
+	if !utf8.Valid(b) {
+		return hutch.Errorf(hutch.Invalid, "the body is not UTF-8, as JSON must be: send binary input as stdinBase64")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil && d.InputOffset() < int64(len(bytes.TrimRight(b, " \t\r\n"))) {
+		return hutch.Errorf(hutch.Invalid, "the body goes on behind the end of its JSON value, at byte %d", d.InputOffset())
+	}
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+		return hutch.Errorf(hutch.Invalid, "the field %q may not be a %s", e.Field, e.Value).With("field", e.Field)
+	}
+	return hutch.Errorf(hutch.Invalid, "the body is not the JSON it should be: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// query returns the parameters, all of which are among the allowed.
+func query(r *http.Request, allowed ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "the query cannot be read: %v", err)
+	}
+	for name, values := range q {
+		if !slices.Contains(allowed, name) {
+			return nil, hutch.Errorf(hutch.Invalid, "there is no parameter %.80q here: use %q", name, allowed)
+		}
+		if len(values) > 1 {
+			return nil, hutch.Errorf(hutch.Invalid, "the parameter %s is given %d times: give it once", name, len(values))
+		}
+	}
+	return q, nil
+}
+
+// flag reads a parameter that is true, false or left out; its bare name is true.
+func flag(q url.Values, name string) (bool, error) {
+	switch v := q.Get(name); {
+	case v == "true" || v == "1" || v == "" && q.Has(name):
+		return true, nil
+	case v == "false" || v == "0" || v == "":
+		return false, nil
+	default:
+		return false, hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: use true or false", name, v)
+	}
+}
+
+// answer sends v as JSON.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	(&writer{w, h.stall}).Write(b) // an error here is a client that has gone
+}
+
+// writer gives every piece of what is written its own deadline.
+type writer struct {
+	http.ResponseWriter
+	stall time.Duration
+}
+
+func (w *writer) Write(b []byte) (n int, err error) {
+	rc := http.NewResponseController(w.ResponseWriter)
+	for err == nil && n < len(b) {
+		rc.SetWriteDeadline(time.Now().Add(w.stall))
+		var m int
+		m, err = w.ResponseWriter.Write(b[n:min(n+chunk, len(b))])
+		n += m
+	}
+	return n, err
+}

@@ -1,0 +1,246 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"hutch"
+	"hutch/internal/problem"
+	"hutch/internal/stream"
+)
+
+var errCancelled = hutch.Errorf(hutch.Conflict, "the command was cancelled, and killed")
+
+// socket runs one command for the client at the other end of a WebSocket.
+// Package stream says what is sent.
+func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		h.fail(w, r, hutch.Errorf(hutch.Invalid, "GET of exec opens a WebSocket: run a command with POST, or connect with a WebSocket client"))
+		return
+	}
+	c, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return // answered already
+	}
+	// r's context ends the command, not the connection: that is still needed
+	// to say how it ended.
+	s := &socket{conn: c, ctx: context.WithoutCancel(r.Context()), stall: h.stall}
+	defer s.tasks.Wait()
+	defer c.CloseNow()
+	s.finish(h.serve(s, r))
+}
+
+func (h *Handler) serve(s *socket, r *http.Request) stream.Note {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	req, err := s.request()
+	if err == nil {
+		s.tasks.Go(func() { s.receive(cancel) })
+		s.tasks.Go(func() { s.ping(ctx, cancel) })
+		var res hutch.ExecResult
+		if res, err = h.svc.Exec(ctx, r.PathValue("id"), req, s.output); err == nil {
+			return stream.Note{Result: &res}
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause // which names the fault, if there was one
+		}
+		d := h.partial(r, res, err)
+		return stream.Note{Error: &d}
+	}
+	d := problem.New(err)
+	return stream.Note{Error: &d}
+}
+
+// socket is the server's end of the connection of one command.
+type socket struct {
+	conn  *websocket.Conn
+	ctx   context.Context
+	stall time.Duration
+	tasks sync.WaitGroup
+	stdin *queue // nil when the command came with all its input
+	buf   []byte // of output
+}
+
+// request reads the first message.
+func (s *socket) request() (hutch.ExecRequest, error) {
+	s.conn.SetReadLimit(maxBody)
+	ctx, cancel := context.WithTimeout(s.ctx, bodyTime)
+	defer cancel()
+	typ, b, err := s.conn.Read(ctx)
+	if err != nil {
+		return hutch.ExecRequest{}, errGone
+	}
+	if typ != websocket.MessageText {
+		return hutch.ExecRequest{}, hutch.Errorf(hutch.Invalid, "the first message must be text, the command in JSON")
+	}
+	var cmd stream.Command
+	if err := decode(b, &cmd); err != nil {
+		return hutch.ExecRequest{}, err
+	}
+	req := cmd.Request()
+	if cmd.Open {
+		s.stdin = newQueue(func(taken int64) { s.note(stream.Note{Stdin: taken}) })
+		req.Stdin = s.stdin
+	}
+	return req, cmd.Check()
+}
+
+// receive reads until the connection ends, which ends the command too.
+func (s *socket) receive(cancel context.CancelCauseFunc) {
+	err := s.messages(cancel)
+	cancel(err) // first: the program is not to take this for the end of its input
+	if s.stdin != nil {
+		s.stdin.end(err)
+	}
+}
+
+func (s *socket) messages(cancel context.CancelCauseFunc) error {
+	for {
+		typ, b, err := s.conn.Read(s.ctx)
+		if err != nil {
+			return errGone
+		}
+		if typ == websocket.MessageBinary {
+			if s.stdin == nil || !s.stdin.add(b) {
+				return hutch.Errorf(hutch.Invalid, "more stdin was sent than the command takes: ask for openStdin, and stay within %d bytes of what it has taken", stream.StdinWindow)
+			}
+			continue
+		}
+		var c stream.Control
+		if err := decode(b, &c); err != nil {
+			return err
+		}
+		if c.EOF && s.stdin != nil {
+			s.stdin.end(io.EOF)
+		}
+		if c.Cancel {
+			cancel(errCancelled)
+		}
+	}
+}
+
+// ping keeps the connection open, and finds out when it is dead.
+func (s *socket) ping(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(pingTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		// A client whose output function is slow does not answer meanwhile.
+		ctx, done := context.WithTimeout(s.ctx, s.stall)
+		err := s.conn.Ping(ctx)
+		done()
+		if err != nil {
+			cancel(errGone)
+			return
+		}
+	}
+}
+
+func (s *socket) output(o hutch.Output) error {
+	s.buf = stream.AppendOutput(s.buf[:0], o)
+	if s.write(websocket.MessageBinary, s.buf) != nil {
+		return errGone
+	}
+	return nil
+}
+
+func (s *socket) note(n stream.Note) error {
+	b, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return s.write(websocket.MessageText, b)
+}
+
+func (s *socket) write(typ websocket.MessageType, b []byte) error {
+	ctx, cancel := context.WithTimeout(s.ctx, s.stall)
+	defer cancel()
+	return s.conn.Write(ctx, typ, b)
+}
+
+func (s *socket) finish(n stream.Note) {
+	if s.note(n) == nil {
+		s.conn.Close(websocket.StatusNormalClosure, "")
+	}
+}
+
+// queue is standard input on its way from the connection to the program. What
+// arrives never waits, so that the connection is always read; the client keeps
+// within the window.
+type queue struct {
+	taken func(int64) // tells the client how much was read, in all
+
+	mu     sync.Mutex
+	change sync.Cond
+	buf    []byte
+	read   int64 // bytes
+	told   int64 // bytes that the client knows to be read
+	err    error // behind buf; nil until the end
+}
+
+func newQueue(taken func(int64)) *queue {
+	q := &queue{taken: taken}
+	q.change.L = &q.mu
+	return q
+}
+
+// add reports false when b is over the window, or behind the end.
+func (q *queue) add(b []byte) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil || q.read-q.told+int64(len(q.buf)+len(b)) > stream.StdinWindow {
+		return false
+	}
+	q.buf = append(q.buf, b...)
+	q.change.Signal()
+	return true
+}
+
+func (q *queue) end(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err == nil {
+		q.err = err
+	}
+	q.change.Signal()
+}
+
+// Read implements io.Reader.
+func (q *queue) Read(p []byte) (int, error) {
+	n, tell, err := q.pop(p)
+	if tell > 0 {
+		q.taken(tell)
+	}
+	return n, err
+}
+
+// pop takes bytes, and says what to tell the client, if anything.
+func (q *queue) pop(p []byte) (n int, tell int64, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.buf) == 0 && q.err == nil {
+		q.change.Wait()
+	}
+	if len(q.buf) == 0 {
+		return 0, 0, q.err
+	}
+	n = copy(p, q.buf)
+	q.buf = q.buf[:copy(q.buf, q.buf[n:])]
+	q.read += int64(n)
+	if q.read-q.told < stream.StdinWindow/4 {
+		return n, 0, nil
+	}
+	q.told = q.read
+	return n, q.told, nil
+}

@@ -1,0 +1,168 @@
+// Package stream is how the output of programs travels over HTTP: as JSON, as
+// server-sent events and as WebSocket messages. Package rest sends and package
+// client receives; this is what they have agreed on, byte-exact in every form.
+//
+// # JSON and server-sent events
+//
+// A piece of output is a [Piece]. Data is text; a piece that is not UTF-8 is
+// base64, and its encoding says so. As an event its name is the stream, its id
+// the cursor, so that a client that reconnects goes on where it stopped. The
+// last event is exit with the hutch.ExecResult or end with an [End], or error
+// with problem details. Comments keep idle connections open.
+//
+// # WebSocket
+//
+// One connection runs one command. The client's first message is text, a
+// [Command]. Then it may send
+//
+//	binary  bytes of stdin, when the command has openStdin; at most
+//	        [StdinWindow] bytes ahead of the program
+//	text    a [Control]: the end of stdin, or that the command be killed
+//
+// and the server sends
+//
+//	binary  output: one byte stream (1 stdout, 2 stderr), eight bytes cursor
+//	        behind the data, big endian, then the data
+//	text    a [Note]: how much stdin the program has taken; at last the
+//	        result or the error, after which the server closes
+//
+// Output that the client does not read holds the program back. A connection
+// that breaks kills the program. The server pings.
+package stream
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/problem"
+)
+
+// StdinWindow is how many bytes of stdin a client may send ahead of what the
+// program has taken.
+const StdinWindow = 256 << 10
+
+// Piece is a hutch.Output in JSON.
+type Piece struct {
+	Stream   hutch.Stream `json:"stream"`
+	Data     string       `json:"data"`
+	Encoding string       `json:"encoding"` // "utf-8" or "base64"
+	Cursor   int64        `json:"cursor"`
+	Lost     int64        `json:"lost,omitempty"`
+}
+
+// NewPiece is o in JSON.
+func NewPiece(o hutch.Output) Piece {
+	p := Piece{Stream: o.Stream, Encoding: "utf-8", Cursor: o.Cursor, Lost: o.Lost}
+	if utf8.Valid(o.Data) {
+		p.Data = string(o.Data)
+	} else {
+		p.Encoding, p.Data = "base64", base64.StdEncoding.EncodeToString(o.Data)
+	}
+	return p
+}
+
+// Output is the piece as the program wrote it.
+func (p Piece) Output() (hutch.Output, error) {
+	o := hutch.Output{Stream: p.Stream, Data: []byte(p.Data), Cursor: p.Cursor, Lost: p.Lost}
+	if p.Encoding != "base64" {
+		return o, nil
+	}
+	var err error
+	if o.Data, err = base64.StdEncoding.DecodeString(p.Data); err != nil {
+		return o, fmt.Errorf("output at %d: %w", p.Cursor, err)
+	}
+	return o, nil
+}
+
+// Logs is the output of a background process in one answer.
+type Logs struct {
+	Output []Piece `json:"output"`
+	Cursor int64   `json:"cursor"`
+}
+
+// End is the last event of a background process's output.
+type End struct {
+	Cursor int64 `json:"cursor"`
+}
+
+// Command is the body of an exec call. Standard input is empty, or one of the
+// three that are not part of hutch.ExecRequest.
+type Command struct {
+	hutch.ExecRequest
+	Text   string `json:"stdin,omitempty"`
+	Binary []byte `json:"stdinBase64,omitempty"`
+	Open   bool   `json:"openStdin,omitempty"` // it follows; WebSocket only
+}
+
+// Request is the command with the standard input that came with it.
+func (c Command) Request() hutch.ExecRequest {
+	req := c.ExecRequest
+	switch {
+	case len(c.Binary) > 0:
+		req.Stdin = strings.NewReader(string(c.Binary))
+	case c.Text != "":
+		req.Stdin = strings.NewReader(c.Text)
+	}
+	return req
+}
+
+// Check refuses a command with more than one standard input.
+func (c Command) Check() error {
+	n := 0
+	for _, given := range []bool{c.Text != "", len(c.Binary) > 0, c.Open} {
+		if given {
+			n++
+		}
+	}
+	if n > 1 {
+		return hutch.Errorf(hutch.Invalid, "give one of stdin, stdinBase64 and openStdin, not %d of them", n)
+	}
+	return nil
+}
+
+// Control is a client's text message after the first.
+type Control struct {
+	EOF    bool `json:"eof,omitempty"`
+	Cancel bool `json:"cancel,omitempty"`
+}
+
+// Note is a server's text message. One field is set; all but Stdin end the
+// command.
+type Note struct {
+	Stdin  int64             `json:"stdin,omitempty"` // bytes taken so far
+	Result *hutch.ExecResult `json:"result,omitempty"`
+	Error  *problem.Details  `json:"error,omitempty"`
+}
+
+const headerSize = 9
+
+// AppendOutput appends the binary message for o.
+func AppendOutput(b []byte, o hutch.Output) []byte {
+	tag := byte(1)
+	if o.Stream == hutch.Stderr {
+		tag = 2
+	}
+	b = binary.BigEndian.AppendUint64(append(b, tag), uint64(o.Cursor))
+	return append(b, o.Data...)
+}
+
+// ParseOutput reads a binary message. Data is part of b.
+func ParseOutput(b []byte) (hutch.Output, error) {
+	if len(b) < headerSize {
+		return hutch.Output{}, io.ErrUnexpectedEOF
+	}
+	o := hutch.Output{Stream: hutch.Stdout, Cursor: int64(binary.BigEndian.Uint64(b[1:])), Data: b[headerSize:]}
+	switch b[0] {
+	case 1:
+	case 2:
+		o.Stream = hutch.Stderr
+	default:
+		return hutch.Output{}, fmt.Errorf("output of stream %d", b[0])
+	}
+	return o, nil
+}
