@@ -1,0 +1,148 @@
+package mcp
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// writeLimit is how long a client may take to make room for more: one that
+// does not read would hold its call for ever.
+const writeLimit = 30 * time.Second
+
+// answer is the response to one message. It mends what the SDK leaves open:
+// proxies are told not to buffer, a silent stream is kept alive, and a message
+// that is no JSON-RPC is refused in JSON-RPC.
+type answer struct {
+	http.ResponseWriter
+	body []byte // of the request
+
+	mu      sync.Mutex
+	started bool
+	closed  bool
+	refused bool // the SDK's own words are dropped
+	every   time.Duration
+	timer   *time.Timer
+}
+
+// Unwrap lets http.ResponseController find the original.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answer) WriteHeader(status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.startLocked(status)
+}
+
+func (a *answer) startLocked(status int) {
+	if a.started {
+		return
+	}
+	a.started = true
+	h := a.Header()
+	if status == http.StatusBadRequest && strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+		a.refused = true
+		return
+	}
+	if strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") {
+		h.Set("X-Accel-Buffering", "no")
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.startLocked(http.StatusOK)
+	if a.refused {
+		a.refused = false
+		code := int64(codeInvalidRequest)
+		if len(a.body) > 0 && !json.Valid(a.body) {
+			code = codeParse
+		}
+		writeError(a.ResponseWriter, http.StatusBadRequest, code, strings.TrimSpace(string(b)))
+		return len(b), nil
+	}
+	return a.writeLocked(b)
+}
+
+func (a *answer) writeLocked(b []byte) (int, error) {
+	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(writeLimit)) // or it waits as long as the server lets it
+	if a.timer != nil {
+		a.timer.Reset(a.every)
+	}
+	return a.ResponseWriter.Write(b)
+}
+
+// Flush implements http.Flusher.
+func (a *answer) Flush() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// keepAlive writes a comment, which clients ignore, after every so long of
+// silence.
+func (a *answer) keepAlive(every time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.every = every
+	a.timer = time.AfterFunc(every, a.comment)
+}
+
+func (a *answer) comment() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return
+	}
+	a.startLocked(http.StatusOK)
+	if _, err := a.writeLocked([]byte(": still running\n\n")); err == nil {
+		http.NewResponseController(a.ResponseWriter).Flush()
+	}
+}
+
+// close ends the comments: the server takes the response back.
+func (a *answer) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// answers finds the one that a tool's result will go to. The SDK hands a tool
+// the headers of its request and nothing else of it, so the way is a header
+// that no client can send: over HTTP every name arrives with a capital.
+type answers struct {
+	last atomic.Int64
+	byID sync.Map // of *answer
+}
+
+const headerAnswer = "hutch-answer"
+
+func (l *answers) open(r *http.Request, a *answer) (done func()) {
+	id := strconv.FormatInt(l.last.Add(1), 36)
+	l.byID.Store(id, a)
+	r.Header[headerAnswer] = []string{id}
+	return func() {
+		l.byID.Delete(id)
+		a.close()
+	}
+}
+
+// of returns nil when the request did not come over HTTP, or has ended.
+func (l *answers) of(h http.Header) *answer {
+	id := h[headerAnswer]
+	if len(id) == 0 {
+		return nil
+	}
+	a, _ := l.byID.Load(id[0])
+	found, _ := a.(*answer)
+	return found
+}

@@ -1,0 +1,76 @@
+package mcp
+
+import (
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+)
+
+// addTools registers the tools; clients see them in the order of their names.
+func (s *server) addTools() {
+	add(s, &sdk.Tool{
+		Name: "exec", Title: "Run a command or code",
+		Description: "Run a bash command, or source code in a language, in an isolated Linux sandbox and wait for its end. " +
+			"Without sandboxId a fresh sandbox is made; pass the returned sandboxId to go on in it. " +
+			"Files stay (put them in /workspace); cwd, variables and background jobs do not. " +
+			"A non-zero exitCode is a result, not an error. At the timeout everything the command started is killed and what it printed is returned. " +
+			"Long output comes back as its beginning and end.",
+		Annotations:  hints{destructive: true, openWorld: true}.annotations(),
+		InputSchema:  schema[execArgs](nil),
+		OutputSchema: result[execOutput](),
+	}, s.exec)
+	add(s, &sdk.Tool{
+		Name: "startBackgroundProcess", Title: "Start a background process",
+		Description: "Start a server or another long-running command in a sandbox, and return at once. " +
+			"It outlives this connection and ends with the sandbox. At most 10 run at a time. See getSandbox for how they fare.",
+		Annotations: hints{destructive: true, openWorld: true}.annotations(),
+		InputSchema: schema[startProcessArgs](func(p properties) {
+			p["restartPolicy"].Enum = oneOf(hutch.RestartAlways, hutch.RestartOnFailure, hutch.RestartNever)
+		}),
+		OutputSchema: result[startedProcess](),
+	}, s.startBackgroundProcess)
+	add(s, &sdk.Tool{
+		Name: "getSandbox", Title: "Show sandboxes",
+		Description: "Show one sandbox, or list all active ones: status, uptime, CPU and memory in use, and background processes. " +
+			"Looking does not wake a sandbox or keep it alive.",
+		Annotations: hints{readOnly: true, idempotent: true}.annotations(),
+		InputSchema: schema[getSandboxArgs](func(p properties) {
+			p["filters"].Properties["status"].Enum = oneOf(hutch.Creating, hutch.Running, hutch.Hibernated, hutch.Stopped, hutch.Failed)
+			for _, name := range []string{"createdAfter", "createdBefore"} {
+				p["filters"].Properties[name].Format = "date-time"
+			}
+		}),
+	}, s.getSandbox)
+	add(s, &sdk.Tool{
+		Name: "destroySandbox", Title: "Destroy a sandbox",
+		Description: "Destroy a sandbox with its files and processes, for good. One that is already gone is no error. " +
+			"With background processes running it is refused unless force is set.",
+		Annotations:  hints{destructive: true, idempotent: true}.annotations(),
+		InputSchema:  schema[destroySandboxArgs](nil),
+		OutputSchema: result[hutch.Destruction](),
+	}, s.destroySandbox)
+}
+
+type properties = map[string]*jsonschema.Schema
+
+// result is the schema of a structured result. A client of the modern era
+// finds a failure in its place, and checks that against the schema too.
+func result[T any]() *jsonschema.Schema {
+	s := schema[T](nil)
+	s.AnyOf = []*jsonschema.Schema{{Required: s.Required}, {Required: []string{"error"}}}
+	s.Required = nil
+	s.AdditionalProperties = nil
+	s.Properties["error"] = &jsonschema.Schema{Type: "object", Description: "what failed: code, message, data"}
+	return s
+}
+
+// hints are a tool's annotations, none left to its default: clients decide by
+// them which calls need a person's consent.
+type hints struct{ readOnly, destructive, idempotent, openWorld bool }
+
+func (h hints) annotations() *sdk.ToolAnnotations {
+	return &sdk.ToolAnnotations{
+		ReadOnlyHint: h.readOnly, DestructiveHint: &h.destructive, IdempotentHint: h.idempotent, OpenWorldHint: &h.openWorld,
+	}
+}

@@ -1,0 +1,172 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"hutch"
+)
+
+// The life of a sandbox made for an exec without an id.
+const (
+	sleepAfter = 5 * time.Minute
+	// A session destroys what it made. Should the server be killed before it
+	// could, the hard lifetime does.
+	sessionLifetime = 24 * time.Hour
+)
+
+type execArgs struct {
+	SandboxID string            `json:"sandboxId,omitempty" jsonschema:"sandbox to run in; without it a fresh one is made and its id returned"`
+	Command   string            `json:"command" jsonschema:"bash command line or, with language, source code"`
+	Language  string            `json:"language,omitempty" jsonschema:"run command as source in this language, such as python, javascript, typescript, bash, go, ruby, c"`
+	Timeout   hutch.Seconds     `json:"timeout,omitempty" jsonschema:"seconds until the command and all it started are killed; default 30"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables"`
+	Dir       string            `json:"cwd,omitempty" jsonschema:"absolute path to run in; default /workspace"`
+}
+
+// execOutput is the structured result of exec, and the data of its failures.
+type execOutput struct {
+	ExitCode      int    `json:"exitCode" jsonschema:"128+n for death by signal n"`
+	Stdout        string `json:"stdout"`
+	Stderr        string `json:"stderr"`
+	Encoding      string `json:"encoding,omitempty" jsonschema:"base64 when stdout or stderr is not UTF-8: then both are base64"`
+	ExecutionTime int64  `json:"executionTime" jsonschema:"milliseconds"`
+	SandboxID     string `json:"sandboxId"`
+	TimedOut      bool   `json:"timedOut"`
+	Truncated     bool   `json:"truncated" jsonschema:"the middle of long output was left out"`
+}
+
+// unfinished is the error of a command that did not come to its own end, with
+// what it had printed.
+type unfinished struct {
+	error
+	output execOutput
+	text   string
+}
+
+func (u *unfinished) Unwrap() error { return u.error }
+
+func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) {
+	if err := need("command", in.Command, "a bash command line or, with language, source code"); err != nil {
+		return reply{}, err
+	}
+	c.keepAlive()
+	discard, err := s.place(ctx, c, in.SandboxID)
+	if err != nil {
+		return reply{}, err
+	}
+	out := follow(ctx, c.req, in.Timeout)
+	res, err := s.svc.Exec(ctx, c.sandbox, hutch.ExecRequest{
+		Command: in.Command, Language: in.Language, Dir: in.Dir, Env: in.Env, Timeout: in.Timeout, MaxOutput: maxShown,
+	}, out.add)
+	out.close()
+	if err != nil {
+		discard()
+		if res.Timestamp.IsZero() { // it never ran
+			return reply{}, err
+		}
+	} else {
+		err = verdict(res)
+	}
+	output, text := show(res, out.total)
+	if err != nil {
+		return reply{}, &unfinished{err, output, text}
+	}
+	return reply{header(res) + text, output}, nil
+}
+
+// place finds the sandbox to run in: the one asked for or, when none was, one
+// made for this call. A call that fails discards what was made for it, as its
+// caller never learns the id.
+func (s *server) place(ctx context.Context, c *call, id string) (discard func(), err error) {
+	if id != "" {
+		c.sandbox = id
+		return func() {}, nil
+	}
+	req := hutch.CreateRequest{SleepAfter: hutch.InSeconds(sleepAfter), OnIdle: hutch.IdleDestroy}
+	if c.session != nil {
+		req.OnIdle, req.Timeout = hutch.IdleHibernate, hutch.InSeconds(sessionLifetime)
+	}
+	sb, err := s.svc.Create(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	c.sandbox = sb.ID
+	discard = func() { s.sessions.destroy([]string{sb.ID}) }
+	if c.session != nil && !c.session.owns(sb.ID) {
+		discard()
+		return nil, hutch.Errorf(hutch.Unavailable, "the session has ended: start a new one")
+	}
+	return discard, nil
+}
+
+// verdict is the error of a command that a limit ended.
+func verdict(res hutch.ExecResult) error {
+	switch {
+	case res.TimedOut:
+		return hutch.Errorf(hutch.Timeout,
+			"the command ran into its time limit after %s and was killed, with everything it had started. Give a longer timeout, or use startBackgroundProcess for what is to keep running; the sandbox %s and its files are still there",
+			length(res.Duration), res.SandboxID)
+	case res.Limit != "":
+		return hutch.Errorf(hutch.Exhausted,
+			"the command reached the %s limit of the sandbox %s and was killed. Let it use less; the sandbox and its files are still there",
+			res.Limit, res.SandboxID).With("limit", res.Limit)
+	}
+	return nil
+}
+
+// show puts a result into words and into data, both within maxShown.
+func show(res hutch.ExecResult, total map[hutch.Stream]int64) (execOutput, string) {
+	forOut, forErr := share(len(res.Stdout), len(res.Stderr))
+	stdout := printed{res.Stdout, total[hutch.Stdout]}.excerpt(forOut)
+	stderr := printed{res.Stderr, total[hutch.Stderr]}.excerpt(forErr)
+	o := execOutput{
+		ExitCode: res.ExitCode, ExecutionTime: res.Duration.Milliseconds(), SandboxID: res.SandboxID, TimedOut: res.TimedOut,
+		Truncated: res.Truncated || len(res.Stdout) > forOut || len(res.Stderr) > forErr,
+	}
+	o.Stdout, o.Stderr, o.Encoding = encode(stdout, stderr)
+	return o, words(stdout, stderr, o.Encoding != "")
+}
+
+func words(stdout, stderr []byte, binary bool) string {
+	var b strings.Builder
+	b.WriteString(readable(stdout))
+	if len(stderr) > 0 {
+		if n := len(stdout); n > 0 && stdout[n-1] != '\n' {
+			b.WriteByte('\n')
+		}
+		b.WriteString("[stderr]\n")
+		b.WriteString(readable(stderr))
+	}
+	if len(stdout)+len(stderr) == 0 {
+		b.WriteString("[no output]")
+	}
+	if binary {
+		b.WriteString("\n[some bytes are not UTF-8 and show as \uFFFD here; the structured result has all of them in base64]")
+	}
+	return b.String()
+}
+
+func header(res hutch.ExecResult) string {
+	return fmt.Sprintf("exit %d · %s · %s\n", res.ExitCode, length(res.Duration), res.SandboxID)
+}
+
+// length is d as a person says it.
+func length(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// into adds the output to the data of an error.
+func (o execOutput) into(data map[string]any) {
+	data["exitCode"], data["stdout"], data["stderr"] = o.ExitCode, o.Stdout, o.Stderr
+	data["executionTime"], data["sandboxId"] = o.ExecutionTime, o.SandboxID
+	data["timedOut"], data["truncated"] = o.TimedOut, o.Truncated
+	if o.Encoding != "" {
+		data["encoding"] = o.Encoding
+	}
+}

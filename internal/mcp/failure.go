@@ -1,0 +1,126 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+)
+
+// The codes of failures. The 2026-07-28 revision lets no new ones into this
+// range, so its clients find them as data in a result.
+const (
+	codeGeneral        = -32000
+	codeNotFound       = -32001
+	codeTimeout        = -32002
+	codeLimit          = -32003
+	codeInvalidCommand = -32004
+	codeInvalidRequest = jsonrpc.CodeInvalidRequest
+	codeParse          = jsonrpc.CodeParseError
+)
+
+// codes is the one table of what a kind of error is to MCP clients; kinds that
+// are not in it are codeGeneral.
+var codes = map[hutch.Kind]int64{
+	hutch.Invalid:   codeInvalidRequest,
+	hutch.NotFound:  codeNotFound,
+	hutch.Timeout:   codeTimeout,
+	hutch.Exhausted: codeLimit,
+}
+
+// codeOf picks an error's code. What is wrong with the command or its language
+// has one of its own.
+func codeOf(e *hutch.Error) int64 {
+	if field := e.Data["field"]; (field == "command" || field == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
+		return codeInvalidCommand
+	}
+	if code, ok := codes[e.Kind]; ok {
+		return code
+	}
+	return codeGeneral
+}
+
+// failure is what a client is told of an error, in either era.
+type failure struct {
+	Code    int64          `json:"code"`
+	Message string         `json:"message"`
+	Data    map[string]any `json:"data,omitempty"`
+	// printed is what a command had printed when it failed.
+	printed string
+}
+
+// maxListed is how many sandboxes an error names.
+const maxListed = 50
+
+func (c *call) failure(ctx context.Context, err error) failure {
+	e := hutch.AsError(err)
+	if ctx.Err() != nil {
+		e = hutch.Errorf(hutch.Unavailable, "the call was cancelled: what it ran was killed, with everything it had started")
+	} else if e.Kind == hutch.Internal {
+		c.s.opt.Log.Error("tool call failed", "tool", c.tool, "sandbox", c.sandbox, "err", e.Cause)
+	}
+	f := failure{Code: codeOf(e), Message: e.Message, Data: maps.Clone(e.Data)}
+	if f.Data == nil {
+		f.Data = map[string]any{}
+	}
+	f.Data["kind"] = e.Kind
+	if f.Code == codeNotFound {
+		f.Data["sandboxId"] = c.sandbox
+		f.Data["availableSandboxes"] = c.available(ctx)
+	}
+	if u, ok := errors.AsType[*unfinished](err); ok {
+		u.output.into(f.Data)
+		f.printed = u.text
+	}
+	return f
+}
+
+// available names the newest sandboxes that the caller could have meant.
+func (c *call) available(ctx context.Context) []string {
+	all, err := c.s.svc.Sandboxes(ctx, hutch.Filter{})
+	if err != nil {
+		return []string{}
+	}
+	ids := make([]string, 0, min(len(all), maxListed))
+	for _, sb := range all[max(0, len(all)-maxListed):] {
+		ids = append(ids, sb.ID)
+	}
+	return ids
+}
+
+// fail turns err into what this call's era wants to see.
+func (c *call) fail(ctx context.Context, err error) (*sdk.CallToolResult, error) {
+	return c.failure(ctx, err).render(c.modern())
+}
+
+// render gives the older revisions a JSON-RPC error and the modern one a
+// result. The error must be the SDK's own type, unwrapped, or it would become
+// a result as well.
+func (f failure) render(modern bool) (*sdk.CallToolResult, error) {
+	if !modern {
+		data, _ := json.Marshal(f.Data) // strings, numbers and the like
+		return nil, &jsonrpc.Error{Code: f.Code, Message: join(f.Message, tail(f.printed, maxInMessage)), Data: data}
+	}
+	return &sdk.CallToolResult{
+		IsError:           true,
+		Content:           []sdk.Content{&sdk.TextContent{Text: join(f.Message, f.printed)}},
+		StructuredContent: map[string]any{"error": f},
+	}, nil
+}
+
+// maxInMessage is how much of the output stands in the message of a JSON-RPC
+// error: most clients show a model that alone, without the data.
+const maxInMessage = 2000
+
+func join(message, printed string) string {
+	if strings.TrimSpace(printed) == "" {
+		return message
+	}
+	return message + "\nIt had printed:\n" + printed
+}

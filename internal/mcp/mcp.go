@@ -1,0 +1,142 @@
+// Package mcp offers a [hutch.Service] to MCP clients: four tools, over
+// streamable HTTP and over stdio.
+//
+// Two eras of the protocol live at one address. Revisions up to 2025-11-25
+// have sessions, cancel by notification and take tool failures as JSON-RPC
+// errors; 2026-07-28 has no sessions, cancels by hanging up, and takes
+// failures as results marked isError. The era of a request is in its
+// MCP-Protocol-Version header; the tools are the same code for both, and one
+// table (failure.go) renders what went wrong for either.
+//
+// State lives behind explicit sandbox ids and never in a session. All that is
+// remembered of a session is which sandboxes were made for it, so that they go
+// when it does.
+//
+// Only this package imports the MCP SDK. Who may call, from which host and
+// origin, is decided in front of it (package guard).
+package mcp
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+)
+
+// Options tune a server. The zero value works.
+type Options struct {
+	Version string // of Hutch, told to clients
+	Log     *slog.Logger
+	// SessionTimeout ends a session (revisions up to 2025-11-25, over HTTP)
+	// that has not called for so long, and its sandboxes; default 5 minutes.
+	SessionTimeout time.Duration
+	// MaxBody is the longest message taken, in bytes; default 32 MiB.
+	MaxBody int64
+	// KeepAlive is how long an answer that streams may be silent before a
+	// comment is sent, so that proxies do not cut it; default 15 seconds.
+	KeepAlive time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.Version == "" {
+		o.Version = "dev"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.SessionTimeout <= 0 {
+		o.SessionTimeout = 5 * time.Minute
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = 32 << 20
+	}
+	if o.KeepAlive <= 0 {
+		o.KeepAlive = 15 * time.Second
+	}
+	return o
+}
+
+// modern is the first revision without sessions.
+const modern = "2026-07-28"
+
+const instructions = `Hutch runs commands and code in isolated Linux sandboxes.
+Call exec to run something: without sandboxId it makes a fresh sandbox and returns its id; pass that id to go on in the same one. Files under /workspace last as long as the sandbox.
+A sandbox made by exec goes away when the session ends, or after 5 minutes without use. Clean-up is not your job, but destroySandbox frees one at once.
+Each exec is a new shell: cwd and variables do not carry over, files do. A command is killed at its timeout (30 s unless given); use startBackgroundProcess for servers and long work.
+Output over about 20 000 characters comes back as its beginning and end. There may be no network inside.`
+
+// server is what the transports share: the tools, bound to a Service.
+type server struct {
+	svc      hutch.Service
+	opt      Options
+	sdk      *sdk.Server
+	sessions *sessions
+	// single says that there is one connection, which is one session whatever
+	// its era.
+	single  bool
+	answers answers
+}
+
+func newServer(svc hutch.Service, opt Options) *server {
+	s := &server{svc: svc, opt: opt.withDefaults()}
+	s.sessions = newSessions(svc, s.opt.Log)
+	s.sdk = sdk.NewServer(
+		&sdk.Implementation{Name: "hutch", Title: "Hutch sandboxes", Version: s.opt.Version},
+		&sdk.ServerOptions{
+			Instructions: instructions,
+			// Not nil, or the deprecated logging is advertised; the tools
+			// never change, so no client need listen for it.
+			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+			SetCacheable: cacheable,
+		})
+	s.addTools()
+	return s
+}
+
+// cacheable lets clients keep the list of tools for a while.
+func cacheable(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
+	c.TTLMs, c.CacheScope = int(5*time.Minute/time.Millisecond), "private"
+}
+
+// call is one tools/call in progress.
+type call struct {
+	s       *server
+	req     *sdk.CallToolRequest
+	tool    string
+	session *session // nil in the modern era over HTTP, which has none
+	// sandbox is the one the call is about, for what is said of a failure.
+	sandbox string
+}
+
+func (c *call) modern() bool { return c.req.ProtocolVersion() >= modern }
+
+// keepAlive keeps the connection from looking dead while the call runs.
+func (c *call) keepAlive() {
+	if c.req.Extra == nil {
+		return
+	}
+	if a := c.s.answers.of(c.req.Extra.Header); a != nil {
+		a.keepAlive(c.s.opt.KeepAlive)
+	}
+}
+
+// session is the session that a call came in, if it came in one.
+func (s *server) session(ss *sdk.ServerSession) *session {
+	if ss.ID() == "" && !s.single {
+		return nil
+	}
+	return s.sessions.of(ss)
+}
+
+// close ends every session and call, and waits for what belongs to them to be
+// gone or for ctx to be done.
+func (s *server) close(ctx context.Context) error {
+	s.sessions.cancel()
+	for ss := range s.sdk.Sessions() {
+		go ss.Close() // waits for its calls; they were just cancelled
+	}
+	return s.sessions.wait(ctx)
+}

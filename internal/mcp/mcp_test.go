@@ -1,0 +1,240 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+	"hutch/internal/mcp"
+	"hutch/internal/scripted"
+)
+
+const (
+	older  = "2025-11-25"
+	modern = "2026-07-28"
+)
+
+var eras = []string{older, modern}
+
+// inBothEras runs a test once for each.
+func inBothEras(t *testing.T, test func(t *testing.T, era string)) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			test(t, era)
+		})
+	}
+}
+
+// serve starts an HTTP server of svc and returns its URL.
+func serve(t testing.TB, svc hutch.Service, opt mcp.Options) (*mcp.Handler, string) {
+	t.Helper()
+	h := mcp.NewHandler(svc, opt)
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := h.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return h, srv.URL
+}
+
+func dial(t testing.TB, url, era string, opt *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
+	c := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, opt)
+	ss, err := c.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: url, DisableStandaloneSSE: true},
+		&sdk.ClientSessionOptions{ProtocolVersion: era})
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	if got := ss.InitializeResult().ProtocolVersion; got != era {
+		t.Fatalf("negotiated %s, want %s", got, era)
+	}
+	t.Cleanup(func() { ss.Close() })
+	return ss
+}
+
+func connect(t testing.TB, svc hutch.Service, era string) *sdk.ClientSession {
+	t.Helper()
+	_, url := serve(t, svc, mcp.Options{})
+	return dial(t, url, era, nil)
+}
+
+// fault is what a client of either era learns of an error.
+type fault struct {
+	Code    int64          `json:"code"`
+	Message string         `json:"message"`
+	Data    map[string]any `json:"data"`
+}
+
+// try calls a tool: one of result and fault is nil.
+func try(t testing.TB, ss *sdk.ClientSession, tool string, args any) (*sdk.CallToolResult, *fault) {
+	t.Helper()
+	res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		rpc, ok := errors.AsType[*jsonrpc.Error](err)
+		if !ok {
+			t.Fatalf("%s: %v", tool, err)
+		}
+		if ss.InitializeResult().ProtocolVersion >= modern {
+			t.Errorf("%s: a JSON-RPC error in the modern era: %v", tool, rpc)
+		}
+		f := &fault{Code: rpc.Code, Message: rpc.Message}
+		if err := json.Unmarshal(rpc.Data, &f.Data); err != nil {
+			t.Fatalf("%s: error data %q: %v", tool, rpc.Data, err)
+		}
+		return nil, f
+	}
+	if !res.IsError {
+		return res, nil
+	}
+	if ss.InitializeResult().ProtocolVersion < modern {
+		t.Errorf("%s: isError in an older era", tool)
+	}
+	var body struct{ Error fault }
+	fill(t, res, &body)
+	if !strings.HasPrefix(text(res), body.Error.Message) {
+		t.Errorf("%s: text %q does not begin with the message %q", tool, text(res), body.Error.Message)
+	}
+	return nil, &body.Error
+}
+
+func do(t testing.TB, ss *sdk.ClientSession, tool string, args any) *sdk.CallToolResult {
+	t.Helper()
+	res, f := try(t, ss, tool, args)
+	if f != nil {
+		t.Fatalf("%s: %+v", tool, f)
+	}
+	return res
+}
+
+func mustFail(t testing.TB, ss *sdk.ClientSession, tool string, args any, code int64) *fault {
+	t.Helper()
+	res, f := try(t, ss, tool, args)
+	if f == nil {
+		t.Fatalf("%s %v: %q, want error %d", tool, args, text(res), code)
+	}
+	if f.Code != code {
+		t.Fatalf("%s %v: error %d %q, want %d", tool, args, f.Code, f.Message, code)
+	}
+	return f
+}
+
+func text(res *sdk.CallToolResult) string {
+	var b strings.Builder
+	for _, c := range res.Content {
+		if t, ok := c.(*sdk.TextContent); ok {
+			b.WriteString(t.Text)
+		}
+	}
+	return b.String()
+}
+
+func fill(t testing.TB, res *sdk.CallToolResult, into any) {
+	t.Helper()
+	b, err := json.Marshal(res.StructuredContent)
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
+		t.Fatalf("structured content %s: %v", b, err)
+	}
+}
+
+// post sends one raw message and returns the status and the JSON in the
+// answer, taken out of an event stream if need be.
+func post(t testing.TB, url, body string, header ...string) (int, http.Header, map[string]any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := bytes.LastIndex(raw, []byte("data: ")); i >= 0 {
+		raw = raw[i+len("data: "):]
+	}
+	var msg map[string]any
+	if len(bytes.TrimSpace(raw)) > 0 {
+		if err := json.Unmarshal(raw, &msg); err != nil {
+			t.Fatalf("%s: answer %q: %v", resp.Status, raw, err)
+		}
+	}
+	return resp.StatusCode, resp.Header, msg
+}
+
+// eventually waits for a condition that something else brings about.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatalf("%s: %v", what, t.Context().Err())
+		}
+	}
+}
+
+// printing is an OnExec that prints to both streams.
+func printing(stdout, stderr string) func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	return func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		res, err := scripted.Print(id, req, out, hutch.Stdout, stdout)
+		if err == nil && stderr != "" {
+			_, err = scripted.Print(id, req, out, hutch.Stderr, stderr)
+			res.Stderr = []byte(stderr)
+		}
+		return res, err
+	}
+}
+
+// hanging is an OnExec that prints and then waits to be cancelled.
+func hanging(started, killed chan<- struct{}) func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	return func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		res, err := scripted.Print(id, req, out, hutch.Stdout, "so far\n")
+		if err != nil {
+			return res, err
+		}
+		started <- struct{}{}
+		<-ctx.Done()
+		killed <- struct{}{}
+		return res, ctx.Err()
+	}
+}
+
+// observing is an OnExec that reports the requests it gets.
+func observing(seen chan<- hutch.ExecRequest) func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+	return func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		seen <- req
+		return scripted.Print(id, req, out, hutch.Stdout, "ok\n")
+	}
+}

@@ -1,0 +1,104 @@
+package mcp
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+)
+
+const (
+	progressEvery = 100 * time.Millisecond // at most
+	heartbeat     = 5 * time.Second        // of silence: many clients give up on a call that says nothing
+	maxProgress   = 1024                   // bytes of output in one notification
+)
+
+// progress tells the client what a command prints while it runs, if the client
+// asked for that with a token. It counts the output in any case.
+type progress struct {
+	ctx   context.Context
+	req   *sdk.CallToolRequest
+	token any
+	limit hutch.Seconds // 0 when not known
+	began time.Time
+
+	mu     sync.Mutex // held while sending, so that notifications keep their order
+	total  map[hutch.Stream]int64
+	latest []byte // the end of what was not sent yet
+	sent   time.Duration
+	timer  *time.Timer
+	closed bool
+}
+
+func follow(ctx context.Context, req *sdk.CallToolRequest, limit hutch.Seconds) *progress {
+	p := &progress{
+		ctx: ctx, req: req, token: req.Params.GetProgressToken(), limit: limit,
+		began: time.Now(), total: make(map[hutch.Stream]int64, 2),
+	}
+	if p.token != nil {
+		p.timer = time.AfterFunc(heartbeat, p.tick)
+	}
+	return p
+}
+
+// add takes output as it comes.
+func (p *progress) add(o hutch.Output) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.total[o.Stream] += int64(len(o.Data)) + o.Lost
+	if p.token == nil || len(o.Data) == 0 {
+		return nil
+	}
+	p.latest = append(p.latest, o.Data[max(0, len(o.Data)-maxProgress):]...)
+	if n := len(p.latest); n > maxProgress {
+		p.latest = append(p.latest[:0], p.latest[n-maxProgress:]...)
+	}
+	if wait := progressEvery - (time.Since(p.began) - p.sent); wait > 0 && p.sent > 0 {
+		p.timer.Reset(wait)
+	} else {
+		p.sendLocked()
+	}
+	return nil
+}
+
+// tick sends what add held back, or a sign of life.
+func (p *progress) tick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.sendLocked()
+	}
+}
+
+// close sends what is left; nothing is sent after it.
+func (p *progress) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.token == nil {
+		return
+	}
+	if len(p.latest) > 0 {
+		p.sendLocked()
+	}
+	p.timer.Stop()
+}
+
+// sendLocked notifies the client. Progress is in seconds, as the time is all
+// that is known to grow. An error means that the client has gone, which is
+// for the context to tell.
+func (p *progress) sendLocked() {
+	p.sent = max(time.Since(p.began), p.sent+time.Millisecond)
+	text := wholeRunes(p.latest)
+	p.req.Session.NotifyProgress(p.ctx, &sdk.ProgressNotificationParams{
+		ProgressToken: p.token,
+		Progress:      p.sent.Seconds(),
+		Total:         float64(p.limit),
+		Message:       readable(text),
+	})
+	p.latest = append(p.latest[:0], p.latest[len(text):]...)
+	p.timer.Reset(heartbeat)
+}

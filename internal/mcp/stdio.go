@@ -1,0 +1,203 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+)
+
+// drain is how long calls that run when the input ends may still take: the
+// client may be a pipe that has said all it had to say.
+const drain = 10 * time.Second
+
+// ServeStdio serves one client that writes a message a line to in and reads
+// them from out, until in ends or ctx is done. The connection is the session:
+// with it go the sandboxes made for it, and then ServeStdio returns.
+func ServeStdio(ctx context.Context, svc hutch.Service, in io.ReadCloser, out io.WriteCloser, opt Options) error {
+	s := newServer(svc, opt)
+	s.single = true
+	defer context.AfterFunc(ctx, s.sessions.cancel)() // the SDK waits for calls, and does not stop them
+	err := s.sdk.Run(ctx, newLines(in, out, int(s.opt.MaxBody)))
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+		err = nil // the client, or whoever runs this, is done
+	}
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return errors.Join(err, s.close(cleanup))
+}
+
+// lines is a connection of one JSON-RPC message a line. Unlike the SDK's own
+// it outlives a line that is no message, and a client that closes its end
+// still gets the answers to what it asked.
+type lines struct {
+	in    io.ReadCloser
+	out   io.WriteCloser
+	limit int
+	read  chan line
+	done  chan struct{} // closed by Close
+
+	writing sync.Mutex // one line at a time
+
+	mu      sync.Mutex
+	pending map[jsonrpc.ID]bool
+	idle    chan struct{} // when not nil, closed once nothing is pending
+	closed  bool
+}
+
+type line struct {
+	text []byte
+	err  error
+}
+
+func newLines(in io.ReadCloser, out io.WriteCloser, limit int) *lines {
+	return &lines{in: in, out: out, limit: limit, read: make(chan line), done: make(chan struct{}), pending: map[jsonrpc.ID]bool{}}
+}
+
+// Connect implements sdk.Transport.
+func (l *lines) Connect(context.Context) (sdk.Connection, error) {
+	go l.scan()
+	return l, nil
+}
+
+// SessionID implements sdk.Connection.
+func (l *lines) SessionID() string { return "" }
+
+// scan hands over lines until the input ends. A read that Close does not
+// interrupt keeps it, as there is no way to stop one on every kind of file.
+func (l *lines) scan() {
+	sc := bufio.NewScanner(l.in)
+	sc.Buffer(make([]byte, 0, 64<<10), l.limit)
+	for sc.Scan() {
+		if !l.hand(line{text: append([]byte(nil), sc.Bytes()...)}) {
+			return
+		}
+	}
+	err := sc.Err()
+	if err == nil {
+		err = io.EOF
+	}
+	l.hand(line{err: err})
+}
+
+func (l *lines) hand(v line) bool {
+	select {
+	case l.read <- v:
+		return true
+	case <-l.done:
+		return false
+	}
+}
+
+// Read implements sdk.Connection.
+func (l *lines) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		var next line
+		select {
+		case next = <-l.read:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-l.done:
+			return nil, io.EOF
+		}
+		if next.err != nil {
+			return nil, l.end(ctx, next.err)
+		}
+		if msg := l.parse(next.text); msg != nil {
+			return msg, nil
+		}
+	}
+}
+
+// parse returns the message in a line, or answers that there is none.
+func (l *lines) parse(text []byte) jsonrpc.Message {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	msg, err := jsonrpc.DecodeMessage(text)
+	if err != nil {
+		code := int64(codeInvalidRequest)
+		if !json.Valid(text) {
+			code = codeParse
+		}
+		l.put(errorMessage(code, "this line is no JSON-RPC message: "+err.Error()))
+		return nil
+	}
+	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
+		l.mu.Lock()
+		l.pending[req.ID] = true
+		l.mu.Unlock()
+	}
+	return msg
+}
+
+// end waits for the answers still owed, for the input is at its end.
+func (l *lines) end(ctx context.Context, err error) error {
+	if errors.Is(err, bufio.ErrTooLong) {
+		l.put(errorMessage(codeInvalidRequest, fmt.Sprintf("a message has more than %d bytes, which is the limit", l.limit)))
+	}
+	l.mu.Lock()
+	idle := make(chan struct{})
+	l.idle = idle
+	l.settleLocked()
+	l.mu.Unlock()
+	select {
+	case <-idle:
+	case <-time.After(drain):
+	case <-ctx.Done():
+	case <-l.done:
+	}
+	return err
+}
+
+func (l *lines) settleLocked() {
+	if l.idle != nil && len(l.pending) == 0 {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// Write implements sdk.Connection.
+func (l *lines) Write(_ context.Context, msg jsonrpc.Message) error {
+	text, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	err = l.put(text)
+	if resp, ok := msg.(*jsonrpc.Response); ok {
+		l.mu.Lock()
+		delete(l.pending, resp.ID)
+		l.settleLocked()
+		l.mu.Unlock()
+	}
+	return err
+}
+
+func (l *lines) put(text []byte) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	_, err := l.out.Write(append(text, '\n'))
+	return err
+}
+
+// Close implements sdk.Connection.
+func (l *lines) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	close(l.done)
+	return errors.Join(l.in.Close(), l.out.Close())
+}

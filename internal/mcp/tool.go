@@ -1,0 +1,153 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+)
+
+// reply is what a tool answers: text that a model can work with alone, and the
+// same facts for programs.
+type reply struct {
+	text string
+	data any
+}
+
+// add registers a tool. The SDK's own typed AddTool is not used: it validates
+// every result against its schema, hides a wrapped JSON-RPC error in a result,
+// and words a bad argument for developers.
+func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (reply, error)) {
+	schema := t.InputSchema.(*jsonschema.Schema)
+	names := slices.Sorted(maps.Keys(schema.Properties))
+	// Bytes, because the SDK encodes the schema anew on every call of the
+	// modern era, and encoding bytes is nearly free.
+	t.InputSchema = mustJSON(schema)
+	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		c := &call{s: s, req: req, tool: t.Name, session: s.session(req.Session)}
+		ctx, cancel := s.sessions.scope(ctx, c.session)
+		defer cancel()
+		in, err := decode[In](req.Params.Arguments, t.Name, names)
+		if err != nil {
+			return c.fail(ctx, err)
+		}
+		out, err := guarded(ctx, c, in, run)
+		if err != nil {
+			return c.fail(ctx, err)
+		}
+		return &sdk.CallToolResult{
+			Content:           []sdk.Content{&sdk.TextContent{Text: out.text}},
+			StructuredContent: out.data,
+		}, nil
+	})
+}
+
+// guarded runs a tool so that a panic in it is that call's error and not the
+// end of the server.
+func guarded[In any](ctx context.Context, c *call, in In, run func(context.Context, *call, In) (reply, error)) (out reply, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic in %s: %v\n%s", c.tool, r, debug.Stack())
+		}
+	}()
+	return run(ctx, c, in)
+}
+
+// decode reads a tool's arguments. Its errors tell the model which argument is
+// wrong and what it should be.
+func decode[In any](raw json.RawMessage, tool string, names []string) (in In, err error) {
+	if len(raw) == 0 {
+		return in, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return in, explain(err, raw, tool, names)
+	}
+	return in, nil
+}
+
+func explain(err error, raw json.RawMessage, tool string, names []string) error {
+	var given map[string]json.RawMessage
+	if json.Unmarshal(raw, &given) != nil {
+		return hutch.Errorf(hutch.Invalid, "the arguments of %s must be an object with %s", tool, list(names))
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(names, name) {
+			return hutch.Errorf(hutch.Invalid, "%s has no argument %.40q: it takes %s", tool, name, list(names)).With("field", name)
+		}
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		field, _, _ := strings.Cut(wrong.Field, ".")
+		return hutch.Errorf(hutch.Invalid, "the argument %s of %s is a JSON %s and must be %s", wrong.Field, tool, wrong.Value, jsonType(wrong)).With("field", field)
+	}
+	if _, ok := errors.AsType[*time.ParseError](err); ok {
+		return hutch.Errorf(hutch.Invalid, "a time given to %s is not in ISO 8601: write it as 2026-01-31T15:04:05Z", tool)
+	}
+	return hutch.Errorf(hutch.Invalid, "the arguments of %s do not fit its schema: look at tools/list", tool).Because(err)
+}
+
+func list(names []string) string { return strings.Join(names, ", ") }
+
+func jsonType(e *json.UnmarshalTypeError) string {
+	switch kind := e.Type.Kind().String(); {
+	case strings.HasPrefix(kind, "float"), strings.HasPrefix(kind, "int"):
+		return "a number"
+	case kind == "bool":
+		return "true or false"
+	case kind == "string":
+		return "a string"
+	case kind == "map", kind == "struct":
+		return "an object"
+	default:
+		return "an array"
+	}
+}
+
+// need refuses a required argument that is missing.
+func need(name, value, what string) error {
+	if value != "" {
+		return nil
+	}
+	return hutch.Errorf(hutch.Invalid, "the argument %s is missing: give %s", name, what).With("field", name)
+}
+
+// schema is the schema of a tool's arguments, or of its result, from the Go
+// type that holds it.
+func schema[T any](edit func(property map[string]*jsonschema.Schema)) *jsonschema.Schema {
+	s, err := jsonschema.For[T](nil)
+	if err != nil {
+		panic(err) // a type of ours that has no schema
+	}
+	if edit != nil {
+		edit(s.Properties)
+	}
+	return s
+}
+
+func oneOf[T ~string](values ...T) []any {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = string(v)
+	}
+	return list
+}
+
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
