@@ -1,0 +1,167 @@
+// Package seccomp says which system calls a sandboxed program may make, and
+// compiles that for the kernel.
+//
+// It is an allow-list: what is on no list does not exist (ENOSYS), so programs
+// fall back as they do on an older kernel. What exists but is not for sandboxed
+// programs is not permitted (EPERM), as for any user without privileges.
+//
+// The kernel tries a filter on each number once when it is loaded, and a chain
+// of comparisons would make that slow. So the numbers are searched for as in a
+// sorted list: about nine comparisons for each.
+package seccomp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Filter returns the filter for sandboxed programs on this machine, as an array
+// of the kernel's struct sock_filter.
+var Filter = sync.OnceValues(func() ([]byte, error) {
+	machine, err := arch.GetInfo("")
+	if err != nil {
+		return nil, fmt.Errorf("compile the seccomp filter: %w", err)
+	}
+	return compile(machine)
+})
+
+func compile(machine *arch.Info) ([]byte, error) {
+	program, err := bpf.Assemble(assemble(uint32(machine.ID), rules(machine)))
+	if err != nil {
+		return nil, fmt.Errorf("compile the seccomp filter: %w", err)
+	}
+	if len(program) > unix.BPF_MAXINSNS {
+		return nil, fmt.Errorf("the seccomp filter has %d instructions", len(program))
+	}
+	var b bytes.Buffer
+	for _, in := range program {
+		// The layout is the kernel's: u16 code, u8 jt, u8 jf, u32 k.
+		if err := binary.Write(&b, binary.NativeEndian, in); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// rule is what becomes of the calls from number first on, up to the next rule.
+type rule struct {
+	first uint32
+	body  []bpf.Instruction // ends with a return in every branch
+}
+
+// rules lists what the policy says of every number, from 0 on.
+func rules(machine *arch.Info) []rule {
+	all := map[uint32][]bpf.Instruction{}
+	add := func(names []string, body []bpf.Instruction) {
+		for _, name := range names {
+			if nr, ok := machine.SyscallNames[name]; ok {
+				all[uint32(nr)] = body
+			}
+		}
+	}
+	add(allowed, allow)
+	add(denied, fail(unix.EPERM))
+	for name, body := range conditions {
+		add([]string{name}, body)
+	}
+	numbers := make([]uint32, 0, len(all))
+	for nr := range all {
+		numbers = append(numbers, nr)
+	}
+	slices.Sort(numbers)
+	rs := []rule{{0, unknown}}
+	for _, nr := range numbers {
+		if last := &rs[len(rs)-1]; last.first == nr {
+			last.body = all[nr]
+		} else {
+			rs = append(rs, rule{nr, all[nr]})
+		}
+		rs = append(rs, rule{nr + 1, unknown})
+	}
+	return slices.CompactFunc(rs, func(a, b rule) bool { return slices.Equal(a.body, b.body) })
+}
+
+// Offsets in struct seccomp_data.
+const (
+	offNumber = 0
+	offArch   = 4
+	offArgs   = 16
+)
+
+// assemble makes the program. The number of another ABI of the same machine
+// (x32) is higher than all that have a rule, so it has the last one's.
+func assemble(id uint32, rs []rule) []bpf.Instruction {
+	return append([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: id, SkipTrue: 1},
+		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS},
+		bpf.LoadAbsolute{Off: offNumber, Size: 4},
+	}, search(rs)...)
+}
+
+// search finds the rule of the loaded number among rs by halving.
+func search(rs []rule) []bpf.Instruction {
+	if len(rs) == 1 {
+		return rs[0].body
+	}
+	middle := len(rs) / 2
+	below, above := search(rs[:middle]), search(rs[middle:])
+	// A conditional jump reaches 255 instructions, an unconditional one all.
+	code := []bpf.Instruction{
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: rs[middle].first, SkipFalse: 1},
+		bpf.Jump{Skip: uint32(len(below))},
+	}
+	return append(append(code, below...), above...)
+}
+
+var unknown = fail(unix.ENOSYS)
+
+var allow = []bpf.Instruction{bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}}
+
+func fail(errno unix.Errno) []bpf.Instruction {
+	return []bpf.Instruction{bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}}
+}
+
+// argument loads the low half of an argument. The kernel takes the arguments
+// that are tested here as 32 bits, so the high half must not matter.
+func argument(n int) bpf.Instruction {
+	off := uint32(offArgs + 8*n)
+	if bigEndian {
+		off += 4
+	}
+	return bpf.LoadAbsolute{Off: off, Size: 4}
+}
+
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
+// without allows a call when none of the bits is set in its argument.
+func without(n int, bits uint32, errno unix.Errno) []bpf.Instruction {
+	return slices.Concat([]bpf.Instruction{argument(n),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: bits, SkipFalse: 1}}, fail(errno), allow)
+}
+
+// unless allows a call when its argument is none of the values.
+func unless(n int, errno unix.Errno, values ...uint32) []bpf.Instruction {
+	return oneOf(n, fail(errno), allow, values)
+}
+
+// only allows a call when its argument is one of the values.
+func only(n int, errno unix.Errno, values ...uint32) []bpf.Instruction {
+	return oneOf(n, allow, fail(errno), values)
+}
+
+func oneOf(n int, then, otherwise []bpf.Instruction, values []uint32) []bpf.Instruction {
+	code := []bpf.Instruction{argument(n)}
+	for i, v := range values {
+		rest := len(values) - 1 - i
+		code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: uint8(rest + len(otherwise))})
+	}
+	return slices.Concat(code, otherwise, then)
+}

@@ -1,0 +1,147 @@
+package seccomp
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// call is what the kernel shows a filter.
+type call struct {
+	name string
+	args [6]uint64
+}
+
+// judge runs the filter as the kernel would and returns its verdict.
+func judge(t *testing.T, m *arch.Info, id, number uint32, args [6]uint64) uint32 {
+	t.Helper()
+	vm, err := bpf.NewVM(assemble(uint32(m.ID), rules(m)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The interpreter reads big endian, the kernel its own order.
+	data := binary.BigEndian.AppendUint32(nil, number)
+	data = binary.BigEndian.AppendUint32(data, id)
+	data = binary.BigEndian.AppendUint64(data, 0)
+	for _, a := range args {
+		data = binary.BigEndian.AppendUint32(data, uint32(a))
+		data = binary.BigEndian.AppendUint32(data, uint32(a>>32))
+	}
+	verdict, err := vm.Run(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(verdict)
+}
+
+func errno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
+
+func TestVerdicts(t *testing.T) {
+	const allowed = unix.SECCOMP_RET_ALLOW
+	for _, c := range []struct {
+		call
+		want uint32
+	}{
+		{call{name: "read"}, allowed},
+		{call{name: "execve"}, allowed},
+		{call{name: "mount"}, errno(unix.EPERM)},
+		{call{name: "ptrace"}, errno(unix.EPERM)},
+		{call{name: "clone3"}, errno(unix.ENOSYS)},
+		{call{name: "io_uring_setup"}, errno(unix.ENOSYS)},
+		{call{"clone", [6]uint64{unix.CLONE_VM | unix.CLONE_VFORK | uint64(unix.SIGCHLD)}}, allowed},
+		{call{"clone", [6]uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}}, errno(unix.EPERM)},
+		{call{"unshare", [6]uint64{unix.CLONE_FILES}}, allowed},
+		{call{"unshare", [6]uint64{unix.CLONE_NEWTIME}}, errno(unix.EPERM)},
+		{call{"ioctl", [6]uint64{0, unix.TIOCGWINSZ}}, allowed},
+		{call{"ioctl", [6]uint64{0, unix.TIOCSTI}}, errno(unix.EPERM)},
+		{call{"ioctl", [6]uint64{0, 1<<32 | unix.TIOCSTI}}, errno(unix.EPERM)}, // the kernel drops the high half
+		{call{"ioctl", [6]uint64{0, unix.TIOCLINUX}}, errno(unix.EPERM)},
+		{call{"personality", [6]uint64{0xffffffff}}, allowed},
+		{call{"personality", [6]uint64{0x40000}}, errno(unix.EPERM)},
+		{call{"socket", [6]uint64{unix.AF_UNIX, unix.SOCK_STREAM}}, allowed},
+		{call{"socket", [6]uint64{unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_TCP}}, allowed},
+		{call{"socket", [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}}, allowed},
+		{call{"socket", [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}}, errno(unix.EPROTONOSUPPORT)},
+		{call{"socket", [6]uint64{unix.AF_PACKET, unix.SOCK_RAW}}, errno(unix.EAFNOSUPPORT)},
+		{call{"socket", [6]uint64{unix.AF_VSOCK, unix.SOCK_STREAM}}, errno(unix.EAFNOSUPPORT)},
+		{call{"socket", [6]uint64{unix.AF_ALG}}, errno(unix.EAFNOSUPPORT)},
+		{call{"socketpair", [6]uint64{unix.AF_UNIX}}, allowed},
+		{call{"socketpair", [6]uint64{unix.AF_INET}}, errno(unix.EAFNOSUPPORT)},
+	} {
+		for _, m := range []*arch.Info{arch.X86_64, arch.AARCH64} {
+			nr, ok := m.SyscallNames[c.name]
+			if !ok {
+				t.Errorf("%s: no call %s", m.Name, c.name)
+				continue
+			}
+			if got := judge(t, m, uint32(m.ID), uint32(nr), c.args); got != c.want {
+				t.Errorf("%s: %s%v: verdict %#x, not %#x", m.Name, c.name, c.args, got, c.want)
+			}
+		}
+	}
+}
+
+func TestEveryNumberHasTheVerdictOfItsName(t *testing.T) {
+	t.Parallel()
+	for _, m := range []*arch.Info{arch.X86_64, arch.AARCH64} {
+		want := map[string]uint32{}
+		for _, name := range allowed {
+			want[name] = unix.SECCOMP_RET_ALLOW
+		}
+		for _, name := range denied {
+			if want[name] != 0 {
+				t.Errorf("%s is both allowed and denied", name)
+			}
+			want[name] = errno(unix.EPERM)
+		}
+		for nr := range uint32(1024) {
+			name := m.SyscallNumbers[int(nr)]
+			if _, depends := conditions[name]; depends {
+				continue
+			}
+			expected, listed := want[name]
+			if !listed {
+				expected = errno(unix.ENOSYS)
+			}
+			if got := judge(t, m, uint32(m.ID), nr, [6]uint64{}); got != expected {
+				t.Errorf("%s: %d (%s): verdict %#x, not %#x", m.Name, nr, name, got, expected)
+			}
+		}
+	}
+}
+
+func TestNamesAreSpeltAsTheKernelDoes(t *testing.T) {
+	t.Parallel()
+	for _, name := range append(allowed, denied...) {
+		_, amd64 := arch.X86_64.SyscallNames[name]
+		_, arm64 := arch.AARCH64.SyscallNames[name]
+		if !amd64 && !arm64 {
+			t.Errorf("no machine has %s", name)
+		}
+	}
+}
+
+func TestOtherABIs(t *testing.T) {
+	t.Parallel()
+	m := arch.X86_64
+	if got := judge(t, m, uint32(arch.I386.ID), 1, [6]uint64{}); got != unix.SECCOMP_RET_KILL_PROCESS {
+		t.Errorf("i386: verdict %#x", got)
+	}
+	if got := judge(t, m, uint32(m.ID), 0x40000000|1, [6]uint64{}); got != errno(unix.ENOSYS) {
+		t.Errorf("x32: verdict %#x", got)
+	}
+}
+
+func TestCompiles(t *testing.T) {
+	t.Parallel()
+	for _, m := range []*arch.Info{arch.X86_64, arch.AARCH64} {
+		b, err := compile(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d instructions for %d rules", m.Name, len(b)/8, len(rules(m)))
+	}
+}
