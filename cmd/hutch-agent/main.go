@@ -1,0 +1,41 @@
+// Hutch-agent is the first program in every sandbox. It is started by a
+// runtime driver, never by hand; package agent has the work.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"hutch/internal/agent"
+)
+
+var commit = "unknown" // set by the linker
+
+func main() {
+	agent.Build = commit
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "hutch-agent:", err)
+		os.Exit(1)
+	}
+}
+
+// run chooses the sub-command. Those that make the place around the agent
+// before they become it stand here too.
+func run(args []string) error {
+	switch {
+	case len(args) == 0:
+		return serve()
+	case args[0] == "--version":
+		fmt.Println("hutch-agent", commit)
+		return nil
+	}
+	return fmt.Errorf("unknown argument %q", args[0])
+}
+
+func serve() error {
+	boot, err := agent.TakeBoot()
+	if err != nil {
+		return err
+	}
+	return agent.Run(boot)
+}

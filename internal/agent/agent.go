@@ -1,0 +1,215 @@
+// Package agent is the program inside every sandbox: it runs commands, keeps
+// their output, and ends them with all they started. It speaks the protocol of
+// package wire, and trusts the daemon that holds its token. Everything else in
+// the sandbox is hostile to it.
+//
+// A connection is one goroutine that never stops reading, so that a hang-up
+// kills what it should even while output cannot be delivered. A process adds
+// one goroutine that waits for its end and one for each of its pipes; the
+// kernel's pipes and sockets do the rest of the buffering.
+package agent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/spawn"
+	"hutch/internal/wire"
+)
+
+const (
+	maxConns    = 1024 // that have said hello
+	maxStranger = 128  // that have not
+	helloTime   = 10 * time.Second
+	maxLive     = 10 // detached processes, unless Boot says otherwise
+	commandFile = 1024
+)
+
+// Build is the agent's commit, set by main.
+var Build = "unknown"
+
+// Options say how an agent is run.
+type Options struct {
+	// Init is set when this process is the first of its pid namespace: it
+	// then reaps every orphan. Nothing else in the process may wait for
+	// children. It stays so until the process ends.
+	Init bool
+}
+
+// Agent is one sandbox's agent.
+type agent struct {
+	boot     wire.Boot
+	user     *spawn.User
+	null     *os.File
+	children *children
+	jobs     *jobs
+	group    sync.WaitGroup // every goroutine but the reaper
+	idle     *idle
+
+	mu        sync.Mutex
+	closed    bool
+	conns     map[*conn]struct{} // have said hello
+	strangers []*conn            // have not; oldest first
+	procs     map[*running]struct{}
+}
+
+// Serve runs an agent on the connections of ln until ctx is done; then it
+// kills all processes, waits for its goroutines and returns nil.
+func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	a := &agent{
+		boot: boot, user: user(boot), null: null, idle: newIdle(),
+		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
+	}
+	a.jobs = newJobs(a)
+	defer a.idle.stop()
+	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	defer stop()
+	err = a.accept(ctx, ln)
+	ln.Close()
+	a.hangUp()
+	a.jobs.close()
+	a.endAll()
+	a.group.Wait()
+	a.children.wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// user is who commands run as, nil for the agent's own user.
+func user(boot wire.Boot) *spawn.User {
+	if boot.UID == os.Geteuid() && boot.GID == os.Getegid() || !mayBecome() {
+		return nil
+	}
+	setgroups, _ := os.ReadFile("/proc/self/setgroups")
+	return &spawn.User{UID: boot.UID, GID: boot.GID, KeepGroups: string(setgroups) == "deny\n"}
+}
+
+// mayBecome reports whether this process may change its user and group.
+func mayBecome() bool {
+	var caps [2]unix.CapUserData
+	if unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &caps[0]) != nil {
+		return false
+	}
+	const need = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+	return caps[0].Effective&need == need
+}
+
+func (a *agent) accept(ctx context.Context, ln net.Listener) error {
+	for {
+		nc, err := ln.Accept()
+		switch {
+		case err == nil:
+			a.welcome(nc)
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return err
+		default: // too many open files, say: better to be slow than gone
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// welcome serves a new connection. It is a stranger until it has said hello;
+// of too many strangers the oldest has to go, so that nobody without the token
+// can keep out who has it.
+func (a *agent) welcome(nc net.Conn) {
+	c := newConn(a, nc)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		nc.Close()
+		return
+	}
+	if len(a.strangers) >= maxStranger {
+		a.strangers[0].Close()
+		a.strangers = append(a.strangers[:0], a.strangers[1:]...)
+	}
+	a.strangers = append(a.strangers, c)
+	a.group.Go(c.serve)
+}
+
+// known moves a connection that has said hello. It reports false when there
+// are too many.
+func (a *agent) known(c *conn) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || len(a.conns) >= maxConns || !a.forgetLocked(c) {
+		return false
+	}
+	a.conns[c] = struct{}{}
+	return true
+}
+
+// forgetLocked takes c from the strangers and reports whether it was one.
+func (a *agent) forgetLocked(c *conn) bool {
+	for i, s := range a.strangers {
+		if s == c {
+			a.strangers = append(a.strangers[:i], a.strangers[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (a *agent) gone(c *conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forgetLocked(c)
+	delete(a.conns, c)
+}
+
+func (a *agent) hangUp() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for _, c := range a.strangers {
+		c.Close()
+	}
+	for c := range a.conns {
+		c.Close()
+	}
+}
+
+// track notes that output of p is read: it or what it left behind is alive.
+func (a *agent) track(p *running) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.procs[p] = struct{}{}
+}
+
+func (a *agent) untrack(p *running) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.procs, p)
+}
+
+// endAll kills what still holds pipes of ours, and closes our ends for those
+// that cannot be found any more.
+func (a *agent) endAll() {
+	a.mu.Lock()
+	procs := slices.Collect(maps.Keys(a.procs))
+	a.mu.Unlock()
+	for _, p := range procs {
+		p.tree.kill()
+		for _, f := range p.outs {
+			f.Close()
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"sync"
+	"syscall"
+
+	"hutch/internal/linux/spawn"
+)
+
+// children starts processes and tells how they ended.
+//
+// As the first process of its namespace the agent inherits orphans it does not
+// know, and one thread waits for all: a death then belongs to a child in the
+// table, or to nobody. Elsewhere, where others in this process have children
+// too, a goroutine waits for each.
+type children struct {
+	init    bool
+	born    chan struct{} // there may be something to wait for again
+	waiters sync.WaitGroup
+
+	// starting is held for reading from before a fork until the child is in
+	// the table, so that whoever holds it for writing finds every child there.
+	starting sync.RWMutex
+	mu       sync.Mutex
+	ends     map[int]chan<- syscall.WaitStatus
+}
+
+func newChildren(init bool) *children {
+	c := &children{init: init, born: make(chan struct{}, 1), ends: map[int]chan<- syscall.WaitStatus{}}
+	if init {
+		go c.reap()
+	}
+	return c
+}
+
+// start starts a process. Its status will come once on the channel.
+func (c *children) start(cmd spawn.Command) (int, <-chan syscall.WaitStatus, error) {
+	end := make(chan syscall.WaitStatus, 1)
+	c.starting.RLock()
+	pid, err := spawn.Start(cmd)
+	if pid != 0 && c.init {
+		c.mu.Lock()
+		c.ends[pid] = end
+		c.mu.Unlock()
+	}
+	c.starting.RUnlock()
+	switch {
+	case pid == 0:
+	case c.init:
+		select {
+		case c.born <- struct{}{}:
+		default:
+		}
+	case err != nil: // dead already
+		wait(pid)
+	default:
+		c.waiters.Go(func() {
+			_, status, _ := wait(pid)
+			end <- status
+		})
+	}
+	return pid, end, err
+}
+
+// wait waits until every child has ended that has a goroutine of its own.
+func (c *children) wait() { c.waiters.Wait() }
+
+func (c *children) reap() {
+	for {
+		pid, status, err := wait(-1)
+		if err != nil { // no child at all
+			<-c.born
+			continue
+		}
+		c.starting.Lock()
+		c.mu.Lock()
+		end := c.ends[pid]
+		delete(c.ends, pid)
+		c.mu.Unlock()
+		c.starting.Unlock()
+		if end != nil {
+			end <- status
+		}
+	}
+}
+
+func wait(pid int) (int, syscall.WaitStatus, error) {
+	var status syscall.WaitStatus
+	for {
+		got, err := syscall.Wait4(pid, &status, 0, nil)
+		if err != syscall.EINTR {
+			return got, status, err
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"hutch"
+	"hutch/internal/linux/spawn"
+	"hutch/internal/wire"
+)
+
+// maxArg is the longest argument that the kernel takes (MAX_ARG_STRLEN).
+const maxArg = 128<<10 - 1
+
+// shells are what runs a command line, the best first.
+var shells = []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh"}
+
+// checkStart refuses what no process can be made from.
+func checkStart(s wire.Start) error {
+	if err := hutch.CheckID(s.ID); err != nil {
+		return err
+	}
+	if (s.Command == "") == (len(s.Argv) == 0) {
+		return hutch.Errorf(hutch.Invalid, "give a command line or arguments, and not both")
+	}
+	texts := append([]string{s.Command, s.Dir}, s.Env...)
+	for _, arg := range s.Argv {
+		if arg != wire.SourceArg {
+			texts = append(texts, arg)
+		}
+	}
+	for _, text := range texts {
+		if strings.IndexByte(text, 0) >= 0 {
+			return hutch.Errorf(hutch.Invalid, "a zero byte stands in the command, its folder or its environment: no program can be given one")
+		}
+	}
+	for _, kv := range s.Env {
+		if strings.IndexByte(kv, '=') < 1 {
+			return hutch.Errorf(hutch.Invalid, "%.60q in the environment is not NAME=value", kv)
+		}
+	}
+	return nil
+}
+
+// commands returns what to try to execute for s, in order, in folder dir. A
+// source file must be in its place: source is its path.
+func (a *agent) commands(s wire.Start, source string) []spawn.Command {
+	dir := s.Dir
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join("/", a.boot.Dir, dir)
+	}
+	env := a.environ(s, dir)
+	base := spawn.Command{Env: env, Dir: dir, User: a.user, MaxFiles: commandFile}
+	with := func(path string, argv []string) spawn.Command {
+		c := base
+		c.Path, c.Argv = path, argv
+		return c
+	}
+	if len(s.Argv) > 0 {
+		argv := slices.Clone(s.Argv)
+		for i, arg := range argv {
+			if arg == wire.SourceArg {
+				argv[i] = source
+			}
+		}
+		path, _ := lookPath(argv[0], env)
+		return []spawn.Command{with(path, argv)}
+	}
+	var cs []spawn.Command
+	if words := plainWords(s.Command, env); words != nil {
+		if path, ok := lookPath(words[0], env); ok {
+			cs = append(cs, with(path, words))
+		}
+	}
+	for _, shell := range shells {
+		argv := []string{filepath.Base(shell), "-c", s.Command}
+		if source != "" {
+			argv = []string{filepath.Base(shell), source}
+		}
+		cs = append(cs, with(shell, argv))
+	}
+	return cs
+}
+
+// environ is the environment of s: the sandbox's, the request's over it, and
+// what the agent itself has to say.
+func (a *agent) environ(s wire.Start, dir string) []string {
+	env := make([]string, 0, len(a.boot.Env)+len(s.Env)+3)
+	env = append(env, wire.ProcessEnv+"="+s.ID, "PWD="+dir)
+	if a.boot.Home != "" {
+		env = append(env, "HOME="+a.boot.Home)
+	}
+	for _, kv := range slices.Concat(a.boot.Env, s.Env) {
+		name, _, _ := strings.Cut(kv, "=")
+		i := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+		switch {
+		case name == wire.ProcessEnv || name == "PWD":
+		case i >= 0:
+			env[i] = kv
+		default:
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+func getenv(env []string, name string) string {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// plainWords splits a command line in which the shell would do nothing but
+// find and execute a program, so that it can be spared; of any other line it
+// returns nil. Running the words must not be told apart from running the line
+// in bash, so when in doubt it is not plain.
+func plainWords(line string, env []string) []string {
+	for _, kv := range env {
+		// Files that bash reads first, functions, options.
+		if strings.HasPrefix(kv, "BASH") || strings.HasPrefix(kv, "SHELLOPTS=") || strings.HasPrefix(kv, "POSIXLY_CORRECT=") {
+			return nil
+		}
+	}
+	line = strings.Trim(line, " \t\n")
+	for _, c := range []byte(line) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(" \t_./:,+@%-=", c) >= 0:
+		default:
+			return nil
+		}
+	}
+	words := strings.Fields(line)
+	if len(words) == 0 || strings.Contains(words[0], "=") || shellWords[words[0]] {
+		return nil
+	}
+	return words
+}
+
+// shellWords are the builtins and keywords of bash.
+var shellWords = func() map[string]bool {
+	words := map[string]bool{}
+	for _, w := range strings.Fields(`
+		. : alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare
+		dirs disown do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts
+		hash help history if in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly
+		return select set shift shopt source suspend test then time times trap true type typeset ulimit umask
+		unalias unset until wait while`) {
+		words[w] = true
+	}
+	return words
+}()
+
+// lookPath finds a program as execvp does, and returns name itself when it
+// cannot: executing that says why.
+func lookPath(name string, env []string) (path string, ok bool) {
+	if strings.Contains(name, "/") {
+		return name, true
+	}
+	path = getenv(env, "PATH")
+	if path == "" {
+		path = "/usr/local/bin:/usr/bin:/bin"
+	}
+	for dir := range strings.SplitSeq(path, ":") {
+		if !strings.HasPrefix(dir, "/") {
+			continue
+		}
+		var st syscall.Stat_t
+		file := dir + "/" + name
+		if syscall.Stat(file, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFREG && st.Mode&0o111 != 0 {
+			return file, true
+		}
+	}
+	return "/" + name, false // an empty or relative name must not be taken from the folder
+}
+
+// unstarted is what a process that did not start means to the caller.
+func unstarted(err error) error {
+	e, ok := errors.AsType[*spawn.Error](err)
+	if !ok {
+		return err
+	}
+	switch {
+	case e.Errno == syscall.EAGAIN || e.Errno == syscall.ENOMEM:
+		return hutch.Errorf(hutch.Exhausted, "no process can be started: the sandbox is at its limit of pids or memory. End some processes, or make a sandbox with higher limits").Because(err)
+	case e.Errno == syscall.E2BIG:
+		return hutch.Errorf(hutch.Invalid, "the command and its environment are too long for the kernel: put the text in a file, or on stdin").Because(err)
+	case e.Step == spawn.Chdir:
+		return hutch.Errorf(hutch.Invalid, "the command cannot start in %s: %s. Make the folder first, or choose another", quote(e.Path), reason(e.Errno)).Because(err)
+	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT:
+		return hutch.Errorf(hutch.Unsupported, "this sandbox has no program %s: install it, or use an image that has it", quote(filepath.Base(e.Path))).Because(err)
+	case e.Step == spawn.Exec:
+		return hutch.Errorf(hutch.Invalid, "the program %s cannot be executed: %s", quote(e.Path), reason(e.Errno)).Because(err)
+	}
+	return err
+}
+
+func reason(errno syscall.Errno) string {
+	switch errno {
+	case syscall.ENOENT:
+		return "it does not exist"
+	case syscall.ENOTDIR:
+		return "it is not a folder"
+	case syscall.EACCES:
+		return "permission denied"
+	}
+	return errno.Error()
+}
+
+// quote bounds a name that goes into a message.
+func quote(s string) string {
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return strconv.Quote(s)
+}

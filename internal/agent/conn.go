@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"bufio"
+	"crypto/subtle"
+	"encoding/json"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"hutch"
+	"hutch/internal/wire"
+)
+
+const maxHello = 4 << 10
+
+// conn is one connection from the daemon, or from somebody who wants to be.
+type conn struct {
+	net.Conn
+	agent *agent
+	in    *bufio.Reader
+	r     *wire.Reader
+
+	mu   sync.Mutex
+	task task // what the request under way started, nil between requests
+}
+
+// task is a request that goes on while its connection is read.
+type task interface {
+	stdin(data []byte) bool // false: more than the window allows
+	stdinEnd()
+	signal(sig syscall.Signal)
+	hangUp() // the connection is gone; called once
+}
+
+func newConn(a *agent, nc net.Conn) *conn {
+	in := bufio.NewReaderSize(nc, 4<<10)
+	return &conn{Conn: nc, agent: a, in: in, r: wire.NewReader(in, maxHello)}
+}
+
+// serve reads the connection to its end.
+func (c *conn) serve() {
+	defer c.agent.gone(c)
+	defer c.Close()
+	if !c.hello() {
+		return
+	}
+	c.r = wire.NewReader(c.in, wire.MaxRequest)
+	for {
+		t, payload, err := c.r.Next()
+		if err != nil || !c.frame(t, payload) {
+			break
+		}
+	}
+	if t := c.current(); t != nil {
+		t.hangUp()
+	}
+}
+
+// hello lets in who has the token.
+func (c *conn) hello() bool {
+	c.SetDeadline(time.Now().Add(helloTime))
+	t, payload, err := c.r.Next()
+	if err != nil || t != wire.TypeHello {
+		return false
+	}
+	w := wire.NewWriter(c.Conn)
+	var h wire.Hello
+	if json.Unmarshal(payload, &h) != nil || subtle.ConstantTimeCompare([]byte(h.Token), []byte(c.agent.boot.Token)) != 1 {
+		return refuse(w, hutch.Errorf(hutch.Denied, "the agent does not know this token"))
+	}
+	if h.Version != wire.Version {
+		return refuse(w, hutch.Errorf(hutch.Unsupported, "the agent speaks version %d of the protocol, not %d: make the sandbox anew", wire.Version, h.Version))
+	}
+	if !c.agent.known(c) {
+		return refuse(w, hutch.Errorf(hutch.Exhausted, "the agent has %d connections, its limit: close some", maxConns))
+	}
+	c.SetDeadline(time.Time{})
+	return w.WriteJSON(wire.TypeWelcome, wire.Welcome{Version: wire.Version, Build: Build}) == nil
+}
+
+// refuse sends an error and reports false, for the caller to pass on.
+func refuse(w *wire.Writer, err error) bool {
+	e := hutch.AsError(err)
+	w.WriteJSON(wire.TypeError, wire.Failure{Kind: e.Kind, Message: e.Message})
+	return false
+}
+
+// frame handles one frame and reports whether it was in order.
+func (c *conn) frame(t wire.Type, payload []byte) bool {
+	task := c.current()
+	switch t {
+	case wire.TypeRequest:
+		return task == nil && c.request(payload)
+	case wire.TypeStdin:
+		return task == nil || task.stdin(payload)
+	case wire.TypeStdinEnd:
+		if task != nil {
+			task.stdinEnd()
+		}
+		return true
+	case wire.TypeSignal:
+		var s wire.Signal
+		if json.Unmarshal(payload, &s) != nil || s.Signal < 1 || s.Signal > 64 {
+			return false
+		}
+		if task != nil {
+			task.signal(syscall.Signal(s.Signal))
+		}
+		return true
+	}
+	return false
+}
+
+func (c *conn) current() task {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.task
+}
+
+// begin makes t the connection's task.
+func (c *conn) begin(t task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.task = t
+}
+
+// end frees the connection for the next request. It comes before the frame
+// that ends the request is sent: the next one may follow at once.
+func (c *conn) end() { c.begin(nil) }
+
+// request starts a request, and does all of one that has a single answer.
+func (c *conn) request(payload []byte) bool {
+	var req wire.Request
+	if json.Unmarshal(payload, &req) != nil {
+		return false
+	}
+	c.agent.idle.touch()
+	w := wire.NewWriter(c.Conn)
+	answer, err := c.do(w, req)
+	switch {
+	case err != nil:
+		refuse(w, err)
+	case answer != nil:
+		w.WriteJSON(wire.TypeReply, answer)
+	}
+	return true
+}
+
+// do returns the answer of a request, or nil when a task will answer it.
+func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
+	jobs := c.agent.jobs
+	switch {
+	case req.Op == "start" && req.Start != nil && req.Start.Detach:
+		return jobs.start(*req.Start)
+	case req.Op == "start" && req.Start != nil:
+		return nil, c.run(w, *req.Start)
+	case req.Op == "attach" && req.Attach != nil:
+		return nil, c.attach(w, *req.Attach)
+	case req.Op == "list":
+		return jobs.list(), nil
+	case req.Op == "signal" && req.Signal != nil:
+		return struct{}{}, jobs.signal(*req.Signal)
+	case req.Op == "ping":
+		return wire.Stats{Live: jobs.live(), Processes: len(processes()) + 1}, nil
+	}
+	return nil, hutch.Errorf(hutch.Unsupported, "the agent knows no request %.40q: it may be older than the daemon", req.Op)
+}

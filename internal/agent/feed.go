@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"os"
+	"sync"
+
+	"hutch/internal/wire"
+)
+
+// report is after how many bytes of stdin the daemon is told that the program
+// took them.
+const report = wire.StdinWindow / 4
+
+// feed hands stdin to a program that may never read it.
+type feed struct {
+	pipe *os.File
+	w    *wire.Writer
+
+	mu     sync.Mutex
+	more   sync.Cond
+	queue  []byte
+	ending bool // no more will be added
+	dead   bool // the program is gone
+}
+
+func newFeed(pipe *os.File, w *wire.Writer) *feed {
+	f := &feed{pipe: pipe, w: w}
+	f.more.L = &f.mu
+	return f
+}
+
+// add queues data and reports false when that is more than the window allows.
+func (f *feed) add(data []byte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.queue)+len(data) > wire.StdinWindow {
+		return false
+	}
+	if !f.ending {
+		f.queue = append(f.queue, data...)
+		f.more.Signal()
+	}
+	return true
+}
+
+// end closes the program's stdin after what is queued.
+func (f *feed) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ending = true
+	f.more.Signal()
+}
+
+// close gives up: the program has ended.
+func (f *feed) close() {
+	f.mu.Lock()
+	f.dead = true
+	f.more.Signal()
+	f.mu.Unlock()
+	f.pipe.Close() // ends a write under way
+}
+
+// run writes until the end. When the program has closed its stdin the rest is
+// dropped, as by a shell.
+func (f *feed) run() {
+	defer f.pipe.Close()
+	var taken, told int64
+	broken := false
+	for {
+		data := f.next()
+		if data == nil {
+			return
+		}
+		if !broken {
+			_, err := f.pipe.Write(data)
+			broken = err != nil
+		}
+		f.took(len(data))
+		if taken += int64(len(data)); taken-told >= report {
+			told = taken
+			f.w.WriteCount(wire.TypeWindow, taken)
+		}
+	}
+}
+
+// next waits for data; nil is the end.
+func (f *feed) next() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.queue) == 0 && !f.ending && !f.dead {
+		f.more.Wait()
+	}
+	if f.dead || len(f.queue) == 0 {
+		return nil
+	}
+	return f.queue
+}
+
+// took drops the first n bytes of the queue, which have been written.
+func (f *feed) took(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queue = f.queue[n:]
+	if len(f.queue) == 0 {
+		f.queue = nil
+	}
+}

@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"slices"
+	"sync"
+	"syscall"
+
+	"hutch"
+	"hutch/internal/wire"
+)
+
+// maxFinishedLogs bounds the logs of processes that ended, all together.
+const maxFinishedLogs = 16 << 20
+
+// jobs are the detached processes.
+type jobs struct {
+	agent *agent
+	max   int // alive at once
+
+	mu     sync.Mutex
+	closed bool
+	all    []*job // oldest first
+}
+
+func newJobs(a *agent) *jobs {
+	j := &jobs{agent: a, max: a.boot.MaxLive}
+	if j.max <= 0 {
+		j.max = maxLive
+	}
+	return j
+}
+
+// start starts a detached process.
+func (js *jobs) start(s wire.Start) (wire.Process, error) {
+	if err := checkStart(s); err != nil {
+		return wire.Process{}, err
+	}
+	switch s.Restart {
+	case "":
+		s.Restart = hutch.RestartNever
+	case hutch.RestartNever, hutch.RestartOnFailure, hutch.RestartAlways:
+	default:
+		return wire.Process{}, hutch.Errorf(hutch.Invalid, "the restart policy %s is not known: use never, on-failure or always", quote(string(s.Restart)))
+	}
+	j := newJob(js.agent, s)
+	if err := js.add(j); err != nil {
+		return wire.Process{}, err
+	}
+	if err := j.begin(); err != nil {
+		js.remove(j)
+		return wire.Process{}, err
+	}
+	return j.record(), nil
+}
+
+// add takes a place among the living.
+func (js *jobs) add(j *job) error {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	switch {
+	case js.closed:
+		return hutch.Errorf(hutch.Unavailable, "the agent ends")
+	case js.findLocked(j.start.ID) != nil:
+		return hutch.Errorf(hutch.Conflict, "there is a process %s already: choose another id", j.start.ID)
+	case js.liveLocked() >= js.max:
+		return hutch.Errorf(hutch.Exhausted, "the limit of %d concurrent background processes is reached: end one of them first, or make a sandbox with a higher limit (processes)", js.max)
+	}
+	js.all = append(js.all, j)
+	return nil
+}
+
+func (js *jobs) remove(j *job) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.all = slices.DeleteFunc(js.all, func(o *job) bool { return o == j })
+}
+
+// tidy forgets the oldest ended processes, and their logs before that.
+func (js *jobs) tidy() {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	ended, size := 0, 0
+	for i := len(js.all) - 1; i >= 0; i-- {
+		j := js.all[i]
+		if j.record().Status.Live() {
+			continue
+		}
+		if size += j.log.size(); size > maxFinishedLogs {
+			j.log.forget()
+		}
+		if ended++; ended > wire.MaxFinished {
+			js.all = slices.Delete(js.all, i, i+1)
+		}
+	}
+}
+
+func (js *jobs) findLocked(id string) *job {
+	i := slices.IndexFunc(js.all, func(j *job) bool { return j.start.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return js.all[i]
+}
+
+func (js *jobs) find(id string) (*job, error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	if j := js.findLocked(id); j != nil {
+		return j, nil
+	}
+	return nil, hutch.Errorf(hutch.NotFound, "there is no background process %s: those that ended long ago are forgotten", quote(id))
+}
+
+func (js *jobs) liveLocked() int {
+	n := 0
+	for _, j := range js.all {
+		if j.record().Status.Live() {
+			n++
+		}
+	}
+	return n
+}
+
+func (js *jobs) live() int {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	return js.liveLocked()
+}
+
+func (js *jobs) list() []wire.Process {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	records := make([]wire.Process, 0, len(js.all))
+	for _, j := range js.all {
+		records = append(records, j.record())
+	}
+	return records
+}
+
+func (js *jobs) signal(s wire.Signal) error {
+	if s.Signal < 1 || s.Signal > 64 {
+		return hutch.Errorf(hutch.Invalid, "there is no signal %d: use 1 to 64", s.Signal)
+	}
+	j, err := js.find(s.Process)
+	if err != nil {
+		return err
+	}
+	j.signal(syscall.Signal(s.Signal))
+	return nil
+}
+
+// close ends all.
+func (js *jobs) close() {
+	js.mu.Lock()
+	js.closed = true
+	list := slices.Clone(js.all)
+	js.mu.Unlock()
+	for _, j := range list {
+		j.signal(syscall.SIGKILL)
+	}
+}

@@ -1,0 +1,264 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/linux/spawn"
+	"hutch/internal/wire"
+)
+
+// sink takes output in the order in which it was read. It may block: the
+// program then finds its pipe full.
+type sink func(t wire.Type, data []byte)
+
+// running is a process that was started.
+type running struct {
+	agent   *agent
+	tree    tree
+	pid     int
+	status  <-chan syscall.WaitStatus // comes once
+	ended   atomic.Bool               // the root was reaped; its pid may be another's
+	in      *os.File                  // nil without stdin
+	outs    [2]*os.File
+	source  string         // folder to remove
+	drained sync.WaitGroup // both outputs are read up to the end of the root
+}
+
+// launch starts s, whose fields have been checked.
+func (a *agent) launch(s wire.Start) (*running, error) {
+	source, err := a.source(s)
+	if err != nil {
+		return nil, err
+	}
+	p := &running{agent: a}
+	if source != "" {
+		p.source = filepath.Dir(source)
+	}
+	p.tree = newTree(s.ID, p.root)
+	files, err := p.pipes(s.Stdin && !s.Detach)
+	if err == nil {
+		err = p.exec(a.commands(s, source), files)
+		closeAll(files)
+	}
+	if err != nil {
+		p.discard()
+		return nil, err
+	}
+	return p, nil
+}
+
+// source writes the source file of s, if it has one, and returns its path. A
+// command line that is too long for an argument becomes one too.
+func (a *agent) source(s wire.Start) (string, error) {
+	switch {
+	case s.Source != "" || s.SourceName != "":
+		return writeSource(s.Source, s.SourceName, a.user)
+	case len(s.Command) > maxArg:
+		return writeSource(s.Command, "command", a.user)
+	}
+	return "", nil
+}
+
+// root is the pid of the root as long as it is alive.
+func (p *running) root() int {
+	if p.ended.Load() {
+		return 0
+	}
+	return p.pid
+}
+
+// exec tries commands until one can be executed.
+func (p *running) exec(cs []spawn.Command, files [3]int) (err error) {
+	for _, c := range cs {
+		c.Files = files
+		p.pid, p.status, err = p.agent.children.start(c)
+		e, ok := errors.AsType[*spawn.Error](err)
+		if !ok || e.Step != spawn.Exec || e.Errno == syscall.E2BIG {
+			break
+		}
+	}
+	return err
+}
+
+// pipes makes the process's pipes and returns its ends of them.
+func (p *running) pipes(stdin bool) (files [3]int, err error) {
+	files = [3]int{int(p.agent.null.Fd()), -1, -1}
+	defer func() {
+		if err != nil {
+			closeAll(files)
+			err = hutch.Errorf(hutch.Exhausted, "the agent has too many open files: end some processes").Because(err)
+		}
+	}()
+	if stdin {
+		if p.in, files[0], err = p.pipe("stdin", 1); err != nil {
+			return files, err
+		}
+	} else if files[0], err = unix.FcntlInt(p.agent.null.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		return files, err
+	}
+	for i, name := range [...]string{"stdout", "stderr"} {
+		if p.outs[i], files[i+1], err = p.pipe(name, 0); err != nil {
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+// pipe makes a pipe, end mine of which is the agent's and does not block. It
+// belongs to the command's user, who may open it again as /dev/stdout.
+func (p *running) pipe(name string, mine int) (*os.File, int, error) {
+	var fd [2]int
+	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
+		return nil, -1, err
+	}
+	unix.FcntlInt(uintptr(fd[mine]), unix.F_SETFL, unix.O_NONBLOCK)
+	if u := p.agent.user; u != nil {
+		syscall.Fchown(fd[mine], u.UID, u.GID)
+	}
+	return os.NewFile(uintptr(fd[mine]), name), fd[1-mine], nil
+}
+
+func closeAll(files [3]int) {
+	for _, fd := range files {
+		if fd >= 0 {
+			syscall.Close(fd)
+		}
+	}
+}
+
+// discard frees what a process holds that did not start.
+func (p *running) discard() {
+	for _, f := range []*os.File{p.in, p.outs[0], p.outs[1]} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	p.clean()
+}
+
+// clean removes the source file. The folder is in the program's hands, but
+// RemoveAll follows no links.
+func (p *running) clean() {
+	if p.source != "" {
+		os.RemoveAll(p.source)
+	}
+}
+
+// read starts to hand output to out, and goes on until the last process that
+// holds the pipes has closed them.
+func (p *running) read(out sink) {
+	p.agent.track(p)
+	p.drained.Add(len(p.outs))
+	open := atomic.Int32{}
+	open.Store(int32(len(p.outs)))
+	for i, t := range [...]wire.Type{wire.TypeStdout, wire.TypeStderr} {
+		p.agent.group.Go(func() {
+			p.pump(p.outs[i], t, out)
+			if open.Add(-1) == 0 {
+				p.agent.untrack(p)
+			}
+		})
+	}
+}
+
+// settle is called when the root has ended. It returns when what the root
+// wrote has been handed over.
+func (p *running) settle() {
+	p.ended.Store(true)
+	for _, f := range p.outs {
+		f.SetReadDeadline(time.Unix(1, 0)) // wakes the pump to drain
+	}
+	p.drained.Wait()
+}
+
+// pump hands the output in f to out. When the root ends, the deadline of f
+// passes: what is in the pipe then is the last that counts as drained.
+func (p *running) pump(f *os.File, t wire.Type, out sink) {
+	defer f.Close()
+	drained := sync.OnceFunc(p.drained.Done)
+	defer drained()
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	for {
+		err := transfer(rc, t, out, -1)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		rest := 0
+		rc.Control(func(fd uintptr) { rest, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		f.SetReadDeadline(time.Time{})
+		if rest > 0 {
+			if err := transfer(rc, t, out, rest); err != nil {
+				return
+			}
+		}
+		drained()
+	}
+}
+
+var buffers = sync.Pool{New: func() any { return new([wire.MaxChunk]byte) }}
+
+// errEnd says that a pipe has no writer any more.
+var errEnd = errors.New("end of output")
+
+// transfer hands at least limit bytes of a pipe to out, all to its end if
+// limit is negative. It holds a buffer only while there is something to read.
+func transfer(rc syscall.RawConn, t wire.Type, out sink, limit int) error {
+	for done := 0; limit < 0 || done < limit; {
+		var fail error
+		err := rc.Read(func(fd uintptr) bool {
+			buf := buffers.Get().(*[wire.MaxChunk]byte)
+			defer buffers.Put(buf)
+			n, err := ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buf[:]) })
+			switch {
+			case err == syscall.EAGAIN:
+				return false
+			case err != nil:
+				fail = err
+			case n == 0:
+				fail = errEnd
+			default:
+				done += n
+				out(t, buf[:n])
+			}
+			return true
+		})
+		if err = errors.Join(err, fail); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != syscall.EINTR {
+			return n, err
+		}
+	}
+}
+
+// exit is how a root that ended with status is reported.
+func exit(status syscall.WaitStatus) wire.Exit {
+	x := wire.Exit{State: hutch.ProcessFailed, Code: status.ExitStatus()}
+	if status.Signaled() {
+		x.Signal = int(status.Signal())
+		x.Code = 128 + x.Signal
+	}
+	if x.Code == 0 {
+		x.State = hutch.ProcessExited
+	}
+	return x
+}
