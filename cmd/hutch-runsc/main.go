@@ -1,7 +1,70 @@
 // Hutch-runsc is gVisor's OCI runtime, runsc, built from its Go module at the
-// version in go.mod and otherwise unchanged.
+// version in go.mod. It differs in what it does before runsc begins: it waits
+// until it may start (see gate), and it shows a sandbox the memory that its
+// bundle grants, where runsc would show it the host's, because its control
+// groups are not runsc's.
 package main
 
-import "gvisor.dev/gvisor/runsc/cli/maincli"
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
-func main() { maincli.Main() }
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"gvisor.dev/gvisor/runsc/cli/maincli"
+)
+
+func main() {
+	gate()
+	if i := slices.Index(os.Args, "boot"); i > 0 {
+		grantMemory(os.Args[i:])
+	}
+	maincli.Main()
+}
+
+// gate waits for the end of the pipe whose number is in HUTCH_GATE: by then
+// this process has been moved into the sandbox's control group, and all that
+// it starts is born there.
+func gate() {
+	fd, err := strconv.Atoi(os.Getenv("HUTCH_GATE"))
+	if err != nil {
+		return
+	}
+	os.Unsetenv("HUTCH_GATE")
+	pipe := os.NewFile(uintptr(fd), "gate")
+	io.Copy(io.Discard, pipe)
+	pipe.Close()
+}
+
+// grantMemory sets what a booting sandbox takes for all the memory there is.
+func grantMemory(args []string) {
+	var bundle string
+	for _, arg := range args {
+		if dir, ok := strings.CutPrefix(arg, "--bundle="); ok {
+			bundle = dir
+		}
+	}
+	if i := slices.Index(args, "--total-memory") + 1; i > 0 && i < len(args) {
+		if limit := memoryLimit(bundle); limit > 0 {
+			args[i] = strconv.FormatInt(limit, 10)
+		}
+	}
+}
+
+// memoryLimit reads linux.resources.memory.limit of a bundle; 0 is none.
+func memoryLimit(bundle string) int64 {
+	text, err := os.ReadFile(filepath.Join(bundle, "config.json"))
+	if err != nil {
+		return 0
+	}
+	var spec specs.Spec
+	if json.Unmarshal(text, &spec) != nil || spec.Linux == nil || spec.Linux.Resources == nil ||
+		spec.Linux.Resources.Memory == nil || spec.Linux.Resources.Memory.Limit == nil {
+		return 0
+	}
+	return *spec.Linux.Resources.Memory.Limit
+}

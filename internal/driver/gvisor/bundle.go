@@ -1,0 +1,147 @@
+package gvisor
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/wire"
+)
+
+const (
+	container = "agent" // every sandbox has one container, of this name
+	agentPort = 4       // below 1024: the ordinary user cannot take it
+)
+
+// writeBundle writes what runsc creates the place from.
+func (p place) writeBundle(spec driver.Spec, agent string) error {
+	bundle, err := bundle(spec, agent)
+	if err != nil {
+		return err
+	}
+	bundle.Annotations = map[string]string{"dev.gvisor.tar.rootfs.upper": p.upper()}
+	text, err := json.Marshal(bundle)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(p.files(), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.upper(), upperLayer(), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(p.dir, "config.json"), text, 0o600)
+}
+
+// bundle is the OCI configuration of a place.
+func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
+	boot := spec.Boot
+	boot.Version, boot.Listen = wire.Version, "tcp:127.0.0.1:4"
+	boot.UID, boot.GID = image.UID, image.GID
+	text, err := json.Marshal(boot)
+	if err != nil {
+		return nil, err
+	}
+	memory := int64(spec.Limits.Memory) << 20
+	return &specs.Spec{
+		Version:  specs.Version,
+		Hostname: boot.Hostname,
+		Root:     &specs.Root{Path: spec.Root.Dir},
+		Mounts:   mounts(spec.Root, agent),
+		Process: &specs.Process{
+			Args:            append([]string{image.AgentPath, "gvisor"}, innerLimits(spec.Limits)...),
+			Env:             append(spec.Root.Env[:len(spec.Root.Env):len(spec.Root.Env)], "HUTCH_BOOT="+base64.StdEncoding.EncodeToString(text)),
+			Cwd:             "/",
+			Capabilities:    agentCapabilities,
+			NoNewPrivileges: true,
+		},
+		Linux: &specs.Linux{
+			Resources: &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &memory}},
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
+				{Type: specs.MountNamespace}, {Type: specs.NetworkNamespace},
+			},
+		},
+	}, nil
+}
+
+// agentCapabilities let the agent, root inside, become the ordinary user, kill
+// what that runs, and listen where that cannot; and then take all of them out
+// of the bounding set, so that what it starts sees none.
+var agentCapabilities = func() *specs.LinuxCapabilities {
+	caps := []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETPCAP"}
+	return &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps}
+}()
+
+func mounts(root image.Root, agent string) []specs.Mount {
+	list := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc"},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "mode=1777", "size=64m"}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		// Without a mount here, runsc puts one in memory and without a limit. Of
+		// a type that it does not know, it mounts nothing at all.
+		{Destination: "/tmp", Type: "nothing", Source: "nothing"},
+		{Destination: groups, Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev"}},
+	}
+	for _, b := range append(root.Binds[:len(root.Binds):len(root.Binds)], image.Bind{Source: agent, Target: image.AgentPath}) {
+		list = append(list, specs.Mount{
+			Destination: b.Target, Type: "bind", Source: b.Source, Options: []string{"bind", "ro", "nosuid", "nodev"},
+		})
+	}
+	return list
+}
+
+// groups is where gVisor's own control groups are inside. They belong to root.
+const groups = "/sys/fs/cgroup"
+
+// innerLimits are what package inside sets on the control group inside, in which
+// everything runs. gVisor enforces that on processes; the others are only
+// shown, to programs that choose their sizes by them: the host enforces those.
+// (To set them over the control socket makes this version of gVisor panic.)
+func innerLimits(l hutch.Limits) []string {
+	group := groups + "/" + container
+	return []string{
+		fmt.Sprintf("%s/pids.max=%d", group, l.PIDs),
+		fmt.Sprintf("%s/memory.max=%d", group, l.Memory<<20),
+		fmt.Sprintf("%s/cpu.max=%.0f 100000", group, l.CPU*100_000),
+	}
+}
+
+// upperLayer is a tar archive of what the writable layer begins with: the
+// folders of the ordinary user. They cannot be taken from the image, whose
+// files have other owners when no user but our own is known to the kernel.
+func upperLayer() []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	made := map[string]bool{}
+	folder := func(path string, mode int64, id int) {
+		if !made[path] {
+			made[path] = true
+			w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "." + path + "/", Mode: mode, Uid: id, Gid: id})
+		}
+	}
+	folder("", 0o755, 0)
+	for _, path := range image.Writable {
+		mode := int64(0o755)
+		if strings.HasSuffix(path, "tmp") {
+			mode = 0o1777
+		}
+		if parent := filepath.Dir(path); parent != "/" {
+			folder(parent, 0o755, 0)
+		}
+		folder(path, mode, image.UID)
+	}
+	w.Close()
+	return b.Bytes()
+}

@@ -1,0 +1,141 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	controlTime = 10 * time.Second // for one call
+	maxAnswer   = 1 << 20          // bytes of its answer
+)
+
+// control is the sentry's control socket. The sentry holds what the code inside
+// may have corrupted, so its answers are bounded, and late ones are errors.
+type control struct{ path string }
+
+// errRemote marks an error that the sentry answered with.
+var errRemote = errors.New("refused by the sandbox")
+
+// call makes one remote call, as gVisor's package urpc does: JSON without
+// frames, and files beside its first byte.
+func (c control) call(ctx context.Context, method string, arg, result any, files ...*os.File) error {
+	if err := c.exchange(ctx, method, arg, result, files); err != nil {
+		return fmt.Errorf("call %s: %w", method, err)
+	}
+	return nil
+}
+
+func (c control) exchange(ctx context.Context, method string, arg, result any, files []*os.File) error {
+	conn, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, controlTime)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	err = send(conn, map[string]any{"method": method, "arg": arg}, files)
+	if err == nil {
+		err = receive(conn, result)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// connect reaches the socket through its folder, because the path of a socket
+// is limited to 107 bytes and that of a state folder is not.
+func (c control) connect() (*net.UnixConn, error) {
+	dir, err := os.OpenFile(filepath.Dir(c.path), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	name := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(c.path))
+	return net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+}
+
+func send(conn *net.UnixConn, v any, files []*os.File) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	n, _, err := conn.WriteMsgUnix(text, rights, nil)
+	if err == nil && n < len(text) {
+		_, err = conn.Write(text[n:])
+	}
+	return err
+}
+
+// receive reads an answer. Files that come with it are never taken.
+func receive(conn *net.UnixConn, result any) error {
+	answer := struct {
+		Success bool   `json:"success"`
+		Err     string `json:"err"`
+		Result  any    `json:"result"`
+	}{Result: result}
+	if err := json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&answer); err != nil {
+		return err
+	}
+	if !answer.Success {
+		return fmt.Errorf("%w: %.2000q", errRemote, answer.Err)
+	}
+	return nil
+}
+
+// start sets up the loopback interface and starts the first process.
+func (c control) start(ctx context.Context) error {
+	if err := c.call(ctx, "containerManager.SetNetworkArgs", loopback, nil); err != nil {
+		return err
+	}
+	return c.call(ctx, "containerManager.StartRoot", container, nil)
+}
+
+// dial connects to a TCP port on the sandbox's loopback.
+func (c control) dial(ctx context.Context, port int) (net.Conn, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "port"), os.NewFile(uintptr(fds[1]), "port")
+	defer ours.Close()
+	defer theirs.Close()
+	arg := map[string]any{"ContainerID": container, "Port": port}
+	if err := c.call(ctx, "containerManager.PortForward", arg, nil, theirs); err != nil {
+		return nil, err
+	}
+	return net.FileConn(ours)
+}
+
+// loopback is the one network interface of a sandbox.
+var loopback = map[string]any{"LoopbackLinks": []any{map[string]any{
+	"Name": "lo",
+	"Addresses": []any{
+		map[string]any{"Address": net.IPv4(127, 0, 0, 1), "PrefixLen": 8},
+		map[string]any{"Address": net.IPv6loopback, "PrefixLen": 128},
+	},
+	"Routes": []any{
+		map[string]any{"Destination": net.IPNet{IP: net.IPv4(127, 0, 0, 0), Mask: net.CIDRMask(8, 32)}},
+		map[string]any{"Destination": net.IPNet{IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128)}},
+	},
+}}}

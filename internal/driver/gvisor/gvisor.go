@@ -1,0 +1,184 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/linux/cgroup"
+)
+
+// Options are what the driver is made from.
+type Options struct {
+	driver.Options
+	// Runsc is the path of the hutch-runsc program.
+	Runsc string
+}
+
+// Driver implements driver.Driver.
+type Driver struct {
+	opt    Options
+	tree   *cgroup.Tree // nil where there are no control groups
+	prefix string       // of the names of this driver's groups
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New returns a driver on its state folder. It starts nothing.
+func New(opt Options) (*Driver, error) {
+	for _, path := range []*string{&opt.Dir, &opt.Agent, &opt.Runsc} {
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return nil, err
+		}
+		*path = abs
+	}
+	if err := os.MkdirAll(opt.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	d := &Driver{opt: opt}
+	tree, err := cgroup.Find()
+	if err == nil {
+		d.tree = tree
+	} else if !errors.Is(err, cgroup.ErrNone) {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(opt.Dir)) // groups are the host's, folders ours
+	d.prefix = "gvisor-" + hex.EncodeToString(sum[:4]) + "-"
+	return d, nil
+}
+
+// Name implements driver.Driver.
+func (d *Driver) Name() string { return "gvisor" }
+
+func (d *Driver) place(id string) place {
+	p := place{dir: filepath.Join(d.opt.Dir, id)}
+	if d.tree != nil {
+		p.group = d.tree.Open(d.prefix + id)
+	}
+	return p
+}
+
+// overhead is the memory, beyond that of the programs inside, that a sandbox
+// may take: the sentry's own, the gofer's, and the kernel's for both.
+const overhead = 64 << 20
+
+// limits are those of the place's control group. The limit on processes inside
+// is the sentry's matter; its own threads, and the host processes in which it
+// runs those inside, are several for each.
+func limits(l hutch.Limits) cgroup.Limits {
+	return cgroup.Limits{CPU: l.CPU, Memory: int64(l.Memory)<<20 + overhead, PIDs: 4*l.PIDs + 256}
+}
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	p := d.place(spec.ID)
+	if err := os.Mkdir(p.dir, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil, hutch.Errorf(hutch.Conflict, "there is a sandbox %q already", spec.ID)
+		}
+		return nil, err
+	}
+	inst, err := d.create(ctx, p, spec)
+	if err == nil {
+		return inst, nil
+	}
+	if err := p.raze(context.WithoutCancel(ctx)); err != nil {
+		return nil, fmt.Errorf("remove a place half made: %w", err)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, hutch.Errorf(hutch.Unavailable,
+		"gVisor could not start a sandbox; run \"hutch doctor\" to see what is missing on this host").Because(err)
+}
+
+// create leaves behind what it made when it fails.
+func (d *Driver) create(ctx context.Context, p place, spec driver.Spec) (*instance, error) {
+	if d.tree != nil {
+		if _, err := d.tree.New(p.group.Name(), limits(spec.Limits)); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.writeBundle(spec, d.opt.Agent); err != nil {
+		return nil, err
+	}
+	if err := d.launch(ctx, p, spec.Limits.Disk); err != nil {
+		return nil, err
+	}
+	procs, err := p.processes()
+	if err != nil {
+		return nil, err
+	}
+	inst, err := open(p, procs)
+	if err != nil {
+		return nil, err
+	}
+	if err := inst.begin(ctx); err != nil {
+		inst.forget()
+		return nil, err
+	}
+	return inst, nil
+}
+
+// Recover implements driver.Driver.
+func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (driver.Instance, error) {
+	var procs processes
+	if err := json.Unmarshal(h, &procs); err != nil {
+		return nil, fmt.Errorf("read the handle of sandbox %s: %w", id, err)
+	}
+	p := d.place(id)
+	inst, err := open(p, procs)
+	if err == nil {
+		return inst, nil
+	}
+	if !errors.Is(err, os.ErrProcessDone) {
+		return nil, err
+	}
+	if err := p.raze(ctx); err != nil {
+		return nil, err
+	}
+	return nil, hutch.Errorf(hutch.NotFound, "the sandbox %q no longer runs", id)
+}
+
+// Sweep implements driver.Driver.
+func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, error) {
+	left := map[string]bool{}
+	entries, err := os.ReadDir(d.opt.Dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		left[e.Name()] = true
+	}
+	if d.tree != nil {
+		for _, name := range d.tree.Names(d.prefix) {
+			left[name[len(d.prefix):]] = true
+		}
+	}
+	n := 0
+	var errs error
+	for id := range left {
+		if keep(id) {
+			continue
+		}
+		if err := d.place(id).raze(ctx); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("sweep sandbox %s: %w", id, err))
+			continue
+		}
+		n++
+	}
+	return n, errs
+}
+
+// startTime bounds how long the agent may take to answer.
+const answerTime = 20 * time.Second

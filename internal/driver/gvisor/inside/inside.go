@@ -1,0 +1,54 @@
+// Package inside is what has to be done in a gVisor sandbox before its first
+// process becomes the agent, because it cannot be done from outside.
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Prepare writes the control files that are given as path=value, and empties
+// this process's bounding set, so that nothing it starts can gain privileges.
+func Prepare(settings []string) error {
+	for _, s := range settings {
+		path, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return fmt.Errorf("setting %q is not path=value", s)
+		}
+		if err := set(path, value); err != nil {
+			return err
+		}
+	}
+	return shed()
+}
+
+// set writes a file that must exist, in one write.
+func set(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// shed drops every capability from the bounding set of all threads.
+func shed() error {
+	for c := uintptr(0); ; c++ {
+		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if err != nil { // there are no more
+			return nil
+		}
+		if held == 0 {
+			continue
+		}
+		if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); errno != 0 {
+			return fmt.Errorf("drop capability %d: %w", c, errno)
+		}
+	}
+}

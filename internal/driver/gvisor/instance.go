@@ -1,0 +1,131 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/linux/pidfd"
+)
+
+// instance is a living place.
+type instance struct {
+	place
+	procs  processes
+	handle driver.Handle
+	sentry *pidfd.Process
+	done   chan struct{} // closed when the sentry is dead, or forgotten
+
+	mu      sync.Mutex
+	removed bool
+}
+
+// open watches over the sandbox whose processes are given. It is
+// os.ErrProcessDone when its sentry is gone.
+func open(p place, procs processes) (*instance, error) {
+	handle, err := json.Marshal(procs)
+	if err != nil {
+		return nil, err
+	}
+	sentry, err := pidfd.Open(procs.Sentry.PID, procs.Sentry.Started)
+	if err != nil {
+		return nil, err
+	}
+	i := &instance{place: p, procs: procs, handle: handle, sentry: sentry, done: make(chan struct{})}
+	go i.watch()
+	return i, nil
+}
+
+// watch ends with the sentry.
+func (i *instance) watch() {
+	defer close(i.done)
+	defer i.sentry.Close()
+	i.sentry.Wait()
+}
+
+// forget ends the watch over a sandbox that somebody else ends.
+func (i *instance) forget() {
+	i.sentry.Close()
+	<-i.done
+}
+
+// begin starts the agent and waits until it accepts connections.
+func (i *instance) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("the agent did not answer in %v", answerTime))
+	defer cancel()
+	if err := i.control().start(ctx); err != nil {
+		return err
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		conn, err := i.control().dial(ctx, agentPort)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-i.done:
+			return errors.Join(errors.New("the sandbox died while it started"), err)
+		}
+	}
+}
+
+// Handle implements driver.Instance.
+func (i *instance) Handle() driver.Handle { return i.handle }
+
+// Done implements driver.Instance.
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+// Dial implements driver.Instance.
+func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
+	conn, err := i.control().dial(ctx, agentPort)
+	if err == nil {
+		return conn, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, hutch.Errorf(hutch.Unavailable,
+		"the sandbox does not answer: look at its status, or destroy it and make a new one").Because(err)
+}
+
+// Destroy implements driver.Instance.
+func (i *instance) Destroy(ctx context.Context) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.removed {
+		return nil
+	}
+	if err := i.end(ctx); err != nil {
+		return fmt.Errorf("destroy a sandbox: %w", err)
+	}
+	if err := i.clear(ctx); err != nil {
+		return fmt.Errorf("destroy a sandbox: %w", err)
+	}
+	i.removed = true
+	return nil
+}
+
+// end kills everything inside, and the processes that serve it.
+func (i *instance) end(ctx context.Context) error {
+	if i.group != nil {
+		if err := i.group.Kill(); err != nil {
+			return err
+		}
+	}
+	if err := i.procs.Sentry.end(ctx); err != nil {
+		return err
+	}
+	if err := i.procs.Gofer.end(ctx); err != nil {
+		return err
+	}
+	<-i.done
+	return nil
+}

@@ -1,0 +1,132 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// launch has runsc create the sandbox, in the place's control group.
+func (d *Driver) launch(ctx context.Context, p place, disk int) error {
+	gate, open, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer gate.Close()
+	defer open.Close()
+	logs, log, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer logs.Close()
+	defer log.Close()
+	cmd := d.runsc(p, disk)
+	cmd.ExtraFiles = []*os.File{gate, log} // 3, 4
+	done, err := p.enter(cmd)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	gate.Close()
+	log.Close()
+	said := drain(logs)
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	defer stop()
+	if err := p.admit(cmd.Process.Pid); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return err
+	}
+	open.Close()
+	if err := cmd.Wait(); err != nil {
+		logs.SetReadDeadline(time.Now().Add(time.Second))
+		return fmt.Errorf("runsc create: %w: %s", err, <-said)
+	}
+	return nil
+}
+
+// runsc is the command that creates a sandbox. What the sandbox keeps open of
+// it is the null device, and the log, which nobody reads any more once the
+// sandbox is there: so nothing inside can fill the host's disk with it.
+func (d *Driver) runsc(p place, disk int) *exec.Cmd {
+	cmd := exec.Command(d.opt.Runsc,
+		"--root="+p.state(),
+		"--log=/proc/self/fd/4",
+		"--platform=systrap",
+		"--network=sandbox",
+		"--gofer-network-namespace=new", // else one is pinned by a mount
+		"--ignore-cgroups",
+		"--in-sandbox-cgroup=v2",
+		"--host-settings=ignore",
+		"--file-access-mounts=exclusive",
+		fmt.Sprintf("--overlay2=root:dir=%s,size=%dm", p.files(), disk),
+		"--allow-rootfs-tar-annotation",
+		"create", "--bundle="+p.dir, container,
+	)
+	cmd.Env = []string{"HUTCH_GATE=3", "PATH=/usr/bin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
+	}
+	return cmd
+}
+
+// enter has cmd born in the place's group, where the kernel can do that.
+func (p place) enter(cmd *exec.Cmd) (done func(), err error) {
+	if p.group == nil {
+		return func() {}, nil
+	}
+	fd, err := p.group.FD()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(fd.Fd())
+	return func() { fd.Close() }, nil
+}
+
+// admit moves a process that waits at the gate into the place's group, where
+// it could not be born in it.
+func (p place) admit(pid int) error {
+	if p.group == nil {
+		return nil
+	}
+	fd, err := p.group.FD()
+	if err == nil {
+		return fd.Close()
+	}
+	return p.group.Add(pid)
+}
+
+// drain reads all that comes, and keeps the end of it.
+func drain(r io.Reader) <-chan string {
+	const most = 4 << 10
+	said := make(chan string, 1)
+	go func() {
+		var kept []byte
+		buf := make([]byte, most)
+		for {
+			n, err := r.Read(buf)
+			kept = append(kept, buf[:n]...)
+			kept = kept[max(0, len(kept)-most):]
+			if err != nil {
+				said <- strings.TrimSpace(string(kept))
+				return
+			}
+		}
+	}()
+	return said
+}

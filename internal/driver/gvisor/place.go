@@ -1,0 +1,80 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"hutch/internal/linux/cgroup"
+)
+
+// place is where everything of one sandbox lies on the host.
+type place struct {
+	dir   string        // its folder
+	group *cgroup.Group // nil where there are no control groups
+}
+
+func (p place) files() string { return filepath.Join(p.dir, "files") } // of the backing file
+func (p place) upper() string { return filepath.Join(p.dir, "upper.tar") }
+func (p place) state() string { return filepath.Join(p.dir, "runsc") } // runsc's --root
+func (p place) control() control {
+	return control{filepath.Join(p.state(), "runsc-"+container+".sock")}
+}
+
+// processes are those of a sandbox that live as long as it does. They are what
+// a handle holds.
+type processes struct {
+	Sentry process `json:"sentry"`
+	Gofer  process `json:"gofer"`
+}
+
+// processes reads from runsc's state which they are.
+func (p place) processes() (processes, error) {
+	name := fmt.Sprintf("%s_sandbox:%s.state", container, container)
+	text, err := os.ReadFile(filepath.Join(p.state(), name))
+	if err != nil {
+		return processes{}, err
+	}
+	var state struct {
+		GoferPID int `json:"goferPid"`
+		Sandbox  struct {
+			PID int `json:"pid"`
+		} `json:"sandbox"`
+	}
+	if err := json.Unmarshal(text, &state); err != nil {
+		return processes{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	sentry, err := identify(state.Sandbox.PID)
+	if err != nil {
+		return processes{}, err
+	}
+	gofer, err := identify(state.GoferPID)
+	return processes{sentry, gofer}, err
+}
+
+// raze kills what runs in the place, waits for its end and removes all of it.
+// It needs no more than the place's name, so it also ends what was killed half
+// made.
+func (p place) raze(ctx context.Context) error {
+	if p.group != nil {
+		if err := p.group.Kill(); err != nil {
+			return err
+		}
+	}
+	if err := killNamed(ctx, "--root="+p.state()); err != nil {
+		return err
+	}
+	return p.clear(ctx)
+}
+
+// clear removes a place in which nothing runs.
+func (p place) clear(ctx context.Context) error {
+	var err error
+	if p.group != nil {
+		err = p.group.Remove(ctx)
+	}
+	return errors.Join(err, os.RemoveAll(p.dir))
+}
