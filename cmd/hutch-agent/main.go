@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"hutch/internal/agent"
+	"hutch/internal/driver/gvisor/inside"
 )
 
 var commit = "unknown" // set by the linker
@@ -28,6 +29,11 @@ func run(args []string) error {
 	case args[0] == "--version":
 		fmt.Println("hutch-agent", commit)
 		return nil
+	case args[0] == "gvisor":
+		if err := inside.Prepare(args[1:]); err != nil {
+			return err
+		}
+		return serve()
 	}
 	return fmt.Errorf("unknown argument %q", args[0])
 }
