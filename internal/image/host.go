@@ -53,7 +53,7 @@ func Host(ctx context.Context, dir string, opt HostOptions) (Root, error) {
 	}
 	found := lookTools(opt.Path)
 	key := fingerprint(opt, found)
-	for n := 0; ; n++ { // one that lost what it binds is left alone, and followed by the next
+	for n := 0; ; n++ { // one that the host has moved on from is left to its users, and followed by the next
 		place := filepath.Join(dir, fmt.Sprintf("host-%s-%d", key, n))
 		root, err := loadRoot(place)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func Host(ctx context.Context, dir string, opt HostOptions) (Root, error) {
 		if err != nil || root.whole() {
 			return root, err
 		}
-		opt.Log.Warn("a folder that the host image showed is gone; making it anew", "image", place)
+		opt.Log.Warn("what the host image shows is gone or is to be masked; making the image anew", "image", place)
 	}
 }
 
@@ -83,7 +83,8 @@ func loadRoot(place string) (root Root, err error) {
 	return root, nil
 }
 
-// whole reports whether everything that the image shows is there.
+// whole reports whether everything that the image shows is there, and nothing
+// that it must mask has come since.
 func (r Root) whole() bool {
 	if _, err := os.Stat(r.Dir); err != nil {
 		return false
@@ -93,7 +94,7 @@ func (r Root) whole() bool {
 			return false
 		}
 	}
-	return true
+	return len(r.bare()) == 0
 }
 
 // makeHost makes the image in a folder of its own and renames it to place

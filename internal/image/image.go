@@ -28,8 +28,8 @@ type Root struct {
 	Env []string
 }
 
-// Bind shows Source, an absolute path of the host, at Target. Both are
-// folders, or both are files.
+// Bind shows Source, an absolute path of the host, with all that is mounted
+// below it, at Target. Both are folders, or both are files; neither is a link.
 type Bind struct {
 	Source, Target string
 }
@@ -76,6 +76,12 @@ const maxLinks = 40
 // Resolve follows path as the kernel would inside, links and all, and returns
 // what it names on the host. It is false for what does not exist inside.
 func (r Root) Resolve(path string) (string, bool) {
+	inside, ok := r.follow(path)
+	return r.onHost(inside), ok
+}
+
+// follow returns path free of links, as it is inside.
+func (r Root) follow(path string) (string, bool) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
@@ -89,11 +95,13 @@ func (r Root) Resolve(path string) (string, bool) {
 		}
 		next := filepath.Join(at, name)
 		info, err := os.Lstat(r.onHost(next))
-		if err != nil {
+		switch {
+		case err != nil:
 			return "", false
-		}
-		if info.Mode()&os.ModeSymlink == 0 {
-			at = next
+		case info.Mode()&os.ModeSymlink == 0:
+			if at = next; len(rest) > 0 && !info.IsDir() {
+				return "", false // not even for ".." or a slash at the end
+			}
 			continue
 		}
 		target, err := os.Readlink(r.onHost(next))
@@ -105,7 +113,7 @@ func (r Root) Resolve(path string) (string, bool) {
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
-	return r.onHost(at), true
+	return at, true
 }
 
 // onHost maps a path inside, free of links, to the host's. Of the binds above

@@ -23,6 +23,7 @@ var systemFolders = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "lib
 // names are relative to /usr and to every prefix that is shown.
 var masks = []string{
 	"local/etc", "etc/npmrc", "etc/gitconfig", "etc/pip.conf", "pip.conf", "lib/node_modules/npm/npmrc",
+	"etc/Renviron.site", "lib/R/etc/Renviron.site",
 	".npmrc", ".netrc", ".pypirc", ".condarc", ".env", ".git-credentials", "credentials.toml",
 }
 
@@ -88,11 +89,7 @@ func (s *skeleton) makeFolders() error {
 			return err
 		}
 	}
-	beside := filepath.Dir(s.Dir)
-	return errors.Join(
-		s.write(AgentPath, ""),
-		os.Mkdir(filepath.Join(beside, emptyFolder), 0o755),
-		os.WriteFile(filepath.Join(beside, emptyFile), nil, 0o444))
+	return errors.Join(s.write(AgentPath, ""), s.write("../"+emptyFile, ""), s.mkdir("../"+emptyFolder, 0o755))
 }
 
 const emptyFile, emptyFolder = "empty", "empty.d"
@@ -134,6 +131,9 @@ func (s *skeleton) show(source, target string) error {
 	source, err := filepath.EvalSymlinks(source)
 	if err != nil {
 		return err
+	}
+	if s.onHost(target) != filepath.Join(s.Dir, target) {
+		return errors.New("another folder is shown above it")
 	}
 	if err := s.mkdirAll(target); err != nil {
 		return err
@@ -190,21 +190,37 @@ func (s *skeleton) copyFile(path string) error {
 
 // mask lays something empty over every file that must not be seen.
 func (s *skeleton) mask() error {
-	for _, shown := range slices.Clone(s.Binds) {
-		for _, name := range masks {
-			target := filepath.Join(shown.Target, name)
-			info, err := os.Stat(filepath.Join(shown.Source, name))
-			if err != nil {
-				continue
-			}
-			empty := emptyFile
-			if info.IsDir() {
-				empty = emptyFolder
-			}
-			s.Binds = append(s.Binds, Bind{Source: filepath.Join(s.place, empty), Target: target})
+	for _, path := range s.bare() {
+		empty := emptyFile
+		if isDir(s.onHost(path)) {
+			empty = emptyFolder
 		}
+		s.Binds = append(s.Binds, Bind{Source: filepath.Join(s.place, empty), Target: path})
 	}
 	return nil
+}
+
+// bare returns the paths inside, free of links, that are to be masked and show
+// something. What is empty needs no mask, which would cost a mount.
+func (r Root) bare() (paths []string) {
+	for _, shown := range r.Binds {
+		for _, name := range masks {
+			path, ok := r.follow(filepath.Join(shown.Target, name))
+			if ok && !slices.Contains(paths, path) && !empty(r.onHost(path)) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+func empty(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return err == nil && info.Size() == 0
+	}
+	entries, err := os.ReadDir(path)
+	return err == nil && len(entries) == 0
 }
 
 // dropDeadLinks removes the links of /etc that lead to nothing inside.

@@ -117,12 +117,8 @@ func (s *skeleton) showTools(ctx context.Context, opt HostOptions, found []found
 // has reports whether the image shows the tool already. A script or a proxy
 // is only the way to the program.
 func (s *skeleton) has(t foundTool) bool {
-	return s.shows(t.real) && !slices.Contains(proxies, filepath.Base(t.real)) && !isScript(t.real)
-}
-
-func (s *skeleton) shows(path string) bool {
-	real, ok := s.Resolve(path)
-	return ok && real == path
+	inside, ok := s.Resolve(t.real)
+	return ok && inside == t.real && !slices.Contains(proxies, filepath.Base(t.real)) && !isScript(t.real)
 }
 
 func isScript(path string) bool {
@@ -219,8 +215,8 @@ func (s *skeleton) showPrefix(prefix string, opt HostOptions) error {
 			prefix, real = store, store
 		}
 	}
-	for _, dir := range slices.Compact([]string{filepath.Clean(prefix), real}) {
-		if s.shows(dir) {
+	for _, dir := range []string{real, filepath.Clean(prefix)} { // the second may be a link that is shown
+		if inside, ok := s.Resolve(dir); ok && inside == real {
 			continue
 		}
 		if err := checkPrefix(dir, opt.Home); err != nil {
