@@ -68,25 +68,17 @@ func (l Language) argv() []string {
 	if l.compile == "" {
 		return slices.Clone(l.run)
 	}
-	return []string{"bash", "-c", compileAndRun, "hutch", l.Programs[0], "main" + l.Suffix, l.compile, wire.SourceArg}
+	return []string{"bash", "-c", compileAndRun, "hutch", wire.SourceArg, l.Programs[0], l.compile}
 }
 
-// compileAndRun compiles the source $4, as $2 in a folder of its own, with
-// the command $3, and runs what comes of it. Compilers write to stderr and
-// have no stdin, so that both belong to the program; exit code 1 and the last
-// line of stderr tell that there is none.
-const compileAndRun = `command -v "$1" >/dev/null || { echo "hutch: $1: not found in this image" >&2; exit 127; }
-dir=$(mktemp -d) && cp -- "$4" "$dir/$2" || exit 1
-src=$dir/$2 out=$dir/main
-if eval "$3" </dev/null >&2; then
-	"$out"
-	code=$?
-else
-	code=1
-	echo "hutch: the program did not compile" >&2
-fi
-rm -rf -- "$dir"
-exit $code`
+// compileAndRun compiles the source $1 with the command $3 in its own folder,
+// which goes with the process, and becomes the program. Compilers write to
+// stderr and have no stdin, so that both belong to the program; exit code 1
+// and the last line of stderr tell that there is none.
+const compileAndRun = `src=$1 out=${1%/*}/program
+command -v "$2" >/dev/null || { echo "hutch: this sandbox has no program $2: use an image that has it" >&2; exit 127; }
+eval "$3" </dev/null >&2 || { echo "hutch: the program did not compile" >&2; exit 1; }
+exec "$out"`
 
 // byName finds languages by name and alias.
 var byName = func() map[string]Language {

@@ -64,9 +64,9 @@ type Start struct {
 	// Command is a bash command line. Argv, when set, is run without a shell.
 	Command string   `json:"command,omitempty"`
 	Argv    []string `json:"argv,omitempty"`
-	// Source, when set, is written to a file that only lives as long as the
-	// process; the arguments in Argv that are [SourceArg] become its path, and
-	// the file's name ends with SourceName.
+	// Source, when set, is written to a file called SourceName in a folder of
+	// its own, which belongs to the process and goes with it; the arguments in
+	// Argv that are [SourceArg] become the file's path.
 	Source     string              `json:"source,omitempty"`
 	SourceName string              `json:"sourceName,omitempty"`
 	Dir        string              `json:"dir,omitempty"`
