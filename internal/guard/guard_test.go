@@ -1,0 +1,268 @@
+package guard_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"hutch/internal/guard"
+	"hutch/internal/problem"
+)
+
+// ask makes a request of a guarded handler, as if over a connection.
+func ask(t *testing.T, h http.Handler, edit func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost:7433/mcp", strings.NewReader("hello"))
+	r.Header.Set("Authorization", "Bearer right")
+	if edit != nil {
+		edit(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func echo() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(w, r.Body); err != nil {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		}
+	})
+}
+
+var options = guard.Options{
+	Tokens:  []string{"", "other", "right"},
+	Hosts:   []string{"hutch.example.com"},
+	Origins: []string{"https://app.example.com"},
+	MaxBody: 10,
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	h := guard.New(echo(), options)
+	for auth, want := range map[string]int{
+		"Bearer right":  200,
+		"bearer other":  200,
+		"Bearer  right": 200,
+		"Bearer wrong":  401,
+		"Bearer righ":   401,
+		"Bearer rightt": 401,
+		"Bearer ":       401,
+		"Bearer":        401,
+		"":              401,
+		"Basic right":   401,
+		"right":         401,
+	} {
+		w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", auth) })
+		if w.Code != want {
+			t.Errorf("%q: %d, want %d", auth, w.Code, want)
+		}
+		if challenge := w.Header().Get("WWW-Authenticate"); (want == 401) != strings.HasPrefix(challenge, "Bearer ") {
+			t.Errorf("%q: challenge %q", auth, challenge)
+		}
+	}
+}
+
+func TestNoTokensLetNoOneIn(t *testing.T) {
+	t.Parallel()
+	h := guard.New(echo(), guard.Options{Tokens: []string{""}})
+	for _, auth := range []string{"", "Bearer ", "Bearer right"} {
+		if w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", auth) }); w.Code != 401 {
+			t.Errorf("%q: %d", auth, w.Code)
+		}
+	}
+}
+
+func TestCheckStandsInForTokens(t *testing.T) {
+	t.Parallel()
+	opt := options
+	opt.Check = func(_ *http.Request, token string) bool { return token == "minted" }
+	h := guard.New(echo(), opt)
+	if w := ask(t, h, nil); w.Code != 401 {
+		t.Errorf("listed token: %d", w.Code)
+	}
+	if w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", "Bearer minted") }); w.Code != 200 {
+		t.Errorf("checked token: %d", w.Code)
+	}
+}
+
+func TestHealthIsOpen(t *testing.T) {
+	t.Parallel()
+	h := guard.New(echo(), options)
+	for target, want := range map[string]int{
+		"GET /health": 200, "HEAD /health": 200, "POST /health": 401, "GET /health/": 401, "GET /healthz": 401, "GET /": 401,
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		w := ask(t, h, func(r *http.Request) {
+			r.Method, r.URL.Path = method, path
+			r.Header.Del("Authorization")
+		})
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", target, w.Code, want)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	h := guard.New(echo(), options)
+	for host, want := range map[string]int{
+		"localhost": 200, "LOCALHOST:80": 200, "localhost.": 200, "8000-sb-abc.localhost:7433": 200,
+		"127.0.0.1:7433": 200, "127.9.9.9": 200, "[::1]:7433": 200, "[::1]": 200, "::1": 200,
+		"hutch.example.com": 200, "Hutch.Example.com:443": 200,
+		"evil.example": 403, "evil.example:7433": 403, "localhost.evil.example": 403, "notlocalhost": 403,
+		"127.0.0.1.evil.example": 403, "192.168.1.5": 403, "hutch.example.com.evil.example": 403, "": 403, "x.hutch.example.com": 403,
+	} {
+		if w := ask(t, h, func(r *http.Request) { r.Host = host }); w.Code != want {
+			t.Errorf("%q: %d, want %d", host, w.Code, want)
+		}
+	}
+	// Even health does not tell a rebound name that someone is at home.
+	w := ask(t, h, func(r *http.Request) { r.Method, r.URL.Path, r.Host = "GET", "/health", "evil.example" })
+	if w.Code != 403 {
+		t.Errorf("health by another name: %d", w.Code)
+	}
+}
+
+// TestRebinding is the attack: a page of evil.example, whose name now points
+// at this server, so that Host and Origin agree.
+func TestRebinding(t *testing.T) {
+	t.Parallel()
+	w := ask(t, guard.New(echo(), options), func(r *http.Request) {
+		r.Host = "evil.example:7433"
+		r.Header.Set("Origin", "http://evil.example:7433")
+	})
+	if w.Code != 403 {
+		t.Errorf("status %d", w.Code)
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+	h := guard.New(echo(), options)
+	for origin, want := range map[string]int{
+		"": 200, "http://localhost:7433": 200, "https://app.example.com": 200,
+		"null": 403, "http://localhost:8000": 403, "http://localhost": 403, "https://app.example.com.evil.example": 403,
+		"http://app.example.com": 403, "https://evil.example": 403, "://": 403,
+	} {
+		w := ask(t, h, func(r *http.Request) { r.Header.Set("Origin", origin) })
+		if w.Code != want {
+			t.Errorf("%q: %d, want %d", origin, w.Code, want)
+		}
+		if allow := w.Header().Get("Access-Control-Allow-Origin"); (origin == "https://app.example.com") != (allow == origin && allow != "") {
+			t.Errorf("%q: allowed %q", origin, allow)
+		}
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	h := guard.New(echo(), options)
+	for origin, want := range map[string]int{"https://app.example.com": 204, "https://evil.example": 403} {
+		w := ask(t, h, func(r *http.Request) {
+			r.Method = http.MethodOptions
+			r.Header.Del("Authorization")
+			r.Header.Set("Origin", origin)
+			r.Header.Set("Access-Control-Request-Method", "POST")
+			r.Header.Set("Access-Control-Request-Headers", "authorization")
+		})
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", origin, w.Code, want)
+		}
+	}
+}
+
+func TestBodyLimit(t *testing.T) {
+	t.Parallel()
+	h := guard.New(echo(), options)
+	long := strings.Repeat("x", 11)
+	if w := ask(t, h, func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader(long)), 11 }); w.Code != 413 {
+		t.Errorf("a length over the limit: %d", w.Code)
+	}
+	w := ask(t, h, func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader(long)), -1 })
+	if w.Body.Len() > 10 {
+		t.Errorf("without a length %d bytes came through", w.Body.Len())
+	}
+}
+
+func TestRequestIDAndLog(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	opt := options
+	opt.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	var inside string
+	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inside = guard.RequestID(r.Context())
+		w.WriteHeader(http.StatusTeapot)
+		io.WriteString(w, "four")
+	}), opt)
+	w := ask(t, h, func(r *http.Request) {
+		r.Header.Set("X-Request-Id", "abc-1")
+		r.URL.RawQuery = "sig=secret"
+	})
+	var line map[string]any
+	if err := json.Unmarshal(log.Bytes(), &line); err != nil {
+		t.Fatalf("log %q: %v", log.String(), err)
+	}
+	if w.Header().Get("X-Request-Id") != "abc-1" || inside != "abc-1" || line["request"] != "abc-1" {
+		t.Errorf("ids: answer %q, inside %q, log %v", w.Header().Get("X-Request-Id"), inside, line["request"])
+	}
+	if line["status"] != 418.0 || line["bytes"] != 4.0 || line["path"] != "/mcp" || line["method"] != "POST" {
+		t.Errorf("line %v", line)
+	}
+	if s := log.String(); strings.Contains(s, "right") || strings.Contains(s, "secret") {
+		t.Errorf("a secret in the log: %s", s)
+	}
+	for _, bad := range []string{"", "a\nb", "a b", strings.Repeat("x", 65), "é"} {
+		w := ask(t, h, func(r *http.Request) { r.Header["X-Request-Id"] = []string{bad} })
+		if id := w.Header().Get("X-Request-Id"); !strings.HasPrefix(id, "rq-") {
+			t.Errorf("%q: id %q", bad, id)
+		}
+	}
+}
+
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	h := guard.New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret path") }), options)
+	w := ask(t, h, nil)
+	d := problem.Read(w.Code, w.Body.Bytes())
+	if w.Code != 500 || strings.Contains(w.Body.String(), "secret") || d.Status != 500 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestPanicAfterTheStart must not look like a whole answer.
+func TestPanicAfterTheStart(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "half")
+		http.NewResponseController(w).Flush()
+		panic("late")
+	}), options))
+	defer srv.Close()
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+	req.Header.Set("Authorization", "Bearer right")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("read %q and a proper end", b)
+	}
+}
+
+func BenchmarkGuard(b *testing.B) {
+	h := guard.New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), options)
+	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "http://localhost/mcp", nil)
+	r.Header.Set("Authorization", "Bearer right")
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+}

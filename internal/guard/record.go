@@ -1,0 +1,105 @@
+package guard
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/problem"
+)
+
+type requestKey struct{}
+
+// RequestID is the id of the request that ctx belongs to: the one that is in
+// the answer's X-Request-Id and in the log.
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestKey{}).(string)
+	return id
+}
+
+// record gives each request an id, a line in the log and, should it panic, an
+// answer. The line has the path without its query, which may hold secrets.
+func (g *guard) record(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, began := requestID(r), time.Now()
+		w.Header().Set("X-Request-Id", id)
+		rec := &recorder{ResponseWriter: w}
+		defer func() {
+			failed := recover()
+			if failed != nil && failed != http.ErrAbortHandler {
+				g.log.Error("panic", "request", id, "err", failed, "stack", string(debug.Stack()))
+				if rec.status == 0 {
+					problem.Write(rec, hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause under %s", id))
+					failed = nil
+				}
+			}
+			g.log.LogAttrs(r.Context(), level(r), "request",
+				slog.String("request", id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+				slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes),
+				slog.Duration("took", time.Since(began)), slog.String("remote", r.RemoteAddr))
+			if failed != nil {
+				panic(http.ErrAbortHandler) // too late for a status: the client must see a broken answer
+			}
+		}()
+		next.ServeHTTP(rec, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+	})
+}
+
+// level keeps the monitors that ask for health out of the log.
+func level(r *http.Request) slog.Level {
+	if open(r) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// requestID is the id that the client gave, if it is fit for a log, or a new
+// one.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	fit := func(c rune) bool {
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-_.", c)
+	}
+	if id == "" || len(id) > 64 || strings.ContainsFunc(id, func(c rune) bool { return !fit(c) }) {
+		return hutch.NewID("rq")
+	}
+	return id
+}
+
+// recorder notes what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// Unwrap lets http.ResponseController find the original.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 && status >= 200 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(b)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Flush implements http.Flusher, which some ask for by type.
+func (r *recorder) Flush() {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	http.NewResponseController(r.ResponseWriter).Flush()
+}
