@@ -31,6 +31,7 @@ type bench struct {
 // start starts an engine; change may change its options before.
 func start(t *testing.T, change func(*engine.Options)) *bench {
 	t.Helper()
+	t.Parallel()
 	st, err := store.Open(t.Context(), store.Memory)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,239 @@
+// Package fake is a driver without isolation: a place is a folder, and the
+// agent, the real one, runs in this process. It lets the engine be tested
+// quickly, and with faults that no test could bring about in a real runtime.
+// It is for tests alone: nothing outside of them can choose it.
+package fake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"hutch"
+	"hutch/internal/agent"
+	"hutch/internal/driver"
+	"hutch/internal/wire"
+)
+
+// Faults are what goes wrong, and when. A nil function means that all is well.
+type Faults struct {
+	Create  func(id string) error // before anything is made
+	Dial    func(id string) error
+	Destroy func(id string) error // before anything is removed
+	// Converse, when set, speaks in the agent's stead on every connection.
+	Converse func(id string, conn net.Conn)
+}
+
+// Driver makes places. They live as long as this process, not as long as the
+// Driver's user: an engine that starts anew on it finds them again.
+type Driver struct {
+	dir string
+
+	mu     sync.Mutex
+	faults Faults
+	places map[string]*place
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New returns a driver whose places lie in dir, which exists.
+func New(dir string) *Driver { return &Driver{dir: dir, places: map[string]*place{}} }
+
+// Break replaces the faults.
+func (d *Driver) Break(f Faults) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = f
+}
+
+func (d *Driver) plan() Faults {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.faults
+}
+
+// Kill ends the place of id as a crash would: without the engine's doing.
+func (d *Driver) Kill(id string) {
+	d.mu.Lock()
+	p := d.places[id]
+	d.mu.Unlock()
+	if p != nil {
+		p.end()
+	}
+}
+
+func (d *Driver) Name() string { return "fake" }
+
+func (d *Driver) Check(context.Context) driver.Report {
+	return driver.Report{OK: true, Findings: []driver.Finding{{Name: "isolation", Level: driver.Warning, Detail: "none: for tests alone"}}}
+}
+
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	if f := d.plan().Create; f != nil {
+		if err := f(spec.ID); err != nil {
+			return nil, err
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.places[spec.ID] != nil {
+		return nil, hutch.Errorf(hutch.Conflict, "there is a place %q already", spec.ID)
+	}
+	p, err := d.build(spec)
+	if err != nil {
+		return nil, err
+	}
+	d.places[spec.ID] = p
+	return p, nil
+}
+
+func (d *Driver) build(spec driver.Spec) (*place, error) {
+	home := filepath.Join(d.dir, spec.ID)
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the path of a Unix socket might be too long
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(home))
+	}
+	if err := writeTar(home); err != nil {
+		return nil, errors.Join(err, ln.Close(), os.RemoveAll(home))
+	}
+	boot := spec.Boot
+	boot.Version, boot.UID, boot.GID = wire.Version, os.Getuid(), os.Getgid()
+	boot.Home, boot.Dir = home, home
+	boot.Env = append(boot.Env[:len(boot.Env):len(boot.Env)], "HOME="+home, "PATH="+filepath.Join(home, tools)+":"+os.Getenv("PATH"))
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &place{driver: d, id: spec.ID, dir: home, address: ln.Addr().String(), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		agent.Serve(ctx, ln, boot, agent.Options{})
+	}()
+	return p, nil
+}
+
+const tools = ".tools"
+
+// writeTar writes the tar of a place. The engine keeps the files of a sandbox
+// with the tar inside, which must not touch the host's: here it only knows the
+// place's folder.
+func writeTar(home string) error {
+	real, err := exec.LookPath("tar")
+	if err != nil {
+		return err
+	}
+	script := fmt.Sprintf(`#!/bin/sh
+case "$1" in
+--create) exec %[1]s --create --file=- --exclude=./%[3]s --directory=%[2]s . ;;
+--extract) exec %[1]s --extract --file=- --directory=%[2]s ;;
+esac
+exit 2
+`, real, home, tools)
+	if err := os.Mkdir(filepath.Join(home, tools), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(home, tools, "tar"), []byte(script), 0o700)
+}
+
+func (d *Driver) Recover(_ context.Context, id string, _ driver.Handle) (driver.Instance, error) {
+	d.mu.Lock()
+	p := d.places[id]
+	d.mu.Unlock()
+	if p == nil {
+		return nil, hutch.Errorf(hutch.NotFound, "there is no place %q", id)
+	}
+	select {
+	case <-p.done:
+		return nil, errors.Join(hutch.Errorf(hutch.NotFound, "the place %q is dead", id), p.remove())
+	default:
+		return p, nil
+	}
+}
+
+func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, error) {
+	d.mu.Lock()
+	var left []*place
+	for id, p := range d.places {
+		if !keep(id) {
+			left = append(left, p)
+		}
+	}
+	d.mu.Unlock()
+	for n, p := range left {
+		if err := p.Destroy(ctx); err != nil {
+			return n, err
+		}
+	}
+	return len(left), nil
+}
+
+// place is a folder and an agent.
+type place struct {
+	driver  *Driver
+	id      string
+	dir     string
+	address string
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+func (p *place) Handle() driver.Handle {
+	h, _ := json.Marshal(p.id) // a string always can be
+	return h
+}
+
+func (p *place) Dial(ctx context.Context) (net.Conn, error) {
+	faults := p.driver.plan()
+	if faults.Dial != nil {
+		if err := faults.Dial(p.id); err != nil {
+			return nil, err
+		}
+	}
+	if faults.Converse != nil {
+		ours, theirs := net.Pipe()
+		go faults.Converse(p.id, theirs)
+		return ours, nil
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", p.address)
+}
+
+func (p *place) Usage(context.Context) (driver.Usage, error) { return driver.Usage{PIDs: 1}, nil }
+
+func (p *place) Done() <-chan struct{} { return p.done }
+
+func (p *place) Destroy(context.Context) error {
+	if f := p.driver.plan().Destroy; f != nil {
+		if err := f(p.id); err != nil {
+			return err
+		}
+	}
+	p.end()
+	return p.remove()
+}
+
+// end stops the agent and waits until all that it ran is gone.
+func (p *place) end() {
+	p.cancel()
+	<-p.done
+}
+
+func (p *place) remove() error {
+	d := p.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.places[p.id] != p {
+		return nil // gone, and maybe its successor is there
+	}
+	delete(d.places, p.id)
+	return os.RemoveAll(p.dir)
+}

@@ -1,0 +1,23 @@
+package fake_test
+
+import (
+	"testing"
+
+	"hutch/internal/driver"
+	"hutch/internal/driver/drivertest"
+	"hutch/internal/driver/fake"
+)
+
+func TestContract(t *testing.T) {
+	drivers := map[string]*fake.Driver{} // places outlive the user of a Driver, not the Driver
+	drivertest.Run(t, drivertest.Config{
+		Dir: (*testing.T).TempDir,
+		New: func(t *testing.T, dir string) driver.Driver {
+			if drivers[dir] == nil {
+				drivers[dir] = fake.New(dir)
+			}
+			return drivers[dir]
+		},
+		Kill: func(_ *testing.T, d driver.Driver, id string) { d.(*fake.Driver).Kill(id) },
+	})
+}
