@@ -23,7 +23,7 @@ func (s *server) addTools() {
 	add(s, &sdk.Tool{
 		Name: "startBackgroundProcess", Title: "Start a background process",
 		Description: "Start a server or another long-running command in a sandbox, and return at once. " +
-			"It outlives this connection and ends with the sandbox. At most 10 run at a time. See getSandbox for how they fare.",
+			"It outlives this call and connection, and ends with the sandbox; a sandbox that exec made ends with the session. At most 10 run at a time. getSandbox shows how they fare.",
 		Annotations: hints{destructive: true, openWorld: true}.annotations(),
 		InputSchema: schema[startProcessArgs](func(p properties) {
 			p["restartPolicy"].Enum = oneOf(hutch.RestartAlways, hutch.RestartOnFailure, hutch.RestartNever)

@@ -170,9 +170,19 @@ func fill(t testing.TB, res *sdk.CallToolResult, into any) {
 	}
 }
 
-// post sends one raw message and returns the status and the JSON in the
-// answer, taken out of an event stream if need be.
+// post sends one raw message and returns the status and the last message of
+// the answer.
 func post(t testing.TB, url, body string, header ...string) (int, http.Header, map[string]any) {
+	t.Helper()
+	status, h, messages := exchange(t, url, body, header...)
+	if len(messages) == 0 {
+		return status, h, nil
+	}
+	return status, h, messages[len(messages)-1]
+}
+
+// exchange sends one raw message and returns all that are in the answer.
+func exchange(t testing.TB, url, body string, header ...string) (int, http.Header, []map[string]any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -192,16 +202,20 @@ func post(t testing.TB, url, body string, header ...string) (int, http.Header, m
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i := bytes.LastIndex(raw, []byte("data: ")); i >= 0 {
-		raw = raw[i+len("data: "):]
-	}
-	var msg map[string]any
-	if len(bytes.TrimSpace(raw)) > 0 {
-		if err := json.Unmarshal(raw, &msg); err != nil {
+	stream := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	var messages []map[string]any
+	for line := range bytes.Lines(raw) {
+		data, ok := bytes.CutPrefix(line, []byte("data: "))
+		if stream && !ok {
+			continue
+		}
+		var msg map[string]any
+		if err := json.Unmarshal(data, &msg); err != nil {
 			t.Fatalf("%s: answer %q: %v", resp.Status, raw, err)
 		}
+		messages = append(messages, msg)
 	}
-	return resp.StatusCode, resp.Header, msg
+	return resp.StatusCode, resp.Header, messages
 }
 
 // eventually waits for a condition that something else brings about.
