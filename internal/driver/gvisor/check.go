@@ -2,11 +2,126 @@ package gvisor
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/linux/cgroup"
+	"hutch/internal/wire"
 )
 
-// Check implements driver.Driver.
+// Check implements driver.Driver. What decides is whether a sandbox can really
+// be made here: it makes a small one, and removes it.
 func (d *Driver) Check(ctx context.Context) driver.Report {
-	return driver.Report{OK: true}
+	findings := []driver.Finding{program("hutch-runsc", d.opt.Runsc), program("hutch-agent", d.opt.Agent), limiting()}
+	if usable(findings) {
+		findings = append(findings, d.attempt(ctx))
+	}
+	return driver.Report{OK: usable(findings), Findings: findings}
+}
+
+func usable(findings []driver.Finding) bool {
+	for _, f := range findings {
+		if f.Level == driver.Bad {
+			return false
+		}
+	}
+	return true
+}
+
+func program(name, path string) driver.Finding {
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		return driver.Finding{Name: name, Level: driver.Bad, Detail: fmt.Sprintf("%s: %v", path, err), Mend: "make build"}
+	}
+	return driver.Finding{Name: name, Level: driver.Good, Detail: path}
+}
+
+// limiting tells which limits hold.
+func limiting() driver.Finding {
+	tree, err := cgroup.Find()
+	if err == nil {
+		return driver.Finding{Name: "control groups", Level: driver.Good, Detail: fmt.Sprintf("version %d", tree.Version())}
+	}
+	return driver.Finding{
+		Name: "control groups", Level: driver.Warning,
+		Detail: fmt.Sprintf("sandboxes work, but nothing bounds their CPU and memory: %v", err),
+		Mend:   "systemd-run --user --scope -p Delegate=yes hutch serve",
+	}
+}
+
+// attempt makes a sandbox that holds nothing but its agent.
+func (d *Driver) attempt(ctx context.Context) driver.Finding {
+	begin := time.Now()
+	if err := d.try(ctx); err != nil {
+		f := driver.Finding{Name: "sandbox", Level: driver.Bad, Detail: err.Error(), Mend: "look at the error; README.md lists what gVisor needs"}
+		if cause := hutch.AsError(err).Cause; cause != nil {
+			f.Detail = cause.Error()
+		}
+		if setting, ok := forbidden(); ok && os.Geteuid() != 0 {
+			f.Mend = "sudo sysctl -w " + setting
+		}
+		return f
+	}
+	return driver.Finding{Name: "sandbox", Level: driver.Good, Detail: fmt.Sprintf("made and removed in %v", time.Since(begin).Round(time.Millisecond))}
+}
+
+func (d *Driver) try(ctx context.Context) error {
+	// No sandbox's id begins with a dot, and Sweep finds what is left of both.
+	dir, err := os.MkdirTemp(d.opt.Dir, ".check-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	root, err := bare(filepath.Join(dir, "root"))
+	if err != nil {
+		return err
+	}
+	inst, err := d.Create(ctx, driver.Spec{
+		ID:     filepath.Base(dir) + "-place",
+		Root:   root,
+		Limits: hutch.Limits{CPU: 1, Memory: 64, Disk: 1, PIDs: 16, Processes: 1},
+		Boot:   wire.Boot{Token: rand.Text(), Home: "/", Dir: "/"},
+	})
+	if err != nil {
+		return err
+	}
+	return inst.Destroy(context.WithoutCancel(ctx))
+}
+
+// bare makes an image in which there is only room for the agent.
+func bare(dir string) (image.Root, error) {
+	for _, name := range []string{"proc", "sys", "dev", "tmp", filepath.Dir(image.AgentPath)} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return image.Root{}, err
+		}
+	}
+	return image.Root{Dir: dir}, os.WriteFile(filepath.Join(dir, image.AgentPath), nil, 0o755)
+}
+
+// forbidden names the kernel setting, if any, that keeps an ordinary user from
+// making user namespaces, as it should be.
+func forbidden() (setting string, ok bool) {
+	for _, s := range []struct{ name, bad, good string }{
+		{"kernel.unprivileged_userns_clone", "0", "1"},             // Debian
+		{"kernel.apparmor_restrict_unprivileged_userns", "1", "0"}, // Ubuntu
+		{"user.max_user_namespaces", "0", "10000"},                 // Red Hat
+	} {
+		if sysctl(s.name) == s.bad {
+			return s.name + "=" + s.good, true
+		}
+	}
+	return "", false
+}
+
+func sysctl(name string) string {
+	text, _ := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+	return strings.TrimSpace(string(text))
 }

@@ -111,6 +111,25 @@ func (c control) start(ctx context.Context) error {
 	return c.call(ctx, "containerManager.StartRoot", container, nil)
 }
 
+// readGroup reads a file of the control group inside, in which everything runs.
+func (c control) readGroup(ctx context.Context, controller, name string) (string, error) {
+	file := map[string]string{"controller": controller, "path": "/" + container, "name": name}
+	arg := map[string]any{"args": []any{map[string]any{"file": file}}}
+	var answer struct {
+		Results []struct {
+			Value   string `json:"value"`
+			IsError bool   `json:"is_error"`
+		} `json:"results"`
+	}
+	if err := c.call(ctx, "Cgroups.ReadControlFiles", arg, &answer); err != nil {
+		return "", err
+	}
+	if len(answer.Results) != 1 || answer.Results[0].IsError {
+		return "", fmt.Errorf("read %s: %w: %.2000q", name, errRemote, fmt.Sprint(answer.Results))
+	}
+	return answer.Results[0].Value, nil
+}
+
 // dial connects to a TCP port on the sandbox's loopback.
 func (c control) dial(ctx context.Context, port int) (net.Conn, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -75,11 +74,8 @@ func named(arg string) ([]process, error) {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		p, err := identify(pid)
-		if err == nil {
+		if p, err := identify(pid); err == nil { // else it is gone
 			found = append(found, p)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
 		}
 	}
 	return found, nil

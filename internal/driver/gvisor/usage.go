@@ -2,19 +2,104 @@ package gvisor
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"hutch/internal/driver"
 )
 
-// Usage implements driver.Instance.
+// Usage implements driver.Instance. It can be asked until the place is
+// destroyed, so that the cause of its death is known.
 func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
-	var u driver.Usage
-	if i.group != nil {
-		g, err := i.group.Usage()
-		if err != nil {
-			return u, err
-		}
-		u = driver.Usage{CPUSeconds: g.CPU.Seconds(), Memory: g.Memory, MemoryPeak: g.MemoryPeak, OOMKills: g.OOMKills}
+	u := driver.Usage{PIDs: i.pids(ctx)}
+	memory, disk := i.procs.Sentry.backing()
+	u.Disk = disk
+	if i.group == nil {
+		u.CPUSeconds = i.procs.Sentry.cpu() + i.procs.Gofer.cpu()
+		u.Memory = memory + i.procs.Sentry.anonymous() + i.procs.Gofer.anonymous()
+		return u, nil
 	}
+	g, err := i.group.Usage()
+	if err != nil {
+		return driver.Usage{}, fmt.Errorf("read usage: %w", err)
+	}
+	u.CPUSeconds, u.OOMKills = g.CPU.Seconds(), g.OOMKills
+	u.Memory, u.MemoryPeak = g.Memory, g.MemoryPeak
 	return u, nil
+}
+
+// pids asks the sentry how many processes and threads run inside. The host's
+// count is of something else.
+func (i *instance) pids(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	text, err := i.control().readGroup(ctx, "pids", "pids.current")
+	n, _ := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// backing is how much the files take that stand behind the memory and the
+// written files inside. Both have no name: they are found among what the sentry
+// has open.
+func (p process) backing() (memory, disk int64) {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID))
+	for _, fd := range fds {
+		name, _ := os.Readlink(fd)
+		var st unix.Stat_t
+		switch {
+		case strings.HasPrefix(name, "/memfd:runsc-memory"):
+			if unix.Stat(fd, &st) == nil {
+				memory = st.Blocks * 512
+			}
+		case strings.Contains(name, "/runsc-filestore-"):
+			if unix.Stat(fd, &st) == nil {
+				disk = st.Blocks * 512
+			}
+		}
+	}
+	return memory, disk
+}
+
+// anonymous is the process's own memory.
+func (p process) anonymous() int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "RssAnon:" {
+			kib, _ := strconv.ParseInt(f[1], 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// ticks is the kernel's USER_HZ, the same on every machine that runs gVisor.
+const ticks = 100
+
+// cpu is the time, in seconds, that the process and all below it have used.
+func (p process) cpu() float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	var sum float64
+	for i := 11; i < 15 && i < len(fields); i++ { // utime, stime, and those of reaped children
+		n, _ := strconv.ParseFloat(fields[i], 64)
+		sum += n / ticks
+	}
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for child := range strings.FieldsSeq(string(children)) {
+			pid, _ := strconv.Atoi(child)
+			sum += process{PID: pid}.cpu()
+		}
+	}
+	return sum
 }
