@@ -27,7 +27,7 @@ import (
 
 const (
 	maxConns    = 1024 // that have said hello
-	maxStranger = 128  // that have not
+	maxStranger = 512  // that have not
 	helloTime   = 10 * time.Second
 	maxLive     = 10 // detached processes, unless Boot says otherwise
 	commandFile = 1024

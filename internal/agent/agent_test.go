@@ -1,10 +1,14 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/pprof"
 	"testing"
 	"time"
 
@@ -14,6 +18,44 @@ import (
 )
 
 const token = "t0ken"
+
+// TestMain counts goroutines: whoever starts one has to wait for it.
+func TestMain(m *testing.M) {
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(end) {
+			fmt.Fprintf(os.Stderr, "%d goroutines are left\n", runtime.NumGoroutine()-before)
+			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+			code = 1
+			break
+		}
+	}
+	os.Exit(code)
+}
+
+// bearing lists the living processes that have kv in their environment.
+func bearing(kv string) (found []string) {
+	names, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range names {
+		env, _ := os.ReadFile(p + "/environ") // empty for a zombie
+		if bytes.Contains(env, []byte(kv)) {
+			cmd, _ := os.ReadFile(p + "/cmdline")
+			found = append(found, filepath.Base(p)+" "+string(cmd))
+		}
+	}
+	return found
+}
+
+// eventually polls until ok.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("in 20 s not: %s", what)
+		}
+	}
+}
 
 // serve runs an agent in process and returns a client and how to dial it.
 func serve(t testing.TB, boot wire.Boot) (*wire.Client, func(context.Context) (net.Conn, error)) {
@@ -33,7 +75,8 @@ func serve(t testing.TB, boot wire.Boot) (*wire.Client, func(context.Context) (n
 	if boot.Dir == "" {
 		boot.Dir = "/"
 	}
-	boot.Env = append([]string{"PATH=" + os.Getenv("PATH")}, boot.Env...)
+	mark := "AGENT_TEST=" + hutch.NewID("t")
+	boot.Env = append([]string{"PATH=" + os.Getenv("PATH"), mark}, boot.Env...)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- agent.Serve(ctx, ln, boot, agent.Options{}) }()
@@ -48,6 +91,9 @@ func serve(t testing.TB, boot wire.Boot) (*wire.Client, func(context.Context) (n
 		case err := <-served:
 			if err != nil {
 				t.Error(err)
+			}
+			if left := bearing(mark); len(left) > 0 {
+				t.Errorf("processes are left: %q", left)
 			}
 		case <-time.After(10 * time.Second):
 			t.Error("the agent does not end")
@@ -89,13 +135,4 @@ func try(t testing.TB, c *wire.Client, s wire.Start) (r result, err error) {
 	defer cancel()
 	r.Exit, err = c.Run(ctx, s, nil, r.add)
 	return r, err
-}
-
-func TestRun(t *testing.T) {
-	t.Parallel()
-	c, _ := serve(t, wire.Boot{})
-	r := run(t, c, wire.Start{Command: "echo out; echo err >&2; exit 3"})
-	if r.stdout != "out\n" || r.stderr != "err\n" || r.Code != 3 || r.Cursor != 8 || r.State != hutch.ProcessFailed {
-		t.Errorf("%+v", r)
-	}
 }

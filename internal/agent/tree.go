@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,26 +38,14 @@ func (t tree) signal(sig syscall.Signal) {
 	}
 }
 
-// kill ends the tree and returns when all are dead. To outrun a fork bomb it
-// stops everything first: a process with a pending stop cannot fork any more,
-// so when two looks in a row find nobody new, the tree is complete.
+// kill ends the tree and returns when all are dead.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
-	stopped := map[int]bool{}
-	for calm := 0; calm < 2 && time.Now().Before(end); {
-		calm++
-		for _, pid := range t.members() {
-			if !stopped[pid] {
-				syscall.Kill(pid, syscall.SIGSTOP)
-				stopped[pid] = true
-				calm = 0
-			}
-		}
-	}
+	t.stop(end)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		pids := t.members()
-		for i := len(pids) - 1; i >= 0; i-- { // the root last: it holds the tree together
-			syscall.Kill(pids[i], syscall.SIGKILL)
+		for _, pid := range slices.Backward(pids) { // the root last: it holds the tree together
+			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if len(pids) == 0 || time.Now().After(end) {
 			return
@@ -65,50 +54,73 @@ func (t tree) kill() {
 	}
 }
 
+// stop stops the tree, to outrun one that forks all the time: a process with a
+// pending stop can fork no more. The root comes first, so that nobody waits for
+// those who fork and end: as zombies they tell that more are to be found, and
+// at the limit of pids there can be no more.
+func (t tree) stop(end time.Time) {
+	c := census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
+	if root := t.root(); root != 0 {
+		syscall.Kill(root, syscall.SIGSTOP)
+		c.in[root], c.known[root] = true, true
+	}
+	for calm := 0; calm < 3 && time.Now().Before(end); calm++ {
+		for _, p := range c.look() {
+			syscall.Kill(p.pid, syscall.SIGSTOP)
+			calm = -1
+		}
+	}
+}
+
 // members returns the living processes of the tree, the root first.
 func (t tree) members() []int {
-	all := processes()
-	root := t.root()
-	in := map[int]bool{root: root != 0}
+	c := census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
 	var pids []int
-	if root != 0 {
-		pids = append(pids, root)
-	}
-	take := func(p process) {
-		if !in[p.pid] {
-			in[p.pid] = true
+	for _, p := range c.look() {
+		if p.pid == t.root() {
+			pids = slices.Insert(pids, 0, p.pid)
+		} else if !p.dead {
 			pids = append(pids, p.pid)
 		}
 	}
-	for _, p := range all {
-		if root != 0 && p.session == root || !in[p.pid] && p.bears(t.mark) {
-			take(p)
-		}
-	}
-	for n := -1; n != len(pids); { // until nobody more has a parent inside
-		n = len(pids)
-		for _, p := range all {
-			if p.parent != 0 && in[p.parent] {
-				take(p)
-			}
-		}
-	}
-	return living(pids, all)
+	return pids
 }
 
-// living drops zombies and what has gone: no signal reaches them.
-func living(pids []int, all []process) []int {
-	alive := map[int]bool{}
-	for _, p := range all {
-		alive[p.pid] = !p.dead
+// census counts a tree.
+type census struct {
+	tree
+	in    map[int]bool // the tree, as far as it is known
+	known map[int]bool // looked at, inside or not
+}
+
+// look returns the processes of the tree that no earlier look found, the dead
+// among them.
+func (c *census) look() (found []process) {
+	fresh := processes(c.known)
+	take := func(belongs func(process) bool) {
+		fresh = slices.DeleteFunc(fresh, func(p process) bool {
+			if !belongs(p) {
+				return false
+			}
+			c.in[p.pid] = true
+			found = append(found, p)
+			return true
+		})
 	}
-	kept := pids[:0]
-	for _, pid := range pids {
-		if alive[pid] {
-			kept = append(kept, pid)
+	below := func() { // until nobody more has a parent inside
+		for n := -1; n != len(found); {
+			n = len(found)
+			take(func(p process) bool { return c.in[p.parent] })
 		}
 	}
-	return kept
+	if root := c.root(); root != 0 {
+		take(func(p process) bool { return p.pid == root || p.session == root })
+	}
+	below()
+	buf := make([]byte, 64<<10)
+	take(func(p process) bool { return p.bears(c.mark, buf) })
+	below()
+	return found
 }
 
 // process is a line of the kernel's process table.
@@ -117,8 +129,9 @@ type process struct {
 	dead                 bool
 }
 
-// processes reads the process table.
-func processes() []process {
+// processes reads the process table, but for those that are known already, and
+// makes them known: the newest first, which are the likeliest to run away.
+func processes(known map[int]bool) []process {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -128,12 +141,13 @@ func processes() []process {
 	self := os.Getpid()
 	var all []process
 	var buf [1024]byte
-	for _, name := range names {
+	for _, name := range slices.Backward(names) {
 		pid, err := strconv.Atoi(name)
-		if err != nil || pid == self {
+		if err != nil || pid == self || known[pid] {
 			continue
 		}
 		if p, ok := parseStat(pid, slurp("/proc/"+name+"/stat", buf[:])); ok {
+			known[pid] = true
 			all = append(all, p)
 		}
 	}
@@ -155,11 +169,11 @@ func parseStat(pid int, stat []byte) (process, bool) {
 
 // bears reports whether the process was started with KEY=VALUE in its
 // environment, as far as the agent may see it.
-func (p process) bears(mark string) bool {
+func (p process) bears(mark string, buf []byte) bool {
 	if p.dead {
 		return false
 	}
-	env := slurp("/proc/"+strconv.Itoa(p.pid)+"/environ", make([]byte, 64<<10))
+	env := slurp("/proc/"+strconv.Itoa(p.pid)+"/environ", buf)
 	return bytes.HasPrefix(env, []byte(mark+"\x00")) || bytes.Contains(env, []byte("\x00"+mark+"\x00"))
 }
 
