@@ -28,8 +28,9 @@ type job struct {
 
 	mu      sync.Mutex
 	rec     wire.Process
-	run     *running // nil while it does not run
-	stopped bool     // stop is closed
+	run     *running  // nil while it does not run
+	last    wire.Exit // of the last run
+	stopped bool      // stop is closed
 	sent    syscall.Signal
 }
 
@@ -62,75 +63,68 @@ func (j *job) record() wire.Process {
 // begin starts the first run. An error is one of the request; a program that
 // cannot be executed is a run that failed.
 func (j *job) begin() error {
-	p, code, err := j.launch()
-	if err != nil && code == 0 {
-		return err
+	p, err := j.launch()
+	if err != nil && exitCode(err) == 0 {
+		return unstarted(err)
 	}
-	j.agent.group.Go(func() { j.supervise(p, wire.Exit{State: hutch.ProcessFailed, Code: code}) })
+	j.agent.group.Go(func() { j.supervise(p, err) })
 	return nil
 }
 
-// launch starts a run. A program that cannot be executed is in the log, and
-// has the exit code that a shell gives for it.
-func (j *job) launch() (p *running, code int, err error) {
-	p, err = j.agent.launch(j.start)
+// launch starts a run.
+func (j *job) launch() (*running, error) {
+	p, err := j.agent.launch(j.start)
 	if err != nil {
-		if e, ok := errors.AsType[*spawn.Error](err); ok && e.Step == spawn.Exec && e.Errno != syscall.E2BIG {
-			code = 126
-			if e.Errno == syscall.ENOENT {
-				code = 127
-			}
-		}
-		err = unstarted(err)
-		if code != 0 {
-			j.note(err)
-		}
-		return nil, code, err
+		return nil, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.run, j.sent = p, 0
 	j.rec.PID, j.rec.Status, j.rec.ExitCode = p.pid, hutch.ProcessRunning, nil
-	if j.stopped { // between two runs
-		go p.tree.kill()
-	}
 	p.read(j.log.add)
-	return p, 0, nil
+	if j.stopped { // since it was decided to start it
+		j.agent.group.Go(p.tree.kill)
+	}
+	return p, nil
 }
 
-// note writes what the agent has to say into the log.
-func (j *job) note(err error) {
-	j.log.add(wire.TypeStderr, []byte("hutch: "+hutch.AsError(err).Message+"\n"))
+// exitCode is what a shell would give for a program that cannot be executed,
+// and 0 for what goes wrong before that.
+func exitCode(err error) int {
+	e, ok := errors.AsType[*spawn.Error](err)
+	switch {
+	case !ok || e.Step != spawn.Exec || e.Errno == syscall.E2BIG:
+		return 0
+	case e.Errno == syscall.ENOENT:
+		return 127
+	}
+	return 126
 }
 
-// supervise sees a job from its first run to its last. Without p the first run
-// failed with x.
-func (j *job) supervise(p *running, x wire.Exit) {
-	backoff := firstBackoff
-	for {
+// supervise sees a job from its first run, or the failure to start it, to the
+// end of its last.
+func (j *job) supervise(p *running, err error) {
+	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		began := time.Now()
-		if p != nil {
-			x = j.wait(p)
-		}
+		x := j.wait(p, err)
 		if time.Since(began) >= stable {
 			backoff = firstBackoff
 		}
 		if !j.ended(x) || !j.pause(backoff) {
 			break
 		}
-		backoff = min(2*backoff, maxBackoff)
-		var err error
-		if p, x.Code, err = j.launch(); err != nil && x.Code == 0 {
-			j.note(err)
-			x.Code = 126
-		}
-		x.State, x.Signal = hutch.ProcessFailed, 0
+		p, err = j.launch()
 	}
 	j.finish()
 }
 
-// wait waits for the end of a run.
-func (j *job) wait(p *running) wire.Exit {
+// wait waits for the end of a run. That a run could not be started is its end
+// too; the log says why.
+func (j *job) wait(p *running, err error) wire.Exit {
+	if err != nil {
+		j.log.add(wire.TypeStderr, []byte("hutch: "+hutch.AsError(unstarted(err)).Message+"\n"))
+		return wire.Exit{State: hutch.ProcessFailed, Code: max(exitCode(err), 126)}
+	}
 	status := <-p.status
 	p.settle()
 	p.clean()
@@ -141,9 +135,8 @@ func (j *job) wait(p *running) wire.Exit {
 func (j *job) ended(x wire.Exit) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.run = nil
-	j.rec.PID, j.rec.ExitCode = 0, &x.Code
-	j.rec.Status = x.State
+	j.run, j.last = nil, x
+	j.rec.PID = 0
 	again := j.rec.Restart == hutch.RestartAlways || j.rec.Restart == hutch.RestartOnFailure && x.Code != 0
 	if !again || j.stopped || j.sent != 0 && x.Signal == int(j.sent) {
 		return false
@@ -152,10 +145,10 @@ func (j *job) ended(x wire.Exit) bool {
 	return true
 }
 
-// pause waits before a restart and ends what the last run left behind. It
-// reports false when there shall be no restart.
+// pause ends what the last run left behind and waits before the next. It
+// reports false when there shall be none.
 func (j *job) pause(d time.Duration) bool {
-	newTree(j.start.ID, func() int { return 0 }).kill()
+	j.leftovers().kill()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -166,23 +159,22 @@ func (j *job) pause(d time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.rec.Restarts++
-	return !j.stopped
+	return true
 }
 
 // finish makes the end final.
 func (j *job) finish() {
 	j.mu.Lock()
+	j.rec.Status, j.rec.ExitCode = j.last.State, &j.last.Code
 	j.rec.EndMS = time.Now().UnixMilli()
-	if j.rec.Status == hutch.ProcessStarting { // ended while it waited
-		j.rec.Status = hutch.ProcessFailed
-		if j.rec.ExitCode != nil && *j.rec.ExitCode == 0 {
-			j.rec.Status = hutch.ProcessExited
-		}
-	}
 	j.mu.Unlock()
 	j.log.close()
 	j.agent.jobs.tidy()
+	j.agent.idle.touch()
 }
+
+// leftovers is the job's tree without a root.
+func (j *job) leftovers() tree { return newTree(j.start.ID, func() int { return 0 }) }
 
 // signal signals the job's tree. One that asks it to end also ends its
 // restarts; any other does so only if the job dies of it.
@@ -196,7 +188,7 @@ func (j *job) signal(sig syscall.Signal) {
 			close(j.stop)
 		}
 	}
-	t := newTree(j.start.ID, func() int { return 0 })
+	t := j.leftovers()
 	if j.run != nil {
 		t = j.run.tree
 	}
@@ -255,12 +247,15 @@ func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.
 	}
 }
 
+// exit is the frame that ends an attach at cursor.
 func (j *job) exit(cursor int64) wire.Exit {
-	rec := j.record()
-	x := wire.Exit{State: rec.Status, Cursor: cursor}
-	if rec.ExitCode != nil && !rec.Status.Live() {
-		x.Code = *rec.ExitCode
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	x := wire.Exit{State: j.rec.Status}
+	if !x.State.Live() {
+		x = j.last
 	}
+	x.Cursor = cursor
 	return x
 }
 

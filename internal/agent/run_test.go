@@ -188,6 +188,12 @@ func TestStdin(t *testing.T) {
 	})
 }
 
+// headless is a process that looks like a zombie: its first thread has ended.
+const headless = `
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+ctypes.CDLL(None).pthread_exit(None)`
+
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string]string{
@@ -200,6 +206,8 @@ func TestTimeLimit(t *testing.T) {
 		"closes":         `echo before; exec >&- 2>&- <&-; sleep 1000`,
 		"stopped":        `echo before; kill -STOP $$`,
 		"background":     `sleep 1000 & echo before; wait`,
+		"headless":       `echo before; python3 -c '` + headless + `' & sleep 1000`,
+		"headless root":  `echo before; exec python3 -c '` + headless + `'`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"slices"
 	"strconv"
@@ -77,9 +78,11 @@ func (t tree) members() []int {
 	c := census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
 	var pids []int
 	for _, p := range c.look() {
-		if p.pid == t.root() {
+		switch {
+		case p.dead:
+		case p.pid == t.root():
 			pids = slices.Insert(pids, 0, p.pid)
-		} else if !p.dead {
+		default:
 			pids = append(pids, p.pid)
 		}
 	}
@@ -155,16 +158,18 @@ func processes(known map[int]bool) []process {
 }
 
 // parseStat reads "pid (name) state parent group session ...". The name is the
-// process's own choice, brackets and all.
+// process's own choice, brackets and all. A process of which only the first
+// thread has ended looks like a zombie but for its number of threads.
 func parseStat(pid int, stat []byte) (process, bool) {
-	_, rest, ok := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), " ")
-	f := strings.Fields(rest)
-	if !ok || len(f) < 4 {
+	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(f) < 18 {
 		return process{}, false
 	}
 	parent, err1 := strconv.Atoi(f[1])
 	session, err2 := strconv.Atoi(f[3])
-	return process{pid, parent, session, f[0] == "Z" || f[0] == "X"}, err1 == nil && err2 == nil
+	threads, err3 := strconv.Atoi(f[17])
+	dead := (f[0] == "Z" || f[0] == "X") && threads <= 1
+	return process{pid, parent, session, dead}, errors.Join(err1, err2, err3) == nil
 }
 
 // bears reports whether the process was started with KEY=VALUE in its
