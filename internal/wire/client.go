@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
 
 	"hutch"
 )
@@ -56,11 +60,7 @@ func (c *Client) Ping(ctx context.Context) (Stats, error) {
 
 // List returns the detached processes, oldest first.
 func (c *Client) List(ctx context.Context) ([]Process, error) {
-	ps, err := call[[]Process](ctx, c, Request{Op: "list"})
-	if len(ps) > MaxFinished*4 {
-		return nil, broken(fmt.Errorf("a list of %d processes", len(ps)))
-	}
-	return ps, err
+	return call[processes](ctx, c, Request{Op: "list"})
 }
 
 // Signal signals a detached process and all it started.
@@ -115,8 +115,8 @@ func (c *Client) stream(ctx context.Context, req Request, stdin io.Reader, out f
 			return broken(fmt.Errorf("frame of type %q instead of started", t))
 		}
 		s = &stream{conn: cn, out: out, limit: limit, room: make(chan int64, 1)}
-		if req.Attach != nil {
-			s.cursor = -1 // the first frame tells
+		if a := req.Attach; a != nil {
+			s.attach(*a)
 		}
 		return s.run(stdin)
 	})
@@ -143,9 +143,9 @@ func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []b
 			return err
 		}
 		t, payload, err := cn.begin(ctx, body)
-		if err != nil && used && ctx.Err() == nil && !errors.Is(err, errRefused) {
+		if used && hungUp(err) && ctx.Err() == nil {
 			cn.end(false)
-			continue // an idle connection had died; a fresh one tells the truth
+			continue // while it was idle; a fresh one tells the truth
 		}
 		if err == nil {
 			err = then(cn, t, payload)
@@ -161,6 +161,12 @@ func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []b
 	}
 }
 
+// hungUp reports whether err says that the other side had closed a connection
+// before it answered.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}
+
 // fault says what a broken request means to the caller.
 func (c *Client) fault(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
@@ -169,7 +175,7 @@ func (c *Client) fault(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*hutch.Error](err); ok {
 		return err
 	}
-	if e, ok := errors.AsType[outError](err); ok {
+	if e, ok := errors.AsType[callerError](err); ok {
 		return e.error
 	}
 	return broken(err)
@@ -203,24 +209,20 @@ func (c *Client) conn(ctx context.Context) (*conn, bool, error) {
 }
 
 func (c *Client) open(ctx context.Context) (*conn, error) {
-	nc, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cn := &conn{Conn: nc, r: NewReader(nc, MaxReply), w: NewWriter(nc)}
 	hello, err := json.Marshal(c.hello)
 	if err != nil {
 		return nil, err
 	}
-	hctx, cancel := context.WithTimeout(ctx, replyTime)
+	ctx, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
-	stop := context.AfterFunc(hctx, func() { nc.Close() })
-	defer stop()
-	if err := cn.w.Write(TypeHello, hello); err != nil {
-		nc.Close()
+	nc, err := c.dial(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if err := cn.welcome(); err != nil {
+	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	defer stop()
+	cn := &conn{Conn: nc, r: NewReader(nc, MaxReply), w: NewWriter(nc)}
+	if err := cn.greet(hello); err != nil {
 		nc.Close()
 		return nil, err
 	}
@@ -228,6 +230,8 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 }
 
 func (c *Client) keep(cn *conn) {
+	cn.r.trim()
+	cn.w.trim()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || len(c.idle) >= maxIdle {
@@ -246,7 +250,10 @@ type conn struct {
 	busy bool        // a goroutine may still write to it
 }
 
-func (cn *conn) welcome() error {
+func (cn *conn) greet(hello []byte) error {
+	if err := cn.w.Write(TypeHello, hello); err != nil {
+		return err
+	}
 	t, payload, err := cn.r.Next()
 	if err != nil {
 		return err
@@ -271,23 +278,25 @@ func (cn *conn) welcome() error {
 // end the connection closes when ctx is done.
 func (cn *conn) begin(ctx context.Context, body []byte) (Type, []byte, error) {
 	cn.stop = context.AfterFunc(ctx, func() { cn.Close() })
+	cn.SetDeadline(time.Now().Add(replyTime))
 	if err := cn.w.Write(TypeRequest, body); err != nil {
 		return 0, nil, err
 	}
-	cn.SetReadDeadline(time.Now().Add(replyTime))
 	t, payload, err := cn.r.Next()
 	if err != nil {
 		return 0, nil, err
 	}
+	cn.SetDeadline(time.Time{})
 	if t == TypeError {
 		return 0, nil, refusal(payload)
 	}
 	return t, payload, nil
 }
 
-// end leaves the request and reports whether the connection can be used again.
+// end leaves the request and reports whether the connection can be used again:
+// not if there is more to read, as no answer may be taken for the next one's.
 func (cn *conn) end(good bool) bool {
-	if !cn.stop() || !good || cn.busy {
+	if !cn.stop() || !good || cn.busy || cn.r.Buffered() > 0 {
 		cn.Close()
 		return false
 	}
@@ -310,12 +319,20 @@ func refusal(payload []byte) error {
 	default:
 		f.Kind = hutch.Internal
 	}
-	return hutch.Errorf(f.Kind, "%s", clip(f.Message, 2000)).Because(errRefused)
+	return hutch.Errorf(f.Kind, "%s", printable(f.Message, 2000)).Because(errRefused)
 }
 
-func clip(s string, n int) string {
-	if len(s) > n {
-		return s[:n] + "…"
+// printable is at most n bytes of text that a terminal can be shown.
+func printable(s string, n int) string {
+	cut := len(s) > n
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s[:min(n, len(s))], ""))
+	if cut {
+		s += "…"
 	}
 	return s
 }

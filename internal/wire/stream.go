@@ -15,30 +15,45 @@ import (
 type stream struct {
 	conn   *conn
 	out    func(hutch.Output) error
-	cursor int64     // behind the last output; -1 before an attach's first
-	limit  time.Time // when the agent kills the process; zero if never
-	late   int64     // bytes that came after that
+	follow bool          // an attach, whose process may still run at its end
+	from   int64         // where an attach begins, if that is still kept
+	cursor int64         // behind the last output; -1 before an attach's first
+	limit  time.Time     // when the agent is to have sent the exit; zero if never
+	grace  time.Duration // how long after that it may still be waited for
+	late   int           // bytes that came after limit and grace
 	exit   Exit
 
 	room chan int64 // latest count of stdin bytes the program has taken
 }
 
-// outError is an error of the caller's output function.
-type outError struct{ error }
+// attach makes s the stream of an attach.
+func (s *stream) attach(a Attach) {
+	s.follow, s.from, s.cursor = true, a.Cursor, -1
+	if !a.Follow { // it ends with what there is
+		s.limit = time.Now().Add(replyTime)
+	}
+}
+
+// callerError is an error of the caller's output function or stdin.
+type callerError struct{ error }
 
 func (s *stream) run(stdin io.Reader) error {
+	s.grace = killGrace
+	var failed chan error
 	if stdin != nil {
-		done := s.pump(stdin)
+		done := make(chan struct{})
+		failed = make(chan error, 1)
+		go s.pump(stdin, done, failed)
 		defer func() { s.conn.busy = !finished(done) }()
 		defer close(s.room)
 	}
 	for {
-		s.conn.SetReadDeadline(s.deadline())
-		t, payload, err := s.conn.r.Next()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return broken(errors.New("process not reported dead after its time limit"))
-		}
+		t, payload, err := s.next()
 		if err != nil {
+			select {
+			case err = <-failed:
+			default:
+			}
 			return err
 		}
 		if done, err := s.frame(t, payload); done || err != nil {
@@ -47,17 +62,37 @@ func (s *stream) run(stdin io.Reader) error {
 	}
 }
 
-// deadline is until when the next frame must come.
-func (s *stream) deadline() time.Time {
+// next reads a frame. After the limit an agent has the grace, which is the
+// time spent waiting for it and not what the caller's function took, and a
+// bounded number of bytes, to come to the end.
+func (s *stream) next() (Type, []byte, error) {
 	if s.limit.IsZero() {
-		return time.Time{}
+		return s.conn.r.Next()
 	}
-	end := s.limit.Add(killGrace)
-	if grace := time.Now().Add(killGrace); grace.After(end) {
-		return grace
+	begin := time.Now()
+	over := begin.After(s.limit)
+	if over {
+		s.conn.SetReadDeadline(begin.Add(s.grace))
+	} else {
+		s.conn.SetReadDeadline(s.limit.Add(s.grace))
 	}
-	return end
+	t, payload, err := s.conn.r.Next()
+	if over {
+		s.grace -= time.Since(begin)
+		s.late += frameCost + len(payload)
+	}
+	if s.grace < 0 || s.late > maxLate || errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, nil, errors.New("no end after the time limit")
+	}
+	return t, payload, err
 }
+
+// What may come after the limit is the log that the agent keeps, and what
+// pipes and sockets hold. An empty frame costs, too.
+const (
+	maxLate   = 8 * LogSize
+	frameCost = 64
+)
 
 func (s *stream) frame(t Type, payload []byte) (done bool, err error) {
 	switch t {
@@ -85,13 +120,10 @@ func (s *stream) output(name hutch.Stream, payload []byte) error {
 	}
 	begin := cursor - int64(len(data))
 	if s.cursor < 0 {
-		s.cursor = begin
+		s.cursor = min(s.from, begin)
 	}
 	if begin < s.cursor {
 		return fmt.Errorf("output at %d comes after %d", begin, s.cursor)
-	}
-	if err := s.count(len(data)); err != nil {
-		return err
 	}
 	o := hutch.Output{Stream: name, Data: data, Cursor: cursor, Lost: begin - s.cursor}
 	s.cursor = cursor
@@ -99,30 +131,26 @@ func (s *stream) output(name hutch.Stream, payload []byte) error {
 		return nil
 	}
 	if err := s.out(o); err != nil {
-		return outError{err}
-	}
-	return nil
-}
-
-// count bounds what an agent may send of a process that should be dead: the
-// log it keeps and what pipes and sockets hold.
-func (s *stream) count(n int) error {
-	if s.limit.IsZero() || time.Now().Before(s.limit.Add(killGrace)) {
-		return nil
-	}
-	if s.late += int64(n); s.late > 8*LogSize {
-		return errors.New("output does not end after the time limit")
+		return callerError{err}
 	}
 	return nil
 }
 
 func (s *stream) exited(payload []byte) error {
-	if err := json.Unmarshal(payload, &s.exit); err != nil {
+	var e Exit
+	if err := json.Unmarshal(payload, &e); err != nil {
 		return err
 	}
-	if e := s.exit; e.Code < 0 || e.Code > 255 || e.Signal < 0 || e.Signal > 64 {
+	if e.Code < 0 || e.Code > 255 || e.Signal < 0 || e.Signal > 64 {
 		return fmt.Errorf("exit with code %d and signal %d", e.Code, e.Signal)
 	}
+	if e.Cursor < s.cursor || e.Cursor > maxCount {
+		return fmt.Errorf("exit at cursor %d after %d", e.Cursor, s.cursor)
+	}
+	if ended := e.State == hutch.ProcessExited || e.State == hutch.ProcessFailed; !ended && !(s.follow && e.State.Live()) {
+		return fmt.Errorf("exit in state %.20q", e.State)
+	}
+	s.exit = e
 	return nil
 }
 
@@ -143,37 +171,39 @@ func (s *stream) window(payload []byte) error {
 	return nil
 }
 
-// pump sends stdin, at most StdinWindow bytes ahead of the program. The
-// channel it returns is closed when it is done with the connection; it may
-// outlive the stream by one Read of stdin, which nothing can interrupt.
-func (s *stream) pump(stdin io.Reader) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		buf := make([]byte, 32<<10)
-		var sent, taken int64
-		for {
-			for sent-taken > StdinWindow-int64(len(buf)) {
-				n, open := <-s.room
-				if !open {
-					return
-				}
-				taken = n
-			}
-			n, err := stdin.Read(buf)
-			if n > 0 {
-				if s.conn.w.Write(TypeStdin, buf[:n]) != nil {
-					return
-				}
-				sent += int64(n)
-			}
-			if err != nil {
-				s.conn.w.Write(TypeStdinEnd, nil)
+// pump sends stdin, at most StdinWindow bytes ahead of the program, and closes
+// done when it is done with the connection. It may outlive the stream by one
+// Read of stdin, which nothing can interrupt. A stdin that fails must not look
+// to the program as if it ended: then the connection closes.
+func (s *stream) pump(stdin io.Reader, done chan<- struct{}, failed chan<- error) {
+	defer close(done)
+	buf := make([]byte, 32<<10)
+	var sent, taken int64
+	for {
+		for sent-taken > StdinWindow-int64(len(buf)) {
+			n, open := <-s.room
+			if !open {
 				return
 			}
+			taken = n
 		}
-	}()
-	return done
+		n, err := stdin.Read(buf)
+		if n > 0 {
+			if s.conn.w.Write(TypeStdin, buf[:n]) != nil {
+				return
+			}
+			sent += int64(n)
+		}
+		if err == io.EOF {
+			s.conn.w.Write(TypeStdinEnd, nil)
+			return
+		}
+		if err != nil {
+			failed <- callerError{fmt.Errorf("read stdin: %w", err)}
+			s.conn.Close()
+			return
+		}
+	}
 }
 
 func finished(done <-chan struct{}) bool {
