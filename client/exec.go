@@ -74,7 +74,7 @@ func (c *Client) attach(ctx context.Context, path string, req hutch.ExecRequest,
 	// The connection outlives ctx by the moment in which the server says how
 	// the command ended.
 	defer context.AfterFunc(ctx, a.cancel)()
-	if err := a.send(stream.Command{ExecRequest: req, Open: req.Stdin != nil}); err != nil {
+	if err := a.begin(stream.Command{ExecRequest: req, Open: req.Stdin != nil}); err != nil {
 		return hutch.ExecResult{}, c.fault(ctx, err)
 	}
 	if req.Stdin != nil {
@@ -94,9 +94,21 @@ type attached struct {
 	ended  chan struct{}
 }
 
-// send sends a text message.
-func (a *attached) send(v any) error {
-	b, err := json.Marshal(v)
+// begin sends the command.
+func (a *attached) begin(cmd stream.Command) error {
+	b, err := json.Marshal(cmd)
+	if err != nil {
+		return hutch.Errorf(hutch.Invalid, "the request cannot be written as JSON: %v", err)
+	}
+	if len(b) > stream.MaxRequest {
+		return hutch.Errorf(hutch.Invalid, "the request has %d bytes: at most %d are allowed; send large data as stdin", len(b), stream.MaxRequest)
+	}
+	return a.conn.Write(context.Background(), websocket.MessageText, b)
+}
+
+// control sends a text message after the first.
+func (a *attached) control(m stream.Control) error {
+	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -107,7 +119,7 @@ func (a *attached) send(v any) error {
 func (a *attached) cancel() {
 	limit := time.AfterFunc(cancelTime, func() { a.conn.CloseNow() })
 	defer limit.Stop()
-	if a.send(stream.Control{Cancel: true}) != nil {
+	if a.control(stream.Control{Cancel: true}) != nil {
 		return
 	}
 	<-a.ended
@@ -211,7 +223,7 @@ func (a *attached) pump(stdin io.Reader) {
 				a.cancel() // what it has got is not all of it
 				return
 			}
-			a.send(stream.Control{EOF: true})
+			a.control(stream.Control{EOF: true})
 			return
 		}
 	}

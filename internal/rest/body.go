@@ -13,23 +13,23 @@ import (
 	"unicode/utf8"
 
 	"hutch"
+	"hutch/internal/stream"
 )
 
 const (
-	maxBody  = 8 << 20          // bytes of a request
 	bodyTime = time.Minute      // for it to come
 	chunk    = 64 << 10         // of an answer, written in one go
 	pingTime = 15 * time.Second // between signs of life on a silent stream
 )
 
 // errTooLarge is turned into a 413, which no kind stands for.
-var errTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than %d MiB: send large data as stdin over a WebSocket", maxBody>>20)
+var errTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than %d MiB: send large data as stdin over a WebSocket", stream.MaxRequest>>20)
 
 // body decodes the body of a request into v; an empty one leaves v as it is.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request, v any) error {
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, stream.MaxRequest))
 	rc.SetReadDeadline(time.Time{})
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return errTooLarge

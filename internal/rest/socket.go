@@ -70,7 +70,7 @@ type socket struct {
 
 // request reads the first message.
 func (s *socket) request() (hutch.ExecRequest, error) {
-	s.conn.SetReadLimit(maxBody)
+	s.conn.SetReadLimit(stream.MaxRequest)
 	ctx, cancel := context.WithTimeout(s.ctx, bodyTime)
 	defer cancel()
 	typ, b, err := s.conn.Read(ctx)

@@ -42,6 +42,9 @@ import (
 	"hutch/internal/problem"
 )
 
+// MaxRequest is the longest body of a request and first message, in bytes.
+const MaxRequest = 8 << 20
+
 // StdinWindow is how many bytes of stdin a client may send ahead of what the
 // program has taken.
 const StdinWindow = 256 << 10
