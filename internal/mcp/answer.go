@@ -129,7 +129,7 @@ const headerAnswer = "hutch-answer"
 func (l *answers) open(r *http.Request, a *answer) (done func()) {
 	id := strconv.FormatInt(l.last.Add(1), 36)
 	l.byID.Store(id, a)
-	r.Header[headerAnswer] = []string{id}
+	map[string][]string(r.Header)[headerAnswer] = []string{id}
 	return func() {
 		l.byID.Delete(id)
 		a.close()
@@ -138,7 +138,7 @@ func (l *answers) open(r *http.Request, a *answer) (done func()) {
 
 // of returns nil when the request did not come over HTTP, or has ended.
 func (l *answers) of(h http.Header) *answer {
-	id := h[headerAnswer]
+	id := map[string][]string(h)[headerAnswer]
 	if len(id) == 0 {
 		return nil
 	}

@@ -62,15 +62,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	a := &answer{ResponseWriter: w, body: body}
 	defer h.answers.open(r, a)()
-	switch {
-	case r.Header.Get(headerVersion) >= modern:
+	if r.Header.Get(headerVersion) >= modern {
 		h.modern.ServeHTTP(a, r)
-	case r.Method == http.MethodDelete:
-		h.sessions.interrupt(r.Header.Get(headerSession))
-		fallthrough
-	default:
-		h.older.ServeHTTP(a, r)
+		return
 	}
+	if r.Method == http.MethodDelete {
+		h.sessions.interrupt(r.Header.Get(headerSession))
+	}
+	h.older.ServeHTTP(a, r)
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {

@@ -54,7 +54,7 @@ func (p *progress) add(o hutch.Output) error {
 	}
 	p.latest = append(p.latest, o.Data[max(0, len(o.Data)-maxProgress):]...)
 	if n := len(p.latest); n > maxProgress {
-		p.latest = append(p.latest[:0], p.latest[n-maxProgress:]...)
+		p.latest = append(p.latest[:0], wholeStart(p.latest[n-maxProgress:])...)
 	}
 	if wait := progressEvery - (time.Since(p.began) - p.sent); wait > 0 && p.sent > 0 {
 		p.timer.Reset(wait)

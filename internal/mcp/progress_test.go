@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -132,4 +133,32 @@ func TestProgressPrecedesTheResult(t *testing.T) {
 			t.Fatalf("events %v", events)
 		}
 	}
+}
+
+// TestHeartbeat has a command that is silent for 12 seconds, of a clock that
+// does not wait.
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l listener
+		svc := &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+			time.Sleep(12 * time.Second)
+			return scripted.Print(id, req, nil, hutch.Stdout, "")
+		}}
+		to, from, ended := serveStdio(t.Context(), svc)
+		c := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, l.options())
+		ss, err := c.Connect(t.Context(), &sdk.IOTransport{Reader: from, Writer: to}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := callWithToken(t.Context(), &client{ClientSession: ss}, map[string]any{"command": "x"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := l.all(); len(got) != 2 || got[0].Progress != 5 || got[1].Progress != 10 {
+			t.Errorf("progress %+v", got)
+		}
+		ss.Close()
+		outcome(t, ended)
+	})
 }
