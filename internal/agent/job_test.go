@@ -204,7 +204,9 @@ func TestRestart(t *testing.T) {
 			}
 			eventually(t, "it waits for its restart", func() bool { return find(t, c, p.ID).Status == hutch.ProcessStarting })
 			eventually(t, "it was restarted", func() bool { return find(t, c, p.ID).Restarts == 1 })
-			eventually(t, "it waits again", func() bool { return find(t, c, p.ID).Status == hutch.ProcessStarting })
+			eventually(t, "it waits again", func() bool {
+				return logs(t, c, wire.Attach{Process: p.ID}).stdout == "run\nrun\n" && find(t, c, p.ID).Status == hutch.ProcessStarting
+			})
 			if err := c.Signal(t.Context(), p.ID, 15); err != nil {
 				t.Fatal(err)
 			}
