@@ -8,6 +8,7 @@ import (
 
 	"hutch/internal/agent"
 	"hutch/internal/driver/gvisor/inside"
+	"hutch/internal/driver/native/place"
 )
 
 var commit = "unknown" // set by the linker
@@ -34,6 +35,9 @@ func run(args []string) error {
 			return err
 		}
 		return serve()
+	}
+	if handled, err := place.Main(args[0], agent.Run); handled {
+		return err
 	}
 	return fmt.Errorf("unknown argument %q", args[0])
 }

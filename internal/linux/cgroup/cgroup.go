@@ -160,6 +160,9 @@ func killAll(dir string) error {
 		return err
 	}
 	for _, pid := range before {
+		if pid == os.Getpid() {
+			continue // a thread of ours, on its way through; see Start
+		}
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			held[pid] = fd
 		}

@@ -31,6 +31,7 @@ const leaf = "hutch-daemon"
 type Tree struct {
 	base2 string            // version 2: the folder under which "hutch" lies
 	base1 map[string]string // version 1: the same for each controller
+	home1 []string          // version 1: the groups that this process is in
 
 	mu       sync.Mutex
 	prepared bool
@@ -56,16 +57,12 @@ func find(proc string, root bool) (*Tree, error) {
 			return find2(m, own[""], root)
 		}
 	}
-	return find1(mounts)
+	return find1(mounts, own)
 }
 
 // find2 chooses the base on version 2.
 func find2(m mount, own string, root bool) (*Tree, error) {
-	rel, err := filepath.Rel(m.root, own)
-	if err != nil || strings.HasPrefix(rel, "..") {
-		rel = "."
-	}
-	base := filepath.Join(m.dir, rel)
+	base := m.path(own)
 	if filepath.Base(base) == leaf { // we were moved there before
 		base = filepath.Dir(base)
 	}
@@ -79,13 +76,14 @@ func find2(m mount, own string, root bool) (*Tree, error) {
 	return &Tree{base2: base}, nil
 }
 
-func find1(mounts []mount) (*Tree, error) {
-	bases := map[string]string{}
+func find1(mounts []mount, own map[string]string) (*Tree, error) {
+	bases, homes := map[string]string{}, map[string]string{}
 	for _, m := range mounts {
 		for _, c := range m.controllers {
-			bases[c] = m.dir
+			bases[c], homes[c] = m.dir, m.path(own[c])
 		}
 	}
+	var home []string
 	for _, c := range controllers {
 		switch {
 		case bases[c] == "":
@@ -95,8 +93,11 @@ func find1(mounts []mount) (*Tree, error) {
 			return nil, fmt.Errorf("%w: %s is not writable; run the server as root, or boot with cgroup v2 "+
 				"(systemd.unified_cgroup_hierarchy=1)", ErrNone, bases[c])
 		}
+		if !slices.Contains(home, homes[c]) {
+			home = append(home, homes[c])
+		}
 	}
-	return &Tree{base1: bases}, nil
+	return &Tree{base1: bases, home1: home}, nil
 }
 
 // Version is 1 or 2.
@@ -215,6 +216,15 @@ type mount struct {
 	version     int
 	root, dir   string // the group that is seen at dir
 	controllers []string
+}
+
+// path is where a group is seen; one that is not seen counts as the root.
+func (m mount) path(group string) string {
+	rel, err := filepath.Rel(m.root, group)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return m.dir
+	}
+	return filepath.Join(m.dir, rel)
 }
 
 func readMounts(path string) ([]mount, error) {

@@ -1,0 +1,68 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/wire"
+)
+
+const token = "a token"
+
+func spec(root image.Root, id string) driver.Spec {
+	return driver.Spec{
+		ID: id, Root: root, Limits: hutch.Limits{CPU: 1, Memory: 128, Disk: 32, PIDs: 64, Processes: 10},
+		Boot: wire.Boot{Token: token, Home: image.Home, Dir: image.Workspace, Hostname: id, Env: root.Env, MaxLive: 10},
+	}
+}
+
+// BenchmarkCreate measures a cold create up to the agent's first answer, beside
+// the namespaces that it is made of.
+func BenchmarkCreate(b *testing.B) {
+	b.Run("place", func(b *testing.B) {
+		d, r := newDriver(b, b.TempDir()), root(b)
+		var created, answered time.Duration
+		for n := range b.N {
+			begin := time.Now()
+			i, err := d.Create(b.Context(), spec(r, fmt.Sprint("bench-", n)))
+			if err != nil {
+				b.Fatal(err)
+			}
+			created += time.Since(begin)
+			c := wire.NewClient(i.Dial, token)
+			if _, err := c.Ping(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			answered += time.Since(begin)
+			b.StopTimer()
+			c.Close()
+			if err := i.Destroy(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+		b.ReportMetric(float64(created.Microseconds())/float64(b.N), "µs-created")
+		b.ReportMetric(float64(answered.Microseconds())/float64(b.N), "µs-answered")
+	})
+	b.Run("namespaces", func(b *testing.B) {
+		i := newDriver(b, b.TempDir()).newInstance("none")
+		for range b.N {
+			fd := -1
+			pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Env: []string{}, Sys: i.attributes(&fd)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			syscall.Close(fd)
+			if p, err := os.FindProcess(pid); err == nil {
+				p.Wait()
+			}
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package native
+
+import (
+	"os"
+
+	"hutch/internal/driver/native/place"
+	"hutch/internal/linux/mount"
+)
+
+// birth is what a place is born with.
+type birth struct {
+	config, status *os.File // our ends of the two pipes
+	// What it gets, in the order of package place's descriptors; ours too
+	// until it has it.
+	files []*os.File
+	trees []mount.Tree
+	// The program stays ours.
+	program *os.File
+}
+
+// newBirth opens everything. The binds of config become the trees'.
+func (i *instance) newBirth(config *place.Config) (b *birth, err error) {
+	b = &birth{}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if b.program, err = i.driver.program.open(i.driver.agent); err != nil {
+		return b, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return b, err
+	}
+	b.files = append(b.files, null)
+	listener, err := listen(i.dir)
+	if err != nil {
+		return b, err
+	}
+	b.files = append(b.files, listener)
+	theirs, mine, err := os.Pipe()
+	if err != nil {
+		return b, err
+	}
+	b.files, b.config = append(b.files, theirs), mine
+	if b.status, theirs, err = os.Pipe(); err != nil {
+		return b, err
+	}
+	b.files = append(b.files, theirs)
+	if i.driver.root {
+		b.trees, err = openTrees(config.Binds)
+	}
+	return b, err
+}
+
+// descriptors are the place's, from 0 on.
+func (b *birth) descriptors() []uintptr {
+	null := b.files[0].Fd()
+	fds := []uintptr{null, null, null, b.files[1].Fd(), b.files[2].Fd(), b.files[3].Fd(), b.program.Fd()}
+	for _, t := range b.trees {
+		fds = append(fds, uintptr(t))
+	}
+	return fds
+}
+
+// closeTheirs closes what the place has now.
+func (b *birth) closeTheirs() {
+	for _, f := range b.files {
+		f.Close()
+	}
+	closeTrees(b.trees)
+	b.files, b.trees = nil, nil
+}
+
+func (b *birth) close() {
+	b.closeTheirs()
+	for _, f := range []*os.File{b.config, b.status} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/driver"
+)
+
+// Check makes a place without an image, and removes it: no list of kernel
+// settings tells as much.
+func (d *Driver) Check(ctx context.Context) driver.Report {
+	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers()}
+	r := driver.Report{OK: true, Findings: findings}
+	for _, f := range findings {
+		r.OK = r.OK && f.Level != driver.Bad
+	}
+	return r
+}
+
+func (d *Driver) checkNamespaces(ctx context.Context) driver.Finding {
+	f := driver.Finding{Name: "namespaces", Level: driver.Good, Detail: "a sandbox can be set up"}
+	i, err := d.Create(ctx, driver.Spec{
+		ID:     fmt.Sprintf("check-%d-%x", os.Getpid(), rand.Uint32()),
+		Limits: hutch.Limits{CPU: 1, Memory: 64, Disk: 1, PIDs: 16},
+	})
+	if err == nil {
+		err = i.Destroy(ctx)
+	}
+	if err != nil {
+		e := hutch.AsError(err)
+		f.Level, f.Detail = driver.Bad, fmt.Sprint(errors.Join(e.Cause, ctx.Err()))
+		f.Mend = d.mend(err)
+	}
+	return f
+}
+
+// mend looks for what most often forbids a place.
+func (d *Driver) mend(err error) string {
+	const sys = "/proc/sys/"
+	for _, setting := range []struct{ path, bad, good string }{
+		{"user/max_user_namespaces", "0", "user.max_user_namespaces=65536"},
+		{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"},
+	} {
+		b, readErr := os.ReadFile(sys + setting.path)
+		if readErr == nil && strings.TrimSpace(string(b)) == setting.bad {
+			return "sudo sysctl -w " + setting.good
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "build the programs with: make build"
+	case errors.Is(err, unix.ENOSYS):
+		return "use Linux 5.12 or newer"
+	case strings.Contains(hutch.AsError(err).Unwrap().Error(), "mount a proc"):
+		return "in a container, start it with an unmasked /proc: --security-opt systempaths=unconfined"
+	}
+	return "in a container, allow namespaces: --privileged; else use the gvisor runtime"
+}
+
+func (d *Driver) checkLimits() driver.Finding {
+	f := driver.Finding{Name: "control groups", Level: driver.Good}
+	if d.tree == nil {
+		f.Level = driver.Warning
+		f.Detail = fmt.Sprintf("memory and CPU of native sandboxes are not limited, only processes and disk: %v", d.noTree)
+		f.Mend = "systemd-run --user --scope -p Delegate=yes hutch serve"
+		if d.root {
+			f.Mend = "mount -t cgroup2 none /sys/fs/cgroup"
+		}
+		return f
+	}
+	f.Detail = fmt.Sprintf("version %d limits CPU, memory and processes", d.tree.Version())
+	return f
+}
+
+func (d *Driver) checkUsers() driver.Finding {
+	f := driver.Finding{Name: "user ids", Level: driver.Good, Detail: "every native sandbox has two ids of its own"}
+	if !d.root {
+		f.Level = driver.Warning
+		f.Detail = "native sandboxes run under this user's id: the agent in them is kept from the commands by the kernel's checks on tracing alone"
+		f.Mend = "start the server as root"
+	}
+	return f
+}

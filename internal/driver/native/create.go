@@ -1,0 +1,192 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/native/place"
+	"hutch/internal/image"
+	"hutch/internal/linux/cgroup"
+	"hutch/internal/linux/pidfd"
+	"hutch/internal/linux/seccomp"
+	"hutch/internal/wire"
+)
+
+const (
+	createTime = 20 * time.Second // at most, for what takes milliseconds
+	undoTime   = 10 * time.Second
+	// agentThreads are not counted among the user's processes.
+	agentThreads = 32
+	// maxFiles is how many files a process may have open.
+	maxFiles = 1 << 16
+)
+
+// Create makes a place.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	if err := hutch.CheckID(spec.ID); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, createTime)
+	defer cancel()
+	i, err := d.create(ctx, spec)
+	if err != nil {
+		return nil, unmade(ctx, err)
+	}
+	return i, nil
+}
+
+func unmade(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*hutch.Error](err); ok {
+		return err
+	}
+	if ctx.Err() != nil {
+		return hutch.Errorf(hutch.Timeout, "the native sandbox was not ready in time: try again").Because(errors.Join(context.Cause(ctx), err))
+	}
+	return hutch.Errorf(hutch.Unavailable, "no native sandbox can be made: `hutch doctor` tells what this machine lacks for it").Because(err)
+}
+
+// create makes a place or leaves nothing. The folder is what keeps two places
+// of one id apart.
+func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	i := d.newInstance(spec.ID)
+	if err := os.Mkdir(i.dir, 0o700); errors.Is(err, fs.ErrExist) {
+		return nil, hutch.Errorf(hutch.Conflict, "there is a native sandbox %q already: use it, or destroy it first", spec.ID)
+	} else if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+			defer cancel()
+			err = errors.Join(err, i.Destroy(undo))
+		}
+	}()
+	config, err := d.config(spec)
+	if err != nil {
+		return nil, err
+	}
+	if d.tree != nil {
+		if i.group, err = d.tree.New(d.prefix+spec.ID, groupLimits(spec.Limits)); err != nil {
+			return nil, err
+		}
+	}
+	return i, i.start(ctx, config, boot(spec))
+}
+
+func groupLimits(l hutch.Limits) cgroup.Limits {
+	return cgroup.Limits{CPU: l.CPU, Memory: int64(l.Memory) << 20, PIDs: l.PIDs + agentThreads}
+}
+
+func boot(spec driver.Spec) wire.Boot {
+	b := spec.Boot
+	b.Version, b.Listen = wire.Version, place.Listen
+	b.UID, b.GID = image.UID, image.GID
+	return b
+}
+
+// config says what the place is to be.
+func (d *Driver) config(spec driver.Spec) (place.Config, error) {
+	c := place.Config{
+		Hostname: spec.Boot.Hostname, Privileged: d.root, User: image.UID, Group: image.GID,
+		Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)<<20/4096 + 1024,
+		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles, Processes: uint64(spec.Limits.PIDs),
+	}
+	if !d.root { // the agent has the same id, and is counted with the rest
+		c.Processes += agentThreads
+	}
+	var err error
+	if c.Filter, err = seccomp.Filter(); err != nil {
+		return c, err
+	}
+	return c, plan(&c, spec.Root)
+}
+
+// start starts the place's first process and waits until it is the agent.
+func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boot) error {
+	b, err := i.newBirth(&config)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if err := i.fork(b); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { i.process.Kill() })
+	defer stop()
+	sent := place.Send(b.config, config, boot)
+	b.config.Close()
+	if err := place.Receive(b.status); err != nil {
+		return err
+	}
+	return sent
+}
+
+// fork makes the process and puts on disk what is known of it. The place does
+// not begin before it is told what to be, which is after that.
+func (i *instance) fork(b *birth) error {
+	fd, pid := -1, 0
+	attr := &syscall.ProcAttr{Files: b.descriptors(), Env: []string{}, Sys: i.attributes(&fd)}
+	err := startIn(i.group, attr.Sys, func() (err error) {
+		pid, err = syscall.ForkExec(place.Program, place.InitArgs, attr)
+		return err
+	})
+	b.closeTheirs()
+	if err != nil {
+		return fmt.Errorf("clone: %w", err)
+	}
+	if i.process, err = pidfd.Adopt(fd, pid); err != nil {
+		return err
+	}
+	go i.watch()
+	if i.record, err = i.newRecord(pid); err != nil {
+		return err
+	}
+	return i.record.write(i.dir)
+}
+
+// startIn calls start, in the group if there is one.
+func startIn(group *cgroup.Group, attr *syscall.SysProcAttr, start func() error) error {
+	if group == nil {
+		return start()
+	}
+	return group.Start(attr, start)
+}
+
+const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
+// attributes say how the process is born: in namespaces of its own, with the
+// capabilities over them that it needs to set them up.
+func (i *instance) attributes(fd *int) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true, PidFD: fd}
+	if !i.driver.root {
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: image.UID, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: image.GID, HostID: os.Getegid(), Size: 1}}
+		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE}
+		return attr
+	}
+	i.record.UID = i.driver.takeUID()
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: i.record.UID, Size: 1}, {ContainerID: image.UID, HostID: i.record.UID + 1, Size: 1}}
+	attr.UidMappings, attr.GidMappings = ids, ids
+	attr.GidMappingsEnableSetgroups = true
+	attr.Credential = &syscall.Credential{}
+	return attr
+}
+
+func (i *instance) newRecord(pid int) (record, error) {
+	r, err := newRecord(pid)
+	r.UID = i.record.UID
+	return r, err
+}

@@ -1,0 +1,25 @@
+// Package native makes places with the kernel's own means: namespaces, control
+// groups, seccomp. A place is quick to make and its programs run at full speed,
+// but they share the host's kernel: it is for code that is trusted more than
+// gvisor's.
+//
+// # A place
+//
+// One clone makes the namespaces and the first process in them. That executes
+// the agent program, which puts the place together (package place), gives up
+// what it may, and becomes the agent. The daemon hands it all it needs by
+// descriptor: the socket it listens on, the trees of the image, the program
+// itself. So nothing inside depends on a path of the host.
+//
+// As root, every place has two ids of the host that nothing else has: one for
+// the agent, which is root inside, and one for the user. As an ordinary user
+// there is one id, the caller's own, and the agent protects itself from the
+// commands that share it by not being dumpable and by the seccomp filter.
+//
+// # What is outside
+//
+// A folder below the driver's own, named after the place, with the record of
+// its process and the socket; and a control group named after both. The record
+// is written before the place is told anything, and a place that is told
+// nothing ends: so whatever moment a daemon is killed at, Sweep finds all.
+package native

@@ -1,0 +1,39 @@
+package native
+
+import "math/rand/v2"
+
+// The host's ids that places have when the daemon is root. They lie above those
+// that systemd and newuidmap give out, and below 2^31, which some programs take
+// for negative. Two daemons know nothing of each other, so ids are drawn from
+// the whole range: that two of a hundred places have the same is less likely
+// than one in ten thousand, and would only make them share some counters.
+const (
+	firstUID = 2_000_000_000
+	pairs    = 70_000_000
+)
+
+// takeUID returns the first of two ids that no other place has.
+func (d *Driver) takeUID() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		uid := firstUID + 2*rand.IntN(pairs)
+		if !d.uids[uid] {
+			d.uids[uid] = true
+			return uid
+		}
+	}
+}
+
+// keepUID remembers ids that a place has already.
+func (d *Driver) keepUID(uid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.uids[uid] = true
+}
+
+func (d *Driver) freeUID(uid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.uids, uid)
+}

@@ -1,0 +1,141 @@
+package native
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/linux/cgroup"
+	"hutch/internal/linux/pidfd"
+)
+
+// instance is a place.
+type instance struct {
+	driver  *Driver
+	id      string
+	dir     string
+	record  record
+	group   *cgroup.Group  // nil where there are none
+	process *pidfd.Process // nil when it never began, or is gone
+	done    chan struct{}  // closed by watch
+	turn    chan struct{}  // held by who destroys
+}
+
+func (d *Driver) newInstance(id string) *instance {
+	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), turn: make(chan struct{}, 1)}
+}
+
+// watch lives as long as the place.
+func (i *instance) watch() {
+	i.process.Wait()
+	close(i.done)
+	i.process.Close()
+}
+
+// Handle is the record.
+func (i *instance) Handle() driver.Handle {
+	b, _ := json.Marshal(i.record) // numbers and strings: no error
+	return b
+}
+
+// Dial connects to the agent.
+func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
+	conn, err := dial(ctx, i.dir)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Unavailable, "the native sandbox %q cannot be reached: look at its status, or destroy it and make a new one", i.id).Because(err)
+	}
+	return conn, nil
+}
+
+// Done is closed when the first process is dead; the kernel has then killed all
+// others.
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+// Usage reads the control group, and the file system in memory.
+func (i *instance) Usage(context.Context) (driver.Usage, error) {
+	var u driver.Usage
+	if i.group != nil {
+		g, err := i.group.Usage()
+		if err != nil {
+			return u, fmt.Errorf("read the use of native sandbox %s: %w", i.id, err)
+		}
+		u = driver.Usage{CPUSeconds: g.CPU.Seconds(), Memory: g.Memory, MemoryPeak: g.MemoryPeak, PIDs: g.PIDs, OOMKills: g.OOMKills}
+	}
+	u.Disk = i.disk()
+	return u, nil
+}
+
+// disk is what is written. The root of the first process is the file system
+// that we made, and nobody inside can give it another: the way to it leads
+// through no name of theirs, and asking a file system in memory never blocks.
+func (i *instance) disk() int64 {
+	var st unix.Statfs_t
+	err := unix.Statfs(fmt.Sprintf("/proc/%d/root", i.record.PID), &st)
+	if err != nil || st.Type != unix.TMPFS_MAGIC || i.process.Dead() { // the number may be a stranger's
+		return 0
+	}
+	return int64(st.Blocks-st.Bfree) * st.Bsize
+}
+
+// Destroy kills the place and removes what is left of it.
+func (i *instance) Destroy(ctx context.Context) error {
+	select {
+	case i.turn <- struct{}{}:
+		defer func() { <-i.turn }()
+	case <-ctx.Done():
+		return i.undestroyed(context.Cause(ctx))
+	}
+	if err := i.kill(ctx); err != nil {
+		return i.undestroyed(err)
+	}
+	if !i.owned() {
+		return nil
+	}
+	if i.group != nil {
+		if err := errors.Join(i.group.Kill(), i.group.Remove(ctx)); err != nil {
+			return i.undestroyed(err)
+		}
+	}
+	if err := os.RemoveAll(i.dir); err != nil {
+		return i.undestroyed(err)
+	}
+	i.driver.freeUID(i.record.UID)
+	return nil
+}
+
+func (i *instance) undestroyed(err error) error {
+	return hutch.Errorf(hutch.Unavailable, "the native sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
+}
+
+// kill ends all processes: with the first, the kernel kills the rest, and does
+// not report its end before theirs.
+func (i *instance) kill(ctx context.Context) error {
+	if i.process == nil {
+		return nil
+	}
+	if err := i.process.Kill(); err != nil {
+		return err
+	}
+	select {
+	case <-i.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// owned reports whether the folder and the group of that name are still those
+// of this place, and not of a later one.
+func (i *instance) owned() bool {
+	now, err := os.ReadFile(filepath.Join(i.dir, recordFile))
+	return err != nil || bytes.Equal(now, i.Handle())
+}

@@ -1,0 +1,51 @@
+package native
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"hutch/internal/driver"
+	"hutch/internal/linux/cgroup"
+)
+
+// Driver makes places. It implements driver.Driver.
+type Driver struct {
+	dir    string // absolute
+	prefix string // of the names of its control groups
+	agent  string
+	root   bool // two ids for each place
+	tree   *cgroup.Tree
+	noTree error // why tree is nil
+
+	program program
+
+	mu   sync.Mutex
+	uids map[int]bool // first ids of living places
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New returns a driver on its state folder.
+func New(opt driver.Options) (*Driver, error) {
+	dir, err := filepath.Abs(opt.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state folder: %w", err)
+	}
+	sum := sha256.Sum256([]byte(dir))
+	d := &Driver{
+		dir: dir, prefix: "native-" + hex.EncodeToString(sum[:4]) + "-", agent: opt.Agent, root: os.Geteuid() == 0,
+		uids: map[int]bool{},
+	}
+	d.tree, d.noTree = cgroup.Find()
+	return d, nil
+}
+
+// Name is "native".
+func (d *Driver) Name() string { return "native" }

@@ -1,0 +1,150 @@
+package place
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"hutch/internal/wire"
+)
+
+// Descriptors that a place is born with, beside a silent 0, 1 and 2. The trees
+// of [Bind] follow.
+const (
+	listenFD = 3 // the socket that the agent listens on
+	configFD = 4 // what [Send] writes
+	statusFD = 5 // what [Receive] reads
+	agentFD  = 6 // the agent program
+	// FirstTree is the first of the descriptors that Bind.Tree may name.
+	FirstTree = 7
+)
+
+// Program is what to execute, as the process itself sees it.
+var Program = fmt.Sprintf("/proc/self/fd/%d", agentFD)
+
+// Listen is what the agent is to be told to listen on.
+var Listen = fmt.Sprintf("fd:%d", listenFD)
+
+// Commands of the agent program.
+const (
+	initCommand = "native-init"
+	runCommand  = "native-run"
+)
+
+// InitArgs are the arguments to start the agent program with.
+var InitArgs = []string{"hutch-agent", initCommand}
+
+// Config says what the place is to be.
+type Config struct {
+	Hostname string `json:"hostname"`
+	// Privileged places have two users: root, who has the agent, and the one
+	// with the ids User and Group, who has what it starts. In others both are
+	// the one user that there is.
+	Privileged bool `json:"privileged"`
+	User       int  `json:"user"`
+	Group      int  `json:"group"`
+	// Size and Inodes bound what can be written.
+	Size   int64 `json:"size"`
+	Inodes int64 `json:"inodes"`
+	// The root file system, made in this order.
+	Folders []Folder `json:"folders"`
+	Links   []Link   `json:"links"`
+	Files   []string `json:"files"` // empty, to have something bound over them
+	Binds   []Bind   `json:"binds"`
+	CPUs    string   `json:"cpus"` // as in /sys/devices/system/cpu/online
+	// Filter is the seccomp filter, as the kernel takes it.
+	Filter []byte `json:"filter"`
+	// MaxFiles bounds the open files of a process, Processes the processes and
+	// threads of each id.
+	MaxFiles  uint64 `json:"maxFiles"`
+	Processes uint64 `json:"processes"`
+}
+
+// Folder is a folder of the place's own.
+type Folder struct {
+	Path string `json:"path"`
+	Mode uint32 `json:"mode"`
+	User bool   `json:"user,omitempty"` // belongs to the user
+}
+
+// Link is a symbolic link.
+type Link struct {
+	Path   string `json:"path"`
+	Target string `json:"target"`
+}
+
+// Bind shows something of the host, read only.
+type Bind struct {
+	Target string `json:"target"`
+	// Tree is the descriptor of a mount tree; when 0, Source is cloned.
+	Tree   int    `json:"tree,omitempty"`
+	Source string `json:"source,omitempty"`
+}
+
+// maxConfig bounds what [Send] sends of each part.
+const maxConfig = 16 << 20
+
+// Send tells a place what to be, and its agent what to do. The reader is two
+// programs, one after the other, so the first part says how long it is; the
+// second goes on to the end.
+func Send(w io.Writer, c Config, boot wire.Boot) error {
+	first, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	second, err := json.Marshal(boot)
+	if err != nil {
+		return err
+	}
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(first)))
+	b = append(append(b, first...), second...)
+	_, err = w.Write(b)
+	return err
+}
+
+// receiveConfig reads the first part and nothing behind it. When the daemon
+// dies before it has sent all, this ends with an error.
+func receiveConfig(r io.Reader) (c Config, err error) {
+	var n uint32
+	if err := binary.Read(r, binary.BigEndian, &n); err != nil {
+		return c, fmt.Errorf("read the size of the configuration: %w", err)
+	}
+	if n > maxConfig {
+		return c, fmt.Errorf("a configuration of %d bytes", n)
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return c, fmt.Errorf("read the configuration: %w", err)
+	}
+	return c, json.Unmarshal(b, &c)
+}
+
+func receiveBoot(r io.Reader) (boot wire.Boot, err error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxConfig))
+	if err != nil {
+		return boot, fmt.Errorf("read the boot configuration: %w", err)
+	}
+	return boot, json.Unmarshal(b, &boot)
+}
+
+// ready is what a place says when its agent is about to serve. Before that,
+// it may say anything else: what went wrong.
+const ready = "ready"
+
+// maxStatus bounds what is read from a place.
+const maxStatus = 4 << 10
+
+// Receive waits for a place to be ready, or to say what went wrong.
+func Receive(r io.Reader) error {
+	b, err := io.ReadAll(io.LimitReader(r, maxStatus))
+	switch {
+	case err != nil:
+		return err
+	case string(b) == ready:
+		return nil
+	case len(b) == 0:
+		return fmt.Errorf("the place ended before it was ready")
+	}
+	return fmt.Errorf("set up the place: %s", b)
+}

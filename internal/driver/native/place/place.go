@@ -1,0 +1,87 @@
+// Package place is the inside of a native place: it runs in the agent program,
+// as the first process of its namespaces, before anything that is not trusted
+// does.
+//
+// It is two programs, one after the other in one process. The first has every
+// capability over the place's own namespaces; it puts the place together, gives
+// the capabilities up and becomes the second by exec, so that nothing of it is
+// left: no thread, descriptor or memory. The second becomes the agent.
+//
+// The daemon speaks to it over two pipes. The first ends when the daemon dies,
+// and then a place that has not heard all it needs is gone at once.
+package place
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/wire"
+)
+
+// Main is the agent program's main function when command, its first argument,
+// is one of this package's; else handled is false. run is the agent.
+func Main(command string, run func(wire.Boot) error) (handled bool, err error) {
+	switch command {
+	case initCommand:
+		return true, report(build())
+	case runCommand:
+		boot, err := begin()
+		if err != nil {
+			return true, report(err)
+		}
+		return true, run(boot)
+	}
+	return false, nil
+}
+
+// report tells the daemon why there will be no place.
+func report(err error) error {
+	fmt.Fprint(os.NewFile(statusFD, "status"), err)
+	return err
+}
+
+// build is the first program. It only returns when it fails.
+func build() error {
+	// Capabilities, filters and namespaces belong to threads. Only this one
+	// has them changed, and only this one is left after exec.
+	runtime.LockOSThread()
+	unix.CloseOnExec(agentFD)
+	config, err := receiveConfig(os.NewFile(configFD, "config"))
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(Config) error{setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, dropPrivileges} {
+		if err := step(config); err != nil {
+			return err
+		}
+	}
+	err = unix.Exec(Program, []string{InitArgs[0], runCommand}, nil)
+	return fmt.Errorf("become the agent: %w", err)
+}
+
+// begin is what the second program does before it is the agent.
+func begin() (wire.Boot, error) {
+	// Without this, the user could look into the agent where both have the
+	// same id; exec has set it to 1.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return wire.Boot{}, err
+	}
+	if err := disinherit(); err != nil {
+		return wire.Boot{}, err
+	}
+	unix.CloseOnExec(listenFD)
+	config, status := os.NewFile(configFD, "config"), os.NewFile(statusFD, "status")
+	defer config.Close()
+	boot, err := receiveBoot(config)
+	if err != nil {
+		return wire.Boot{}, err
+	}
+	unix.CloseOnExec(statusFD)
+	if _, err := status.WriteString(ready); err != nil {
+		return wire.Boot{}, err
+	}
+	return boot, status.Close()
+}

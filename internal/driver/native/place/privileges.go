@@ -1,0 +1,162 @@
+package place
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// agentCaps are what the agent of a privileged place keeps: it starts commands
+// as another user, tells them by their environment, kills them, and gives files
+// to them and removes them. Nothing of it reaches further than the place's own
+// user namespace.
+const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE |
+	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE
+
+func setHostname(c Config) error {
+	if err := unix.Sethostname([]byte(c.Hostname)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	return nil
+}
+
+// raiseLoopback brings up the one interface that a new network namespace has.
+func raiseLoopback(Config) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("raise the loopback interface: %w", err)
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
+		return fmt.Errorf("raise the loopback interface: %w", err)
+	}
+	return nil
+}
+
+func setLimits(c Config) error {
+	for resource, most := range map[int]uint64{
+		unix.RLIMIT_CORE:    0,
+		unix.RLIMIT_NOFILE:  c.MaxFiles,
+		unix.RLIMIT_NPROC:   c.Processes,
+		unix.RLIMIT_MEMLOCK: 8 << 20,
+	} {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(resource, &now); err != nil {
+			return err
+		}
+		most = min(most, now.Max) // nobody here may raise a hard limit
+		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
+			return fmt.Errorf("set limit %d to %d: %w", resource, most, err)
+		}
+	}
+	return nil
+}
+
+// leaveGroup makes the control group that the place is in the root of all that
+// it sees. Made at birth, the namespace would have the daemon's as its root.
+func leaveGroup(Config) error {
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("leave the control group namespace: %w", err)
+	}
+	return nil
+}
+
+// leaveKeyring gives up the daemon's session keyring for a new one.
+func leaveKeyring(Config) error {
+	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
+	if err != nil && !errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("leave the session keyring: %w", err)
+	}
+	return nil
+}
+
+// dropPrivileges gives up all that the agent does not need. After it, only exec
+// is left to do.
+func dropPrivileges(c Config) error {
+	keep := uint32(0)
+	if c.Privileged {
+		keep = agentCaps
+	}
+	// With an empty bounding set, root has after exec what it can inherit, and
+	// what is not in the bounding set cannot be made inheritable any more.
+	const last = 1 << unix.CAP_SETPCAP
+	if err := capset(keep|last, keep); err != nil {
+		return err
+	}
+	if err := dropBounding(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear the ambient capabilities: %w", err)
+	}
+	if err := capset(keep, keep); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	return loadFilter(c.Filter)
+}
+
+func dropBounding() error {
+	for n := uintptr(0); ; n++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, n, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) && n > 0 {
+			return nil // behind the last that this kernel knows
+		}
+		if err != nil {
+			return fmt.Errorf("drop capability %d: %w", n, err)
+		}
+	}
+}
+
+func capset(permitted, inheritable uint32) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := [2]unix.CapUserData{{Effective: permitted, Permitted: permitted, Inheritable: inheritable}}
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return fmt.Errorf("give up capabilities: %w", err)
+	}
+	return nil
+}
+
+// disinherit keeps what the agent starts from inheriting a capability, in all
+// threads of this program.
+func disinherit() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	if data[0].Inheritable == 0 {
+		return nil
+	}
+	data[0].Inheritable = 0
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0)
+	if errno != 0 {
+		return fmt.Errorf("give up inheritable capabilities: %w", errno)
+	}
+	return nil
+}
+
+// loadFilter puts this thread under a seccomp filter, for good.
+func loadFilter(filter []byte) error {
+	const instruction = 8
+	n := len(filter) / instruction
+	if n == 0 || n > unix.BPF_MAXINSNS || len(filter)%instruction != 0 {
+		return fmt.Errorf("a seccomp filter of %d bytes", len(filter))
+	}
+	program := unix.SockFprog{Len: uint16(n), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return fmt.Errorf("load the seccomp filter: %w", errno)
+	}
+	return nil
+}

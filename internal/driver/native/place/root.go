@@ -1,0 +1,266 @@
+package place
+
+import (
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/mount"
+)
+
+// A root file system in memory, with the image's folders bound into it, is
+// quicker to make than an overlay, quicker to use, and possible on kernels that
+// keep overlays from ordinary users. It works because nobody inside may write
+// to the image's folders anyway.
+
+// own is a folder of the root that nobody may write to. It holds what is laid
+// over other files.
+const own = "/.hutch"
+
+// devices are the nodes that a place has.
+var devices = []struct {
+	name         string
+	major, minor uint32
+}{
+	{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
+}
+
+// hidden are files and folders of /proc that tell of the host, or reach it.
+// Something empty of our own is laid over them, and not /dev/null: that one
+// would have to be trusted to be what it seems.
+var hidden = []string{
+	"acpi", "asound", "bus", "cmdline", "config.gz", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
+	"kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
+	"modules", "pressure", "sched_debug", "scsi", "slabinfo", "softirqs", "sysrq-trigger", "sysvipc", "timer_list",
+	"tty", "vmallocinfo",
+}
+
+// attachPoint is where the new root hangs until it is the root. It exists
+// wherever this program could be started, and covers nothing we need.
+const attachPoint = "/proc"
+
+func makeRoot(c Config) error {
+	unix.Umask(0)
+	defer unix.Umask(0o022)
+	root, err := mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
+		{"size", strconv.FormatInt(c.Size, 10)}, {"nr_inodes", strconv.FormatInt(c.Inodes, 10)}, {"mode", "0555"},
+	}...)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	nodes, err := openDevices()
+	if err != nil {
+		return err
+	}
+	sources, err := openBinds(c.Binds)
+	if err != nil {
+		return err
+	}
+	proc, err := newProc()
+	if err != nil {
+		return err
+	}
+	if err := root.AttachTo(attachPoint); err != nil {
+		return err
+	}
+	b := builder{root: root, config: c}
+	b.fill()
+	b.makeOwn()
+	b.attach(sources, nodes, proc)
+	b.hide()
+	if b.err != nil {
+		return b.err
+	}
+	return root.Pivot()
+}
+
+func openDevices() ([]mount.Tree, error) {
+	trees := make([]mount.Tree, len(devices))
+	for i, d := range devices {
+		var err error
+		if trees[i], err = mount.Device("/dev/"+d.name, d.major, d.minor); err != nil {
+			return nil, err
+		}
+	}
+	return trees, nil
+}
+
+func openBinds(binds []Bind) ([]mount.Tree, error) {
+	trees := make([]mount.Tree, len(binds))
+	for i, b := range binds {
+		trees[i] = mount.Tree(b.Tree)
+		if b.Tree != 0 {
+			continue
+		}
+		var err error
+		if trees[i], err = mount.Clone(b.Source, mount.ReadOnly|mount.NoSUID|mount.NoDev); err != nil {
+			return nil, err
+		}
+	}
+	return trees, nil
+}
+
+// newProc makes a /proc where the user sees no process of others.
+func newProc() (mount.Tree, error) {
+	const attributes = mount.NoSUID | mount.NoDev | mount.NoExec
+	return mount.New("proc", attributes, [2]string{"hidepid", "2"})
+}
+
+// builder fills the new root. The first error ends its work.
+type builder struct {
+	root   mount.Tree
+	config Config
+	err    error
+}
+
+// fill makes what lies in the root itself.
+func (b *builder) fill() {
+	for _, f := range b.config.Folders {
+		b.mkdir(f.Path, f.Mode)
+		if f.User && b.config.Privileged {
+			b.do("give away", f.Path, unix.Fchownat(int(b.root), rel(f.Path), b.config.User, b.config.Group, 0))
+		}
+	}
+	for _, l := range b.config.Links {
+		b.symlink(l.Target, l.Path)
+	}
+	for _, path := range b.config.Files {
+		b.write(path, "")
+	}
+	b.fillDev()
+	b.fillSys()
+}
+
+func (b *builder) fillDev() {
+	b.mkdir("/dev", 0o555)
+	b.mkdir("/dev/pts", 0o555)
+	b.mkdir("/dev/shm", 0o1777)
+	for _, d := range devices {
+		b.write("/dev/"+d.name, "")
+	}
+	b.symlink("pts/ptmx", "/dev/ptmx")
+	b.symlink("/proc/self/fd", "/dev/fd")
+	for fd, name := range []string{"stdin", "stdout", "stderr"} {
+		b.symlink("/proc/self/fd/"+strconv.Itoa(fd), "/dev/"+name)
+	}
+}
+
+// fillSys gives programs the one thing that they read in /sys.
+func (b *builder) fillSys() {
+	const cpu = "/sys/devices/system/cpu"
+	for _, dir := range []string{"/sys", "/sys/devices", "/sys/devices/system", cpu} {
+		b.mkdir(dir, 0o555)
+	}
+	for _, name := range []string{"online", "possible", "present"} {
+		b.write(cpu+"/"+name, b.config.CPUs+"\n")
+	}
+}
+
+// makeOwn makes the folder of what is laid over other files.
+func (b *builder) makeOwn() {
+	b.mkdir(own, 0o555)
+	b.mkdir(own+"/empty.d", 0o555)
+	b.write(own+"/empty", "")
+	b.write(own+"/hostname", b.config.Hostname+"\n")
+	b.seal(b.root, own, mount.ReadOnly|mount.NoSUID|mount.NoDev|mount.NoExec)
+}
+
+// seal binds a folder below t over itself, with more attributes.
+func (b *builder) seal(t mount.Tree, path string, attributes uint64) {
+	if b.err != nil {
+		return
+	}
+	copied, err := t.Sub(path, attributes)
+	b.do("copy the mount of", path, err)
+	if err == nil {
+		b.do("seal", path, t.Attach(copied, path))
+		copied.Close()
+	}
+}
+
+func (b *builder) attach(sources, nodes []mount.Tree, proc mount.Tree) {
+	for i, t := range sources {
+		b.put(t, b.config.Binds[i].Target)
+	}
+	for i, t := range nodes {
+		b.put(t, "/dev/"+devices[i].name)
+	}
+	b.mkdir("/proc", 0o555)
+	b.put(proc, "/proc")
+	pts, err := mount.New("devpts", mount.NoSUID|mount.NoExec, [][2]string{{"mode", "0620"}, {"ptmxmode", "0666"}, {"max", "256"}}...)
+	b.do("make", "/dev/pts", err)
+	b.put(pts, "/dev/pts")
+	b.cover("/hostname", "/etc/hostname")
+}
+
+// put attaches a tree and closes its descriptor.
+func (b *builder) put(t mount.Tree, path string) {
+	if b.err == nil {
+		b.do("mount", path, b.root.Attach(t, path))
+		t.Close()
+	}
+}
+
+// hide covers what must not be seen in /proc, and makes the rest of what is no
+// process's read only.
+func (b *builder) hide() {
+	for _, name := range hidden {
+		path := "/proc/" + name
+		var st unix.Stat_t
+		if unix.Fstatat(int(b.root), rel(path), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue // this kernel does not have it
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			b.cover("/empty.d", path)
+		} else {
+			b.cover("/empty", path)
+		}
+	}
+	b.seal(b.root, "/proc/sys", mount.ReadOnly|mount.NoSUID|mount.NoDev|mount.NoExec)
+}
+
+// cover lays something of our own over the file or folder at path.
+func (b *builder) cover(name, path string) {
+	if b.err != nil {
+		return
+	}
+	t, err := b.root.Sub(own+name, 0)
+	b.do("copy the mount of", own+name, err)
+	b.put(t, path)
+}
+
+func (b *builder) mkdir(path string, mode uint32) {
+	if b.err == nil {
+		b.do("make", path, unix.Mkdirat(int(b.root), rel(path), mode))
+	}
+}
+
+func (b *builder) symlink(target, path string) {
+	if b.err == nil {
+		b.do("make", path, unix.Symlinkat(target, int(b.root), rel(path)))
+	}
+}
+
+func (b *builder) write(path, text string) {
+	if b.err != nil {
+		return
+	}
+	fd, err := unix.Openat(int(b.root), rel(path), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
+	b.do("make", path, err)
+	if err == nil {
+		_, err = unix.Write(fd, []byte(text))
+		b.do("write", path, err)
+		unix.Close(fd)
+	}
+}
+
+func (b *builder) do(what, path string, err error) {
+	if b.err == nil && err != nil {
+		b.err = fmt.Errorf("%s %s: %w", what, path, err)
+	}
+}
+
+// rel is an absolute path as seen from the root.
+func rel(path string) string { return path[1:] }

@@ -1,0 +1,62 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// program is the agent program as a sealed file in memory. A place that got
+// hold of it through /proc could not write to it (CVE-2019-5736), the ids of a
+// place need no way to the file on disk, and an upgrade of that is no concern of
+// places that run.
+type program struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+// open returns the program, read once from path.
+func (p *program) open(path string) (*os.File, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file != nil {
+		return p.file, nil
+	}
+	file, err := sealed(path)
+	if err != nil {
+		return nil, fmt.Errorf("load the agent program: %w", err)
+	}
+	p.file = file
+	return file, nil
+}
+
+func sealed(path string) (*os.File, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate("hutch-agent", flags|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate("hutch-agent", flags)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	out := os.NewFile(uintptr(fd), "hutch-agent")
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return nil, err
+	}
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		out.Close()
+		return nil, os.NewSyscallError("seal", err)
+	}
+	return out, nil
+}

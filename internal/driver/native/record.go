@@ -1,0 +1,73 @@
+package native
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"hutch/internal/linux/pidfd"
+)
+
+// record is what is kept of a place: as a file beside it, and as its handle.
+type record struct {
+	PID     int    `json:"pid"`     // of the first process, as seen by the daemon
+	Started uint64 `json:"started"` // when that began, so that no stranger is taken for it
+	Boot    string `json:"boot"`    // of the machine: times are counted from it
+	UID     int    `json:"uid,omitempty"`
+}
+
+const (
+	recordFile = "place.json"
+	socketFile = "agent.sock"
+)
+
+// machineBoot identifies this run of the machine.
+func machineBoot() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
+}
+
+// newRecord describes a process that has just been started.
+func newRecord(pid int) (r record, err error) {
+	r.PID = pid
+	if r.Boot, err = machineBoot(); err != nil {
+		return r, err
+	}
+	r.Started, err = pidfd.Started(pid)
+	return r, err
+}
+
+// process finds the place's first process, if it is alive.
+func (r record) process() (*pidfd.Process, error) {
+	boot, err := machineBoot()
+	if err != nil {
+		return nil, err
+	}
+	if r.PID <= 0 || r.Boot != boot {
+		return nil, os.ErrProcessDone
+	}
+	return pidfd.Open(r.PID, r.Started)
+}
+
+// write puts the record into the place's folder, whole or not at all. It need
+// not outlive the machine, as no place does.
+func (r record) write(dir string) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(dir, "new")
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, recordFile))
+}
+
+func readRecord(dir string) (r record, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(b, &r)
+}

@@ -1,0 +1,151 @@
+// Package mount builds mount trees from file descriptors.
+//
+// No path is looked up twice: what was opened and checked is what is mounted,
+// and where it goes is a descriptor as well. It needs Linux 5.12.
+package mount
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Attributes of the mounts that show parts of the host.
+const (
+	ReadOnly = unix.MOUNT_ATTR_RDONLY
+	NoSUID   = unix.MOUNT_ATTR_NOSUID
+	NoDev    = unix.MOUNT_ATTR_NODEV
+	NoExec   = unix.MOUNT_ATTR_NOEXEC
+)
+
+// Tree is a mounted tree that hangs nowhere yet, or the root of one that does.
+// It goes away with its last descriptor unless it was attached.
+type Tree int
+
+// Clone copies the tree of mounts at path, all of it below path included. The
+// copy takes no part in mount propagation, and gets the attributes besides
+// those that it has.
+func Clone(path string, attributes uint64) (Tree, error) {
+	t, err := cloneAt(unix.AT_FDCWD, path, unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("clone the mount of %s: %w", path, err)
+	}
+	attr := unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(int(t), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		t.Close()
+		return -1, fmt.Errorf("change the mount of %s: %w", path, err)
+	}
+	return t, nil
+}
+
+// Device clones one device node, which must be the named one: whoever can put
+// another file in its place shall not have that one mounted.
+func Device(path string, major, minor uint32) (Tree, error) {
+	t, err := cloneAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return -1, fmt.Errorf("clone the mount of %s: %w", path, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(t), &st); err != nil {
+		t.Close()
+		return -1, fmt.Errorf("stat %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR || uint64(st.Rdev) != unix.Mkdev(major, minor) {
+		t.Close()
+		return -1, fmt.Errorf("%s is not the device %d:%d", path, major, minor)
+	}
+	return t, nil
+}
+
+// Sub copies the mount of what is at path below t, an attached tree, without
+// those on top of it.
+func (t Tree) Sub(path string, attributes uint64) (Tree, error) {
+	sub, err := cloneAt(int(t), path[1:], unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil || attributes == 0 {
+		return sub, err
+	}
+	attr := unix.MountAttr{Attr_set: attributes}
+	if err := unix.MountSetattr(int(sub), "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		sub.Close()
+		return -1, err
+	}
+	return sub, nil
+}
+
+func cloneAt(dir int, path string, flags uint) (Tree, error) {
+	fd, err := unix.OpenTree(dir, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|flags)
+	return Tree(fd), err
+}
+
+// New makes a file system. An option is a name and its value.
+func New(kind string, attributes int, options ...[2]string) (Tree, error) {
+	fd, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("open a %s: %w", kind, err)
+	}
+	defer unix.Close(fd)
+	for _, o := range options {
+		if err := unix.FsconfigSetString(fd, o[0], o[1]); err != nil {
+			return -1, fmt.Errorf("set %s=%s of a %s: %w", o[0], o[1], kind, err)
+		}
+	}
+	if err := unix.FsconfigCreate(fd); err != nil {
+		return -1, fmt.Errorf("make a %s: %w", kind, err)
+	}
+	t, err := unix.Fsmount(fd, unix.FSMOUNT_CLOEXEC, attributes)
+	if err != nil {
+		return -1, fmt.Errorf("mount a %s: %w", kind, err)
+	}
+	return Tree(t), nil
+}
+
+// AttachTo attaches t at a path of this process.
+func (t Tree) AttachTo(path string) error {
+	err := unix.MoveMount(int(t), "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	return wrap("attach to", path, err)
+}
+
+// Attach attaches child at path below t, an attached tree. Symbolic links in
+// path are followed, and lead nowhere outside of t.
+func (t Tree) Attach(child Tree, path string) error {
+	at, err := t.Open(path, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	err = unix.MoveMount(int(child), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return wrap("attach to", path, err)
+}
+
+// Open opens a path below t as a program whose root is t would.
+func (t Tree) Open(path string, flags int) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(int(t), path, &how)
+	return fd, wrap("open", path, err)
+}
+
+// Pivot makes t, which is attached, the root of this process and of its mount
+// namespace, and lets go of all that was there before.
+func (t Tree) Pivot() error {
+	if err := unix.Fchdir(int(t)); err != nil {
+		return err
+	}
+	// The old root is put over the new one, and taken away from there.
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return wrap("pivot to", "the new root", err)
+	}
+	return errors.Join(
+		wrap("let go of", "the old root", unix.Unmount(".", unix.MNT_DETACH)),
+		unix.Chdir("/"))
+}
+
+// Close closes the descriptor.
+func (t Tree) Close() error { return unix.Close(int(t)) }
+
+func wrap(what, path string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", what, path, err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+// Package pidfd holds on to processes that are not only this process's
+// children: a number may be given to a stranger, a descriptor may not.
+package pidfd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is a running or dead process.
+type Process struct {
+	file *os.File
+	pid  int
+}
+
+// Adopt takes a descriptor that came with the making of a process.
+func Adopt(fd, pid int) (*Process, error) {
+	// Only a descriptor that does not block is watched by the runtime's
+	// poller, which saves a thread for each process that is waited for.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("watch process %d: %w", pid, err)
+	}
+	return &Process{os.NewFile(uintptr(fd), "pidfd"), pid}, nil
+}
+
+// Open finds the process that had this number and began at that time, as
+// [Started] told. The error wraps os.ErrProcessDone when it is gone.
+func Open(pid int, started uint64) (*Process, error) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil, os.ErrProcessDone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open process %d: %w", pid, err)
+	}
+	p := &Process{os.NewFile(uintptr(fd), "pidfd"), pid}
+	if now, err := Started(pid); err != nil || now != started || p.Dead() {
+		p.Close()
+		return nil, os.ErrProcessDone
+	}
+	return p, nil
+}
+
+// PID is the process's number. It may be a stranger's once the process is dead
+// and was waited for.
+func (p *Process) PID() int { return p.pid }
+
+// Dead reports whether the process has ended.
+func (p *Process) Dead() bool {
+	conn, err := p.file.SyscallConn()
+	dead := true
+	if err == nil {
+		conn.Control(func(fd uintptr) { dead = ended(fd) })
+	}
+	return dead
+}
+
+// Wait returns when the process has ended. A child is thereby reaped.
+func (p *Process) Wait() error {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Read(func(fd uintptr) bool {
+		if !ended(fd) {
+			return false
+		}
+		_ = unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED|unix.WNOHANG, nil) // ECHILD of those of others
+		return true
+	})
+}
+
+func ended(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return n == 1 || err != nil
+		}
+	}
+}
+
+// Kill kills the process. One that has ended is killed already; so is one that
+// was closed, as nobody does that before.
+func (p *Process) Kill() error {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	conn.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// Close lets go of a process that has ended, or that only Open was asked for.
+func (p *Process) Close() error { return p.file.Close() }
+
+// Started is when a process began, in ticks since the machine did.
+func Started(pid int) (uint64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name, in parentheses, may hold anything; 20 fields behind it is ours.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("status of process %d: %q", pid, b)
+	}
+	return strconv.ParseUint(string(fields[19]), 10, 64)
+}
