@@ -31,8 +31,7 @@ func wantsEvents(r *http.Request) bool {
 // so that what fails before it still has a status of its own.
 type events struct {
 	w    writer
-	done chan struct{}
-	ping sync.WaitGroup
+	stop func() // ends the comments; to be called before the handler returns
 
 	mu    sync.Mutex // one event at a time
 	begun bool
@@ -40,24 +39,24 @@ type events struct {
 }
 
 func (h *Handler) events(w http.ResponseWriter) *events {
-	es := &events{w: writer{w, h.stall}, done: make(chan struct{})}
-	es.ping.Go(es.keepAlive)
+	es := &events{w: writer{w, h.stall}}
+	var ping sync.WaitGroup
+	done := make(chan struct{})
+	ping.Go(func() { es.keepAlive(done) })
+	es.stop = sync.OnceFunc(func() {
+		close(done)
+		ping.Wait()
+	})
 	return es
 }
 
-// close must be called before the handler returns.
-func (es *events) close() {
-	close(es.done)
-	es.ping.Wait()
-}
-
 // keepAlive sends comments, for what stands between and drops idle connections.
-func (es *events) keepAlive() {
+func (es *events) keepAlive(done <-chan struct{}) {
 	tick := time.NewTicker(pingTime)
 	defer tick.Stop()
 	for {
 		select {
-		case <-es.done:
+		case <-done:
 			return
 		case <-tick.C:
 		}
@@ -74,13 +73,11 @@ func (es *events) output(o hutch.Output) error {
 	return es.send(strconv.FormatInt(o.Cursor, 10), string(o.Stream), stream.NewPiece(o))
 }
 
-// fail ends the answer with an error.
+// fail ends the answer with an error: as an event, or if there was none yet, as
+// any other call would.
 func (es *events) fail(d problem.Details) {
-	es.mu.Lock()
-	begun := es.begun
-	es.begun = true // no comments beside the problem
-	es.mu.Unlock()
-	if begun {
+	es.stop()
+	if es.begun {
 		es.send("", "error", d)
 		return
 	}

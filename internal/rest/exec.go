@@ -40,7 +40,7 @@ func (h *Handler) execWhole(w http.ResponseWriter, r *http.Request, req hutch.Ex
 
 func (h *Handler) execEvents(w http.ResponseWriter, r *http.Request, req hutch.ExecRequest) {
 	es := h.events(w)
-	defer es.close()
+	defer es.stop()
 	res, err := h.svc.Exec(r.Context(), r.PathValue("id"), req, es.output)
 	if err != nil {
 		es.fail(h.partial(r, res, err))

@@ -82,7 +82,7 @@ func logsRequest(r *http.Request) (hutch.LogsRequest, error) {
 
 func (h *Handler) logEvents(w http.ResponseWriter, r *http.Request, req hutch.LogsRequest) {
 	es := h.events(w)
-	defer es.close()
+	defer es.stop()
 	cursor, err := h.svc.Logs(r.Context(), req, es.output)
 	if err != nil {
 		es.fail(h.describe(r, err))
