@@ -22,15 +22,21 @@ import (
 // serve returns a client for svc, behind a real server.
 func serve(t testing.TB, svc hutch.Service) *client.Client {
 	t.Helper()
+	c, _ := serveAt(t, svc)
+	return c
+}
+
+func serveAt(t testing.TB, svc hutch.Service) (c *client.Client, url string) {
+	t.Helper()
 	h := rest.NewHandler(svc, rest.Options{})
 	srv := httptest.NewServer(h)
-	c := client.New(srv.URL, "a-token")
+	c = client.New(srv.URL, "a-token")
 	t.Cleanup(func() {
 		c.Close()
 		h.Close()
 		srv.Close()
 	})
-	return c
+	return c, srv.URL
 }
 
 // open returns a sandbox in which commands do what the script says.
@@ -174,18 +180,26 @@ func TestStdinLeftUnreadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestSlowOutputSlowsTheProgram(t *testing.T) {
-	t.Parallel()
-	done := make(chan struct{})
-	sb := open(t, func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-		defer close(done)
-		piece := make([]byte, 64<<10)
-		for i := range int64(1024) { // 64 MiB, which no socket buffers
-			if err := out(hutch.Output{Stream: hutch.Stdout, Data: piece, Cursor: (i + 1) * int64(len(piece))}); err != nil {
+// printer prints so many pieces of so many bytes.
+func printer(piece, pieces int) execScript {
+	return func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		data := make([]byte, piece)
+		for i := range pieces {
+			if err := out(hutch.Output{Stream: hutch.Stdout, Data: data, Cursor: int64((i + 1) * piece)}); err != nil {
 				return hutch.ExecResult{}, err
 			}
 		}
 		return hutch.ExecResult{}, nil
+	}
+}
+
+func TestSlowOutputSlowsTheProgram(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	print := printer(64<<10, 1024) // 64 MiB, which no socket buffers
+	sb := open(t, func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		defer close(done)
+		return print(ctx, sandbox, req, out)
 	})
 	var got int
 	_, err := sb.Exec(t.Context(), hutch.ExecRequest{Command: "yes"}, func(o hutch.Output) error {
@@ -209,13 +223,22 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 	c := serve(t, &scripted.Service{})
 	out := func(hutch.Output) error { return nil }
 	for name, call := range map[string]func() error{
-		"Sandbox":   func() error { _, err := c.Sandbox(t.Context(), "nobody"); return err },
-		"Exec":      func() error { _, err := c.Exec(t.Context(), "nobody", hutch.ExecRequest{Command: "true"}, nil); return err },
-		"Exec out":  func() error { _, err := c.Exec(t.Context(), "nobody", hutch.ExecRequest{Command: "true"}, out); return err },
+		"Sandbox": func() error { _, err := c.Sandbox(t.Context(), "nobody"); return err },
+		"Exec": func() error {
+			_, err := c.Exec(t.Context(), "nobody", hutch.ExecRequest{Command: "true"}, nil)
+			return err
+		},
+		"Exec out": func() error {
+			_, err := c.Exec(t.Context(), "nobody", hutch.ExecRequest{Command: "true"}, out)
+			return err
+		},
 		"Process":   func() error { _, err := c.Process(t.Context(), "nobody", "p"); return err },
 		"Processes": func() error { _, err := c.Processes(t.Context(), "nobody"); return err },
-		"Logs":      func() error { _, err := c.Logs(t.Context(), hutch.LogsRequest{SandboxID: "nobody", ProcessID: "p"}, out); return err },
-		"Signal":    func() error { return c.Signal(t.Context(), "nobody", "p", 9) },
+		"Logs": func() error {
+			_, err := c.Logs(t.Context(), hutch.LogsRequest{SandboxID: "nobody", ProcessID: "p"}, out)
+			return err
+		},
+		"Signal": func() error { return c.Signal(t.Context(), "nobody", "p", 9) },
 	} {
 		if e, ok := errors.AsType[*hutch.Error](call()); !ok || e.Kind != hutch.NotFound || !strings.Contains(e.Message, "nobody") {
 			t.Errorf("%s: %v", name, e)

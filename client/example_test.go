@@ -1,0 +1,117 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/rest"
+	"hutch/internal/scripted"
+)
+
+// The examples speak to a server whose sandboxes follow a script; a real one
+// gives its URL and token when it starts.
+var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
+	OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		text := "42\n"
+		if req.Stdin != nil {
+			b, err := io.ReadAll(req.Stdin)
+			if err != nil {
+				return hutch.ExecResult{}, err
+			}
+			text = strings.ToUpper(string(b))
+		}
+		return scripted.Print(id, req, out, hutch.Stdout, text)
+	},
+	OnLogs: func(_ context.Context, _ hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+		const text = "listening on :8000\n"
+		return int64(len(text)), out(hutch.Output{Stream: hutch.Stdout, Data: []byte(text), Cursor: int64(len(text))})
+	},
+}, rest.Options{}))
+
+const token = "token"
+
+func Example() {
+	ctx := context.Background()
+	c := client.New(server.URL, token)
+	defer c.Close()
+
+	sb, err := c.Open(ctx, hutch.CreateRequest{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sb.Destroy(ctx)
+
+	res, err := sb.RunCode(ctx, "python", "print(6 * 7)")
+	if err != nil {
+		log.Fatal(err) // the command could not be run
+	}
+	fmt.Printf("exit code %d: %s", res.ExitCode, res.Stdout)
+	// Output: exit code 0: 42
+}
+
+// Input and output flow while the command runs, byte-exact and at the pace of
+// the slower side.
+func ExampleSandbox_Exec() {
+	ctx := context.Background()
+	sb, err := client.New(server.URL, token).Open(ctx, hutch.CreateRequest{ID: "build-42"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := sb.Exec(ctx, hutch.ExecRequest{
+		Command: "tr a-z A-Z",
+		Stdin:   strings.NewReader("hello\n"),
+		Timeout: 5, // seconds
+	}, client.To(os.Stdout, os.Stderr))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if res.TimedOut {
+		log.Fatal("killed by the time limit")
+	}
+	// Output: HELLO
+}
+
+func ExampleSandbox_Start() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	sb, err := client.New(server.URL, token).Open(ctx, hutch.CreateRequest{ID: "web"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := sb.Start(ctx, hutch.ProcessRequest{Command: "python3 -m http.server", RestartPolicy: hutch.RestartOnFailure})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Follow goes on until the process ends; an error from the output function
+	// leaves it earlier.
+	enough := errors.New("enough")
+	_, err = p.Follow(ctx, 0, func(o hutch.Output) error {
+		fmt.Printf("%s", o.Data)
+		return enough
+	})
+	if !errors.Is(err, enough) {
+		log.Fatal(err)
+	}
+	// Output: listening on :8000
+}
+
+// Errors have a kind, which says what to do, and a message for people.
+func ExampleClient_errors() {
+	_, err := client.New(server.URL, token).Handle("nobody").Run(context.Background(), "true")
+	switch {
+	case errors.Is(err, hutch.NotFound):
+		fmt.Println("make it again")
+	case errors.Is(err, hutch.Exhausted), errors.Is(err, hutch.Unavailable):
+		fmt.Println("try again later")
+	}
+	// Output: make it again
+}
