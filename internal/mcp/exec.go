@@ -62,17 +62,22 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		Command: in.Command, Language: in.Language, Dir: in.Dir, Env: in.Env, Timeout: in.Timeout, MaxOutput: maxShown,
 	}, out.add)
 	out.close()
-	if err != nil {
-		discard()
-		if res.Timestamp.IsZero() { // it never ran
-			return reply{}, err
-		}
-	} else {
+	switch {
+	case err == nil:
 		err = verdict(res)
+	case len(res.Stdout)+len(res.Stderr) == 0:
+		discard()
+		return reply{}, err
+	default:
+		discard()
+		res.ExitCode = -1 // none is known
 	}
 	output, text := show(res, out.total)
 	if err != nil {
 		return reply{}, &unfinished{err, output, text}
+	}
+	if text == "" {
+		text = "[no output]"
 	}
 	return reply{header(res) + text, output}, nil
 }
@@ -139,9 +144,6 @@ func words(stdout, stderr []byte, binary bool) string {
 		}
 		b.WriteString("[stderr]\n")
 		b.WriteString(readable(stderr))
-	}
-	if len(stdout)+len(stderr) == 0 {
-		b.WriteString("[no output]")
 	}
 	if binary {
 		b.WriteString("\n[some bytes are not UTF-8 and show as \uFFFD here; the structured result has all of them in base64]")
