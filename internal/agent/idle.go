@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"runtime"
 	"runtime/debug"
 	"time"
 )
@@ -12,7 +13,12 @@ const rest = time.Second
 // while: hundreds of sandboxes wait most of the time.
 type idle struct{ timer *time.Timer }
 
-func newIdle() *idle { return &idle{time.AfterFunc(rest, debug.FreeOSMemory)} }
+func newIdle() *idle {
+	return &idle{time.AfterFunc(rest, func() {
+		runtime.GC() // two collections empty a sync.Pool
+		debug.FreeOSMemory()
+	})}
+}
 
 func (i *idle) touch() { i.timer.Reset(rest) }
 

@@ -102,8 +102,8 @@ func defySignals() {
 
 // thrift makes the agent small rather than fast where the two differ.
 func thrift() {
-	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
-	debug.SetGCPercent(50)
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(25)
 }
 
 // listen opens what Boot.Listen names.
