@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/runner"
+)
+
+func newDoctor(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "doctor", Short: "Say what works on this host, what does not, and how to mend it", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := h.open(); err != nil {
+				return err
+			}
+			reports, err := examine(c.Context(), h)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = writeJSON(std.out, reports)
+			} else {
+				writeReports(std.out, reports)
+			}
+			if err == nil && !anyWorks(reports) {
+				err = exitCode(1)
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// report is what was found about one part of Hutch.
+type report struct {
+	Part    string `json:"part"`
+	Runtime bool   `json:"runtime"`
+	driver.Report
+}
+
+func examine(ctx context.Context, h *home) ([]report, error) {
+	dir, err := os.MkdirTemp(h.dir, ".doctor-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	ds, err := drivers(dir)
+	if err != nil {
+		return nil, err
+	}
+	var reports []report
+	for _, d := range ds {
+		reports = append(reports, report{d.Name(), true, d.Check(ctx)})
+	}
+	return append(reports, report{Part: "image host", Report: examineImage(ctx, h)}), nil
+}
+
+// examineImage says which languages the host image has.
+func examineImage(ctx context.Context, h *home) driver.Report {
+	root, err := images(h.images(), newLog(streams{err: io.Discard}, false))(ctx, "host")
+	if err != nil {
+		return driver.Report{Findings: []driver.Finding{{Name: "image", Level: driver.Bad, Detail: err.Error(), Mend: "make the data folder writable, or choose another with --data"}}}
+	}
+	r := driver.Report{OK: true}
+	for _, l := range runner.Languages() {
+		r.Findings = append(r.Findings, examineLanguage(root, l))
+	}
+	return r
+}
+
+func examineLanguage(root image.Root, l runner.Language) driver.Finding {
+	f := driver.Finding{Name: l.Name, Level: driver.Good}
+	for _, p := range l.Programs {
+		path, ok := root.LookPath(p)
+		if !ok {
+			return driver.Finding{Name: l.Name, Level: driver.Warning, Detail: p + " is not installed", Mend: "install it on the host, then run this again"}
+		}
+		f.Detail = oneLine(f.Detail + " " + path)
+	}
+	return f
+}
+
+func anyWorks(reports []report) bool {
+	for _, r := range reports {
+		if r.Runtime && r.OK {
+			return true
+		}
+	}
+	return false
+}
+
+var marks = map[driver.Level]string{driver.Good: "ok  ", driver.Warning: "warn", driver.Bad: "FAIL"}
+
+func writeReports(w io.Writer, reports []report) {
+	for _, r := range reports {
+		verdict := "works"
+		if !r.OK {
+			verdict = "does not work here"
+		}
+		fmt.Fprintf(w, "%s: %s\n", r.Part, verdict)
+		for _, f := range r.Findings {
+			fmt.Fprintf(w, "  %s  %-22s %s\n", marks[f.Level], f.Name, f.Detail)
+			if f.Mend != "" && f.Level != driver.Good {
+				fmt.Fprintf(w, "        %-22s mend: %s\n", "", f.Mend)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+// home is the data folder:
+//
+//	token      what clients must bring, when the environment gives none
+//	images/    root file systems, shared by all that runs here
+//	server/    the daemon's: its lock, its store, its engine and drivers
+//	embedded/  a folder for each engine of `hutch run` and `hutch mcp`
+//
+// Sandboxes of other user ids must be able to walk through it to their images,
+// so folders on the way are open to walk through and what is secret is not
+// readable.
+type home struct{ dir string }
+
+// open finds the data folder and makes it when it is missing.
+func (h *home) open() error {
+	dir, err := h.path()
+	if err != nil {
+		return err
+	}
+	if h.dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(h.dir, 0o711); err != nil {
+		return hutch.Errorf(hutch.Unavailable, "the data folder %s cannot be made: choose another with --data or $HUTCH_DATA", h.dir).Because(err)
+	}
+	return nil
+}
+
+func (h *home) path() (string, error) {
+	switch {
+	case h.dir != "":
+		return h.dir, nil
+	case os.Getenv("HUTCH_DATA") != "":
+		return os.Getenv("HUTCH_DATA"), nil
+	case os.Geteuid() == 0:
+		return "/var/lib/hutch", nil
+	case os.Getenv("XDG_DATA_HOME") != "":
+		return filepath.Join(os.Getenv("XDG_DATA_HOME"), "hutch"), nil
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return "", hutch.Errorf(hutch.Invalid, "there is no home folder to keep data in: choose a folder with --data or $HUTCH_DATA").Because(err)
+	}
+	return filepath.Join(user, ".local/share/hutch"), nil
+}
+
+func (h *home) images() string { return filepath.Join(h.dir, "images") }
+
+// folder makes one of the data folder's folders.
+func (h *home) folder(name string) (string, error) {
+	dir := filepath.Join(h.dir, name)
+	return dir, os.MkdirAll(dir, 0o711)
+}
+
+// token is what clients must bring: the environment's, or the one that was
+// minted at the first start.
+func (h *home) token() (string, error) {
+	for _, name := range []string{"SANDBOX_AUTH_TOKEN", "MCP_API_TOKEN"} {
+		if t := os.Getenv(name); t != "" {
+			return t, nil
+		}
+	}
+	path := h.tokenPath()
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return mint(path)
+	}
+	if err != nil {
+		return "", err
+	}
+	t := strings.TrimSpace(string(b))
+	if t == "" {
+		return "", hutch.Errorf(hutch.Invalid, "the token file %s is empty: remove it to have a new token made", path)
+	}
+	return t, nil
+}
+
+func (h *home) tokenPath() string { return filepath.Join(h.dir, "token") }
+
+// mint writes a new token to path, or returns the one that another process
+// wrote meanwhile.
+func mint(path string) (string, error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name())
+	token := rand.Text()
+	_, err = fmt.Fprintln(tmp, token)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Link(tmp.Name(), path); !errors.Is(err, fs.ErrExist) {
+		return token, err
+	}
+	b, err := os.ReadFile(path)
+	return strings.TrimSpace(string(b)), err
+}
+
+// lock takes the lock of a folder, or says false when another process has it.
+// The kernel frees it with the process, however that ends.
+func lock(dir string) (*os.File, bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, true, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = nil
+	}
+	return nil, false, err
+}

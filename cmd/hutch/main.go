@@ -1,0 +1,85 @@
+// Command hutch is the whole of Hutch as one program: `hutch serve` is the
+// daemon, `hutch run` and `hutch mcp` bring their own engine, and the rest of
+// the commands speak to a daemon through package client.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"hutch"
+)
+
+func main() {
+	signal.Ignore(syscall.SIGPIPE) // a reader that left is an error of Write, and is cleaned up after
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		sig := <-signals
+		signal.Stop(signals) // the second one ends us at once
+		cancel(interrupted(sig.(syscall.Signal)))
+	}()
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// streams are what a command reads and writes.
+type streams struct {
+	in       *os.File
+	out, err io.Writer
+}
+
+// run runs one command line and returns the exit code.
+func run(ctx context.Context, args []string, std streams) int {
+	root := newRoot(std)
+	root.SetArgs(args)
+	return conclude(std.err, root.ExecuteContext(ctx))
+}
+
+// exitCode is a program's own exit code, to be passed on without a word.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// interrupted is the cause of a context that a signal cancelled.
+type interrupted syscall.Signal
+
+func (s interrupted) Error() string { return "interrupted: " + syscall.Signal(s).String() }
+
+const (
+	failed = 125 // Hutch itself could not do it; no program of the user's ran to its end
+	usage  = 2
+)
+
+// conclude turns an error into words and an exit code.
+func conclude(w io.Writer, err error) int {
+	if err == nil {
+		return 0
+	}
+	if code, ok := errors.AsType[exitCode](err); ok {
+		return int(code)
+	}
+	if sig, ok := errors.AsType[interrupted](err); ok {
+		return 128 + int(sig)
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return 128 + int(syscall.SIGPIPE)
+	}
+	if e, ok := errors.AsType[usageError](err); ok {
+		fmt.Fprintf(w, "hutch: %v\n", e.error)
+		return usage
+	}
+	fmt.Fprintf(w, "hutch: %v\n", err)
+	if e, ok := errors.AsType[*hutch.Error](err); ok && e.Cause != nil {
+		fmt.Fprintf(w, "cause: %v\n", e.Cause)
+	}
+	return failed
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/client"
+)
+
+const defaultListen = "127.0.0.1:7700"
+
+// dial returns a client of the server that the environment names; without
+// one, of the server on this machine.
+func (h *home) dial() (*client.Client, error) {
+	token := os.Getenv("HUTCH_TOKEN")
+	if token == "" {
+		if err := h.open(); err != nil {
+			return nil, err
+		}
+		var err error
+		if token, err = h.token(); err != nil {
+			return nil, err
+		}
+	}
+	return client.New(cmp.Or(os.Getenv("HUTCH_URL"), "http://"+defaultListen), token), nil
+}
+
+const remoteHelp = `
+The server is $HUTCH_URL (default http://` + defaultListen + `), the token $HUTCH_TOKEN
+(default: the one in the data folder).`
+
+func newExec(h *home, std streams) *cobra.Command {
+	var j job
+	var p placement
+	c := &cobra.Command{
+		Use:   "exec [flags] SANDBOX [COMMAND [ARG...] | FILE]",
+		Short: "Run a command or a source file in a sandbox of the server",
+		Long: `Run a command or a source file in the sandbox of that id, which is made if there
+is none. Input, output and exit code are passed through; Hutch's own failures
+are exit code 125. The default time limit is the server's, 30 s.
+` + remoteHelp,
+		Example: `  hutch exec demo 'cat > data.csv' < data.csv
+  hutch exec -l python demo sum.py
+  hutch exec --timeout 5m demo make test`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			req, err := j.request(args[1:], std.in)
+			if err != nil {
+				return err
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits}); err != nil {
+				return err
+			}
+			return execute(c.Context(), svc, args[0], req, std)
+		},
+	}
+	j.flags(c)
+	p.flags(c)
+	return c
+}
+
+func newList(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "ls [SANDBOX]", Aliases: []string{"list"}, Short: "List the server's sandboxes", Long: "List the server's sandboxes, or show one.\n" + remoteHelp,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			var list []hutch.Sandbox
+			if len(args) == 0 {
+				list, err = svc.Sandboxes(c.Context(), hutch.Filter{})
+			} else {
+				list = make([]hutch.Sandbox, 1)
+				list[0], err = svc.Sandbox(c.Context(), args[0])
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(std.out, list)
+			}
+			return writeTable(std.out, list)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func writeTable(w io.Writer, list []hutch.Sandbox) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SANDBOX\tSTATUS\tRUNTIME\tUPTIME\tCPU\tMEMORY\tPROCESSES")
+	for _, s := range list {
+		live := 0
+		for _, p := range s.Processes {
+			if p.Status.Live() {
+				live++
+			}
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%.0f %%\t%.0f MB\t%d\n", s.ID, s.Status, s.Runtime,
+			s.Uptime.Duration().Round(time.Second), s.Resources.CPU, s.Resources.Memory, live)
+	}
+	return t.Flush()
+}
+
+func newRemove(h *home, std streams) *cobra.Command {
+	var force, all bool
+	c := &cobra.Command{
+		Use: "rm SANDBOX...", Short: "Destroy sandboxes of the server", Long: "Destroy sandboxes of the server, with all that is in them.\n" + remoteHelp,
+		RunE: func(c *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usageError{errors.New("give the ids of sandboxes, or --all")}
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			if all {
+				list, err := svc.Sandboxes(c.Context(), hutch.Filter{})
+				if err != nil {
+					return err
+				}
+				for _, s := range list {
+					args = append(args, s.ID)
+				}
+			}
+			var errs []error
+			for _, id := range args {
+				if _, err := svc.Destroy(c.Context(), id, force); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				fmt.Fprintln(std.out, id)
+			}
+			return errors.Join(errs...)
+		},
+	}
+	c.Flags().BoolVarP(&force, "force", "f", false, "even with running background processes")
+	c.Flags().BoolVar(&all, "all", false, "all of them")
+	return c
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor"
+	"hutch/internal/driver/native"
+	"hutch/internal/engine"
+	"hutch/internal/image"
+)
+
+// drivers are the runtimes of this program in the order of preference, with
+// their state below dir.
+func drivers(dir string) ([]driver.Driver, error) {
+	agent, runsc := program("hutch-agent"), program("hutch-runsc")
+	g, err := gvisor.New(gvisor.Options{Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc})
+	if err != nil {
+		return nil, fmt.Errorf("gvisor: %w", err)
+	}
+	n, err := native.New(driver.Options{Dir: filepath.Join(dir, "native"), Agent: agent})
+	if err != nil {
+		return nil, fmt.Errorf("native: %w", err)
+	}
+	return []driver.Driver{g, n}, nil
+}
+
+// program finds one of the programs that come with this one: beside it, or on
+// the search path. A missing one is named by where it should be.
+func program(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	if real, err := filepath.EvalSymlinks(self); err == nil {
+		self = real
+	}
+	beside := filepath.Join(filepath.Dir(self), name)
+	if _, err := os.Stat(beside); err == nil {
+		return beside
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		if path, err := filepath.Abs(path); err == nil {
+			return path
+		}
+	}
+	return beside
+}
+
+// working are the drivers that can create places here, the wanted one first.
+// With one, the first that works is enough.
+func working(ctx context.Context, all []driver.Driver, want string, one bool, log *slog.Logger) ([]driver.Driver, error) {
+	if want != "" {
+		i := slices.IndexFunc(all, func(d driver.Driver) bool { return d.Name() == want })
+		if i < 0 {
+			return nil, usageError{fmt.Errorf("there is no runtime %q: use gvisor or native", want)}
+		}
+		all = append([]driver.Driver{all[i]}, slices.Delete(slices.Clone(all), i, i+1)...)
+	}
+	var ok []driver.Driver
+	for _, d := range all {
+		report := d.Check(ctx)
+		if !report.OK {
+			log.Warn("a runtime does not work here; see `hutch doctor`", "driver", d.Name())
+			if d.Name() == want {
+				return nil, hutch.Errorf(hutch.Unsupported, "the runtime %s does not work here: %s", want, worst(report))
+			}
+			continue
+		}
+		if ok = append(ok, d); one {
+			break
+		}
+	}
+	if len(ok) == 0 {
+		return nil, hutch.Errorf(hutch.Unsupported, "no runtime works on this host: run `hutch doctor`, which says what to do")
+	}
+	return ok, nil
+}
+
+// worst is the first finding that keeps a driver from working, and its mend.
+func worst(r driver.Report) string {
+	for _, f := range r.Findings {
+		if f.Level == driver.Bad {
+			return fmt.Sprintf("%s: %s. %s", f.Name, f.Detail, f.Mend)
+		}
+	}
+	return "run `hutch doctor`"
+}
+
+// images makes root file systems by name. What the host image is made of may
+// change while the daemon runs; once in a while it is looked at again.
+func images(dir string, log *slog.Logger) func(context.Context, string) (image.Root, error) {
+	const fresh = time.Minute
+	var (
+		mu   sync.Mutex
+		root image.Root
+		made time.Time
+	)
+	return func(ctx context.Context, name string) (image.Root, error) {
+		if name != "host" {
+			return image.Root{}, hutch.Errorf(hutch.Invalid, "there is no image %q: this server has \"host\"", name)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(made) < fresh {
+			return root, nil
+		}
+		userHome, _ := os.UserHomeDir()
+		r, err := image.Host(ctx, dir, image.HostOptions{Path: os.Getenv("PATH"), Home: userHome, Log: log})
+		if err != nil {
+			return image.Root{}, err
+		}
+		root, made = r, time.Now()
+		return root, nil
+	}
+}
+
+// embedded is an engine of this process alone; nothing of it outlives it.
+type embedded struct {
+	*engine.Engine
+	dir  string
+	lock *os.File
+}
+
+// embed starts an engine with one runtime.
+func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *embedded, err error) {
+	if err := h.open(); err != nil {
+		return nil, err
+	}
+	all, err := h.folder("embedded")
+	if err != nil {
+		return nil, err
+	}
+	sweepEmbedded(ctx, all, log)
+	m := &embedded{dir: filepath.Join(all, rand.Text()[:12])}
+	if err := os.Mkdir(m.dir, 0o711); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(m.dir)
+		}
+	}()
+	if m.lock, _, err = lock(m.dir); err != nil {
+		return nil, err
+	}
+	ds, err := drivers(m.dir)
+	if err != nil {
+		return nil, err
+	}
+	if ds, err = working(ctx, ds, runtime, true, log); err != nil {
+		return nil, err
+	}
+	m.Engine = engine.New(engine.Options{
+		Dir: m.dir, Drivers: ds, Image: images(h.images(), log), Ephemeral: true,
+		Env: secrets(), Log: log,
+	})
+	return m, m.Start(ctx)
+}
+
+// secrets are the credentials of our environment that sandboxes are given.
+func secrets() map[string]string {
+	if key := os.Getenv("ANTHROPIC_API_KEY"); key != "" {
+		return map[string]string{"ANTHROPIC_API_KEY": key}
+	}
+	return nil
+}
+
+// Close ends everything and removes the engine's folder.
+func (m *embedded) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := m.Engine.Close(ctx); err != nil {
+		return err // the folder stays, so that the next one sweeps it
+	}
+	return errors.Join(os.RemoveAll(m.dir), m.lock.Close())
+}
+
+// sweepEmbedded removes what killed processes left behind: their locks are
+// free.
+func sweepEmbedded(ctx context.Context, all string, log *slog.Logger) {
+	entries, err := os.ReadDir(all)
+	if err != nil {
+		log.Warn("look for leftovers", "err", err)
+		return
+	}
+	for _, entry := range entries {
+		if err := sweepOne(ctx, filepath.Join(all, entry.Name())); err != nil {
+			log.Warn("remove leftovers", "dir", entry.Name(), "err", err)
+		}
+	}
+}
+
+func sweepOne(ctx context.Context, dir string) error {
+	if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < time.Second {
+		return err // so young that its maker may not hold the lock yet
+	}
+	f, free, err := lock(dir)
+	if err != nil || !free {
+		return err
+	}
+	defer f.Close()
+	ds, err := drivers(dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range ds {
+		if _, err := d.Sweep(ctx, func(string) bool { return false }); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(dir)
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// version and commit are set by the build.
+var (
+	version = "0.1.0-dev"
+	commit  = ""
+)
+
+// fullVersion is what `hutch version` prints.
+func fullVersion() string {
+	if commit == "" {
+		commit = vcsCommit()
+	}
+	return fmt.Sprintf("%s (commit %s)", version, commit)
+}
+
+// vcsCommit is the commit that the Go tool noted, where the build gave none.
+func vcsCommit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+func newRoot(std streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "hutch",
+		Short:         "Safe, fast sandboxes for AI agents",
+		Version:       fullVersion(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(std.in)
+	root.SetOut(std.out)
+	root.SetErr(std.err)
+	root.SetVersionTemplate("hutch {{.Version}}\n")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
+	})
+	var h home
+	root.PersistentFlags().StringVar(&h.dir, "data", "", "data folder (default $HUTCH_DATA, /var/lib/hutch as root, else ~/.local/share/hutch)")
+	root.AddCommand(
+		newServe(&h, std), newRun(&h, std), newMCP(&h, std), newDoctor(&h, std),
+		newExec(&h, std), newList(&h, std), newRemove(&h, std), newVersion(std),
+	)
+	for _, c := range root.Commands() {
+		c.Args = explainArgs(c.Args)
+	}
+	return root
+}
+
+// explainArgs makes wrong arguments a usage error that shows the right ones.
+func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		if err := check(c, args); err != nil {
+			return usageError{fmt.Errorf("%w\nusage: %s", err, c.UseLine())}
+		}
+		return nil
+	}
+}
+
+func newVersion(std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version and the commit it was built from", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { fmt.Fprintln(std.out, "hutch", fullVersion()) },
+	}
+}
+
+// newLog writes to the standard error: everything with verbose, else warnings.
+func newLog(std streams, verbose bool) *slog.Logger {
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

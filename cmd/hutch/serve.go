@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/engine"
+	"hutch/internal/guard"
+	"hutch/internal/mcp"
+	"hutch/internal/rest"
+	"hutch/internal/store"
+)
+
+// serveConfig is all that can be set of a server.
+type serveConfig struct {
+	listen       string
+	runtime      string
+	maxSandboxes int
+	execTimeout  time.Duration
+	maxTimeout   time.Duration
+	sleepAfter   time.Duration
+	hosts        []string
+	origins      []string
+	quiet        bool
+}
+
+func newServe(h *home, std streams) *cobra.Command {
+	var cfg serveConfig
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server: MCP at /mcp, REST at /v1",
+		Long: `Run the server, with MCP over streamable HTTP at /mcp and REST at /v1.
+
+Clients bring the bearer token that is printed; SANDBOX_AUTH_TOKEN or
+MCP_API_TOKEN in the environment sets another. ANTHROPIC_API_KEY, when set, is
+given to sandboxes. When the server ends, sandboxes go on running; its next
+start finds them again.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&cfg.listen, "listen", defaultListen, "address and port")
+	f.StringVar(&cfg.runtime, "runtime", "", "default runtime: gvisor or native (default: the first that works)")
+	f.IntVar(&cfg.maxSandboxes, "max-sandboxes", 100, "sandboxes at once")
+	f.DurationVar(&cfg.execTimeout, "exec-timeout", 30*time.Second, "time limit of a command that names none")
+	f.DurationVar(&cfg.maxTimeout, "max-timeout", 24*time.Hour, "longest time limit that a command may ask for")
+	f.DurationVar(&cfg.sleepAfter, "sleep-after", 10*time.Minute, "idle time after which a sandbox sleeps")
+	f.StringSliceVar(&cfg.hosts, "allow-host", nil, "further host names that clients may call this server by")
+	f.StringSliceVar(&cfg.origins, "allow-origin", nil, "web origins whose pages may call this server, e.g. https://app.example")
+	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
+	return c
+}
+
+// server is the daemon while it runs.
+type server struct {
+	serveConfig
+	home *home
+	std  streams
+
+	log      *slog.Logger
+	dir      string
+	token    string
+	store    *store.Store
+	runtimes []driver.Driver
+	engine   *engine.Engine
+	mcp      *mcp.Handler
+	listener net.Listener
+	undo     []func() error // newest last
+}
+
+func (s *server) run(ctx context.Context) (err error) {
+	level := slog.LevelInfo
+	if s.quiet {
+		level = slog.LevelWarn
+	}
+	s.log = slog.New(slog.NewTextHandler(s.std.err, &slog.HandlerOptions{Level: level}))
+	defer func() { err = errors.Join(err, s.close()) }()
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"open the data folder", s.openHome},
+		{"listen", s.open},
+		{"open the store", s.openStore},
+		{"look for runtimes", s.findRuntimes},
+		{"start the engine", s.startEngine},
+	} {
+		if err := step.do(ctx); err != nil {
+			if context.Cause(ctx) != nil {
+				return nil
+			}
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return s.serve(ctx)
+}
+
+// close undoes the steps that were done, the last one first.
+func (s *server) close() error {
+	var errs []error
+	for i := len(s.undo) - 1; i >= 0; i-- {
+		errs = append(errs, s.undo[i]())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *server) openHome(context.Context) (err error) {
+	if err := s.home.open(); err != nil {
+		return err
+	}
+	if s.dir, err = s.home.folder("server"); err != nil {
+		return err
+	}
+	f, free, err := lock(s.dir)
+	if err != nil {
+		return err
+	}
+	if !free {
+		return hutch.Errorf(hutch.Conflict, "another server uses the data folder %s: end it, or choose another folder with --data", s.home.dir)
+	}
+	s.undo = append(s.undo, f.Close)
+	s.token, err = s.home.token()
+	return err
+}
+
+func (s *server) open(ctx context.Context) (err error) {
+	var lc net.ListenConfig
+	if s.listener, err = lc.Listen(ctx, "tcp", s.listen); err != nil {
+		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --listen", err)
+	}
+	s.undo = append(s.undo, func() error {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	return nil
+}
+
+func (s *server) openStore(ctx context.Context) (err error) {
+	if s.store, err = store.Open(ctx, filepath.Join(s.dir, "hutch.db")); err != nil {
+		return err
+	}
+	s.undo = append(s.undo, s.store.Close)
+	return nil
+}
+
+func (s *server) findRuntimes(ctx context.Context) error {
+	all, err := drivers(s.dir)
+	if err != nil {
+		return err
+	}
+	s.runtimes, err = working(ctx, all, s.runtime, false, s.log)
+	return err
+}
+
+func (s *server) startEngine(ctx context.Context) error {
+	s.engine = engine.New(engine.Options{
+		Dir: s.dir, Drivers: s.runtimes, Image: images(s.home.images(), s.log), Store: s.store,
+		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
+		Env: secrets(), Log: s.log,
+	})
+	if err := s.engine.Start(ctx); err != nil {
+		return err
+	}
+	s.undo = append(s.undo, func() error {
+		ctx, cancel := grace()
+		defer cancel()
+		return s.engine.Close(ctx)
+	})
+	return nil
+}
+
+// grace is how long the end of the server may take.
+func grace() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 10*time.Second)
+}
+
+// serve answers requests until ctx is done.
+func (s *server) serve(ctx context.Context) error {
+	s.mcp = mcp.NewHandler(s.engine, mcp.Options{Version: version, Log: s.log})
+	base, cut := context.WithCancel(context.Background())
+	defer cut()
+	hs := &http.Server{
+		Handler:           s.handler(),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- hs.Serve(s.listener) }()
+	s.announce(s.std.out)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	s.log.Info("ending; sandboxes go on running", "cause", context.Cause(ctx))
+	end, cancel := grace()
+	defer cancel()
+	s.mcp.Close(end)
+	cut() // what still runs for a client ends with its request
+	hs.Shutdown(end)
+	hs.Close()
+	<-failed
+	return nil
+}
+
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", s.mcp)
+	mux.Handle("/v1/", rest.NewHandler(s.engine, rest.Options{Log: s.log}))
+	return guard.New(mux, guard.Options{Tokens: []string{s.token}, Hosts: s.hosts, Origins: s.origins, Log: s.log})
+}
+
+// announce tells the person at the keyboard what to do next.
+func (s *server) announce(w io.Writer) {
+	url := "http://" + s.listener.Addr().String()
+	names := make([]string, len(s.runtimes))
+	for i, d := range s.runtimes {
+		names[i] = d.Name()
+	}
+	fmt.Fprintf(w, `Hutch %s
+  URL       %s   (MCP at /mcp, REST at /v1)
+  token     %s
+  runtimes  %s   (the first is the default)
+
+To try it, paste this into another terminal:
+
+%s
+`, fullVersion(), url, s.token, strings.Join(names, ", "), s.try(url))
+}
+
+// try is a command line that runs code in a sandbox of this server: on the
+// example's data where that is at hand.
+func (s *server) try(url string) string {
+	self, err := os.Executable()
+	if err != nil {
+		self = "hutch"
+	}
+	call := fmt.Sprintf("HUTCH_URL=%s HUTCH_TOKEN=%s %s exec", url, s.token, shorten(self))
+	data := filepath.Join(filepath.Dir(self), "..", "examples", "weather")
+	if _, err := os.Stat(filepath.Join(data, "seattle.csv")); err != nil {
+		return fmt.Sprintf("  %s -l python -c 'print(6 * 7)' demo", call)
+	}
+	data = shorten(data)
+	return fmt.Sprintf("  export HUTCH_URL=%s HUTCH_TOKEN=%s\n  %[3]s exec demo 'cat > seattle.csv' < %[4]s/seattle.csv\n  %[3]s exec -l python demo %[4]s/summary.py",
+		url, s.token, shorten(self), data)
+}
+
+// shorten writes a path as one would from here.
+func shorten(path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(here, path); err == nil && !strings.HasPrefix(rel, "..") {
+		if !strings.Contains(rel, "/") {
+			return "./" + rel
+		}
+		return rel
+	}
+	return path
+}

@@ -1,0 +1,181 @@
+// Package hutchtest gives tests the real thing: engines on the runtimes that
+// work on this host, made of the built programs and the host image.
+package hutchtest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor"
+	"hutch/internal/driver/native"
+	"hutch/internal/engine"
+	"hutch/internal/image"
+)
+
+// Runtimes are the runtimes that Hutch has.
+var Runtimes = []string{"gvisor", "native"}
+
+// Skip skips a test that cannot run here. In CI everything must.
+func Skip(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf("must not be skipped in CI: "+format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// Program is the path of one of the built programs.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(root(), "bin", name)
+	if _, err := os.Stat(path); err != nil {
+		Skip(t, "%s is not built: run `make build`", path)
+	}
+	return path
+}
+
+// root is the project's folder.
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// Driver is a new driver of a runtime with its state in dir. The test is
+// skipped where that runtime does not work.
+func Driver(t testing.TB, name, dir string) driver.Driver {
+	t.Helper()
+	opt := driver.Options{Dir: dir, Agent: Program(t, "hutch-agent")}
+	var d driver.Driver
+	var err error
+	switch name {
+	case "native":
+		d, err = native.New(opt)
+	case "gvisor":
+		d, err = gvisor.New(gvisor.Options{Options: opt, Runsc: Program(t, "hutch-runsc")})
+	default:
+		t.Fatalf("there is no runtime %q", name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := works(name, d); err != nil {
+		Skip(t, "%s does not work here: %v", name, err)
+	}
+	return d
+}
+
+var (
+	checks   sync.Mutex
+	verdicts = map[string]error{}
+)
+
+// works asks a driver once in the life of the process.
+func works(name string, d driver.Driver) error {
+	checks.Lock()
+	defer checks.Unlock()
+	if err, asked := verdicts[name]; asked {
+		return err
+	}
+	var bad []error
+	for _, f := range d.Check(context.Background()).Findings {
+		if f.Level == driver.Bad {
+			bad = append(bad, errors.New(f.Name+": "+f.Detail))
+		}
+	}
+	verdicts[name] = errors.Join(bad...)
+	return verdicts[name]
+}
+
+var images struct {
+	sync.Mutex
+	dir  string
+	root image.Root
+}
+
+// Image is the host image, made once in the life of the process.
+func Image(t testing.TB) image.Root {
+	t.Helper()
+	images.Lock()
+	defer images.Unlock()
+	if images.dir != "" {
+		return images.root
+	}
+	dir, err := os.MkdirTemp("", "hutch-images-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	home, _ := os.UserHomeDir()
+	r, err := image.Host(context.Background(), dir, image.HostOptions{Path: os.Getenv("PATH"), Home: home})
+	if err != nil {
+		t.Fatal(err)
+	}
+	images.dir, images.root = dir, r
+	return r
+}
+
+// Main runs a package's tests and removes what they shared.
+func Main(m *testing.M) {
+	code := m.Run()
+	if images.dir != "" {
+		os.RemoveAll(images.dir)
+	}
+	os.Exit(code)
+}
+
+// Engine is an engine on one runtime; change may change its options before it
+// starts. At the end of the test all its sandboxes are destroyed.
+func Engine(t testing.TB, name string, change func(*engine.Options)) *engine.Engine {
+	t.Helper()
+	dir := Dir(t)
+	root := Image(t)
+	opt := engine.Options{
+		Dir: dir, Drivers: []driver.Driver{Driver(t, name, filepath.Join(dir, name))}, Ephemeral: true,
+		Image: func(context.Context, string) (image.Root, error) { return root, nil },
+		Log:   slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	if change != nil {
+		change(&opt)
+	}
+	e := engine.New(opt)
+	if err := e.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := e.Close(ctx); err != nil {
+			t.Errorf("close the engine: %v", err)
+		}
+	})
+	return e
+}
+
+// Dir is a folder with a short path, as sockets need, that other users can
+// walk through, as sandboxes need.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hutch-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
