@@ -94,7 +94,7 @@ func (c *Client) Attach(ctx context.Context, a Attach, out func(hutch.Output) er
 // call makes a request that has one answer.
 func call[T any](ctx context.Context, c *Client, req Request) (T, error) {
 	var answer T
-	ctx, cancel := context.WithTimeout(ctx, replyTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, replyTime, broken(errors.New("no answer in time")))
 	defer cancel()
 	err := c.do(ctx, req, func(cn *conn, t Type, payload []byte) error {
 		if t != TypeReply {

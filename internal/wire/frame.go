@@ -81,6 +81,19 @@ func (r *Reader) payload(n int) ([]byte, error) {
 	return r.buf, nil
 }
 
+// Buffered is how many bytes have been received that Next has not returned.
+func (r *Reader) Buffered() int { return r.r.Buffered() }
+
+// trim lets go of a large buffer.
+func (r *Reader) trim() {
+	if cap(r.buf) > maxSpare {
+		r.buf = nil
+	}
+}
+
+// maxSpare is how much memory an idle connection may keep in each direction.
+const maxSpare = 16 << 10
+
 // Writer writes frames. It is safe for concurrent use: a frame is written by
 // one call of the underlying writer.
 type Writer struct {
@@ -127,10 +140,22 @@ func (w *Writer) WriteJSON(t Type, v any) error {
 	return w.Write(t, b)
 }
 
+// trim lets go of a large buffer.
+func (w *Writer) trim() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if cap(w.buf) > maxSpare {
+		w.buf = nil
+	}
+}
+
 func (w *Writer) begin(t Type, n int) {
 	w.buf = append(w.buf[:0], byte(t))
 	w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(n))
 }
+
+// maxCount is the largest cursor or count: sums of two do not overflow.
+const maxCount = 1 << 61
 
 // ParseOutput splits the payload of an output frame.
 func ParseOutput(payload []byte) (cursor int64, data []byte, err error) {
@@ -139,7 +164,7 @@ func ParseOutput(payload []byte) (cursor int64, data []byte, err error) {
 	}
 	c := binary.BigEndian.Uint64(payload)
 	data = payload[8:]
-	if c > 1<<62 || int64(c) < int64(len(data)) {
+	if c > maxCount || int64(c) < int64(len(data)) {
 		return 0, nil, fmt.Errorf("output frame has cursor %d behind %d bytes", c, len(data))
 	}
 	return int64(c), data, nil
@@ -151,7 +176,7 @@ func ParseCount(payload []byte) (int64, error) {
 		return 0, fmt.Errorf("a count of %d bytes", len(payload))
 	}
 	n := binary.BigEndian.Uint64(payload)
-	if n > 1<<62 {
+	if n > maxCount {
 		return 0, fmt.Errorf("count %d is too large", n)
 	}
 	return int64(n), nil

@@ -1,6 +1,12 @@
 package wire
 
-import "hutch"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"hutch"
+)
 
 // Version is the protocol's version. Daemon and agent must have the same one.
 const Version = 1
@@ -126,4 +132,60 @@ type Stats struct {
 type Failure struct {
 	Kind    hutch.Kind `json:"kind"`
 	Message string     `json:"message"`
+}
+
+// Stats and records of processes come from the agent: what they say is in
+// range, or refused. Texts are for whoever shows them to bound.
+
+func (s *Stats) UnmarshalJSON(b []byte) error {
+	type plain Stats
+	if err := json.Unmarshal(b, (*plain)(s)); err != nil {
+		return err
+	}
+	if s.Live < 0 || s.Processes < 0 {
+		return fmt.Errorf("%d of %d processes alive", s.Live, s.Processes)
+	}
+	return nil
+}
+
+// lastMS is the last millisecond of the year 9999, after which JSON has no time.
+const lastMS = 253402300799999
+
+func (p *Process) UnmarshalJSON(b []byte) error {
+	type plain Process
+	if err := json.Unmarshal(b, (*plain)(p)); err != nil {
+		return err
+	}
+	if p.PID < 0 || p.Restarts < 0 || p.StartMS < 0 || p.StartMS > lastMS || p.EndMS < 0 || p.EndMS > lastMS {
+		return fmt.Errorf("process %d: %d restarts, from %d to %d", p.PID, p.Restarts, p.StartMS, p.EndMS)
+	}
+	if p.ExitCode != nil && (*p.ExitCode < 0 || *p.ExitCode > 255) {
+		return fmt.Errorf("process %d: exit code %d", p.PID, *p.ExitCode)
+	}
+	return nil
+}
+
+// processes is a list that is decoded one by one: an array of empty records
+// takes a hundred times the memory of its text.
+type processes []Process
+
+// maxProcesses is the most that the daemon takes of a list.
+const maxProcesses = 4096
+
+func (ps *processes) UnmarshalJSON(b []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return fmt.Errorf("%v instead of a list of processes: %w", t, err)
+	}
+	for dec.More() {
+		if len(*ps) == maxProcesses {
+			return fmt.Errorf("a list of more than %d processes", maxProcesses)
+		}
+		var p Process
+		if err := dec.Decode(&p); err != nil {
+			return err
+		}
+		*ps = append(*ps, p)
+	}
+	return nil
 }
