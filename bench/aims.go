@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"slices"
+)
+
+// aim is a figure and how much it may be, or has to be.
+type aim struct {
+	what    string
+	value   float64
+	limit   float64
+	atLeast bool
+	unit    string
+}
+
+// distance says how far a figure is from its aim.
+func (a aim) distance() string {
+	far := a.value / a.limit
+	if a.atLeast {
+		far = a.limit / a.value
+	}
+	if far <= 1 {
+		return "met"
+	}
+	return number(far) + " × too far"
+}
+
+func (a aim) row(t *table) {
+	sign := "≤ "
+	if a.atLeast {
+		sign = "≥ "
+	}
+	t.row(a.what, sign+number(a.limit)+" "+a.unit, number(a.value)+" "+a.unit, a.distance())
+}
+
+// aims says how far each figure is from what Hutch is to reach.
+func (l *lab) aims(context.Context) (table, error) {
+	t := newTable("", "aim", "measured", "")
+	for _, f := range l.runtimes {
+		for _, a := range f.aims(l.bare) {
+			a.what = f.runtime + ": " + a.what
+			a.row(&t)
+		}
+	}
+	t.note("The multiples are of a bare vfork + exec on the host for native, and of a fork + exec by a shell inside for gvisor.")
+	return t, nil
+}
+
+func (f *figures) aims(b bare) []aim {
+	create, own, private := 10.0, b.fork.at(0.5), 3.0
+	if f.runtime == "gvisor" {
+		create, own, private = 90, f.inside, 10
+	}
+	return []aim{
+		{what: "cold create, p50", value: f.create.at(0.5), limit: create, unit: "ms"},
+		{what: "exec in process, p50", value: f.exec[inProcess].at(0.5) / own, limit: 3, unit: "×"},
+		{what: "exec over REST, p50", value: f.exec[overREST].at(0.5) / own, limit: 3, unit: "×"},
+		{what: "exec over MCP, p50", value: f.exec[overMCP].at(0.5) / own, limit: 3, unit: "×"},
+		{what: "exec over MCP with the crowd alive, p50", value: f.crowd.at(0.5), limit: 50, unit: "ms"},
+		{what: "exec over MCP with the crowd alive, p95", value: f.crowd.at(0.95), limit: 100, unit: "ms"},
+		{what: "exec over MCP with the crowd alive, p99", value: f.crowd.at(0.99), limit: 200, unit: "ms"},
+		{what: "exec over MCP, best rate", value: slices.Max(f.rate[overMCP]), limit: 1000, atLeast: true, unit: "/s"},
+		{what: "calls under load that succeed", value: 100 * f.success, limit: 99.9, atLeast: true, unit: "%"},
+		{what: "private memory, idle", value: f.memory.private, limit: private, unit: "MiB"},
+		{what: "CPU of an exec over MCP", value: f.cpu[overMCP], limit: 100, unit: "ms"},
+		{what: "CPU of it beyond the program", value: f.beyond(overMCP), limit: 2, unit: "ms"},
+	}
+}

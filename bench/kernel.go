@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// The baselines: what the kernel takes for it without Hutch.
+const (
+	bareFork       = "vfork + exec /bin/true"
+	bareExec       = "os/exec true"
+	bareShell      = "os/exec bash -c true"
+	bareNamespaces = "clone into all namespaces + exit"
+)
+
+var fork = subject{bareFork, func(context.Context, int) error {
+	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{})
+	if err != nil {
+		return err
+	}
+	return reap(pid)
+}}
+
+var forkBySDK = subject{bareExec, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "/bin/true").Run() }}
+
+var shell = subject{bareShell, func(ctx context.Context, _ int) error {
+	return exec.CommandContext(ctx, "/bin/bash", "-c", "true").Run()
+}}
+
+// namespaces clones a child that has nothing to execute, so that it exits at
+// once and the clone with its namespaces is all there is.
+var namespaces = subject{bareNamespaces, func(context.Context, int) error {
+	_, err := syscall.ForkExec("/nonexistent", []string{"nothing"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET |
+			syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | 0x02000000, // CLONE_NEWCGROUP
+	}})
+	if errors.Is(err, syscall.ENOENT) {
+		return nil
+	}
+	return fmt.Errorf("clone: %w", err)
+}}
+
+func reap(pid int) error {
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(pid, &status, 0, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err == nil && status.ExitStatus() != 0 {
+			err = fmt.Errorf("exit code %d", status.ExitStatus())
+		}
+		return err
+	}
+}
+
+// zeros is the command whose output measures throughput.
+func zeros(n int64) string { return fmt.Sprintf("head -c %d /dev/zero", n) }
+
+// pipeRate reads n bytes from a program over a pipe: bytes a second, in MB.
+func pipeRate(ctx context.Context, n int64) (float64, error) {
+	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", zeros(n))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	got, err := io.Copy(discard{}, out)
+	if err := errors.Join(err, cmd.Wait()); err != nil {
+		return 0, err
+	}
+	return megabytes(got, time.Since(began)), nil
+}
+
+// discard reads as a program would, unlike io.Discard, whose reads are small.
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+func (discard) ReadFrom(r io.Reader) (n int64, err error) {
+	buf := make([]byte, 64<<10)
+	for {
+		k, err := r.Read(buf)
+		n += int64(k)
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+func megabytes(n int64, d time.Duration) float64 { return float64(n) / 1e6 / d.Seconds() }
+
+// spent is the CPU time of this process and of its children that have ended.
+func spent() time.Duration {
+	var sum time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(who, &u); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: getrusage:", err)
+		}
+		sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return sum
+}

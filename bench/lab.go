@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor"
+	"hutch/internal/driver/native"
+	"hutch/internal/engine"
+	"hutch/internal/image"
+)
+
+// lab is Hutch twice over: an engine in this process, and a server.
+type lab struct {
+	plan
+	dir      string
+	programs programs
+	engine   *engine.Engine
+	server   *server
+	runtimes []*figures
+	bare     bare
+}
+
+// box is the sandbox that calls go to, one of each runtime in each Hutch.
+func box(runtime string) string { return "bench-" + runtime }
+
+func newLab(ctx context.Context, p plan) (_ *lab, err error) {
+	l := &lab{plan: p}
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	if l.dir, err = os.MkdirTemp("", "hutch-bench-"); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(l.dir, 0o711); err != nil { // for sandboxes of other user ids
+		return nil, err
+	}
+	if l.programs, err = copyPrograms(p.bin, l.dir); err != nil {
+		return nil, err
+	}
+	if l.engine, err = l.embed(ctx); err != nil {
+		return nil, err
+	}
+	if l.server, err = serve(ctx, l.dir); err != nil {
+		return nil, err
+	}
+	for _, f := range l.runtimes {
+		for _, svc := range []hutch.Service{l.engine, l.server.rest} {
+			if _, err := svc.Create(ctx, hutch.CreateRequest{ID: box(f.runtime), Runtime: f.runtime, KeepAlive: true}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return l, nil
+}
+
+func (l *lab) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var errs []error
+	if l.server != nil {
+		errs = append(errs, l.server.close(ctx))
+	}
+	if l.engine != nil {
+		errs = append(errs, l.engine.Close(ctx))
+	}
+	if err := errors.Join(append(errs, os.RemoveAll(l.dir))...); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+}
+
+// embed starts an engine with the runtimes that are asked for and work.
+func (l *lab) embed(ctx context.Context) (*engine.Engine, error) {
+	home, _ := os.UserHomeDir()
+	root, err := image.Host(ctx, filepath.Join(l.dir, "images"), image.HostOptions{Path: os.Getenv("PATH"), Home: home})
+	if err != nil {
+		return nil, err
+	}
+	var drivers []driver.Driver
+	for name := range strings.SplitSeq(l.plan.runtimes, ",") {
+		d, err := l.driver(name)
+		if err != nil {
+			return nil, err
+		}
+		if !d.Check(ctx).OK {
+			fmt.Fprintf(os.Stderr, "bench: the runtime %s does not work here, see `hutch doctor`\n", name)
+			continue
+		}
+		drivers = append(drivers, d)
+		l.runtimes = append(l.runtimes, &figures{runtime: name})
+	}
+	if len(drivers) == 0 {
+		return nil, errors.New("no runtime to measure")
+	}
+	e := engine.New(engine.Options{
+		Dir: l.dir, Drivers: drivers, Ephemeral: true, MaxSandboxes: 1000, Log: slog.New(slog.DiscardHandler),
+		Image: func(context.Context, string) (image.Root, error) { return root, nil },
+	})
+	return e, e.Start(ctx)
+}
+
+func (l *lab) driver(name string) (driver.Driver, error) {
+	opt := driver.Options{Dir: filepath.Join(l.dir, name), Agent: filepath.Join(l.dir, "hutch-agent")}
+	switch name {
+	case "native":
+		return native.New(opt)
+	case "gvisor":
+		return gvisor.New(gvisor.Options{Options: opt, Runsc: filepath.Join(l.dir, "hutch-runsc")})
+	}
+	return nil, fmt.Errorf("there is no runtime %q", name)
+}
+
+// server is a `hutch serve` process and its clients.
+type server struct {
+	process *exec.Cmd
+	url     string
+	rest    *client.Client
+	callers []*caller // over MCP, a session each
+}
+
+const token = "bench-token-of-no-worth"
+
+// serve starts a server on a free port and reads its URL from what it says.
+func serve(ctx context.Context, dir string) (*server, error) {
+	cmd := exec.Command(filepath.Join(dir, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--max-sandboxes", "1000")
+	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then end it
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &server{process: cmd}
+	for lines := bufio.NewScanner(out); s.url == "" && lines.Scan(); {
+		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "URL" {
+			s.url = words[1]
+		}
+	}
+	if s.url == "" {
+		return nil, fmt.Errorf("the server did not start: %w", cmd.Wait())
+	}
+	s.rest = client.New(s.url, token)
+	for range most(callers) {
+		c, err := dial(ctx, s.url)
+		if err != nil {
+			return nil, errors.Join(err, s.close(ctx))
+		}
+		s.callers = append(s.callers, c)
+	}
+	return s, nil
+}
+
+func (s *server) close(ctx context.Context) error {
+	list, err := s.rest.Sandboxes(ctx, hutch.Filter{})
+	errs := []error{err}
+	for _, sb := range list {
+		_, err := s.rest.Destroy(ctx, sb.ID, true)
+		errs = append(errs, err)
+	}
+	for _, c := range s.callers {
+		c.session.Close()
+	}
+	errs = append(errs, s.process.Process.Signal(syscall.SIGTERM), s.process.Wait())
+	return errors.Join(errs...)
+}
+
+// revision is the one of MCP that is spoken.
+func (l *lab) revision() string {
+	return l.server.callers[0].session.InitializeResult().ProtocolVersion
+}

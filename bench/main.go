@@ -1,0 +1,113 @@
+// Command bench measures Hutch beside the bare kernel, in one run.
+//
+//	go run ./bench            both runtimes, a few minutes
+//	go run ./bench -quick     seconds, to see that it works
+//
+// A figure alone says more about the machine than about us. So every figure
+// stands beside what the kernel takes for the same thing without Hutch,
+// measured in the same rounds: a round runs every subject in turn, and what is
+// shown is the median of the rounds.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// plan is how much of everything is measured.
+type plan struct {
+	runtimes string
+	bin      string
+	profile  string
+	rounds   int
+	calls    int           // of each subject in a round
+	creates  int           // of each runtime in a round
+	loadTime time.Duration // of one number of callers in a round
+	alive    int           // sandboxes, for memory
+	bytes    int64         // of output, for throughput
+}
+
+func parse(args []string) (plan, error) {
+	var p plan
+	var quick bool
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&p.runtimes, "runtime", "native,gvisor", "runtimes to measure")
+	f.StringVar(&p.bin, "bin", "bin", "folder of the built programs")
+	f.IntVar(&p.calls, "n", 200, "calls of each subject in a round")
+	f.IntVar(&p.rounds, "rounds", 5, "rounds")
+	f.BoolVar(&quick, "quick", false, "a few calls of everything, to see that it works")
+	f.StringVar(&p.profile, "cpuprofile", "", "write a profile of the in-process calls under load to this file")
+	if err := f.Parse(args); err != nil {
+		return p, err
+	}
+	p.creates, p.loadTime, p.alive, p.bytes = 10, 2*time.Second, 100, 1<<30
+	if quick {
+		p.rounds, p.calls, p.creates, p.loadTime, p.alive, p.bytes = 1, 10, 2, 200*time.Millisecond, 3, 8<<20
+	}
+	return p, nil
+}
+
+func run(ctx context.Context, args []string) error {
+	p, err := parse(args)
+	if err != nil {
+		return err
+	}
+	lab, err := newLab(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer lab.close()
+	fmt.Println(machine())
+	fmt.Printf("%d rounds of %d calls; MCP (revision %s) and REST against a `hutch serve` process over loopback TCP\n", p.rounds, p.calls, lab.revision())
+	for _, step := range []struct {
+		title string
+		do    func(context.Context) (table, error)
+	}{
+		{"Create and destroy, ms", lab.creation},
+		{"Exec of `true`, one caller, ms", lab.latency},
+		{"Exec of `true`, calls a second by number of callers", lab.load},
+		{"CPU for one exec of `true`, ms", lab.cpu},
+		{"Output", lab.output},
+		{fmt.Sprintf("%d sandboxes alive", p.alive), lab.crowd},
+		{"Aims", lab.aims},
+	} {
+		t, err := step.do(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", strings.ToLower(step.title), err)
+		}
+		fmt.Printf("\n%s\n\n%s", step.title, t)
+	}
+	return nil
+}
+
+// profiled runs f under the profiler where that was asked for.
+func (p plan) profiled(f func() error) error {
+	if p.profile == "" {
+		return f()
+	}
+	out, err := os.Create(p.profile)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := pprof.StartCPUProfile(out); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return f()
+}

@@ -1,0 +1,370 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"hutch"
+)
+
+// callers are the numbers of them that press at once.
+var callers = []int{1, 8, 32}
+
+func most(v []int) int { return slices.Max(v) }
+
+// bare is what the baselines took.
+type bare struct {
+	fork, namespaces series
+	cpu              float64 // ms for a fork and exec
+}
+
+// figures are what was measured of one runtime.
+type figures struct {
+	runtime   string
+	create    series
+	exec      map[string]series    // by way
+	rate      map[string][]float64 // calls a second by way, for each number of callers
+	success   float64              // share of the calls under load
+	inside    float64              // ms for a fork and exec of a shell inside
+	insideCPU float64
+	cpu       map[string]float64 // ms by way
+	crowd     series             // exec over MCP with all of them alive
+	memory    memory             // of one sandbox
+}
+
+// creation measures a sandbox from nothing until a command has run in it, and
+// its end.
+func (l *lab) creation(ctx context.Context) (table, error) {
+	t := newTable("", "p50", "p95", "p99", "× "+bareNamespaces)
+	lives := make([]lives, len(l.runtimes))
+	for range l.rounds {
+		base, err := interleave(ctx, 1, 4*l.creates, []subject{namespaces})
+		if err != nil {
+			return t, err
+		}
+		l.bare.namespaces = append(l.bare.namespaces, base[0]...)
+		for i, f := range l.runtimes {
+			if err := lives[i].round(ctx, l, f.runtime); err != nil {
+				return t, err
+			}
+		}
+	}
+	base := l.bare.namespaces
+	t.quantiles(bareNamespaces, base, base)
+	for i, f := range l.runtimes {
+		f.create = lives[i].create
+		t.quantiles(f.runtime+": create", lives[i].create, base)
+		t.quantiles(f.runtime+": create and run `true`", lives[i].first, base)
+		t.quantiles(f.runtime+": destroy", lives[i].end, base)
+	}
+	return t, nil
+}
+
+// lives are the times of sandboxes that were made and destroyed.
+type lives struct{ create, first, end series }
+
+func (v *lives) round(ctx context.Context, l *lab, runtime string) error {
+	var create, first, end []time.Duration
+	for range l.creates {
+		began := time.Now()
+		sb, err := l.engine.Create(ctx, hutch.CreateRequest{Runtime: runtime})
+		if err != nil {
+			return err
+		}
+		create = append(create, time.Since(began))
+		res, err := l.engine.Exec(ctx, sb.ID, hutch.ExecRequest{Command: "true"}, nil)
+		if err := verdict(res.ExitCode, err); err != nil {
+			return err
+		}
+		first = append(first, time.Since(began))
+		began = time.Now()
+		if _, err = l.engine.Destroy(ctx, sb.ID, true); err != nil {
+			return err
+		}
+		end = append(end, time.Since(began))
+	}
+	v.create, v.first, v.end = append(v.create, create), append(v.first, first), append(v.end, end)
+	return nil
+}
+
+// latency measures calls of one caller, one after the other.
+func (l *lab) latency(ctx context.Context) (table, error) {
+	t := newTable("", "p50", "p95", "p99", "× "+bareFork)
+	subjects := []subject{fork, forkBySDK, shell}
+	for _, f := range l.runtimes {
+		subjects = append(subjects, l.ways("true", func() string { return box(f.runtime) })...)
+	}
+	all, err := interleave(ctx, l.rounds, l.calls, subjects)
+	if err != nil {
+		return t, err
+	}
+	l.bare.fork = all[0]
+	base := l.bare.fork
+	for i, s := range subjects[:3] {
+		t.quantiles(s.name, all[i], base)
+	}
+	for i, f := range l.runtimes {
+		if err := l.lookInside(ctx, f); err != nil {
+			return t, err
+		}
+		t.row(f.runtime+": fork + exec inside, by a shell", number(f.inside), "", "", ratio(f.inside, base.at(0.5)))
+		f.exec = map[string]series{}
+		for k := 3 * (i + 1); k < 3*(i+2); k++ {
+			f.exec[subjects[k].name] = all[k]
+			t.quantiles(f.runtime+": "+subjects[k].name, all[k], base)
+		}
+	}
+	return t, nil
+}
+
+// lookInside measures what a fork and exec takes inside, without Hutch having
+// a part in it: by a shell that does it many times.
+func (l *lab) lookInside(ctx context.Context, f *figures) error {
+	loop := func(n int) (time.Duration, time.Duration, error) {
+		cpu := cpuOf(l.sandboxes())
+		res, err := l.engine.Exec(ctx, box(f.runtime), hutch.ExecRequest{Command: fmt.Sprintf("for ((i = 0; i < %d; i++)); do /bin/true; done", n)}, nil)
+		return res.Duration, cpuOf(l.sandboxes()) - cpu, verdict(res.ExitCode, err)
+	}
+	var times, cpus []float64
+	n := 2 * l.calls
+	for range l.rounds {
+		few, fewCPU, err := loop(1)
+		if err != nil {
+			return err
+		}
+		many, manyCPU, err := loop(n + 1)
+		if err != nil {
+			return err
+		}
+		times = append(times, ms(many-few)/float64(n))
+		cpus = append(cpus, ms(manyCPU-fewCPU)/float64(n))
+	}
+	f.inside, f.insideCPU = median(times), median(cpus)
+	return nil
+}
+
+// pressed is a subject under load.
+type pressed struct {
+	subject
+	of      *figures // nil for the baseline
+	tallies [3]tally // by number of callers
+}
+
+// load measures calls of many callers at once.
+func (l *lab) load(ctx context.Context) (table, error) {
+	t := newTable("", "1", "8", "32", "× "+bareFork+", 8 callers", "success")
+	all := []*pressed{{subject: fork}}
+	for _, f := range l.runtimes {
+		for _, s := range l.ways("true", func() string { return box(f.runtime) }) {
+			all = append(all, &pressed{subject: s, of: f})
+		}
+	}
+	err := l.profiled(func() error {
+		for range l.rounds {
+			for _, p := range all {
+				for i, n := range callers {
+					p.tallies[i].press(ctx, p.subject, n, l.plan.loadTime)
+				}
+			}
+		}
+		return ctx.Err()
+	})
+	base := all[0].tallies[1].rate()
+	for _, p := range all {
+		name := p.name
+		if p.of != nil {
+			name = p.of.runtime + ": " + name
+			p.of.press(p)
+		}
+		t.row(name, number(p.tallies[0].rate()), number(p.tallies[1].rate()), number(p.tallies[2].rate()),
+			ratio(p.tallies[1].rate(), base), fmt.Sprintf("%.2f %%", 100*p.success()))
+		if err := p.failure(); err != nil {
+			t.note("One of the failures of " + name + ": " + err.Error())
+		}
+	}
+	return t, err
+}
+
+func (p *pressed) success() float64 {
+	var calls, failed int64
+	for _, t := range p.tallies {
+		calls, failed = calls+t.calls, failed+t.failed
+	}
+	return 1 - float64(failed)/float64(max(calls, 1))
+}
+
+func (p *pressed) failure() error {
+	for _, t := range p.tallies {
+		if t.failure != nil {
+			return t.failure
+		}
+	}
+	return nil
+}
+
+// press notes what a way reached under load.
+func (f *figures) press(p *pressed) {
+	if f.rate == nil {
+		f.rate, f.success = map[string][]float64{}, 1
+	}
+	for _, t := range p.tallies {
+		f.rate[p.name] = append(f.rate[p.name], t.rate())
+	}
+	f.success = min(f.success, p.success())
+}
+
+// sandboxes are the processes of all sandboxes.
+func (l *lab) sandboxes() []int { return l.programs.running("hutch-agent", "hutch-runsc") }
+
+// cpu measures what a call costs, whoever pays: this process, the server, the
+// agent, the runtime and the program itself.
+func (l *lab) cpu(ctx context.Context) (table, error) {
+	t := newTable("", "ms", "beyond the program itself")
+	cost := func(s subject, meter func() time.Duration) (float64, error) {
+		before := meter()
+		n := l.rounds * l.calls
+		if _, err := interleave(ctx, 1, n, []subject{s}); err != nil {
+			return 0, err
+		}
+		return ms(meter()-before) / float64(n), nil
+	}
+	var err error
+	if l.bare.cpu, err = cost(fork, spent); err != nil {
+		return t, err
+	}
+	t.row(bareFork, number(l.bare.cpu), "")
+	here := func() time.Duration { return spent() + cpuOf(l.sandboxes()) }
+	there := func() time.Duration { return cpuOf(l.programs.running("hutch", "hutch-agent", "hutch-runsc")) }
+	for _, f := range l.runtimes {
+		t.row(f.runtime+": fork + exec inside, by a shell", number(f.insideCPU), "")
+		f.cpu = map[string]float64{}
+		for _, s := range l.ways("true", func() string { return box(f.runtime) }) {
+			meter := there
+			if s.name == inProcess {
+				meter = here
+			}
+			if f.cpu[s.name], err = cost(s, meter); err != nil {
+				return t, err
+			}
+			t.row(f.runtime+": "+s.name, number(f.cpu[s.name]), number(f.beyond(s.name)))
+		}
+	}
+	t.note("Of the server and the sandboxes; in process, of the caller too.")
+	return t, nil
+}
+
+// beyond is the CPU time of a call less that of the program itself.
+func (f *figures) beyond(way string) float64 { return f.cpu[way] - f.insideCPU }
+
+// output measures how soon it comes and how much of it.
+func (l *lab) output(ctx context.Context) (table, error) {
+	t := newTable("", "first byte of `echo`, ms", "MB/s of zeros", "× a pipe")
+	base, err := pipeRate(ctx, l.bytes)
+	if err != nil {
+		return t, err
+	}
+	t.row("a pipe", "", number(base), ratio(base, base))
+	for _, f := range l.runtimes {
+		for _, way := range []struct {
+			name string
+			svc  hutch.Service
+		}{{inProcess, l.engine}, {overREST, l.server.rest}} {
+			first, err := l.firstByte(ctx, way.svc, box(f.runtime))
+			if err != nil {
+				return t, err
+			}
+			rate, err := l.outputRate(ctx, way.svc, box(f.runtime))
+			if err != nil {
+				return t, err
+			}
+			t.row(f.runtime+": "+way.name, number(first), number(rate), ratio(rate, base))
+		}
+	}
+	return t, nil
+}
+
+func (l *lab) firstByte(ctx context.Context, svc hutch.Service, id string) (float64, error) {
+	var all []time.Duration
+	for range l.rounds * l.calls {
+		began := time.Now()
+		var first time.Duration
+		_, err := svc.Exec(ctx, id, hutch.ExecRequest{Command: "echo x"}, func(hutch.Output) error {
+			if first == 0 {
+				first = time.Since(began)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, first)
+	}
+	return ms(quantile(all, 0.5)), nil
+}
+
+func (l *lab) outputRate(ctx context.Context, svc hutch.Service, id string) (float64, error) {
+	var got int64
+	began := time.Now()
+	res, err := svc.Exec(ctx, id, hutch.ExecRequest{Command: zeros(l.bytes), Timeout: 600, MaxOutput: 2}, func(o hutch.Output) error {
+		got += int64(len(o.Data))
+		return nil
+	})
+	if err := verdict(res.ExitCode, err); err != nil {
+		return 0, err
+	}
+	if got != l.bytes {
+		return 0, fmt.Errorf("%d bytes of %d arrived", got, l.bytes)
+	}
+	return megabytes(got, time.Since(began)), nil
+}
+
+// crowd measures many sandboxes at once: what each holds while idle, and calls
+// that go to all of them in turn.
+func (l *lab) crowd(ctx context.Context) (table, error) {
+	t := newTable("", "private MiB each", "Pss", "RssAnon", "exec over MCP p50", "p95", "p99 ms")
+	for _, f := range l.runtimes {
+		if err := l.crowdOf(ctx, f); err != nil {
+			return t, fmt.Errorf("%s: %w", f.runtime, err)
+		}
+		t.row(f.runtime, number(f.memory.private), number(f.memory.pss), number(f.memory.anon),
+			number(f.crowd.at(0.5)), number(f.crowd.at(0.95)), number(f.crowd.at(0.99)))
+	}
+	t.note("Memory of all processes of a sandbox, before anything ran in it. Private: pages that no other process maps; Pss adds a fair share of the others.")
+	return t, nil
+}
+
+func (l *lab) crowdOf(ctx context.Context, f *figures) error {
+	before := l.sandboxes()
+	var ids []string
+	defer func() {
+		for _, id := range ids {
+			l.server.rest.Destroy(context.WithoutCancel(ctx), id, true)
+		}
+	}()
+	for i := range l.alive {
+		id := "crowd-" + f.runtime + "-" + strconv.Itoa(i)
+		if _, err := l.server.rest.Create(ctx, hutch.CreateRequest{ID: id, Runtime: f.runtime}); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	pids := slices.DeleteFunc(l.sandboxes(), func(pid int) bool { return slices.Contains(before, pid) })
+	sum, err := memoryOf(pids)
+	if err != nil {
+		return err
+	}
+	n := float64(l.alive)
+	f.memory = memory{sum.private / n, sum.pss / n, sum.anon / n}
+	var turn atomic.Int64
+	ways := l.ways("true", func() string { return ids[int(turn.Add(1))%len(ids)] })
+	all, err := interleave(ctx, l.rounds, l.calls, ways[2:])
+	if err != nil {
+		return err
+	}
+	f.crowd = all[0]
+	return nil
+}

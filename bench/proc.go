@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// programs are copies of the built programs. Every process that runs one of
+// these files is ours, so none of another Hutch is counted.
+type programs struct {
+	dir   string
+	files map[string]os.FileInfo
+}
+
+func copyPrograms(from, to string) (programs, error) {
+	p := programs{to, map[string]os.FileInfo{}}
+	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc"} {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return p, fmt.Errorf("%w: run `make build`", err)
+		}
+		path := filepath.Join(to, name)
+		if err := os.WriteFile(path, b, 0o755); err != nil {
+			return p, err
+		}
+		if p.files[name], err = os.Stat(path); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// running lists the processes that run one of the named programs.
+func (p programs) running(names ...string) []int {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	var pids []int
+	for _, dir := range dirs {
+		exe, err := os.Stat(filepath.Join(dir, "exe"))
+		if err != nil {
+			continue // it has ended, or is the kernel's
+		}
+		for _, name := range names {
+			if os.SameFile(exe, p.files[name]) {
+				pid, _ := strconv.Atoi(filepath.Base(dir))
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// memory is what a set of processes holds, in MiB.
+type memory struct {
+	private float64 // pages that no other process maps
+	pss     float64 // those, and a fair share of the others
+	anon    float64 // resident and of no file
+}
+
+func memoryOf(pids []int) (memory, error) {
+	var m memory
+	for _, pid := range pids {
+		roll, err := kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			return m, err
+		}
+		status, err := kilobytes(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return m, err
+		}
+		m.private += (roll["Private_Clean"] + roll["Private_Dirty"]) / 1024
+		m.pss += roll["Pss"] / 1024
+		m.anon += status["RssAnon"] / 1024
+	}
+	return m, nil
+}
+
+// kilobytes reads the lines `Name:   123 kB` of a file.
+func kilobytes(path string) (map[string]float64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]float64{}
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		if n, ok := strings.CutSuffix(value, " kB"); ok {
+			fields[name], _ = strconv.ParseFloat(strings.TrimSpace(n), 64)
+		}
+	}
+	return fields, nil
+}
+
+// tick is the unit of times in proc_pid_stat(5); Linux shows 100 a second
+// whatever it counts with.
+const tick = 10 * time.Millisecond
+
+// cpuOf is the CPU time of processes and of their children that have ended.
+func cpuOf(pids []int) time.Duration {
+	var sum time.Duration
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		for _, f := range fields[11:15] { // utime, stime, cutime, cstime
+			n, _ := strconv.ParseInt(f, 10, 64)
+			sum += time.Duration(n) * tick
+		}
+	}
+	return sum
+}
+
+// machine says in one line what this was measured on.
+func machine() string {
+	var u unix.Utsname
+	unix.Uname(&u)
+	load, _ := os.ReadFile("/proc/loadavg")
+	return fmt.Sprintf("%d cores (%s), Linux %s, %s, commit %s, load at the start %s", runtime.NumCPU(), cpuModel(),
+		unix.ByteSliceToString(u.Release[:]), runtime.Version(), commit(), strings.Join(strings.Fields(string(load))[:1], ""))
+}
+
+func cpuModel() string {
+	b, _ := os.ReadFile("/proc/cpuinfo")
+	_, rest, _ := strings.Cut(string(b), "model name\t: ")
+	line, _, _ := strings.Cut(rest, "\n")
+	if line == "" {
+		return runtime.GOARCH
+	}
+	return line
+}
+
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
