@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"encoding/base64"
 	"strings"
 	"testing"
@@ -109,6 +110,29 @@ func TestExecBinaryOutput(t *testing.T) {
 		}
 		if !utf8.ValidString(text(res)) || !strings.Contains(text(res), "binary") || !strings.Contains(text(res), "base64") {
 			t.Errorf("text %q", text(res))
+		}
+	})
+}
+
+func TestExecWithoutOutput(t *testing.T) {
+	t.Parallel()
+	res := do(t, connect(t, &scripted.Service{OnExec: printing("", "")}, modern), "exec", map[string]any{"command": "true"})
+	if !strings.HasSuffix(text(res), "\n[no output]") {
+		t.Errorf("text %q", text(res))
+	}
+}
+
+// TestExecBrokenOff loses the sandbox in the middle of a command: what was
+// printed until then is not lost with it.
+func TestExecBrokenOff(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		svc := &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+			res, _ := scripted.Print(id, req, out, hutch.Stdout, "half\n")
+			return res, hutch.Errorf(hutch.Unavailable, "the sandbox is gone")
+		}}
+		f := mustFail(t, connect(t, svc, era), "exec", map[string]any{"command": "x"}, -32000)
+		if f.Data["stdout"] != "half\n" || f.Data["exitCode"] != -1.0 {
+			t.Errorf("data %v", f.Data)
 		}
 	})
 }
