@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"hutch"
 	"hutch/internal/wire"
 )
 
@@ -32,7 +33,7 @@ func (c *conn) run(w *wire.Writer, s wire.Start) error {
 	}
 	t := &attached{running: p, conn: c, w: w, gone: make(chan struct{})}
 	rec := record(s)
-	rec.PID, rec.Status = p.pid, "running"
+	rec.PID, rec.Status = p.pid, hutch.ProcessRunning
 	w.WriteJSON(wire.TypeStarted, rec)
 	if p.in != nil {
 		t.feed = newFeed(p.in, w)

@@ -218,7 +218,9 @@ func TestTimeLimit(t *testing.T) {
 			if took := time.Since(began); took < 500*time.Millisecond || took > 4*time.Second {
 				t.Errorf("took %v", took)
 			}
-			if !r.TimedOut || r.Signal != 9 || r.Code != 137 || name != "plain" && r.stdout != "before\n" {
+			// Elsewhere than on Linux the end of its children may send a
+			// stopped root SIGHUP.
+			if !r.TimedOut || r.Signal == 0 || r.Code != 128+r.Signal || name != "plain" && r.stdout != "before\n" {
 				t.Errorf("%+v", r)
 			}
 			if left := bearing(mark); len(left) > 0 {
