@@ -59,33 +59,39 @@ func program(name string) string {
 }
 
 // working are the drivers that can create places here, the wanted one first.
-// With one, the first that works is enough.
-func working(ctx context.Context, all []driver.Driver, want string, one bool, log *slog.Logger) ([]driver.Driver, error) {
-	if want != "" {
-		i := slices.IndexFunc(all, func(d driver.Driver) bool { return d.Name() == want })
-		if i < 0 {
-			return nil, usageError{fmt.Errorf("there is no runtime %q: use gvisor or native", want)}
-		}
-		all = append([]driver.Driver{all[i]}, slices.Delete(slices.Clone(all), i, i+1)...)
+func working(ctx context.Context, all []driver.Driver, want string, log *slog.Logger) ([]driver.Driver, error) {
+	all, err := prefer(all, want)
+	if err != nil {
+		return nil, err
 	}
 	var ok []driver.Driver
 	for _, d := range all {
 		report := d.Check(ctx)
-		if !report.OK {
+		switch {
+		case report.OK:
+			ok = append(ok, d)
+		case d.Name() == want:
+			return nil, hutch.Errorf(hutch.Unsupported, "the runtime %s does not work here: %s", want, worst(report))
+		default:
 			log.Warn("a runtime does not work here; see `hutch doctor`", "driver", d.Name())
-			if d.Name() == want {
-				return nil, hutch.Errorf(hutch.Unsupported, "the runtime %s does not work here: %s", want, worst(report))
-			}
-			continue
-		}
-		if ok = append(ok, d); one {
-			break
 		}
 	}
 	if len(ok) == 0 {
 		return nil, hutch.Errorf(hutch.Unsupported, "no runtime works on this host: run `hutch doctor`, which says what to do")
 	}
 	return ok, nil
+}
+
+// prefer puts the wanted driver first.
+func prefer(all []driver.Driver, want string) ([]driver.Driver, error) {
+	if want == "" {
+		return all, nil
+	}
+	i := slices.IndexFunc(all, func(d driver.Driver) bool { return d.Name() == want })
+	if i < 0 {
+		return nil, usageError{fmt.Errorf("there is no runtime %q: use gvisor or native", want)}
+	}
+	return append([]driver.Driver{all[i]}, slices.Delete(slices.Clone(all), i, i+1)...), nil
 }
 
 // worst is the first finding that keeps a driver from working, and its mend.
@@ -159,14 +165,39 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 	if err != nil {
 		return nil, err
 	}
-	if ds, err = working(ctx, ds, runtime, true, log); err != nil {
+	d, err := h.choose(ctx, ds, runtime, log)
+	if err != nil {
 		return nil, err
 	}
 	m.Engine = engine.New(engine.Options{
-		Dir: m.dir, Drivers: ds, Image: images(h.images(), log), Ephemeral: true,
+		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), log), Ephemeral: true,
 		Env: secrets(), Log: log,
 	})
 	return m, m.Start(ctx)
+}
+
+// choose returns the wanted runtime, or the first that works. To look takes
+// longer than to run most programs, so it is noted what was found to work, for
+// as long as this build runs on this boot of the host.
+func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log *slog.Logger) (driver.Driver, error) {
+	all, err := prefer(all, want)
+	if err != nil {
+		return nil, err
+	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	note := filepath.Join(h.dir, "works-"+all[0].Name())
+	sign := fmt.Sprintf("%s %d %s", fullVersion(), os.Geteuid(), boot)
+	if seen, err := os.ReadFile(note); err == nil && string(seen) == sign {
+		return all[0], nil
+	}
+	ds, err := working(ctx, all, want, log)
+	if err != nil {
+		return nil, err
+	}
+	if ds[0] == all[0] {
+		os.WriteFile(note, []byte(sign), 0o600) // if not, the next one looks again
+	}
+	return ds[0], nil
 }
 
 // secrets are the credentials of our environment that sandboxes are given.

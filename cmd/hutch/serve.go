@@ -165,7 +165,7 @@ func (s *server) findRuntimes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.runtimes, err = working(ctx, all, s.runtime, false, s.log)
+	s.runtimes, err = working(ctx, all, s.runtime, s.log)
 	return err
 }
 
