@@ -1,0 +1,239 @@
+package hutch_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	sys      = "golang.org/x/sys/unix"
+	mcpSDK   = "github.com/modelcontextprotocol/go-sdk/..."
+	anything = "..."
+)
+
+// layer is packages, and what they may import.
+type layer struct {
+	names string
+	may   []string
+}
+
+// layers says who may import whom, from the bottom up. The first line that
+// names a package counts; "..." at the end stands for all below. The standard
+// library is open to everyone, and cmd to no one. Tests may import what they
+// like.
+var layers = []layer{
+	// The vocabulary: anything may import it, so it imports nothing.
+	{"hutch", nil},
+
+	// Alone with the kernel.
+	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
+	{"hutch/internal/image", []string{sys}},
+
+	// Both ends of the protocol. The agent is in every sandbox: it stays small.
+	{"hutch/internal/wire", []string{"hutch", sys}},
+	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
+	{"hutch/internal/agent", []string{"hutch", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
+
+	// Runtimes keep the contract and do not know each other.
+	{"hutch/internal/driver", []string{"hutch", "hutch/internal/image", "hutch/internal/wire"}},
+	{"hutch/internal/driver/fake", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent"}},
+	{"hutch/internal/driver/native/...", []string{
+		"hutch", "hutch/internal/driver", "hutch/internal/driver/native/...",
+		"hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", sys,
+	}},
+	{"hutch/internal/driver/gvisor/...", []string{
+		"hutch", "hutch/internal/driver", "hutch/internal/driver/gvisor/...",
+		"hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", sys,
+		"github.com/opencontainers/runtime-spec/specs-go",
+	}},
+
+	// The engine knows the contract of runtimes, and none of them.
+	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite"}},
+	{"hutch/internal/engine", []string{
+		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/runner", "hutch/internal/store", sys,
+	}},
+
+	// Surfaces speak to a hutch.Service, whatever is behind it.
+	{"hutch/internal/problem", []string{"hutch"}},
+	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem"}},
+	{"hutch/internal/guard", []string{"hutch", "hutch/internal/problem"}},
+	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
+	{"hutch/client", []string{"hutch", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
+
+	// For tests only: no line above names these.
+	{"hutch/internal/scripted", []string{"hutch"}},
+	{"hutch/internal/servicetest", []string{"hutch"}},
+	{"hutch/internal/driver/drivertest", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", sys}},
+	{"hutch/internal/hutchtest", []string{anything}},
+	{"hutch/test/...", []string{anything}},
+	{"hutch/bench/...", []string{anything}},
+
+	// What our users could write.
+	{"hutch/examples/...", []string{"hutch", "hutch/client", mcpSDK}},
+
+	// Where it is wired together.
+	{"hutch/cmd/hutch-agent", []string{
+		"hutch", "hutch/internal/agent", "hutch/internal/wire", "hutch/internal/linux/...",
+		"hutch/internal/driver/native/place", "hutch/internal/driver/gvisor/inside", sys,
+	}},
+	{"hutch/cmd/hutch-runsc", []string{"gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
+	{"hutch/cmd/hutch", []string{
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/guard",
+		"hutch/internal/image", "hutch/internal/mcp", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/store",
+		"github.com/spf13/cobra", sys,
+	}},
+}
+
+// testOnly are the packages that no program has in it.
+var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest"}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, p := range packages(t) {
+		i := slices.IndexFunc(layers, func(l layer) bool { return covers(l.names, p.path) })
+		if i < 0 {
+			t.Errorf("%s is in no layer: add a line for it to layers in deps_test.go, as far down as it can stand", p.path)
+			continue
+		}
+		for _, im := range p.imports {
+			switch {
+			case covers("hutch/cmd/...", im.path):
+				t.Errorf("%s: %s imports %s: a program is imported by nothing; move what both need to a package", im.at, p.path, im.path)
+			case im.test || isStandard(im.path):
+			case slices.Contains(testOnly, im.path) && strings.HasPrefix(p.path, "hutch/cmd/"):
+				t.Errorf("%s: %s imports %s, which is for tests", im.at, p.path, im.path)
+			case !slices.ContainsFunc(layers[i].may, func(pattern string) bool { return covers(pattern, im.path) }):
+				t.Errorf("%s: %s may not import %s, only the standard library and %q: ask for what it needs by an interface or a value, or say in deps_test.go why it may",
+					im.at, p.path, im.path, layers[i].may)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for _, p := range packages(t) {
+		want := "Package " + p.name + " "
+		if p.name == "main" {
+			want = "Command " + path.Base(p.path) + " "
+		}
+		switch {
+		case p.doc == "":
+			t.Errorf("%s has no package comment: begin one of its files with one that starts with %q and says the one idea", p.path, want)
+		case p.name != "main" && !strings.HasPrefix(p.doc, want):
+			t.Errorf("the package comment of %s starts with %.40q: start with %q", p.path, p.doc, want)
+		}
+	}
+}
+
+func TestPackageNames(t *testing.T) {
+	const deepest = 3 // folders below internal
+	for _, p := range packages(t) {
+		for _, name := range []string{"util", "utils", "common", "helper", "helpers", "types", "misc", "base", "shared", "lib"} {
+			if path.Base(p.path) == name || p.name == name {
+				t.Errorf("%s: %q says nothing: name it after what it does", p.path, name)
+			}
+		}
+		if _, below, ok := strings.Cut(p.path, "/internal/"); ok && strings.Count(below, "/") >= deepest {
+			t.Errorf("%s is more than %d folders deep: move it up", p.path, deepest)
+		}
+	}
+}
+
+// goPackage is one folder of Go source.
+type goPackage struct {
+	path, name string
+	doc        string // the package comment
+	imports    []goImport
+}
+
+type goImport struct {
+	path string
+	at   token.Position
+	test bool // in a test
+}
+
+// packages reads the head of every Go file of the module, below the folder
+// that this test runs in.
+func packages(t *testing.T) []*goPackage {
+	t.Helper()
+	byPath := map[string]*goPackage{}
+	var list []*goPackage
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return skip(file)
+		}
+		if filepath.Ext(file) != ".go" {
+			return nil
+		}
+		at := path.Join("hutch", filepath.ToSlash(filepath.Dir(file)))
+		if byPath[at] == nil {
+			byPath[at] = &goPackage{path: at}
+			list = append(list, byPath[at])
+		}
+		return byPath[at].read(file)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// skip leaves out what is not of this module.
+func skip(dir string) error {
+	name := filepath.Base(dir)
+	if dir == "." {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || name[0] == '.' || name == "testdata" || name == "node_modules" || dir == "bin" {
+		return filepath.SkipDir
+	}
+	return nil
+}
+
+func (p *goPackage) read(file string) error {
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, file, nil, parser.ImportsOnly|parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	test := strings.HasSuffix(file, "_test.go")
+	if p.name == "" || !test {
+		p.name = f.Name.Name
+	}
+	p.doc += f.Doc.Text()
+	for _, im := range f.Imports {
+		p.imports = append(p.imports, goImport{importPath(im), files.Position(im.Pos()), test})
+	}
+	return nil
+}
+
+func importPath(im *ast.ImportSpec) string {
+	s, _ := strconv.Unquote(im.Path.Value) // the parser has checked it
+	return s
+}
+
+// covers reports whether a pattern names a package.
+func covers(pattern, name string) bool {
+	prefix, all := strings.CutSuffix(pattern, "...")
+	if !all {
+		return name == pattern
+	}
+	return strings.HasPrefix(name+"/", prefix)
+}
+
+func isStandard(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return first != "hutch" && !strings.Contains(first, ".")
+}
