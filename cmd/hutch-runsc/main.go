@@ -1,8 +1,8 @@
 // Hutch-runsc is gVisor's OCI runtime, runsc, built from its Go module at the
-// version in go.mod. It differs in what it does before runsc begins: it waits
-// until it may start (see gate), and it shows a sandbox the memory that its
-// bundle grants, where runsc would show it the host's, because its control
-// groups are not runsc's.
+// version in go.mod, with the commands that Hutch needs. Of itself it adds what
+// stands in this file: it can be held back until it is in its control group, it
+// shows a sandbox the memory that its bundle grants, where runsc would show it
+// the host's, and it gives back the memory that only its start needed.
 package main
 
 import (
@@ -10,12 +10,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"gvisor.dev/gvisor/runsc/cli/maincli"
+	"gvisor.dev/gvisor/runsc/cli"
+	"gvisor.dev/gvisor/runsc/cmd"
+	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
+	"gvisor.dev/gvisor/runsc/cmd/util"
 )
 
 func main() {
@@ -23,7 +28,22 @@ func main() {
 	if i := slices.Index(os.Args, "boot"); i > 0 {
 		grantMemory(os.Args[i:])
 	}
-	maincli.Main()
+	if !slices.Contains(os.Args, "create") {
+		thrift()
+	}
+	cli.Run(nil, commands, nil)
+}
+
+var commands = map[util.SubCommand]string{
+	new(cmd.Create): "",
+	// What it runs itself as, for each sandbox.
+	new(cmd.Gofer):        "internal",
+	new(sentrycmd.Boot):   "internal",
+	new(sentrycmd.Umount): "internal",
+	// For people who look into a sandbox.
+	new(cmd.Debug): "debug",
+	new(cmd.Exec):  "debug",
+	new(cmd.List):  "debug",
 }
 
 // gate waits for the end of the pipe whose number is in HUTCH_GATE: by then
@@ -35,6 +55,7 @@ func gate() {
 		return
 	}
 	os.Unsetenv("HUTCH_GATE")
+	os.Unsetenv("GOGC") // was for this process, that ends soon, alone
 	pipe := os.NewFile(uintptr(fd), "gate")
 	io.Copy(io.Discard, pipe)
 	pipe.Close()
@@ -67,4 +88,14 @@ func memoryLimit(bundle string) int64 {
 		return 0
 	}
 	return *spec.Linux.Resources.Memory.Limit
+}
+
+// thrift makes the long-lived processes small, of which there are two for each
+// sandbox; but first they are to start quickly.
+func thrift() {
+	debug.SetGCPercent(400)
+	time.AfterFunc(2*time.Second, func() {
+		debug.SetGCPercent(40)
+		debug.FreeOSMemory()
+	})
 }

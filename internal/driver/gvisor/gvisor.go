@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -72,11 +71,13 @@ func (d *Driver) place(id string) place {
 // may take: the sentry's own, the gofer's, and the kernel's for both.
 const overhead = 64 << 20
 
-// limits are those of the place's control group. The limit on processes inside
+// limits are those of the place's control group, but for the CPU, which is
+// limited once the sandbox has started: that is our own work, and would take
+// a sandbox with half a core three times as long. The limit on processes inside
 // is the sentry's matter; its own threads, and the host processes in which it
 // runs those inside, are several for each.
 func limits(l hutch.Limits) cgroup.Limits {
-	return cgroup.Limits{CPU: l.CPU, Memory: int64(l.Memory)<<20 + overhead, PIDs: 4*l.PIDs + 256}
+	return cgroup.Limits{Memory: int64(l.Memory)<<20 + overhead, PIDs: 4*l.PIDs + 256}
 }
 
 // Create implements driver.Driver.
@@ -112,7 +113,7 @@ func (d *Driver) create(ctx context.Context, p place, spec driver.Spec) (*instan
 	if err := p.writeBundle(spec, d.opt.Agent); err != nil {
 		return nil, err
 	}
-	if err := d.launch(ctx, p, spec.Limits.Disk); err != nil {
+	if err := d.launch(ctx, p, spec.Limits); err != nil {
 		return nil, err
 	}
 	procs, err := p.processes()
@@ -123,7 +124,7 @@ func (d *Driver) create(ctx context.Context, p place, spec driver.Spec) (*instan
 	if err != nil {
 		return nil, err
 	}
-	if err := inst.begin(ctx); err != nil {
+	if err := inst.begin(ctx, spec.Limits.CPU); err != nil {
 		inst.forget()
 		return nil, err
 	}
@@ -179,6 +180,3 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 	}
 	return n, errs
 }
-
-// startTime bounds how long the agent may take to answer.
-const answerTime = 20 * time.Second

@@ -11,6 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/pidfd"
 )
 
@@ -55,14 +56,28 @@ func (i *instance) forget() {
 	<-i.done
 }
 
-// begin starts the agent and waits until it accepts connections.
-func (i *instance) begin(ctx context.Context) error {
+// answerTime is how long the agent may take to accept connections.
+const answerTime = 20 * time.Second
+
+// begin starts the agent, waits until it accepts connections, and from then on
+// limits the CPU.
+func (i *instance) begin(ctx context.Context, cores float64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("the agent did not answer in %v", answerTime))
 	defer cancel()
 	if err := i.control().start(ctx); err != nil {
 		return err
 	}
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	if err := i.answer(ctx); err != nil {
+		return err
+	}
+	if i.group == nil {
+		return nil
+	}
+	return i.group.Limit(cgroup.Limits{CPU: cores})
+}
+
+func (i *instance) answer(ctx context.Context) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		conn, err := i.control().dial(ctx, agentPort)
 		if err == nil {
 			return conn.Close()

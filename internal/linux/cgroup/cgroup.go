@@ -105,6 +105,14 @@ func (g *Group) Exists() bool {
 	return false
 }
 
+// Limit sets limits anew. What is zero in l stays as it is.
+func (g *Group) Limit(l Limits) error {
+	if err := g.limit(l); err != nil {
+		return fmt.Errorf("limit control group %s: %w", g.name, err)
+	}
+	return nil
+}
+
 // Add moves a process, with all its threads, into the group. On version 1 this
 // may wait for a grace period of the kernel, up to 20 ms.
 func (g *Group) Add(pid int) error {
