@@ -190,14 +190,19 @@ func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log
 	if seen, err := os.ReadFile(note); err == nil && string(seen) == sign {
 		return all[0], nil
 	}
-	ds, err := working(ctx, all, want, log)
-	if err != nil {
-		return nil, err
+	if want != "" {
+		all = all[:1] // no other will do
 	}
-	if ds[0] == all[0] {
-		os.WriteFile(note, []byte(sign), 0o600) // if not, the next one looks again
+	for i, d := range all {
+		if _, err = working(ctx, all[i:i+1], want, log); err != nil {
+			continue
+		}
+		if i == 0 {
+			os.WriteFile(note, []byte(sign), 0o600) // if not, the next one looks again
+		}
+		return d, nil
 	}
-	return ds[0], nil
+	return nil, err
 }
 
 // secrets are the credentials of our environment that sandboxes are given.

@@ -42,8 +42,13 @@ func newRoot(std streams) *cobra.Command {
 		Version:       fullVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args:          cobra.ArbitraryArgs, // which RunE explains better
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q; see `hutch --help`", args[0])}
+			}
+			return c.Help()
+		},
 	}
 	root.SetIn(std.in)
 	root.SetOut(std.out)

@@ -89,16 +89,16 @@ type Usage struct {
 
 // Report is what Check found.
 type Report struct {
-	OK       bool // the driver can create places here
-	Findings []Finding
+	OK       bool      `json:"ok"` // the driver can create places here
+	Findings []Finding `json:"findings"`
 }
 
 // Finding is one thing looked at.
 type Finding struct {
-	Name   string // "user namespaces"
-	Level  Level
-	Detail string // what was found
-	Mend   string // what to do, as a command where there is one; empty when OK
+	Name   string `json:"name"` // "user namespaces"
+	Level  Level  `json:"level"`
+	Detail string `json:"detail"`         // what was found
+	Mend   string `json:"mend,omitempty"` // what to do, as a command where there is one; empty when OK
 }
 
 // Level of a finding.
