@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -69,7 +70,9 @@ func (c *Client) attach(ctx context.Context, path string, req hutch.ExecRequest,
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(maxAnswer)
-	a := &attached{conn: conn, out: out, room: make(chan int64, 1), ended: make(chan struct{})}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	a := &attached{conn: conn, out: out, stop: stop, room: make(chan int64, 1), ended: make(chan struct{})}
 	defer close(a.ended)
 	// The connection outlives ctx by the moment in which the server says how
 	// the command ended.
@@ -80,15 +83,22 @@ func (c *Client) attach(ctx context.Context, path string, req hutch.ExecRequest,
 	if req.Stdin != nil {
 		go a.pump(req.Stdin) // may outlive the call by one Read, which nothing can interrupt
 	}
-	note, err := a.receive()
-	return a.result(note, func() error { return c.fault(ctx, err) }, context.Cause(ctx))
+	res, err := a.receive()
+	if a.err != nil {
+		return res, a.err
+	}
+	if err != nil {
+		return res, c.fault(ctx, err)
+	}
+	return res, nil
 }
 
 // attached is the client's end of the connection of one command.
 type attached struct {
 	conn   *websocket.Conn
 	out    func(hutch.Output) error
-	err    error // of out; nothing is handed to it any more
+	err    error                   // of out; nothing is handed to it any more
+	stop   context.CancelCauseFunc // has the command killed, and says why
 	cursor int64
 	room   chan int64 // newest count of stdin bytes the program has taken
 	ended  chan struct{}
@@ -115,40 +125,42 @@ func (a *attached) control(m stream.Control) error {
 	return a.conn.Write(context.Background(), websocket.MessageText, b)
 }
 
-// cancel has the command killed.
+// cancel has the command killed, and gives the server a while to say so.
 func (a *attached) cancel() {
 	limit := time.AfterFunc(cancelTime, func() { a.conn.CloseNow() })
 	defer limit.Stop()
-	if a.control(stream.Control{Cancel: true}) != nil {
-		return
+	if a.control(stream.Control{Cancel: true}) == nil {
+		<-a.ended
 	}
-	<-a.ended
 }
 
 // receive reads up to the note that tells how the command ended.
-func (a *attached) receive() (stream.Note, error) {
+func (a *attached) receive() (hutch.ExecResult, error) {
 	var buf bytes.Buffer
 	for {
 		typ, r, err := a.conn.Reader(context.Background())
 		if err != nil {
-			return stream.Note{}, err
+			return hutch.ExecResult{}, err
 		}
 		buf.Reset()
 		if _, err := buf.ReadFrom(r); err != nil {
-			return stream.Note{}, err
+			return hutch.ExecResult{}, err
 		}
 		if typ == websocket.MessageBinary {
 			if err := a.output(buf.Bytes()); err != nil {
-				return stream.Note{}, err
+				return hutch.ExecResult{}, err
 			}
 			continue
 		}
 		var n stream.Note
 		if err := json.Unmarshal(buf.Bytes(), &n); err != nil {
-			return stream.Note{}, err
+			return hutch.ExecResult{}, err
 		}
-		if n.Result != nil || n.Error != nil {
-			return n, nil
+		switch {
+		case n.Result != nil:
+			return *n.Result, nil
+		case n.Error != nil:
+			return partial(*n.Error)
 		}
 		a.grant(n.Stdin)
 	}
@@ -166,30 +178,9 @@ func (a *attached) output(b []byte) error {
 		return nil
 	}
 	if a.err = a.out(o); a.err != nil {
-		go a.cancel()
+		a.stop(a.err)
 	}
 	return nil
-}
-
-// result is what Exec returns after the last note, or without one.
-func (a *attached) result(n stream.Note, fault func() error, cancelled error) (hutch.ExecResult, error) {
-	var res hutch.ExecResult
-	var err error
-	switch {
-	case n.Result != nil:
-		res = *n.Result
-	case n.Error != nil:
-		res, err = partial(*n.Error)
-	default:
-		err = fault()
-	}
-	if err != nil && cancelled != nil {
-		err = cancelled
-	}
-	if a.err != nil {
-		err = a.err
-	}
-	return res, err
 }
 
 // grant takes note of how much stdin the program has taken.
@@ -219,12 +210,18 @@ func (a *attached) pump(stdin io.Reader) {
 		}
 		sent += int64(n)
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				a.cancel() // what it has got is not all of it
-				return
-			}
-			a.control(stream.Control{EOF: true})
+			a.end(err)
 			return
 		}
 	}
+}
+
+// end tells the server what stdin ended with. A program that has not got all of
+// it is not to go on as if it had.
+func (a *attached) end(err error) {
+	if errors.Is(err, io.EOF) {
+		a.control(stream.Control{EOF: true})
+		return
+	}
+	a.stop(fmt.Errorf("read stdin: %w", err))
 }

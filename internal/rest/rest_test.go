@@ -11,6 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -468,4 +471,18 @@ func TestCausesAreLoggedAndNotTold(t *testing.T) {
 	if b.handler.Close(); !strings.Contains(log.String(), "secret") {
 		t.Errorf("logged: %s", log.String())
 	}
+}
+
+func TestMain(m *testing.M) {
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	tick := time.NewTicker(10 * time.Millisecond)
+	for limit := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && code == 0; <-tick.C {
+		if time.Now().After(limit) {
+			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
