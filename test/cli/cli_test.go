@@ -1,0 +1,218 @@
+// Package cli tests the program as people meet it: the scripts in testdata are
+// terminal sessions with the built programs. Those in testdata/each run on
+// every runtime, as root and as an ordinary user.
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"hutch/internal/hutchtest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"hutch": hutch, "background": background})
+}
+
+// A script's environment tells these to the commands below.
+const (
+	varProgram = "HUTCH_TEST_PROGRAM" // what `hutch` is
+	varUser    = "HUTCH_TEST_USER"    // who it runs as
+	varPath    = "HUTCH_TEST_PATH"    // PATH without the commands of this test
+)
+
+// hutch becomes the program, as the user that the script is about.
+func hutch() {
+	program, path := os.Getenv(varProgram), os.Getenv(varPath)
+	err := become(os.Getenv(varUser))
+	for _, name := range []string{varProgram, varUser, varPath} {
+		os.Unsetenv(name)
+	}
+	os.Setenv("PATH", path)
+	if err == nil {
+		err = syscall.Exec(program, append([]string{"hutch"}, os.Args[1:]...), os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "start hutch:", err)
+	os.Exit(1)
+}
+
+func become(user string) error {
+	uid, _ := strconv.Atoi(user)
+	if uid == os.Geteuid() {
+		return nil
+	}
+	if err := syscall.Setgroups(nil); err != nil {
+		return err
+	}
+	if err := syscall.Setresgid(uid, uid, uid); err != nil {
+		return err
+	}
+	return syscall.Setresuid(uid, uid, uid)
+}
+
+// stage is where scripts run: the programs, as some user.
+type stage struct {
+	dir  string // open to walk through for all
+	user int
+	path string // PATH outside of scripts
+}
+
+// stranger is a user id that no host knows.
+const stranger = 12345
+
+// TestSessions runs all scripts.
+func TestSessions(t *testing.T) {
+	path := os.Getenv("PATH")
+	_, path, _ = strings.Cut(path, string(os.PathListSeparator)) // the first is this test's
+	s := stage{dir: install(t), user: os.Geteuid(), path: path}
+	if s.user == 0 {
+		t.Run("root", s.run)
+		s.user = stranger
+	}
+	t.Run("user", s.run)
+}
+
+// install copies the programs and the example to where every user can go.
+func install(t *testing.T) string {
+	dir := hutchtest.Dir(t)
+	bin := filepath.Join(dir, "bin")
+	example := filepath.Join(dir, "examples", "weather")
+	for _, d := range []string{bin, example} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc"} {
+		duplicate(t, hutchtest.Program(t, name), filepath.Join(bin, name), 0o755)
+	}
+	for _, name := range []string{"seattle.csv", "summary.py"} {
+		duplicate(t, filepath.Join("../../examples/weather", name), filepath.Join(example, name), 0o644)
+	}
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "weather"), "../../examples/weather").CombinedOutput(); err != nil {
+		t.Fatalf("build the example: %v\n%s", err, out)
+	}
+	return dir
+}
+
+func duplicate(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s stage) run(t *testing.T) {
+	works := s.runtimes(t)
+	t.Run("any", func(t *testing.T) { s.scripts(t, "any", "") })
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			if why, ok := works[runtime]; !ok || why != "" {
+				hutchtest.Skip(t, "%s does not work here: %s", runtime, cmp.Or(why, "unknown to hutch doctor"))
+			}
+			s.scripts(t, "each", runtime)
+		})
+	}
+}
+
+// runtimes asks the doctor why which runtime does not work; "" means it does.
+func (s stage) runtimes(t *testing.T) map[string]string {
+	cmd := exec.Command(filepath.Join(s.dir, "bin/hutch"), "doctor", "--json", "--data", s.data(t))
+	cmd.Env = []string{"PATH=" + s.path, "HOME=" + s.home(t)}
+	if s.user != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(s.user), Gid: uint32(s.user)}}
+	}
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	var reports []struct {
+		Part     string
+		OK       bool
+		Findings json.RawMessage
+	}
+	if jerr := json.Unmarshal(out, &reports); jerr != nil {
+		t.Fatalf("hutch doctor: %v, %v: %s", err, jerr, out)
+	}
+	works := map[string]string{}
+	for _, r := range reports {
+		works[r.Part] = ""
+		if !r.OK {
+			works[r.Part] = string(bytes.TrimSpace(r.Findings))
+		}
+	}
+	return works
+}
+
+// data is a new data folder, with a short path and of the stage's user.
+func (s stage) data(t testing.TB) string {
+	dir := hutchtest.Dir(t)
+	if err := os.Chown(dir, s.user, s.user); err != nil && s.user != os.Geteuid() {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// home is the stage's user's: our own, or an empty one.
+func (s stage) home(t testing.TB) string {
+	if s.user != os.Geteuid() {
+		return s.data(t)
+	}
+	home, _ := os.UserHomeDir()
+	return home
+}
+
+// scripts runs the scripts of a folder, side by side.
+func (s stage) scripts(t *testing.T, folder, runtime string) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", folder),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		WorkdirRoot:         s.work(t),
+		Condition: func(name string) (bool, error) {
+			switch name {
+			case "root", "user":
+				return (s.user == 0) == (name == "root"), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "signal": signal, "eventually": eventually, "alone": alone,
+			"server": server, "stop": stop, "crash": crash,
+		},
+		Setup: func(env *testscript.Env) error {
+			data := s.data(t)
+			for name, value := range map[string]string{
+				varProgram: filepath.Join(s.dir, "bin/hutch"), varUser: strconv.Itoa(s.user), varPath: s.path,
+				"HUTCH_DATA": data, "HUTCH_URL": "http://127.0.0.1:1", "HOME": s.home(t), "RUNTIME": runtime,
+				"EXAMPLE": filepath.Join(s.dir, "examples/weather"), "WEATHER": filepath.Join(s.dir, "bin/weather"),
+			} {
+				env.Setenv(name, value)
+			}
+			env.Values[serverKey{}] = &daemon{}
+			env.Defer(func() { clean(env) })
+			return nil
+		},
+	})
+}
+
+// work is a folder for the scripts' own, in which every user can read.
+func (s stage) work(t *testing.T) string {
+	dir := hutchtest.Dir(t)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

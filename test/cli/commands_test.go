@@ -1,0 +1,284 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	vocabulary "hutch"
+	"hutch/client"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = 60 * time.Second
+
+// exits runs a command that has to end with an exit code:
+//
+//	exits 3 hutch run 'exit 3'
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, not %d", got, want)
+	}
+}
+
+// eventually runs a command until it succeeds.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	until(ts, func() error { return ts.Exec(args[0], args[1:]...) })
+}
+
+func until(ts *testscript.TestScript, f func() error) {
+	deadline := time.Now().Add(patience)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("still: %v", err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// signal runs a command, waits for a text in its output, sends it a signal,
+// and checks how it ends: by exit code, or as "killed".
+//
+//	signal INT 130 ready hutch run 'echo ready; sleep 1000'
+func signal(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: signal NAME CODE TEXT COMMAND...")
+	}
+	cmd := command(ts, args[3], args[4:]...)
+	out := &sink{}
+	cmd.Stdout, cmd.Stderr = out, ts.Stderr()
+	ts.Check(cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	until(ts, func() error {
+		if out.holds(args[2]) {
+			return nil
+		}
+		return fmt.Errorf("%q is not in the output", args[2])
+	})
+	ts.Check(cmd.Process.Signal(unix.SignalNum("SIG" + args[0])))
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		cmd.Process.Kill()
+		ts.Fatalf("it goes on after the signal")
+	}
+	got := strconv.Itoa(cmd.ProcessState.ExitCode())
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		got = "killed"
+	}
+	if got != args[1] {
+		ts.Fatalf("it ended with %s, not %s", got, args[1])
+	}
+}
+
+// command is a command as `exec` would run it.
+func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
+	path, err := exec.LookPath(name)
+	ts.Check(err)
+	cmd := exec.Command(path, args...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = environ(ts)
+	return cmd
+}
+
+// environ is the environment of the script, as far as it matters.
+func environ(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "HUTCH_DATA", "HUTCH_URL", "HUTCH_TOKEN", "SANDBOX_AUTH_TOKEN", varProgram, varUser, varPath} {
+		if v := ts.Getenv(name); v != "" {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// sink is a Writer that can be looked into.
+type sink struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(b)
+}
+
+func (s *sink) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+func (s *sink) holds(text string) bool { return strings.Contains(s.String(), text) }
+
+// daemon is the server of a script.
+type daemon struct {
+	cmd  *exec.Cmd
+	said *sink
+}
+
+type serverKey struct{}
+
+// server starts a server on a free port and does what a person does with what
+// it says: HUTCH_URL and HUTCH_TOKEN are set, and try.sh holds the command
+// line to paste.
+func server(ts *testscript.TestScript, neg bool, args []string) {
+	d := ts.Value(serverKey{}).(*daemon)
+	if neg || d.cmd != nil {
+		ts.Fatalf("one server at a time")
+	}
+	d.said = &sink{}
+	d.cmd = command(ts, "hutch", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	d.cmd.Stdout, d.cmd.Stderr = d.said, io.MultiWriter(ts.Stderr(), d.said)
+	ts.Check(d.cmd.Start())
+	until(ts, func() error { return d.announced(ts) })
+}
+
+// announced reads the announcement, which is written at once.
+func (d *daemon) announced(ts *testscript.TestScript) error {
+	text, try, there := strings.Cut(d.said.String(), "paste this into another terminal:\n\n")
+	if !there {
+		return fmt.Errorf("the server has not said that it is ready: %s", text)
+	}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			value, _, _ = strings.Cut(strings.TrimSpace(value), " ")
+			switch name {
+			case "URL":
+				ts.Setenv("HUTCH_URL", value)
+			case "token":
+				ts.Setenv("HUTCH_TOKEN", value)
+			}
+		}
+	}
+	return os.WriteFile(ts.MkAbs("try.sh"), []byte(try), 0o644)
+}
+
+// stop ends the server as Ctrl-C does.
+func stop(ts *testscript.TestScript, neg bool, _ []string) {
+	d := ts.Value(serverKey{}).(*daemon)
+	ts.Check(d.cmd.Process.Signal(os.Interrupt))
+	if err := d.cmd.Wait(); err != nil {
+		ts.Fatalf("the server ended with %v", err)
+	}
+	d.cmd = nil
+}
+
+// crash kills the server.
+func crash(ts *testscript.TestScript, neg bool, _ []string) {
+	d := ts.Value(serverKey{}).(*daemon)
+	ts.Check(d.cmd.Process.Kill())
+	d.cmd.Wait()
+	d.cmd = nil
+}
+
+// alone waits until no process has anything of the data folder, and no
+// engine's folder is left; `! alone` wants the contrary.
+func alone(ts *testscript.TestScript, neg bool, _ []string) {
+	data := ts.Getenv("HUTCH_DATA")
+	if neg {
+		if left := leftovers(data); left == nil {
+			ts.Fatalf("nothing is there")
+		}
+		return
+	}
+	until(ts, func() error { return leftovers(data) })
+}
+
+// leftovers names what is left of sandboxes in a data folder.
+func leftovers(data string) error {
+	for _, pid := range holders(data) {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return fmt.Errorf("process %d is left: %q", pid, bytes.Split(cmdline, []byte{0}))
+	}
+	dirs, _ := os.ReadDir(filepath.Join(data, "embedded"))
+	for _, d := range dirs {
+		return fmt.Errorf("the folder %s is left", d.Name())
+	}
+	return nil
+}
+
+// holders are the processes that name a folder: on their command line, in
+// their environment, or among the mounts that are theirs and not the host's.
+func holders(dir string) []int {
+	name := []byte(filepath.Base(dir))
+	host, _ := os.Readlink("/proc/self/ns/mnt")
+	procs, _ := filepath.Glob("/proc/[0-9]*")
+	var pids []int
+	for _, proc := range procs {
+		files := []string{"cmdline", "environ"}
+		if ns, err := os.Readlink(filepath.Join(proc, "ns/mnt")); err == nil && ns != host {
+			files = append(files, "mountinfo")
+		}
+		pid, _ := strconv.Atoi(filepath.Base(proc))
+		if pid != os.Getpid() && slices.ContainsFunc(files, func(file string) bool {
+			b, _ := os.ReadFile(filepath.Join(proc, file))
+			return bytes.Contains(b, name)
+		}) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// clean removes what a script that failed may leave.
+func clean(env *testscript.Env) {
+	d := env.Values[serverKey{}].(*daemon)
+	if d.cmd != nil {
+		d.cmd.Process.Kill()
+		d.cmd.Wait()
+	}
+	if d.said != nil {
+		env.T().Log("the server said: ", d.said.String())
+	}
+	for _, pid := range holders(env.Getenv("HUTCH_DATA")) {
+		if p, err := os.FindProcess(pid); err == nil {
+			p.Kill()
+		}
+	}
+}
+
+// background starts a background process in a sandbox, as a program would:
+//
+//	exec background SANDBOX COMMAND
+func background() {
+	c := client.New(os.Getenv("HUTCH_URL"), os.Getenv("HUTCH_TOKEN"))
+	p, err := c.StartProcess(context.Background(), os.Args[1], vocabulary.ProcessRequest{Command: os.Args[2], Name: "test"})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(p.ID, p.Status)
+}
