@@ -44,7 +44,7 @@ type Options struct {
 	Init bool
 }
 
-// Agent is one sandbox's agent.
+// agent is one sandbox's agent.
 type agent struct {
 	boot     wire.Boot
 	user     *spawn.User
@@ -192,6 +192,9 @@ func (a *agent) track(p *running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.procs[p] = struct{}{}
+	if a.closed { // endAll may have been
+		p.closeOuts()
+	}
 }
 
 func (a *agent) untrack(p *running) {
@@ -208,8 +211,6 @@ func (a *agent) endAll() {
 	a.mu.Unlock()
 	for _, p := range procs {
 		p.tree.kill()
-		for _, f := range p.outs {
-			f.Close()
-		}
+		p.closeOuts()
 	}
 }

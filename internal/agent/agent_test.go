@@ -23,6 +23,9 @@ const token = "t0ken"
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
+	if path, err := build(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
 	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(end) {
 			fmt.Fprintf(os.Stderr, "%d goroutines are left\n", runtime.NumGoroutine()-before)

@@ -9,6 +9,10 @@ import (
 	"hutch/internal/wire"
 )
 
+// maxTimeout, in milliseconds, is longer than any sandbox lives, and fits a
+// time.Duration.
+const maxTimeout = 1 << 40
+
 // attached is a process whose output goes to the connection that started it.
 type attached struct {
 	*running
@@ -41,7 +45,7 @@ func (c *conn) run(w *wire.Writer, s wire.Start) error {
 	}
 	c.begin(t)
 	p.read(t.output)
-	c.agent.group.Go(func() { t.wait(time.Duration(s.TimeoutMS) * time.Millisecond) })
+	c.agent.group.Go(func() { t.wait(time.Duration(min(s.TimeoutMS, maxTimeout)) * time.Millisecond) })
 	return nil
 }
 

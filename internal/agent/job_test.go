@@ -57,7 +57,7 @@ func logs(t testing.TB, c *wire.Client, a wire.Attach) (r result) {
 func TestJob(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
-	p := start(t, c, wire.Start{Name: "greeter", Command: "echo hello; echo there >&2; cat; exit 4"})
+	p := start(t, c, wire.Start{Name: "greeter", Command: "echo hello; sleep 0.2; echo there >&2; cat; exit 4"})
 	if p.PID == 0 || p.Status != hutch.ProcessRunning || p.Name != "greeter" || p.StartMS == 0 || p.Restart != hutch.RestartNever {
 		t.Errorf("%+v", p)
 	}
@@ -109,7 +109,7 @@ func TestJobOutlivesConnections(t *testing.T) {
 func TestLogKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
-	p := start(t, c, wire.Start{Command: "seq 1 1000000; echo end >&2"})
+	p := start(t, c, wire.Start{Command: "seq 1 1000000; sleep 0.2; echo end >&2"})
 	logs(t, c, wire.Attach{Process: p.ID, Follow: true})
 	var got strings.Builder
 	var first int64 = -1

@@ -145,6 +145,12 @@ func (p *running) discard() {
 	p.clean()
 }
 
+func (p *running) closeOuts() {
+	for _, f := range p.outs {
+		f.Close()
+	}
+}
+
 // clean removes the source file. The folder is in the program's hands, but
 // RemoveAll follows no links.
 func (p *running) clean() {

@@ -42,6 +42,7 @@ func (l *ring) add(t wire.Type, data []byte) {
 	}
 	if len(data) > wire.LogSize {
 		data = data[len(data)-wire.LogSize:]
+		l.begin = l.end - wire.LogSize
 	}
 	l.growLocked(len(data))
 	at := int((l.end - int64(len(data))) % int64(len(l.buf)))

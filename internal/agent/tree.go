@@ -43,6 +43,7 @@ func (t tree) signal(sig syscall.Signal) {
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
 	t.stop(end)
+	defer t.killRoot() // where there is no /proc to be read
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		pids := t.members()
 		for _, pid := range slices.Backward(pids) { // the root last: it holds the tree together
@@ -52,6 +53,12 @@ func (t tree) kill() {
 			return
 		}
 		time.Sleep(pause)
+	}
+}
+
+func (t tree) killRoot() {
+	if root := t.root(); root != 0 {
+		syscall.Kill(root, syscall.SIGKILL)
 	}
 }
 

@@ -47,6 +47,9 @@ func NewReader(r io.Reader, max int) *Reader {
 // Next reads one frame. The payload is valid until the next call. A connection
 // that ends between frames gives io.EOF, inside one io.ErrUnexpectedEOF.
 func (r *Reader) Next() (Type, []byte, error) {
+	if cap(r.buf) > 2*MaxChunk {
+		r.buf = nil // not to be kept by a connection that may idle for hours
+	}
 	var h [headerSize]byte
 	if _, err := io.ReadFull(r.r, h[:]); err != nil {
 		return 0, nil, err
