@@ -112,6 +112,7 @@ func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, e
 	}
 	select {
 	case <-inst.Done():
+		e.died(s, inst)
 		return e.describe(s, err)
 	case <-time.After(time.Second): // the place lives: is it the agent?
 	}
@@ -129,6 +130,10 @@ func (e *Engine) describe(s *sandbox, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reason := s.rec.Sandbox.Reason
+	if reason == outOfMemory {
+		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was killed. Destroy it, and create one with a higher limits.memory", s.id, s.rec.Sandbox.Limits.Memory).
+			With("sandboxId", s.id).With("limit", "memory").Because(err)
+	}
 	if reason == "" {
 		reason = "its first process died"
 	}

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"hutch"
@@ -226,22 +228,30 @@ func liveProcesses(ctx context.Context, agent *wire.Client) ([]wire.Process, err
 	return live, err
 }
 
-// watch waits for a place to die and tells why.
+// outOfMemory is why a sandbox failed whose place was killed as a whole.
+const outOfMemory = "it reached its memory limit and was killed"
+
+// watch waits for a place to die.
 func (e *Engine) watch(s *sandbox, inst driver.Instance) {
 	select {
 	case <-inst.Done():
 	case <-e.ctx.Done():
 		return
 	}
+	e.died(s, inst)
+}
+
+// died marks a sandbox whose place is dead, unless that was on purpose.
+func (e *Engine) died(s *sandbox, inst driver.Instance) {
 	s.mu.Lock()
 	mine := s.inst == inst
 	s.mu.Unlock()
 	if !mine {
-		return // stopped or destroyed on purpose
+		return
 	}
-	reason := "the sandbox's first process died"
+	reason := "its first process died"
 	if u, err := inst.Usage(e.ctx); err == nil && u.OOMKills > 0 {
-		reason = "the sandbox reached its memory limit and was killed"
+		reason = outOfMemory
 	}
 	e.fail(s, inst, reason)
 }
@@ -316,9 +326,9 @@ func (e *Engine) refuseLive(ctx context.Context, s *sandbox) error {
 	}
 	names := make([]string, 0, len(live))
 	for _, p := range live {
-		names = append(names, p.Name)
+		names = append(names, clean(cmp.Or(p.Name, p.ID), hutch.MaxID))
 	}
-	return hutch.Errorf(hutch.Conflict, "the sandbox %q has %d running background processes (%.200q): end them first, or destroy with force", s.id, len(live), names)
+	return hutch.Errorf(hutch.Conflict, "the sandbox %q has running background processes (%s): end them first, or destroy with force", s.id, strings.Join(names, ", "))
 }
 
 // destroy frees everything of the sandbox, whose turn the caller holds.
