@@ -75,7 +75,7 @@ func conclude(w io.Writer, err error) int {
 		return usage
 	}
 	fmt.Fprintf(w, "hutch: %v\n", err)
-	if e, ok := errors.AsType[*hutch.Error](err); ok && e.Cause != nil {
+	if e, ok := errors.AsType[*hutch.Error](err); ok && e.Kind == hutch.Internal && e.Cause != nil {
 		fmt.Fprintf(w, "cause: %v\n", e.Cause)
 	}
 	return failed

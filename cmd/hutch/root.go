@@ -89,9 +89,10 @@ func newVersion(std streams) *cobra.Command {
 	}
 }
 
-// newLog writes to the standard error: everything with verbose, else warnings.
+// newLog writes to the standard error: everything with verbose, else what no
+// command's own error says.
 func newLog(std streams, verbose bool) *slog.Logger {
-	level := slog.LevelWarn
+	level := slog.LevelError
 	if verbose {
 		level = slog.LevelDebug
 	}
