@@ -138,7 +138,7 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 // not begin before it is told what to be, which is after that.
 func (i *instance) fork(b *birth) error {
 	fd, pid := -1, 0
-	attr := &syscall.ProcAttr{Files: b.descriptors(), Env: []string{}, Sys: i.attributes(&fd)}
+	attr := &syscall.ProcAttr{Files: b.descriptors(), Env: []string{"GOMAXPROCS=1"}, Sys: i.attributes(&fd)}
 	err := startIn(i.group, attr.Sys, func() (err error) {
 		pid, err = syscall.ForkExec(place.Program, place.InitArgs, attr)
 		return err

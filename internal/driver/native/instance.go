@@ -5,12 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -59,32 +56,6 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 // Done is closed when the first process is dead; the kernel has then killed all
 // others.
 func (i *instance) Done() <-chan struct{} { return i.done }
-
-// Usage reads the control group, and the file system in memory.
-func (i *instance) Usage(context.Context) (driver.Usage, error) {
-	var u driver.Usage
-	if i.group != nil {
-		g, err := i.group.Usage()
-		if err != nil {
-			return u, fmt.Errorf("read the use of native sandbox %s: %w", i.id, err)
-		}
-		u = driver.Usage{CPUSeconds: g.CPU.Seconds(), Memory: g.Memory, MemoryPeak: g.MemoryPeak, PIDs: g.PIDs, OOMKills: g.OOMKills}
-	}
-	u.Disk = i.disk()
-	return u, nil
-}
-
-// disk is what is written. The root of the first process is the file system
-// that we made, and nobody inside can give it another: the way to it leads
-// through no name of theirs, and asking a file system in memory never blocks.
-func (i *instance) disk() int64 {
-	var st unix.Statfs_t
-	err := unix.Statfs(fmt.Sprintf("/proc/%d/root", i.record.PID), &st)
-	if err != nil || st.Type != unix.TMPFS_MAGIC || i.process.Dead() { // the number may be a stranger's
-		return 0
-	}
-	return int64(st.Blocks-st.Bfree) * st.Bsize
-}
 
 // Destroy kills the place and removes what is left of it.
 func (i *instance) Destroy(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"hutch/internal/linux/pidfd"
 )
@@ -23,10 +24,10 @@ const (
 )
 
 // machineBoot identifies this run of the machine.
-func machineBoot() (string, error) {
+var machineBoot = sync.OnceValues(func() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
-}
+})
 
 // newRecord describes a process that has just been started.
 func newRecord(pid int) (r record, err error) {
@@ -50,18 +51,15 @@ func (r record) process() (*pidfd.Process, error) {
 	return pidfd.Open(r.PID, r.Started)
 }
 
-// write puts the record into the place's folder, whole or not at all. It need
-// not outlive the machine, as no place does.
+// write puts the record into the place's folder. Half of one, should the daemon
+// be killed right there, says as much as none: the place was told nothing. It
+// need not outlive the machine, as no place does.
 func (r record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, "new")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, recordFile))
+	return os.WriteFile(filepath.Join(dir, recordFile), b, 0o600)
 }
 
 func readRecord(dir string) (r record, err error) {

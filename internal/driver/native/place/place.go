@@ -64,6 +64,10 @@ func build() error {
 
 // begin is what the second program does before it is the agent.
 func begin() (wire.Boot, error) {
+	// What ps shows; exec took it from Program.
+	if err := os.WriteFile("/proc/self/comm", []byte(InitArgs[0]), 0); err != nil {
+		return wire.Boot{}, err
+	}
 	// Without this, the user could look into the agent where both have the
 	// same id; exec has set it to 1.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

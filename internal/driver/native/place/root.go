@@ -32,8 +32,8 @@ var devices = []struct {
 var hidden = []string{
 	"acpi", "asound", "bus", "cmdline", "config.gz", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
 	"kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
-	"modules", "pressure", "sched_debug", "scsi", "slabinfo", "softirqs", "sysrq-trigger", "sysvipc", "timer_list",
-	"tty", "vmallocinfo",
+	"modules", "pressure", "sched_debug", "scsi", "slabinfo", "softirqs", "sysrq-trigger", "timer_list", "tty",
+	"vmallocinfo",
 }
 
 // attachPoint is where the new root hangs until it is the root. It exists
@@ -211,6 +211,9 @@ func (b *builder) hide() {
 		var st unix.Stat_t
 		if unix.Fstatat(int(b.root), rel(path), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue // this kernel does not have it
+		}
+		if st.Mode&0o007 == 0 {
+			continue // it is the host's root's alone, and that is nobody in here
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			b.cover("/empty.d", path)
