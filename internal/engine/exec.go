@@ -76,7 +76,7 @@ func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 		}
 	}
 	start.ID = hutch.NewID("x")
-	start.Dir, start.Env = req.Dir, pairs(req.Env)
+	start.Dir, start.Env = req.Dir, append(start.Env, pairs(req.Env)...)
 	start.Stdin = req.Stdin != nil
 	start.TimeoutMS = max(limit.Milliseconds(), 1)
 	return start, nil
