@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,29 +18,50 @@ import (
 // root is the image of all tests.
 var root image.Root
 
+// rootEnv holds the image where the tests' program is not to make one.
+const rootEnv = "HUTCH_TEST_ROOT"
+
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "gvisor-test-")
-		if err != nil {
-			panic(err)
+	var err error
+	code := 1
+	if dir := os.Getenv(creatorEnv); dir != "" {
+		if err = json.Unmarshal([]byte(os.Getenv(rootEnv)), &root); err == nil {
+			err = createForEver(dir)
 		}
-		defer os.RemoveAll(dir)
-		os.Chmod(dir, 0o755)
-		root, err = image.Host(context.Background(), dir, image.HostOptions{Path: os.Getenv("PATH"), Home: os.Getenv("HOME")})
-		if err != nil {
-			panic(err)
-		}
-		return m.Run()
-	}())
+	} else {
+		code, err = runTests(m)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
 }
+
+func runTests(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "gvisor-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return 1, err
+	}
+	root, err = image.Host(context.Background(), dir, image.HostOptions{Path: os.Getenv("PATH"), Home: os.Getenv("HOME")})
+	if err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// path is where a program is built.
+func path(name string) string { return filepath.Join("..", "..", "..", "bin", name) }
 
 func built(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join("..", "..", "..", "bin", name)
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(path(name)); err != nil {
 		skip(t, "%s is not built: run make build", name)
 	}
-	return path
+	return path(name)
 }
 
 // skip skips a test that cannot run here; where everything must run it fails.
