@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -215,4 +216,28 @@ func (s stage) work(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// TestEveryFlagIsDocumented holds docs/cli.md to what the program says of
+// itself.
+func TestEveryFlagIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
+	for _, name := range []string{"serve", "run", "exec", "ls", "rm", "mcp", "doctor", "version"} {
+		help, err := exec.Command(hutchtest.Program(t, "hutch"), name, "--help").Output()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, f := range flag.FindAllString(string(help), -1) {
+			if f != "--help" && !bytes.Contains(doc, []byte("`"+f)) {
+				t.Errorf("docs/cli.md lacks %s of `hutch %s`", f, name)
+			}
+		}
+		if !bytes.Contains(doc, []byte("`hutch "+name+"`")) {
+			t.Errorf("docs/cli.md lacks `hutch %s`", name)
+		}
+	}
 }
