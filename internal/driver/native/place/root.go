@@ -192,7 +192,9 @@ func (b *builder) attach(sources, nodes []mount.Tree, proc mount.Tree) {
 	pts, err := mount.New("devpts", mount.NoSUID|mount.NoExec, [][2]string{{"mode", "0620"}, {"ptmxmode", "0666"}, {"max", "256"}}...)
 	b.do("make", "/dev/pts", err)
 	b.put(pts, "/dev/pts")
-	b.cover("/hostname", "/etc/hostname")
+	if b.config.Hostname != "" { // else the image's own, if it has one
+		b.cover("/hostname", "/etc/hostname")
+	}
 }
 
 // put attaches a tree and closes its descriptor.
