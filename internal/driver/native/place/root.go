@@ -30,9 +30,9 @@ var devices = []struct {
 // Something empty of our own is laid over them, and not /dev/null: that one
 // would have to be trusted to be what it seems.
 var hidden = []string{
-	"acpi", "asound", "bus", "cmdline", "config.gz", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
+	"acpi", "asound", "bus", "cmdline", "config.gz", "diskstats", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
 	"kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
-	"modules", "pressure", "sched_debug", "scsi", "slabinfo", "softirqs", "sysrq-trigger", "timer_list", "tty",
+	"modules", "partitions", "pressure", "sched_debug", "scsi", "slabinfo", "softirqs", "sysrq-trigger", "timer_list", "tty",
 	"vmallocinfo",
 }
 
