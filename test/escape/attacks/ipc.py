@@ -1,0 +1,7 @@
+key = int(os.environ["IPC_KEY"])
+attempt("shared memory of the host", lambda: ok(syscall("shmget", key, 0, 0)))
+attempt("semaphores of the host", lambda: ok(syscall("semget", key, 0, 0)))
+attempt("message queues of the host", lambda: ok(syscall("msgget", key, 0)))
+attempt("any of anyone", lambda: [f for f in ("shm", "sem", "msg") if len(slurp("/proc/sysvipc/" + f).splitlines()) > 1])
+attempt("POSIX shared memory", lambda: os.listdir("/dev/shm"))
+attempt("POSIX message queues", lambda: os.listdir("/dev/mqueue"))

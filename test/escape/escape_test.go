@@ -1,0 +1,207 @@
+// Package escape attacks sandboxes from inside, on every runtime, and says for
+// each attack what it would give and how it must end.
+//
+// An attack is a Python program, attacks/<name>.py, that makes attempts and
+// reports on each. The test reads from the source which attempts there are:
+// one that is not reported was not made, and fails the test as a successful
+// one does. Secrets are told to an attack backwards, so that it finds none but
+// those that leaked.
+package escape
+
+import (
+	"embed"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/hutchtest"
+)
+
+//go:embed attacks
+var sources embed.FS
+
+// attack is one program to be run in a sandbox of its own.
+type attack struct {
+	name  string
+	gives string // what success would give
+	// but are the attempts that may succeed on a runtime: why that is no way out.
+	but map[string]allowances
+}
+
+type allowances map[string]string
+
+var attacks = []attack{
+	{name: "mount", gives: "a view of the host's files, or a /proc without masks"},
+	{name: "namespaces", gives: "all capabilities in a namespace of one's own, and the parts of the kernel that need them", but: map[string]allowances{
+		"gvisor": {
+			"a new user namespace":                  sentryOnly,
+			"new namespaces of all kinds":           sentryOnly,
+			"new ones without a user namespace":     "gVisor has no time namespaces, and ignores the wish",
+			"clone with a user namespace":           sentryOnly,
+			"clone3 with a user namespace":          sentryOnly,
+			"mount as root of a new user namespace": sentryOnly,
+		},
+	}},
+	{name: "ptrace", gives: "the agent's memory and descriptors, its token among them"},
+	{name: "agent", gives: "the agent's memory and descriptors, by /proc"},
+	{name: "token", gives: "the token that lets its bearer be the daemon"},
+	{name: "proc_sys", gives: "programs that the host's kernel runs as root"},
+	{name: "sys", gives: "devices and settings of the host"},
+	{name: "hidden", gives: "what the kernel tells about other programs, and where it lies in memory", but: map[string]allowances{
+		"gvisor": {"the kernel's log by syslog": "gVisor's own log, which tells jokes"},
+	}},
+	{name: "sockets", gives: "the host's network, or rarely tested parts of the kernel"},
+	{name: "kernel", gives: "code in the kernel"},
+	{name: "machine", gives: "the host's clock, name and power", but: map[string]allowances{
+		"gvisor": {
+			"a better place in the queue":   "a number that gVisor keeps; the host schedules the whole sandbox as ever",
+			"never to be killed for memory": "a number that gVisor keeps; the host's limit is on the whole sandbox",
+		},
+	}},
+	{name: "keyring", gives: "keys that the kernel keeps for every process of a user id", but: map[string]allowances{
+		"gvisor": {"join a session by name": sentryOnly},
+	}},
+	{name: "cgroup", gives: "no limits, or a program that the host runs as root"},
+	{name: "devices", gives: "the host's memory and disks", but: map[string]allowances{
+		"gvisor": {
+			"networks":         "gVisor's own /dev/net/tun, for which its loopback-only stack asks for CAP_NET_ADMIN",
+			"file systems":     "gVisor's own /dev/fuse, which serves mounts that only its root can make",
+			"any other device": "these two",
+		},
+	}},
+	{name: "masks", gives: "what is hidden in /proc"},
+	{name: "setuid", gives: "root"},
+	{name: "host_sockets", gives: "the host's services, an engine for containers among them"},
+	{name: "network", gives: "the host's network, and credentials from the cloud's metadata"},
+	{name: "descriptors", gives: "a folder of the host, by what the daemon or the agent left open"},
+	{name: "overwrite", gives: "the host's programs, the agent first"},
+	{name: "terminal", gives: "words typed into the terminal of who runs the daemon"},
+	{name: "handles", gives: "any file of a disk of which one file is seen"},
+	{name: "processes", gives: "the host's processes"},
+	{name: "ipc", gives: "memory shared by others"},
+	{name: "crash", gives: "files outside, or a program that the host runs as root on a dump"},
+	{name: "secrets", gives: "passwords, keys and tokens of the host"},
+	{name: "impersonate", gives: "commands to the agent, or answers to the daemon"},
+	{name: "neighbour", gives: "the sandbox beside this one"},
+}
+
+// sentryOnly is why what gVisor grants is harmless: its kernel in user space
+// implements it, and asks nothing more of the host's.
+const sentryOnly = "an object of gVisor's own kernel; the host's makes none"
+
+func TestMain(m *testing.M) { hutchtest.Main(m) }
+
+func TestAttacks(t *testing.T) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			f := newField(t, runtime)
+			f.settle(t)
+			t.Run("attacks", func(t *testing.T) {
+				for _, a := range attacks {
+					t.Run(a.name, func(t *testing.T) {
+						t.Parallel()
+						f.attack(t, a)
+					})
+				}
+			})
+			f.prey.check(t)
+		})
+	}
+}
+
+// attack runs one attack in a sandbox, and checks on the sandbox after it.
+func (f *field) attack(t *testing.T, a attack) {
+	id := f.sandbox(t, hutch.CreateRequest{})
+	source := program(t, a.name)
+	r := f.run(t, id, hutch.ExecRequest{Language: "python", Command: source, Env: f.env(t, id)})
+	if r.TimedOut || r.ExitCode != 0 {
+		t.Errorf("the attack itself failed with exit code %d, timed out: %v\n%s\n%s", r.ExitCode, r.TimedOut, r.Stdout, r.Stderr)
+	}
+	tried := outcomes(string(r.Stdout))
+	for _, name := range attempts(source) {
+		outcome, made := tried[name]
+		why, may := a.allowed(f.runtime)[name]
+		switch {
+		case !made:
+			t.Errorf("%s: was not tried", name)
+		case strings.HasPrefix(outcome, "reached") && !may:
+			t.Errorf("%s: %s; it would give %s", name, outcome, a.gives)
+		case may:
+			t.Logf("%s: %s (%s)", name, outcome, why)
+		default:
+			t.Logf("%s: %s", name, outcome)
+		}
+	}
+	f.well(t, id)
+}
+
+// allowed are the attempts that may succeed: those on the runtime, and those
+// on the runtime for this kind of daemon.
+func (a attack) allowed(runtime string) allowances {
+	all := allowances{}
+	for _, kind := range []string{runtime, runtime + ", " + privilege()} {
+		for name, why := range a.but[kind] {
+			all[name] = why
+		}
+	}
+	return all
+}
+
+func program(t *testing.T, name string) string {
+	t.Helper()
+	var text string
+	for _, file := range []string{"prelude", name} {
+		b, err := sources.ReadFile("attacks/" + file + ".py")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(b)
+	}
+	return text
+}
+
+var attemptLine = regexp.MustCompile(`(?m)^attempt\("([^"]+)"`)
+
+// attempts are those that a program is going to make, from its source.
+func attempts(source string) (names []string) {
+	for _, m := range attemptLine.FindAllStringSubmatch(source, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// outcomes are the attempts that a program reports.
+func outcomes(said string) map[string]string {
+	tried := map[string]string{}
+	for line := range strings.Lines(said) {
+		fields := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3)
+		if i := strings.Index(fields[0], "tried"); i >= 0 && len(fields) == 3 {
+			tried[fields[1]] = fields[2]
+		}
+	}
+	return tried
+}
+
+// TestAllowancesAreOfAttempts keeps the table above true to the programs.
+func TestAllowancesAreOfAttempts(t *testing.T) {
+	for _, a := range attacks {
+		names := attempts(program(t, a.name))
+		if len(names) == 0 {
+			t.Errorf("%s makes no attempt", a.name)
+		}
+		for runtime, some := range a.but {
+			for name := range some {
+				if !slices.Contains(names, name) {
+					t.Errorf("%s on %s: there is no attempt %q", a.name, runtime, name)
+				}
+			}
+		}
+	}
+}
+
+// patience bounds every attack.
+const patience = 20 * time.Second
