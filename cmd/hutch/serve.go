@@ -79,6 +79,7 @@ type server struct {
 	runtimes []driver.Driver
 	engine   *engine.Engine
 	mcp      *mcp.Handler
+	rest     *rest.Handler
 	listener net.Listener
 	undo     []func() error // newest last
 }
@@ -194,6 +195,7 @@ func grace() (context.Context, context.CancelFunc) {
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
 	s.mcp = mcp.NewHandler(s.engine, mcp.Options{Version: version, Log: s.log})
+	s.rest = rest.NewHandler(s.engine, rest.Options{Log: s.log})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
 	hs := &http.Server{
@@ -215,7 +217,9 @@ func (s *server) serve(ctx context.Context) error {
 	s.log.Info("ending; sandboxes go on running", "cause", context.Cause(ctx))
 	end, cancel := grace()
 	defer cancel()
+	s.listener.Close()
 	s.mcp.Close(end)
+	s.rest.Close()
 	cut() // what still runs for a client ends with its request
 	hs.Shutdown(end)
 	hs.Close()
@@ -226,7 +230,7 @@ func (s *server) serve(ctx context.Context) error {
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
-	mux.Handle("/v1/", rest.NewHandler(s.engine, rest.Options{Log: s.log}))
+	mux.Handle("/v1/", s.rest)
 	return guard.New(mux, guard.Options{Tokens: []string{s.token}, Hosts: s.hosts, Origins: s.origins, Log: s.log})
 }
 

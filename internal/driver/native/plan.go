@@ -74,7 +74,8 @@ func planEntry(c *place.Config, root image.Root, path string, e fs.DirEntry) err
 	return err
 }
 
-// planWritable makes a folder that is the user's, or everybody's.
+// planWritable makes a folder that is the user's. Those for temporary files are
+// too, so that tar can set their times when it brings back what was in them.
 func planWritable(c *place.Config, path string, e fs.DirEntry) error {
 	info, err := e.Info()
 	if err != nil {
@@ -82,7 +83,7 @@ func planWritable(c *place.Config, path string, e fs.DirEntry) error {
 	}
 	f := place.Folder{Path: path, Mode: uint32(info.Mode().Perm()), User: true}
 	if info.Mode()&fs.ModeSticky != 0 {
-		f.Mode, f.User = f.Mode|unix.S_ISVTX, false
+		f.Mode |= unix.S_ISVTX
 	}
 	c.Folders = append(c.Folders, f)
 	return nil
