@@ -1,7 +1,6 @@
 package native
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -107,6 +106,6 @@ func (i *instance) kill(ctx context.Context) error {
 // owned reports whether the folder and the group of that name are still those
 // of this place, and not of a later one.
 func (i *instance) owned() bool {
-	now, err := os.ReadFile(filepath.Join(i.dir, recordFile))
-	return err != nil || bytes.Equal(now, i.Handle())
+	now, err := readRecord(i.dir)
+	return err != nil || now == i.record
 }

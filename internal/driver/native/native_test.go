@@ -1,6 +1,8 @@
 package native
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,38 +18,73 @@ import (
 )
 
 var (
-	agentFlag = flag.String("agent", "", "the agent program; built when empty")
-	agentPath = filepath.Join(os.TempDir(), fmt.Sprint("hutch-agent-", os.Getpid()))
+	workFlag   = flag.String("work", "", "a folder with what another run of this program has made")
+	daemonFlag = flag.String("daemon", "", "only make places in this state folder, until killed")
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *daemonFlag != "" {
+		fmt.Println(daemon(*daemonFlag))
+		os.Exit(1)
+	}
+	os.Exit(run(m))
+}
+
+// run makes the folder with the agent program and the image.
+func run(m *testing.M) int {
+	if *workFlag == "" {
+		work, err := os.MkdirTemp("", "hutch-native-")
+		if err == nil {
+			err = os.Chmod(work, 0o711)
+		}
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(work)
+		*workFlag = work
+	}
+	return m.Run()
+}
 
 // agent is the path of the agent program, built once.
 var agent = sync.OnceValues(func() (string, error) {
-	if *agentFlag != "" {
-		return *agentFlag, nil
+	path := filepath.Join(*workFlag, "hutch-agent")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
-	build := exec.Command("go", "build", "-o", agentPath, "hutch/cmd/hutch-agent")
+	build := exec.Command("go", "build", "-o", path, "hutch/cmd/hutch-agent")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return agentPath, nil
+	return path, nil
 })
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	os.Remove(agentPath)
-	os.Exit(code)
-}
 
 // root is the image that tests make places from.
 func root(t testing.TB) image.Root {
 	t.Helper()
-	r, err := image.Host(t.Context(), filepath.Join(os.TempDir(), fmt.Sprint("hutch-test-images-", os.Geteuid())), image.HostOptions{Path: os.Getenv("PATH"), Home: os.Getenv("HOME")})
+	r, err := hostImage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+func hostImage(ctx context.Context) (image.Root, error) {
+	return image.Host(ctx, imageFolder(os.Geteuid()), image.HostOptions{Path: os.Getenv("PATH"), Home: os.Getenv("HOME")})
+}
+
+func imageFolder(uid int) string { return filepath.Join(*workFlag, fmt.Sprint("images-", uid)) }
+
+// skip skips a test for want of something that root has everywhere in CI.
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") != "" && os.Geteuid() == 0 {
+		t.Fatal(why)
+	}
+	t.Skip(why)
 }
 
 func newDriver(t testing.TB, dir string) *Driver {
@@ -92,15 +129,11 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 	t.Parallel()
 	const nobody = 1_234_567
-	tmp := t.TempDir()
-	for dir := tmp; dir != os.TempDir(); dir = filepath.Dir(dir) {
-		os.Chmod(dir, 0o711)
-	}
-	if err := os.Chown(tmp, nobody, nobody); err != nil {
+	if _, err := agent(); err != nil {
 		t.Fatal(err)
 	}
-	program, err := agent()
-	if err != nil {
+	tmp := imageFolder(nobody)
+	if err := errors.Join(os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
 	self, err := os.Open("/proc/self/exe")
@@ -108,7 +141,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	cmd := exec.Command("/proc/self/fd/3", "-test.v="+fmt.Sprint(testing.Verbose()), "-agent="+program, "-test.short="+fmt.Sprint(testing.Short()))
+	cmd := exec.Command("/proc/self/fd/3", "-test.v="+fmt.Sprint(testing.Verbose()), "-work="+*workFlag, "-test.short="+fmt.Sprint(testing.Short()))
 	cmd.ExtraFiles = []*os.File{self}
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "HOME="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
