@@ -32,14 +32,27 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Program is the path of one of the built programs.
+// Program is the path of one of the built programs, which are in bin or, for a
+// test binary that was copied, beside it.
 func Program(t testing.TB, name string) string {
 	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path := filepath.Join(filepath.Dir(self), name); exists(path) {
+		return path
+	}
 	path := filepath.Join(root(), "bin", name)
-	if _, err := os.Stat(path); err != nil {
+	if !exists(path) {
 		Skip(t, "%s is not built: run `make build`", path)
 	}
 	return path
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // root is the project's folder.

@@ -59,6 +59,8 @@ func TestVerdicts(t *testing.T) {
 		{call{"ioctl", [6]uint64{0, unix.TIOCSTI}}, errno(unix.EPERM)},
 		{call{"ioctl", [6]uint64{0, 1<<32 | unix.TIOCSTI}}, errno(unix.EPERM)}, // the kernel drops the high half
 		{call{"ioctl", [6]uint64{0, unix.TIOCLINUX}}, errno(unix.EPERM)},
+		{call{"prlimit64", [6]uint64{0, unix.RLIMIT_NOFILE}}, allowed},
+		{call{"prlimit64", [6]uint64{1, unix.RLIMIT_NOFILE}}, errno(unix.EPERM)},
 		{call{"personality", [6]uint64{0xffffffff}}, allowed},
 		{call{"personality", [6]uint64{0x40000}}, errno(unix.EPERM)},
 		{call{"socket", [6]uint64{unix.AF_UNIX, unix.SOCK_STREAM}}, allowed},

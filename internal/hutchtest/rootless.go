@@ -1,0 +1,71 @@
+package hutchtest
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// ordinary is an id that no account has: one without privileges anywhere.
+const ordinary = 48_731
+
+// Rootless runs those tests of the package that pattern names once more, as
+// an ordinary user. It is skipped for one: there they run like that anyway.
+func Rootless(t *testing.T, pattern string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("this is an ordinary user's test run already")
+	}
+	dir := Dir(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"test": self, "hutch-agent": Program(t, "hutch-agent"), "hutch-runsc": Program(t, "hutch-runsc"),
+	} {
+		copyProgram(t, path, filepath.Join(dir, name))
+	}
+	home := filepath.Join(dir, "home")
+	if err := errors.Join(os.Mkdir(home, 0o700), os.Chown(home, ordinary, ordinary)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "test"), "-test.v", "-test.run="+pattern, "-test.timeout=10m")
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "HOME="+home)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+	out, err := cmd.CombinedOutput()
+	t.Logf("as an ordinary user:\n%s", out)
+	if err != nil {
+		t.Errorf("as an ordinary user: %v", err)
+	}
+	if os.Getenv("CI") != "" && !strings.Contains(string(out), "--- PASS") {
+		t.Error("as an ordinary user nothing ran")
+	}
+}
+
+// copyProgram copies a program to where anyone may execute it.
+func copyProgram(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
