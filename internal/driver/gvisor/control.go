@@ -36,13 +36,13 @@ func (c control) call(ctx context.Context, method string, arg, result any, files
 }
 
 func (c control) exchange(ctx context.Context, method string, arg, result any, files []*os.File) error {
-	conn, err := c.connect()
+	ctx, cancel := context.WithTimeout(ctx, controlTime)
+	defer cancel()
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, controlTime)
-	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	err = send(conn, map[string]any{"method": method, "arg": arg}, files)
@@ -57,14 +57,24 @@ func (c control) exchange(ctx context.Context, method string, arg, result any, f
 
 // connect reaches the socket through its folder, because the path of a socket
 // is limited to 107 bytes and that of a state folder is not.
-func (c control) connect() (*net.UnixConn, error) {
+func (c control) connect(ctx context.Context) (*net.UnixConn, error) {
 	dir, err := os.OpenFile(filepath.Dir(c.path), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
 	name := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(c.path))
-	return net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	for {
+		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+		if !errors.Is(err, unix.EAGAIN) {
+			return conn, err
+		}
+		select { // the sentry's queue of connections is short, and full
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 func send(conn *net.UnixConn, v any, files []*os.File) error {
