@@ -62,6 +62,7 @@ var always = map[string]func(*testing.T, *suite){
 	"DeathIsNoticed":         deathIsNoticed,
 	"UsageIsSane":            usageIsSane,
 	"TwoDialsTwoConnections": twoDials,
+	"ManyDialsAtOnce":        manyDials,
 }
 
 type suite struct {
@@ -335,4 +336,19 @@ func twoDials(t *testing.T, s *suite) {
 	}
 	defer first.Close() // it never says hello, and is in nobody's way
 	p.want(t, "echo through the second", "through the second")
+}
+
+func manyDials(t *testing.T, s *suite) {
+	p := s.create(t, "busy")
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			agent := wire.NewClient(p.Dial, token)
+			defer agent.Close()
+			if _, err := agent.Ping(t.Context()); err != nil {
+				t.Error(explain(err))
+			}
+		})
+	}
+	wg.Wait()
 }
