@@ -58,6 +58,7 @@ func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 	if l.server, err = serve(ctx, l.dir); err != nil {
 		return nil, err
 	}
+	l.programs.keepers = append(l.programs.keepers, l.server.process.Process.Pid)
 	for _, f := range l.runtimes {
 		for _, svc := range []hutch.Service{l.engine, l.server.rest} {
 			if _, err := svc.Create(ctx, hutch.CreateRequest{ID: box(f.runtime), Runtime: f.runtime, KeepAlive: true}); err != nil {

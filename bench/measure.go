@@ -183,7 +183,7 @@ func (l *lab) load(ctx context.Context) (table, error) {
 		t.row(name, number(p.tallies[0].rate()), number(p.tallies[1].rate()), number(p.tallies[2].rate()),
 			ratio(p.tallies[1].rate(), base), fmt.Sprintf("%.2f %%", 100*p.success()))
 		if err := p.failure(); err != nil {
-			t.note("One of the failures of " + name + ": " + err.Error())
+			t.note(fmt.Sprintf("One of the failures of %s: %v (%v)", name, err, hutch.AsError(err).Cause))
 		}
 	}
 	return t, err

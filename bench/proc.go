@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +21,13 @@ import (
 type programs struct {
 	dir   string
 	files map[string]os.FileInfo
+	// keepers are the processes that may run a program from memory instead,
+	// and hold it open.
+	keepers []int
 }
 
 func copyPrograms(from, to string) (programs, error) {
-	p := programs{to, map[string]os.FileInfo{}}
+	p := programs{dir: to, files: map[string]os.FileInfo{}, keepers: []int{os.Getpid()}}
 	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc"} {
 		b, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
@@ -42,6 +46,10 @@ func copyPrograms(from, to string) (programs, error) {
 
 // running lists the processes that run one of the named programs.
 func (p programs) running(names ...string) []int {
+	var files []os.FileInfo
+	for _, name := range names {
+		files = append(append(files, p.files[name]), p.inMemory(name)...)
+	}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var pids []int
 	for _, dir := range dirs {
@@ -49,14 +57,29 @@ func (p programs) running(names ...string) []int {
 		if err != nil {
 			continue // it has ended, or is the kernel's
 		}
-		for _, name := range names {
-			if os.SameFile(exe, p.files[name]) {
-				pid, _ := strconv.Atoi(filepath.Base(dir))
-				pids = append(pids, pid)
-			}
+		if slices.ContainsFunc(files, func(f os.FileInfo) bool { return os.SameFile(f, exe) }) {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// inMemory lists the keepers' copies of a program in memory.
+func (p programs) inMemory(name string) []os.FileInfo {
+	var files []os.FileInfo
+	for _, pid := range p.keepers {
+		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		for _, fd := range fds {
+			if target, _ := os.Readlink(fd); !strings.HasPrefix(target, "/memfd:"+name) {
+				continue
+			}
+			if f, err := os.Stat(fd); err == nil {
+				files = append(files, f)
+			}
+		}
+	}
+	return files
 }
 
 // memory is what a set of processes holds, in MiB.
