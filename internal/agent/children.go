@@ -65,6 +65,18 @@ func (c *children) start(cmd spawn.Command) (int, <-chan syscall.WaitStatus, err
 // wait waits until every child has ended that has a goroutine of its own.
 func (c *children) wait() { c.waiters.Wait() }
 
+// freeze stops all processes but this one, which must be the first of its
+// namespace, until thaw. A child that is stopped before it executes would stop
+// its parent with it, so none is made meanwhile.
+func (c *children) freeze() (thaw func()) {
+	c.starting.Lock()
+	syscall.Kill(-1, syscall.SIGSTOP)
+	return func() {
+		syscall.Kill(-1, syscall.SIGCONT)
+		c.starting.Unlock()
+	}
+}
+
 func (c *children) reap() {
 	for {
 		pid, status, err := wait(-1)

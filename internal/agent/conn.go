@@ -163,7 +163,7 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 	case req.Op == "signal" && req.Signal != nil:
 		return struct{}{}, jobs.signal(*req.Signal)
 	case req.Op == "ping":
-		return wire.Stats{Live: jobs.live(), Processes: len(processes(map[int]bool{})) + 1}, nil
+		return wire.Stats{Live: jobs.live(), Processes: len(processes(map[int]bool{}, time.Time{})) + 1}, nil
 	}
 	return nil, hutch.Errorf(hutch.Unsupported, "the agent knows no request %.40q: it may be older than the daemon", req.Op)
 }

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -84,6 +85,7 @@ func Run(boot wire.Boot) error {
 		return fmt.Errorf("listen on %s: %w", boot.Listen, err)
 	}
 	unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
+	stockThreads()
 	return Serve(context.Background(), ln, boot, Options{Init: os.Getpid() == 1})
 }
 
@@ -104,6 +106,27 @@ func defySignals() {
 func thrift() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(25)
+}
+
+// spareThreads is how many system calls may be slow at once before the runtime
+// needs a thread that it has not.
+const spareThreads = 6
+
+// stockThreads makes threads for later. The runtime keeps them, and ends the
+// program if it cannot make one when it needs it: when a fork bomb has used up
+// the pids, that is.
+func stockThreads() {
+	var ready, done sync.WaitGroup
+	ready.Add(spareThreads)
+	for range spareThreads {
+		done.Go(func() {
+			runtime.LockOSThread() // to wait with its thread, not without
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			ready.Wait()
+		})
+	}
+	done.Wait()
 }
 
 // listen opens what Boot.Listen names.

@@ -174,7 +174,7 @@ func (j *job) finish() {
 }
 
 // leftovers is the job's tree without a root.
-func (j *job) leftovers() tree { return newTree(j.start.ID, func() int { return 0 }) }
+func (j *job) leftovers() tree { return j.agent.tree(j.start.ID, func() int { return 0 }) }
 
 // signal signals the job's tree. One that asks it to end also ends its
 // restarts; any other does so only if the job dies of it.

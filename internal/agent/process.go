@@ -43,7 +43,7 @@ func (a *agent) launch(s wire.Start) (*running, error) {
 	if source != "" {
 		p.source = filepath.Dir(source)
 	}
-	p.tree = newTree(s.ID, p.root)
+	p.tree = a.tree(s.ID, p.root)
 	files, err := p.pipes(s.Stdin && !s.Detach)
 	if err == nil {
 		err = p.exec(a.commands(s, source), files)

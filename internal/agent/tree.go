@@ -13,8 +13,13 @@ import (
 	"hutch/internal/wire"
 )
 
-// killTime bounds a kill, within what the daemon allows for it.
-const killTime = 3 * time.Second
+const (
+	killTime = 3 * time.Second // bounds a kill, within what the daemon allows
+	// hurry is how long a kill may try to stop a tree without disturbing
+	// others. A fork bomb leaves so little of the processor that a look at the
+	// process table takes seconds.
+	hurry = 300 * time.Millisecond
+)
 
 // tree is a process and all it started: what descends from it, what is in its
 // session, and what bears its id. The first is certain while the root lives,
@@ -22,10 +27,17 @@ const killTime = 3 * time.Second
 type tree struct {
 	root func() int // its pid; 0 when it has ended
 	mark string     // KEY=id in the environment
+	// freeze stops every process there is, until thaw is called. It is nil
+	// where not all of them are the agent's.
+	freeze func() (thaw func())
 }
 
-func newTree(id string, root func() int) tree {
-	return tree{root, wire.ProcessEnv + "=" + id}
+func (a *agent) tree(id string, root func() int) tree {
+	t := tree{root: root, mark: wire.ProcessEnv + "=" + id}
+	if a.children.init && os.Getpid() == 1 {
+		t.freeze = a.children.freeze
+	}
+	return t
 }
 
 // signal signals every process of the tree.
@@ -39,11 +51,20 @@ func (t tree) signal(sig syscall.Signal) {
 	}
 }
 
-// kill ends the tree and returns when all are dead.
+// kill ends the tree and returns when all are dead. It stops the tree first, to
+// outrun one that forks all the time.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
-	t.stop(end)
 	defer t.killRoot() // where there is no /proc to be read
+	c := newCensus(t)
+	switch {
+	case c.stop(time.Now().Add(hurry)):
+	case t.freeze != nil:
+		defer t.freeze()()
+		c.stop(end)
+	default:
+		c.stop(end)
+	}
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		pids := t.members()
 		for _, pid := range slices.Backward(pids) { // the root last: it holds the tree together
@@ -62,29 +83,10 @@ func (t tree) killRoot() {
 	}
 }
 
-// stop stops the tree, to outrun one that forks all the time: a process with a
-// pending stop can fork no more. The root comes first, so that nobody waits for
-// those who fork and end: as zombies they tell that more are to be found, and
-// at the limit of pids there can be no more.
-func (t tree) stop(end time.Time) {
-	c := census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
-	if root := t.root(); root != 0 {
-		syscall.Kill(root, syscall.SIGSTOP)
-		c.in[root], c.known[root] = true, true
-	}
-	for calm := 0; calm < 3 && time.Now().Before(end); calm++ {
-		for _, p := range c.look() {
-			syscall.Kill(p.pid, syscall.SIGSTOP)
-			calm = -1
-		}
-	}
-}
-
 // members returns the living processes of the tree, the root first.
 func (t tree) members() []int {
-	c := census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
 	var pids []int
-	for _, p := range c.look() {
+	for _, p := range newCensus(t).look(time.Time{}) {
 		switch {
 		case p.dead:
 		case p.pid == t.root():
@@ -103,10 +105,35 @@ type census struct {
 	known map[int]bool // looked at, inside or not
 }
 
+func newCensus(t tree) *census {
+	return &census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
+}
+
+// stop stops the tree and reports whether it did so in time. A process with a
+// pending stop can fork no more. The root comes first, so that nobody waits for
+// those who fork and end: as zombies they tell that more are to be found, and
+// at the limit of pids there can be no more. With it comes its process group,
+// which is most of what there is, in one call.
+func (c *census) stop(end time.Time) bool {
+	if root := c.root(); root != 0 {
+		syscall.Kill(-root, syscall.SIGSTOP)
+	}
+	for calm := 0; calm < 3; calm++ {
+		for _, p := range c.look(end) {
+			syscall.Kill(p.pid, syscall.SIGSTOP)
+			calm = -1
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
 // look returns the processes of the tree that no earlier look found, the dead
-// among them.
-func (c *census) look() (found []process) {
-	fresh := processes(c.known)
+// among them. It breaks off at end, unless that is zero.
+func (c *census) look(end time.Time) (found []process) {
+	fresh := processes(c.known, end)
 	take := func(belongs func(process) bool) {
 		fresh = slices.DeleteFunc(fresh, func(p process) bool {
 			if !belongs(p) {
@@ -140,8 +167,9 @@ type process struct {
 }
 
 // processes reads the process table, but for those that are known already, and
-// makes them known: the newest first, which are the likeliest to run away.
-func processes(known map[int]bool) []process {
+// makes them known: the newest first, which are the likeliest to run away. It
+// breaks off at end, unless that is zero.
+func processes(known map[int]bool, end time.Time) []process {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -152,6 +180,9 @@ func processes(known map[int]bool) []process {
 	var all []process
 	var buf [1024]byte
 	for _, name := range slices.Backward(names) {
+		if !end.IsZero() && time.Now().After(end) {
+			break
+		}
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == self || known[pid] {
 			continue
