@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"hutch"
 	"hutch/internal/agent"
 	"hutch/internal/wire"
 )
@@ -255,5 +254,3 @@ func TestVersion(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 }
-
-var _ = hutch.NewID

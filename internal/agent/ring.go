@@ -101,7 +101,7 @@ func (l *ring) close() {
 	l.wakeLocked()
 }
 
-// forget drops all that is kept, and reports how much that was.
+// forget drops all that is kept.
 func (l *ring) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
