@@ -34,7 +34,7 @@ func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client) (err 
 		}
 	}()
 	defer f.Close()
-	argv := []string{"tar", "--create", "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
+	argv := []string{"tar", "--create", "--sparse", "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
 	for _, dir := range image.Writable {
 		argv = append(argv, dir[1:])
 	}

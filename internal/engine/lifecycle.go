@@ -146,7 +146,7 @@ func (e *Engine) due(s *sandbox) {
 	case idle:
 		err = e.sleep(s, v.OnIdle)
 	}
-	if err != nil && e.ctx.Err() == nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		e.log.Error("idle or expired", "sandbox", s.id, "err", err)
 	}
 	s.mu.Lock()
@@ -161,10 +161,13 @@ func (e *Engine) due(s *sandbox) {
 // files. One that was to keep its memory too, which no runtime here can, goes
 // on while it has background processes: nothing is to be lost.
 func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
 	s.mu.Lock()
 	inst, agent := s.inst, s.agent
+	s.rouse = cancel
 	s.mu.Unlock()
-	live, err := liveProcesses(e.ctx, agent)
+	live, err := liveProcesses(ctx, agent)
 	if err != nil {
 		return err
 	}
@@ -174,7 +177,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	if err := e.quiet(agent, live); err != nil {
 		return err
 	}
-	if err := e.pack(e.ctx, s, agent); err != nil {
+	if err := e.pack(ctx, s, agent); err != nil {
 		return err
 	}
 	if !s.stopIfIdle("idle: files are kept, processes have ended") {
@@ -186,6 +189,15 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	agent.Close()
 	e.log.Info("stopped", "sandbox", s.id)
 	return e.raze(inst)
+}
+
+// stir has a sandbox give up going to sleep, which its files may make slow.
+func (s *sandbox) stir() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rouse != nil {
+		s.rouse()
+	}
 }
 
 func (s *sandbox) stopIfIdle(reason string) bool {
@@ -294,6 +306,7 @@ func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 	if err != nil {
 		return hutch.Destruction{}, err
 	}
+	s.stir()
 	if err := s.take(ctx); err != nil {
 		return hutch.Destruction{}, err
 	}

@@ -27,6 +27,7 @@ type sandbox struct {
 	gone   bool            // destroyed, or never came to be
 	fault  error           // why creating failed
 	alarm  alarm
+	rouse  context.CancelFunc // ends the work of going to sleep; nil before the first
 	health hutch.Health
 	usage  reading
 }
