@@ -1,8 +1,8 @@
 host = int(os.environ["HOST_PID"])  # beyond any that is in here
 
 
-def to_agent(name):
-    return ok(os.kill(1, getattr(signal, name)))
+def to_agent(number):
+    return ok(os.kill(1, number))
 
 
 attempt("see a process of the host", lambda: os.path.exists("/proc/%d" % host))
@@ -15,8 +15,11 @@ attempt("its priority", lambda: ok(os.setpriority(os.PRIO_PROCESS, host, 10)))
 attempt("its limits", lambda: ok(syscall("prlimit64", host, 7, None, ctypes.create_string_buffer(16))))
 attempt("its memory", lambda: opens("/proc/%d/mem" % host))
 attempt("a descriptor for it", lambda: ok(syscall("pidfd_open", host, 0)))
-attempt("kill the agent", lambda: any_of(to_agent, ["SIGTERM", "SIGABRT", "SIGSEGV", "SIGKILL"]))
-attempt("stop the agent", lambda: to_agent("SIGSTOP"))
+attempt("kill the agent", lambda: any_of(to_agent, range(1, 65)))
+attempt("stop the agent", lambda: to_agent(signal.SIGSTOP))
+attempt("slow the agent", lambda: any_of(lambda f: ok(f()), [
+    lambda: os.setpriority(os.PRIO_PROCESS, 1, 19), lambda: os.sched_setaffinity(1, [0]),
+    lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0))]))
 
 
 def kill_all():
