@@ -11,6 +11,7 @@ import (
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/image"
+	"hutch/internal/linux/clone"
 	"hutch/internal/wire"
 )
 
@@ -52,17 +53,20 @@ func BenchmarkCreate(b *testing.B) {
 		b.ReportMetric(float64(answered.Microseconds())/float64(b.N), "µs-answered")
 	})
 	b.Run("namespaces", func(b *testing.B) {
-		i := newDriver(b, b.TempDir()).newInstance("none")
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer null.Close()
+		fd := int(null.Fd())
 		for range b.N {
-			fd := -1
-			pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Env: []string{}, Sys: i.attributes(&fd)})
+			pid, pidfd, err := clone.Start(clone.Command{Path: "/bin/true", Argv: []string{"true"}, Files: []int{fd, fd, fd}, Namespaces: namespaces})
 			if err != nil {
 				b.Fatal(err)
 			}
-			syscall.Close(fd)
-			if p, err := os.FindProcess(pid); err == nil {
-				p.Wait()
-			}
+			var status syscall.WaitStatus
+			syscall.Wait4(pid, &status, 0, nil)
+			syscall.Close(pidfd)
 		}
 	})
 }

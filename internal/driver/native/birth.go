@@ -55,11 +55,14 @@ func (i *instance) newBirth(config *place.Config) (b *birth, err error) {
 }
 
 // descriptors are the place's, from 0 on.
-func (b *birth) descriptors() []uintptr {
-	null := b.files[0].Fd()
-	fds := []uintptr{null, null, null, b.files[1].Fd(), b.files[2].Fd(), b.files[3].Fd(), b.program.Fd()}
+func (b *birth) descriptors() []int {
+	null := int(b.files[0].Fd())
+	fds := []int{null, null, null}
+	for _, f := range append(b.files[1:4:4], b.program) {
+		fds = append(fds, int(f.Fd()))
+	}
 	for _, t := range b.trees {
-		fds = append(fds, uintptr(t))
+		fds = append(fds, int(t))
 	}
 	return fds
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 	"hutch/internal/driver/native/place"
 	"hutch/internal/image"
 	"hutch/internal/linux/cgroup"
+	"hutch/internal/linux/clone"
 	"hutch/internal/linux/pidfd"
 	"hutch/internal/linux/seccomp"
 	"hutch/internal/wire"
@@ -137,56 +137,54 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 // fork makes the process and puts on disk what is known of it. The place does
 // not begin before it is told what to be, which is after that.
 func (i *instance) fork(b *birth) error {
+	command := clone.Command{
+		Path: place.Program, Argv: place.InitArgs, Files: b.descriptors(),
+		Namespaces: namespaces, Capabilities: place.Capabilities,
+	}
 	fd, pid := -1, 0
-	attr := &syscall.ProcAttr{Files: b.descriptors(), Env: []string{"GOMAXPROCS=1"}, Sys: i.attributes(&fd)}
-	err := startIn(i.group, attr.Sys, func() (err error) {
-		pid, err = syscall.ForkExec(place.Program, place.InitArgs, attr)
+	err := i.inGroup(func(group int) (err error) {
+		command.Group = group
+		pid, fd, err = clone.Start(command)
 		return err
 	})
 	b.closeTheirs()
 	if err != nil {
-		return fmt.Errorf("clone: %w", err)
+		return err
 	}
 	if i.process, err = pidfd.Adopt(fd, pid); err != nil {
 		return err
 	}
 	go i.watch()
-	if i.record, err = i.newRecord(pid); err != nil {
+	if i.record, err = newRecord(pid); err != nil {
+		return err
+	}
+	if err := i.mapIDs(); err != nil {
 		return err
 	}
 	return i.record.write(i.dir)
 }
 
-// startIn calls start, in the group if there is one.
-func startIn(group *cgroup.Group, attr *syscall.SysProcAttr, start func() error) error {
-	if group == nil {
-		return start()
-	}
-	return group.Start(attr, start)
-}
-
+// namespaces are a place's own. It makes that of control groups later, when it
+// is in its group.
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
-// attributes say how the process is born: in namespaces of its own, with the
-// capabilities over them that it needs to set them up.
-func (i *instance) attributes(fd *int) *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true, PidFD: fd}
-	if !i.driver.root {
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: image.UID, HostID: os.Geteuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: image.GID, HostID: os.Getegid(), Size: 1}}
-		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE}
-		return attr
+// inGroup calls start so that the process it makes is in the group, if there is
+// one.
+func (i *instance) inGroup(start func(group int) error) error {
+	if i.group == nil {
+		return start(0)
 	}
-	i.record.UID = i.driver.takeUID()
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: i.record.UID, Size: 1}, {ContainerID: image.UID, HostID: i.record.UID + 1, Size: 1}}
-	attr.UidMappings, attr.GidMappings = ids, ids
-	attr.GidMappingsEnableSetgroups = true
-	attr.Credential = &syscall.Credential{}
-	return attr
+	return i.group.Start(start)
 }
 
-func (i *instance) newRecord(pid int) (record, error) {
-	r, err := newRecord(pid)
-	r.UID = i.record.UID
-	return r, err
+// mapIDs gives the place two ids of the host that nothing else has, or the one
+// that we have.
+func (i *instance) mapIDs() error {
+	pid := i.record.PID
+	if !i.driver.root {
+		return clone.MapIDs(pid, []clone.ID{{Inside: image.UID, Outside: os.Geteuid()}}, []clone.ID{{Inside: image.GID, Outside: os.Getegid()}})
+	}
+	i.record.UID = i.driver.takeUID()
+	ids := []clone.ID{{Inside: 0, Outside: i.record.UID}, {Inside: image.UID, Outside: i.record.UID + 1}}
+	return clone.MapIDs(pid, ids, ids)
 }

@@ -53,7 +53,7 @@ func build() error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(Config) error{setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, dropPrivileges} {
+	for _, step := range []func(Config) error{becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, dropPrivileges} {
 		if err := step(config); err != nil {
 			return err
 		}

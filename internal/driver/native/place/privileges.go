@@ -16,6 +16,32 @@ import (
 const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE |
 	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE
 
+// Capabilities are what the first program needs over the place's namespaces,
+// and what it passes on.
+var Capabilities = []uintptr{
+	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL,
+	unix.CAP_SYS_PTRACE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_DAC_OVERRIDE,
+}
+
+// becomeRoot becomes the place's root, where it has one. Until the daemon gave
+// it ids, this process was nobody.
+func becomeRoot(c Config) error {
+	if !c.Privileged {
+		return nil
+	}
+	// Package syscall would change all threads, of which only this one stays.
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("leave all groups: %w", errno)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("become group 0: %w", errno)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("become user 0: %w", errno)
+	}
+	return nil
+}
+
 func setHostname(c Config) error {
 	if err := unix.Sethostname([]byte(c.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)

@@ -1,0 +1,183 @@
+// Package clone starts a program in namespaces of its own, a user namespace
+// among them.
+//
+// The standard library does that too, but has the child wait for its ids
+// before it executes, and so must copy the page tables of the caller: 2 ms for
+// one with 50 MB in use, 12 ms with 200 MB, against half a millisecond here.
+// Here the child executes at once, sharing the caller's memory until then, as
+// nobody, with the capabilities it is given. It then waits by itself to be told
+// that it has ids.
+package clone
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Command is a program to be started, as the leader of a session.
+type Command struct {
+	Path string
+	Argv []string
+	// Files become descriptors 0, 1, 2 and so on; all others are closed.
+	Files []int
+	// Namespaces are CLONE_NEW flags, CLONE_NEWUSER among them.
+	Namespaces uint64
+	// Capabilities are those that it has, over its namespaces alone.
+	Capabilities []uintptr
+	// Group is the control group (version 2) that it is born in, opened as a
+	// folder; 0 is the caller's.
+	Group int
+}
+
+// Start starts a program and returns its process, which is a child of the
+// caller's, and a descriptor for that. On error there is no process.
+func Start(c Command) (pid, pidfd int, err error) {
+	p, err := newPlan(c)
+	if err != nil {
+		return 0, -1, err
+	}
+	defer p.close()
+	id, errno := forkExec(p)
+	afterFork()
+	runtime.KeepAlive(p)
+	if errno != 0 {
+		return 0, -1, os.NewSyscallError("clone", syscall.Errno(errno))
+	}
+	if p.errno == 0 {
+		return int(id), int(p.pidfd), nil
+	}
+	unix.Close(int(p.pidfd))
+	var status syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(int(id), &status, 0, nil); err != syscall.EINTR {
+			return 0, -1, os.NewSyscallError(p.step.String(), p.errno)
+		}
+	}
+}
+
+// ID is an id inside of a user namespace, and what it is outside.
+type ID struct{ Inside, Outside int }
+
+// MapIDs gives ids to the user namespace of a process, once in its life. Who is
+// not root can give it only the one it has itself, and programs there then
+// cannot change their supplementary groups.
+func MapIDs(pid int, users, groups []ID) error {
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	if os.Geteuid() != 0 {
+		if err := put(proc+"setgroups", "deny"); err != nil {
+			return err
+		}
+	}
+	if err := put(proc+"uid_map", lines(users)); err != nil {
+		return err
+	}
+	return put(proc+"gid_map", lines(groups))
+}
+
+func lines(ids []ID) string {
+	var b strings.Builder
+	for _, id := range ids {
+		fmt.Fprintf(&b, "%d %d 1\n", id.Inside, id.Outside)
+	}
+	return b.String()
+}
+
+// put writes in one call; the kernel takes no second.
+func put(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(text)
+	return err
+}
+
+// step is what the child was at when it failed.
+type step int
+
+const (
+	giveFiles step = iota
+	leadSession
+	giveCapabilities
+	execute
+)
+
+func (s step) String() string {
+	return [...]string{"dup3", "setsid", "keep capabilities", "execve"}[s]
+}
+
+// plan is a Command as the child needs it, which may neither allocate nor
+// touch its parent's stack.
+type plan struct {
+	path   *byte
+	argv   []*byte
+	env    [1]*byte // none
+	files  []uintptr
+	copies []int // descriptors of ours among files
+	args   cloneArgs
+	header unix.CapUserHeader
+	caps   [2]unix.CapUserData
+	raise  []uintptr
+	mask   uint64 // no signal is blocked
+
+	pidfd int32
+	step  step
+	errno syscall.Errno
+}
+
+// cloneArgs is the kernel's struct clone_args.
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+func newPlan(c Command) (p *plan, err error) {
+	p = &plan{raise: c.Capabilities, pidfd: -1, header: unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}}
+	if p.path, err = syscall.BytePtrFromString(c.Path); err != nil {
+		return nil, err
+	}
+	if p.argv, err = syscall.SlicePtrFromStrings(c.Argv); err != nil {
+		return nil, err
+	}
+	for _, n := range c.Capabilities {
+		data := &p.caps[n/32]
+		data.Effective |= 1 << (n % 32)
+		data.Permitted, data.Inheritable = data.Effective, data.Effective
+	}
+	p.args = cloneArgs{flags: c.Namespaces | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD, exitSignal: uint64(unix.SIGCHLD)}
+	if c.Group > 0 {
+		p.args.flags |= unix.CLONE_INTO_CGROUP
+		p.args.cgroup = uint64(c.Group)
+	}
+	if err := p.take(c.Files); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// take copies the files that stand where the child puts others.
+func (p *plan) take(files []int) error {
+	for _, fd := range files {
+		if fd < len(files) {
+			var err error
+			if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, len(files)); err != nil {
+				return os.NewSyscallError("fcntl", err)
+			}
+			p.copies = append(p.copies, fd)
+		}
+		p.files = append(p.files, uintptr(fd))
+	}
+	return nil
+}
+
+func (p *plan) close() {
+	for _, fd := range p.copies {
+		unix.Close(fd)
+	}
+}

@@ -1,0 +1,84 @@
+package clone
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The runtime's own preparations for a fork, as package syscall uses them: no
+// signal handler of ours may run in a child that shares our memory.
+
+//go:linkname beforeFork syscall.runtime_BeforeFork
+func beforeFork()
+
+//go:linkname afterFork syscall.runtime_AfterFork
+func afterFork()
+
+//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
+func afterForkInChild()
+
+// rawClone is clone3. It returns twice, first in the child; the parent sleeps
+// until the child has executed a program or ended.
+func rawClone(args *cloneArgs, size uintptr) (pid, errno uintptr)
+
+// forkExec makes the child and, in it, never returns. The caller calls
+// afterFork.
+//
+// The child runs on its parent's stack, in this very frame. So the parent has
+// to leave the frame at once, and the child may only call what is written in
+// assembly or needs no more stack, must not allocate, and must not be
+// instrumented.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func forkExec(p *plan) (pid, errno uintptr) {
+	var (
+		e syscall.Errno
+		i int
+	)
+	p.args.pidfd = uint64(uintptr(unsafe.Pointer(&p.pidfd)))
+	beforeFork()
+	pid, errno = rawClone(&p.args, unsafe.Sizeof(p.args))
+	if pid != 0 || errno != 0 {
+		return pid, errno
+	}
+	afterForkInChild()
+
+	p.step = giveFiles
+	for i = 0; i < len(p.files); i++ {
+		if _, _, e = syscall.RawSyscall(unix.SYS_DUP3, p.files[i], uintptr(i), 0); e != 0 {
+			goto failed
+		}
+	}
+	if _, _, e = syscall.RawSyscall(unix.SYS_CLOSE_RANGE, uintptr(len(p.files)), 1<<32-1, 0); e != 0 {
+		goto failed
+	}
+
+	p.step = leadSession
+	if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
+		goto failed
+	}
+
+	p.step = giveCapabilities
+	if _, _, e = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.header)), uintptr(unsafe.Pointer(&p.caps[0])), 0); e != 0 {
+		goto failed
+	}
+	for i = 0; i < len(p.raise); i++ {
+		if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, p.raise[i], 0, 0, 0); e != 0 {
+			goto failed
+		}
+	}
+
+	p.step = execute
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.mask)), 0, 8, 0, 0)
+	_, _, e = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(p.path)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
+
+failed:
+	p.errno = e
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT, 127, 0, 0)
+	}
+}
