@@ -27,7 +27,7 @@ var fork = subject{bareFork, func(context.Context, int) error {
 	return reap(pid)
 }}
 
-var forkBySDK = subject{bareExec, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "/bin/true").Run() }}
+var byLibrary = subject{bareExec, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "/bin/true").Run() }}
 
 var shell = subject{bareShell, func(ctx context.Context, _ int) error {
 	return exec.CommandContext(ctx, "/bin/bash", "-c", "true").Run()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,8 +34,8 @@ type lab struct {
 	bare     bare
 }
 
-// box is the sandbox that calls go to, one of each runtime in each Hutch.
-func box(runtime string) string { return "bench-" + runtime }
+// box is the sandbox of a caller; each has one of each runtime in each Hutch.
+func box(runtime string, caller int) string { return fmt.Sprintf("bench-%s-%d", runtime, caller) }
 
 func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 	l := &lab{plan: p}
@@ -55,19 +56,32 @@ func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 	if l.engine, err = l.embed(ctx); err != nil {
 		return nil, err
 	}
-	if l.server, err = serve(ctx, l.dir); err != nil {
+	if l.server, err = serve(ctx, l.dir, l.most()); err != nil {
 		return nil, err
 	}
 	l.programs.keepers = append(l.programs.keepers, l.server.process.Process.Pid)
-	for _, f := range l.runtimes {
-		for _, svc := range []hutch.Service{l.engine, l.server.rest} {
-			if _, err := svc.Create(ctx, hutch.CreateRequest{ID: box(f.runtime), Runtime: f.runtime, KeepAlive: true}); err != nil {
-				return nil, err
-			}
+	for _, svc := range []hutch.Service{l.engine, l.server.rest} {
+		if err := l.furnish(ctx, svc); err != nil {
+			return nil, err
 		}
 	}
 	return l, nil
 }
+
+// furnish makes every caller's sandboxes.
+func (l *lab) furnish(ctx context.Context, svc hutch.Service) error {
+	for _, f := range l.runtimes {
+		for caller := range l.most() {
+			if _, err := svc.Create(ctx, hutch.CreateRequest{ID: box(f.runtime, caller), Runtime: f.runtime, KeepAlive: true}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// most is the largest number of callers at once.
+func (l *lab) most() int { return slices.Max(l.callers[:]) }
 
 func (l *lab) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -136,7 +150,7 @@ type server struct {
 const token = "bench-token-of-no-worth"
 
 // serve starts a server on a free port and reads its URL from what it says.
-func serve(ctx context.Context, dir string) (*server, error) {
+func serve(ctx context.Context, dir string, callers int) (*server, error) {
 	cmd := exec.Command(filepath.Join(dir, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--max-sandboxes", "1000")
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	cmd.Stderr = os.Stderr
@@ -158,7 +172,7 @@ func serve(ctx context.Context, dir string) (*server, error) {
 		return nil, fmt.Errorf("the server did not start: %w", cmd.Wait())
 	}
 	s.rest = client.New(s.url, token)
-	for range most(callers) {
+	for range callers {
 		c, err := dial(ctx, s.url)
 		if err != nil {
 			return nil, errors.Join(err, s.close(ctx))

@@ -34,10 +34,12 @@ type plan struct {
 	runtimes string
 	bin      string
 	profile  string
+	only     string
 	rounds   int
 	calls    int           // of each subject in a round
 	creates  int           // of each runtime in a round
 	loadTime time.Duration // of one number of callers in a round
+	callers  [3]int        // under load
 	alive    int           // sandboxes, for memory
 	bytes    int64         // of output, for throughput
 }
@@ -50,14 +52,15 @@ func parse(args []string) (plan, error) {
 	f.StringVar(&p.bin, "bin", "bin", "folder of the built programs")
 	f.IntVar(&p.calls, "n", 200, "calls of each subject in a round")
 	f.IntVar(&p.rounds, "rounds", 5, "rounds")
+	f.StringVar(&p.only, "only", "", "measure only the table whose title begins so")
 	f.BoolVar(&quick, "quick", false, "a few calls of everything, to see that it works")
 	f.StringVar(&p.profile, "cpuprofile", "", "write a profile of the in-process calls under load to this file")
 	if err := f.Parse(args); err != nil {
 		return p, err
 	}
-	p.creates, p.loadTime, p.alive, p.bytes = 10, 2*time.Second, 100, 1<<30
+	p.creates, p.loadTime, p.callers, p.alive, p.bytes = 10, 2*time.Second, [3]int{1, 8, 32}, 100, 1<<30
 	if quick {
-		p.rounds, p.calls, p.creates, p.loadTime, p.alive, p.bytes = 1, 10, 2, 200*time.Millisecond, 3, 8<<20
+		p.rounds, p.calls, p.creates, p.loadTime, p.callers, p.alive, p.bytes = 1, 10, 2, 200*time.Millisecond, [3]int{1, 2, 4}, 3, 8<<20
 	}
 	return p, nil
 }
@@ -79,13 +82,16 @@ func run(ctx context.Context, args []string) error {
 		do    func(context.Context) (table, error)
 	}{
 		{"Create and destroy, ms", lab.creation},
-		{"Exec of `true`, one caller, ms", lab.latency},
-		{"Exec of `true`, calls a second by number of callers", lab.load},
-		{"CPU for one exec of `true`, ms", lab.cpu},
+		{"Exec of /bin/true, one caller, ms", lab.latency},
+		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", lab.load},
+		{"CPU for one exec of /bin/true, ms", lab.cpu},
 		{"Output", lab.output},
 		{fmt.Sprintf("%d sandboxes alive", p.alive), lab.crowd},
-		{"Aims", lab.aims},
+		{"Aims", lab.aims}, // of all that was measured before
 	} {
+		if !strings.HasPrefix(step.title, p.only) {
+			continue
+		}
 		t, err := step.do(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", strings.ToLower(step.title), err)

@@ -11,11 +11,6 @@ import (
 	"hutch"
 )
 
-// callers are the numbers of them that press at once.
-var callers = []int{1, 8, 32}
-
-func most(v []int) int { return slices.Max(v) }
-
 // bare is what the baselines took.
 type bare struct {
 	fork, namespaces series
@@ -58,7 +53,7 @@ func (l *lab) creation(ctx context.Context) (table, error) {
 	for i, f := range l.runtimes {
 		f.create = lives[i].create
 		t.quantiles(f.runtime+": create", lives[i].create, base)
-		t.quantiles(f.runtime+": create and run `true`", lives[i].first, base)
+		t.quantiles(f.runtime+": create and run /bin/true", lives[i].first, base)
 		t.quantiles(f.runtime+": destroy", lives[i].end, base)
 	}
 	return t, nil
@@ -76,8 +71,7 @@ func (v *lives) round(ctx context.Context, l *lab, runtime string) error {
 			return err
 		}
 		create = append(create, time.Since(began))
-		res, err := l.engine.Exec(ctx, sb.ID, hutch.ExecRequest{Command: "true"}, nil)
-		if err := verdict(res.ExitCode, err); err != nil {
+		if err := runIn(ctx, l.engine, sb.ID, program); err != nil {
 			return err
 		}
 		first = append(first, time.Since(began))
@@ -94,9 +88,12 @@ func (v *lives) round(ctx context.Context, l *lab, runtime string) error {
 // latency measures calls of one caller, one after the other.
 func (l *lab) latency(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+bareFork)
-	subjects := []subject{fork, forkBySDK, shell}
+	subjects := []subject{fork, byLibrary, shell}
 	for _, f := range l.runtimes {
-		subjects = append(subjects, l.ways("true", func() string { return box(f.runtime) })...)
+		subjects = append(subjects, l.ways(f.box)...)
+		subjects = append(subjects, subject{"Go, in process, a shell", func(ctx context.Context, caller int) error {
+			return runIn(ctx, l.engine, f.box(caller), "true && true")
+		}})
 	}
 	all, err := interleave(ctx, l.rounds, l.calls, subjects)
 	if err != nil {
@@ -107,13 +104,14 @@ func (l *lab) latency(ctx context.Context) (table, error) {
 	for i, s := range subjects[:3] {
 		t.quantiles(s.name, all[i], base)
 	}
+	subjects, all = subjects[3:], all[3:]
 	for i, f := range l.runtimes {
 		if err := l.lookInside(ctx, f); err != nil {
 			return t, err
 		}
 		t.row(f.runtime+": fork + exec inside, by a shell", number(f.inside), "", "", ratio(f.inside, base.at(0.5)))
 		f.exec = map[string]series{}
-		for k := 3 * (i + 1); k < 3*(i+2); k++ {
+		for k := 4 * i; k < 4*(i+1); k++ {
 			f.exec[subjects[k].name] = all[k]
 			t.quantiles(f.runtime+": "+subjects[k].name, all[k], base)
 		}
@@ -121,12 +119,15 @@ func (l *lab) latency(ctx context.Context) (table, error) {
 	return t, nil
 }
 
+// box is the sandbox of a caller.
+func (f *figures) box(caller int) string { return box(f.runtime, caller) }
+
 // lookInside measures what a fork and exec takes inside, without Hutch having
 // a part in it: by a shell that does it many times.
 func (l *lab) lookInside(ctx context.Context, f *figures) error {
 	loop := func(n int) (time.Duration, time.Duration, error) {
 		cpu := cpuOf(l.sandboxes())
-		res, err := l.engine.Exec(ctx, box(f.runtime), hutch.ExecRequest{Command: fmt.Sprintf("for ((i = 0; i < %d; i++)); do /bin/true; done", n)}, nil)
+		res, err := l.engine.Exec(ctx, f.box(0), hutch.ExecRequest{Command: fmt.Sprintf("for ((i = 0; i < %d; i++)); do /bin/true; done", n)}, nil)
 		return res.Duration, cpuOf(l.sandboxes()) - cpu, verdict(res.ExitCode, err)
 	}
 	var times, cpus []float64
@@ -156,17 +157,17 @@ type pressed struct {
 
 // load measures calls of many callers at once.
 func (l *lab) load(ctx context.Context) (table, error) {
-	t := newTable("", "1", "8", "32", "× "+bareFork+", 8 callers", "success")
+	t := newTable("callers", fmt.Sprint(l.callers[0]), fmt.Sprint(l.callers[1]), fmt.Sprint(l.callers[2]), fmt.Sprintf("× %s, %d callers", bareFork, l.callers[1]), "success")
 	all := []*pressed{{subject: fork}}
 	for _, f := range l.runtimes {
-		for _, s := range l.ways("true", func() string { return box(f.runtime) }) {
+		for _, s := range l.ways(f.box) {
 			all = append(all, &pressed{subject: s, of: f})
 		}
 	}
 	err := l.profiled(func() error {
 		for range l.rounds {
 			for _, p := range all {
-				for i, n := range callers {
+				for i, n := range l.callers {
 					p.tallies[i].press(ctx, p.subject, n, l.plan.loadTime)
 				}
 			}
@@ -242,7 +243,7 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 	for _, f := range l.runtimes {
 		t.row(f.runtime+": fork + exec inside, by a shell", number(f.insideCPU), "")
 		f.cpu = map[string]float64{}
-		for _, s := range l.ways("true", func() string { return box(f.runtime) }) {
+		for _, s := range l.ways(f.box) {
 			meter := there
 			if s.name == inProcess {
 				meter = here
@@ -273,11 +274,11 @@ func (l *lab) output(ctx context.Context) (table, error) {
 			name string
 			svc  hutch.Service
 		}{{inProcess, l.engine}, {overREST, l.server.rest}} {
-			first, err := l.firstByte(ctx, way.svc, box(f.runtime))
+			first, err := l.firstByte(ctx, way.svc, f.box(0))
 			if err != nil {
 				return t, err
 			}
-			rate, err := l.outputRate(ctx, way.svc, box(f.runtime))
+			rate, err := l.outputRate(ctx, way.svc, f.box(0))
 			if err != nil {
 				return t, err
 			}
@@ -360,7 +361,7 @@ func (l *lab) crowdOf(ctx context.Context, f *figures) error {
 	n := float64(l.alive)
 	f.memory = memory{sum.private / n, sum.pss / n, sum.anon / n}
 	var turn atomic.Int64
-	ways := l.ways("true", func() string { return ids[int(turn.Add(1))%len(ids)] })
+	ways := l.ways(func(int) string { return ids[int(turn.Add(1))%len(ids)] })
 	all, err := interleave(ctx, l.rounds, l.calls, ways[2:])
 	if err != nil {
 		return err

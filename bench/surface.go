@@ -18,21 +18,27 @@ const (
 	overMCP   = "MCP"
 )
 
-// ways are the subjects that run a command in the sandbox that choose names.
-func (l *lab) ways(command string, choose func() string) []subject {
+// ways are the subjects that run a program in the sandbox that choose names,
+// of which bareFork is the baseline.
+func (l *lab) ways(choose func(caller int) string) []subject {
 	through := func(svc hutch.Service) func(context.Context, int) error {
-		return func(ctx context.Context, _ int) error {
-			res, err := svc.Exec(ctx, choose(), hutch.ExecRequest{Command: command}, nil)
-			return verdict(res.ExitCode, err)
-		}
+		return func(ctx context.Context, caller int) error { return runIn(ctx, svc, choose(caller), program) }
 	}
 	return []subject{
 		{inProcess, through(l.engine)},
 		{overREST, through(l.server.rest)},
 		{overMCP, func(ctx context.Context, caller int) error {
-			return l.server.callers[caller].exec(ctx, choose(), command)
+			return l.server.callers[caller].exec(ctx, choose(caller), program)
 		}},
 	}
+}
+
+// program is what is run: as bare as the baseline.
+const program = "/bin/true"
+
+func runIn(ctx context.Context, svc hutch.Service, sandbox, command string) error {
+	res, err := svc.Exec(ctx, sandbox, hutch.ExecRequest{Command: command}, nil)
+	return verdict(res.ExitCode, err)
 }
 
 func verdict(exitCode int, err error) error {
