@@ -16,7 +16,6 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/linux/mount"
 	"hutch/internal/wire"
 )
 
@@ -311,30 +310,4 @@ func TestUntoldPlaceEnds(t *testing.T) {
 	if err := i.Destroy(context.Background()); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestDeviceMustBeTheDevice(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can clone mounts outside of a place")
-	}
-	fake := filepath.Join(t.TempDir(), "null")
-	if err := os.WriteFile(fake, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	link := fake + "-link"
-	if err := os.Symlink("/dev/null", link); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{fake, link, "/dev/zero"} {
-		if tree, err := mount.Device(path, 1, 3); err == nil {
-			tree.Close()
-			t.Errorf("%s was taken for /dev/null", path)
-		}
-	}
-	tree, err := mount.Device("/dev/null", 1, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree.Close()
 }
