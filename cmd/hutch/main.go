@@ -10,12 +10,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"hutch"
 )
 
 func main() {
+	if os.Getenv("GOGC") == "" {
+		// A call over MCP throws away half a megabyte, most of it buffers of
+		// JSON decoders: with a heap of a few, every tenth would collect them.
+		debug.SetGCPercent(400)
+	}
 	signal.Ignore(syscall.SIGPIPE) // a reader that left is an error of Write, and is cleaned up after
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
