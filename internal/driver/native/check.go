@@ -26,7 +26,6 @@ func (d *Driver) Check(ctx context.Context) driver.Report {
 }
 
 func (d *Driver) checkNamespaces(ctx context.Context) driver.Finding {
-	f := driver.Finding{Name: "namespaces", Level: driver.Good, Detail: "a sandbox can be set up"}
 	i, err := d.Create(ctx, driver.Spec{
 		ID:     fmt.Sprintf("check-%d-%x", os.Getpid(), rand.Uint32()),
 		Limits: hutch.Limits{CPU: 1, Memory: 64, Disk: 1, PIDs: 16},
@@ -34,36 +33,38 @@ func (d *Driver) checkNamespaces(ctx context.Context) driver.Finding {
 	if err == nil {
 		err = i.Destroy(ctx)
 	}
-	if err != nil {
-		e := hutch.AsError(err)
-		f.Level, f.Detail = driver.Bad, fmt.Sprint(errors.Join(e.Cause, ctx.Err()))
-		f.Mend = d.mend(err)
+	if err == nil {
+		return driver.Finding{Name: "namespaces", Level: driver.Good, Detail: "a sandbox can be set up"}
 	}
-	return f
+	if cause := hutch.AsError(err).Cause; cause != nil {
+		err = cause
+	}
+	return driver.Finding{Name: "namespaces", Level: driver.Bad, Detail: err.Error(), Mend: mend(err)}
 }
 
-// mend looks for what most often forbids a place.
-func (d *Driver) mend(err error) string {
-	const sys = "/proc/sys/"
-	for _, setting := range []struct{ path, bad, good string }{
-		{"user/max_user_namespaces", "0", "user.max_user_namespaces=65536"},
-		{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"},
-		{"kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"},
-	} {
-		b, readErr := os.ReadFile(sys + setting.path)
+// forbidden are the settings that most often forbid a place.
+var forbidden = []struct{ path, bad, good string }{
+	{"user/max_user_namespaces", "0", "user.max_user_namespaces=65536"},
+	{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"},
+	{"kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"},
+}
+
+func mend(err error) string {
+	for _, setting := range forbidden {
+		b, readErr := os.ReadFile("/proc/sys/" + setting.path)
 		if readErr == nil && strings.TrimSpace(string(b)) == setting.bad {
 			return "sudo sysctl -w " + setting.good
 		}
 	}
-	switch {
+	switch text := err.Error(); {
 	case errors.Is(err, os.ErrNotExist):
-		return "build the programs with: make build"
-	case errors.Is(err, unix.ENOSYS):
+		return "build the programs: make build"
+	case errors.Is(err, unix.ENOSYS), strings.Contains(text, unix.ENOSYS.Error()):
 		return "use Linux 5.12 or newer"
-	case strings.Contains(hutch.AsError(err).Unwrap().Error(), "mount a proc"):
-		return "in a container, start it with an unmasked /proc: --security-opt systempaths=unconfined"
+	case strings.Contains(text, "mount a proc"):
+		return "start the container with all of /proc: docker run --security-opt systempaths=unconfined"
 	}
-	return "in a container, allow namespaces: --privileged; else use the gvisor runtime"
+	return "start the container with namespaces allowed: docker run --privileged; or use the gvisor runtime"
 }
 
 func (d *Driver) checkLimits() driver.Finding {

@@ -254,10 +254,13 @@ func (b *builder) write(path, text string) {
 	}
 	fd, err := unix.Openat(int(b.root), rel(path), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
 	b.do("make", path, err)
-	if err == nil {
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if text != "" {
 		_, err = unix.Write(fd, []byte(text))
 		b.do("write", path, err)
-		unix.Close(fd)
 	}
 }
 
