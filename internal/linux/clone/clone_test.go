@@ -2,8 +2,10 @@ package clone
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,6 +71,48 @@ func TestStart(t *testing.T) {
 	if status := reap(t, pid); status.ExitStatus() != 7 {
 		t.Errorf("exit status %d", status.ExitStatus())
 	}
+}
+
+// On a host with version 1 there often is a version 2 without controllers
+// beside it, which will do.
+func TestBornInTheGroup(t *testing.T) {
+	t.Parallel()
+	var dir string
+	for _, base := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		var st unix.Statfs_t
+		if unix.Statfs(base, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
+			dir = filepath.Join(base, fmt.Sprint("hutch-clone-test-", os.Getpid()))
+		}
+	}
+	if dir == "" || os.Mkdir(dir, 0o755) != nil {
+		t.Skip("no control groups of version 2 to write to")
+	}
+	defer os.Remove(dir)
+	group, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(group)
+	out, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	fd := int(stdout.Fd())
+	pid, pidfd, err := Start(Command{
+		Path: "/bin/cat", Argv: []string{"cat", "/proc/self/cgroup"}, Files: []int{fd, fd, fd},
+		Namespaces: unix.CLONE_NEWUSER, Group: group,
+	})
+	stdout.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(pidfd)
+	b, err := io.ReadAll(out)
+	if err != nil || !strings.Contains(string(b), filepath.Base(dir)) {
+		t.Errorf("born in %q, %v", b, err)
+	}
+	reap(t, pid)
 }
 
 func TestErrors(t *testing.T) {
