@@ -7,7 +7,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -46,9 +45,9 @@ var commands = map[util.SubCommand]string{
 	new(cmd.List):  "debug",
 }
 
-// gate waits for the end of the pipe whose number is in HUTCH_GATE: by then
-// this process has been moved into the sandbox's control group, and all that
-// it starts is born there.
+// gate waits for a byte from the pipe whose number is in HUTCH_GATE: it comes
+// when this process has been moved into the sandbox's control group, and all
+// that it starts is born there. If it never comes, nobody waits for a sandbox.
 func gate() {
 	fd, err := strconv.Atoi(os.Getenv("HUTCH_GATE"))
 	if err != nil {
@@ -57,7 +56,9 @@ func gate() {
 	os.Unsetenv("HUTCH_GATE")
 	os.Unsetenv("GOGC") // was for this process, that ends soon, alone
 	pipe := os.NewFile(uintptr(fd), "gate")
-	io.Copy(io.Discard, pipe)
+	if _, err := pipe.Read(make([]byte, 1)); err != nil {
+		os.Exit(1)
+	}
 	pipe.Close()
 }
 

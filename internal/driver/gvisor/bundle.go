@@ -14,6 +14,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/inside"
 	"hutch/internal/image"
 	"hutch/internal/wire"
 )
@@ -116,7 +117,7 @@ const groups = "/sys/fs/cgroup"
 func innerLimits(l hutch.Limits) []string {
 	group := groups + "/" + container
 	return []string{
-		fmt.Sprintf("%s/pids.max=%d", group, l.PIDs),
+		fmt.Sprintf("%s/pids.max=%d", group, l.PIDs+inside.Threads),
 		fmt.Sprintf("%s/memory.max=%d", group, l.Memory<<20),
 		fmt.Sprintf("%s/cpu.max=%.0f 100000", group, l.CPU*100_000),
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -80,6 +81,9 @@ func limits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{Memory: int64(l.Memory)<<20 + overhead, PIDs: 4*l.PIDs + 256}
 }
 
+// razeTime is how long it may take to remove what a failed Create has made.
+const razeTime = 20 * time.Second
+
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 	p := d.place(spec.ID)
@@ -93,7 +97,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	if err == nil {
 		return inst, nil
 	}
-	if err := p.raze(context.WithoutCancel(ctx)); err != nil {
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), razeTime)
+	defer cancel()
+	if err := p.raze(clean); err != nil {
 		return nil, fmt.Errorf("remove a place half made: %w", err)
 	}
 	if ctx.Err() != nil {

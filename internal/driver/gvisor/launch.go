@@ -17,41 +17,33 @@ import (
 
 // launch has runsc create the sandbox, in the place's control group.
 func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
-	gate, open, err := os.Pipe()
-	if err != nil {
+	var gate, log pipe
+	defer gate.close()
+	defer log.close()
+	if err := errors.Join(gate.open(), log.open()); err != nil {
 		return err
 	}
-	defer gate.Close()
-	defer open.Close()
-	logs, log, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer logs.Close()
-	defer log.Close()
 	cmd := d.runsc(p, l)
-	cmd.ExtraFiles = []*os.File{gate, log} // 3, 4
-	done, err := p.enter(cmd)
-	if err != nil {
+	cmd.ExtraFiles = []*os.File{gate.r, log.w} // 3, 4
+	if err := p.start(cmd); err != nil {
 		return err
 	}
-	defer done()
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	gate.Close()
-	log.Close()
-	said := drain(logs)
+	gate.r.Close()
+	log.w.Close()
+	said := drain(log.r)
+	defer func() { log.close(); <-said }()
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	defer stop()
-	if err := p.admit(cmd.Process.Pid); err != nil {
-		cmd.Process.Kill()
-		cmd.Wait()
-		return err
+	err := p.admit(cmd.Process.Pid)
+	if err == nil {
+		_, err = gate.w.Write([]byte{1})
 	}
-	open.Close()
+	if err != nil {
+		cmd.Process.Kill()
+		return errors.Join(err, cmd.Wait())
+	}
 	if err := cmd.Wait(); err != nil {
-		logs.SetReadDeadline(time.Now().Add(time.Second))
+		log.r.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // what is left of it may hold the other end
 		return fmt.Errorf("runsc create: %w: %s", err, <-said)
 	}
 	return nil
@@ -91,36 +83,49 @@ func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 // counts the waiting, it makes everything slower by a third.
 func spare(cores float64) bool { return cores >= 2 && runtime.NumCPU() >= 4 }
 
-// enter has cmd born in the place's group, where the kernel can do that.
-func (p place) enter(cmd *exec.Cmd) (done func(), err error) {
+// start starts cmd, born in the place's group where the kernel can do that.
+func (p place) start(cmd *exec.Cmd) error {
 	if p.group == nil {
-		return func() {}, nil
+		return cmd.Start()
 	}
 	fd, err := p.group.FD()
 	if errors.Is(err, errors.ErrUnsupported) {
-		return func() {}, nil
+		return cmd.Start()
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer fd.Close()
 	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(fd.Fd())
-	return func() { fd.Close() }, nil
+	return cmd.Start()
 }
 
-// admit moves a process that waits at the gate into the place's group, where
-// it could not be born in it.
+// admit moves a process that waits at the gate into the place's group, unless
+// it was born there.
 func (p place) admit(pid int) error {
 	if p.group == nil {
 		return nil
 	}
-	fd, err := p.group.FD()
-	if err == nil {
+	if fd, err := p.group.FD(); err == nil {
 		return fd.Close()
 	}
 	return p.group.Add(pid)
 }
 
-// drain reads all that comes, and keeps the end of it.
+// pipe has two ends, which may be closed twice.
+type pipe struct{ r, w *os.File }
+
+func (p *pipe) open() (err error) {
+	p.r, p.w, err = os.Pipe()
+	return err
+}
+
+func (p *pipe) close() {
+	p.r.Close()
+	p.w.Close()
+}
+
+// drain reads all that comes and then tells the end of it, once.
 func drain(r io.Reader) <-chan string {
 	const most = 4 << 10
 	said := make(chan string, 1)
@@ -133,6 +138,7 @@ func drain(r io.Reader) <-chan string {
 			kept = kept[max(0, len(kept)-most):]
 			if err != nil {
 				said <- strings.TrimSpace(string(kept))
+				close(said)
 				return
 			}
 		}

@@ -48,7 +48,7 @@ func (p process) end(ctx context.Context) error {
 // killNamed kills every process that has arg among its arguments, until there
 // is none: one that is being killed may just have started another.
 func killNamed(ctx context.Context, arg string) error {
-	for {
+	for ctx.Err() == nil {
 		found, err := named(arg)
 		if err != nil || len(found) == 0 {
 			return err
@@ -59,15 +59,15 @@ func killNamed(ctx context.Context, arg string) error {
 			}
 		}
 	}
+	return context.Cause(ctx)
 }
 
 // named lists the processes that have arg among their arguments.
-func named(arg string) ([]process, error) {
+func named(arg string) (found []process, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil, err
 	}
-	var found []process
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil || !bytes.Contains(text, []byte("\x00"+arg+"\x00")) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/inside"
 )
 
 // Usage implements driver.Instance. It can be asked until the place is
@@ -34,17 +35,17 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	return u, nil
 }
 
-// pids asks the sentry how many processes and threads run inside. The host's
-// count is of something else.
+// pids asks the sentry how many processes and threads run inside, but for those
+// that the agent keeps in reserve. The host's count is of something else.
 func (i *instance) pids(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	text, err := i.control().readGroup(ctx, "pids", "pids.current")
 	n, _ := strconv.Atoi(text)
-	if err != nil || n < 0 {
+	if err != nil {
 		return 0
 	}
-	return n
+	return max(0, n-inside.Threads)
 }
 
 // backing is how much the files take that stand behind the memory and the

@@ -6,15 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
+// Threads is how many threads of its own the agent has at hand. They count
+// among the processes that are limited inside.
+const Threads = 16
+
 // Prepare writes the control files that are given as path=value, and empties
 // this process's bounding set, so that nothing it starts can gain privileges.
 func Prepare(settings []string) error {
+	reserve(Threads)
 	for _, s := range settings {
 		path, value, ok := strings.Cut(s, "=")
 		if !ok {
@@ -25,6 +32,23 @@ func Prepare(settings []string) error {
 		}
 	}
 	return shed()
+}
+
+// reserve starts n threads, which the runtime keeps and uses again. When it
+// needs one and the limit on processes is reached, it would end the agent, and
+// with it the sandbox: any fork bomb could do that.
+func reserve(n int) {
+	var ready, done sync.WaitGroup
+	ready.Add(n)
+	for range n {
+		done.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			ready.Wait()
+		})
+	}
+	done.Wait()
 }
 
 // set writes a file that must exist, in one write.
