@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,7 +160,7 @@ func server(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	d.said = &sink{}
 	d.cmd = command(ts, "hutch", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
-	d.cmd.Stdout, d.cmd.Stderr = d.said, io.MultiWriter(ts.Stderr(), d.said)
+	d.cmd.Stdout, d.cmd.Stderr = d.said, d.said
 	ts.Check(d.cmd.Start())
 	until(ts, func() error { return d.announced(ts) })
 }
