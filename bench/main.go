@@ -61,7 +61,7 @@ func parse(args []string) (plan, error) {
 	if err := f.Parse(args); err != nil {
 		return p, err
 	}
-	p.creates, p.loadTime, p.callers, p.alive, p.bytes = 10, 2*time.Second, [3]int{1, 8, 32}, 100, 1<<30
+	p.creates, p.loadTime, p.callers, p.alive, p.bytes = 10, 2*time.Second, [3]int{1, 8, 32}, 100, 1<<28
 	if quick {
 		p.rounds, p.calls, p.creates, p.loadTime, p.callers, p.alive, p.bytes = 1, 10, 2, 200*time.Millisecond, [3]int{1, 2, 4}, 3, 8<<20
 	}

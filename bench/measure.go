@@ -24,8 +24,8 @@ type figures struct {
 	exec      map[string]series    // by way
 	rate      map[string][]float64 // calls a second by way, for each number of callers
 	success   float64              // share of the calls under load
-	inside    float64              // ms for a fork and exec of a shell inside
-	insideCPU float64
+	inside    []float64            // ms for a fork and exec by a shell inside, by round
+	insideCPU []float64
 	cpu       map[string]float64 // ms by way
 	crowd     series             // exec over MCP with all of them alive
 	memory    memory             // of one sandbox
@@ -95,9 +95,20 @@ func (l *lab) latency(ctx context.Context) (table, error) {
 			return runIn(ctx, l.engine, f.box(caller), "true && true")
 		}})
 	}
-	all, err := interleave(ctx, l.rounds, l.calls, subjects)
-	if err != nil {
-		return t, err
+	all := make([]series, len(subjects))
+	for range l.rounds {
+		round, err := interleave(ctx, 1, l.calls, subjects)
+		if err != nil {
+			return t, err
+		}
+		for i := range all {
+			all[i] = append(all[i], round[i]...)
+		}
+		for _, f := range l.runtimes {
+			if err := l.lookInside(ctx, f); err != nil {
+				return t, err
+			}
+		}
 	}
 	l.bare.fork = all[0]
 	base := l.bare.fork
@@ -106,10 +117,8 @@ func (l *lab) latency(ctx context.Context) (table, error) {
 	}
 	subjects, all = subjects[3:], all[3:]
 	for i, f := range l.runtimes {
-		if err := l.lookInside(ctx, f); err != nil {
-			return t, err
-		}
-		t.row(f.runtime+": fork + exec inside, by a shell", number(f.inside), "", "", ratio(f.inside, base.at(0.5)))
+		inside := median(f.inside)
+		t.row(f.runtime+": fork + exec inside, by a shell", number(inside), "", "", ratio(inside, base.at(0.5)))
 		f.exec = map[string]series{}
 		for k := 4 * i; k < 4*(i+1); k++ {
 			f.exec[subjects[k].name] = all[k]
@@ -130,21 +139,17 @@ func (l *lab) lookInside(ctx context.Context, f *figures) error {
 		res, err := l.engine.Exec(ctx, f.box(0), hutch.ExecRequest{Command: fmt.Sprintf("for ((i = 0; i < %d; i++)); do /bin/true; done", n)}, nil)
 		return res.Duration, cpuOf(l.sandboxes()) - cpu, verdict(res.ExitCode, err)
 	}
-	var times, cpus []float64
 	n := 2 * l.calls
-	for range l.rounds {
-		few, fewCPU, err := loop(1)
-		if err != nil {
-			return err
-		}
-		many, manyCPU, err := loop(n + 1)
-		if err != nil {
-			return err
-		}
-		times = append(times, ms(many-few)/float64(n))
-		cpus = append(cpus, ms(manyCPU-fewCPU)/float64(n))
+	few, fewCPU, err := loop(1)
+	if err != nil {
+		return err
 	}
-	f.inside, f.insideCPU = median(times), median(cpus)
+	many, manyCPU, err := loop(n + 1)
+	if err != nil {
+		return err
+	}
+	f.inside = append(f.inside, ms(many-few)/float64(n))
+	f.insideCPU = append(f.insideCPU, ms(manyCPU-fewCPU)/float64(n))
 	return nil
 }
 
@@ -241,7 +246,7 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 	here := func() time.Duration { return spent() + cpuOf(l.sandboxes()) }
 	there := func() time.Duration { return cpuOf(l.programs.running("hutch", "hutch-agent", "hutch-runsc")) }
 	for _, f := range l.runtimes {
-		t.row(f.runtime+": fork + exec inside, by a shell", number(f.insideCPU), "")
+		t.row(f.runtime+": fork + exec inside, by a shell", number(median(f.insideCPU)), "")
 		f.cpu = map[string]float64{}
 		for _, s := range l.ways(f.box) {
 			meter := there
@@ -259,38 +264,52 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 }
 
 // beyond is the CPU time of a call less that of the program itself.
-func (f *figures) beyond(way string) float64 { return f.cpu[way] - f.insideCPU }
+func (f *figures) beyond(way string) float64 { return f.cpu[way] - median(f.insideCPU) }
 
 // output measures how soon it comes and how much of it.
 func (l *lab) output(ctx context.Context) (table, error) {
 	t := newTable("", "first byte of `echo`, ms", "MB/s of zeros", "× a pipe")
-	base, err := pipeRate(ctx, l.bytes)
-	if err != nil {
-		return t, err
+	type way struct {
+		name   string
+		svc    hutch.Service
+		box    string
+		firsts []float64
+		rates  []float64
 	}
-	t.row("a pipe", "", number(base), ratio(base, base))
+	var ways []*way
 	for _, f := range l.runtimes {
-		for _, way := range []struct {
-			name string
-			svc  hutch.Service
-		}{{inProcess, l.engine}, {overREST, l.server.rest}} {
-			first, err := l.firstByte(ctx, way.svc, f.box(0))
-			if err != nil {
-				return t, err
-			}
-			rate, err := l.outputRate(ctx, way.svc, f.box(0))
-			if err != nil {
-				return t, err
-			}
-			t.row(f.runtime+": "+way.name, number(first), number(rate), ratio(rate, base))
+		ways = append(ways, &way{name: f.runtime + ": " + inProcess, svc: l.engine, box: f.box(0)},
+			&way{name: f.runtime + ": " + overREST, svc: l.server.rest, box: f.box(0)})
+	}
+	var pipe []float64
+	for range l.rounds {
+		rate, err := pipeRate(ctx, l.bytes)
+		if err != nil {
+			return t, err
 		}
+		pipe = append(pipe, rate)
+		for _, w := range ways {
+			first, err := l.firstByte(ctx, w.svc, w.box)
+			if err != nil {
+				return t, err
+			}
+			rate, err := l.outputRate(ctx, w.svc, w.box)
+			if err != nil {
+				return t, err
+			}
+			w.firsts, w.rates = append(w.firsts, first), append(w.rates, rate)
+		}
+	}
+	t.row("a pipe", "", number(median(pipe)), ratio(1, 1))
+	for _, w := range ways {
+		t.row(w.name, number(median(w.firsts)), number(median(w.rates)), ratio(median(w.rates), median(pipe)))
 	}
 	return t, nil
 }
 
 func (l *lab) firstByte(ctx context.Context, svc hutch.Service, id string) (float64, error) {
 	var all []time.Duration
-	for range l.rounds * l.calls {
+	for range l.calls {
 		began := time.Now()
 		var first time.Duration
 		_, err := svc.Exec(ctx, id, hutch.ExecRequest{Command: "echo x"}, func(hutch.Output) error {
