@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -18,16 +19,21 @@ func hostile(t *testing.T, answer func(net.Conn)) control {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
+	var served sync.WaitGroup
+	served.Go(func() {
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			go answer(conn)
+			t.Cleanup(func() { conn.Close() }) // until then it stays open
+			served.Go(func() { answer(conn) })
 		}
-	}()
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		served.Wait()
+	})
 	return control{path}
 }
 

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"hutch/internal/linux/cgroup"
 )
@@ -60,25 +57,17 @@ func (p place) processes() (processes, error) {
 
 // raze kills what runs in the place, waits for its end and removes all of it.
 // It needs no more than the place's name, so it also ends what was killed half
-// made. A process that is just executing another program shows no arguments:
-// so when the group stays busy it looks again.
+// made.
 func (p place) raze(ctx context.Context) error {
-	for {
-		if p.group != nil {
-			if err := p.group.Kill(); err != nil {
-				return err
-			}
-		}
-		if err := killNamed(ctx, "--root="+p.state()); err != nil {
-			return err
-		}
-		once, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		err := p.clear(once)
-		cancel()
-		if !errors.Is(err, unix.EBUSY) || ctx.Err() != nil {
+	if p.group != nil {
+		if err := p.group.Kill(); err != nil {
 			return err
 		}
 	}
+	if err := killNamed(ctx, "--root="+p.state()); err != nil {
+		return err
+	}
+	return p.clear(ctx)
 }
 
 // clear removes a place in which nothing runs.

@@ -46,34 +46,42 @@ func (p process) end(ctx context.Context) error {
 }
 
 // killNamed kills every process that has arg among its arguments, until there
-// is none: one that is being killed may just have started another.
+// is none. A look at all processes is not of one moment: one that ends while it
+// lasts may have started another that is not in it. So it takes two.
 func killNamed(ctx context.Context, arg string) error {
-	for ctx.Err() == nil {
+	for none := 0; none < 2; none++ {
 		found, err := named(arg)
-		if err != nil || len(found) == 0 {
+		if err != nil {
 			return err
 		}
 		for _, p := range found {
 			if err := p.end(ctx); err != nil {
 				return err
 			}
+			none = -1
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // named lists the processes that have arg among their arguments.
 func named(arg string) (found []process, err error) {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if err != nil || !bytes.Contains(text, []byte("\x00"+arg+"\x00")) {
 			continue
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if p, err := identify(pid); err == nil { // else it is gone
 			found = append(found, p)
 		}
