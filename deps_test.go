@@ -43,6 +43,8 @@ var layers = []layer{
 	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
 	{"hutch/internal/agent", []string{"hutch", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
 
+	{"hutch/internal/git", []string{"hutch"}},
+
 	// Runtimes keep the contract and do not know each other.
 	{"hutch/internal/driver", []string{"hutch", "hutch/internal/image", "hutch/internal/wire"}},
 	{"hutch/internal/driver/fake", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent"}},
@@ -59,7 +61,7 @@ var layers = []layer{
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/runner", "hutch/internal/store", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/git", "hutch/internal/runner", "hutch/internal/store", sys,
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.

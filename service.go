@@ -51,4 +51,6 @@ type Service interface {
 	// Signal sends a signal (1 to 64) to a background process and everything
 	// it started. A killed process is not restarted.
 	Signal(ctx context.Context, sandbox, process string, signal int) error
+
+	Git
 }

@@ -57,6 +57,10 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.route("/v1/sandboxes/{id}/processes/{process}", methods{"GET": h.process})
 	h.route("/v1/sandboxes/{id}/processes/{process}/signal", methods{"POST": h.signal})
 	h.route("/v1/sandboxes/{id}/processes/{process}/logs", methods{"GET": h.logs})
+	h.route("/v1/sandboxes/{id}/git/clone", methods{"POST": h.gitClone})
+	h.route("/v1/sandboxes/{id}/git/commit", methods{"POST": h.gitCommit})
+	h.route("/v1/sandboxes/{id}/git/status", methods{"GET": h.gitStatus})
+	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: the API's paths begin with /v1/sandboxes", r.URL.Path))
 	})

@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Process", s.process()},
 		{"Logs", s.logs()},
 		{"Neighbours", s.neighbours()},
+		{"Git", s.git()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/git"
+	"hutch/internal/wire"
+)
+
+// GitClone implements hutch.Service.
+func (e *Engine) GitClone(ctx context.Context, id string, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
+	cmd, dir, err := git.Clone(req)
+	if err == nil && cmd.Timeout > e.opt.MaxTimeout {
+		err = hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for 600", req.Timeout, e.opt.MaxTimeout.Seconds())
+	}
+	if err != nil {
+		return hutch.GitRepository{}, err
+	}
+	return inRepository(ctx, e, id, func(g *gitRun) (hutch.GitRepository, error) {
+		if err := g.clone(ctx, cmd, dir); err != nil {
+			return hutch.GitRepository{}, err
+		}
+		return g.repository(ctx, dir)
+	})
+}
+
+// GitStatus implements hutch.Service.
+func (e *Engine) GitStatus(ctx context.Context, id, dir string) (hutch.GitStatus, error) {
+	cmd, err := git.Status(dir)
+	if err != nil {
+		return hutch.GitStatus{}, err
+	}
+	return inRepository(ctx, e, id, func(g *gitRun) (hutch.GitStatus, error) {
+		out, err := g.output(ctx, cmd)
+		if err != nil {
+			return hutch.GitStatus{}, err
+		}
+		s, err := git.ParseStatus(out)
+		if err != nil {
+			return hutch.GitStatus{}, cmd.Odd(err)
+		}
+		s.Dir, err = g.line(ctx, git.TopLevel(dir))
+		return s, err
+	})
+}
+
+// GitDiff implements hutch.Service.
+func (e *Engine) GitDiff(ctx context.Context, id string, req hutch.GitDiffRequest) (string, error) {
+	cmd, err := git.Diff(req)
+	if err != nil {
+		return "", err
+	}
+	return inRepository(ctx, e, id, func(g *gitRun) (string, error) {
+		out, err := g.output(ctx, cmd)
+		return string(out), err
+	})
+}
+
+// GitCommit implements hutch.Service.
+func (e *Engine) GitCommit(ctx context.Context, id string, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
+	cmds, err := git.Commit(req)
+	if err != nil {
+		return hutch.GitRepository{}, err
+	}
+	return inRepository(ctx, e, id, func(g *gitRun) (hutch.GitRepository, error) {
+		for _, cmd := range cmds {
+			if _, err := g.output(ctx, cmd); err != nil {
+				return hutch.GitRepository{}, err
+			}
+		}
+		return g.repository(ctx, req.Dir)
+	})
+}
+
+// gitRun runs git in a sandbox that is in use.
+type gitRun struct {
+	e     *Engine
+	s     *sandbox
+	agent *wire.Client
+}
+
+func inRepository[T any](ctx context.Context, e *Engine, id string, f func(*gitRun) (T, error)) (T, error) {
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer e.done(s)
+	return f(&gitRun{e, s, agent})
+}
+
+// clone clones into dir. What a clone that was killed has left there goes.
+func (g *gitRun) clone(ctx context.Context, cmd git.Command, dir string) error {
+	end, err := g.run(ctx, cmd)
+	killed := err != nil || end.signal != 0
+	if killed && git.Begun(end.stderr) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		g.run(ctx, git.Undo(dir)) // of a sandbox that is gone, nothing is left either
+	}
+	if err != nil {
+		return err
+	}
+	return g.judge(ctx, cmd, end)
+}
+
+// repository says where a repository stands.
+func (g *gitRun) repository(ctx context.Context, dir string) (r hutch.GitRepository, err error) {
+	if r.Dir, err = g.line(ctx, git.TopLevel(dir)); err != nil {
+		return r, err
+	}
+	if r.Branch, err = g.line(ctx, git.Branch(dir)); err != nil {
+		return r, err
+	}
+	r.Commit, err = g.line(ctx, git.Head(dir))
+	return r, err
+}
+
+// line is what a command prints, or "" if it ends with 1.
+func (g *gitRun) line(ctx context.Context, cmd git.Command) (string, error) {
+	end, err := g.run(ctx, cmd)
+	if err != nil || end.code == 1 {
+		return "", err
+	}
+	if err := g.judge(ctx, cmd, end); err != nil {
+		return "", err
+	}
+	line, err := git.Line(end.stdout)
+	if err != nil {
+		return "", cmd.Odd(err)
+	}
+	return line, nil
+}
+
+// output is what a command prints that does not fail.
+func (g *gitRun) output(ctx context.Context, cmd git.Command) ([]byte, error) {
+	end, err := g.run(ctx, cmd)
+	if err == nil {
+		err = g.judge(ctx, cmd, end)
+	}
+	return end.stdout, err
+}
+
+// ended is how a command ended.
+type ended struct {
+	code, signal   int
+	stdout, stderr []byte
+}
+
+// judge is the error that it means for a command to have ended so.
+func (g *gitRun) judge(ctx context.Context, cmd git.Command, end ended) error {
+	switch {
+	case end.signal == 9 && g.e.ranOutOfMemory(ctx, g.s):
+		return hutch.Errorf(hutch.Exhausted, "git reached the memory limit of the sandbox %q, and was killed: make one with a higher limits.memory, or clone with a depth", g.s.id).
+			With("sandboxId", g.s.id).With("limit", "memory")
+	case end.code != 0:
+		return cmd.Refusal(end.stdout, end.stderr)
+	}
+	return nil
+}
+
+var errTooMuch = errors.New("too much output")
+
+const (
+	undoTime  = 30 * time.Second
+	maxErrors = 64 << 10 // of what is kept of standard error, in bytes
+)
+
+// run runs a command. That it failed is no error, unless something but the
+// program itself ended it; then, what it had printed is there too.
+func (g *gitRun) run(ctx context.Context, cmd git.Command) (ended, error) {
+	start := wire.Start{
+		ID: hutch.NewID("g"), Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env,
+		Stdin: cmd.Stdin != "", TimeoutMS: max(cmd.Timeout.Milliseconds(), 1),
+	}
+	var stdout []byte
+	stderr := ends{limit: maxErrors}
+	exit, err := g.agent.Run(ctx, start, strings.NewReader(cmd.Stdin), func(o hutch.Output) error {
+		if o.Stream == hutch.Stderr {
+			stderr.add(o.Data)
+		} else if stdout = append(stdout, o.Data...); len(stdout) > git.MaxOutput {
+			return errTooMuch
+		}
+		return nil
+	})
+	end := ended{exit.Code, exit.Signal, stdout, stderr.bytes()}
+	switch {
+	case errors.Is(err, errTooMuch):
+		return end, cmd.TooMuch()
+	case err != nil:
+		return end, g.e.diagnose(ctx, g.s, g.agent, err)
+	case exit.TimedOut:
+		return end, cmd.Late()
+	}
+	return end, nil
+}

@@ -1,0 +1,344 @@
+// Package git knows git's command line: what to run for each verb, how to read
+// what it prints, and what its refusals mean. It runs nothing. The commands run
+// inside a sandbox, so what they print is hostile bytes.
+//
+// Credentials reach git without touching an argument, an environment or a
+// file: they are the standard input of the command, which a shell moves to
+// descriptor 3 before it becomes git, and which git's credential helper, a
+// line of shell in our arguments, reads from there when the server of the
+// clone, and no other, asks for them. They are in the pipe until then, and in
+// the memory of git after; programs of the same user inside could look there.
+package git
+
+import (
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch"
+)
+
+// MaxOutput is the most that is taken of what a command prints, in bytes.
+const MaxOutput = 16 << 20
+
+const (
+	cloneTime = 600 * time.Second
+	localTime = 120 * time.Second // for what needs no network
+)
+
+// Command is one run of git.
+type Command struct {
+	Argv    []string
+	Dir     string   // "" is the sandbox's own
+	Env     []string // over the sandbox's
+	Stdin   string
+	Timeout time.Duration
+
+	verb    string
+	secrets []string // to be kept out of errors
+}
+
+// shell turns into git with the standard input on descriptor 3.
+var shell = []string{"sh", "-c", `exec git "$@" 3<&0 </dev/null`, "git"}
+
+// helper answers git once: the second time, say after a wrong password, there
+// is nothing left to read.
+const helper = `!f() { test "$1" = get && cat <&3; }; f`
+
+// environment makes git ask nobody, print what we can read, take paths as they
+// are, and keep credentials out of traces that the sandbox may have turned on.
+var environment = []string{
+	"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS_REQUIRE=never", "GIT_EDITOR=false",
+	"LC_ALL=C.UTF-8", "LANGUAGE=C",
+	"GIT_LITERAL_PATHSPECS=1",
+	"GIT_ALLOW_PROTOCOL=https:http:ssh:git:file",
+	"GIT_TRACE=0", "GIT_TRACE_CURL=0", "GIT_TRACE_REDACT=1",
+}
+
+func command(dir, verb string, args ...string) Command {
+	return Command{Argv: append([]string{"git", verb}, args...), Dir: dir, Env: environment, Timeout: localTime, verb: verb}
+}
+
+// reading is a command that changes nothing, and locks nothing to be faster.
+func reading(dir, verb string, args ...string) Command {
+	c := command(dir, verb, args...)
+	c.Env = append(c.Env[:len(c.Env):len(c.Env)], "GIT_OPTIONAL_LOCKS=0")
+	return c
+}
+
+// Clone is the command for a request, and the folder that it makes.
+func Clone(req hutch.GitCloneRequest) (c Command, dir string, err error) {
+	r, err := parseRemote(req)
+	if err != nil {
+		return c, "", err
+	}
+	if dir = req.Dir; dir == "" {
+		dir, err = r.name()
+	}
+	if err == nil {
+		err = checkClone(req, dir)
+	}
+	if err != nil {
+		return c, "", err
+	}
+	// No hook that a template left runs while credentials are about.
+	c = command("", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
+	c.verb = "clone"
+	if r.username != "" || r.password != "" {
+		c.authenticate(r)
+	}
+	c.Argv = append(c.Argv, "clone", "--no-recurse-submodules")
+	if req.Branch != "" {
+		c.Argv = append(c.Argv, "--branch="+req.Branch)
+	}
+	if req.Depth > 0 {
+		c.Argv = append(c.Argv, "--depth="+strconv.Itoa(req.Depth), "--no-local") // local clones take all
+	}
+	c.Argv = append(c.Argv, "--", r.url, dir)
+	if c.Timeout = cloneTime; req.Timeout > 0 {
+		c.Timeout = req.Timeout.Duration()
+	}
+	return c, dir, nil
+}
+
+// authenticate gives the command the remote's credentials. Its settings make
+// no other helper store them, and only that server get them.
+func (c *Command) authenticate(r remote) {
+	c.Stdin = "username=" + r.username + "\npassword=" + r.password + "\n"
+	c.secrets = secrets(r.username, r.password)
+	c.Argv = append(append(shell[:len(shell):len(shell)], c.Argv[1:]...),
+		"-c", "credential.helper=", "-c", "credential."+r.server+".helper="+helper)
+}
+
+func checkClone(req hutch.GitCloneRequest, dir string) error {
+	if err := checkDir(dir); err != nil {
+		return err
+	}
+	if err := checkRevision("branch", req.Branch); err != nil {
+		return err
+	}
+	switch {
+	case req.Depth < 0 || req.Depth > 1<<30:
+		return hutch.Errorf(hutch.Invalid, "depth is %d: give the number of commits, or leave it out for all", req.Depth).With("field", "depth")
+	case !(req.Timeout >= 0):
+		return hutch.Errorf(hutch.Invalid, "timeout is %v s: it may not be negative; leave it out for %v", req.Timeout, cloneTime.Seconds()).With("field", "timeout")
+	}
+	return nil
+}
+
+// Undo removes what a clone that was killed had made of its folder.
+func Undo(dir string) Command {
+	if !path.IsAbs(dir) {
+		dir = "./" + dir // which is no option of find
+	}
+	return Command{Argv: []string{"find", dir, "-mindepth", "1", "-delete"}, Timeout: localTime}
+}
+
+// Begun reports whether a clone had found its folder fit, and begun to fill
+// it, from what it had printed.
+func Begun(stderr []byte) bool { return strings.HasPrefix(string(stderr), "Cloning into ") }
+
+// TopLevel prints the folder of the working tree.
+func TopLevel(dir string) Command { return reading(dir, "rev-parse", "--show-toplevel") }
+
+// Branch prints the name of the branch, or fails with 1 when there is none.
+func Branch(dir string) Command { return reading(dir, "symbolic-ref", "-q", "--short", "HEAD") }
+
+// Head prints the commit, or fails with 1 when there is none.
+func Head(dir string) Command { return reading(dir, "rev-parse", "-q", "--verify", "HEAD") }
+
+// Status prints what ParseStatus reads.
+func Status(dir string) (Command, error) {
+	c := reading(dir, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--renames")
+	return c, checkDir(orHere(dir))
+}
+
+// Diff prints a difference.
+func Diff(req hutch.GitDiffRequest) (Command, error) {
+	if err := checkPlace(req.Dir, req.Paths); err != nil {
+		return Command{}, err
+	}
+	for field, rev := range map[string]string{"from": req.From, "to": req.To} {
+		if err := checkRevision(field, rev); err != nil {
+			return Command{}, err
+		}
+	}
+	if req.To != "" && (req.From == "" || req.Staged) {
+		return Command{}, hutch.Errorf(hutch.Invalid, "to needs from, and not staged: name both commits").With("field", "to")
+	}
+	c := reading(req.Dir, "-c", "core.quotePath=false", "diff", "--no-color", "--no-ext-diff", "--no-textconv")
+	c.verb = "diff"
+	if req.Staged {
+		c.Argv = append(c.Argv, "--cached")
+	}
+	for _, rev := range []string{req.From, req.To} {
+		if rev != "" {
+			c.Argv = append(c.Argv, rev)
+		}
+	}
+	c.Argv = append(append(c.Argv, "--"), req.Paths...)
+	return c, nil
+}
+
+// Commit is the commands that make a commit, in order.
+func Commit(req hutch.GitCommitRequest) ([]Command, error) {
+	if err := checkPlace(req.Dir, req.Paths); err != nil {
+		return nil, err
+	}
+	switch {
+	case strings.TrimSpace(req.Message) == "":
+		return nil, hutch.Errorf(hutch.Invalid, "the message is empty: say what the commit does and why").With("field", "message")
+	case len(req.Message) > hutch.MaxCommand || strings.Contains(req.Message, "\x00"):
+		return nil, hutch.Errorf(hutch.Invalid, "the message has %d bytes, or a zero byte: at most %d are allowed, without", len(req.Message), hutch.MaxCommand).With("field", "message")
+	case strings.ContainsAny(req.Name, "\x00\n<>") || strings.ContainsAny(req.Email, "\x00\n<>"):
+		return nil, hutch.Errorf(hutch.Invalid, "authorName and authorEmail are plain text in one line, without angle brackets").With("field", "authorName")
+	}
+	add := command(req.Dir, "add", "--all")
+	commit := command(req.Dir, "commit", "--quiet", "--file=-", "--cleanup=whitespace")
+	commit.Stdin = req.Message
+	if len(req.Paths) > 0 {
+		add.Argv = append(append(add.Argv, "--"), req.Paths...)
+		commit.Argv = append(append(commit.Argv, "--only", "--"), req.Paths...)
+	}
+	commit.Env = append(commit.Env[:len(commit.Env):len(commit.Env)], identity(req)...)
+	return []Command{add, commit}, nil
+}
+
+func identity(req hutch.GitCommitRequest) (env []string) {
+	if req.Name != "" {
+		env = append(env, "GIT_AUTHOR_NAME="+req.Name, "GIT_COMMITTER_NAME="+req.Name)
+	}
+	if req.Email != "" {
+		env = append(env, "GIT_AUTHOR_EMAIL="+req.Email, "GIT_COMMITTER_EMAIL="+req.Email)
+	}
+	return env
+}
+
+func checkPlace(dir string, paths []string) error {
+	if err := checkDir(orHere(dir)); err != nil {
+		return err
+	}
+	size := 0
+	for _, p := range paths {
+		if err := hutch.CheckPath(p); err != nil {
+			return err
+		}
+		size += len(p) + 1
+	}
+	if size > hutch.MaxCommand {
+		return hutch.Errorf(hutch.Invalid, "the paths have %d bytes, over the limit of %d: name their folder", size, hutch.MaxCommand).With("field", "paths")
+	}
+	return nil
+}
+
+func orHere(dir string) string {
+	if dir == "" {
+		return "."
+	}
+	return dir
+}
+
+func checkDir(dir string) error {
+	if err := hutch.CheckPath(dir); err != nil {
+		return hutch.AsError(err).With("field", "dir")
+	}
+	return nil
+}
+
+// checkRevision refuses what git would take for an option, or for several
+// words.
+func checkRevision(field, rev string) error {
+	if strings.HasPrefix(rev, "-") || len(rev) > 1000 || strings.ContainsAny(rev, "\x00\n\r") {
+		return hutch.Errorf(hutch.Invalid, "%s is %.80q: give the name of a branch or tag, or a commit", field, rev).With("field", field)
+	}
+	return nil
+}
+
+// remote is where a clone comes from.
+type remote struct {
+	url                string // without credentials
+	server             string // scheme, host and port, for http and https
+	username, password string
+}
+
+func parseRemote(req hutch.GitCloneRequest) (remote, error) {
+	r := remote{url: req.URL, username: req.Username, password: req.Password}
+	invalid := func(format string, args ...any) error {
+		return hutch.Errorf(hutch.Invalid, format, args...).With("field", "url")
+	}
+	switch {
+	case r.url == "" || len(r.url) > hutch.MaxPath || r.url[0] == '-' || strings.ContainsFunc(r.url, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return r, invalid("the url is empty, has more than %d bytes, begins with a hyphen or holds a control character: give one such as https://example.com/repo.git", hutch.MaxPath)
+	case strings.ContainsAny(r.username+r.password, "\x00\n\r"):
+		return r, hutch.Errorf(hutch.Invalid, "username and password are one line each, without a zero byte").With("field", "password")
+	case strings.Contains(r.url, "://"):
+		if err := r.absolute(); err != nil {
+			return r, err
+		}
+	case helperPrefix(r.url):
+		return r, invalid("the url names a helper program of git's: use https, http, ssh, git, or a path inside")
+	}
+	if r.server == "" && (r.username != "" || r.password != "") {
+		return r, invalid("username and password are for https and http: reach other remotes with a key inside the sandbox")
+	}
+	return r, nil
+}
+
+// absolute takes a URL apart. What may hold a password is in no error.
+func (r *remote) absolute() error {
+	u, err := url.Parse(r.url)
+	if err != nil {
+		return hutch.Errorf(hutch.Invalid, "the url cannot be read: give one such as https://example.com/repo.git").With("field", "url")
+	}
+	secret, has := u.User.Password()
+	switch scheme := strings.ToLower(u.Scheme); scheme {
+	case "https", "http":
+		if u.Host == "" {
+			return hutch.Errorf(hutch.Invalid, "the url has no host: give one such as https://example.com/repo.git").With("field", "url")
+		}
+		if r.username == "" && r.password == "" && u.User != nil {
+			r.username, r.password = u.User.Username(), secret
+		}
+		u.User = nil
+		r.url, r.server = u.String(), scheme+"://"+u.Host
+		return checkText(r.username + r.password)
+	case "ssh", "git", "file":
+		if has {
+			return hutch.Errorf(hutch.Invalid, "a password in a URL of scheme %s is of no use: reach the remote with a key inside the sandbox", scheme).With("field", "url")
+		}
+		return nil
+	default:
+		return hutch.Errorf(hutch.Invalid, "a repository cannot be cloned by %.20q: use https, http, ssh, git or file", scheme).With("field", "url")
+	}
+}
+
+func checkText(s string) error {
+	if strings.ContainsAny(s, "\x00\n\r") {
+		return hutch.Errorf(hutch.Invalid, "the credentials in the url hold a control character").With("field", "url")
+	}
+	return nil
+}
+
+// helperPrefix finds the likes of ext::command.
+func helperPrefix(s string) bool {
+	name, _, ok := strings.Cut(s, "::")
+	return ok && !strings.ContainsAny(name, "/@.")
+}
+
+// name is the folder that git itself would choose.
+func (r remote) name() (string, error) {
+	s := r.url
+	if u, err := url.Parse(s); err == nil && u.Scheme != "" && strings.Contains(s, "://") {
+		s = u.Path
+	} else if i := strings.LastIndex(s, ":"); i >= 0 {
+		s = s[i+1:] // host:path
+	}
+	s = strings.TrimSuffix(strings.TrimRight(s, "/"), "/.git")
+	s = strings.TrimSuffix(path.Base(strings.TrimRight(s, "/")), ".git")
+	if s == "" || s == "." || s == ".." || s == "/" {
+		return "", hutch.Errorf(hutch.Invalid, "the url names no folder for the clone: give dir").With("field", "dir")
+	}
+	return s, nil
+}

@@ -1,0 +1,72 @@
+package rest
+
+import (
+	"net/http"
+	"net/url"
+
+	"hutch"
+)
+
+func (h *Handler) gitClone(w http.ResponseWriter, r *http.Request) {
+	var req hutch.GitCloneRequest
+	if err := h.body(w, r, &req); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.svc.GitClone(r.Context(), r.PathValue("id"), req))
+}
+
+func (h *Handler) gitCommit(w http.ResponseWriter, r *http.Request) {
+	var req hutch.GitCommitRequest
+	if err := h.body(w, r, &req); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.svc.GitCommit(r.Context(), r.PathValue("id"), req))
+}
+
+func (h *Handler) gitStatus(w http.ResponseWriter, r *http.Request) {
+	q, err := query(r, "dir")
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.svc.GitStatus(r.Context(), r.PathValue("id"), q.Get("dir")))
+}
+
+// gitDiff answers with the bytes that git printed, in no certain encoding.
+func (h *Handler) gitDiff(w http.ResponseWriter, r *http.Request) {
+	req, err := diffRequest(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	diff, err := h.svc.GitDiff(r.Context(), r.PathValue("id"), req)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/x-diff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	(&writer{w, h.stall}).Write([]byte(diff)) // an error here is a client that has gone
+}
+
+// diffRequest reads the parameters, of which path may be given more than once.
+func diffRequest(r *http.Request) (req hutch.GitDiffRequest, err error) {
+	all, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return req, hutch.Errorf(hutch.Invalid, "the query cannot be read: %v", err)
+	}
+	req.Paths = all["path"]
+	all.Del("path")
+	once := *r
+	once.URL = &url.URL{RawQuery: all.Encode()}
+	q, err := query(&once, "dir", "from", "to", "staged")
+	if err != nil {
+		return req, err
+	}
+	req.Dir, req.From, req.To = q.Get("dir"), q.Get("from"), q.Get("to")
+	req.Staged, err = flag(q, "staged")
+	return req, err
+}
