@@ -37,12 +37,14 @@ func (l *lab) creation(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+bareNamespaces)
 	lives := make([]lives, len(l.runtimes))
 	for range l.rounds {
+		time.Sleep(settle)
 		base, err := interleave(ctx, 1, 4*l.creates, []subject{namespaces})
 		if err != nil {
 			return t, err
 		}
 		l.bare.namespaces = append(l.bare.namespaces, base[0]...)
 		for i, f := range l.runtimes {
+			time.Sleep(settle)
 			if err := lives[i].round(ctx, l, f.runtime); err != nil {
 				return t, err
 			}
@@ -58,6 +60,11 @@ func (l *lab) creation(ctx context.Context) (table, error) {
 	}
 	return t, nil
 }
+
+// settle is what the kernel is given to tear down the network namespaces of
+// those who went before: it does so in the background, and whoever makes one
+// meanwhile waits for it.
+const settle = 500 * time.Millisecond
 
 // lives are the times of sandboxes that were made and destroyed.
 type lives struct{ create, first, end series }

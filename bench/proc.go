@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,19 +31,30 @@ type programs struct {
 func copyPrograms(from, to string) (programs, error) {
 	p := programs{dir: to, files: map[string]os.FileInfo{}, keepers: []int{os.Getpid()}}
 	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc"} {
-		b, err := os.ReadFile(filepath.Join(from, name))
-		if err != nil {
+		path := filepath.Join(to, name)
+		if err := copyProgram(filepath.Join(from, name), path); err != nil {
 			return p, fmt.Errorf("%w: run `make build`", err)
 		}
-		path := filepath.Join(to, name)
-		if err := os.WriteFile(path, b, 0o755); err != nil {
-			return p, err
-		}
+		var err error
 		if p.files[name], err = os.Stat(path); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
+}
+
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // running lists the processes that run one of the named programs.
