@@ -15,10 +15,12 @@ const MaxCommand = 1 << 20
 // ExecRequest asks for one command, waited for.
 type ExecRequest struct {
 	// Command is a bash command line or, with Language, source text.
-	Command  string            `json:"command"`
-	Language string            `json:"language,omitempty"`
-	Dir      string            `json:"cwd,omitempty"` // default /workspace
-	Env      map[string]string `json:"env,omitempty"`
+	Command  string `json:"command"`
+	Language string `json:"language,omitempty"`
+	// Args are the program's arguments; of a command line they are $1, $2 ...
+	Args []string          `json:"args,omitempty"`
+	Dir  string            `json:"cwd,omitempty"` // default /workspace
+	Env  map[string]string `json:"env,omitempty"`
 	// Timeout ends the whole process tree; default 30, and at most the
 	// server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
@@ -62,6 +64,9 @@ type ExecResult struct {
 	Timestamp time.Time // when it started
 	TimedOut  bool      // the time limit killed it
 	Truncated bool      // Stdout or Stderr lacks its middle part
+	// CompileError says that the source text did not compile: no program ran,
+	// Stderr has the compiler's messages and ExitCode is the compiler's.
+	CompileError bool
 	// Limit names the sandbox limit that killed it ("memory"), if one did.
 	Limit string
 }
@@ -83,6 +88,7 @@ type execResultJSON struct {
 	Timestamp time.Time `json:"timestamp"`
 	TimedOut  bool      `json:"timedOut"`
 	Truncated bool      `json:"truncated"`
+	Compile   bool      `json:"compileError,omitempty"`
 	Limit     string    `json:"limitExceeded,omitempty"`
 	SandboxID string    `json:"sandboxId"`
 }
@@ -92,7 +98,7 @@ func (r ExecResult) MarshalJSON() ([]byte, error) {
 		Success: r.Success(), ExitCode: r.ExitCode, Encoding: "utf-8",
 		Stdout: string(r.Stdout), Stderr: string(r.Stderr),
 		Command: r.Command, Duration: r.Duration.Milliseconds(), Timestamp: r.Timestamp,
-		TimedOut: r.TimedOut, Truncated: r.Truncated, Limit: r.Limit, SandboxID: r.SandboxID,
+		TimedOut: r.TimedOut, Truncated: r.Truncated, Compile: r.CompileError, Limit: r.Limit, SandboxID: r.SandboxID,
 	}
 	if !utf8.Valid(r.Stdout) || !utf8.Valid(r.Stderr) {
 		j.Encoding = "base64"
@@ -111,7 +117,7 @@ func (r *ExecResult) UnmarshalJSON(b []byte) error {
 		SandboxID: j.SandboxID, Command: j.Command, ExitCode: j.ExitCode,
 		Stdout: []byte(j.Stdout), Stderr: []byte(j.Stderr),
 		Duration: time.Duration(j.Duration) * time.Millisecond, Timestamp: j.Timestamp,
-		TimedOut: j.TimedOut, Truncated: j.Truncated, Limit: j.Limit,
+		TimedOut: j.TimedOut, Truncated: j.Truncated, CompileError: j.Compile, Limit: j.Limit,
 	}
 	if j.Encoding != "base64" {
 		return nil
@@ -156,6 +162,13 @@ type ProcessRequest struct {
 	Dir           string            `json:"cwd,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`
 	RestartPolicy RestartPolicy     `json:"restartPolicy,omitempty"` // default never
+	// Stdin leaves the standard input open, for [ProcessControl] to write to.
+	// Without it the input is empty.
+	Stdin bool `json:"openStdin,omitempty"`
+	// Terminal, when set, gives the process a terminal of that size instead of
+	// pipes, with TERM=xterm-256color unless Env says otherwise. All it prints
+	// is Stdout then. It has an input and no restarts.
+	Terminal *Size `json:"terminal,omitempty"`
 }
 
 // Process is the record of one background process at one moment.
@@ -171,6 +184,7 @@ type Process struct {
 	EndTime       *time.Time    `json:"endTime,omitempty"`
 	RestartPolicy RestartPolicy `json:"restartPolicy"`
 	Restarts      int           `json:"restarts"`
+	Terminal      *Size         `json:"terminal,omitempty"` // the size it has now
 }
 
 // LogsRequest asks for the output of a background process.

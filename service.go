@@ -53,4 +53,5 @@ type Service interface {
 	Signal(ctx context.Context, sandbox, process string, signal int) error
 
 	Git
+	ProcessControl
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"strings"
 
 	"hutch"
 )
@@ -66,6 +67,16 @@ func (s *Sandbox) Processes(ctx context.Context) ([]hutch.Process, error) {
 	return s.client.Processes(ctx, s.ID)
 }
 
+// CleanProcesses forgets the processes that have ended, and says how many.
+func (s *Sandbox) CleanProcesses(ctx context.Context) (int, error) {
+	return s.client.CleanProcesses(ctx, s.ID)
+}
+
+// Languages lists the languages that the sandbox has, with versions.
+func (s *Sandbox) Languages(ctx context.Context) ([]hutch.Language, error) {
+	return s.client.Languages(ctx, s.ID)
+}
+
 // Destroy ends the sandbox and everything in it, whatever runs there.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	_, err := s.client.Destroy(ctx, s.ID, true)
@@ -87,6 +98,28 @@ func (p *Process) Info(ctx context.Context) (hutch.Process, error) {
 // Signal sends a signal to the process and everything it started.
 func (p *Process) Signal(ctx context.Context, signal int) error {
 	return p.sandbox.client.Signal(ctx, p.sandbox.ID, p.ID, signal)
+}
+
+// Write writes to the process's standard input, or its terminal, and returns
+// when the program's side has all of it.
+func (p *Process) Write(ctx context.Context, text string) error {
+	return p.Input(ctx, strings.NewReader(text), false)
+}
+
+// Input writes what r has to the process's input; with end, that ends behind it.
+func (p *Process) Input(ctx context.Context, r io.Reader, end bool) error {
+	return p.sandbox.client.Input(ctx, p.sandbox.ID, p.ID, r, end)
+}
+
+// Resize changes the size of the process's terminal.
+func (p *Process) Resize(ctx context.Context, size hutch.Size) error {
+	return p.sandbox.client.Resize(ctx, p.sandbox.ID, p.ID, size)
+}
+
+// Wait waits for a port, for a line of output or, with an empty request, for
+// the end of the process.
+func (p *Process) Wait(ctx context.Context, req hutch.WaitRequest) (hutch.WaitResult, error) {
+	return p.sandbox.client.Wait(ctx, p.sandbox.ID, p.ID, req)
 }
 
 // Logs hands what the process has printed since cursor to out, and returns the

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,14 +16,18 @@ import (
 const maxTimeout = 1 << 40
 
 // attached is a process whose output goes to the connection that started it.
+// Where the source has to be compiled it is the compiler first.
 type attached struct {
-	*running
-	conn *conn
-	w    *wire.Writer
-	feed *feed // nil without stdin
-	gone chan struct{}
+	agent *agent
+	start wire.Start
+	conn  *conn
+	w     *wire.Writer
+	feed  *feed // nil without stdin
+	gone  chan struct{}
+	run   *running // what runs now; wait alone changes it
+	tree  atomic.Pointer[tree]
 
-	mu     sync.Mutex // held while output is written
+	mu     sync.Mutex // held while output is written, which may take for ever
 	cursor int64
 	closed bool // exit has been sent
 }
@@ -31,22 +37,29 @@ func (c *conn) run(w *wire.Writer, s wire.Start) error {
 	if err := checkStart(s); err != nil {
 		return err
 	}
-	p, err := c.agent.launch(s)
+	p, err := c.agent.launch(firstStep(s))
 	if err != nil {
 		return unstarted(err)
 	}
-	t := &attached{running: p, conn: c, w: w, gone: make(chan struct{})}
+	t := &attached{agent: c.agent, start: s, run: p, conn: c, w: w, gone: make(chan struct{})}
+	t.tree.Store(&p.tree)
 	rec := record(s)
 	rec.PID, rec.Status = p.pid, hutch.ProcessRunning
 	w.WriteJSON(wire.TypeStarted, rec)
-	if p.in != nil {
-		t.feed = newFeed(p.in, w)
-		c.agent.group.Go(t.feed.run)
+	if s.Stdin {
+		t.feed = newFeed(w)
 	}
 	c.begin(t)
-	p.read(t.output)
 	c.agent.group.Go(func() { t.wait(time.Duration(min(s.TimeoutMS, maxTimeout)) * time.Millisecond) })
 	return nil
+}
+
+// firstStep is what of s is run first.
+func firstStep(s wire.Start) wire.Start {
+	if len(s.Compile) > 0 {
+		s.Command, s.Argv, s.Stdin = "", s.Compile, false
+	}
+	return s
 }
 
 // wait waits for the end of the process, which a time limit or a hang-up
@@ -59,24 +72,68 @@ func (t *attached) wait(limit time.Duration) {
 		defer timer.Stop()
 		late = timer.C
 	}
-	timedOut := false
-	var status syscall.WaitStatus
-	select {
-	case status = <-t.status:
-	case <-late:
-		timedOut = true
-		t.tree.kill()
-		status = <-t.status
-	case <-t.gone:
-		t.tree.kill()
-		status = <-t.status
+	defer func() { t.run.clean() }()
+	if t.feed != nil {
+		defer t.feed.close()
 	}
+	if len(t.start.Compile) > 0 {
+		t.run.read(func(_ wire.Type, data []byte) { t.output(wire.TypeStderr, data) })
+		if x := t.ended(late); x.Code != 0 || x.TimedOut {
+			x.Compile = true
+			t.exit(x)
+			return
+		}
+		if err := t.next(); err != nil {
+			t.fail(unstarted(err))
+			return
+		}
+	}
+	t.run.read(t.output)
+	if t.feed != nil {
+		t.agent.group.Go(func() { t.feed.run(t.run.in) })
+	}
+	x := t.ended(late)
 	if t.feed != nil {
 		t.feed.close()
 	}
-	t.settle()
-	t.exit(status, timedOut)
-	t.clean()
+	t.exit(x)
+}
+
+// ended waits for the end of what runs now, and says how that came.
+func (t *attached) ended(late <-chan time.Time) wire.Exit {
+	timedOut := false
+	var status syscall.WaitStatus
+	select {
+	case status = <-t.run.status:
+	case <-late:
+		timedOut = true
+		t.run.tree.kill()
+		status = <-t.run.status
+	case <-t.gone:
+		t.run.tree.kill()
+		status = <-t.run.status
+	}
+	t.run.settle()
+	x := exit(status)
+	x.TimedOut = timedOut
+	return x
+}
+
+// next starts the program after the compiler.
+func (t *attached) next() error {
+	select {
+	case <-t.gone:
+		return errHungUp
+	default:
+	}
+	source := filepath.Join(t.run.source, t.start.SourceName)
+	p, err := t.agent.launchOn(t.start, source)
+	if err != nil {
+		return err
+	}
+	t.run = p
+	t.tree.Store(&p.tree)
+	return nil
 }
 
 // output sends output on, until the exit has been sent.
@@ -89,17 +146,25 @@ func (t *attached) output(kind wire.Type, data []byte) {
 	}
 }
 
-func (t *attached) exit(status syscall.WaitStatus, timedOut bool) {
+func (t *attached) exit(x wire.Exit) {
+	t.finish(func() {
+		x.Cursor = t.cursor
+		t.w.WriteJSON(wire.TypeExit, x)
+	})
+}
+
+func (t *attached) fail(err error) { t.finish(func() { refuse(t.w, err) }) }
+
+// finish sends the frame that ends the request.
+func (t *attached) finish(send func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	x := exit(status)
-	x.TimedOut, x.Cursor = timedOut, t.cursor
 	t.conn.end()
-	t.w.WriteJSON(wire.TypeExit, x)
+	send()
 }
 
-func (t *attached) signal(sig syscall.Signal) { t.tree.signal(sig) }
+func (t *attached) signal(sig syscall.Signal) { t.tree.Load().signal(sig) }
 
 func (t *attached) hangUp() { close(t.gone) }
 

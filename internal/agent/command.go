@@ -24,12 +24,15 @@ func checkStart(s wire.Start) error {
 	if err := hutch.CheckID(s.ID); err != nil {
 		return err
 	}
-	if (s.Command == "") == (len(s.Argv) == 0) {
-		return hutch.Errorf(hutch.Invalid, "give a command line or arguments, and not both")
+	if s.Command == "" && len(s.Argv) == 0 {
+		return hutch.Errorf(hutch.Invalid, "give a command line or arguments")
+	}
+	if err := checkSteps(s); err != nil {
+		return err
 	}
 	texts := append([]string{s.Command, s.Dir}, s.Env...)
-	for _, arg := range s.Argv {
-		if arg != wire.SourceArg {
+	for _, arg := range slices.Concat(s.Argv, s.Compile) {
+		if arg != wire.SourceArg && arg != wire.ProgramArg {
 			texts = append(texts, arg)
 		}
 	}
@@ -46,6 +49,19 @@ func checkStart(s wire.Start) error {
 	return nil
 }
 
+// checkSteps refuses what only some processes can have.
+func checkSteps(s wire.Start) error {
+	switch {
+	case s.Terminal != nil && (!s.Detach || s.Restart != hutch.RestartNever && s.Restart != ""):
+		return hutch.Errorf(hutch.Invalid, "a terminal is for a background process that is not restarted")
+	case s.Terminal != nil:
+		return s.Terminal.Check()
+	case len(s.Compile) > 0 && (s.Detach || s.SourceName == ""):
+		return hutch.Errorf(hutch.Invalid, "only the source of a command that is waited for can be compiled")
+	}
+	return nil
+}
+
 // commands returns what to try to execute for s, in order, in folder dir. A
 // source file must be in its place: source is its path.
 func (a *agent) commands(s wire.Start, source string) []spawn.Command {
@@ -54,24 +70,27 @@ func (a *agent) commands(s wire.Start, source string) []spawn.Command {
 		dir = filepath.Join("/", a.boot.Dir, dir)
 	}
 	env := a.environ(s, dir)
-	base := spawn.Command{Env: env, Dir: dir, User: a.user, MaxFiles: commandFile}
+	base := spawn.Command{Env: env, Dir: dir, User: a.user, MaxFiles: commandFile, Terminal: s.Terminal != nil}
 	with := func(path string, argv []string) spawn.Command {
 		c := base
 		c.Path, c.Argv = path, argv
 		return c
 	}
-	if len(s.Argv) > 0 {
+	if s.Command == "" {
 		argv := slices.Clone(s.Argv)
 		for i, arg := range argv {
-			if arg == wire.SourceArg {
+			switch arg {
+			case wire.SourceArg:
 				argv[i] = source
+			case wire.ProgramArg:
+				argv[i] = filepath.Join(filepath.Dir(source), "program")
 			}
 		}
 		path, _ := lookPath(argv[0], env)
 		return []spawn.Command{with(path, argv)}
 	}
 	var cs []spawn.Command
-	if words := plainWords(s.Command, env); words != nil {
+	if words := plainWords(s.Command, env); words != nil { // which use no arguments
 		if path, ok := lookPath(words[0], env); ok {
 			cs = append(cs, with(path, words))
 		}
@@ -80,8 +99,10 @@ func (a *agent) commands(s wire.Start, source string) []spawn.Command {
 		argv := []string{filepath.Base(shell), "-c", s.Command}
 		if source != "" {
 			argv = []string{filepath.Base(shell), source}
+		} else if len(s.Argv) > 0 {
+			argv = append(argv, filepath.Base(shell)) // $0
 		}
-		cs = append(cs, with(shell, argv))
+		cs = append(cs, with(shell, append(argv, s.Argv...)))
 	}
 	return cs
 }
@@ -89,7 +110,10 @@ func (a *agent) commands(s wire.Start, source string) []spawn.Command {
 // environ is the environment of s: the sandbox's, the request's over it, and
 // what the agent itself has to say.
 func (a *agent) environ(s wire.Start, dir string) []string {
-	env := make([]string, 0, len(a.boot.Env)+len(s.Env)+3)
+	env := make([]string, 0, len(a.boot.Env)+len(s.Env)+4)
+	if s.Terminal != nil {
+		env = append(env, "TERM="+terminalType)
+	}
 	env = append(env, wire.ProcessEnv+"="+s.ID, "PWD="+dir)
 	if a.boot.Home != "" {
 		env = append(env, "HOME="+a.boot.Home)

@@ -162,6 +162,14 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return jobs.list(), nil
 	case req.Op == "signal" && req.Signal != nil:
 		return struct{}{}, jobs.signal(*req.Signal)
+	case req.Op == "input" && req.Input != nil:
+		return nil, c.input(w, *req.Input)
+	case req.Op == "resize" && req.Resize != nil:
+		return struct{}{}, jobs.resize(*req.Resize)
+	case req.Op == "wait" && req.Wait != nil:
+		return nil, c.wait(w, *req.Wait)
+	case req.Op == "clean":
+		return wire.Cleaned{Removed: jobs.clean()}, nil
 	case req.Op == "ping":
 		return wire.Stats{Live: jobs.live(), Processes: len(processes(map[int]bool{}, time.Time{})) + 1}, nil
 	}

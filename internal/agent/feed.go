@@ -13,18 +13,18 @@ const report = wire.StdinWindow / 4
 
 // feed hands stdin to a program that may never read it.
 type feed struct {
-	pipe *os.File
-	w    *wire.Writer
+	w *wire.Writer
 
 	mu     sync.Mutex
 	more   sync.Cond
+	pipe   *os.File // nil until there is a program
 	queue  []byte
 	ending bool // no more will be added
 	dead   bool // the program is gone
 }
 
-func newFeed(pipe *os.File, w *wire.Writer) *feed {
-	f := &feed{pipe: pipe, w: w}
+func newFeed(w *wire.Writer) *feed {
+	f := &feed{w: w}
 	f.more.L = &f.mu
 	return f
 }
@@ -56,24 +56,28 @@ func (f *feed) close() {
 	f.mu.Lock()
 	f.dead = true
 	f.more.Signal()
+	pipe := f.pipe
 	f.mu.Unlock()
-	f.pipe.Close() // ends a write under way
+	if pipe != nil {
+		pipe.Close() // ends a write under way
+	}
 }
 
-// run writes until the end. When the program has closed its stdin the rest is
-// dropped, as by a shell.
-func (f *feed) run() {
-	defer f.pipe.Close()
+// run writes to pipe until the end, and closes it. When the program has closed
+// its stdin the rest is dropped, as by a shell; the error says so.
+func (f *feed) run(pipe *os.File) (broken error) {
+	defer pipe.Close()
+	f.mu.Lock()
+	f.pipe = pipe
+	f.mu.Unlock()
 	var taken, told int64
-	broken := false
 	for {
 		data := f.next()
 		if data == nil {
-			return
+			return broken
 		}
-		if !broken {
-			_, err := f.pipe.Write(data)
-			broken = err != nil
+		if broken == nil {
+			_, broken = pipe.Write(data)
 		}
 		f.took(len(data))
 		if taken += int64(len(data)); taken-told >= report {

@@ -25,6 +25,7 @@ type job struct {
 	start wire.Start
 	log   ring
 	stop  chan struct{} // closed when it shall not be started again
+	over  chan struct{} // closed when it has ended for good
 
 	mu      sync.Mutex
 	rec     wire.Process
@@ -32,11 +33,14 @@ type job struct {
 	last    wire.Exit // of the last run
 	stopped bool      // stop is closed
 	sent    syscall.Signal
+	inputs  int // requests that write to it
+	// inputEnded: the input of this run has been closed
+	inputEnded bool
 }
 
 func newJob(a *agent, s wire.Start) *job {
 	s.Detach = true
-	return &job{agent: a, start: s, stop: make(chan struct{}), rec: record(s)}
+	return &job{agent: a, start: s, stop: make(chan struct{}), over: make(chan struct{}), rec: record(s)}
 }
 
 // record is what is known of s before it starts.
@@ -50,7 +54,7 @@ func record(s wire.Start) wire.Process {
 	}
 	return wire.Process{
 		ID: s.ID, Name: s.Name, Command: command, Status: hutch.ProcessStarting,
-		StartMS: time.Now().UnixMilli(), Restart: s.Restart,
+		StartMS: time.Now().UnixMilli(), Restart: s.Restart, Terminal: s.Terminal,
 	}
 }
 
@@ -79,7 +83,7 @@ func (j *job) launch() (*running, error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.run, j.sent = p, 0
+	j.run, j.sent, j.inputEnded = p, 0, false
 	j.rec.PID, j.rec.Status, j.rec.ExitCode = p.pid, hutch.ProcessRunning, nil
 	p.read(j.log.add)
 	if j.stopped { // since it was decided to start it
@@ -127,6 +131,9 @@ func (j *job) wait(p *running, err error) wire.Exit {
 	}
 	status := <-p.status
 	p.settle()
+	if p.in != nil {
+		p.in.Close()
+	}
 	p.clean()
 	return exit(status)
 }
@@ -168,6 +175,7 @@ func (j *job) finish() {
 	j.rec.Status, j.rec.ExitCode = j.last.State, &j.last.Code
 	j.rec.EndMS = time.Now().UnixMilli()
 	j.mu.Unlock()
+	close(j.over)
 	j.log.close()
 	j.agent.jobs.tidy()
 	j.agent.idle.touch()
@@ -195,6 +203,8 @@ func (j *job) signal(sig syscall.Signal) {
 	j.mu.Unlock()
 	t.signal(sig)
 }
+
+var errHungUp = errors.New("hung up")
 
 // follower is an attach.
 type follower struct{ gone chan struct{} }
@@ -242,7 +252,7 @@ func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.
 		select {
 		case <-v.changed:
 		case <-gone:
-			return wire.Exit{}, errors.New("hung up")
+			return wire.Exit{}, errHungUp
 		}
 	}
 }

@@ -94,6 +94,23 @@ func (js *jobs) tidy() {
 	}
 }
 
+// clean forgets all that have ended, and says how many.
+func (js *jobs) clean() int {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	before := len(js.all)
+	js.all = slices.DeleteFunc(js.all, func(j *job) bool { return !j.record().Status.Live() })
+	return before - len(js.all)
+}
+
+func (js *jobs) resize(r wire.Resize) error {
+	j, err := js.find(r.Process)
+	if err != nil {
+		return err
+	}
+	return j.resize(r.Size)
+}
+
 func (js *jobs) findLocked(id string) *job {
 	i := slices.IndexFunc(js.all, func(j *job) bool { return j.start.ID == id })
 	if i < 0 {

@@ -28,9 +28,10 @@ type running struct {
 	status  <-chan syscall.WaitStatus // comes once
 	ended   atomic.Bool               // the root was reaped; its pid may be another's
 	in      *os.File                  // nil without stdin
-	outs    [2]*os.File
-	source  string         // folder to remove
-	drained sync.WaitGroup // both outputs are read up to the end of the root
+	outs    []*os.File                // stdout and stderr, or a terminal
+	over    chan struct{}             // closed when the root has ended
+	source  string                    // folder to remove
+	drained sync.WaitGroup            // both outputs are read up to the end of the root
 }
 
 // launch starts s, whose fields have been checked.
@@ -39,12 +40,22 @@ func (a *agent) launch(s wire.Start) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &running{agent: a}
+	return a.launchOn(s, source)
+}
+
+// launchOn starts s on its source file, which it owns from now on.
+func (a *agent) launchOn(s wire.Start, source string) (p *running, err error) {
+	p = &running{agent: a, over: make(chan struct{})}
 	if source != "" {
 		p.source = filepath.Dir(source)
 	}
 	p.tree = a.tree(s.ID, p.root)
-	files, err := p.pipes(s.Stdin && !s.Detach)
+	var files [3]int
+	if s.Terminal != nil {
+		files, err = p.terminal(*s.Terminal)
+	} else {
+		files, err = p.pipes(s.Stdin)
+	}
 	if err == nil {
 		err = p.exec(a.commands(s, source), files)
 		closeAll(files)
@@ -106,9 +117,11 @@ func (p *running) pipes(stdin bool) (files [3]int, err error) {
 		return files, err
 	}
 	for i, name := range [...]string{"stdout", "stderr"} {
-		if p.outs[i], files[i+1], err = p.pipe(name, 0); err != nil {
+		var f *os.File
+		if f, files[i+1], err = p.pipe(name, 0); err != nil {
 			return files, err
 		}
+		p.outs = append(p.outs, f)
 	}
 	return files, nil
 }
@@ -137,10 +150,9 @@ func closeAll(files [3]int) {
 
 // discard frees what a process holds that did not start.
 func (p *running) discard() {
-	for _, f := range []*os.File{p.in, p.outs[0], p.outs[1]} {
-		if f != nil {
-			f.Close()
-		}
+	p.closeOuts()
+	if p.in != nil {
+		p.in.Close()
 	}
 	p.clean()
 }
@@ -166,9 +178,10 @@ func (p *running) read(out sink) {
 	p.drained.Add(len(p.outs))
 	open := atomic.Int32{}
 	open.Store(int32(len(p.outs)))
-	for i, t := range [...]wire.Type{wire.TypeStdout, wire.TypeStderr} {
+	for i, f := range p.outs {
+		t := [...]wire.Type{wire.TypeStdout, wire.TypeStderr}[i]
 		p.agent.group.Go(func() {
-			p.pump(p.outs[i], t, out)
+			p.pump(f, t, out)
 			if open.Add(-1) == 0 {
 				p.agent.untrack(p)
 			}
@@ -180,8 +193,13 @@ func (p *running) read(out sink) {
 // wrote has been handed over.
 func (p *running) settle() {
 	p.ended.Store(true)
+	close(p.over)
+	now := time.Unix(1, 0) // wakes the pump to drain
+	if len(p.outs) == 1 {
+		now = time.Now().Add(hangUpTime)
+	}
 	for _, f := range p.outs {
-		f.SetReadDeadline(time.Unix(1, 0)) // wakes the pump to drain
+		f.SetReadDeadline(now)
 	}
 	p.drained.Wait()
 }

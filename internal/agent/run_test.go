@@ -43,11 +43,14 @@ func TestRun(t *testing.T) {
 		"quotes":          {start: wire.Start{Command: `echo "a  b" 'c'`}, stdout: "a  b c\n"},
 		"signal":          {start: wire.Start{Command: "kill -TERM $$"}, code: 143, signal: 15},
 		"argv":            {start: wire.Start{Argv: []string{"printf", "%s|", "a b", "$X", ""}}, stdout: "a b|$X||"},
+		"arguments":       {start: wire.Start{Command: `printf '%s|' "$#" "$@"; echo "$0"`, Argv: []string{"a b", "-c", ""}}, stdout: "3|a b|-c||bash\n"},
 		"folder":          {start: wire.Start{Command: "pwd; echo $PWD", Dir: "/usr"}, stdout: "/usr\n/usr\n"},
 		"relative folder": {start: wire.Start{Command: "pwd -P", Dir: "usr"}, stdout: "/usr\n"},
 		"environment":     {start: wire.Start{Command: "echo $A $B $C $HOME", Env: []string{"B=start", "C=c=c"}}, stdout: "boot start c=c /home/x\n"},
 		"id":              {start: wire.Start{ID: "x-42", Command: "echo $HUTCH_PROCESS", Env: []string{"HUTCH_PROCESS=other"}}, stdout: "x-42\n"},
 		"empty stdin":     {start: wire.Start{Command: "cat; echo end"}, stdout: "end\n"},
+		"compiled":        {start: wire.Start{Compile: []string{"sh", "-c", `echo compiles; cp "$1" "$2"; chmod +x "$2"; cat`, "sh", wire.SourceArg, wire.ProgramArg}, Argv: []string{wire.ProgramArg, "a"}, Source: "#!/bin/sh\necho $1; exit 4", SourceName: "main.sh"}, stdout: "a\n", stderr: "compiles\n", code: 4},
+		"no program":      {start: wire.Start{Compile: []string{"sh", "-c", "echo wrong; exit 1"}, Argv: []string{wire.ProgramArg}, Source: "x", SourceName: "main.sh"}, stderr: "wrong\n", code: 1},
 		"long command":    {start: wire.Start{Command: "echo begin; : " + strings.Repeat("x", 300<<10) + "\necho end"}, stdout: "begin\nend\n"},
 		"opens stdout":    {start: wire.Start{Command: "echo a > /dev/stdout; echo b > /dev/stderr"}, stdout: "a\n", stderr: "b\n"},
 		"limits":          {start: wire.Start{Command: "ulimit -n"}, stdout: "1024\n"},
@@ -57,6 +60,10 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := run(t, c, tt.start)
+			if r.Compile != (name == "no program") {
+				t.Errorf("%+v", r.Exit)
+			}
+			r.Compile = false
 			if r.stdout != tt.stdout || r.stderr != tt.stderr {
 				t.Errorf("printed %.200q and %.200q, want %q and %q", r.stdout, r.stderr, tt.stdout, tt.stderr)
 			}
@@ -85,7 +92,11 @@ func TestRefusals(t *testing.T) {
 		"no folder":    {wire.Start{Command: "true", Dir: "/no/such"}, hutch.Invalid, `"/no/such": it does not exist`},
 		"not a folder": {wire.Start{Command: "pwd", Dir: file}, hutch.Invalid, "it is not a folder"},
 		"nothing":      {wire.Start{}, hutch.Invalid, "command line or arguments"},
-		"both":         {wire.Start{Command: "true", Argv: []string{"true"}}, hutch.Invalid, "not both"},
+		"a terminal":   {wire.Start{Command: "true", Terminal: &hutch.Size{Columns: 80, Rows: 24}}, hutch.Invalid, "background"},
+		"no size":      {wire.Start{Command: "true", Detach: true, Terminal: &hutch.Size{}}, hutch.Invalid, "columns"},
+		"restarted":    {wire.Start{Command: "true", Detach: true, Restart: hutch.RestartAlways, Terminal: &hutch.Size{Columns: 80, Rows: 24}}, hutch.Invalid, "not restarted"},
+		"compiled":     {wire.Start{Argv: []string{wire.ProgramArg}, Compile: []string{"cc"}, Detach: true}, hutch.Invalid, "waited for"},
+		"no source":    {wire.Start{Argv: []string{wire.ProgramArg}, Compile: []string{"cc"}}, hutch.Invalid, "source"},
 		"bad id":       {wire.Start{ID: "../x", Command: "true"}, hutch.Invalid, "id"},
 		"zero byte":    {wire.Start{Command: "echo a\x00b"}, hutch.Invalid, "zero byte"},
 		"zero in env":  {wire.Start{Command: "true", Env: []string{"A=\x00"}}, hutch.Invalid, "zero byte"},

@@ -48,12 +48,16 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 	if exit.Signal == 9 && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
 		result.Limit = "memory"
 	}
+	result.CompileError = exit.Compile && !exit.TimedOut && result.Limit == ""
 	return result, nil
 }
 
 // start checks a request and turns it into what the agent is told.
 func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 	if err := checkCommand(req.Command, req.Dir, req.Env); err != nil {
+		return wire.Start{}, err
+	}
+	if err := checkArgs(req.Args); err != nil {
 		return wire.Start{}, err
 	}
 	if req.MaxOutput < 0 || req.MaxOutput > maxOutput {
@@ -75,6 +79,7 @@ func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 			return wire.Start{}, err
 		}
 	}
+	start.Argv = append(start.Argv, req.Args...)
 	start.ID = hutch.NewID("x")
 	start.Dir, start.Env = req.Dir, append(start.Env, pairs(req.Env)...)
 	start.Stdin = req.Stdin != nil
@@ -94,6 +99,20 @@ func checkCommand(command, dir string, env map[string]string) error {
 		return hutch.Errorf(hutch.Invalid, "cwd must be an absolute path of at most %d bytes without NUL, such as /workspace", maxPath).With("field", "cwd")
 	}
 	return checkEnv(env)
+}
+
+func checkArgs(args []string) error {
+	size := 0
+	for _, arg := range args {
+		if strings.Contains(arg, "\x00") {
+			return hutch.Errorf(hutch.Invalid, "an argument holds a NUL byte, which no program can be given: send binary data on stdin").With("field", "args")
+		}
+		size += len(arg) + 1
+	}
+	if size > hutch.MaxCommand {
+		return hutch.Errorf(hutch.Invalid, "the arguments have %d bytes, over the limit of %d: put the data into a file or on stdin", size, hutch.MaxCommand).With("field", "args")
+	}
+	return nil
 }
 
 // diagnose says why a command got no exit.
@@ -176,6 +195,9 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	default:
 		return hutch.Process{}, hutch.Errorf(hutch.Invalid, "restartPolicy is %q: use never, on-failure or always", req.RestartPolicy)
 	}
+	if err := checkTerminal(req); err != nil {
+		return hutch.Process{}, err
+	}
 	s, agent, err := e.use(ctx, id)
 	if err != nil {
 		return hutch.Process{}, err
@@ -183,7 +205,7 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	defer e.done(s)
 	p, err := agent.Start(ctx, wire.Start{
 		ID: hutch.NewID("p"), Name: req.Name, Command: req.Command,
-		Dir: req.Dir, Env: pairs(req.Env), Restart: req.RestartPolicy,
+		Dir: req.Dir, Env: pairs(req.Env), Restart: req.RestartPolicy, Stdin: req.Stdin, Terminal: req.Terminal,
 	})
 	if err != nil {
 		return hutch.Process{}, e.diagnose(ctx, s, agent, err)

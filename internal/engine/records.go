@@ -140,6 +140,9 @@ func process(id string, p wire.Process) hutch.Process {
 	default:
 		v.RestartPolicy = hutch.RestartNever
 	}
+	if p.Terminal != nil && p.Terminal.Check() == nil {
+		v.Terminal = p.Terminal
+	}
 	if p.ExitCode != nil {
 		code := *p.ExitCode & 0xff
 		v.ExitCode = &code

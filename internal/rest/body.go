@@ -27,20 +27,26 @@ var errTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than
 
 // body decodes the body of a request into v; an empty one leaves v as it is.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request, v any) error {
+	b, err := h.raw(w, r)
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	return decode(b, v)
+}
+
+// raw reads the body of a request.
+func (h *Handler) raw(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, stream.MaxRequest))
 	rc.SetReadDeadline(time.Time{})
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return errTooLarge
+		return nil, errTooLarge
 	}
 	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
+		return nil, hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
 	}
-	if len(b) == 0 {
-		return nil
-	}
-	return decode(b, v)
+	return b, nil
 }
 
 // decode reads JSON strictly: what we would not understand is refused.

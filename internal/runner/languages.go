@@ -2,66 +2,78 @@ package runner
 
 import "hutch/internal/wire"
 
-// languages is the table of languages, by name. A compile command has the
-// source in $src and leaves an executable at $out; the working directory is
-// the one that the program will run in.
+// languages is the table of languages, by name. The working directory of a
+// compiler is the one that the program will run in.
 var languages = []Language{
 	{
 		Name: "bash", Aliases: []string{"sh", "shell"}, Suffix: ".sh",
-		Programs: []string{"bash"}, run: []string{"bash", wire.SourceArg},
+		Programs: []string{"bash"}, version: "--version",
+		run: []string{"bash", wire.SourceArg},
 	},
 	{
 		Name: "c", Suffix: ".c",
-		Programs: []string{"cc"}, compile: `cc -O1 -iquote . -o "$out" "$src" -lm -pthread`,
+		Programs: []string{"cc"}, version: "--version",
+		compile: []string{"cc", "-O1", "-iquote", ".", "-o", wire.ProgramArg, wire.SourceArg, "-lm", "-pthread"},
 	},
 	{
 		Name: "c++", Aliases: []string{"cpp", "cxx", "cc"}, Suffix: ".cpp",
-		Programs: []string{"c++"}, compile: `c++ -O1 -iquote . -o "$out" "$src" -pthread`,
+		Programs: []string{"c++"}, version: "--version",
+		compile: []string{"c++", "-O1", "-iquote", ".", "-o", wire.ProgramArg, wire.SourceArg, "-pthread"},
 	},
 	{
 		Name: "go", Aliases: []string{"golang"}, Suffix: ".go",
-		Programs: []string{"go"}, compile: `go build -o "$out" "$src"`,
+		Programs: []string{"go"}, version: "version",
+		compile: []string{"go", "build", "-o", wire.ProgramArg, wire.SourceArg},
 	},
 	{
 		// The launcher compiles in memory: one virtual machine, not two. The
 		// class with main must be the first.
 		Name: "java", Suffix: ".java",
-		Programs: []string{"java"}, run: []string{"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", wire.SourceArg},
+		Programs: []string{"java"}, version: "-version",
+		run: []string{"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", wire.SourceArg},
 	},
 	{
 		Name: "javascript", Aliases: []string{"js", "node", "nodejs", "mjs"}, Suffix: ".js",
-		Programs: []string{"node"}, run: []string{"node", wire.SourceArg}, env: nodeEnv,
+		Programs: []string{"node"}, version: "--version",
+		run: []string{"node", wire.SourceArg}, env: nodeEnv,
 	},
 	{
 		Name: "perl", Aliases: []string{"pl"}, Suffix: ".pl",
-		Programs: []string{"perl"}, run: []string{"perl", wire.SourceArg},
+		Programs: []string{"perl"}, version: "-e 'print $^V'",
+		run: []string{"perl", wire.SourceArg},
 	},
 	{
 		Name: "php", Suffix: ".php",
-		Programs: []string{"php"}, run: []string{"php", wire.SourceArg},
+		Programs: []string{"php"}, version: "--version",
+		run: []string{"php", wire.SourceArg},
 	},
 	{
 		Name: "python", Aliases: []string{"py", "python3"}, Suffix: ".py",
-		Programs: []string{"python3"}, run: []string{"python3", wire.SourceArg},
+		Programs: []string{"python3"}, version: "--version",
+		run: []string{"python3", wire.SourceArg},
 		// The modules of the working directory, which "python3 FILE" looks for
 		// beside the file.
 		env: []string{"PYTHONPATH=."},
 	},
 	{
 		Name: "r", Aliases: []string{"rscript"}, Suffix: ".R",
-		Programs: []string{"Rscript"}, run: []string{"Rscript", wire.SourceArg},
+		Programs: []string{"Rscript"}, version: "--version",
+		run: []string{"Rscript", wire.SourceArg},
 	},
 	{
 		Name: "ruby", Aliases: []string{"rb"}, Suffix: ".rb",
-		Programs: []string{"ruby"}, run: []string{"ruby", "-I", ".", wire.SourceArg},
+		Programs: []string{"ruby"}, version: "--version",
+		run: []string{"ruby", "-I", ".", wire.SourceArg},
 	},
 	{
 		Name: "rust", Aliases: []string{"rs"}, Suffix: ".rs",
-		Programs: []string{"rustc"}, compile: `rustc --edition 2021 --crate-name main -o "$out" "$src"`,
+		Programs: []string{"rustc"}, version: "--version",
+		compile: []string{"rustc", "--edition", "2021", "--crate-name", "main", "-o", wire.ProgramArg, wire.SourceArg},
 	},
 	{
 		Name: "typescript", Aliases: []string{"ts"}, Suffix: ".ts",
-		Programs: []string{"node"}, run: []string{"node", "--enable-source-maps", wire.SourceArg}, env: nodeEnv,
+		Programs: []string{"node"}, version: "--version",
+		run: []string{"node", "--enable-source-maps", wire.SourceArg}, env: nodeEnv,
 		convert: stripTypes,
 	},
 }

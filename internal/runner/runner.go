@@ -2,8 +2,8 @@
 //
 // A language is data, one entry in a table: adding one adds an entry. What
 // runs is told to the agent as a [wire.Start]: the agent writes the source to
-// a file and runs a program on it. Nothing of a source is ever put into a
-// command line, and none is run on this side.
+// a file, has it compiled where that is needed, and runs it. Nothing of a
+// source is ever put into a command line, and none is run on this side.
 package runner
 
 import (
@@ -19,13 +19,17 @@ type Language struct {
 	Name    string
 	Aliases []string
 	Suffix  string // of source files, with its dot
-	// Programs are what an image must have, on its PATH.
+	// Programs are what an image must have, on its PATH. The first is the
+	// interpreter or compiler.
 	Programs []string
 
-	// Exactly one of these says how: the arguments of the interpreter, of
-	// which one is wire.SourceArg, or the command that compiles.
+	// version are words of a shell that make the first program tell its version.
+	version string
+	// Exactly one of these says how: the command of the interpreter, in which
+	// wire.SourceArg is the source, or that of the compiler, which makes the
+	// program wire.ProgramArg of it.
 	run     []string
-	compile string
+	compile []string
 	env     []string
 	// convert turns the source into what is run, and says its suffix.
 	convert func(source string) (converted, suffix string, err error)
@@ -61,24 +65,14 @@ func (l Language) Start(source string) (wire.Start, error) {
 			return wire.Start{}, err
 		}
 	}
-	return wire.Start{Argv: l.argv(), Source: source, SourceName: "main" + suffix, Env: slices.Clone(l.env)}, nil
-}
-
-func (l Language) argv() []string {
-	if l.compile == "" {
-		return slices.Clone(l.run)
+	start := wire.Start{Source: source, SourceName: "main" + suffix, Env: slices.Clone(l.env)}
+	if l.compile == nil {
+		start.Argv = slices.Clone(l.run)
+	} else {
+		start.Compile, start.Argv = slices.Clone(l.compile), []string{wire.ProgramArg}
 	}
-	return []string{"bash", "-c", compileAndRun, "hutch", wire.SourceArg, l.Programs[0], l.compile}
+	return start, nil
 }
-
-// compileAndRun compiles the source $1 with the command $3 in its own folder,
-// which goes with the process, and becomes the program. Compilers write to
-// stderr and have no stdin, so that both belong to the program; exit code 1
-// and the last line of stderr tell that there is none.
-const compileAndRun = `src=$1 out=${1%/*}/program
-command -v "$2" >/dev/null || { echo "hutch: this sandbox has no program $2: use an image that has it" >&2; exit 127; }
-eval "$3" </dev/null >&2 || { echo "hutch: the program did not compile" >&2; exit 1; }
-exec "$out"`
 
 // byName finds languages by name and alias.
 var byName = func() map[string]Language {

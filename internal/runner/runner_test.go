@@ -31,14 +31,14 @@ func TestTableIsWellFormed(t *testing.T) {
 		if !strings.HasPrefix(l.Suffix, ".") || len(l.Programs) == 0 {
 			t.Errorf("%s: suffix %q, programs %q", l.Name, l.Suffix, l.Programs)
 		}
-		if (l.run == nil) == (l.compile == "") {
+		if (l.run == nil) == (l.compile == nil) {
 			t.Errorf("%s: give either run or compile", l.Name)
 		}
-		if n := count(l.argv(), wire.SourceArg); n != 1 {
+		if n := count(append(l.run, l.compile...), wire.SourceArg); n != 1 {
 			t.Errorf("%s: the arguments name the source %d times", l.Name, n)
 		}
-		if l.compile != "" && !(strings.Contains(l.compile, "$src") && strings.Contains(l.compile, "$out")) {
-			t.Errorf("%s: compile %q lacks $src or $out", l.Name, l.compile)
+		if n := count(l.compile, wire.ProgramArg); l.compile != nil && n != 1 {
+			t.Errorf("%s: the arguments name the program %d times", l.Name, n)
 		}
 	}
 }
@@ -74,21 +74,22 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// programs read stdin, write to both streams and exit with 3.
+// programs read stdin, write to both streams, the latter their argument, and
+// exit with 3.
 var programs = map[string]string{
-	"bash":       `read x; echo "got $x"; echo err >&2; exit 3`,
-	"c":          "#include <stdio.h>\n#include <math.h>\nint main(void){char s[9]; scanf(\"%8s\", s); printf(\"got %s\\n\", s); fputs(\"err\\n\", stderr); return 3 * (int)cos(0);}",
-	"c++":        "#include <iostream>\nint main(){std::string s; std::cin >> s; std::cout << \"got \" << s << std::endl; std::cerr << \"err\\n\"; return 3;}",
-	"go":         "package main\nimport (\"fmt\"; \"os\")\nfunc main(){var s string; fmt.Scan(&s); fmt.Println(\"got\", s); fmt.Fprintln(os.Stderr, \"err\"); os.Exit(3)}",
-	"java":       "import java.util.*;\npublic class Whatever { public static void main(String[] a){ System.out.println(\"got \" + new Scanner(System.in).next()); System.err.println(\"err\"); System.exit(3); } }",
-	"javascript": "const fs = require('fs'); console.log('got ' + fs.readFileSync(0, 'utf8').trim()); console.error('err'); process.exitCode = 3",
-	"perl":       `$x = <STDIN>; print "got $x"; print STDERR "err\n"; exit 3;`,
-	"php":        `<?php echo "got " . fgets(STDIN); fwrite(STDERR, "err\n"); exit(3);`,
-	"python":     "import sys\nprint('got', input())\nprint('err', file=sys.stderr)\nsys.exit(3)",
-	"r":          `x <- readLines(file("stdin"), 1); cat("got ", x, "\n", sep=""); message("err"); quit(status=3)`,
-	"ruby":       `puts "got #{gets}"; STDERR.puts "err"; exit 3`,
-	"rust":       "use std::io;\nfn main(){let mut s = String::new(); io::stdin().read_line(&mut s).unwrap(); println!(\"got {}\", s.trim()); eprintln!(\"err\"); std::process::exit(3)}",
-	"typescript": "import { readFileSync } from 'node:fs';\ninterface In { text: string }\nconst x: In = { text: readFileSync(0, 'utf8').trim() };\nenum Code { Three = 3 }\nconsole.log(`got ${x.text}`); console.error('err'); process.exitCode = Code.Three as number",
+	"bash":       `read x; echo "got $x"; echo "$1" >&2; exit 3`,
+	"c":          "#include <stdio.h>\n#include <math.h>\nint main(int n, char **v){char s[9]; scanf(\"%8s\", s); printf(\"got %s\\n\", s); fprintf(stderr, \"%s\\n\", v[1]); return 3 * (int)cos(0);}",
+	"c++":        "#include <iostream>\nint main(int, char **v){std::string s; std::cin >> s; std::cout << \"got \" << s << std::endl; std::cerr << v[1] << \"\\n\"; return 3;}",
+	"go":         "package main\nimport (\"fmt\"; \"os\")\nfunc main(){var s string; fmt.Scan(&s); fmt.Println(\"got\", s); fmt.Fprintln(os.Stderr, os.Args[1]); os.Exit(3)}",
+	"java":       "import java.util.*;\npublic class Whatever { public static void main(String[] a){ System.out.println(\"got \" + new Scanner(System.in).next()); System.err.println(a[0]); System.exit(3); } }",
+	"javascript": "const fs = require('fs'); console.log('got ' + fs.readFileSync(0, 'utf8').trim()); console.error(process.argv[2]); process.exitCode = 3",
+	"perl":       `$x = <STDIN>; print "got $x"; print STDERR "$ARGV[0]\n"; exit 3;`,
+	"php":        `<?php echo "got " . fgets(STDIN); fwrite(STDERR, "$argv[1]\n"); exit(3);`,
+	"python":     "import sys\nprint('got', input())\nprint(sys.argv[1], file=sys.stderr)\nsys.exit(3)",
+	"r":          `x <- readLines(file("stdin"), 1); cat("got ", x, "\n", sep=""); message(commandArgs(TRUE)[1]); quit(status=3)`,
+	"ruby":       `puts "got #{STDIN.gets}"; STDERR.puts ARGV[0]; exit 3`,
+	"rust":       "use std::io;\nfn main(){let mut s = String::new(); io::stdin().read_line(&mut s).unwrap(); println!(\"got {}\", s.trim()); eprintln!(\"{}\", std::env::args().nth(1).unwrap()); std::process::exit(3)}",
+	"typescript": "import { readFileSync } from 'node:fs';\ninterface In { text: string }\nconst x: In = { text: readFileSync(0, 'utf8').trim() };\nenum Code { Three = 3 }\nconsole.log(`got ${x.text}`); console.error(process.argv[2]); process.exitCode = Code.Three as number",
 }
 
 func TestEveryLanguageRuns(t *testing.T) {
@@ -96,8 +97,8 @@ func TestEveryLanguageRuns(t *testing.T) {
 		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
 			need(t, l)
-			got := run(t, l, programs[l.Name], "x\n")
-			if got.stdout != "got x\n" || got.stderr != "err\n" || got.code != 3 {
+			got := run(t, l, programs[l.Name], "x\n", "--an arg")
+			if want := (outcome{"got x\n", "--an arg\n", 3, false}); got != want {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -111,18 +112,44 @@ func TestCompileErrorsAreToldApart(t *testing.T) {
 			l, _ := Lookup(name)
 			need(t, l)
 			got := run(t, l, "this is\nno program", "")
-			if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "main"+l.Suffix) ||
-				!strings.HasSuffix(got.stderr, "\nhutch: the program did not compile\n") {
+			if got.code != 1 || !got.compile || got.stdout != "" || !strings.Contains(got.stderr, "main"+l.Suffix) {
 				t.Errorf("got %+v", got)
 			}
 		})
 	}
 }
 
-func TestMissingCompiler(t *testing.T) {
-	l := Language{Name: "x", Suffix: ".x", Programs: []string{"no-such-compiler"}, compile: "no-such-compiler $src $out"}
-	if got := run(t, l, "", ""); got.code != 127 || got.stderr != "hutch: this sandbox has no program no-such-compiler: use an image that has it\n" {
-		t.Errorf("got %+v", got)
+// TestLook finds the languages of this machine, and their versions.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "sh", Look().Argv[1:]...)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := Found(out)
+	for _, l := range Languages() {
+		_, err := exec.LookPath(l.Programs[0])
+		i := slices.IndexFunc(found, func(f hutch.Language) bool { return f.Name == l.Name })
+		switch {
+		case (err == nil) != (i >= 0):
+			t.Errorf("%s: found at %d; %v", l.Name, i, err)
+		case i >= 0 && (found[i].Version == "" || found[i].Aliases == nil):
+			t.Errorf("%+v of %q", found[i], out)
+		}
+	}
+}
+
+func TestFoundBelievesNothing(t *testing.T) {
+	t.Parallel()
+	said := "evil\t1.2\npython\t\x1b[31m" + strings.Repeat("9", 1000) + "\n\n\t\nc\nnode\t1\ngo\tgo version go1.26.3 linux\ngo\tgo1.27"
+	got := Found([]byte(said))
+	if len(got) != 3 || got[0].Name != "c" || got[0].Version != "" || got[1].Version != "1.27" || len(got[2].Version) > 50 {
+		t.Errorf("%+v", got)
+	}
+	if got := Found(nil); got == nil || len(got) != 0 {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -169,15 +196,16 @@ func need(t *testing.T, l Language) {
 type outcome struct {
 	stdout, stderr string
 	code           int
+	compile        bool // it was the compiler that ended
 }
 
-func run(t *testing.T, l Language, source, stdin string) outcome {
+func run(t *testing.T, l Language, source, stdin string, args ...string) outcome {
 	t.Helper()
-	return runIn(t, t.TempDir(), l, source, stdin)
+	return runIn(t, t.TempDir(), l, source, stdin, args...)
 }
 
-// runIn does with a wire.Start what the agent does.
-func runIn(t *testing.T, dir string, l Language, source, stdin string) outcome {
+// runIn does with a wire.Start what the engine and the agent do.
+func runIn(t *testing.T, dir string, l Language, source, stdin string, args ...string) outcome {
 	t.Helper()
 	start, err := l.Start(source)
 	if err != nil {
@@ -187,17 +215,28 @@ func runIn(t *testing.T, dir string, l Language, source, stdin string) outcome {
 	if err := os.WriteFile(file, []byte(start.Source), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	argv := slices.Clone(start.Argv)
-	argv[slices.Index(argv, wire.SourceArg)] = file
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), start.Env...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	if err := cmd.Run(); cmd.ProcessState == nil {
-		t.Fatal(err)
+	step := func(argv []string, stdin string) outcome {
+		argv = slices.Clone(argv)
+		for i := range argv {
+			argv[i] = strings.NewReplacer(wire.SourceArg, file, wire.ProgramArg, filepath.Join(filepath.Dir(file), "program")).Replace(argv[i])
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), start.Env...)
+		var stdout, stderr bytes.Buffer
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+		if err := cmd.Run(); cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode(), false}
 	}
-	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	if start.Compile != nil {
+		if o := step(start.Compile, ""); o.code != 0 {
+			o.compile = true
+			return o
+		}
+	}
+	return step(append(start.Argv, args...), stdin)
 }

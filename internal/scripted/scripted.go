@@ -21,11 +21,15 @@ type Service struct {
 	// OnLogs is what a process has printed.
 	OnLogs func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error)
 
+	// OnWait is how a wait for a process ends; without it at once.
+	OnWait func(ctx context.Context, p hutch.Process, req hutch.WaitRequest) (hutch.WaitResult, error)
+
 	mu        sync.Mutex
 	sandboxes map[string]hutch.Sandbox
 	processes map[string][]hutch.Process
 	created   []hutch.CreateRequest
 	signals   []int
+	inputs    map[string][]byte
 }
 
 var _ hutch.Service = (*Service)(nil)
@@ -147,7 +151,7 @@ func (s *Service) StartProcess(_ context.Context, sandbox string, req hutch.Proc
 	}
 	p := hutch.Process{
 		ID: hutch.NewID("pr"), SandboxID: sandbox, Name: req.Name, Command: req.Command, Status: hutch.ProcessRunning,
-		PID: 42, StartTime: time.Now().UTC(), RestartPolicy: req.RestartPolicy,
+		PID: 42, StartTime: time.Now().UTC(), RestartPolicy: req.RestartPolicy, Terminal: req.Terminal,
 	}
 	s.processes[sandbox] = append(s.processes[sandbox], p)
 	return p, nil

@@ -45,6 +45,10 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Output", s.output()},
 		{"Process", s.process()},
 		{"Logs", s.logs()},
+		{"Input", s.input()},
+		{"Terminal", s.terminal()},
+		{"Wait", s.wait()},
+		{"Languages", s.languages()},
 		{"Neighbours", s.neighbours()},
 		{"Git", s.git()},
 	} {

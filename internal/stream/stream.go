@@ -28,6 +28,24 @@
 //
 // Output that the client does not read holds the program back. A connection
 // that breaks kills the program. The server pings.
+//
+// # Terminals
+//
+// One connection looks at one background process, from a cursor on. The client
+// may send
+//
+//	binary  bytes for the process's input
+//	text    a hutch.Size, which its terminal then has
+//
+// and the server sends
+//
+//	binary  output, as it is
+//	text    a [Screen]: the cursor of the next byte, before the first and where
+//	        some were lost; what of the input failed; at last the process's
+//	        record or the error, after which the server closes
+//
+// A client counts bytes from the cursor, to connect again where it stopped.
+// One that reads slowly loses output, and holds nobody up.
 package stream
 
 import (
@@ -140,6 +158,20 @@ type Note struct {
 	Stdin  int64             `json:"stdin,omitempty"` // bytes taken so far
 	Result *hutch.ExecResult `json:"result,omitempty"`
 	Error  *problem.Details  `json:"error,omitempty"`
+}
+
+// Screen is a server's text message about a process that is looked at.
+type Screen struct {
+	Cursor *int64           `json:"cursor,omitempty"`
+	Lost   int64            `json:"lost,omitempty"` // bytes before the cursor
+	Input  *problem.Details `json:"inputError,omitempty"`
+	Exit   *hutch.Process   `json:"exit,omitempty"`
+	Error  *problem.Details `json:"error,omitempty"`
+}
+
+// Cleaned answers the removal of processes that ended.
+type Cleaned struct {
+	Removed int `json:"removed"`
 }
 
 const headerSize = 9

@@ -25,8 +25,8 @@
 //
 //	H  hello, JSON [Hello]       first frame of every connection
 //	R  request, JSON [Request]   starts a request
-//	I  stdin bytes               for the attached process; see window
-//	E  end of stdin, empty
+//	I  stdin bytes               for the process of start or input; see window
+//	E  end of stdin, empty       of what an input request sends, likewise
 //	S  signal, JSON [Signal]     for the attached process and all it started
 //
 // From the agent, at most [MaxReply] bytes:
@@ -34,7 +34,7 @@
 //	h  welcome, JSON [Welcome]   answers hello
 //	e  error, JSON [Failure]     ends the request; in answer to hello, the connection
 //	r  reply, JSON               ends a request that has one answer
-//	s  started, JSON [Process]   first frame of start and attach
+//	s  started, JSON [Process]   first frame of start, attach, input and wait
 //	1  stdout                    8 bytes cursor behind the data, then the data
 //	2  stderr                    likewise
 //	g  gap, 8 bytes              so many bytes of output are no longer kept
@@ -63,6 +63,16 @@
 //	list     r with a []Process: the detached, live and ended, oldest first.
 //	signal   signals a detached process and all it started; r with {}.
 //	ping     r with a [Stats].
+//	input    writes to the input of a detached process: s, then the daemon sends
+//	         I frames and one E; r with {} when all is written. It may take as
+//	         long as the program likes; to give up is to close. Requests in
+//	         parallel mix their frames, each of them whole.
+//	resize   changes the size of a terminal; r with {}.
+//	wait     waits for a detached process to end or, with Port, for a server: s,
+//	         and when one of them has come r with a [Waited]. The agent connects
+//	         to the port, and asks by HTTP when there is a Path, again and again
+//	         at intervals from 2 to 50 ms (HTTP: 250 ms).
+//	clean    forgets the detached processes that have ended; r with a [Cleaned].
 //
 // Cursors count bytes of stdout and stderr together, in the order in which the
 // agent read them, from 0.

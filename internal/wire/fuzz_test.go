@@ -36,6 +36,12 @@ func answers() [][]byte {
 			w.WriteCount(TypeWindow, 2)
 			w.WriteJSON(TypeExit, Exit{State: hutch.ProcessExited, Cursor: 11})
 		}),
+		say(func(w *Writer) {
+			w.WriteJSON(TypeStarted, Process{ID: "x", Terminal: &hutch.Size{Columns: 80, Rows: 24}})
+			w.WriteCount(TypeWindow, 1)
+			w.WriteJSON(TypeReply, Waited{Met: true})
+		}),
+		say(func(w *Writer) { w.WriteJSON(TypeReply, Cleaned{Removed: 3}) }),
 		say(func(w *Writer) { w.Write(TypeReply, []byte(strings.Repeat("[", 2000))) }),
 		[]byte("h\xff\xff\xff\xff"),
 	}
@@ -104,6 +110,15 @@ func fuzzRecords(t *testing.T, ctx context.Context, c *Client) {
 		t.Errorf("%+v", s)
 	}
 	shown(t, c.Signal(ctx, "p", 9))
+	shown(t, c.Resize(ctx, Resize{Process: "p", Size: hutch.Size{Columns: 80, Rows: 24}}))
+	n, err := c.Clean(ctx)
+	shown(t, err)
+	if n < 0 {
+		t.Errorf("%d processes forgotten", n)
+	}
+	_, err = c.Wait(ctx, Wait{Process: "p", Port: 80})
+	shown(t, err)
+	shown(t, c.Input(ctx, Input{Process: "p", End: true}, strings.NewReader("input")))
 	p, err := c.Start(ctx, Start{ID: "p", Command: "x"})
 	shown(t, err)
 	ps, err := c.List(ctx)

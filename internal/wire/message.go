@@ -57,10 +57,13 @@ type Welcome struct {
 
 // Request is the envelope of all requests; Op names the one field that is set.
 type Request struct {
-	Op     string  `json:"op"` // start, attach, list, signal, ping
+	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean
 	Start  *Start  `json:"start,omitempty"`
 	Attach *Attach `json:"attach,omitempty"`
 	Signal *Signal `json:"signal,omitempty"`
+	Input  *Input  `json:"input,omitempty"`
+	Resize *Resize `json:"resize,omitempty"`
+	Wait   *Wait   `json:"wait,omitempty"`
 }
 
 // Start runs a process.
@@ -68,11 +71,17 @@ type Start struct {
 	ID   string `json:"id"` // chosen by the daemon, unique for the sandbox's life
 	Name string `json:"name,omitempty"`
 	// Command is a bash command line. Argv, when set, is run without a shell.
+	// Both together are a command line with $1 and so on in Argv.
 	Command string   `json:"command,omitempty"`
 	Argv    []string `json:"argv,omitempty"`
+	// Compile, when set, is run first, with an empty stdin and all output on
+	// stderr. If it does not exit with 0, that is the end: see Exit.Compile.
+	// Attached processes only.
+	Compile []string `json:"compile,omitempty"`
 	// Source, when set, is written to a file called SourceName in a folder of
 	// its own, which belongs to the process and goes with it; the arguments in
-	// Argv that are [SourceArg] become the file's path.
+	// Argv and Compile that are [SourceArg] become the file's path, those that
+	// are [ProgramArg] the path of a file beside it.
 	Source     string              `json:"source,omitempty"`
 	SourceName string              `json:"sourceName,omitempty"`
 	Dir        string              `json:"dir,omitempty"`
@@ -81,10 +90,16 @@ type Start struct {
 	Stdin      bool                `json:"stdin,omitempty"` // a pipe fed by I frames; else empty
 	Detach     bool                `json:"detach,omitempty"`
 	Restart    hutch.RestartPolicy `json:"restart,omitempty"`
+	// Terminal gives a detached process a controlling terminal of that size
+	// for all three descriptors. What it prints is stdout.
+	Terminal *hutch.Size `json:"terminal,omitempty"`
 }
 
 // SourceArg stands for the path of the source file in Start.Argv.
 const SourceArg = "\x00source"
+
+// ProgramArg stands for the path of the compiled program.
+const ProgramArg = "\x00program"
 
 // Attach reads a process's output.
 type Attach struct {
@@ -111,6 +126,7 @@ type Process struct {
 	EndMS    int64               `json:"endMs,omitempty"`
 	Restart  hutch.RestartPolicy `json:"restart,omitempty"`
 	Restarts int                 `json:"restarts,omitempty"`
+	Terminal *hutch.Size         `json:"terminal,omitempty"`
 }
 
 // Exit ends a start or an attach.
@@ -119,7 +135,8 @@ type Exit struct {
 	Code     int                 `json:"code"`  // from wait4; 128+n for signal n
 	Signal   int                 `json:"signal,omitempty"`
 	TimedOut bool                `json:"timedOut,omitempty"`
-	Cursor   int64               `json:"cursor"` // end of the output
+	Compile  bool                `json:"compile,omitempty"` // it was Start.Compile that ended
+	Cursor   int64               `json:"cursor"`            // end of the output
 }
 
 // Stats answers ping.
@@ -161,6 +178,9 @@ func (p *Process) UnmarshalJSON(b []byte) error {
 	}
 	if p.ExitCode != nil && (*p.ExitCode < 0 || *p.ExitCode > 255) {
 		return fmt.Errorf("process %d: exit code %d", p.PID, *p.ExitCode)
+	}
+	if p.Terminal != nil && p.Terminal.Check() != nil {
+		return fmt.Errorf("process %d: a terminal of %v", p.PID, *p.Terminal)
 	}
 	return nil
 }

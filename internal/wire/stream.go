@@ -39,21 +39,34 @@ type callerError struct{ error }
 
 func (s *stream) run(stdin io.Reader) error {
 	s.grace = killGrace
-	var failed chan error
-	if stdin != nil {
-		done := make(chan struct{})
-		failed = make(chan error, 1)
-		go s.pump(stdin, done, failed)
-		defer func() { s.conn.busy = !finished(done) }()
-		defer close(s.room)
+	if stdin == nil {
+		return s.frames(nil)
 	}
+	return s.fed(stdin, s.frames)
+}
+
+// fed sends stdin while read reads what the agent says to it. sent is closed
+// when there is nothing more to send.
+func (s *stream) fed(stdin io.Reader, read func(sent <-chan struct{}) error) error {
+	done, failed := make(chan struct{}), make(chan error, 1)
+	go s.pump(stdin, done, failed)
+	defer func() { s.conn.busy = !finished(done) }()
+	defer close(s.room)
+	err := read(done)
+	if err != nil {
+		select {
+		case err = <-failed:
+		default:
+		}
+	}
+	return err
+}
+
+// frames reads up to the exit.
+func (s *stream) frames(<-chan struct{}) error {
 	for {
 		t, payload, err := s.next()
 		if err != nil {
-			select {
-			case err = <-failed:
-			default:
-			}
 			return err
 		}
 		if done, err := s.frame(t, payload); done || err != nil {

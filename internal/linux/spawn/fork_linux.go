@@ -57,6 +57,11 @@ func forkExec(p *plan) (pid, errno uintptr) {
 	if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		goto failed
 	}
+	if p.terminal {
+		if _, _, e = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); e != 0 {
+			goto failed
+		}
+	}
 	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0); e != 0 {
 		goto failed
 	}

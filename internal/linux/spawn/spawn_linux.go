@@ -26,6 +26,8 @@ type Command struct {
 	// Files become descriptors 0, 1 and 2; all others are closed. Each must
 	// be above 2.
 	Files [3]int
+	// Terminal makes descriptor 0 the controlling terminal.
+	Terminal bool
 	// User is who it runs as; nil is the parent's user.
 	User *User
 	// MaxFiles, when not zero, is the soft limit of open files: the runtime of
@@ -93,6 +95,7 @@ type plan struct {
 	path, dir *byte
 	argv, env []*byte
 	files     [3]uintptr
+	terminal  bool
 	user      bool
 	setgroups bool
 	uid, gid  uintptr
@@ -130,6 +133,7 @@ func (c Command) plan() (*plan, error) {
 		p.user, p.setgroups = true, !c.User.KeepGroups
 		p.uid, p.gid = uintptr(c.User.UID), uintptr(c.User.GID)
 	}
+	p.terminal = c.Terminal
 	p.limit = c.limit()
 	return p, nil
 }

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/stream"
+)
+
+// inputPiece is the most of an input that one call brings.
+const inputPiece = 256 << 10
+
+// Input implements hutch.ProcessControl. It makes a call for whatever r gives
+// at a time, and the next one when the program's side has taken that.
+func (c *Client) Input(ctx context.Context, sandbox, process string, r io.Reader, end bool) error {
+	path, err := processPath(sandbox, process)
+	if err != nil {
+		return err
+	}
+	in := &pieces{r: r}
+	if r == nil {
+		in.r = bytes.NewReader(nil)
+	}
+	for first := true; ; first = false {
+		b, err := in.next(ctx)
+		over := errors.Is(err, io.EOF)
+		if err != nil && !over {
+			return err
+		}
+		if len(b) > 0 || first || over && end {
+			if err := c.input(ctx, path, b, over && end); err != nil {
+				return err
+			}
+		}
+		if over {
+			return nil
+		}
+	}
+}
+
+func (c *Client) input(ctx context.Context, path string, b []byte, end bool) error {
+	path += "/input"
+	if end {
+		path += "?end=true"
+	}
+	req, err := http.NewRequestWithContext(ctx, "POST", c.url+path, bytes.NewReader(b))
+	if err != nil {
+		return hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
+	}
+	req.Header = c.header()
+	req.Header.Set("Content-Type", "application/octet-stream")
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return c.fault(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return c.refusal(ctx, resp).Err()
+	}
+	return nil
+}
+
+// pieces reads an input so that the wait for it can be given up. A Read that
+// is under way then is left behind.
+type pieces struct {
+	r    io.Reader
+	buf  []byte
+	read chan result
+}
+
+type result struct {
+	n   int
+	err error
+}
+
+// next returns what there is to read, and io.EOF with the last of it.
+func (p *pieces) next(ctx context.Context) ([]byte, error) {
+	if p.buf == nil {
+		p.buf, p.read = make([]byte, inputPiece), make(chan result, 1)
+	}
+	go func() {
+		n, err := p.r.Read(p.buf)
+		p.read <- result{n, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case got := <-p.read:
+		if got.err != nil && got.err != io.EOF {
+			return nil, fmt.Errorf("read input: %w", got.err)
+		}
+		return p.buf[:got.n], got.err
+	}
+}
+
+// Resize implements hutch.ProcessControl.
+func (c *Client) Resize(ctx context.Context, sandbox, process string, size hutch.Size) error {
+	path, err := processPath(sandbox, process)
+	if err != nil {
+		return err
+	}
+	_, err = call[struct{}](ctx, c, "POST", path+"/resize", size)
+	return err
+}
+
+// Wait implements hutch.ProcessControl.
+func (c *Client) Wait(ctx context.Context, sandbox, process string, req hutch.WaitRequest) (hutch.WaitResult, error) {
+	path, err := processPath(sandbox, process)
+	if err != nil {
+		return hutch.WaitResult{}, err
+	}
+	if !utf8.ValidString(req.Text + req.Pattern + req.Path) {
+		return hutch.WaitResult{}, hutch.Errorf(hutch.Invalid, "what to wait for is not UTF-8: in a pattern, write other bytes as \\xff")
+	}
+	return call[hutch.WaitResult](ctx, c, "POST", path+"/wait", req)
+}
+
+// CleanProcesses implements hutch.ProcessControl.
+func (c *Client) CleanProcesses(ctx context.Context, sandbox string) (int, error) {
+	path, err := sandboxPath(sandbox)
+	if err != nil {
+		return 0, err
+	}
+	cleaned, err := call[stream.Cleaned](ctx, c, "DELETE", path+"/processes", nil)
+	return cleaned.Removed, err
+}
+
+// Languages implements hutch.ProcessControl.
+func (c *Client) Languages(ctx context.Context, sandbox string) ([]hutch.Language, error) {
+	path, err := sandboxPath(sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return call[[]hutch.Language](ctx, c, "GET", path+"/languages", nil)
+}

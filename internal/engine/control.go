@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/runner"
+	"hutch/internal/wire"
+)
+
+const (
+	waitTime = 30 * time.Second // of a wait that names no other
+	// languageTime bounds the look at the programs of a sandbox, of which some
+	// start a virtual machine.
+	languageTime = 30 * time.Second
+)
+
+// control makes a call that is about one process.
+func (e *Engine) control(ctx context.Context, id, process string, call func(*wire.Client) error) error {
+	if _, err := e.Process(ctx, id, process); err != nil {
+		return err
+	}
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer e.done(s)
+	if err := call(agent); err != nil {
+		return e.diagnose(ctx, s, agent, err)
+	}
+	return nil
+}
+
+// Input implements hutch.ProcessControl.
+func (e *Engine) Input(ctx context.Context, id, process string, r io.Reader, end bool) error {
+	if r == nil {
+		r = strings.NewReader("")
+	}
+	return e.control(ctx, id, process, func(agent *wire.Client) error {
+		return agent.Input(ctx, wire.Input{Process: process, End: end}, r)
+	})
+}
+
+// Resize implements hutch.ProcessControl.
+func (e *Engine) Resize(ctx context.Context, id, process string, size hutch.Size) error {
+	if err := size.Check(); err != nil {
+		return err
+	}
+	return e.control(ctx, id, process, func(agent *wire.Client) error {
+		return agent.Resize(ctx, wire.Resize{Process: process, Size: size})
+	})
+}
+
+// CleanProcesses implements hutch.ProcessControl.
+func (e *Engine) CleanProcesses(ctx context.Context, id string) (int, error) {
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer e.done(s)
+	n, err := agent.Clean(ctx)
+	if err != nil {
+		return 0, e.diagnose(ctx, s, agent, err)
+	}
+	return n, nil
+}
+
+// errWaited ends a wait whose time is up.
+var errWaited = errors.New("the time is up")
+
+// Wait implements hutch.ProcessControl.
+func (e *Engine) Wait(ctx context.Context, id, process string, req hutch.WaitRequest) (hutch.WaitResult, error) {
+	limit, pattern, err := e.checkWait(req)
+	if err != nil {
+		return hutch.WaitResult{}, err
+	}
+	var res hutch.WaitResult
+	err = e.control(ctx, id, process, func(agent *wire.Client) (err error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, errWaited)
+		defer cancel()
+		res, err = await(ctx, agent, process, req, pattern)
+		if errors.Is(err, errWaited) {
+			res.TimedOut, err = true, nil
+		}
+		return err
+	})
+	if err != nil {
+		return hutch.WaitResult{}, err
+	}
+	res.Process, err = e.Process(ctx, id, process)
+	return res, err
+}
+
+func await(ctx context.Context, agent *wire.Client, process string, req hutch.WaitRequest, pattern *regexp.Regexp) (res hutch.WaitResult, err error) {
+	switch {
+	case req.Port != 0:
+		res.Met, err = agent.Wait(ctx, wire.Wait{Process: process, Port: req.Port, Path: req.Path, Status: req.Status})
+		return res, err
+	case req.Text == "" && pattern == nil:
+		_, err = agent.Wait(ctx, wire.Wait{Process: process})
+		res.Met = err == nil
+		return res, err
+	}
+	ctx, found := context.WithCancelCause(ctx)
+	defer found(nil)
+	s := newSearch(req.Text, pattern, req.Cursor, func() { found(errFound) })
+	_, err = agent.Attach(ctx, wire.Attach{Process: process, Cursor: req.Cursor, Follow: true}, s.output)
+	s.finish(err == nil)
+	if res = s.result(); res.Met {
+		err = nil
+	}
+	return res, err
+}
+
+// checkWait checks a request, and returns its time and its pattern.
+func (e *Engine) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp, error) {
+	things := 0
+	for _, asked := range []bool{req.Port != 0, req.Text != "", req.Pattern != ""} {
+		if asked {
+			things++
+		}
+	}
+	longest := hutch.InSeconds(e.opt.MaxTimeout)
+	switch {
+	case things > 1:
+		return 0, nil, hutch.Errorf(hutch.Invalid, "give one of port, text and pattern, or none of them to wait for the end")
+	case req.Port < 0 || req.Port > 65535:
+		return 0, nil, hutch.Errorf(hutch.Invalid, "the port is %d: give 1 to 65535", req.Port).With("field", "port")
+	case req.Port == 0 && (req.Path != "" || req.Status != 0) || req.Path == "" && req.Status != 0:
+		return 0, nil, hutch.Errorf(hutch.Invalid, "path needs a port, and status a path").With("field", "path")
+	case req.Path != "" && (req.Path[0] != '/' || len(req.Path) > 2048 || strings.ContainsFunc(req.Path, func(r rune) bool { return r <= ' ' || r >= 0x7f })):
+		return 0, nil, hutch.Errorf(hutch.Invalid, "the path %.80q is none of a URL: it begins with / and has no blanks", req.Path).With("field", "path")
+	case req.Status != 0 && (req.Status < 100 || req.Status > 599):
+		return 0, nil, hutch.Errorf(hutch.Invalid, "the status is %d: give 100 to 599", req.Status).With("field", "status")
+	case len(req.Text) > hutch.MaxPattern || len(req.Pattern) > hutch.MaxPattern:
+		return 0, nil, hutch.Errorf(hutch.Invalid, "the text or pattern is over the limit of %d bytes", hutch.MaxPattern)
+	case strings.ContainsAny(req.Text, "\r\n"):
+		return 0, nil, hutch.Errorf(hutch.Invalid, "the text goes over several lines: wait for one line").With("field", "text")
+	case req.Cursor < 0:
+		return 0, nil, hutch.Errorf(hutch.Invalid, "cursor is %d: it counts bytes from 0", req.Cursor).With("field", "cursor")
+	case !(req.Timeout >= 0 && req.Timeout <= longest):
+		return 0, nil, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, waitTime.Seconds()).With("field", "timeout")
+	}
+	limit := min(waitTime, e.opt.MaxTimeout)
+	if req.Timeout > 0 {
+		limit = req.Timeout.Duration()
+	}
+	pattern, err := compile(req.Pattern)
+	return limit, pattern, err
+}
+
+// maxProgram bounds the steps that a pattern takes for each byte.
+const maxProgram = 1000
+
+// compile compiles a pattern; an empty one is none.
+func compile(pattern string) (*regexp.Regexp, error) {
+	if pattern == "" {
+		return nil, nil
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern cannot be used (%v): its syntax is RE2's", err).With("field", "pattern")
+	}
+	if prog, err := syntax.Compile(parsed.Simplify()); err != nil || len(prog.Inst) > maxProgram {
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern is too complex: use fewer and smaller repetitions, such as {1,10}").With("field", "pattern")
+	}
+	return regexp.Compile(pattern)
+}
+
+func checkTerminal(req hutch.ProcessRequest) error {
+	switch {
+	case req.Terminal == nil:
+		return nil
+	case req.RestartPolicy != hutch.RestartNever:
+		return hutch.Errorf(hutch.Invalid, "a process with a terminal is not restarted: leave restartPolicy out").With("field", "restartPolicy")
+	}
+	return req.Terminal.Check()
+}
+
+// Languages implements hutch.ProcessControl.
+func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, error) {
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer e.done(s)
+	start := runner.Look()
+	start.ID, start.TimeoutMS = hutch.NewID("x"), languageTime.Milliseconds()
+	kept := newCapture(0)
+	exit, err := agent.Run(ctx, start, nil, func(o hutch.Output) error {
+		kept.add(o)
+		return nil
+	})
+	if err != nil {
+		return nil, e.diagnose(ctx, s, agent, err)
+	}
+	if exit.TimedOut {
+		return nil, hutch.Errorf(hutch.Unavailable, "the programs of the sandbox did not tell their versions within %v: it may be busy", languageTime)
+	}
+	out, _, _ := kept.result()
+	return runner.Found(out), nil
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+const (
+	maxLine  = 16 << 10 // bytes of a line that are searched together
+	overlap  = 1 << 10  // bytes of a longer one that are searched again with what follows
+	maxMatch = 1 << 10  // bytes of a line that are shown
+	// quiet is after how long without output a line that has not ended is
+	// taken for a whole one, such as a prompt.
+	quiet = 200 * time.Millisecond
+)
+
+// errFound ends an attach whose search has come to its end.
+var errFound = errors.New("found")
+
+// search looks for a line in output as it comes. A line that has not ended is
+// kept, up to a bound, for each stream: what a program writes to one may come
+// in the middle of a line on the other.
+type search struct {
+	text    []byte
+	pattern *regexp.Regexp
+	found   func()
+
+	mu     sync.Mutex
+	lines  [2]line // of stdout and stderr
+	timer  *time.Timer
+	cursor int64 // of all that was seen
+	behind int64 // of complete lines
+	match  *match
+}
+
+// line is the part of a line that has come, and where it was searched up to.
+type line struct {
+	data []byte
+	done int
+}
+
+type match struct {
+	line   string
+	cursor int64
+}
+
+func newSearch(text string, pattern *regexp.Regexp, cursor int64, found func()) *search {
+	return &search{text: []byte(text), pattern: pattern, found: found, cursor: cursor, behind: cursor}
+}
+
+// output takes a piece of output.
+func (s *search) output(o hutch.Output) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	l := &s.lines[0]
+	if o.Stream == hutch.Stderr {
+		l = &s.lines[1]
+	}
+	if o.Lost > 0 {
+		s.lines = [2]line{}
+	}
+	s.cursor = o.Cursor
+	for rest := o.Data; len(rest) > 0 && s.match == nil; {
+		rest = s.takeLocked(l, rest, o.Cursor)
+	}
+	if s.match != nil {
+		return errFound
+	}
+	if len(s.lines[0].data)+len(s.lines[1].data) == 0 {
+		s.behind = o.Cursor
+	} else if s.pattern != nil {
+		s.timer = time.AfterFunc(quiet, s.rest)
+	}
+	return nil
+}
+
+// takeLocked adds the next part of rest, up to the end of a line, to l, and
+// returns what comes behind it. end is the cursor behind rest.
+func (s *search) takeLocked(l *line, rest []byte, end int64) []byte {
+	n := min(len(rest), maxLine-len(l.data))
+	whole := false
+	if i := bytes.IndexByte(rest[:n], '\n'); i >= 0 {
+		n, whole = i, true
+	}
+	l.data = append(l.data, rest[:n]...)
+	behind := end - int64(len(rest)-n)
+	switch {
+	case whole:
+		s.lookLocked(l, behind, behind+1)
+		*l = line{data: l.data[:0]}
+		return rest[n+1:]
+	case len(l.data) == maxLine:
+		s.lookLocked(l, behind, behind)
+		l.data = append(l.data[:0], l.data[maxLine-overlap:]...)
+		l.done = len(l.data)
+	case s.pattern == nil:
+		s.lookLocked(l, behind, behind)
+	}
+	return rest[n:]
+}
+
+// lookLocked searches a line, which ends at cursor end; next is behind its
+// line feed.
+func (s *search) lookLocked(l *line, end, next int64) {
+	if s.match != nil {
+		return
+	}
+	if s.pattern != nil {
+		data := bytes.TrimSuffix(l.data, []byte("\r"))
+		if at := s.pattern.FindIndex(data); at != nil {
+			s.match = &match{shown(data, at[0]), next}
+		}
+		return
+	}
+	from := max(0, l.done-len(s.text)+1)
+	l.done = len(l.data)
+	if i := bytes.Index(l.data[from:], s.text); i >= 0 {
+		at := from + i
+		s.match = &match{shown(l.data, at), end - int64(len(l.data)-at-len(s.text))}
+	}
+}
+
+// shown is the part of a line around position at that is shown.
+func shown(data []byte, at int) string {
+	begin := max(0, min(at, len(data)-maxMatch))
+	data = data[begin:min(len(data), begin+maxMatch)]
+	return strings.TrimRight(strings.ToValidUTF8(string(data), "\uFFFD"), "\r")
+}
+
+// rest searches the lines that have not ended.
+func (s *search) rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unfinishedLocked()
+	if s.match != nil {
+		s.found()
+	}
+}
+
+func (s *search) unfinishedLocked() {
+	for i := range s.lines {
+		if l := &s.lines[i]; len(l.data) > 0 {
+			s.lookLocked(l, s.cursor, s.cursor)
+		}
+	}
+}
+
+// finish ends the search: with the output over, the last line has ended too.
+func (s *search) finish(over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if over {
+		s.unfinishedLocked()
+	}
+}
+
+func (s *search) result() hutch.WaitResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.match == nil {
+		return hutch.WaitResult{Cursor: s.behind}
+	}
+	return hutch.WaitResult{Met: true, Match: s.match.line, Cursor: s.match.cursor}
+}

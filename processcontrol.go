@@ -1,0 +1,95 @@
+package hutch
+
+import (
+	"context"
+	"io"
+)
+
+// ProcessControl are the verbs on a background process beyond its life. A
+// terminal is a background process with a Terminal: viewers read its Logs
+// from a cursor, as many as like, and everyone may write to its Input.
+type ProcessControl interface {
+	// Input writes to a process's standard input, or its terminal, and returns
+	// when the kernel has taken all of it: it waits while the program does not
+	// read, until ctx is done. With end the input ends behind it, once nobody
+	// else is writing; a terminal's cannot end, but takes the byte 4, Ctrl-D.
+	// A process without an input is Unsupported, one that has ended or closed
+	// its input Conflict.
+	Input(ctx context.Context, sandbox, process string, r io.Reader, end bool) error
+
+	// Resize changes the size of a process's terminal, and tells its programs.
+	Resize(ctx context.Context, sandbox, process string, size Size) error
+
+	// Wait waits until what req asks for has come, the process has ended for
+	// good, or the time is up. None of the three is an error.
+	Wait(ctx context.Context, sandbox, process string, req WaitRequest) (WaitResult, error)
+
+	// CleanProcesses forgets the processes that have ended, with their output,
+	// and says how many.
+	CleanProcesses(ctx context.Context, sandbox string) (int, error)
+
+	// Languages lists the languages that the sandbox has the programs for, by
+	// name. It looks each time: what was installed meanwhile is there.
+	Languages(ctx context.Context, sandbox string) ([]Language, error)
+}
+
+// MaxColumns and MaxRows bound a terminal.
+const (
+	MaxColumns = 1000
+	MaxRows    = 1000
+)
+
+// Size is the size of a terminal, in characters.
+type Size struct {
+	Columns int `json:"columns"` // 1 to MaxColumns
+	Rows    int `json:"rows"`    // 1 to MaxRows
+}
+
+// Check refuses a size that no terminal has.
+func (s Size) Check() error {
+	if s.Columns < 1 || s.Columns > MaxColumns || s.Rows < 1 || s.Rows > MaxRows {
+		return Errorf(Invalid, "a terminal of %d columns and %d rows: give 1 to %d columns and 1 to %d rows", s.Columns, s.Rows, MaxColumns, MaxRows)
+	}
+	return nil
+}
+
+// MaxPattern is the longest text or pattern to wait for, in bytes.
+const MaxPattern = 1 << 10
+
+// WaitRequest says what to wait for: a port, a line of output or, without
+// either, the end of the process.
+type WaitRequest struct {
+	// Port waits until a connection to it on the sandbox's loopback succeeds.
+	// With Path, which begins with "/", an HTTP GET of it must be answered with
+	// Status or, if that is 0, with any from 200 to 399.
+	Port   int    `json:"port,omitempty"`
+	Path   string `json:"path,omitempty"`
+	Status int    `json:"status,omitempty"`
+	// Text or Pattern (RE2) waits until one line of the output has it, of the
+	// bytes from Cursor on. A line that has not ended counts for Text at once,
+	// and for Pattern when nothing has followed for a moment.
+	Text    string `json:"text,omitempty"`
+	Pattern string `json:"pattern,omitempty"`
+	Cursor  int64  `json:"cursor,omitempty"`
+	// Timeout is the longest to wait; default 30, at most the server's maximum.
+	Timeout Seconds `json:"timeout,omitempty"`
+}
+
+// WaitResult says how waiting ended.
+type WaitResult struct {
+	Process Process `json:"process"`
+	Met     bool    `json:"met"` // what was waited for has come
+	// Match is the line that had the text or pattern, at most 1 KiB of it.
+	Match string `json:"match,omitempty"`
+	// Cursor is where to go on waiting for more of the output: behind the text
+	// or the matching line; if there was none, behind all complete lines.
+	Cursor   int64 `json:"cursor,omitempty"`
+	TimedOut bool  `json:"timedOut"`
+}
+
+// Language is a language of a sandbox.
+type Language struct {
+	Name    string   `json:"name"`
+	Aliases []string `json:"aliases"`
+	Version string   `json:"version"` // of the interpreter or compiler, by its own word; empty if it gave none
+}
