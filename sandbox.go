@@ -111,10 +111,17 @@ type Filter struct {
 	Owner         string    `json:"owner,omitempty"`
 	CreatedAfter  time.Time `json:"createdAfter,omitzero"`
 	CreatedBefore time.Time `json:"createdBefore,omitzero"`
+	// Labels are those that a sandbox must have, with these values.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Match reports whether the filter chooses s.
 func (f Filter) Match(s Sandbox) bool {
+	for name, value := range f.Labels {
+		if got, ok := s.Labels[name]; !ok || got != value {
+			return false
+		}
+	}
 	return (f.Status == "" || f.Status == s.Status) &&
 		(f.Owner == "" || f.Owner == s.Owner) &&
 		(f.CreatedAfter.IsZero() || s.CreatedAt.After(f.CreatedAfter)) &&

@@ -85,6 +85,9 @@ func (c *Client) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox
 			q.Set(name, value)
 		}
 	}
+	for name, value := range f.Labels {
+		q.Add("label", name+"="+value)
+	}
 	return call[[]hutch.Sandbox](ctx, c, "GET", "/v1/sandboxes?"+q.Encode(), nil)
 }
 

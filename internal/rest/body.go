@@ -86,6 +86,20 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	return q, nil
 }
 
+// repeated takes out the parameter that may be given more than once: what is
+// left of the request, and the parameter's values.
+func repeated(r *http.Request, name string) (*http.Request, []string, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, nil, hutch.Errorf(hutch.Invalid, "the query cannot be read: %v", err)
+	}
+	values := q[name]
+	q.Del(name)
+	rest := *r
+	rest.URL = &url.URL{RawQuery: q.Encode()}
+	return &rest, values, nil
+}
+
 // flag reads a parameter that is true, false or left out; its bare name is true.
 func flag(q url.Values, name string) (bool, error) {
 	switch v := q.Get(name); {

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"net/http"
-	"net/url"
 
 	"hutch"
 )
@@ -54,19 +53,15 @@ func (h *Handler) gitDiff(w http.ResponseWriter, r *http.Request) {
 
 // diffRequest reads the parameters, of which path may be given more than once.
 func diffRequest(r *http.Request) (req hutch.GitDiffRequest, err error) {
-	all, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return req, hutch.Errorf(hutch.Invalid, "the query cannot be read: %v", err)
-	}
-	req.Paths = all["path"]
-	all.Del("path")
-	once := *r
-	once.URL = &url.URL{RawQuery: all.Encode()}
-	q, err := query(&once, "dir", "from", "to", "staged")
+	once, paths, err := repeated(r, "path")
 	if err != nil {
 		return req, err
 	}
-	req.Dir, req.From, req.To = q.Get("dir"), q.Get("from"), q.Get("to")
+	q, err := query(once, "dir", "from", "to", "staged")
+	if err != nil {
+		return req, err
+	}
+	req = hutch.GitDiffRequest{Dir: q.Get("dir"), From: q.Get("from"), To: q.Get("to"), Paths: paths}
 	req.Staged, err = flag(q, "staged")
 	return req, err
 }

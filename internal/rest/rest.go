@@ -36,6 +36,9 @@ type Handler struct {
 	log   *slog.Logger
 	stall time.Duration
 	mux   *http.ServeMux
+	table []Route
+
+	answers answers // of creates with an Idempotency-Key
 
 	ctx   context.Context // done when the handler closes
 	close context.CancelCauseFunc
@@ -57,15 +60,15 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.route("/v1/sandboxes/{id}/processes/{process}", methods{"GET": h.process})
 	h.route("/v1/sandboxes/{id}/processes/{process}/signal", methods{"POST": h.signal})
 	h.route("/v1/sandboxes/{id}/processes/{process}/logs", methods{"GET": h.logs})
-	h.route("/v1/sandboxes/{id}/git/clone", methods{"POST": h.gitClone})
-	h.route("/v1/sandboxes/{id}/git/commit", methods{"POST": h.gitCommit})
-	h.route("/v1/sandboxes/{id}/git/status", methods{"GET": h.gitStatus})
-	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
 	h.route("/v1/sandboxes/{id}/processes/{process}/input", methods{"POST": h.input})
 	h.route("/v1/sandboxes/{id}/processes/{process}/resize", methods{"POST": h.resize})
 	h.route("/v1/sandboxes/{id}/processes/{process}/wait", methods{"POST": h.wait})
 	h.route("/v1/sandboxes/{id}/processes/{process}/terminal", methods{"GET": h.terminal})
 	h.route("/v1/sandboxes/{id}/languages", methods{"GET": h.languages})
+	h.route("/v1/sandboxes/{id}/git/clone", methods{"POST": h.gitClone})
+	h.route("/v1/sandboxes/{id}/git/commit", methods{"POST": h.gitCommit})
+	h.route("/v1/sandboxes/{id}/git/status", methods{"GET": h.gitStatus})
+	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: the API's paths begin with /v1/sandboxes", r.URL.Path))
 	})
@@ -93,6 +96,12 @@ func (h *Handler) Close() {
 // errGone ends what runs for a client that left or no longer reads.
 var errGone = errors.New("the client has gone")
 
+// Route is a method of a path that the API has.
+type Route struct{ Method, Path string }
+
+// Routes lists what the API has, for whoever describes it.
+func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
+
 type methods map[string]func(http.ResponseWriter, *http.Request)
 
 // route serves a path, and refuses the methods it does not have.
@@ -100,6 +109,7 @@ func (h *Handler) route(path string, m methods) {
 	var allow []string
 	for method, f := range m {
 		allow = append(allow, method)
+		h.table = append(h.table, Route{method, path})
 		h.mux.HandleFunc(method+" "+path, f)
 	}
 	slices.Sort(allow)

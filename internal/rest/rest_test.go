@@ -37,6 +37,11 @@ func serve(t *testing.T, svc *scripted.Service, opt rest.Options) *bench {
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
 		t.Fatal(err)
 	}
+	return serveAny(t, svc, opt)
+}
+
+func serveAny(t *testing.T, svc hutch.Service, opt rest.Options) *bench {
+	t.Helper()
 	h := rest.NewHandler(svc, opt)
 	b := &bench{httptest.NewServer(h), h}
 	t.Cleanup(func() {

@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"hutch"
@@ -14,7 +15,19 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	reply(h, w, r)(h.svc.Create(r.Context(), req))
+	key, err := idempotencyKey(r)
+	switch {
+	case err != nil:
+		h.fail(w, r, err)
+	case key == "":
+		reply(h, w, r)(h.svc.Create(r.Context(), req))
+	default:
+		answer, again, err := h.answers.do(r, key, req, func() (any, error) { return h.svc.Create(r.Context(), req) })
+		if again {
+			w.Header().Set("Idempotency-Replayed", "true")
+		}
+		reply(h, w, r)(answer, err)
+	}
 }
 
 func (h *Handler) sandbox(w http.ResponseWriter, r *http.Request) {
@@ -22,12 +35,14 @@ func (h *Handler) sandbox(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) sandboxes(w http.ResponseWriter, r *http.Request) {
-	f, err := filter(r)
+	f, p, err := filter(r)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
 	list, err := h.svc.Sandboxes(r.Context(), f)
+	list, next := p.cut(list)
+	linkNext(w, r, next)
 	reply(h, w, r)(orEmpty(list), err)
 }
 
@@ -64,22 +79,39 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-func filter(r *http.Request) (f hutch.Filter, err error) {
-	q, err := query(r, "status", "owner", "createdAfter", "createdBefore")
+func filter(r *http.Request) (f hutch.Filter, p page, err error) {
+	once, labels, err := repeated(r, "label")
 	if err != nil {
-		return f, err
+		return f, p, err
+	}
+	q, err := query(once, "status", "owner", "createdAfter", "createdBefore", "limit", "cursor")
+	if err != nil {
+		return f, p, err
 	}
 	f.Status, f.Owner = hutch.Status(q.Get("status")), q.Get("owner")
 	switch f.Status {
 	case "", hutch.Creating, hutch.Running, hutch.Hibernated, hutch.Stopped, hutch.Failed, hutch.Destroyed:
 	default:
-		return f, hutch.Errorf(hutch.Invalid, "there is no status %.80q: use creating, running, hibernated, stopped or error", f.Status)
+		return f, p, hutch.Errorf(hutch.Invalid, "there is no status %.80q: use creating, running, hibernated, stopped or error", f.Status)
+	}
+	for _, label := range labels {
+		name, value, ok := strings.Cut(label, "=")
+		if !ok || name == "" {
+			return f, p, hutch.Errorf(hutch.Invalid, "the label %.80q is not NAME=VALUE", label).With("field", "label")
+		}
+		if f.Labels == nil {
+			f.Labels = map[string]string{}
+		}
+		f.Labels[name] = value
 	}
 	if f.CreatedAfter, err = moment(q, "createdAfter"); err != nil {
-		return f, err
+		return f, p, err
 	}
-	f.CreatedBefore, err = moment(q, "createdBefore")
-	return f, err
+	if f.CreatedBefore, err = moment(q, "createdBefore"); err != nil {
+		return f, p, err
+	}
+	p, err = pageOf(q)
+	return f, p, err
 }
 
 func moment(q url.Values, name string) (time.Time, error) {

@@ -4,6 +4,7 @@
 package scripted
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -101,7 +102,9 @@ func (s *Service) Sandboxes(_ context.Context, f hutch.Filter) ([]hutch.Sandbox,
 			list = append(list, sb)
 		}
 	}
-	slices.SortFunc(list, func(a, b hutch.Sandbox) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(list, func(a, b hutch.Sandbox) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
 	return list, nil
 }
 

@@ -172,7 +172,8 @@ func (s *suite) verbs(t *testing.T, id string) map[string]func() error {
 func (s *suite) list() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"oldest first, and filtered": func(t *testing.T) {
-			a, b, c := s.make(t, hutch.CreateRequest{}), s.make(t, hutch.CreateRequest{}), s.make(t, hutch.CreateRequest{})
+			labels := map[string]string{"team": "a=b", "n": "2"}
+			a, b, c := s.make(t, hutch.CreateRequest{}), s.make(t, hutch.CreateRequest{Labels: labels}), s.make(t, hutch.CreateRequest{})
 			for name, test := range map[string]struct {
 				f    hutch.Filter
 				want []string
@@ -180,6 +181,8 @@ func (s *suite) list() map[string]func(*testing.T) {
 				"all":     {hutch.Filter{}, []string{a.ID, b.ID, c.ID}},
 				"running": {hutch.Filter{Status: hutch.Running}, []string{a.ID, b.ID, c.ID}},
 				"stopped": {hutch.Filter{Status: hutch.Stopped}, nil},
+				"labels":  {hutch.Filter{Labels: labels}, []string{b.ID}},
+				"label":   {hutch.Filter{Labels: map[string]string{"n": "3"}}, nil},
 				"nobody":  {hutch.Filter{Owner: "nobody that is known"}, nil},
 				"after":   {hutch.Filter{CreatedAfter: a.CreatedAt}, []string{b.ID, c.ID}},
 				"before":  {hutch.Filter{CreatedBefore: c.CreatedAt}, []string{a.ID, b.ID}},

@@ -1,0 +1,94 @@
+package rest
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch"
+)
+
+// maxPage is the most sandboxes that one answer can be asked to hold.
+const maxPage = 1000
+
+// page is a part of a list of sandboxes, which are in order of their creation
+// and, of those made at one moment, their ids. The cursor is the place of the
+// last one that was told: it stays good when that one is gone.
+type page struct {
+	limit int // 0 is all
+	after place
+}
+
+type place struct {
+	created time.Time
+	id      string
+}
+
+func placeOf(s hutch.Sandbox) place { return place{s.CreatedAt, s.ID} }
+
+func (p place) compare(q place) int {
+	if c := p.created.Compare(q.created); c != 0 {
+		return c
+	}
+	return strings.Compare(p.id, q.id)
+}
+
+func (p place) String() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.created.UnixNano(), 36) + "." + p.id))
+}
+
+func parsePlace(s string) (place, bool) {
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	created, id, ok := strings.Cut(string(b), ".")
+	nano, perr := strconv.ParseInt(created, 36, 64)
+	return place{time.Unix(0, nano), id}, err == nil && perr == nil && ok && hutch.CheckID(id) == nil
+}
+
+func pageOf(q url.Values) (p page, err error) {
+	if v := q.Get("limit"); v != "" {
+		if p.limit, err = strconv.Atoi(v); err != nil || p.limit < 1 || p.limit > maxPage {
+			return p, hutch.Errorf(hutch.Invalid, "the parameter limit is %.80q: give 1 to %d, or leave it out for all", v, maxPage).With("field", "limit")
+		}
+	}
+	if v := q.Get("cursor"); v != "" {
+		var ok bool
+		if p.after, ok = parsePlace(v); !ok {
+			return p, hutch.Errorf(hutch.Invalid, "the cursor %.80q is none of ours: use the one in the Link header of the answer before", v).With("field", "cursor")
+		}
+	}
+	return p, nil
+}
+
+// cut is the page's part of a list, and the cursor of the next; "" after the
+// last.
+func (p page) cut(list []hutch.Sandbox) (part []hutch.Sandbox, next string) {
+	slices.SortFunc(list, func(a, b hutch.Sandbox) int { return placeOf(a).compare(placeOf(b)) })
+	first := 0
+	if p.after.id != "" {
+		first, _ = slices.BinarySearchFunc(list, p.after, func(s hutch.Sandbox, at place) int {
+			if placeOf(s).compare(at) <= 0 {
+				return -1
+			}
+			return 1
+		})
+	}
+	list = list[first:]
+	if p.limit == 0 || len(list) <= p.limit {
+		return list, ""
+	}
+	return list[:p.limit], placeOf(list[p.limit-1]).String()
+}
+
+// linkNext tells where the next page is, as RFC 8288 has it.
+func linkNext(w http.ResponseWriter, r *http.Request, cursor string) {
+	if cursor == "" {
+		return
+	}
+	q := r.URL.Query()
+	q.Set("cursor", cursor)
+	w.Header().Set("Link", "<"+r.URL.EscapedPath()+"?"+q.Encode()+`>; rel="next"`)
+}
