@@ -42,7 +42,7 @@ func newExec(h *home, std streams) *cobra.Command {
 	var j job
 	var p placement
 	c := &cobra.Command{
-		Use:   "exec [flags] SANDBOX [COMMAND [ARG...] | FILE]",
+		Use:   "exec [flags] SANDBOX [COMMAND [ARG...] | FILE [ARG...]]",
 		Short: "Run a command or a source file in a sandbox of the server",
 		Long: `Run a command or a source file in the sandbox of that id, which is made if there
 is none. Input, output and exit code are passed through; Hutch's own failures

@@ -43,6 +43,11 @@ func (j *job) request(args []string, stdin *os.File) (hutch.ExecRequest, error) 
 		return hutch.ExecRequest{}, err
 	}
 	req := hutch.ExecRequest{Language: j.language, Dir: j.dir, Env: env, Timeout: hutch.InSeconds(j.timeout)}
+	if j.language != "" && j.code != "" {
+		req.Args, args = args, nil
+	} else if j.language != "" && len(args) > 1 {
+		req.Args, args = args[1:], args[:1]
+	}
 	source, err := j.source(&req, args, stdin)
 	if err != nil {
 		return hutch.ExecRequest{}, err
@@ -59,15 +64,13 @@ func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (use
 	switch {
 	case j.code != "":
 		if len(args) > 0 {
-			return false, usageError{fmt.Errorf("with --code there is no other argument, got %q", args)}
+			return false, usageError{fmt.Errorf("with --code there is no other argument but a program's, with --language; got %q", args)}
 		}
 		req.Command = j.code
 		return false, nil
 	case len(args) > 0 && j.language == "":
 		req.Command = commandLine(args)
 		return false, nil
-	case len(args) > 1:
-		return false, usageError{fmt.Errorf("with --language there is one argument, a file, got %q", args)}
 	case len(args) == 1 && args[0] != "-":
 		req.Command, err = readSource(args[0])
 		return false, err
@@ -147,6 +150,8 @@ func execute(ctx context.Context, svc hutch.Service, sandbox string, req hutch.E
 		return err
 	case res.TimedOut:
 		fmt.Fprintf(std.err, "hutch: killed at its time limit, after %v\n", res.Duration.Round(time.Millisecond))
+	case res.CompileError:
+		fmt.Fprintln(std.err, "hutch: the program did not compile")
 	case res.Limit != "":
 		fmt.Fprintf(std.err, "hutch: killed at the sandbox's %s limit\n", res.Limit)
 	}
@@ -176,7 +181,7 @@ func newRun(h *home, std streams) *cobra.Command {
 	var p placement
 	var verbose bool
 	c := &cobra.Command{
-		Use:   "run [flags] [COMMAND [ARG...] | FILE]",
+		Use:   "run [flags] [COMMAND [ARG...] | FILE [ARG...]]",
 		Short: "Run a command or a source file in a sandbox of its own, without a server",
 		Long: `Run a command or a source file in a new sandbox that goes when it ends.
 
@@ -184,7 +189,7 @@ Input and output are passed through, and so is the exit code. Hutch's own
 failures are exit code 125. Without an argument the source is read from the
 standard input. There is no time limit but --timeout.`,
 		Example: `  hutch run 'echo $((6*7))'
-  hutch run -l python script.py < data.csv
+  hutch run -l python script.py --verbose < data.csv
   hutch run -l javascript -c 'console.log(process.version)'
   cat script.sh | hutch run
   hutch run --runtime native --timeout 10s -- python3 -c 'print(1)'`,

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+// findProcess finds a process by its id, or by a name that only one has.
+func findProcess(ctx context.Context, svc hutch.Service, sandbox, name string) (hutch.Process, error) {
+	list, err := svc.Processes(ctx, sandbox)
+	if err != nil {
+		return hutch.Process{}, err
+	}
+	var found []hutch.Process
+	for _, p := range list {
+		if p.ID == name {
+			return p, nil
+		}
+		if p.Name == name {
+			found = append(found, p)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %q in the sandbox %q: see `hutch ps %s`", name, sandbox, sandbox)
+	}
+	return hutch.Process{}, hutch.Errorf(hutch.Invalid, "%d processes are called %q: name one by its id; see `hutch ps %s`", len(found), name, sandbox)
+}
+
+func newPs(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "ps SANDBOX", Short: "List the background processes of a sandbox",
+		Long: "List the background processes of a sandbox of the server, those that ended too.\n" + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			list, err := svc.Processes(c.Context(), args[0])
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, list)
+			}
+			t := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "PROCESS\tNAME\tSTATUS\tPID\tRUNS FOR\tRESTARTS\tCOMMAND")
+			for _, p := range list {
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%d\t%s\n", p.ID, dash(p.Name), state(p), pid(p), age(p), p.Restarts, oneLine(clip(p.Command, 60)))
+			}
+			return t.Flush()
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func state(p hutch.Process) string {
+	if p.ExitCode != nil && *p.ExitCode != 0 {
+		return fmt.Sprintf("%s (%d)", p.Status, *p.ExitCode)
+	}
+	return string(p.Status)
+}
+
+func pid(p hutch.Process) string {
+	if p.PID == 0 {
+		return "-"
+	}
+	return fmt.Sprint(p.PID)
+}
+
+func age(p hutch.Process) time.Duration {
+	end := time.Now()
+	if p.EndTime != nil {
+		end = *p.EndTime
+	}
+	return max(end.Sub(p.StartTime), 0).Round(time.Second)
+}
+
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}
+
+func newStart(h *home, std streams) *cobra.Command {
+	var req hutch.ProcessRequest
+	var env []string
+	var restart string
+	var asJSON bool
+	var p placement
+	c := &cobra.Command{
+		Use: "start [flags] SANDBOX COMMAND [ARG...]", Short: "Start a background process in a sandbox",
+		Long: `Start a background process in the sandbox of that id, which is made if there is
+none, and print the process's id. It outlives this command.
+` + remoteHelp,
+		Example: `  hutch start --name web --restart on-failure demo 'python3 -m http.server 8000'
+  hutch logs -f demo web`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if req.Env, err = environment(env); err != nil {
+				return err
+			}
+			req.Command, req.RestartPolicy = commandLine(args[1:]), hutch.RestartPolicy(restart)
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits}); err != nil {
+				return err
+			}
+			started, err := svc.StartProcess(c.Context(), args[0], req)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, started)
+			}
+			fmt.Fprintln(std.out, started.ID)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&req.Name, "name", "", "what to call it")
+	f.StringVar(&restart, "restart", "never", "when to start it again after it ended: never, on-failure or always")
+	f.StringVarP(&req.Dir, "cwd", "w", "", "working directory inside (default /workspace)")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable, NAME=VALUE or NAME to pass ours on; may be repeated")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	p.flags(c)
+	return c
+}
+
+func newLogs(h *home, std streams) *cobra.Command {
+	var follow bool
+	var cursor int64
+	c := &cobra.Command{
+		Use: "logs [-f] SANDBOX PROCESS", Short: "Print what a background process has printed",
+		Long: `Print what a background process, by its id or name, has printed: the newest MiB at
+most. Its stderr goes to ours.
+` + remoteHelp,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			p, err := findProcess(c.Context(), svc, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			req := hutch.LogsRequest{SandboxID: args[0], ProcessID: p.ID, Cursor: cursor, Follow: follow}
+			_, err = svc.Logs(c.Context(), req, func(o hutch.Output) error {
+				w := std.out
+				if o.Stream == hutch.Stderr {
+					w = std.err
+				}
+				_, err := w.Write(o.Data)
+				return err
+			})
+			if cause := context.Cause(c.Context()); cause != nil {
+				return cause
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
+	c.Flags().Int64Var(&cursor, "cursor", 0, "begin behind this many bytes of the output")
+	return c
+}
+
+func newKill(h *home, std streams) *cobra.Command {
+	name := "TERM"
+	c := &cobra.Command{
+		Use: "kill [-s SIGNAL] SANDBOX PROCESS...", Short: "Send a signal to background processes and all they started",
+		Long: "Send a signal to background processes, by their ids or names, and all they started.\n" + remoteHelp,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			sig, err := signalNumber(name)
+			if err != nil {
+				return err
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			var errs []error
+			for _, arg := range args[1:] {
+				p, err := findProcess(c.Context(), svc, args[0], arg)
+				if err == nil {
+					err = svc.Signal(c.Context(), args[0], p.ID, sig)
+				}
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				fmt.Fprintln(std.out, p.ID)
+			}
+			return errors.Join(errs...)
+		},
+	}
+	c.Flags().StringVarP(&name, "signal", "s", name, "name or number of the signal, such as KILL or 9")
+	return c
+}
+
+// signalNumber is the signal of a name or number.
+func signalNumber(name string) (int, error) {
+	var n int
+	if _, err := fmt.Sscanf(name+"\n", "%d\n", &n); err == nil {
+		return n, nil
+	}
+	if n := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")); n != 0 {
+		return int(n), nil
+	}
+	return 0, usageError{fmt.Errorf("there is no signal %q: give a name such as TERM, or a number", name)}
+}
+
+func newLanguages(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "languages SANDBOX", Short: "List the languages that a sandbox has, with versions",
+		Long: "List the languages that a sandbox of the server has the programs for, with versions.\n" + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			list, err := svc.Languages(c.Context(), args[0])
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, list)
+			}
+			t := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "LANGUAGE\tVERSION\tALSO CALLED")
+			for _, l := range list {
+				fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, dash(l.Version), strings.Join(l.Aliases, ", "))
+			}
+			return t.Flush()
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}

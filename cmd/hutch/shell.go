@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+func newShell(h *home, std streams) *cobra.Command {
+	var p placement
+	var attach string
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "shell [flags] [SANDBOX [COMMAND [ARG...]]]",
+		Short: "Open a terminal in a sandbox",
+		Long: `Open a terminal with a shell, or another command, in the sandbox of that id, which
+is made if there is none. Without an id it is a sandbox of its own, without a
+server, that goes with the shell.
+
+Keys go to the program, Ctrl-C too. Enter ~ . leaves it running (~~ sends a ~);
+--attach goes back to it, from anywhere, and shows what was printed. The exit
+code is the program's.
+` + remoteHelp,
+		Example: `  hutch shell demo
+  hutch shell demo vim notes.txt
+  hutch shell --attach p-x3k9 demo`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			t, err := openTerminal(std)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return h.ownShell(c.Context(), t, p, newLog(std, verbose))
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			t.svc, t.sandbox = svc, args[0]
+			if attach != "" {
+				t.process, err = findProcess(c.Context(), svc, args[0], attach)
+			} else if _, err = svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits}); err == nil {
+				err = t.start(c.Context(), args[1:])
+			}
+			if err != nil {
+				return err
+			}
+			return t.show(c.Context())
+		},
+	}
+	p.flags(c)
+	c.Flags().SetInterspersed(false)
+	c.Flags().StringVar(&attach, "attach", "", "go back to this terminal, by its process id or name")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what is done, without a server")
+	return c
+}
+
+// ownShell opens a shell in a sandbox of its own.
+func (h *home) ownShell(ctx context.Context, t *terminal, p placement, log *slog.Logger) (err error) {
+	m, err := h.embed(ctx, p.runtime, log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := m.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	sb, err := m.Create(ctx, hutch.CreateRequest{Limits: p.limits, KeepAlive: true})
+	if err != nil {
+		return err
+	}
+	t.svc, t.sandbox = m, sb.ID
+	if err := t.start(ctx, nil); err != nil {
+		return err
+	}
+	return t.show(ctx)
+}
+
+// terminal is the person's terminal, and the one in the sandbox that it shows.
+type terminal struct {
+	streams
+	svc     hutch.Service
+	sandbox string
+	process hutch.Process
+}
+
+// openTerminal refuses what is no terminal.
+func openTerminal(std streams) (*terminal, error) {
+	if !isTerminal(std.in) {
+		return nil, usageError{errors.New("the standard input is no terminal: use `hutch exec` to run a command without one")}
+	}
+	return &terminal{streams: std}, nil
+}
+
+// size is the size of the person's terminal.
+func (t *terminal) size() *hutch.Size {
+	s := hutch.Size{Columns: 80, Rows: 24}
+	if w, err := unix.IoctlGetWinsize(int(t.in.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {
+		s = hutch.Size{Columns: min(int(w.Col), hutch.MaxColumns), Rows: min(int(w.Row), hutch.MaxRows)}
+	}
+	return &s
+}
+
+// start starts the program.
+func (t *terminal) start(ctx context.Context, args []string) (err error) {
+	req := hutch.ProcessRequest{Command: "bash", Name: "shell", Terminal: t.size(), Env: map[string]string{"PS1": t.sandbox + `:\w\$ `}}
+	if len(args) > 0 {
+		req.Command = commandLine(args)
+	}
+	if kind := os.Getenv("TERM"); kind != "" {
+		req.Env["TERM"] = kind
+	}
+	t.process, err = t.svc.StartProcess(ctx, t.sandbox, req)
+	return err
+}
+
+var errDetached = errors.New("detached")
+
+// show shows the program until it ends or is left.
+func (t *terminal) show(ctx context.Context) error {
+	restore, err := raw(int(t.in.Fd()))
+	if err != nil {
+		return err
+	}
+	defer restore()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	keys, typed := io.Pipe()
+	defer keys.Close()
+	go t.read(typed, cancel) // ends with the program: nothing interrupts a Read
+	go t.svc.Input(ctx, t.sandbox, t.process.ID, keys, false)
+	go t.follow(ctx)
+	err = t.print(ctx)
+	restore()
+	var sig interrupted
+	switch cause := context.Cause(ctx); {
+	case cause == errDetached:
+		fmt.Fprintf(t.err, "\nleft running: hutch shell --attach %s %s\n", t.process.ID, t.sandbox)
+		return nil
+	case errors.As(cause, &sig): // our own terminal has gone, or wants us to go
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		return errors.Join(cause, t.svc.Signal(ctx, t.sandbox, t.process.ID, int(syscall.SIGHUP)))
+	case err != nil:
+		return err
+	}
+	return t.exit(ctx)
+}
+
+// exit passes the program's exit code on.
+func (t *terminal) exit(ctx context.Context) error {
+	p, err := t.svc.Process(ctx, t.sandbox, t.process.ID)
+	if err != nil || p.ExitCode == nil || *p.ExitCode == 0 {
+		return err
+	}
+	return exitCode(*p.ExitCode)
+}
+
+// print prints what the program does. When the connection breaks it goes on
+// where it stopped.
+func (t *terminal) print(ctx context.Context) error {
+	cursor, pause := int64(0), 100*time.Millisecond
+	for {
+		next, err := t.svc.Logs(ctx, hutch.LogsRequest{SandboxID: t.sandbox, ProcessID: t.process.ID, Cursor: cursor, Follow: true}, func(o hutch.Output) error {
+			pause = 100 * time.Millisecond
+			_, err := t.out.Write(o.Data)
+			return err
+		})
+		cursor = next
+		if !errors.Is(err, hutch.Unavailable) || pause > 5*time.Second {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+			pause *= 2
+		}
+	}
+}
+
+// follow passes changes of our size on.
+func (t *terminal) follow(ctx context.Context) {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGWINCH)
+	defer signal.Stop(changed)
+	for size := t.process.Terminal; ; {
+		if now := t.size(); size == nil || *now != *size {
+			size = now
+			t.svc.Resize(ctx, t.sandbox, t.process.ID, *size)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// read reads keys until one of them, or their end, leaves the program.
+func (t *terminal) read(typed *io.PipeWriter, leave context.CancelCauseFunc) {
+	var e escape
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := t.in.Read(buf)
+		keys, left := e.filter(buf[:n])
+		if len(keys) > 0 {
+			typed.Write(keys)
+		}
+		if left || err != nil {
+			leave(errDetached)
+			return
+		}
+	}
+}
+
+// escape finds ~ . at the beginning of a line.
+type escape struct {
+	within bool // a line
+	tilde  bool // held back
+}
+
+// filter returns what is for the program, and whether to leave it.
+func (e *escape) filter(in []byte) (out []byte, left bool) {
+	for _, b := range in {
+		switch {
+		case e.tilde && b == '.':
+			return out, true
+		case e.tilde && b != '~':
+			out = append(out, '~')
+		case !e.tilde && !e.within && b == '~':
+			e.tilde = true
+			continue
+		}
+		out = append(out, b)
+		e.tilde, e.within = false, b != '\r' && b != '\n'
+	}
+	return out, false
+}
+
+// raw lets every key through to us, unchanged. restore may be called twice.
+func raw(fd int) (restore func(), err error) {
+	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil, err
+	}
+	t := *old
+	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+	t.Oflag &^= unix.OPOST
+	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &t); err != nil {
+		return nil, err
+	}
+	return func() { unix.IoctlSetTermios(fd, unix.TCSETS, old) }, nil
+}
