@@ -231,7 +231,7 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
 	mux.Handle("/v1/", s.rest)
-	return guard.New(mux, guard.Options{Tokens: []string{s.token}, Hosts: s.hosts, Origins: s.origins, Log: s.log})
+	return guard.New(mux, guard.Options{Tokens: []string{s.token}, Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Log: s.log})
 }
 
 // announce tells the person at the keyboard what to do next.

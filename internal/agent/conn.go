@@ -170,6 +170,8 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return nil, c.wait(w, *req.Wait)
 	case req.Op == "clean":
 		return wire.Cleaned{Removed: jobs.clean()}, nil
+	case req.File != nil:
+		return c.file(w, req.Op, *req.File)
 	case req.Op == "ping":
 		return wire.Stats{Live: jobs.live(), Processes: len(processes(map[int]bool{}, time.Time{})) + 1}, nil
 	}

@@ -38,7 +38,9 @@ type Options struct {
 	// MaxBody is the longest request body, in bytes; default 64 MiB, negative
 	// for no limit.
 	MaxBody int64
-	Log     *slog.Logger
+	// Unbounded, when set, tells requests that MaxBody does not count for.
+	Unbounded func(*http.Request) bool
+	Log       *slog.Logger
 }
 
 type guard struct {
@@ -82,7 +84,7 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	if !open(r) && !g.authorized(w, r) {
 		return
 	}
-	if g.opt.MaxBody >= 0 {
+	if g.opt.MaxBody >= 0 && (g.opt.Unbounded == nil || !g.opt.Unbounded(r)) {
 		if r.ContentLength > g.opt.MaxBody {
 			tooLarge(w, g.opt.MaxBody)
 			return

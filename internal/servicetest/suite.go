@@ -50,6 +50,9 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Wait", s.wait()},
 		{"Languages", s.languages()},
 		{"Neighbours", s.neighbours()},
+		{"Files", s.files()},
+		{"Watch", s.watch()},
+		{"Archives", s.archives()},
 		{"Git", s.git()},
 	} {
 		t.Run(group.name, func(t *testing.T) {

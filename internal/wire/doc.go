@@ -40,6 +40,9 @@
 //	g  gap, 8 bytes              so many bytes of output are no longer kept
 //	w  window, 8 bytes           so many bytes of stdin, in all, have been
 //	                             written to the program
+//	d  data                      a piece of a file or an archive
+//	i  items, JSON               an array of [hutch.FileInfo], [hutch.Match]
+//	                             or [hutch.FileEvent]
 //	x  exit, JSON [Exit]         ends start and attach
 //
 // The daemon has at most [StdinWindow] bytes of stdin under way that no window
@@ -73,6 +76,26 @@
 //	         to the port, and asks by HTTP when there is a Path, again and again
 //	         at intervals from 2 to 50 ms (HTTP: 250 ms).
 //	clean    forgets the detached processes that have ended; r with a [Cleaned].
+//
+// # Files
+//
+// The requests about files have a [File], and everything in them happens with
+// the rights of the user that processes run as. stat and edit are answered by r
+// with a hutch.FileInfo or hutch.Edit, mkdir and chmod by r with {}. The others
+// may take long: first s, then what follows, at last r, or e at any point;
+// closing the connection ends them.
+//
+//	read     s is the hutch.FileInfo, then d. A file that has a size gives
+//	         exactly the range of it that is asked for, or e.
+//	write    I and E frames from the daemon, within the window that w confirms;
+//	         r is the hutch.FileInfo. A connection that closes before E leaves
+//	         the file as it was.
+//	files    i with hutch.FileInfo
+//	search   i with hutch.Match
+//	watch    i with hutch.FileEvent, until the folder is gone
+//	pack     d
+//	unpack   I and E frames from the daemon, as for write
+//	move, copy, delete
 //
 // Cursors count bytes of stdout and stderr together, in the order in which the
 // agent read them, from 0.

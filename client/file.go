@@ -1,0 +1,387 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/problem"
+	"hutch/internal/stream"
+)
+
+// filesURL is the path and query of a call about files: query is names and
+// values, of which the empty are left out.
+func filesURL(sandbox, verb string, query ...string) (string, error) {
+	p, err := sandboxPath(sandbox)
+	if err != nil {
+		return "", err
+	}
+	q := url.Values{}
+	for i := 0; i < len(query); i += 2 {
+		name, value := query[i], query[i+1]
+		if name == "path" || name == "from" || name == "to" {
+			if err := hutch.CheckPath(value); err != nil {
+				return "", err
+			}
+		}
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return p + "/files" + verb + "?" + q.Encode(), nil
+}
+
+func number[T int | int64](n T) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
+
+func yes(b bool) string {
+	if b {
+		return "true"
+	}
+	return ""
+}
+
+func octal(mode fs.FileMode) string {
+	if mode == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%04o", uint32(mode))
+}
+
+// fileCall makes a call about files that is answered with one value or none.
+func fileCall[T any](ctx context.Context, c *Client, method, sandbox, verb string, body any, query ...string) (v T, err error) {
+	u, err := filesURL(sandbox, verb, query...)
+	if err != nil {
+		return v, err
+	}
+	return call[T](ctx, c, method, u, body)
+}
+
+// Stat implements hutch.Service.
+func (c *Client) Stat(ctx context.Context, sandbox, path string) (hutch.FileInfo, error) {
+	return fileCall[hutch.FileInfo](ctx, c, "GET", sandbox, "/stat", nil, "path", path)
+}
+
+// EditFile implements hutch.Service.
+func (c *Client) EditFile(ctx context.Context, sandbox string, req hutch.EditRequest) (hutch.Edit, error) {
+	for _, text := range []string{req.Old, req.New} {
+		if !utf8.ValidString(text) {
+			return hutch.Edit{}, hutch.Errorf(hutch.Invalid, "%.80q is not UTF-8: read the file, change it and write it whole", text)
+		}
+	}
+	path := req.Path
+	req.Path = ""
+	return fileCall[hutch.Edit](ctx, c, "POST", sandbox, "/edit", req, "path", path)
+}
+
+// Mkdir implements hutch.Service.
+func (c *Client) Mkdir(ctx context.Context, sandbox, path string, parents bool) error {
+	_, err := fileCall[struct{}](ctx, c, "POST", sandbox, "/mkdir", nil, "path", path, "parents", yes(parents))
+	return err
+}
+
+// Move implements hutch.Service.
+func (c *Client) Move(ctx context.Context, sandbox, from, to string, replace bool) error {
+	_, err := fileCall[struct{}](ctx, c, "POST", sandbox, "/move", nil, "from", from, "to", to, "replace", yes(replace))
+	return err
+}
+
+// Copy implements hutch.Service.
+func (c *Client) Copy(ctx context.Context, sandbox, from, to string, replace bool) error {
+	_, err := fileCall[struct{}](ctx, c, "POST", sandbox, "/copy", nil, "from", from, "to", to, "replace", yes(replace))
+	return err
+}
+
+// Delete implements hutch.Service.
+func (c *Client) Delete(ctx context.Context, sandbox, path string, recursive bool) error {
+	_, err := fileCall[struct{}](ctx, c, "DELETE", sandbox, "", nil, "path", path, "recursive", yes(recursive))
+	return err
+}
+
+// Chmod implements hutch.Service.
+func (c *Client) Chmod(ctx context.Context, sandbox, path string, mode fs.FileMode) error {
+	_, err := fileCall[struct{}](ctx, c, "POST", sandbox, "/chmod", nil, "path", path, "mode", fmt.Sprintf("%04o", uint32(mode)))
+	return err
+}
+
+// ReadFile implements hutch.Service.
+func (c *Client) ReadFile(ctx context.Context, sandbox string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
+	u, err := filesURL(sandbox, "/content", "path", req.Path, "offset", number(req.Offset), "length", number(req.Length),
+		"firstLine", number(req.FirstLine), "lastLine", number(req.LastLine))
+	if err != nil {
+		return hutch.FileInfo{}, err
+	}
+	resp, err := c.do(ctx, "GET", u, nil, "*/*")
+	if err != nil {
+		return hutch.FileInfo{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return hutch.FileInfo{}, c.refusal(ctx, resp).Err()
+	}
+	info, err := stream.ParseFile(resp.Header.Get(stream.FileHeader))
+	if err != nil {
+		return info, hutch.Errorf(hutch.Unavailable, "what answers at %s does not speak as Hutch does: check the URL", c.url).Because(err)
+	}
+	if req.Opened != nil {
+		req.Opened(info)
+	}
+	return info, c.copyBody(ctx, w, resp)
+}
+
+// copyBody copies an answer to w. One that breaks off was ended by the server,
+// or on its way.
+func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response) error {
+	buf := make([]byte, 128<<10)
+	for {
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case context.Cause(ctx) != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return hutch.Errorf(hutch.Conflict, "what was read broke off: it changed meanwhile, or the connection was lost. Read it again").Because(err)
+		}
+	}
+}
+
+// WriteFile implements hutch.Service.
+func (c *Client) WriteFile(ctx context.Context, sandbox string, req hutch.WriteRequest, r io.Reader) (info hutch.FileInfo, err error) {
+	if req.Mode&^fs.ModePerm != 0 {
+		return info, hutch.Errorf(hutch.Invalid, "mode is %v: use permissions alone, 0 to 0777", req.Mode).With("field", "mode")
+	}
+	u, err := filesURL(sandbox, "/content", "path", req.Path, "mode", octal(req.Mode), "append", yes(req.Append),
+		"create", yes(req.Create), "parents", yes(req.Parents))
+	if err != nil {
+		return info, err
+	}
+	return info, c.send(ctx, u, r, &info)
+}
+
+// send puts all that r gives. A reader that fails must not look as if it ended:
+// then the connection breaks.
+func (c *Client) send(ctx context.Context, u string, r io.Reader, answer any) error {
+	body := &body{r: r}
+	req, err := http.NewRequestWithContext(ctx, "PUT", c.url+u, body)
+	if err != nil {
+		return hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
+	}
+	req.Header = c.header()
+	req.Header.Set("Content-Type", "application/octet-stream")
+	resp, err := c.HTTP.Do(req)
+	if failed := body.failed(); failed != nil {
+		if resp != nil {
+			resp.Body.Close()
+		}
+		return failed
+	}
+	if err != nil {
+		return c.fault(ctx, err)
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode >= 300:
+		return c.refusal(ctx, resp).Err()
+	case resp.StatusCode == http.StatusNoContent:
+		return nil
+	}
+	return c.read(ctx, resp, answer)
+}
+
+// body is a reader that remembers its error. HTTP may read it after the call.
+type body struct {
+	r io.Reader
+
+	mu  sync.Mutex
+	err error
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if err != nil && err != io.EOF {
+		b.mu.Lock()
+		b.err = err
+		b.mu.Unlock()
+	}
+	return n, err
+}
+
+func (b *body) failed() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// ListFiles implements hutch.Service.
+func (c *Client) ListFiles(ctx context.Context, sandbox string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
+	return fileList(ctx, c, sandbox, "", out, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
+		"hidden", yes(req.Hidden), "glob", req.Glob, "limit", number(req.Limit))
+}
+
+// SearchFiles implements hutch.Service.
+func (c *Client) SearchFiles(ctx context.Context, sandbox string, req hutch.SearchRequest, out func(hutch.Match) error) error {
+	return fileList(ctx, c, sandbox, "/search", out, "path", req.Path, "pattern", req.Pattern, "hidden", yes(req.Hidden),
+		"glob", req.Glob, "limit", number(req.Limit))
+}
+
+// fileList reads a list as it comes: an object with the items and, when
+// something ended it early, the error.
+func fileList[T any](ctx context.Context, c *Client, sandbox, verb string, out func(T) error, query ...string) error {
+	u, err := filesURL(sandbox, verb, query...)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(ctx, "GET", u, nil, "application/json")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return c.refusal(ctx, resp).Err()
+	}
+	dec := json.NewDecoder(resp.Body)
+	var end error
+	err = members(dec, func(name string) error {
+		if name == "error" {
+			var raw json.RawMessage
+			if err := dec.Decode(&raw); err != nil {
+				return err
+			}
+			end = problem.Read(http.StatusInternalServerError, raw).Err()
+			return nil
+		}
+		return elements(dec, out)
+	})
+	if e, ok := errors.AsType[itemError](err); ok {
+		return e.error
+	}
+	if err != nil {
+		return c.fault(ctx, err)
+	}
+	return end
+}
+
+// members calls f at the value of each member of an object.
+func members(dec *json.Decoder, f func(name string) error) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("%v instead of an object: %w", t, err)
+	}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := t.(string)
+		if err := f(name); err != nil {
+			return err
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+// itemError is an error of the caller's function.
+type itemError struct{ error }
+
+// elements hands the elements of an array to out.
+func elements[T any](dec *json.Decoder, out func(T) error) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return fmt.Errorf("%v instead of a list: %w", t, err)
+	}
+	for dec.More() {
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			return err
+		}
+		if err := out(v); err != nil {
+			return itemError{err}
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+// Watch implements hutch.Service.
+func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
+	u, err := filesURL(sandbox, "/watch", "path", req.Path, "recursive", yes(req.Recursive))
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(ctx, "GET", u, nil, "text/event-stream")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return c.refusal(ctx, resp).Err()
+	}
+	for r := bufio.NewReader(resp.Body); ; {
+		event, data, err := next(r)
+		if err != nil {
+			return c.fault(ctx, err)
+		}
+		switch event {
+		case "change":
+			var e hutch.FileEvent
+			if err := json.Unmarshal(data, &e); err != nil {
+				return c.fault(ctx, err)
+			}
+			if err := out(e); err != nil {
+				return err
+			}
+		case "end":
+			return nil
+		case "error":
+			return problem.Read(http.StatusInternalServerError, data).Err()
+		}
+	}
+}
+
+// Pack implements hutch.Service.
+func (c *Client) Pack(ctx context.Context, sandbox string, req hutch.PackRequest, w io.Writer) error {
+	u, err := filesURL(sandbox, "/archive", "path", req.Dir, "format", string(req.Format))
+	if err != nil {
+		return err
+	}
+	for _, name := range req.Paths {
+		u += "&name=" + url.QueryEscape(name)
+	}
+	resp, err := c.do(ctx, "GET", u, nil, "*/*")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return c.refusal(ctx, resp).Err()
+	}
+	return c.copyBody(ctx, w, resp)
+}
+
+// Unpack implements hutch.Service.
+func (c *Client) Unpack(ctx context.Context, sandbox string, req hutch.UnpackRequest, r io.Reader) error {
+	u, err := filesURL(sandbox, "/archive", "path", req.Dir, "format", string(req.Format))
+	if err != nil {
+		return err
+	}
+	return c.send(ctx, u, r, nil)
+}

@@ -1,0 +1,304 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"hutch"
+	"hutch/internal/files"
+	"hutch/internal/linux/creds"
+	"hutch/internal/linux/spawn"
+	"hutch/internal/wire"
+)
+
+// filesOf are the files that user sees; without one, those the agent sees.
+func filesOf(boot wire.Boot, user *spawn.User) *files.FS {
+	f := &files.FS{Dir: boot.Dir}
+	if user == nil {
+		return f
+	}
+	if !user.KeepGroups {
+		syscall.Setgroups(nil) // they would count for the user, too
+	}
+	f.Secret = "/proc/" + strconv.Itoa(os.Getpid())
+	f.As = func(do func() error) error { return creds.Do(user.UID, user.GID, do) }
+	return f
+}
+
+// file does a request about files, or begins one that may take long.
+func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err error) {
+	ctx, disk, p := context.Background(), c.agent.files, string(f.Path)
+	switch op {
+	case "stat":
+		return disk.Stat(ctx, "", p)
+	case "edit":
+		return disk.EditFile(ctx, "", hutch.EditRequest{Path: p, Old: string(f.Old), New: string(f.New), All: f.All})
+	case "mkdir":
+		return struct{}{}, disk.Mkdir(ctx, "", p, f.Parents)
+	case "chmod":
+		return struct{}{}, disk.Chmod(ctx, "", p, fs.FileMode(f.Mode))
+	}
+	work, ok := fileWork[op]
+	if !ok {
+		return nil, hutch.Errorf(hutch.Unsupported, "the agent knows no request %.40q: it may be older than the daemon", op)
+	}
+	t := &fileTask{conn: c, request: f, in: newInflow(w)}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	t.buffer = bufio.NewWriterSize(c.Conn, 4<<10)
+	t.out = wire.NewWriter(t.buffer)
+	c.begin(t)
+	c.agent.group.Go(func() { t.run(work) })
+	return nil, nil
+}
+
+// errLeft ends what the daemon no longer waits for.
+var errLeft = errors.New("the daemon hung up")
+
+// fileTask is a request about files that is under way.
+type fileTask struct {
+	conn    *conn
+	request wire.File
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	in      *inflow
+	buffer  *bufio.Writer // gathers small frames
+	out     *wire.Writer  // to buffer
+}
+
+func (t *fileTask) run(work func(*fileTask, *files.FS, wire.File) (any, error)) {
+	defer t.cancel(nil)
+	defer t.conn.agent.idle.touch()
+	answer, err := work(t, t.conn.agent.files, t.request)
+	t.conn.end()
+	if err != nil {
+		refuse(t.out, err)
+	} else {
+		t.out.WriteJSON(wire.TypeReply, answer)
+	}
+	t.buffer.Flush()
+}
+
+// begin says that the work has begun, to be read at once.
+func (t *fileTask) begin() {
+	t.out.Write(wire.TypeStarted, []byte("{}"))
+	t.buffer.Flush()
+}
+
+// Write sends a piece of a file.
+func (t *fileTask) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		end := min(n+wire.MaxChunk, len(b))
+		if err := t.out.Write(wire.TypeData, b[n:end]); err != nil {
+			return n, err
+		}
+		n = end
+	}
+	return n, nil
+}
+
+func (t *fileTask) stdin(data []byte) bool { return t.in.add(data) }
+func (t *fileTask) stdinEnd()              { t.in.end(io.EOF) }
+func (t *fileTask) signal(syscall.Signal)  {}
+
+func (t *fileTask) hangUp() {
+	t.cancel(errLeft)
+	t.in.end(errLeft)
+}
+
+// fileWork is the work of each request that may take long.
+var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, error){
+	"read": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		_, err := disk.ReadFile(t.ctx, "", hutch.ReadRequest{
+			Path: string(f.Path), Offset: f.Offset, Length: f.Length, FirstLine: f.FirstLine, LastLine: f.LastLine,
+			Opened: func(info hutch.FileInfo) { t.out.WriteJSON(wire.TypeStarted, info) },
+		}, t)
+		return struct{}{}, err
+	},
+	"write": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		return disk.WriteFile(t.ctx, "", hutch.WriteRequest{
+			Path: string(f.Path), Mode: fs.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents,
+		}, t.in)
+	},
+	"files": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		b := batch[hutch.FileInfo]{to: t}
+		err := disk.ListFiles(t.ctx, "", hutch.ListRequest{
+			Path: string(f.Path), Recursive: f.Recursive, Depth: f.Depth, Hidden: f.Hidden, Glob: string(f.Glob), Limit: f.Limit,
+		}, b.add)
+		return struct{}{}, b.close(err)
+	},
+	"search": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		b := batch[hutch.Match]{to: t}
+		err := disk.SearchFiles(t.ctx, "", hutch.SearchRequest{
+			Path: string(f.Path), Pattern: string(f.Pattern), Glob: string(f.Glob), Hidden: f.Hidden, Limit: f.Limit,
+		}, b.add)
+		return struct{}{}, b.close(err)
+	},
+	"watch": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		b := batch[hutch.FileEvent]{to: t}
+		err := disk.Changes(t.ctx, hutch.WatchRequest{Path: string(f.Path), Recursive: f.Recursive}, b.all)
+		return struct{}{}, b.close(err)
+	},
+	"move": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		return struct{}{}, disk.Move(t.ctx, "", string(f.Path), string(f.To), f.Replace)
+	},
+	"copy": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		return struct{}{}, disk.Copy(t.ctx, "", string(f.Path), string(f.To), f.Replace)
+	},
+	"delete": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		return struct{}{}, disk.Delete(t.ctx, "", string(f.Path), f.Recursive)
+	},
+	"pack": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		req := hutch.PackRequest{Dir: string(f.Path), Format: hutch.ArchiveFormat(f.Format)}
+		for _, name := range f.Names {
+			req.Paths = append(req.Paths, string(name))
+		}
+		return struct{}{}, disk.Pack(t.ctx, "", req, t)
+	},
+	"unpack": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
+		t.begin()
+		return struct{}{}, disk.Unpack(t.ctx, "", hutch.UnpackRequest{Dir: string(f.Path), Format: hutch.ArchiveFormat(f.Format)}, t.in)
+	},
+}
+
+// batch gathers items for frames of a good size.
+type batch[T any] struct {
+	to  *fileTask
+	buf []byte
+}
+
+const batchSize = 32 << 10
+
+func (b *batch[T]) add(item T) error {
+	text, err := json.Marshal(item)
+	if err != nil {
+		return err
+	}
+	sep := byte(',')
+	if len(b.buf) == 0 {
+		sep = '['
+	}
+	b.buf = append(append(b.buf, sep), text...)
+	if len(b.buf) < batchSize {
+		return nil
+	}
+	return b.flush()
+}
+
+// all sends items that are not to wait for more.
+func (b *batch[T]) all(items []T) error {
+	for _, item := range items {
+		if err := b.add(item); err != nil {
+			return err
+		}
+	}
+	if err := b.flush(); err != nil {
+		return err
+	}
+	return b.to.buffer.Flush()
+}
+
+func (b *batch[T]) flush() error {
+	if len(b.buf) == 0 {
+		return nil
+	}
+	err := b.to.out.Write(wire.TypeItems, append(b.buf, ']'))
+	b.buf = b.buf[:0]
+	return err
+}
+
+// close sends the rest, before the error that ended the work.
+func (b *batch[T]) close(err error) error {
+	if ferr := b.flush(); ferr != nil {
+		return ferr
+	}
+	return err
+}
+
+// inflow is what the daemon sends, to be read by whoever needs it.
+type inflow struct {
+	w *wire.Writer
+
+	mu    sync.Mutex
+	more  sync.Cond
+	queue []byte
+	taken int64
+	told  int64
+	err   error // behind the queue; nil until the end
+}
+
+func newInflow(w *wire.Writer) *inflow {
+	f := &inflow{w: w}
+	f.more.L = &f.mu
+	return f
+}
+
+// add queues data and reports false when that is more than the window allows.
+func (f *inflow) add(data []byte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.queue)+len(data) > wire.FileWindow {
+		return false
+	}
+	if f.err == nil {
+		f.queue = append(f.queue, data...)
+		f.more.Signal()
+	}
+	return true
+}
+
+// end says what comes behind the queue. What has broken off drops the queue.
+func (f *inflow) end(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil || err != io.EOF {
+		f.err = err
+	}
+	if err != io.EOF {
+		f.queue = nil
+	}
+	f.more.Signal()
+}
+
+// Read implements io.Reader.
+func (f *inflow) Read(b []byte) (int, error) {
+	n, tell, err := f.pop(b)
+	if tell > 0 {
+		f.w.WriteCount(wire.TypeWindow, tell)
+	}
+	return n, err
+}
+
+func (f *inflow) pop(b []byte) (n int, tell int64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.queue) == 0 && f.err == nil {
+		f.more.Wait()
+	}
+	if len(f.queue) == 0 {
+		return 0, 0, f.err
+	}
+	n = copy(b, f.queue)
+	f.queue = f.queue[:copy(f.queue, f.queue[n:])]
+	f.taken += int64(n)
+	if f.taken-f.told < wire.FileWindow/4 {
+		return n, 0, nil
+	}
+	f.told = f.taken
+	return n, f.told, nil
+}

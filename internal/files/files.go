@@ -1,0 +1,325 @@
+// Package files is what can be done with files from within their own system:
+// it implements [hutch.Files] on the root that its process sees. In a sandbox
+// that is the sandbox's, and the process is the agent, so a read costs a round
+// trip and no process.
+//
+// Two ideas keep it safe beside programs that change everything under its
+// hands. What a path names is decided by the kernel, with the rights of the
+// user (As): this package never decides from the text of a path. And what it
+// once found it works on by descriptor, so that nobody can put something else
+// in its place. What it opens is a regular file or a folder, or it is let go
+// of: nothing here waits for a pipe.
+package files
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+// FS does it. The methods' sandbox has no meaning: there is one.
+type FS struct {
+	// Dir is what relative paths are relative to.
+	Dir string
+	// As calls a function with the rights of the user; nil for those that
+	// the process has.
+	As func(func() error) error
+	// Secret, when set, names a folder that is not to be read from, whatever
+	// its permissions: this process's own in /proc.
+	Secret string
+}
+
+var _ hutch.Files = (*FS)(nil)
+
+func (f *FS) as(do func() error) error {
+	if f.As == nil {
+		return do()
+	}
+	return f.As(do)
+}
+
+// path makes a path absolute. It removes nothing from it: what .. means
+// depends on links.
+func (f *FS) path(p string) (string, error) {
+	if err := hutch.CheckPath(p); err != nil {
+		return "", err
+	}
+	if p[0] != '/' {
+		p = f.Dir + "/" + p
+	}
+	if len(p) > hutch.MaxPath {
+		return "", fail(unix.ENAMETOOLONG, p)
+	}
+	return p, nil
+}
+
+// open opens a regular file for reading.
+func (f *FS) open(p string) (file *os.File, info hutch.FileInfo, err error) {
+	if p, err = f.path(p); err != nil {
+		return nil, info, err
+	}
+	err = f.as(func() error {
+		fd, err := regular(unix.AT_FDCWD, p, unix.O_RDONLY)
+		if err != nil {
+			return fail(err, p)
+		}
+		file = os.NewFile(uintptr(fd), p)
+		return nil
+	})
+	if err != nil {
+		return nil, info, err
+	}
+	if info, err = f.describe(file, p); err != nil {
+		file.Close()
+	}
+	return file, info, err
+}
+
+// describe tells what an open file is, and refuses what is secret.
+func (f *FS) describe(file *os.File, p string) (hutch.FileInfo, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return hutch.FileInfo{}, fail(err, p)
+	}
+	if f.secret(int(file.Fd())) {
+		return hutch.FileInfo{}, fail(unix.EACCES, p)
+	}
+	return info(path.Clean(p), &st, ""), nil
+}
+
+func (f *FS) secret(fd int) bool {
+	var st unix.Statfs_t
+	if f.Secret == "" || unix.Fstatfs(fd, &st) != nil || st.Type != unix.PROC_SUPER_MAGIC {
+		return false
+	}
+	name, err := os.Readlink("/proc/self/fd/" + itoa(fd))
+	return err != nil || name == f.Secret || strings.HasPrefix(name, f.Secret+"/")
+}
+
+const noWait = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_LARGEFILE
+
+// errIrregular is for what is neither a regular file nor a folder.
+var errIrregular = errors.New("it is a pipe, a socket or a device")
+
+// regular opens a regular file and nothing else. Looking first spares devices
+// that being opened means something to; looking again tells for sure.
+func regular(dir int, name string, flags int) (fd int, err error) {
+	var st unix.Stat_t
+	follow := 0
+	if flags&unix.O_NOFOLLOW != 0 {
+		follow = unix.AT_SYMLINK_NOFOLLOW
+	}
+	if err := unix.Fstatat(dir, name, &st, follow); err == nil {
+		if err := isRegular(&st); err != nil {
+			return -1, err
+		}
+	}
+	fd, err = retry(func() (int, error) { return unix.Openat(dir, name, flags|noWait, 0o666) })
+	if err != nil {
+		return -1, err
+	}
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = isRegular(&st)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func isRegular(st *unix.Stat_t) error {
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return nil
+	case unix.S_IFDIR:
+		return unix.EISDIR
+	case unix.S_IFLNK:
+		return unix.ELOOP
+	}
+	return errIrregular
+}
+
+// folder opens a folder. With O_NOFOLLOW a link to one is none. That flag is
+// never given together with O_DIRECTORY: gVisor then follows the link.
+func folder(dir int, name string, flags int) (int, error) {
+	if flags&unix.O_NOFOLLOW == 0 {
+		flags |= unix.O_DIRECTORY
+	}
+	fd, err := retry(func() (int, error) { return unix.Openat(dir, name, unix.O_RDONLY|noWait|flags, 0) })
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// info is st as a record.
+func info(p string, st *unix.Stat_t, target string) hutch.FileInfo {
+	t := hutch.OtherFile
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		t = hutch.RegularFile
+	case unix.S_IFDIR:
+		t = hutch.Directory
+	case unix.S_IFLNK:
+		t = hutch.Symlink
+	}
+	return hutch.FileInfo{
+		Path: p, Name: path.Base(p), Type: t, Size: st.Size, Mode: octal(st.Mode),
+		Modified: modified(st), Target: target,
+	}
+}
+
+// modified is a time that JSON can hold: files may have any.
+func modified(st *unix.Stat_t) time.Time {
+	t := time.Unix(st.Mtim.Unix()).UTC()
+	if y := t.Year(); y < 0 || y > 9999 {
+		return time.Unix(0, 0).UTC()
+	}
+	return t
+}
+
+func octal(mode uint32) string {
+	m := mode & 0o7777
+	return string([]byte{'0' + byte(m>>9&7), '0' + byte(m>>6&7), '0' + byte(m>>3&7), '0' + byte(m&7)})
+}
+
+func itoa(n int) string {
+	var b [20]byte
+	i := len(b)
+	for {
+		i--
+		b[i] = '0' + byte(n%10)
+		if n /= 10; n == 0 {
+			return string(b[i:])
+		}
+	}
+}
+
+// readlink reads a link, which may be any path.
+func readlink(dir int, name string) (string, error) {
+	var b [hutch.MaxPath + 1]byte
+	n, err := unix.Readlinkat(dir, name, b[:])
+	if err != nil {
+		return "", err
+	}
+	return string(b[:n]), nil
+}
+
+// fail says what an error means for a path.
+func fail(err error, p string) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if _, ok := errors.AsType[*hutch.Error](err); ok {
+		return err
+	}
+	kind, words := hutch.Internal, "cannot be used"
+	if e, ok := errors.AsType[unix.Errno](err); ok {
+		if r, known := reasons[e]; known {
+			kind, words = r.kind, r.words
+		}
+	}
+	switch {
+	case errors.Is(err, errIrregular):
+		kind, words = hutch.Invalid, "is a pipe, a socket or a device: only regular files can be read and written"
+	case errors.Is(err, fs.ErrExist) && kind == hutch.Internal:
+		kind, words = hutch.Conflict, "is there already"
+	case kind == hutch.Internal:
+		return hutch.Errorf(hutch.Internal, "%.200q %s", p, words).Because(err)
+	}
+	return hutch.Errorf(kind, "%.200q %s", p, words).With("path", strings.ToValidUTF8(p, "\uFFFD")).Because(err)
+}
+
+// reasons are what error numbers mean, for a sentence that begins with a path.
+var reasons = map[unix.Errno]struct {
+	kind  hutch.Kind
+	words string
+}{
+	unix.ENOENT:       {hutch.NotFound, "does not exist: list the folder to see what there is"},
+	unix.ENOTDIR:      {hutch.Conflict, "leads through something that is no folder, or is none itself"},
+	unix.EISDIR:       {hutch.Conflict, "is a folder, where a file is needed"},
+	unix.EEXIST:       {hutch.Conflict, "is there already: replace it, or choose another name"},
+	unix.ENOTEMPTY:    {hutch.Conflict, "is a folder that is not empty"},
+	unix.EBUSY:        {hutch.Conflict, "is in use by the system"},
+	unix.ETXTBSY:      {hutch.Conflict, "is a program that runs"},
+	unix.EACCES:       {hutch.Denied, "may not be used so by the sandbox's user: look at the permissions of it and its folder"},
+	unix.EPERM:        {hutch.Denied, "may not be changed so by the sandbox's user"},
+	unix.EROFS:        {hutch.Denied, "is on a file system that cannot be written to: use /workspace or /tmp"},
+	unix.ENOSPC:       {hutch.Exhausted, "cannot be written: the sandbox's disk is full. Delete files, or create a sandbox with a higher limits.disk"},
+	unix.EDQUOT:       {hutch.Exhausted, "cannot be written: the disk quota is used up. Delete files"},
+	unix.EFBIG:        {hutch.Exhausted, "would become larger than a file may be"},
+	unix.EMFILE:       {hutch.Exhausted, "cannot be opened: too many files are open. Try again when other calls have ended"},
+	unix.ENFILE:       {hutch.Exhausted, "cannot be opened: too many files are open in the system"},
+	unix.ENOMEM:       {hutch.Exhausted, "cannot be used: the sandbox is out of memory"},
+	unix.ELOOP:        {hutch.Invalid, "is, or leads through, a link that leads to itself"},
+	unix.ENAMETOOLONG: {hutch.Invalid, "is too long, in one name or in all"},
+	unix.EINVAL:       {hutch.Invalid, "cannot be used so: it may be a folder that would go into itself, or the root"},
+	unix.ENXIO:        {hutch.Invalid, "is a pipe, a socket or a device: only regular files can be read and written"},
+	unix.ENODEV:       {hutch.Invalid, "is a device that is not there"},
+	unix.EOPNOTSUPP:   {hutch.Unsupported, "is on a file system that cannot do that"},
+	unix.ENOSYS:       {hutch.Unsupported, "is on a system that cannot do that"},
+}
+
+// Stat implements hutch.Files.
+func (f *FS) Stat(_ context.Context, _, p string) (fi hutch.FileInfo, err error) {
+	if p, err = f.path(p); err != nil {
+		return fi, err
+	}
+	err = f.as(func() error {
+		fi, err = stat(p)
+		return err
+	})
+	return fi, err
+}
+
+func stat(p string) (hutch.FileInfo, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(p, &st); err != nil {
+		return hutch.FileInfo{}, fail(err, p)
+	}
+	var target string
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		target, _ = readlink(unix.AT_FDCWD, p)
+	}
+	return info(path.Clean(p), &st, target), nil
+}
+
+// cancelled reads until ctx is done.
+type cancelled struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c cancelled) Read(b []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(b)
+}

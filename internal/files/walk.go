@@ -1,0 +1,190 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+const (
+	// maxDepth is how many folders deep anything goes: each level holds a
+	// descriptor.
+	maxDepth = 500
+	// maxNames is how many bytes of names of one folder are sorted.
+	maxNames = 64 << 20
+)
+
+// entry is one thing in a tree.
+type entry struct {
+	dir  int    // the folder that it is in
+	name string // in that folder
+	path string // relative to where the walk began
+	st   unix.Stat_t
+}
+
+func (e *entry) isDir() bool { return e.st.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// errSkip, of a visit, leaves out what is in a folder.
+var errSkip = errors.New("skip")
+
+// walk calls visit for everything in a folder, by names in order, and for what
+// is in a folder after that folder. It takes over dir. What vanishes meanwhile
+// is left out, and so are the insides of folders that may not be read.
+func walk(ctx context.Context, dir int, below string, depth int, visit func(*entry) error) error {
+	d := os.NewFile(uintptr(dir), below)
+	defer d.Close()
+	if depth > maxDepth {
+		return hutch.Errorf(hutch.Exhausted, "%.200q lies more than %d folders deep, the limit: use a program for such a tree", below, maxDepth)
+	}
+	names, err := namesOf(d)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e := entry{dir: dir, name: name, path: path.Join(below, name)}
+		if unix.Fstatat(dir, name, &e.st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
+		}
+		err := visit(&e)
+		if err == errSkip {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !e.isDir() {
+			continue
+		}
+		if sub, err := folder(dir, name, unix.O_NOFOLLOW); err == nil {
+			err = walk(ctx, sub, e.path, depth+1, visit)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func namesOf(d *os.File) ([]string, error) {
+	var all []string
+	size := 0
+	for {
+		names, err := d.Readdirnames(1024)
+		for _, name := range names {
+			size += len(name) + 16
+		}
+		if size > maxNames {
+			return nil, hutch.Errorf(hutch.Exhausted, "%.200q has more entries than can be sorted: use a program to look into it", d.Name())
+		}
+		all = append(all, names...)
+		if err == io.EOF {
+			slices.Sort(all)
+			return all, nil
+		}
+		if err != nil {
+			return nil, blame(err, d.Name())
+		}
+	}
+}
+
+// walkPath walks what is below a path, as the user.
+func (f *FS) walkPath(ctx context.Context, p string, visit func(*entry) error) error {
+	return f.as(func() error {
+		dir, err := folder(unix.AT_FDCWD, p, 0)
+		if err != nil {
+			return fail(err, p)
+		}
+		if f.secret(dir) {
+			unix.Close(dir)
+			return fail(unix.EACCES, p)
+		}
+		return walk(ctx, dir, "", 0, visit)
+	})
+}
+
+// choice is which entries are wanted.
+type choice struct {
+	glob   string
+	byName bool
+	hidden bool
+	flat   bool // nothing below the folder itself
+	depth  int
+}
+
+func choose(glob string, hidden bool) (choice, error) {
+	if glob != "" && !doublestar.ValidatePattern(glob) || len(glob) > hutch.MaxPath {
+		return choice{}, hutch.Errorf(hutch.Invalid, "the pattern %.200q is not closed somewhere: use * ? [a-z] {a,b} and ** for any folders", glob).With("field", "glob")
+	}
+	return choice{glob: glob, byName: !strings.Contains(glob, "/"), hidden: hidden}, nil
+}
+
+// takes reports whether e is wanted, and whether what is in it may be.
+func (c choice) takes(e *entry) (it, inside bool) {
+	if !c.hidden && e.name[0] == '.' {
+		return false, false
+	}
+	inside = !c.flat && (c.depth == 0 || strings.Count(e.path, "/")+1 < c.depth)
+	if c.glob == "" {
+		return true, inside
+	}
+	subject := e.path
+	if c.byName {
+		subject = e.name
+	}
+	it, _ = doublestar.Match(c.glob, subject)
+	return it, inside
+}
+
+const defaultList = 10_000
+
+// ListFiles implements hutch.Files.
+func (f *FS) ListFiles(ctx context.Context, _ string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
+	p, err := f.path(req.Path)
+	if err != nil {
+		return err
+	}
+	c, err := choose(req.Glob, req.Hidden)
+	if err != nil {
+		return err
+	}
+	if req.Limit < 0 || req.Depth < 0 {
+		return hutch.Errorf(hutch.Invalid, "limit is %d and depth %d: 0 is the default, and less is nothing", req.Limit, req.Depth)
+	}
+	c.flat, c.depth = !req.Recursive && req.Glob == "", req.Depth
+	limit, n := req.Limit, 0
+	if limit == 0 {
+		limit = defaultList
+	}
+	base := path.Clean(p)
+	return f.walkPath(ctx, p, func(e *entry) error {
+		it, inside := c.takes(e)
+		if it {
+			if n++; n > limit {
+				return hutch.Errorf(hutch.Exhausted, "there are more than %d files below %.200q, the limit of this list: narrow it, or raise the limit", limit, base).With("limit", "files")
+			}
+			var target string
+			if e.st.Mode&unix.S_IFMT == unix.S_IFLNK {
+				target, _ = readlink(e.dir, e.name)
+			}
+			if err := out(info(path.Join(base, e.path), &e.st, target)); err != nil {
+				return err
+			}
+		}
+		if !inside {
+			return errSkip
+		}
+		return nil
+	})
+}

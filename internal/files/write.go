@@ -1,0 +1,351 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+// hidden begins the names of files that are being written.
+const hidden = ".hutch-"
+
+// hiddenName is a name that nothing has: the runtime's random numbers cannot be
+// foreseen, and spare the agent package crypto.
+func hiddenName() string {
+	return hidden + strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
+}
+
+// WriteFile implements hutch.Files.
+func (f *FS) WriteFile(ctx context.Context, _ string, req hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
+	if err := checkMode(req.Mode); err != nil {
+		return hutch.FileInfo{}, err
+	}
+	if req.Append && req.Create {
+		return hutch.FileInfo{}, hutch.Errorf(hutch.Invalid, "append to a file, or create it: not both")
+	}
+	if req.Append {
+		return f.appendTo(ctx, req, r)
+	}
+	d, err := f.begin(req)
+	if err != nil {
+		return hutch.FileInfo{}, err
+	}
+	return d.write(cancelled{ctx, r})
+}
+
+func checkMode(mode fs.FileMode) error {
+	if mode&^fs.ModePerm != 0 {
+		return hutch.Errorf(hutch.Invalid, "mode is %v: use permissions alone, 0 to 0777", mode)
+	}
+	return nil
+}
+
+func (f *FS) appendTo(ctx context.Context, req hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
+	p, err := f.path(req.Path)
+	if err != nil {
+		return hutch.FileInfo{}, err
+	}
+	var file *os.File
+	err = f.as(func() error {
+		if req.Parents {
+			if err := mkdirs(path.Dir(p)); err != nil {
+				return err
+			}
+		}
+		fd, err := regular(unix.AT_FDCWD, p, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT)
+		if err != nil {
+			return fail(err, p)
+		}
+		file = os.NewFile(uintptr(fd), p)
+		if req.Mode == 0 {
+			return nil
+		}
+		if err := file.Chmod(req.Mode); err != nil {
+			file.Close()
+			return blame(err, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return hutch.FileInfo{}, err
+	}
+	defer file.Close()
+	if f.secret(int(file.Fd())) {
+		return hutch.FileInfo{}, fail(unix.EACCES, p)
+	}
+	if err := pour(file, cancelled{ctx, r}); err != nil {
+		return hutch.FileInfo{}, blame(err, p)
+	}
+	return f.describe(file, p)
+}
+
+// pour copies by a buffer of ours, and not by io.Copy's other ways, which have
+// larger ones.
+func pour(w io.Writer, r io.Reader) error {
+	_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{r}, make([]byte, piece))
+	return err
+}
+
+// draft is a file on its way to a name: what is written has another one in the
+// same folder until it is whole.
+type draft struct {
+	fs     *FS
+	path   string // what was asked for
+	dir    int
+	name   string
+	temp   string
+	file   *os.File
+	mode   fs.FileMode
+	fresh  bool // nothing has the name
+	create bool // nothing may have it
+}
+
+// begin finds the place of a file, through links, and opens a draft for it.
+func (f *FS) begin(req hutch.WriteRequest) (*draft, error) {
+	p, err := f.path(req.Path)
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{fs: f, path: p, dir: -1, mode: req.Mode, create: req.Create}
+	err = f.as(func() error {
+		if req.Parents {
+			if err := mkdirs(path.Dir(p)); err != nil {
+				return err
+			}
+		}
+		err := d.find()
+		if err == nil {
+			err = d.open()
+		}
+		if err != nil {
+			unix.Close(d.dir)
+			return fail(err, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+const maxLinks = 40 // as in the kernel
+
+// find follows the links that the path ends in, and opens the folder of the
+// last one's target.
+func (d *draft) find() error {
+	at := d.path
+	for range maxLinks {
+		dir, name := path.Split(at)
+		if name == "" || name == "." || name == ".." {
+			return unix.EISDIR
+		}
+		if d.dir >= 0 {
+			unix.Close(d.dir)
+		}
+		var err error
+		if d.dir, err = retry(func() (int, error) {
+			return unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		}); err != nil {
+			return err
+		}
+		d.name = name
+		to, err := readlink(d.dir, name)
+		if err != nil {
+			return nil // no link, or nothing yet
+		}
+		if d.create {
+			return unix.EEXIST
+		}
+		if !strings.HasPrefix(to, "/") {
+			to = dir + to
+		}
+		at = to
+	}
+	return unix.ELOOP
+}
+
+// open takes on the mode of the file that is to be replaced, which must be one
+// that could be written to, and opens the draft.
+func (d *draft) open() error {
+	var st unix.Stat_t
+	err := unix.Fstatat(d.dir, d.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case err == unix.ENOENT:
+		d.fresh = true
+		if d.mode == 0 {
+			d.mode = 0o644
+		}
+	case err != nil:
+		return err
+	case d.create:
+		return unix.EEXIST
+	default:
+		fd, err := regular(d.dir, d.name, unix.O_WRONLY|unix.O_NOFOLLOW)
+		if err == nil {
+			unix.Close(fd)
+		} else if err != unix.ETXTBSY { // which the file that runs goes on to be
+			return err
+		}
+		if d.mode == 0 {
+			d.mode = fs.FileMode(st.Mode) & fs.ModePerm
+		}
+	}
+	d.temp = hiddenName()
+	fd, err := unix.Openat(d.dir, d.temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_LARGEFILE, 0o600)
+	if err != nil {
+		return err
+	}
+	d.file = os.NewFile(uintptr(fd), d.temp)
+	return nil
+}
+
+// write fills the draft and gives it its name, or leaves nothing of it.
+func (d *draft) write(r io.Reader) (hutch.FileInfo, error) {
+	defer unix.Close(d.dir)
+	defer d.file.Close()
+	err := pour(d.file, r)
+	if err == nil {
+		err = d.fs.as(d.commit)
+	}
+	if err != nil {
+		d.fs.as(func() error { return unix.Unlinkat(d.dir, d.temp, 0) })
+		if errno, ok := err.(unix.Errno); ok {
+			err = fail(errno, d.path)
+		}
+		return hutch.FileInfo{}, blame(err, d.path)
+	}
+	return d.fs.describe(d.file, d.path)
+}
+
+func (d *draft) commit() error {
+	if err := unix.Fchmod(int(d.file.Fd()), uint32(d.mode)); err != nil {
+		return err
+	}
+	if d.fresh {
+		if err := publish(d.dir, d.temp, d.name); err != unix.EEXIST || d.create {
+			return err
+		}
+	}
+	return unix.Renameat(d.dir, d.temp, d.dir, d.name)
+}
+
+// publish gives what has a hidden name another one that is free. A link, where
+// there can be one, looks to watchers as what it is: something new.
+func publish(dir int, temp, name string) error {
+	err := unix.Linkat(dir, temp, dir, name, 0)
+	if err == nil {
+		return unix.Unlinkat(dir, temp, 0)
+	}
+	if err == unix.EEXIST {
+		return err
+	}
+	return place(dir, temp, dir, name)
+}
+
+// place renames to a name that is free.
+func place(fromDir int, from string, toDir int, to string) error {
+	err := unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
+	if err != unix.EINVAL && err != unix.ENOSYS {
+		return err
+	}
+	var st unix.Stat_t // not every file system can: then as well as it goes
+	if unix.Fstatat(toDir, to, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return unix.EEXIST
+	}
+	return unix.Renameat(fromDir, from, toDir, to)
+}
+
+// maxEdit is the largest file that can be edited, in bytes: it is held twice.
+const maxEdit = 16 << 20
+
+// EditFile implements hutch.Files.
+func (f *FS) EditFile(ctx context.Context, _ string, req hutch.EditRequest) (hutch.Edit, error) {
+	if req.Old == "" {
+		return hutch.Edit{}, hutch.Errorf(hutch.Invalid, "oldText is empty: give the text to be replaced, or write the whole file").With("field", "oldText")
+	}
+	if req.Old == req.New {
+		return hutch.Edit{}, hutch.Errorf(hutch.Invalid, "oldText and newText are the same: there is nothing to do").With("field", "newText")
+	}
+	was, info, err := f.wholeFile(ctx, req.Path, maxEdit)
+	if err != nil {
+		return hutch.Edit{}, err
+	}
+	n := bytes.Count(was, []byte(req.Old))
+	if n == 0 || n > 1 && !req.All {
+		return hutch.Edit{}, mismatch(n, info.Path, was, req.Old)
+	}
+	edit := hutch.Edit{Replacements: n, Line: 1 + bytes.Count(was[:bytes.Index(was, []byte(req.Old))], []byte("\n"))}
+	d, err := f.begin(hutch.WriteRequest{Path: req.Path})
+	if err != nil {
+		return hutch.Edit{}, err
+	}
+	edit.File, err = d.write(&unchanged{
+		Reader: bytes.NewReader(bytes.ReplaceAll(was, []byte(req.Old), []byte(req.New))),
+		check:  func() error { return f.same(ctx, req.Path, info) },
+	})
+	return edit, err
+}
+
+// unchanged checks, at its end, that what was read is still there.
+type unchanged struct {
+	*bytes.Reader
+	check func() error
+}
+
+func (u *unchanged) Read(b []byte) (int, error) {
+	n, err := u.Reader.Read(b)
+	if err == io.EOF {
+		if err := u.check(); err != nil {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+func (f *FS) same(_ context.Context, p string, was hutch.FileInfo) error {
+	file, now, err := f.open(p)
+	if err != nil {
+		return err
+	}
+	file.Close()
+	if now.Size != was.Size || !now.Modified.Equal(was.Modified) {
+		return hutch.Errorf(hutch.Conflict, "%.200q was changed by somebody else during the edit: read it again", was.Path)
+	}
+	return nil
+}
+
+// mismatch says how often the text is there, and what may be the matter.
+func mismatch(n int, p string, content []byte, old string) error {
+	if n > 1 {
+		return hutch.Errorf(hutch.Conflict, "the text to be replaced is in %.200q %d times, and must be there once: give more of the lines around it, or replace all", p, n).With("matches", n)
+	}
+	hint := "read it again"
+	squeezed := bytes.Join(bytes.Fields(content), []byte(" "))
+	if text := strings.Join(strings.Fields(old), " "); text != "" && bytes.Contains(squeezed, []byte(text)) {
+		hint = "it is there with other white space: copy it exactly, without line numbers"
+	}
+	return hutch.Errorf(hutch.Conflict, "the text to be replaced is not in %.200q: %s", p, hint).With("matches", 0)
+}
+
+// mkdirs makes a folder and those above it.
+func mkdirs(p string) error {
+	if err := os.MkdirAll(p, 0o755); err != nil {
+		if e, ok := errors.AsType[*os.PathError](err); ok {
+			return fail(e.Err, e.Path)
+		}
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,466 @@
+package rest
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/problem"
+	"hutch/internal/stream"
+)
+
+// routeFiles serves a sandbox's files. Paths are query parameters, whose
+// percent-encoding has room for any name; bodies are content.
+func (h *Handler) routeFiles() {
+	const files = "/v1/sandboxes/{id}/files"
+	h.route(files, methods{"GET": h.listFiles, "DELETE": h.deleteFile})
+	h.route(files+"/stat", methods{"GET": h.stat})
+	h.route(files+"/content", methods{"GET": h.readFile, "PUT": h.writeFile})
+	h.route(files+"/edit", methods{"POST": h.editFile})
+	h.route(files+"/mkdir", methods{"POST": h.mkdir})
+	h.route(files+"/move", methods{"POST": h.move})
+	h.route(files+"/copy", methods{"POST": h.copy})
+	h.route(files+"/chmod", methods{"POST": h.chmod})
+	h.route(files+"/search", methods{"GET": h.searchFiles})
+	h.route(files+"/watch", methods{"GET": h.watch})
+	h.route(files+"/archive", methods{"GET": h.pack, "PUT": h.unpack})
+}
+
+// Uploads reports whether a request's body is a file or an archive, which has
+// no limit of its own: it is never held in memory.
+func Uploads(r *http.Request) bool {
+	return r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, "/v1/sandboxes/") &&
+		(strings.HasSuffix(r.URL.Path, "/files/content") || strings.HasSuffix(r.URL.Path, "/files/archive"))
+}
+
+// params reads query parameters; the first error stays.
+type params struct {
+	url.Values
+	err error
+}
+
+func paramsOf(r *http.Request, allowed ...string) *params {
+	q, err := query(r, allowed...)
+	return &params{q, err}
+}
+
+func (p *params) path(name string) string {
+	v := p.Get(name)
+	if p.err == nil {
+		p.err = hutch.CheckPath(v)
+	}
+	return v
+}
+
+func (p *params) flag(name string) bool {
+	v, err := flag(p.Values, name)
+	if p.err == nil {
+		p.err = err
+	}
+	return v
+}
+
+func (p *params) number(name string) int64 {
+	v := p.Get(name)
+	if v == "" || p.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give a number", name, v).With("field", name)
+	}
+	return n
+}
+
+func (p *params) mode(name string) fs.FileMode {
+	v := p.Get(name)
+	if v == "" || p.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(v, 8, 32)
+	if err != nil || n > 0o777 {
+		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give permissions in octal, such as 0644", name, v).With("field", name)
+	}
+	return fs.FileMode(n)
+}
+
+// nothing answers a call that has nothing to tell.
+func (h *Handler) nothing(w http.ResponseWriter, r *http.Request, err error) {
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (h *Handler) stat(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path")
+	p := q.path("path")
+	if q.err != nil {
+		h.fail(w, r, q.err)
+		return
+	}
+	reply(h, w, r)(h.svc.Stat(r.Context(), r.PathValue("id"), p))
+}
+
+func (h *Handler) deleteFile(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "recursive")
+	p, recursive := q.path("path"), q.flag("recursive")
+	if q.err == nil {
+		q.err = h.svc.Delete(r.Context(), r.PathValue("id"), p, recursive)
+	}
+	h.nothing(w, r, q.err)
+}
+
+func (h *Handler) mkdir(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "parents")
+	p, parents := q.path("path"), q.flag("parents")
+	if q.err == nil {
+		q.err = h.svc.Mkdir(r.Context(), r.PathValue("id"), p, parents)
+	}
+	h.nothing(w, r, q.err)
+}
+
+func (h *Handler) move(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "from", "to", "replace")
+	from, to, replace := q.path("from"), q.path("to"), q.flag("replace")
+	if q.err == nil {
+		q.err = h.svc.Move(r.Context(), r.PathValue("id"), from, to, replace)
+	}
+	h.nothing(w, r, q.err)
+}
+
+func (h *Handler) copy(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "from", "to", "replace")
+	from, to, replace := q.path("from"), q.path("to"), q.flag("replace")
+	if q.err == nil {
+		q.err = h.svc.Copy(r.Context(), r.PathValue("id"), from, to, replace)
+	}
+	h.nothing(w, r, q.err)
+}
+
+func (h *Handler) chmod(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "mode")
+	p, mode := q.path("path"), q.mode("mode")
+	if q.err == nil && q.Get("mode") == "" {
+		q.err = hutch.Errorf(hutch.Invalid, "the parameter mode is missing: give permissions in octal, such as 0644").With("field", "mode")
+	}
+	if q.err == nil {
+		q.err = h.svc.Chmod(r.Context(), r.PathValue("id"), p, mode)
+	}
+	h.nothing(w, r, q.err)
+}
+
+func (h *Handler) editFile(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path")
+	var req hutch.EditRequest
+	err := q.err
+	if err == nil {
+		err = h.body(w, r, &req)
+	}
+	if err == nil && q.Has("path") {
+		req.Path = q.Get("path")
+	}
+	if err == nil {
+		err = hutch.CheckPath(req.Path)
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.svc.EditFile(r.Context(), r.PathValue("id"), req))
+}
+
+// readFile answers with the bytes of a file. What it was when it was opened is
+// in a header, as JSON.
+func (h *Handler) readFile(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "offset", "length", "firstLine", "lastLine")
+	req := hutch.ReadRequest{
+		Path: q.path("path"), Offset: q.number("offset"), Length: q.number("length"),
+		FirstLine: int(q.number("firstLine")), LastLine: int(q.number("lastLine")),
+	}
+	if q.err != nil {
+		h.fail(w, r, q.err)
+		return
+	}
+	a := &content{w: writer{w, h.stall}, req: &req, size: -1}
+	a.ranged = parseRange(r.Header.Get("Range"), &req)
+	req.Opened = a.opened
+	_, err := h.svc.ReadFile(r.Context(), r.PathValue("id"), req, a)
+	switch {
+	case err == nil:
+		a.begin()
+	case !a.begun:
+		w.Header().Del("Content-Length")
+		w.Header().Del("Content-Range")
+		h.fail(w, r, err)
+	default:
+		h.describe(r, err) // for the log
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// content is the answer that a file goes into.
+type content struct {
+	w      writer
+	req    *hutch.ReadRequest
+	ranged bool
+	size   int64
+	begun  bool
+}
+
+func (a *content) opened(info hutch.FileInfo) {
+	header := a.w.Header()
+	header.Set(stream.FileHeader, stream.FormatFile(info))
+	header.Set("Content-Type", typeOf(info.Name))
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Disposition", "attachment") // of a stranger's making: not to be shown as a page of ours
+	header.Set("Cache-Control", "no-store")
+	header.Set("Last-Modified", info.Modified.UTC().Format(http.TimeFormat))
+	if a.req.Lines() || info.Size == 0 {
+		return
+	}
+	header.Set("Accept-Ranges", "bytes")
+	from, to := a.req.Range(info.Size)
+	a.size = info.Size
+	header.Set("Content-Length", strconv.FormatInt(to-from, 10))
+	if a.ranged && from < to {
+		header.Set("Content-Range", "bytes "+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10)+"/"+strconv.FormatInt(info.Size, 10))
+	}
+}
+
+func typeOf(name string) string {
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	return "application/octet-stream"
+}
+
+func (a *content) begin() {
+	if a.begun {
+		return
+	}
+	a.begun = true
+	switch {
+	case a.w.Header().Get("Content-Range") != "":
+		a.w.WriteHeader(http.StatusPartialContent)
+	case a.ranged && a.size >= 0 && a.req.Offset >= a.size:
+		a.w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(a.size, 10))
+		a.w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+	default:
+		a.w.WriteHeader(http.StatusOK)
+	}
+}
+
+func (a *content) Write(b []byte) (int, error) {
+	a.begin()
+	n, err := a.w.Write(b)
+	if err != nil {
+		return n, errGone
+	}
+	return n, nil
+}
+
+// parseRange takes on a Range header of one range, where the parameters ask for
+// all. Of others it takes no notice, as HTTP allows.
+func parseRange(text string, req *hutch.ReadRequest) bool {
+	spec, ok := strings.CutPrefix(text, "bytes=")
+	from, to, dash := strings.Cut(spec, "-")
+	if !ok || !dash || strings.Contains(spec, ",") || req.Offset != 0 || req.Length != 0 || req.Lines() {
+		return false
+	}
+	first, errFirst := strconv.ParseInt(from, 10, 62)
+	last, errLast := strconv.ParseInt(to, 10, 62)
+	switch {
+	case from == "" && errLast == nil && last > 0:
+		req.Offset = -last
+	case errFirst == nil && to == "":
+		req.Offset = first
+	case errFirst == nil && errLast == nil && last >= first:
+		req.Offset, req.Length = first, last-first+1
+	default:
+		return false
+	}
+	return true
+}
+
+// upload is the body of a request, as long as it keeps coming.
+type upload struct {
+	r     io.Reader
+	rc    *http.ResponseController
+	stall time.Duration
+}
+
+func (h *Handler) upload(w http.ResponseWriter, r *http.Request) *upload {
+	return &upload{r.Body, http.NewResponseController(w), h.stall}
+}
+
+func (u *upload) Read(b []byte) (int, error) {
+	u.rc.SetReadDeadline(time.Now().Add(u.stall)) // not all writers have deadlines
+	n, err := u.r.Read(b)
+	if err != nil && err != io.EOF {
+		err = hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
+	}
+	return n, err
+}
+
+func (h *Handler) writeFile(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "mode", "append", "create", "parents")
+	req := hutch.WriteRequest{Path: q.path("path"), Mode: q.mode("mode"), Append: q.flag("append"), Create: q.flag("create"), Parents: q.flag("parents")}
+	if q.err != nil {
+		h.fail(w, r, q.err)
+		return
+	}
+	reply(h, w, r)(h.svc.WriteFile(r.Context(), r.PathValue("id"), req, h.upload(w, r)))
+}
+
+func (h *Handler) unpack(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "format")
+	req := hutch.UnpackRequest{Dir: q.path("path"), Format: hutch.ArchiveFormat(q.Get("format"))}
+	if q.err == nil {
+		q.err = h.svc.Unpack(r.Context(), r.PathValue("id"), req, h.upload(w, r))
+	}
+	h.nothing(w, r, q.err)
+}
+
+// archiveTypes are the media types of archives.
+var archiveTypes = map[hutch.ArchiveFormat]string{hutch.Tar: "application/x-tar", hutch.TarGz: "application/gzip", hutch.Zip: "application/zip"}
+
+func (h *Handler) pack(w http.ResponseWriter, r *http.Request) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	names := values["name"]
+	if err == nil {
+		values.Del("name") // the one that may come often
+		r.URL.RawQuery = values.Encode()
+	}
+	q := paramsOf(r, "path", "format")
+	req := hutch.PackRequest{Dir: q.path("path"), Paths: names, Format: hutch.ArchiveFormat(q.Get("format"))}
+	if req.Format == "" {
+		req.Format = hutch.Tar
+	}
+	a := &content{w: writer{w, h.stall}, req: &hutch.ReadRequest{}}
+	if q.err == nil {
+		w.Header().Set("Content-Type", archiveTypes[req.Format])
+		w.Header().Set("Content-Disposition", "attachment")
+		w.Header().Set("Cache-Control", "no-store")
+		q.err = h.svc.Pack(r.Context(), r.PathValue("id"), req, a)
+	}
+	switch {
+	case q.err == nil:
+		a.begin()
+	case !a.begun:
+		h.fail(w, r, q.err)
+	default:
+		h.describe(r, q.err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "recursive", "depth", "hidden", "glob", "limit")
+	req := hutch.ListRequest{
+		Path: q.path("path"), Recursive: q.flag("recursive"), Depth: int(q.number("depth")), Hidden: q.flag("hidden"),
+		Glob: q.Get("glob"), Limit: int(q.number("limit")),
+	}
+	l := h.list(w, "files")
+	if q.err == nil {
+		q.err = h.svc.ListFiles(r.Context(), r.PathValue("id"), req, func(f hutch.FileInfo) error { return l.add(f) })
+	}
+	h.endList(l, r, q.err)
+}
+
+func (h *Handler) searchFiles(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "pattern", "glob", "hidden", "limit")
+	req := hutch.SearchRequest{
+		Path: q.path("path"), Pattern: q.Get("pattern"), Glob: q.Get("glob"), Hidden: q.flag("hidden"), Limit: int(q.number("limit")),
+	}
+	l := h.list(w, "matches")
+	if q.err == nil {
+		q.err = h.svc.SearchFiles(r.Context(), r.PathValue("id"), req, func(m hutch.Match) error { return l.add(m) })
+	}
+	h.endList(l, r, q.err)
+}
+
+// list is an answer in JSON that is written as its items come: an object with
+// the list and, when something ended it early, the error.
+type list struct {
+	w    writer
+	buf  *bufio.Writer
+	name string
+	n    int
+}
+
+func (h *Handler) list(w http.ResponseWriter, name string) *list {
+	l := &list{w: writer{w, h.stall}, name: name}
+	l.buf = bufio.NewWriterSize(&l.w, 32<<10)
+	return l
+}
+
+func (l *list) add(item any) error {
+	b, err := json.Marshal(item)
+	if err != nil {
+		return err
+	}
+	if l.n == 0 {
+		l.begin()
+	} else {
+		l.buf.WriteByte(',')
+	}
+	l.n++
+	if _, err := l.buf.Write(b); err != nil {
+		return errGone
+	}
+	return nil
+}
+
+func (l *list) begin() {
+	l.w.Header().Set("Content-Type", "application/json")
+	l.w.Header().Set("Cache-Control", "no-store")
+	l.buf.WriteString(`{"` + l.name + `":[`)
+}
+
+// endList ends the answer. An error without any item is answered as others are.
+func (h *Handler) endList(l *list, r *http.Request, err error) {
+	if err != nil && l.n == 0 {
+		h.describe(r, err).Write(&l.w)
+		return
+	}
+	if l.n == 0 {
+		l.begin()
+	}
+	l.buf.WriteByte(']')
+	if err != nil {
+		var d problem.Details = h.describe(r, err)
+		b, _ := json.Marshal(d)
+		l.buf.WriteString(`,"error":` + string(b))
+	}
+	l.buf.WriteString("}\n")
+	l.buf.Flush() // an error here is a client that has gone
+}
+
+// watch answers with an event for each change, the first of which is ready.
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
+	q := paramsOf(r, "path", "recursive")
+	req := hutch.WatchRequest{Path: q.path("path"), Recursive: q.flag("recursive")}
+	if q.err != nil {
+		h.fail(w, r, q.err)
+		return
+	}
+	es := h.events(w)
+	defer es.stop()
+	err := h.svc.Watch(r.Context(), r.PathValue("id"), req, func(e hutch.FileEvent) error { return es.send("", "change", e) })
+	if err != nil {
+		es.fail(h.describe(r, err))
+		return
+	}
+	es.send("", "end", struct{}{})
+}

@@ -1,0 +1,40 @@
+package stream
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf16"
+
+	"hutch"
+)
+
+// FileHeader is the header that says, as JSON in ASCII, what a file was when it
+// was opened to be read.
+const FileHeader = "Hutch-File"
+
+// FormatFile is the value of the header.
+func FormatFile(f hutch.FileInfo) string {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return ""
+	}
+	ascii := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		switch {
+		case r < 0x7f:
+			ascii = append(ascii, byte(r))
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			ascii = fmt.Appendf(ascii, `\u%04x\u%04x`, high, low)
+		default:
+			ascii = fmt.Appendf(ascii, `\u%04x`, r)
+		}
+	}
+	return string(ascii)
+}
+
+// ParseFile reads it.
+func ParseFile(value string) (f hutch.FileInfo, err error) {
+	err = json.Unmarshal([]byte(value), &f)
+	return f, err
+}

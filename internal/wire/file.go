@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"hutch"
+)
+
+// Frames of requests about files.
+const (
+	TypeData  Type = 'd'
+	TypeItems Type = 'i'
+)
+
+// FileWindow is how many bytes of a file on its way to the agent may be
+// unconfirmed: as many as of stdin.
+const FileWindow = StdinWindow
+
+// File is a request about files. Paths and texts are bytes, as they need not be
+// UTF-8. The fields mean what they do in package hutch, for the verb that Op
+// names; what a verb has not, it does not look at.
+type File struct {
+	Path      []byte   `json:"path,omitempty"`
+	To        []byte   `json:"to,omitempty"` // of a move or copy
+	Names     [][]byte `json:"names,omitempty"`
+	Offset    int64    `json:"offset,omitempty"`
+	Length    int64    `json:"length,omitempty"`
+	FirstLine int      `json:"firstLine,omitempty"`
+	LastLine  int      `json:"lastLine,omitempty"`
+	Mode      uint32   `json:"mode,omitempty"`
+	Append    bool     `json:"append,omitempty"`
+	Create    bool     `json:"create,omitempty"`
+	Parents   bool     `json:"parents,omitempty"`
+	Replace   bool     `json:"replace,omitempty"`
+	Recursive bool     `json:"recursive,omitempty"`
+	Hidden    bool     `json:"hidden,omitempty"`
+	All       bool     `json:"all,omitempty"`
+	Depth     int      `json:"depth,omitempty"`
+	Limit     int      `json:"limit,omitempty"`
+	Glob      []byte   `json:"glob,omitempty"`
+	Pattern   []byte   `json:"pattern,omitempty"`
+	Old       []byte   `json:"old,omitempty"`
+	New       []byte   `json:"new,omitempty"`
+	Format    string   `json:"format,omitempty"`
+}
+
+// Of files, what an agent says is in range, or refused.
+
+func checkInfo(f hutch.FileInfo) error {
+	switch f.Type {
+	case hutch.RegularFile, hutch.Directory, hutch.Symlink, hutch.OtherFile:
+	default:
+		return fmt.Errorf("file of type %.20q", f.Type)
+	}
+	for _, c := range f.Mode {
+		if c < '0' || c > '7' {
+			return fmt.Errorf("file of mode %.20q", f.Mode)
+		}
+	}
+	if y := f.Modified.Year(); f.Size < 0 || f.Size > maxCount || len(f.Mode) != 4 || y < 0 || y > 9999 {
+		return fmt.Errorf("file of %d bytes, mode %.20q, from %d", f.Size, f.Mode, y)
+	}
+	return checkNames(f.Path, f.Name, f.Target)
+}
+
+func checkNames(names ...string) error {
+	for _, name := range names {
+		if len(name) > 64<<10 || strings.Contains(name, "\x00") {
+			return fmt.Errorf("a name of %d bytes", len(name))
+		}
+	}
+	return nil
+}
+
+func checkMatch(m hutch.Match) error {
+	if m.Line < 1 || m.Column < 1 || len(m.Text) > 4<<10 {
+		return fmt.Errorf("match of %d bytes at %d:%d", len(m.Text), m.Line, m.Column)
+	}
+	return checkNames(m.Path)
+}
+
+func checkEvent(e hutch.FileEvent) error {
+	switch e.Type {
+	case hutch.WatchReady, hutch.FileCreated, hutch.FileModified, hutch.FileDeleted, hutch.FileMoved, hutch.Overflow, hutch.WatchEnded:
+	default:
+		return fmt.Errorf("event of type %.20q", e.Type)
+	}
+	return checkNames(e.Path, e.From)
+}
+
+// items hands the members of an i frame to out, one by one: each takes many
+// times the memory of its text.
+func items[T any](payload []byte, check func(T) error, out func(T) error) error {
+	var raw []json.RawMessage
+	if len(payload) > maxItems {
+		return fmt.Errorf("%d bytes of items", len(payload))
+	}
+	if err := json.Unmarshal(payload, &raw); err != nil {
+		return err
+	}
+	for _, b := range raw {
+		var v T
+		if err := json.Unmarshal(b, &v); err != nil {
+			return err
+		}
+		if err := check(v); err != nil {
+			return err
+		}
+		if err := out(v); err != nil {
+			return callerError{err}
+		}
+	}
+	return nil
+}
+
+// maxItems is the longest i frame, in bytes.
+const maxItems = 128 << 10
