@@ -37,12 +37,12 @@ var layers = []layer{
 	// Alone with the kernel.
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image", []string{sys}},
-	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
 	// Both ends of the protocol. The agent is in every sandbox: it stays small.
 	{"hutch/internal/wire", []string{"hutch", sys}},
 	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
-	{"hutch/internal/agent", []string{"hutch", "hutch/internal/files", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
+	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/wire"}},
+	{"hutch/internal/agent", []string{"hutch", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
 
 	{"hutch/internal/git", []string{"hutch"}},
 
@@ -62,7 +62,7 @@ var layers = []layer{
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/git", "hutch/internal/runner", "hutch/internal/store", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/runner", "hutch/internal/store", sys,
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
@@ -93,7 +93,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/guard",
 		"hutch/internal/image", "hutch/internal/mcp", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/store",
-		"github.com/spf13/cobra", sys,
+		"github.com/spf13/cobra", "golang.org/x/term", sys,
 	}},
 }
 

@@ -28,6 +28,10 @@ type ExecRequest struct {
 	// keeps: the first and the last half. Default 1 MiB, at most 16 MiB.
 	// What goes to the caller's output function is never cut.
 	MaxOutput int `json:"maxOutput,omitempty"`
+	// SessionID names the code context to run in, with the state of earlier
+	// runs; one that is not there is made, in Language or else bash. See
+	// [Contexts].
+	SessionID string `json:"sessionId,omitempty"`
 	// Stdin is the command's standard input; nil is an empty one.
 	Stdin io.Reader `json:"-"`
 }

@@ -21,7 +21,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hutch/internal/files"
 	"hutch/internal/linux/spawn"
 	"hutch/internal/wire"
 )
@@ -49,10 +48,10 @@ type Options struct {
 type agent struct {
 	boot     wire.Boot
 	user     *spawn.User
-	files    *files.FS
 	null     *os.File
 	children *children
 	jobs     *jobs
+	contexts *contexts
 	group    sync.WaitGroup // every goroutine but the reaper
 	idle     *idle
 
@@ -75,8 +74,8 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 		boot: boot, user: user(boot), null: null, idle: newIdle(),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
-	a.files = filesOf(boot, a.user)
 	a.jobs = newJobs(a)
+	a.contexts = &contexts{agent: a}
 	defer a.idle.stop()
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
@@ -84,6 +83,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	ln.Close()
 	a.hangUp()
 	a.jobs.close()
+	a.contexts.close()
 	a.endAll()
 	a.group.Wait()
 	a.children.wait()

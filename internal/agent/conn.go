@@ -170,8 +170,17 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return nil, c.wait(w, *req.Wait)
 	case req.Op == "clean":
 		return wire.Cleaned{Removed: jobs.clean()}, nil
-	case req.File != nil:
-		return c.file(w, req.Op, *req.File)
+	case req.Op == "context" && req.Context != nil:
+		return c.agent.contexts.create(*req.Context)
+	case req.Op == "contexts":
+		return c.agent.contexts.list(), nil
+	case req.Op == "uncontext" && req.Context != nil:
+		c.agent.contexts.delete(req.Context.ID)
+		return struct{}{}, nil
+	case req.Op == "interrupt" && req.Context != nil:
+		return struct{}{}, c.agent.contexts.interrupt(req.Context.ID)
+	case req.Op == "run" && req.Run != nil:
+		return nil, c.runCode(w, *req.Run)
 	case req.Op == "ping":
 		return wire.Stats{Live: jobs.live(), Processes: len(processes(map[int]bool{}, time.Time{})) + 1}, nil
 	}

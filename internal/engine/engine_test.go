@@ -270,6 +270,24 @@ func TestRestartFindsSandboxes(t *testing.T) {
 	}
 }
 
+func TestRestartKeepsContexts(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	if _, err := b.RunCode(t.Context(), "a", hutch.RunRequest{ContextID: "c", Code: "x = 42"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.end(t)
+	b.boot(t)
+	list, err := b.Contexts(t.Context(), "a")
+	if err != nil || len(list) != 1 || list[0].ID != "c" || list[0].Executions != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	res, err := b.RunCode(t.Context(), "a", hutch.RunRequest{ContextID: "c", Code: "x"}, nil)
+	if err != nil || res.Fresh || len(res.Results) != 1 || res.Results[0].Text() != "42" {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
 func TestDeathIsAnErrorWithAReason(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})

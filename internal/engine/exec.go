@@ -19,6 +19,9 @@ const (
 
 // Exec implements hutch.Service.
 func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if req.SessionID != "" {
+		return e.execIn(ctx, id, req, out)
+	}
 	start, err := e.start(req)
 	if err != nil {
 		return hutch.ExecResult{}, err

@@ -24,7 +24,7 @@ var allowed = []string{
 	// terminals and editors
 	"inputrc", "terminfo", "vim", "nanorc", "groff", "manpath.config",
 	// text and pictures
-	"fonts", "ImageMagick-*", "papersize", "texmf",
+	"fonts", "matplotlibrc", "ImageMagick-*", "papersize", "texmf",
 	// languages
 	"java", "java-*", "perl", "python3*", "R/Makeconf", "R/Renviron", "R/Rprofile.site", "R/ldpaths", "R/repositories",
 	"php/*/cli", "php/*/mods-available", "php.d", "php.ini", "maven/m2.conf", "maven/logging", "gdb",

@@ -21,6 +21,7 @@ type execArgs struct {
 	SandboxID string            `json:"sandboxId,omitempty" jsonschema:"sandbox to run in; without it a fresh one is made and its id returned"`
 	Command   string            `json:"command" jsonschema:"bash command line or, with language, source code"`
 	Language  string            `json:"language,omitempty" jsonschema:"run command as source in this language, such as python, javascript, typescript, bash, go, ruby, c"`
+	SessionID string            `json:"sessionId,omitempty" jsonschema:"name of a session, made if there is none: its calls share cwd, variables and functions; with language python, javascript or typescript it is an interpreter that keeps its state and shows figures"`
 	Timeout   hutch.Seconds     `json:"timeout,omitempty" jsonschema:"seconds until the command and all it started are killed; default 30"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables"`
 	Dir       string            `json:"cwd,omitempty" jsonschema:"absolute path to run in; default /workspace"`
@@ -58,9 +59,7 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		return reply{}, err
 	}
 	out := follow(ctx, c.req, in.Timeout)
-	res, err := s.svc.Exec(ctx, c.sandbox, hutch.ExecRequest{
-		Command: in.Command, Language: in.Language, Dir: in.Dir, Env: in.Env, Timeout: in.Timeout, MaxOutput: maxShown,
-	}, out.add)
+	res, err := s.run(ctx, c, in, out.add)
 	out.close()
 	switch {
 	case err == nil:
@@ -80,6 +79,17 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		text = "[no output]"
 	}
 	return reply{header(res) + text, output}, nil
+}
+
+// run runs the command: in a session, when it has a language too, as code in a
+// context, which may show images.
+func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if in.SessionID != "" && in.Language != "" {
+		return s.runCode(ctx, c, in, out)
+	}
+	return s.svc.Exec(ctx, c.sandbox, hutch.ExecRequest{
+		Command: in.Command, Language: in.Language, SessionID: in.SessionID, Dir: in.Dir, Env: in.Env, Timeout: in.Timeout, MaxOutput: maxShown,
+	}, out)
 }
 
 // place finds the sandbox to run in: the one asked for or, when none was, one

@@ -109,6 +109,8 @@ type call struct {
 	session *session // nil in the modern era over HTTP, which has none
 	// sandbox is the one the call is about, for what is said of a failure.
 	sandbox string
+	// images go with what is answered.
+	images []sdk.Content
 }
 
 func (c *call) modern() bool { return c.req.ProtocolVersion() >= modern }

@@ -47,7 +47,7 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 			return c.fail(ctx, err)
 		}
 		return &sdk.CallToolResult{
-			Content:           []sdk.Content{&sdk.TextContent{Text: out.text}},
+			Content:           append([]sdk.Content{&sdk.TextContent{Text: out.text}}, c.images...),
 			StructuredContent: out.data,
 		}, nil
 	})

@@ -69,7 +69,8 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.route("/v1/sandboxes/{id}/git/commit", methods{"POST": h.gitCommit})
 	h.route("/v1/sandboxes/{id}/git/status", methods{"GET": h.gitStatus})
 	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
-	h.routeFiles()
+	h.contextRoutes()
+	h.documentRoutes()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: the API's paths begin with /v1/sandboxes", r.URL.Path))
 	})

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -50,28 +51,46 @@ type stripped struct {
 
 // stripTypes turns TypeScript into JavaScript that Node runs as it is.
 func stripTypes(source string) (string, string, error) {
-	answer, err := runStripper(source)
-	_, died := errors.AsType[*exec.ExitError](err)
+	answer, err := parsed(source)
 	switch {
-	case died:
-		return "", "", hutch.Errorf(hutch.Invalid, "the source is too complicated to be turned into JavaScript: nest less, or send it in parts").
-			With("field", "command").Because(err)
 	case err != nil:
-		return "", "", fmt.Errorf("strip types: %w", err)
-	case answer.Error != "":
-		return "", "", hutch.Errorf(hutch.Invalid, "the TypeScript source has an error at line %d, column %d: %s", answer.Line, answer.Column, answer.Error).
-			With("field", "command").With("line", answer.Line).With("column", answer.Column)
+		return "", "", err
 	case answer.Module:
 		return answer.Code, ".mjs", nil
 	}
 	return answer.Code, ".cjs", nil
 }
 
-func runStripper(source string) (answer stripped, err error) {
+// StripTypes turns a piece of TypeScript into JavaScript of which other pieces
+// may use what it declares and imports. The error is of kind Invalid when it is
+// no TypeScript.
+func StripTypes(source string) (string, error) {
+	answer, err := parsed(source, pieceArg)
+	return answer.Code, err
+}
+
+// parsed runs the stripper, and says what its failures mean.
+func parsed(source string, args ...string) (stripped, error) {
+	answer, err := runStripper(source, args...)
+	_, died := errors.AsType[*exec.ExitError](err)
+	switch {
+	case died:
+		return answer, hutch.Errorf(hutch.Invalid, "the source is too complicated to be turned into JavaScript: nest less, or send it in parts").
+			With("field", "command").Because(err)
+	case err != nil:
+		return answer, fmt.Errorf("strip types: %w", err)
+	case answer.Error != "":
+		return answer, hutch.Errorf(hutch.Invalid, "the TypeScript source has an error at line %d, column %d: %s", answer.Line, answer.Column, answer.Error).
+			With("field", "command").With("line", answer.Line).With("column", answer.Column)
+	}
+	return answer, nil
+}
+
+func runStripper(source string, args ...string) (answer stripped, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stripperTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{stripperName}
+	cmd.Args = append([]string{stripperName}, args...)
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(source)
@@ -97,20 +116,23 @@ func stripper(in io.Reader, out io.Writer) int {
 	if err != nil {
 		return 1
 	}
-	answer := strip(string(source))
+	answer := strip(string(source), slices.Contains(os.Args, pieceArg))
 	if len(answer.Code) > maxStripped || json.NewEncoder(out).Encode(answer) != nil {
 		return 1
 	}
 	return 0
 }
 
-func strip(source string) stripped {
+// pieceArg asks for a piece of a program that goes on: nothing in it is unused.
+const pieceArg = "piece"
+
+func strip(source string, piece bool) stripped {
 	result := api.Build(api.BuildOptions{
 		Stdin:  &api.StdinOptions{Contents: source, Sourcefile: "main.ts", Loader: api.LoaderTS},
 		Format: api.FormatDefault, Target: api.ESNext, Platform: api.PlatformNode,
 		Charset: api.CharsetUTF8, LogLevel: api.LogLevelSilent,
 		Sourcemap: sourceMap(source), Metafile: true,
-		TsconfigRaw: `{"compilerOptions": {"experimentalDecorators": true}}`,
+		TsconfigRaw: fmt.Sprintf(`{"compilerOptions": {"experimentalDecorators": true, "verbatimModuleSyntax": %t}}`, piece),
 	})
 	if len(result.Errors) > 0 {
 		return failure(result.Errors[0])

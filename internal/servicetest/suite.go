@@ -1,7 +1,7 @@
 // Package servicetest is the contract that every hutch.Service keeps, as
 // tests: the engine on each of its runtimes, policy around it, and the client
 // over HTTP are all held to it. What package hutch promises in words is
-// promised here in commands, which use bash, coreutils and python3 alone.
+// promised here in commands, which use bash, coreutils, python3 and git alone.
 package servicetest
 
 import (
@@ -50,9 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Wait", s.wait()},
 		{"Languages", s.languages()},
 		{"Neighbours", s.neighbours()},
-		{"Files", s.files()},
-		{"Watch", s.watch()},
-		{"Archives", s.archives()},
+		{"Code", s.contexts()},
 		{"Git", s.git()},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -34,7 +34,8 @@
 //	h  welcome, JSON [Welcome]   answers hello
 //	e  error, JSON [Failure]     ends the request; in answer to hello, the connection
 //	r  reply, JSON               ends a request that has one answer
-//	s  started, JSON [Process]   first frame of start, attach, input and wait
+//	s  started, JSON [Process]   first frame of start, attach, input and wait,
+//	                             with a [ContextInfo] of run
 //	1  stdout                    8 bytes cursor behind the data, then the data
 //	2  stderr                    likewise
 //	g  gap, 8 bytes              so many bytes of output are no longer kept
@@ -43,7 +44,10 @@
 //	d  data                      a piece of a file or an archive
 //	i  items, JSON               an array of [hutch.FileInfo], [hutch.Match]
 //	                             or [hutch.FileEvent]
-//	x  exit, JSON [Exit]         ends start and attach
+//	x  exit, JSON [Exit]         ends start and attach; of a run, JSON [RunEnd]
+//	b  begun, JSON [Begun]       the turn of a run has come
+//	m  a piece of a message of a run's interpreter, behind a byte: + when
+//	                             more pieces of it follow, else .
 //
 // The daemon has at most [StdinWindow] bytes of stdin under way that no window
 // frame has confirmed. The agent keeps that many in memory, so it always goes
@@ -96,6 +100,18 @@
 //	pack     d
 //	unpack   I and E frames from the daemon, as for write
 //	move, copy, delete
+//	context  makes a code context, a queue of runs before an interpreter that
+//	         keeps its state; r with its [ContextInfo]. One of the same id is
+//	         returned as it is; without Argv none is made.
+//	contexts r with a []ContextInfo, oldest first.
+//	uncontext  ends a context and all it started; r with {}.
+//	interrupt  ends the run under way in a context, as Ctrl-C would; r with {}.
+//	run      runs code in a context, in the order in which they come: s with the
+//	         [ContextInfo], b when its turn has come, output and messages in
+//	         their order, x. The time limit counts from b. At its end, or when
+//	         the connection closes, the run is interrupted; what it started is
+//	         killed, and at last the interpreter. The next run then gets a new
+//	         one, which its b tells.
 //
 // Cursors count bytes of stdout and stderr together, in the order in which the
 // agent read them, from 0.

@@ -42,6 +42,15 @@ func answers() [][]byte {
 			w.WriteJSON(TypeReply, Waited{Met: true})
 		}),
 		say(func(w *Writer) { w.WriteJSON(TypeReply, Cleaned{Removed: 3}) }),
+		say(func(w *Writer) { w.WriteJSON(TypeReply, []ContextInfo{{ID: "c", Language: "python"}}) }),
+		say(func(w *Writer) {
+			w.WriteJSON(TypeStarted, ContextInfo{ID: "c"})
+			w.WriteJSON(TypeBegun, Begun{Fresh: true})
+			w.Write(TypeMessage, []byte(`+{"result":`))
+			w.Write(TypeMessage, []byte(`.{"data":{}}}`))
+			w.WriteOutput(TypeStdout, 3, []byte("out"))
+			w.WriteJSON(TypeExit, RunEnd{Code: 1, Runs: 1, Cursor: 3})
+		}),
 		say(func(w *Writer) { w.Write(TypeReply, []byte(strings.Repeat("[", 2000))) }),
 		[]byte("h\xff\xff\xff\xff"),
 	}
@@ -154,6 +163,31 @@ func fuzzStreams(t *testing.T, ctx context.Context, c *Client, size int) {
 	check(c.Run(ctx, Start{ID: "r", Command: "x", TimeoutMS: 1000}, nil, out))
 	check(c.Run(ctx, Start{ID: "r", Command: "x", Stdin: true}, strings.NewReader("in"), out))
 	check(c.Attach(ctx, Attach{Process: "p", Follow: true}, out))
+	fuzzContexts(t, ctx, c, out, size)
+}
+
+func fuzzContexts(t *testing.T, ctx context.Context, c *Client, out func(hutch.Output) error, size int) {
+	info, err := c.CreateContext(ctx, Context{ID: "c", Argv: []string{"x"}})
+	shown(t, err)
+	list, err := c.Contexts(ctx)
+	shown(t, err)
+	for _, info := range append(list, info) {
+		if _, err := time.UnixMilli(info.UsedMS).UTC().MarshalJSON(); err != nil || info.Runs < 0 {
+			t.Errorf("%+v: %v", info, err)
+		}
+	}
+	shown(t, c.Interrupt(ctx, "c"))
+	shown(t, c.DeleteContext(ctx, "c"))
+	_, end, err := c.RunIn(ctx, Run{ID: "r", Context: "c", TimeoutMS: 1000}, nil, out, func(m []byte) error {
+		if len(m) > size {
+			t.Errorf("a message of %d bytes from %d", len(m), size)
+		}
+		return nil
+	})
+	shown(t, err)
+	if err == nil && (end.Code&^255 != 0 || end.Runs < 0) {
+		t.Errorf("%+v", end)
+	}
 }
 
 // shown checks that an error is one for people.

@@ -61,10 +61,12 @@ type Request struct {
 	Start  *Start  `json:"start,omitempty"`
 	Attach *Attach `json:"attach,omitempty"`
 	Signal *Signal `json:"signal,omitempty"`
-	File   *File   `json:"file,omitempty"` // of the requests about files
 	Input  *Input  `json:"input,omitempty"`
 	Resize *Resize `json:"resize,omitempty"`
 	Wait   *Wait   `json:"wait,omitempty"`
+
+	Context *Context `json:"context,omitempty"` // of context, uncontext and interrupt
+	Run     *Run     `json:"run,omitempty"`
 }
 
 // Start runs a process.

@@ -22,6 +22,7 @@ type stream struct {
 	grace  time.Duration // how long after that it may still be waited for
 	late   int           // bytes that came after limit and grace
 	exit   Exit
+	code   *codeRun // of a run in a context; else nil
 
 	room chan int64 // latest count of stdin bytes the program has taken
 }
@@ -108,6 +109,11 @@ const (
 )
 
 func (s *stream) frame(t Type, payload []byte) (done bool, err error) {
+	if s.code != nil {
+		if done, mine, err := s.code.frame(s, t, payload); mine {
+			return done, err
+		}
+	}
 	switch t {
 	case TypeStdout:
 		return false, s.output(hutch.Stdout, payload)

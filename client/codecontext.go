@@ -1,0 +1,208 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"hutch"
+	"hutch/internal/problem"
+	"hutch/internal/stream"
+)
+
+// CreateContext implements hutch.Service.
+func (c *Client) CreateContext(ctx context.Context, sandbox string, req hutch.ContextRequest) (hutch.CodeContext, error) {
+	path, err := sandboxPath(sandbox)
+	if err == nil {
+		err = checkText("", req.Dir, req.Env)
+	}
+	if err != nil {
+		return hutch.CodeContext{}, err
+	}
+	return call[hutch.CodeContext](ctx, c, "POST", path+"/contexts", req)
+}
+
+// Contexts implements hutch.Service.
+func (c *Client) Contexts(ctx context.Context, sandbox string) ([]hutch.CodeContext, error) {
+	path, err := sandboxPath(sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return call[[]hutch.CodeContext](ctx, c, "GET", path+"/contexts", nil)
+}
+
+// DeleteContext implements hutch.Service.
+func (c *Client) DeleteContext(ctx context.Context, sandbox, id string) error {
+	path, err := contextPath(sandbox, id)
+	if err != nil {
+		return err
+	}
+	_, err = call[struct{}](ctx, c, "DELETE", path, nil)
+	return err
+}
+
+// Interrupt implements hutch.Service.
+func (c *Client) Interrupt(ctx context.Context, sandbox, id string) error {
+	path, err := contextPath(sandbox, id)
+	if err != nil {
+		return err
+	}
+	_, err = call[struct{}](ctx, c, "POST", path+"/interrupt", nil)
+	return err
+}
+
+// contextPath is the path of a context.
+func contextPath(sandbox, id string) (string, error) {
+	path, err := sandboxPath(sandbox)
+	if err == nil {
+		err = hutch.CheckID(id)
+	}
+	return path + "/contexts/" + id, err
+}
+
+// maxStdin is how much standard input a run may have over HTTP: it is sent
+// with the code.
+const maxStdin = 4 << 20
+
+// RunCode implements hutch.Service. Standard input is read to its end, and at
+// most 4 MiB of it, before the code runs.
+func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+	path, err := sandboxPath(sandbox)
+	if err == nil {
+		err = checkText(req.Code, req.Dir, req.Env)
+	}
+	if err != nil {
+		return hutch.RunResult{}, err
+	}
+	body, err := withStdin(req)
+	if err != nil {
+		return hutch.RunResult{}, err
+	}
+	if out == nil {
+		return call[hutch.RunResult](ctx, c, "POST", path+"/run", body)
+	}
+	resp, err := c.do(ctx, "POST", path+"/run", body, "text/event-stream")
+	if err != nil {
+		return hutch.RunResult{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return hutch.RunResult{}, c.refusal(ctx, resp).Err()
+	}
+	run := &run{out: out}
+	for r := bufio.NewReader(resp.Body); !run.ended; {
+		event, data, err := next(r)
+		if err != nil {
+			return hutch.RunResult{}, c.fault(ctx, err)
+		}
+		if err := run.take(event, data); err != nil {
+			return run.result, err
+		}
+	}
+	return run.result, nil
+}
+
+func withStdin(req hutch.RunRequest) (stream.Run, error) {
+	body := stream.Run{RunRequest: req}
+	if req.Stdin == nil {
+		return body, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(req.Stdin, maxStdin+1))
+	if err != nil {
+		return body, fmt.Errorf("read stdin: %w", err)
+	}
+	if len(b) > maxStdin {
+		return body, hutch.Errorf(hutch.Invalid, "stdin has more than %d bytes: put the data into a file", maxStdin)
+	}
+	body.Binary = b
+	return body, nil
+}
+
+// run is the reading of a run's events.
+type run struct {
+	out    func(hutch.RunEvent) error
+	result hutch.RunResult
+	ended  bool
+}
+
+// take handles one event.
+func (r *run) take(event string, data []byte) error {
+	switch event {
+	case string(hutch.Stdout), string(hutch.Stderr):
+		var p stream.Piece
+		if err := json.Unmarshal(data, &p); err != nil {
+			return err
+		}
+		o, err := p.Output()
+		if err != nil {
+			return err
+		}
+		return r.out(hutch.RunEvent{Output: &o})
+	case "result":
+		var v hutch.CodeResult
+		if err := json.Unmarshal(data, &v); err != nil {
+			return err
+		}
+		return r.out(hutch.RunEvent{Result: &v})
+	case "exception":
+		var e hutch.CodeError
+		if err := json.Unmarshal(data, &e); err != nil {
+			return err
+		}
+		return r.out(hutch.RunEvent{Error: &e})
+	case "end":
+		r.ended = true
+		return json.Unmarshal(data, &r.result)
+	case "error":
+		return problem.Read(http.StatusInternalServerError, data).Err()
+	}
+	return nil // of a newer server
+}
+
+// Context is a handle on a code context: an interpreter that keeps its state
+// from one run to the next.
+type Context struct {
+	// ID names the context within its sandbox.
+	ID      string
+	sandbox *Sandbox
+}
+
+// Interpreter returns a handle on the code context that the request names,
+// making it when there is none; without an id, on a new one.
+func (s *Sandbox) Interpreter(ctx context.Context, req hutch.ContextRequest) (*Context, error) {
+	c, err := s.client.CreateContext(ctx, s.ID, req)
+	if err != nil {
+		return nil, err
+	}
+	return &Context{ID: c.ID, sandbox: s}, nil
+}
+
+// Contexts lists the code contexts, oldest first.
+func (s *Sandbox) Contexts(ctx context.Context) ([]hutch.CodeContext, error) {
+	return s.client.Contexts(ctx, s.ID)
+}
+
+// Run runs code and waits for it.
+func (c *Context) Run(ctx context.Context, code string) (hutch.RunResult, error) {
+	return c.Stream(ctx, hutch.RunRequest{Code: code}, nil)
+}
+
+// Stream runs code as [hutch.Contexts] describes; what it prints and produces
+// goes to out as it comes.
+func (c *Context) Stream(ctx context.Context, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+	req.ContextID = c.ID
+	return c.sandbox.client.RunCode(ctx, c.sandbox.ID, req, out)
+}
+
+// Interrupt ends the run under way, and keeps the state.
+func (c *Context) Interrupt(ctx context.Context) error {
+	return c.sandbox.client.Interrupt(ctx, c.sandbox.ID, c.ID)
+}
+
+// Delete ends the context and all it started.
+func (c *Context) Delete(ctx context.Context) error {
+	return c.sandbox.client.DeleteContext(ctx, c.sandbox.ID, c.ID)
+}

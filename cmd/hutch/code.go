@@ -1,0 +1,360 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"hutch"
+)
+
+func newCode(h *home, std streams) *cobra.Command {
+	var f codeFlags
+	c := &cobra.Command{
+		Use:   "code [flags] SANDBOX [FILE]",
+		Short: "Run code in a context of a sandbox, which keeps its state",
+		Long: `Run code in a code context of the sandbox of that id; both are made if there are
+none. Variables stay for the next call. At a terminal, without code, it is a
+prompt: an empty line ends a block, Ctrl-C interrupts what runs, Ctrl-D leaves.
+Tables are printed as text. Images are shown where the terminal can, and else
+saved in --save.
+` + remoteHelp,
+		Example: `  hutch code demo
+  hutch code -c 'x = 6 * 7' demo && hutch code -c x demo
+  hutch code -l javascript demo script.js`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0]}); err != nil {
+				return err
+			}
+			r := &repl{svc: svc, sandbox: args[0], codeFlags: f, std: std, images: imageProtocol(std.out)}
+			source, ok, err := f.source(args[1:], std.in)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return r.prompt(c.Context())
+			}
+			return r.once(c.Context(), source)
+		},
+	}
+	f.flags(c)
+	return c
+}
+
+// codeFlags are the flags of code.
+type codeFlags struct {
+	language, context, code, save string
+	timeout                       time.Duration
+}
+
+func (f *codeFlags) flags(c *cobra.Command) {
+	c.Flags().StringVarP(&f.language, "language", "l", "python", "python, javascript, typescript or bash")
+	c.Flags().StringVar(&f.context, "context", "", "name of the context (default one for each language)")
+	c.Flags().StringVarP(&f.code, "code", "c", "", "the code itself, instead of a file or a prompt")
+	c.Flags().DurationVarP(&f.timeout, "timeout", "t", 0, "interrupt it after this time, e.g. 90s")
+	c.Flags().StringVar(&f.save, "save", ".", "folder to save images in, when the terminal cannot show them")
+}
+
+// source is the code that was given; without any, there shall be a prompt.
+func (f *codeFlags) source(args []string, in *os.File) (code string, ok bool, err error) {
+	switch {
+	case f.code != "" && len(args) > 0:
+		return "", false, usageError{fmt.Errorf("with --code there is no file, got %q", args)}
+	case f.code != "":
+		return f.code, true, nil
+	case len(args) > 0 && args[0] != "-":
+		code, err = readSource(args[0])
+		return code, true, err
+	case len(args) == 0 && isTerminal(in):
+		return "", false, nil
+	}
+	code, err = readAll(in, "the standard input")
+	return code, true, err
+}
+
+// repl runs code and shows what it gives.
+type repl struct {
+	codeFlags
+	svc     hutch.Service
+	sandbox string
+	std     streams
+	images  string // how the terminal takes them; "" when it does not
+	saved   int
+}
+
+// once runs code, and returns its exit code as an error.
+func (r *repl) once(ctx context.Context, code string) error {
+	res, err := r.run(ctx, code)
+	switch {
+	case err != nil:
+		return err
+	case res.TimedOut:
+		return hutch.Errorf(hutch.Timeout, "the code ran into its time limit after %v", res.Duration.Round(time.Millisecond))
+	case res.ExitCode != 0:
+		return exitCode(res.ExitCode)
+	}
+	return nil
+}
+
+func (r *repl) run(ctx context.Context, code string) (hutch.RunResult, error) {
+	return r.svc.RunCode(ctx, r.sandbox, hutch.RunRequest{
+		ContextID: r.context, Language: r.language, Code: code, Timeout: hutch.InSeconds(r.timeout), MaxOutput: 2,
+	}, r.show)
+}
+
+// show shows one event.
+func (r *repl) show(e hutch.RunEvent) (err error) {
+	switch {
+	case e.Output != nil && e.Output.Stream == hutch.Stderr:
+		_, err = r.std.err.Write(e.Output.Data)
+	case e.Output != nil:
+		_, err = r.std.out.Write(e.Output.Data)
+	case e.Error != nil:
+		text := strings.TrimSuffix(e.Error.Traceback, "\n")
+		if showsTerminal(r.std.err) {
+			text = "\x1b[31m" + text + "\x1b[0m"
+		}
+		_, err = fmt.Fprintln(r.std.err, text)
+	default:
+		err = r.value(*e.Result)
+	}
+	return err
+}
+
+// value shows a value in the best form that a terminal can take.
+func (r *repl) value(v hutch.CodeResult) error {
+	if done, err := r.table(v.Data["application/vnd.hutch.table+json"]); done {
+		return err
+	}
+	for mime, suffix := range map[string]string{"image/png": ".png", "image/jpeg": ".jpg"} {
+		var data []byte // base64 in JSON
+		if json.Unmarshal(v.Data[mime], &data) == nil && len(data) > 0 {
+			return r.image(data, suffix)
+		}
+	}
+	_, err := fmt.Fprintln(r.std.out, v.Text())
+	return err
+}
+
+func (r *repl) table(form json.RawMessage) (bool, error) {
+	var t struct {
+		Columns []string `json:"columns"`
+		Rows    [][]any  `json:"rows"`
+		Total   int      `json:"total"`
+	}
+	if json.Unmarshal(form, &t) != nil || len(t.Columns) == 0 {
+		return false, nil
+	}
+	w := tabwriter.NewWriter(r.std.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, cell(strings.Join(t.Columns, "\t")))
+	for _, row := range t.Rows {
+		for i, v := range row {
+			if i > 0 {
+				fmt.Fprint(w, "\t")
+			}
+			fmt.Fprint(w, cell(fmt.Sprint(v)))
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return true, err
+	}
+	if more := t.Total - len(t.Rows); more > 0 {
+		fmt.Fprintf(r.std.out, "… %d more rows\n", more)
+	}
+	return true, nil
+}
+
+// cell is text without what would break a table or steer the terminal.
+func cell(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, s)
+}
+
+// image shows an image, or saves it.
+func (r *repl) image(data []byte, suffix string) error {
+	switch r.images {
+	case "iterm":
+		_, err := fmt.Fprintf(r.std.out, "\x1b]1337;File=inline=1;size=%d:%s\a\n", len(data), base64.StdEncoding.EncodeToString(data))
+		return err
+	case "kitty":
+		if suffix == ".png" {
+			return kitty(r.std.out, base64.StdEncoding.EncodeToString(data))
+		}
+	}
+	for {
+		r.saved++
+		path := filepath.Join(r.save, fmt.Sprintf("%s-%d%s", r.sandbox, r.saved, suffix))
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return hutch.Errorf(hutch.Invalid, "the image cannot be saved: %v; choose another folder with --save", err)
+		}
+		_, err = f.Write(data)
+		fmt.Fprintf(r.std.out, "[image saved as %s]\n", path)
+		return errors.Join(err, f.Close())
+	}
+}
+
+// kitty sends an image in the pieces that its protocol asks for.
+func kitty(w io.Writer, data string) error {
+	const piece = 4096
+	for first := true; len(data) > 0; first = false {
+		n := min(piece, len(data))
+		keys := fmt.Sprintf("m=%d", min(1, len(data)-n))
+		if first {
+			keys = "a=T,f=100," + keys
+		}
+		if _, err := fmt.Fprintf(w, "\x1b_G%s;%s\x1b\\", keys, data[:n]); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// showsTerminal reports whether what is written to w is seen on a terminal.
+func showsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isTerminal(f)
+}
+
+// imageProtocol is how the terminal takes images.
+func imageProtocol(out io.Writer) string {
+	switch {
+	case !showsTerminal(out):
+		return ""
+	case os.Getenv("KITTY_WINDOW_ID") != "" || strings.Contains(os.Getenv("TERM"), "kitty"):
+		return "kitty"
+	case os.Getenv("TERM_PROGRAM") == "iTerm.app" || os.Getenv("TERM_PROGRAM") == "WezTerm":
+		return "iterm"
+	}
+	return ""
+}
+
+// prompt reads code and runs it until the end of the input.
+func (r *repl) prompt(ctx context.Context) error {
+	fmt.Fprintf(r.std.out, "%s in sandbox %s. An empty line ends a block, Ctrl-D leaves.\n", r.language, r.sandbox)
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{r.std.in, r.std.out}, "")
+	for {
+		code, err := r.read(t)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(code) == "" {
+			continue
+		}
+		if err := r.interruptible(ctx, code); err != nil {
+			fmt.Fprintf(r.std.err, "hutch: %s\n", hutch.AsError(err).Message)
+		}
+	}
+}
+
+// read reads one line, or a block up to an empty line.
+func (r *repl) read(t *term.Terminal) (string, error) {
+	fd := int(r.std.in.Fd())
+	state, err := term.MakeRaw(fd)
+	if err != nil {
+		return "", err
+	}
+	defer term.Restore(fd, state)
+	if width, height, err := term.GetSize(fd); err == nil {
+		t.SetSize(width, height)
+	}
+	t.SetPrompt("> ")
+	defer t.SetPrompt("> ")
+	var block []string
+	for {
+		line, err := t.ReadLine()
+		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
+			return "", err
+		}
+		if len(block) > 0 && strings.TrimSpace(line) == "" {
+			break
+		}
+		block = append(block, line)
+		if len(block) == 1 && !opensBlock(line) {
+			break
+		}
+		t.SetPrompt(". ")
+	}
+	return strings.Join(block, "\n"), nil
+}
+
+// opensBlock reports whether more lines belong to one.
+func opensBlock(line string) bool {
+	line = strings.TrimSpace(line)
+	if line == "" {
+		return false
+	}
+	depth := 0
+	for _, c := range line {
+		switch c {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth--
+		}
+	}
+	last := line[len(line)-1]
+	return depth > 0 || last == ':' || last == '\\' || last == '|' || line[0] == '@' ||
+		strings.Count(line, `"""`)%2 == 1 || strings.HasSuffix(line, " do") || strings.HasSuffix(line, " then")
+}
+
+// interruptible runs code, which Ctrl-C interrupts.
+func (r *repl) interruptible(ctx context.Context, code string) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT)
+	defer signal.Stop(signals)
+	ended := make(chan error, 1)
+	go func() {
+		res, err := r.run(ctx, code)
+		if err == nil && res.Ended {
+			fmt.Fprintln(r.std.err, "[the interpreter has ended; the next run gets a fresh one]")
+		}
+		ended <- err
+	}()
+	id := r.context
+	if id == "" {
+		id = "default-" + r.language
+	}
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-signals:
+			r.svc.Interrupt(ctx, r.sandbox, id)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package hutch
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// Contexts are the verbs on code contexts: interpreters that keep their state
+// from one run to the next. A session is a context in bash.
+type Contexts interface {
+	// CreateContext starts an interpreter.
+	CreateContext(ctx context.Context, sandbox string, req ContextRequest) (CodeContext, error)
+
+	// Contexts lists a sandbox's contexts, oldest first.
+	Contexts(ctx context.Context, sandbox string) ([]CodeContext, error)
+
+	// DeleteContext ends a context and all it started. Idempotent.
+	DeleteContext(ctx context.Context, sandbox, id string) error
+
+	// Interrupt ends the run under way, as Ctrl-C would, and keeps the state.
+	// Without a run it does nothing.
+	Interrupt(ctx context.Context, sandbox, id string) error
+
+	// RunCode runs code in a context, which is made when there is none. Runs
+	// in one context wait for each other, in the order in which they came.
+	// Events go to out in the order in which they happened, if out is not
+	// nil; what the interpreter prints while no run is under way is dropped.
+	// An error that the code raised is part of the result. At the time limit
+	// the run is interrupted, what it started is killed, and the context keeps
+	// its state; an interpreter that does not heed is killed, and the next run
+	// gets a fresh one. The same happens when ctx is done or out fails.
+	RunCode(ctx context.Context, sandbox string, req RunRequest, out func(RunEvent) error) (RunResult, error)
+}
+
+// ContextRequest asks for a context.
+type ContextRequest struct {
+	ID       string            `json:"contextId,omitempty"` // minted when empty; one that exists is returned as it is
+	Language string            `json:"language,omitempty"`  // python, javascript, typescript, bash; default python
+	Dir      string            `json:"cwd,omitempty"`       // default /workspace
+	Env      map[string]string `json:"env,omitempty"`
+	// IdleTimeout ends a context that has not run for so long; default 1800.
+	IdleTimeout Seconds `json:"idleTimeout,omitempty"`
+}
+
+// CodeContext is the record of a context.
+type CodeContext struct {
+	ID         string    `json:"contextId"`
+	SandboxID  string    `json:"sandboxId"`
+	Language   string    `json:"language"`
+	Dir        string    `json:"cwd"`
+	CreatedAt  time.Time `json:"createdAt"`
+	LastUsedAt time.Time `json:"lastUsedAt"`
+	Executions int       `json:"executionCount"`
+	Busy       bool      `json:"busy"`
+}
+
+// RunRequest asks for code to be run.
+type RunRequest struct {
+	// ContextID names the context; when empty it is "default-" and the
+	// language. One that is not there is made, in Language.
+	ContextID string            `json:"contextId,omitempty"`
+	Language  string            `json:"language,omitempty"` // default: what the context is in, else python
+	Code      string            `json:"code"`
+	Dir       string            `json:"cwd,omitempty"` // where to go first, and stay
+	Env       map[string]string `json:"env,omitempty"` // for this run
+	// Timeout counts from when the run's turn has come; default 30, and at
+	// most the server's maximum.
+	Timeout Seconds `json:"timeout,omitempty"`
+	// MaxOutput is as in ExecRequest.
+	MaxOutput int       `json:"maxOutput,omitempty"`
+	Stdin     io.Reader `json:"-"` // for input(); nil is an empty one
+}
+
+// RunEvent is one of: output, a result, an error.
+type RunEvent struct {
+	Output *Output
+	Result *CodeResult
+	Error  *CodeError
+}
+
+// CodeResult is a value that the code produced, in every form that it has.
+type CodeResult struct {
+	// Main tells the value of the last expression from what was displayed.
+	Main bool `json:"main,omitempty"`
+	// Data has a value by MIME type: text as a JSON string, images and PDF as
+	// base64 in one, JSON as itself. Types of our own are
+	// application/vnd.hutch.table+json {columns, rows, total}: the first rows
+	// of a table, and how many it has.
+	Data map[string]json.RawMessage `json:"data"`
+}
+
+// CodeError is an error that the code raised, or had in its syntax.
+type CodeError struct {
+	Name      string `json:"name"`
+	Message   string `json:"message"`
+	Traceback string `json:"traceback"`
+}
+
+// RunResult is how a run ended.
+type RunResult struct {
+	ContextID  string
+	SandboxID  string
+	Executions int // of the context, this run counted
+	// ExitCode is of the last command in bash; elsewhere 1 with an Error, or
+	// what the code exited with.
+	ExitCode  int
+	Stdout    []byte
+	Stderr    []byte
+	Results   []CodeResult
+	Error     *CodeError
+	Duration  time.Duration // with its waiting
+	TimedOut  bool
+	Truncated bool // Stdout, Stderr or Results lacks a part
+	// Fresh says that the run was the first of its interpreter: there was no
+	// state of earlier ones.
+	Fresh bool
+	// Ended says that the interpreter is gone (exit, a crash, a kill); the
+	// next run gets a fresh one.
+	Ended bool
+}
+
+// Success reports whether the run came to its own end, and raised no error.
+func (r RunResult) Success() bool {
+	return r.ExitCode == 0 && r.Error == nil && !r.TimedOut && !r.Ended
+}
+
+// Text is the value as text; empty when it has none.
+func (r CodeResult) Text() string {
+	var text string
+	json.Unmarshal(r.Data["text/plain"], &text)
+	return text
+}
+
+// runResultJSON is RunResult on the wire; stdout and stderr are as in that of
+// ExecResult.
+type runResultJSON struct {
+	Success    bool         `json:"success"`
+	ContextID  string       `json:"contextId"`
+	SandboxID  string       `json:"sandboxId"`
+	Executions int          `json:"executionCount"`
+	ExitCode   int          `json:"exitCode"`
+	Stdout     string       `json:"stdout"`
+	Stderr     string       `json:"stderr"`
+	Encoding   string       `json:"encoding"`
+	Results    []CodeResult `json:"results"`
+	Error      *CodeError   `json:"error,omitempty"`
+	Duration   int64        `json:"duration"` // ms
+	TimedOut   bool         `json:"timedOut"`
+	Truncated  bool         `json:"truncated"`
+	Fresh      bool         `json:"fresh"`
+	Ended      bool         `json:"ended"`
+}
+
+func (r RunResult) MarshalJSON() ([]byte, error) {
+	j := runResultJSON{
+		Success: r.Success(), ContextID: r.ContextID, SandboxID: r.SandboxID, Executions: r.Executions, ExitCode: r.ExitCode,
+		Stdout: string(r.Stdout), Stderr: string(r.Stderr), Encoding: "utf-8", Results: r.Results, Error: r.Error,
+		Duration: r.Duration.Milliseconds(), TimedOut: r.TimedOut, Truncated: r.Truncated, Fresh: r.Fresh, Ended: r.Ended,
+	}
+	if j.Results == nil {
+		j.Results = []CodeResult{}
+	}
+	if !utf8.Valid(r.Stdout) || !utf8.Valid(r.Stderr) {
+		j.Encoding = "base64"
+		j.Stdout = base64.StdEncoding.EncodeToString(r.Stdout)
+		j.Stderr = base64.StdEncoding.EncodeToString(r.Stderr)
+	}
+	return json.Marshal(j)
+}
+
+func (r *RunResult) UnmarshalJSON(b []byte) error {
+	var j runResultJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	*r = RunResult{
+		ContextID: j.ContextID, SandboxID: j.SandboxID, Executions: j.Executions, ExitCode: j.ExitCode,
+		Stdout: []byte(j.Stdout), Stderr: []byte(j.Stderr), Results: j.Results, Error: j.Error,
+		Duration: time.Duration(j.Duration) * time.Millisecond,
+		TimedOut: j.TimedOut, Truncated: j.Truncated, Fresh: j.Fresh, Ended: j.Ended,
+	}
+	if j.Encoding != "base64" {
+		return nil
+	}
+	var err error
+	if r.Stdout, err = base64.StdEncoding.DecodeString(j.Stdout); err != nil {
+		return fmt.Errorf("stdout: %w", err)
+	}
+	if r.Stderr, err = base64.StdEncoding.DecodeString(j.Stderr); err != nil {
+		return fmt.Errorf("stderr: %w", err)
+	}
+	return nil
+}

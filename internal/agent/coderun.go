@@ -1,0 +1,301 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/wire"
+)
+
+// An interrupt that is not heeded goes on to kill: first what the run has
+// started, then the interpreter. All of it is within the daemon's patience.
+const (
+	heedTime  = 300 * time.Millisecond
+	leaveTime = time.Second
+)
+
+// codeRun is a run in a context, from its waiting to its end.
+type codeRun struct {
+	req  wire.Run
+	conn *conn
+	w    *wire.Writer
+	gone chan struct{} // the connection is gone
+	halt chan struct{} // holds a token when it is to be interrupted
+	over chan int      // the exit code, once
+	dir  string        // of its files
+	feed *feed         // nil without stdin
+	pipe *os.File      // what feed writes to
+	keep *os.File      // the same: it must not close before it is opened inside
+
+	mu     sync.Mutex // held while output is written
+	cursor int64
+	closed bool // the end has been sent
+}
+
+// runCode puts a run into the queue of its context.
+func (c *conn) runCode(w *wire.Writer, req wire.Run) error {
+	if len(req.ID) < 16 || len(req.ID) > 64 || strings.ContainsAny(req.ID, "\n\x00") {
+		return hutch.Errorf(hutch.Invalid, "a run's id has 16 to 64 characters")
+	}
+	ctx, err := c.agent.contexts.find(req.Context)
+	if err != nil {
+		return err
+	}
+	r := &codeRun{req: req, conn: c, w: w, gone: make(chan struct{}), halt: make(chan struct{}, 1), over: make(chan int, 1)}
+	if err := r.files(); err != nil {
+		return err
+	}
+	w.WriteJSON(wire.TypeStarted, ctx.info())
+	c.begin(r)
+	if r.feed != nil {
+		c.agent.group.Go(func() { r.feed.run(r.pipe) })
+	}
+	if err := ctx.add(r); err != nil {
+		r.refuse(err)
+	}
+	return nil
+}
+
+// files makes the run's files, and writes their paths into its input.
+func (r *codeRun) files() (err error) {
+	if r.req.Source == "" && !r.req.Stdin {
+		return nil
+	}
+	a := r.conn.agent
+	source, err := writeSource(r.req.Source, "code", a.user)
+	if err != nil {
+		return err
+	}
+	r.dir = folder(source)
+	paths := []string{wire.SourceArg, source}
+	if r.req.Stdin {
+		stdin := filepath.Join(r.dir, "stdin")
+		if r.pipe, r.keep, err = a.fifo(r.dir, "stdin"); err != nil {
+			r.discard()
+			return noRoom(err)
+		}
+		r.feed = newFeed(r.w)
+		paths = append(paths, wire.StdinArg, stdin)
+	}
+	r.req.Input = strings.NewReplacer(paths...).Replace(r.req.Input)
+	r.req.Source = ""
+	return nil
+}
+
+// folder is where a source file lies; without one it is empty.
+func folder(source string) string {
+	if source == "" {
+		return ""
+	}
+	return filepath.Dir(source)
+}
+
+// fifo makes a named pipe for the user to read, and opens it twice for both
+// directions: so opening it waits for nobody, and it has a reader until both
+// are closed.
+func (a *agent) fifo(dir, name string) (pipe, keep *os.File, err error) {
+	root, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unix.Close(root)
+	if err := unix.Mkfifoat(root, name, 0o600); err != nil {
+		return nil, nil, err
+	}
+	fd, err := unix.Openat(root, name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	pipe = os.NewFile(uintptr(fd), "stdin")
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		pipe.Close()
+		return nil, nil, errors.Join(err, errors.New("it was exchanged"))
+	}
+	if u := a.user; u != nil {
+		unix.Fchown(fd, u.UID, u.GID)
+	}
+	second, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		pipe.Close()
+		return nil, nil, err
+	}
+	return pipe, os.NewFile(uintptr(second), "stdin"), nil
+}
+
+func (r *codeRun) discard() {
+	if r.feed != nil {
+		r.feed.close()
+		r.keep.Close()
+		r.pipe.Close()
+	}
+	if r.dir != "" {
+		os.RemoveAll(r.dir)
+	}
+}
+
+// in runs r in an interpreter, to its end.
+func (r *codeRun) in(i *interpreter, runs int, deleted <-chan struct{}) wire.RunEnd {
+	fresh := !i.used
+	r.w.WriteJSON(wire.TypeBegun, wire.Begun{Fresh: fresh})
+	i.begin(r)
+	i.agent.group.Go(func() { i.control.WriteString(r.req.Input) })
+	end := r.watch(i, deleted)
+	i.leave()
+	end.Runs = runs
+	return end
+}
+
+// watch waits for the end of the run, which a time limit, an interrupt, a
+// hang-up or the end of the context brings about.
+func (r *codeRun) watch(i *interpreter, deleted <-chan struct{}) wire.RunEnd {
+	var late <-chan time.Time
+	if r.req.TimeoutMS > 0 {
+		timer := time.NewTimer(time.Duration(min(r.req.TimeoutMS, maxTimeout)) * time.Millisecond)
+		defer timer.Stop()
+		late = timer.C
+	}
+	end := wire.RunEnd{}
+	select {
+	case code := <-r.over:
+		end.Code = code
+		return end
+	case <-i.done:
+		return r.lost(i, end)
+	case <-late:
+		end.TimedOut = true
+	case <-r.halt:
+	case <-r.gone:
+	case <-deleted:
+		i.tree.kill()
+	}
+	return r.stop(i, end)
+}
+
+// stop interrupts the run, and goes on to kill when that is not heeded.
+func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
+	for _, step := range []struct {
+		do   func()
+		wait time.Duration
+	}{
+		{i.interrupt, heedTime},
+		{i.killBegun, heedTime},
+		{i.interrupt, leaveTime},
+		{i.tree.kill, killTime},
+	} {
+		step.do()
+		select {
+		case end.Code = <-r.over:
+			if end.TimedOut {
+				i.killBegun() // children that the interpreter did not wait for
+			}
+			return end
+		case <-i.done:
+			return r.lost(i, end)
+		case <-time.After(step.wait):
+		}
+	}
+	return r.lost(i, end)
+}
+
+// lost is the end of a run whose interpreter has ended.
+func (r *codeRun) lost(i *interpreter, end wire.RunEnd) wire.RunEnd {
+	select {
+	case end.Code = <-r.over: // it came to its end first
+	default:
+		end.Ended, end.Code, end.Signal = true, 128+int(syscall.SIGKILL), int(syscall.SIGKILL)
+		if i.gone() {
+			x := exit(i.status)
+			end.Code, end.Signal = x.Code, x.Signal
+		}
+	}
+	return end
+}
+
+// end reports how the run ended and frees what it holds.
+func (r *codeRun) end(end wire.RunEnd) {
+	r.discard()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	end.Cursor = r.cursor
+	r.conn.end()
+	r.w.WriteJSON(wire.TypeExit, end)
+}
+
+// refuse ends a run that never came to its turn.
+func (r *codeRun) refuse(err error) {
+	r.discard()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.conn.end()
+	refuse(r.w, err)
+}
+
+// output sends output on.
+func (r *codeRun) output(kind wire.Type, data []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.cursor += int64(len(data))
+		r.w.WriteOutput(kind, r.cursor, data)
+	}
+}
+
+// message sends a piece of a message on.
+func (r *codeRun) message(piece []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.w.Write(wire.TypeMessage, piece)
+	}
+}
+
+// finished takes the interpreter's word that the run has ended.
+func (r *codeRun) finished(code []byte) {
+	n, err := strconv.ParseUint(string(code), 10, 8)
+	if err != nil {
+		return
+	}
+	select {
+	case r.over <- int(n):
+	default:
+	}
+}
+
+// opened takes the interpreter's word that it has opened the run's stdin.
+func (r *codeRun) opened() {
+	if r.keep != nil {
+		r.keep.Close()
+	}
+}
+
+// interrupt asks for the run to be ended.
+func (r *codeRun) interrupt() {
+	select {
+	case r.halt <- struct{}{}:
+	default:
+	}
+}
+
+func (r *codeRun) signal(syscall.Signal) { r.interrupt() }
+
+func (r *codeRun) hangUp() { close(r.gone) }
+
+func (r *codeRun) stdin(data []byte) bool { return r.feed == nil || r.feed.add(data) }
+
+func (r *codeRun) stdinEnd() {
+	if r.feed != nil {
+		r.feed.end()
+	}
+}

@@ -1,0 +1,307 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/wire"
+)
+
+// interpreter is the process of a context. Its standard input is a socket, on
+// which it takes requests and, from user code's own chatter told apart by the
+// run's id, answers:
+//
+//	agent        lines of a run's input; "ack N"
+//	interpreter  LF, id, kind, text, LF. The kinds are + and . for a piece and
+//	             the last piece of a message, ! with a number for an ack when
+//	             all output so far is read, < when standard input is open, $
+//	             with an exit code for the end
+//
+// A line that is none of these is dropped: user code may write to any
+// descriptor that it finds.
+type interpreter struct {
+	*running
+	control *os.File
+	taps    [2]*tap
+	done    chan struct{} // closed when it has ended and all it wrote is read
+	status  syscall.WaitStatus
+	used    bool         // a run has been in it
+	elders  map[int]bool // processes that earlier runs left behind
+
+	// Of the run under way; current is nil between runs, when what still
+	// comes is dropped.
+	mu      sync.Mutex
+	current *codeRun
+}
+
+// interpret starts the interpreter of a context.
+func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
+	s := wire.Start{ID: mark, Argv: c.Argv, Source: c.Source, SourceName: c.SourceName, Dir: c.Dir, Env: c.Env}
+	if err := checkStart(s); err != nil {
+		return nil, err
+	}
+	p, control, err := a.launchControlled(s)
+	if err != nil {
+		return nil, unstarted(err)
+	}
+	i := &interpreter{running: p, control: control, done: make(chan struct{})}
+	for n, t := range [...]wire.Type{wire.TypeStdout, wire.TypeStderr} {
+		i.taps[n] = newTap(p.outs[n], t, i.output)
+		a.group.Go(i.taps[n].run)
+	}
+	a.track(p)
+	a.group.Go(i.listen)
+	a.group.Go(i.wait)
+	a.group.Go(func() { // what it left behind may hold its pipes for long
+		<-i.taps[0].end
+		<-i.taps[1].end
+		a.untrack(p)
+	})
+	return i, nil
+}
+
+// launchControlled is launch with a socket for standard input.
+func (a *agent) launchControlled(s wire.Start) (_ *running, control *os.File, err error) {
+	source, err := a.source(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &running{agent: a, source: folder(source)}
+	p.tree = a.tree(s.ID, p.root)
+	files, err := p.pipes(false)
+	if err == nil {
+		control, err = takeSocket(&files[0])
+	}
+	if err == nil {
+		err = p.exec(a.commands(s, source), files)
+		closeAll(files)
+	}
+	if err != nil {
+		if control != nil {
+			control.Close()
+		}
+		p.discard()
+		return nil, nil, err
+	}
+	return p, control, nil
+}
+
+// takeSocket puts one end of a socket in the place of a descriptor, and
+// returns the other.
+func takeSocket(fd *int) (*os.File, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	syscall.Close(*fd)
+	*fd = pair[1]
+	unix.SetNonblock(pair[0], true)
+	return os.NewFile(uintptr(pair[0]), "control"), nil
+}
+
+// wait waits for the end of the process.
+func (i *interpreter) wait() {
+	i.status = <-i.running.status
+	i.ended.Store(true)
+	i.drain()
+	close(i.done)
+	i.control.Close() // whoever else holds the other end
+	i.clean()
+}
+
+// gone reports whether the process has ended.
+func (i *interpreter) gone() bool {
+	select {
+	case <-i.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// begin makes r the run under way.
+func (i *interpreter) begin(r *codeRun) {
+	i.elders = map[int]bool{}
+	if i.hasChildren() {
+		for _, pid := range i.tree.members() {
+			i.elders[pid] = true
+		}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.current, i.used = r, true
+}
+
+// leave ends the run under way.
+func (i *interpreter) leave() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.current = nil
+}
+
+// hasChildren reports whether anything is left of earlier runs: since the
+// interpreter is a subreaper, it would be below it. That is rarely so, and
+// looking at all processes takes longer than most runs.
+func (i *interpreter) hasChildren() bool {
+	if !i.used {
+		return false
+	}
+	lists, _ := filepath.Glob("/proc/" + strconv.Itoa(i.pid) + "/task/*/children")
+	for _, list := range lists {
+		if children, err := os.ReadFile(list); err != nil || len(children) > 0 {
+			return true
+		}
+	}
+	return len(lists) == 0 // no such file on this kernel
+}
+
+// begun lists the processes that the run under way has started.
+func (i *interpreter) begun() []int {
+	return slices.DeleteFunc(i.tree.members(), func(pid int) bool { return pid == i.pid || i.elders[pid] })
+}
+
+// interrupt does what Ctrl-C would. The interpreter is first: a shell goes by
+// who was told, it and its child or the child alone.
+func (i *interpreter) interrupt() {
+	if root := i.root(); root != 0 {
+		syscall.Kill(root, syscall.SIGINT)
+	}
+	for _, pid := range i.begun() {
+		syscall.Kill(pid, syscall.SIGINT)
+	}
+}
+
+// killBegun kills what the run under way has started.
+func (i *interpreter) killBegun() {
+	for end := time.Now().Add(heedTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		pids := i.begun()
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+func (i *interpreter) output(t wire.Type, data []byte) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.current != nil {
+		i.current.output(t, data)
+	}
+}
+
+// drain returns when all that has been written so far is read.
+func (i *interpreter) drain() {
+	for _, t := range i.taps {
+		t.drain()
+	}
+}
+
+// listen reads the interpreter's answers to their end.
+func (i *interpreter) listen() {
+	r := bufio.NewReaderSize(i.control, wire.MaxPiece+256)
+	for skip := false; ; {
+		line, err := r.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			skip = true
+		case err != nil:
+			return
+		case skip:
+			skip = false
+		default:
+			i.answer(line[:len(line)-1])
+		}
+	}
+}
+
+// answer handles one line.
+func (i *interpreter) answer(line []byte) {
+	i.mu.Lock()
+	r := i.current
+	i.mu.Unlock()
+	if r == nil {
+		return
+	}
+	text, ok := bytes.CutPrefix(line, []byte(r.req.ID))
+	if !ok || len(text) == 0 {
+		return
+	}
+	switch kind := text[0]; kind {
+	case '+', '.':
+		r.message(text)
+	case '!':
+		i.drain()
+		i.control.Write(append(append([]byte("ack "), text[1:]...), '\n'))
+	case '<':
+		r.opened()
+	case '$':
+		i.drain()
+		r.finished(text[1:])
+	}
+}
+
+// tap reads a pipe, and can tell when it has read all that was written up to
+// a moment.
+type tap struct {
+	f       *os.File
+	t       wire.Type
+	out     sink
+	mu      sync.Mutex // one drain at a time
+	drained chan struct{}
+	end     chan struct{} // closed when there will be no more
+	closed  atomic.Bool
+}
+
+func newTap(f *os.File, t wire.Type, out sink) *tap {
+	return &tap{f: f, t: t, out: out, drained: make(chan struct{}), end: make(chan struct{})}
+}
+
+func (t *tap) run() {
+	defer close(t.end)
+	defer t.f.Close()
+	rc, err := t.f.SyscallConn()
+	if err != nil {
+		return
+	}
+	for {
+		if err := transfer(rc, t.t, t.out, -1); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		rest := 0
+		rc.Control(func(fd uintptr) { rest, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		t.f.SetReadDeadline(time.Time{})
+		if rest > 0 {
+			if err := transfer(rc, t.t, t.out, rest); err != nil {
+				return
+			}
+		}
+		t.drained <- struct{}{}
+	}
+}
+
+// drain waits until what is in the pipe now is read.
+func (t *tap) drain() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.f.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return // closed
+	}
+	select {
+	case <-t.drained:
+	case <-t.end:
+	}
+}

@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/kernel"
+	"hutch/internal/wire"
+)
+
+const (
+	contextIdle = 30 * time.Minute
+	// What a result keeps of the values that a run produced.
+	maxResults     = 1000
+	maxResultBytes = 32 << 20
+)
+
+// CreateContext implements hutch.Service.
+func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.ContextRequest) (hutch.CodeContext, error) {
+	k, err := kernel.Lookup(req.Language)
+	if err != nil {
+		return hutch.CodeContext{}, err
+	}
+	if err := checkContext(&req); err != nil {
+		return hutch.CodeContext{}, err
+	}
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return hutch.CodeContext{}, err
+	}
+	defer e.done(s)
+	info, err := agent.CreateContext(ctx, place(k, req))
+	if err != nil {
+		return hutch.CodeContext{}, e.diagnose(ctx, s, agent, err)
+	}
+	return codeContext(id, info), nil
+}
+
+func checkContext(req *hutch.ContextRequest) error {
+	if req.ID == "" {
+		req.ID = hutch.NewID("ctx")
+	}
+	if err := hutch.CheckID(req.ID); err != nil {
+		return err
+	}
+	if longest := hutch.Seconds(1e8); !(req.IdleTimeout >= 0 && req.IdleTimeout <= longest) {
+		return hutch.Errorf(hutch.Invalid, "idleTimeout is %v s: give up to %v, or leave it out for %v", req.IdleTimeout, longest, contextIdle.Seconds()).With("field", "idleTimeout")
+	}
+	return checkCommand("none", req.Dir, req.Env)
+}
+
+// place is what the agent is told of a context.
+func place(k kernel.Kernel, req hutch.ContextRequest) wire.Context {
+	c := k.Context()
+	c.ID, c.Dir, c.Env = req.ID, req.Dir, pairs(req.Env)
+	idle := req.IdleTimeout.Duration()
+	if idle == 0 {
+		idle = contextIdle
+	}
+	c.IdleMS = max(idle.Milliseconds(), 1)
+	return c
+}
+
+// codeContext is the agent's record of a context as we show it.
+func codeContext(id string, c wire.ContextInfo) hutch.CodeContext {
+	dir := c.Dir
+	if dir == "" {
+		dir = "/workspace"
+	}
+	return hutch.CodeContext{
+		ID: clean(c.ID, hutch.MaxID), SandboxID: id, Language: clean(c.Language, hutch.MaxID), Dir: clean(dir, maxPath),
+		CreatedAt: time.UnixMilli(c.CreatedMS).UTC(), LastUsedAt: time.UnixMilli(c.UsedMS).UTC(),
+		Executions: c.Runs, Busy: c.Busy,
+	}
+}
+
+// Contexts implements hutch.Service.
+func (e *Engine) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, error) {
+	list := []hutch.CodeContext{}
+	agent, err := e.awake(id)
+	if agent == nil {
+		return list, err
+	}
+	infos, err := agent.Contexts(ctx)
+	for _, c := range infos {
+		list = append(list, codeContext(id, c))
+	}
+	return list, err
+}
+
+// awake returns the agent of a sandbox, nil when it does not run.
+func (e *Engine) awake(id string) (*wire.Client, error) {
+	s, err := e.find(id)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.agent, nil
+}
+
+// DeleteContext implements hutch.Service.
+func (e *Engine) DeleteContext(ctx context.Context, id, contextID string) error {
+	agent, err := e.awake(id)
+	if agent == nil {
+		return err
+	}
+	return agent.DeleteContext(ctx, contextID)
+}
+
+// Interrupt implements hutch.Service.
+func (e *Engine) Interrupt(ctx context.Context, id, contextID string) error {
+	agent, err := e.awake(id)
+	switch {
+	case err != nil:
+		return err
+	case agent == nil:
+		return hutch.Errorf(hutch.NotFound, "there is no context %.80q: the sandbox %q sleeps", contextID, id)
+	}
+	return agent.Interrupt(ctx, contextID)
+}
+
+// RunCode implements hutch.Service.
+func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+	limit, err := e.checkRun(req)
+	if err != nil {
+		return hutch.RunResult{}, err
+	}
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return hutch.RunResult{}, err
+	}
+	defer e.done(s)
+	began := time.Now()
+	contextID, k, err := find(ctx, agent, req)
+	if err != nil {
+		return hutch.RunResult{}, e.diagnose(ctx, s, agent, err)
+	}
+	run, err := k.Run(kernel.Code{ID: rand.Text(), Text: req.Code, Dir: req.Dir, Env: req.Env, Stdin: req.Stdin != nil})
+	if err != nil {
+		return hutch.RunResult{}, err
+	}
+	run.Context, run.TimeoutMS = contextID, max(limit.Milliseconds(), 1)
+	rec := newRecord(req.MaxOutput, out)
+	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.output, rec.message)
+	res := rec.result()
+	res.ContextID, res.SandboxID, res.Duration = contextID, id, time.Since(began)
+	res.Executions, res.ExitCode, res.TimedOut = end.Runs, end.Code, end.TimedOut
+	res.Fresh, res.Ended = begun.Fresh, end.Ended
+	if err != nil {
+		return res, e.diagnose(ctx, s, agent, err)
+	}
+	if end.Signal == 9 && !end.TimedOut && e.ranOutOfMemory(ctx, s) {
+		return res, hutch.Errorf(hutch.Exhausted, "the interpreter reached the memory limit of the sandbox %q and was killed. Let it use less; the next run gets a fresh one", id).With("limit", "memory")
+	}
+	return res, nil
+}
+
+// checkRun checks a request and returns its time limit.
+func (e *Engine) checkRun(req hutch.RunRequest) (time.Duration, error) {
+	if req.ContextID != "" {
+		if err := hutch.CheckID(req.ContextID); err != nil {
+			return 0, err
+		}
+	}
+	if req.Language != "" {
+		if _, err := kernel.Lookup(req.Language); err != nil {
+			return 0, err
+		}
+	}
+	start, err := e.start(hutch.ExecRequest{Command: req.Code, Dir: req.Dir, Env: req.Env, Timeout: req.Timeout, MaxOutput: req.MaxOutput})
+	return time.Duration(start.TimeoutMS) * time.Millisecond, err
+}
+
+// find finds the context of a run, and makes it when there is none.
+func find(ctx context.Context, agent *wire.Client, req hutch.RunRequest) (string, kernel.Kernel, error) {
+	want, err := kernel.Lookup(req.Language)
+	if err != nil {
+		return "", kernel.Kernel{}, err
+	}
+	id := req.ContextID
+	if id == "" {
+		id = "default-" + want.Language
+	}
+	info, err := agent.Context(ctx, id)
+	if errors.Is(err, hutch.NotFound) {
+		info, err = agent.CreateContext(ctx, place(want, hutch.ContextRequest{ID: id, Dir: req.Dir}))
+	}
+	if err != nil {
+		return "", kernel.Kernel{}, err
+	}
+	k, err := kernel.Lookup(info.Language)
+	if err == nil && req.Language != "" && k.Language != want.Language {
+		err = hutch.Errorf(hutch.Conflict, "the context %q is in %s, not in %s: use another id, or leave the language out", id, k.Language, want.Language)
+	}
+	return id, k, err
+}
+
+// record keeps what a run gives, and hands it on.
+type record struct {
+	kept    *capture
+	out     func(hutch.RunEvent) error
+	results []hutch.CodeResult
+	size    int
+	cut     bool
+	fault   *hutch.CodeError
+}
+
+func newRecord(limit int, out func(hutch.RunEvent) error) *record {
+	return &record{kept: newCapture(limit), out: out}
+}
+
+func (r *record) hand(e hutch.RunEvent) error {
+	if r.out == nil {
+		return nil
+	}
+	return r.out(e)
+}
+
+func (r *record) output(o hutch.Output) error {
+	r.kept.add(o)
+	return r.hand(hutch.RunEvent{Output: &o})
+}
+
+// message takes a message of the interpreter. One that is none is dropped, as
+// anything may be written where they come from.
+func (r *record) message(m []byte) error {
+	e, err := kernel.Parse(m)
+	if err != nil {
+		return nil
+	}
+	switch {
+	case e.Error != nil:
+		r.fault = e.Error
+	case len(r.results) < maxResults && r.size+len(m) <= maxResultBytes:
+		r.results = append(r.results, *e.Result)
+		r.size += len(m)
+	default:
+		r.cut = true
+	}
+	return r.hand(e)
+}
+
+func (r *record) result() hutch.RunResult {
+	res := hutch.RunResult{Results: r.results, Error: r.fault}
+	res.Stdout, res.Stderr, res.Truncated = r.kept.result()
+	res.Truncated = res.Truncated || r.cut
+	return res
+}
+
+// execIn runs a command in a session. Values and errors of languages that have
+// them become text, as at a prompt.
+func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if len(req.Args) > 0 {
+		return hutch.ExecResult{}, hutch.Errorf(hutch.Invalid, "a session takes no args: write them into the command").With("field", "args")
+	}
+	language := req.Language
+	if language == "" {
+		if known, err := e.languageOf(ctx, id, req.SessionID); err != nil || known != "" {
+			language = known
+		} else {
+			language = "bash"
+		}
+	}
+	began := time.Now()
+	kept, cursor := newCapture(req.MaxOutput), int64(0)
+	show := func(stream hutch.Stream, data []byte) error {
+		cursor += int64(len(data))
+		o := hutch.Output{Stream: stream, Data: data, Cursor: cursor}
+		kept.add(o)
+		if out == nil || len(data) == 0 {
+			return nil
+		}
+		return out(o)
+	}
+	res, err := e.RunCode(ctx, id, hutch.RunRequest{
+		ContextID: req.SessionID, Language: language, Code: req.Command, Dir: req.Dir, Env: req.Env,
+		Timeout: req.Timeout, MaxOutput: req.MaxOutput, Stdin: req.Stdin,
+	}, func(ev hutch.RunEvent) error {
+		switch {
+		case ev.Output != nil:
+			return show(ev.Output.Stream, ev.Output.Data)
+		case ev.Result != nil:
+			return show(hutch.Stdout, []byte(ev.Result.Text()+"\n"))
+		}
+		return show(hutch.Stderr, []byte(strings.TrimSuffix(ev.Error.Traceback, "\n")+"\n"))
+	})
+	if err == nil && res.Ended {
+		err = show(hutch.Stderr, fmt.Appendf(nil, "hutch: the session %s has ended with exit code %d; the next call gets a fresh one\n", req.SessionID, res.ExitCode))
+	}
+	result := hutch.ExecResult{
+		SandboxID: id, Command: req.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut,
+		Timestamp: began.UTC(), Duration: time.Since(began),
+	}
+	result.Stdout, result.Stderr, result.Truncated = kept.result()
+	return result, err
+}
+
+// languageOf is the language of a context; empty when there is none.
+func (e *Engine) languageOf(ctx context.Context, id, contextID string) (string, error) {
+	if err := hutch.CheckID(contextID); err != nil {
+		return "", err
+	}
+	agent, err := e.awake(id)
+	if agent == nil {
+		return "", err
+	}
+	info, err := agent.Context(ctx, contextID)
+	if errors.Is(err, hutch.NotFound) {
+		return "", nil
+	}
+	return info.Language, err
+}

@@ -1,0 +1,231 @@
+// Package kernel knows the interpreters of code contexts: the programs that
+// run inside a sandbox and keep state between runs, what they are sent for a
+// run, and what their messages mean.
+//
+// The agent knows nothing of languages. It starts a kernel from the source
+// that it is given, passes text to it and messages from it, and reads in them
+// only what package agent says in its interpreter.go. A kernel lives in one
+// process with user code, so its messages are as hostile as any output.
+package kernel
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"mime"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/runner"
+	"hutch/internal/wire"
+)
+
+//go:embed kernel.py
+var pythonSource string
+
+//go:embed kernel.mjs
+var javascriptSource string
+
+//go:embed kernel.sh
+var bashSource string
+
+// Kernel is the interpreter of a language.
+type Kernel struct {
+	Language string
+	aliases  []string
+	argv     []string
+	source   string
+	name     string // of the file with the source
+	// input turns a run into what the interpreter is sent.
+	input func(Code) (input, source string)
+	// convert turns code into what the interpreter takes.
+	convert func(code string) (string, error)
+}
+
+// Code is what a run is to do.
+type Code struct {
+	ID    string
+	Text  string
+	Env   map[string]string
+	Dir   string // where to go first; it stays so
+	Stdin bool
+	fault *hutch.CodeError
+}
+
+var kernels = []Kernel{
+	{
+		Language: "bash", aliases: []string{"sh", "shell"}, name: "kernel.sh", source: bashSource,
+		// Bash says on stderr that it has no terminal. Descriptor 9 keeps ours.
+		// With a socket for input and no --norc it reads ~/.bashrc, as for rsh.
+		argv:  []string{"bash", "--norc", "-c", `exec bash --noediting --noprofile --rcfile "$1" -i +m 9>&2 2>/dev/null`, "bash", wire.SourceArg},
+		input: shellInput,
+	},
+	{
+		Language: "javascript", aliases: []string{"js", "node", "nodejs"}, name: "kernel.mjs", source: javascriptSource,
+		argv: nodeArgv, input: jsonInput,
+	},
+	{
+		Language: "python", aliases: []string{"py", "python3"}, name: "kernel.py", source: pythonSource,
+		argv: []string{"python3", wire.SourceArg}, input: jsonInput,
+	},
+	{
+		Language: "typescript", aliases: []string{"ts"}, name: "kernel.mjs", source: javascriptSource,
+		argv: nodeArgv, input: jsonInput, convert: runner.StripTypes,
+	},
+}
+
+// Node cannot move a descriptor to where user code does not look; bash can.
+var nodeArgv = []string{
+	"bash", "--norc", "-c", `command -v node >/dev/null || { echo "hutch: this sandbox has no program node: use an image that has it" >&2; exit 127; }
+exec node --enable-source-maps "$1" 200<&0 201>&1 202>&2 </dev/null`, "bash", wire.SourceArg,
+}
+
+// Lookup finds a kernel by the name of its language or an alias; "" is python.
+func Lookup(language string) (Kernel, error) {
+	language = strings.ToLower(language)
+	if language == "" {
+		language = "python"
+	}
+	var known []string
+	for _, k := range kernels {
+		if k.Language == language || slices.Contains(k.aliases, language) {
+			return k, nil
+		}
+		known = append(known, k.Language)
+	}
+	return Kernel{}, hutch.Errorf(hutch.Invalid, "there are no code contexts in %.60q: use one of %s, or run a program in any language with exec", language, strings.Join(known, ", ")).
+		With("field", "language").With("languages", known)
+}
+
+// Context says how the agent is to make a context.
+func (k Kernel) Context() wire.Context {
+	return wire.Context{Language: k.Language, Argv: slices.Clone(k.argv), Source: k.source, SourceName: k.name}
+}
+
+// Run says how the agent is to run code.
+func (k Kernel) Run(c Code) (wire.Run, error) {
+	if k.convert != nil {
+		text, err := k.convert(c.Text)
+		switch {
+		case hutch.KindOf(err) == hutch.Invalid:
+			message := hutch.AsError(err).Message
+			c.fault = &hutch.CodeError{Name: "SyntaxError", Message: message, Traceback: "SyntaxError: " + message}
+		case err != nil:
+			return wire.Run{}, err
+		}
+		c.Text = text
+	}
+	if c.Env == nil {
+		c.Env = map[string]string{}
+	}
+	input, source := k.input(c)
+	return wire.Run{ID: c.ID, Input: input, Source: source, Stdin: c.Stdin}, nil
+}
+
+// jsonInput is a line of JSON, as python and javascript take it.
+func jsonInput(c Code) (input, source string) {
+	b, err := json.Marshal(struct {
+		ID    string            `json:"id"`
+		Code  string            `json:"code"`
+		Env   map[string]string `json:"env"`
+		Dir   string            `json:"dir,omitempty"`
+		Fault *hutch.CodeError  `json:"error,omitempty"`
+	}{c.ID, c.Text, c.Env, c.Dir, c.fault})
+	if err != nil {
+		panic(err) // of texts alone
+	}
+	line := strings.TrimSuffix(string(b), "}")
+	if c.Stdin {
+		line += `,"stdin":"` + wire.StdinArg + `"`
+	}
+	return line + "}\n", ""
+}
+
+// longCode is from where on bash, which reads its input byte by byte, is given
+// code in a file.
+const longCode = 4 << 10
+
+// shellInput is two lines of bash: the code, and the report of its end. In
+// the code itself no function may be called first: bash 5.2 then forgets the
+// variables that it was given for the run.
+func shellInput(c Code) (input, source string) {
+	var b strings.Builder
+	text, stdin := c.Text, "/dev/null"
+	if c.Stdin {
+		text = `builtin printf '\n` + c.ID + `<\n' >&200; ` + text
+		stdin = wire.StdinArg
+	}
+	code := quote(text)
+	if len(text) > longCode {
+		source = text
+		b.WriteString("mapfile -d '' -t __hutch_code <" + wire.SourceArg + "; ")
+		code = `"${__hutch_code[0]}"`
+	}
+	if c.Dir != "" {
+		b.WriteString("builtin cd -- " + quote(c.Dir) + " && ")
+	}
+	b.WriteString("{ __hutch_status; ")
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		b.WriteString(name + "=" + quote(c.Env[name]) + " ")
+	}
+	fmt.Fprintf(&b, "builtin eval %s <%s; }\n__hutch_end %s\n", code, stdin, c.ID)
+	return b.String(), source
+}
+
+// quote is s as one word of a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// What a message may hold.
+const (
+	maxForms = 64
+	maxName  = 200
+	maxText  = 256 << 10
+)
+
+// Parse reads a message of a kernel.
+func Parse(message []byte) (hutch.RunEvent, error) {
+	var m struct {
+		Result *hutch.CodeResult `json:"result"`
+		Error  *hutch.CodeError  `json:"error"`
+	}
+	if err := json.Unmarshal(message, &m); err != nil {
+		return hutch.RunEvent{}, fmt.Errorf("message of a kernel: %w", err)
+	}
+	switch {
+	case m.Error != nil && m.Result == nil:
+		e := m.Error
+		e.Name, e.Message, e.Traceback = bound(e.Name, maxName), bound(e.Message, maxText), bound(e.Traceback, maxText)
+		return hutch.RunEvent{Error: e}, nil
+	case m.Result != nil && m.Error == nil:
+		return hutch.RunEvent{Result: m.Result}, checkForms(m.Result.Data)
+	}
+	return hutch.RunEvent{}, fmt.Errorf("message of a kernel is neither a result nor an error")
+}
+
+func checkForms(data map[string]json.RawMessage) error {
+	if len(data) == 0 || len(data) > maxForms {
+		return fmt.Errorf("a result in %d forms", len(data))
+	}
+	for name, form := range data {
+		if _, _, err := mime.ParseMediaType(name); err != nil || len(name) > maxName {
+			return fmt.Errorf("a result of type %.60q", name)
+		}
+		if text := form[0] == '"'; !text && (name == "text/plain" || strings.HasPrefix(name, "image/")) {
+			return fmt.Errorf("a result of type %s that is no text", name)
+		}
+	}
+	return nil
+}
+
+func bound(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}

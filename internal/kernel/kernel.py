@@ -1,0 +1,432 @@
+"""Runs Python for a code context: one process, whose namespace stays.
+
+Requests come as lines of JSON on a socket, which is standard input at the
+start and moves where user code does not look. Answers go back as lines
+"<id><kind><text>" with the id of the run: '+' and '.' are a piece and the last
+piece of a message, '!' asks that all output so far be read and be acknowledged,
+'<' tells that standard input is open, '$' ends the run with its exit code.
+"""
+import ast
+import base64
+import builtins
+import contextlib
+import fcntl
+import io
+import json
+import linecache
+import os
+import signal
+import sys
+import threading
+import traceback
+import types
+
+HIGH = 500  # descriptors from here on are the kernel's own
+PIECE = 32 << 10
+MAX_TEXT = 1 << 20
+MAX_DATA = 5 << 20
+SELF = __file__
+
+
+class Channel:
+    """The socket to the agent."""
+
+    def __init__(self):
+        self.fd = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, HIGH)
+        self.rest = b""
+        self.seq = 0
+        self.lock = threading.RLock()
+        self.run = None  # id of the run under way
+        self.critical = 0  # the main thread must not be interrupted
+        self.pending = False
+
+    @contextlib.contextmanager
+    def uninterrupted(self):
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self.critical += 1
+        try:
+            yield
+        finally:
+            self.critical -= 1
+            if self.pending and not self.critical:
+                self.pending = False
+                raise KeyboardInterrupt
+
+    def on_interrupt(self, signum, frame):
+        if self.run is None:
+            return
+        if self.critical:
+            self.pending = True
+        else:
+            raise KeyboardInterrupt
+
+    def line(self):
+        while b"\n" not in self.rest:
+            got = os.read(self.fd, 64 << 10)
+            if not got:
+                os._exit(0)  # the agent let go
+            self.rest += got
+        line, _, self.rest = self.rest.partition(b"\n")
+        return line
+
+    def request(self):
+        while True:
+            line = self.line()
+            if line.startswith(b"{"):
+                return json.loads(line)
+
+    def write(self, kind, text=""):
+        data = memoryview(f"\n{self.run}{kind}{text}\n".encode("ascii"))
+        while data:
+            data = data[os.write(self.fd, data) :]
+
+    def sync(self):
+        """Returns when the agent has read all that was written so far."""
+        with self.uninterrupted(), self.lock:
+            if self.run is None:
+                return
+            self.seq += 1
+            self.write("!", str(self.seq))
+            while self.line() != b"ack %d" % self.seq:
+                pass
+
+    def send(self, message):
+        text = json.dumps(message)
+        flush()
+        with self.uninterrupted(), self.lock:
+            if self.run is None:
+                return
+            self.sync()
+            for at in range(0, len(text), PIECE):
+                self.write("+" if at + PIECE < len(text) else ".", text[at : at + PIECE])
+            self.sync()
+
+    def end(self, code):
+        with self.lock:
+            self.write("$", str(code))
+            self.run = None
+            self.pending = False
+
+
+class Stream(io.TextIOWrapper):
+    """Standard output or error. A change from one to the other waits until
+    what went before is read, so that their order is kept."""
+
+    last = None
+
+    def __init__(self, fd):
+        super().__init__(
+            io.BufferedWriter(io.FileIO(fd, "w", closefd=False), 64 << 10),
+            encoding="utf-8", errors="backslashreplace", line_buffering=True,
+        )
+
+    def write(self, text):
+        if Stream.last is not self:
+            before, Stream.last = Stream.last, self
+            if before is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    before.flush()
+                channel.sync()
+        return super().write(text)
+
+    def close(self):
+        pass  # the next run needs it
+
+
+def flush():
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+# ---- values in every form that they have
+
+METHODS = {
+    "_repr_html_": "text/html",
+    "_repr_markdown_": "text/markdown",
+    "_repr_latex_": "text/latex",
+    "_repr_svg_": "image/svg+xml",
+    "_repr_png_": "image/png",
+    "_repr_jpeg_": "image/jpeg",
+    "_repr_pdf_": "application/pdf",
+    "_repr_json_": "application/json",
+}
+
+
+def forms(value):
+    data = {"text/plain": plain(value)}
+    if isinstance(value, type):
+        return data
+    bundle = attempt(value, "_repr_mimebundle_")
+    for mime, form in (bundle or {}).items() if isinstance(bundle, dict) else ():
+        put(data, mime, form)
+    for name, mime in METHODS.items():
+        if mime not in data:
+            put(data, mime, attempt(value, name))
+    put(data, "application/vnd.hutch.table+json", table(value))
+    return data
+
+
+def plain(value):
+    text = repr(value)
+    if type(value) in (list, dict, tuple, set) and len(text) > 100:
+        import pprint
+        text = pprint.pformat(value, width=100, sort_dicts=False)
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+
+
+def attempt(value, name):
+    method = getattr(value, name, None)
+    if method is None:
+        return None
+    try:
+        form = method()
+    except Exception:
+        return None
+    # A form may come with metadata.
+    if isinstance(form, tuple) and form:
+        form = form[0]
+    return form
+
+
+def put(data, mime, form):
+    if form is None or not isinstance(mime, str):
+        return
+    if isinstance(form, (bytes, bytearray)):
+        form = base64.b64encode(form).decode()
+    try:
+        if len(json.dumps(form, allow_nan=False)) <= MAX_DATA:
+            data[mime] = form
+    except (TypeError, ValueError, RecursionError):
+        pass
+
+
+def table(value, rows=100, columns=50):
+    kind = type(value)
+    if kind.__name__ != "DataFrame" or kind.__module__.partition(".")[0] != "pandas":
+        return None
+    try:
+        head = value.iloc[:rows, :columns]
+        text = head.to_json(orient="split", date_format="iso", default_handler=str)
+        cells = json.loads(text)["data"]
+        return {"columns": [str(c) for c in head.columns], "rows": cells, "total": len(value)}
+    except Exception:
+        return None
+
+
+def display(*values, raw=False, **_):
+    """Shows values, in every form that they have."""
+    for value in values:
+        data = value if raw and isinstance(value, dict) else forms(value)
+        channel.send({"result": {"data": {m: f for m, f in data.items() if f is not None}}})
+
+
+# ---- figures
+
+class Figures:
+    """Finds matplotlib's backend, which is this."""
+
+    name = "hutch_figures"
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "matplotlib.pyplot" and "MPLBACKEND" not in os.environ:
+            with contextlib.suppress(Exception):
+                sys.modules["matplotlib"].rcParams["backend"] = "module://" + self.name
+        if name == self.name:
+            from importlib.machinery import ModuleSpec
+            return ModuleSpec(name, self)
+        return None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        from matplotlib.backend_bases import FigureManagerBase
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        module.FigureCanvas = FigureCanvasAgg
+        module.FigureManager = FigureManagerBase
+        module.show = lambda *_, **__: self.show()
+
+    def show(self):
+        """Shows all open figures and closes them."""
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is None:
+            return
+        try:
+            for number in pyplot.get_fignums():
+                figure = pyplot.figure(number)
+                png = io.BytesIO()
+                figure.savefig(png, format="png", bbox_inches="tight")
+                data = {"text/plain": repr(figure)}
+                put(data, "image/png", png.getvalue())
+                channel.send({"result": {"data": data}})
+        finally:
+            pyplot.close("all")
+
+
+# ---- runs
+
+def failure(error):
+    """Says what a run raised, without the kernel's own frames."""
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename == SELF:
+        frames = frames.tb_next
+    try:
+        message = str(error)
+    except Exception as e:
+        message = f"<its message raised {type(e).__name__}>"
+    try:
+        lines = traceback.format_exception(type(error), error, frames)
+    except BaseException:
+        lines = traceback.format_tb(frames) + [type(error).__name__ + "\n"]
+    text = "".join(lines)
+    if len(text) > 64 << 10:
+        text = text[: 32 << 10] + "\n…\n" + text[-(32 << 10) :]
+    return {"name": type(error).__name__, "message": message[: 64 << 10], "traceback": text}
+
+
+class Interpreter:
+    def __init__(self):
+        self.pid = os.getpid()
+        self.count = 0
+        self.loop = None
+        self.saved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH) for fd in (1, 2)]
+        self.null = fcntl.fcntl(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), fcntl.F_DUPFD_CLOEXEC, HIGH)
+        self.module = types.ModuleType("__main__")
+        self.module.__builtins__ = builtins
+        sys.modules["__main__"] = self.module
+
+    def evaluate(self, code):
+        """Runs code and returns the value of its last expression."""
+        self.count += 1
+        name = f"<run {self.count}>"
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        tree = ast.parse(code, name)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
+            last = ast.Expression(tree.body.pop().value)
+        if tree.body:
+            self.execute(tree, name, "exec")
+        if last is not None:
+            return self.execute(last, name, "eval")
+
+    def execute(self, tree, name, mode):
+        code = compile(tree, name, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        value = eval(code, self.module.__dict__)
+        if not code.co_flags & 0x80:  # CO_COROUTINE: it awaits
+            return value
+        import asyncio
+        try:
+            os.fstat(self.loop._selector.fileno())  # which user code may have closed
+        except Exception:
+            self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        task = self.loop.create_task(value)
+        try:
+            return self.loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            task.cancel()
+            with contextlib.suppress(BaseException):
+                self.loop.run_until_complete(task)
+            raise
+
+    def streams(self, stdin):
+        """Gives a run descriptors 0 to 2, whatever the last one did to them."""
+        os.dup2(self.saved[0], 1)
+        os.dup2(self.saved[1], 2)
+        if stdin:
+            fd = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC)
+            os.dup2(fd, 0)
+            os.close(fd)
+            channel.write("<")
+        else:
+            os.dup2(self.null, 0)
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), encoding="utf-8", errors="surrogateescape")
+        sys.stdout, sys.stderr, Stream.last = Stream(1), Stream(2), None
+
+    def run(self, request):
+        code = 0
+        try:
+            self.streams(request.get("stdin"))
+            if request.get("dir"):
+                os.chdir(request["dir"])
+            if request.get("error"):
+                channel.send({"error": request["error"]})
+                return 1
+            value = self.evaluate(request["code"])
+            if value is not None and os.getpid() == self.pid:
+                self.module._ = value
+                channel.send({"result": {"main": True, "data": forms(value)}})
+        except SystemExit as e:
+            code = self.exit_code(e.code)
+        except BaseException as e:
+            code = 1
+            if os.getpid() == self.pid:
+                channel.send({"error": failure(e)})
+            else:
+                traceback.print_exc()
+        if os.getpid() != self.pid:  # a fork of user code that came this far
+            flush()
+            os._exit(code)
+        return code
+
+    def exit_code(self, code):
+        if code is None:
+            return 0
+        if isinstance(code, int):
+            return code & 255
+        print(code, file=sys.stderr)
+        return 1
+
+    def serve(self, request):
+        env = {k: os.environ.get(k) for k in request["env"]}
+        os.environ.update(request["env"])
+        code = 1
+        channel.run = request["id"]
+        try:
+            try:
+                code = self.run(request)
+                figures.show()
+            except BaseException as e:  # an interrupt that came late, a figure that fails
+                channel.send({"error": failure(e)})
+                code = 1
+        except BaseException:
+            pass
+        channel.critical += 1  # nothing shall come between here and the end
+        flush()
+        for k, v in env.items():
+            if v is None:
+                os.environ.pop(k, None)
+            else:
+                os.environ[k] = v
+        channel.end(code)
+        channel.critical -= 1
+
+
+def in_child():
+    channel.run = None  # it has no part in the protocol
+    channel.lock = threading.RLock()
+    os.close(channel.fd)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+channel = Channel()
+figures = Figures()
+interpreter = Interpreter()
+
+
+def main():
+    os.dup2(interpreter.null, 0)
+    signal.signal(signal.SIGINT, channel.on_interrupt)
+    os.register_at_fork(after_in_child=in_child)
+    sys.meta_path.insert(0, figures)
+    sys.path[0] = ""
+    sys.argv = [""]
+    builtins.display = display
+    while True:
+        interpreter.serve(channel.request())
+
+
+main()

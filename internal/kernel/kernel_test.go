@@ -1,0 +1,66 @@
+package kernel
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"hutch"
+)
+
+func TestLookup(t *testing.T) {
+	for name, want := range map[string]string{"": "python", "PY": "python", "node": "javascript", "ts": "typescript", "sh": "bash"} {
+		if k, err := Lookup(name); err != nil || k.Language != want {
+			t.Errorf("%q: %s, %v", name, k.Language, err)
+		}
+	}
+	if _, err := Lookup("cobol"); !errors.Is(err, hutch.Invalid) {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		`{"result":{"main":true,"data":{"text/plain":"1","image/png":"aGk=","application/json":{"a":[1]}}}}`,
+		`{"error":{"name":"E","message":"m","traceback":"t"}}`,
+		`{"result":{"data":{"":null}}}`, `{"result":{},"error":{}}`, `[`, `null`, `{"result":{"data":{"text/plain":1}}}`,
+		"{\"error\":{\"name\":\"\xff\"}}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		e, err := Parse(message)
+		if err != nil {
+			return
+		}
+		if (e.Result == nil) == (e.Error == nil) {
+			t.Fatalf("%+v", e)
+		}
+		if _, err := json.Marshal(e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Error != nil && len(e.Error.Name)+len(e.Error.Message)+len(e.Error.Traceback) > maxName+2*maxText+10 {
+			t.Fatal("not bounded")
+		}
+	})
+}
+
+func TestShellInputIsTwoCommands(t *testing.T) {
+	k, err := Lookup("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := k.Run(Code{ID: "ID", Text: "echo 'it'", Env: map[string]string{"A": "b'c"}, Dir: "/tmp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `builtin cd -- '/tmp' && { __hutch_status; A='b'\''c' builtin eval 'echo '\''it'\''' </dev/null; }` + "\n__hutch_end ID\n"
+	if run.Input != want {
+		t.Errorf("%s", run.Input)
+	}
+	long, err := k.Run(Code{ID: "ID", Text: strings.Repeat("x", longCode+1)})
+	if err != nil || len(long.Input) > 200 || long.Source == "" {
+		t.Errorf("%q, %v", long.Input, err)
+	}
+}

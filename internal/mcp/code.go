@@ -1,0 +1,74 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+)
+
+// What a call shows of the images that code produced.
+const (
+	maxImages     = 8
+	maxImageBytes = 4 << 20
+)
+
+// runCode runs code in a context and makes of its values what a prompt would
+// print; images go beside it.
+func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	began := time.Now()
+	p := &prompt{out: out}
+	res, err := s.svc.RunCode(ctx, c.sandbox, hutch.RunRequest{
+		ContextID: in.SessionID, Language: in.Language, Code: in.Command, Dir: in.Dir, Env: in.Env, Timeout: in.Timeout, MaxOutput: maxShown,
+	}, func(e hutch.RunEvent) error { return p.event(c, e) })
+	if err == nil && res.Ended {
+		p.stderr.WriteString("[the interpreter has ended; the next call in this session gets a fresh one]\n")
+	}
+	return hutch.ExecResult{
+		SandboxID: c.sandbox, Command: in.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Truncated: res.Truncated,
+		Stdout: append(res.Stdout, p.values.Bytes()...), Stderr: append(res.Stderr, p.stderr.Bytes()...),
+		Duration: time.Since(began), Timestamp: began.UTC(),
+	}, err
+}
+
+// prompt turns values and errors into text.
+type prompt struct {
+	out            func(hutch.Output) error
+	values, stderr bytes.Buffer
+}
+
+func (p *prompt) event(c *call, e hutch.RunEvent) error {
+	switch {
+	case e.Output != nil:
+		return p.out(*e.Output)
+	case e.Error != nil:
+		return p.write(&p.stderr, hutch.Stderr, strings.TrimSuffix(e.Error.Traceback, "\n"))
+	}
+	if image := imageOf(*e.Result); image != nil && len(c.images) < maxImages {
+		c.images = append(c.images, image)
+	}
+	return p.write(&p.values, hutch.Stdout, e.Result.Text())
+}
+
+func (p *prompt) write(to *bytes.Buffer, stream hutch.Stream, text string) error {
+	if to.Len() < 2*maxShown {
+		to.WriteString(text[:min(len(text), maxShown)] + "\n")
+	}
+	return p.out(hutch.Output{Stream: stream, Data: []byte(text + "\n")})
+}
+
+// imageOf is a value as an image, nil when it is none or too large.
+func imageOf(r hutch.CodeResult) sdk.Content {
+	for _, mime := range []string{"image/png", "image/jpeg"} {
+		var data []byte // base64 in JSON
+		if json.Unmarshal(r.Data[mime], &data) == nil && len(data) > 0 && len(data) <= maxImageBytes {
+			return &sdk.ImageContent{Data: data, MIMEType: mime}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+
+	"hutch"
+	"hutch/internal/stream"
+)
+
+// contextRoutes are the routes of code contexts.
+func (h *Handler) contextRoutes() {
+	h.route("/v1/sandboxes/{id}/contexts", methods{"GET": h.contexts, "POST": h.createContext})
+	h.route("/v1/sandboxes/{id}/contexts/{context}", methods{"DELETE": h.deleteContext})
+	h.route("/v1/sandboxes/{id}/contexts/{context}/interrupt", methods{"POST": h.interrupt})
+	h.route("/v1/sandboxes/{id}/contexts/{context}/run", methods{"POST": h.runCode})
+	h.route("/v1/sandboxes/{id}/run", methods{"POST": h.runCode})
+}
+
+func (h *Handler) createContext(w http.ResponseWriter, r *http.Request) {
+	var req hutch.ContextRequest
+	if err := h.body(w, r, &req); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.svc.CreateContext(r.Context(), r.PathValue("id"), req))
+}
+
+func (h *Handler) contexts(w http.ResponseWriter, r *http.Request) {
+	list, err := h.svc.Contexts(r.Context(), r.PathValue("id"))
+	reply(h, w, r)(orEmpty(list), err)
+}
+
+func (h *Handler) deleteContext(w http.ResponseWriter, r *http.Request) {
+	h.done(w, r, h.svc.DeleteContext(r.Context(), r.PathValue("id"), r.PathValue("context")))
+}
+
+func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request) {
+	h.done(w, r, h.svc.Interrupt(r.Context(), r.PathValue("id"), r.PathValue("context")))
+}
+
+// runCode runs code in a context and answers with the result; or, for who
+// accepts them, with events while it runs.
+func (h *Handler) runCode(w http.ResponseWriter, r *http.Request) {
+	req, err := h.runRequest(w, r)
+	switch {
+	case err != nil:
+		h.fail(w, r, err)
+	case wantsEvents(r):
+		h.runEvents(w, r, req)
+	default:
+		reply(h, w, r)(h.svc.RunCode(r.Context(), r.PathValue("id"), req, nil))
+	}
+}
+
+func (h *Handler) runRequest(w http.ResponseWriter, r *http.Request) (hutch.RunRequest, error) {
+	var body stream.Run
+	if err := h.body(w, r, &body); err != nil {
+		return hutch.RunRequest{}, err
+	}
+	id := r.PathValue("context")
+	if id != "" && body.ContextID != "" && body.ContextID != id {
+		return hutch.RunRequest{}, hutch.Errorf(hutch.Invalid, "the path names the context %.80q and the body %.80q: leave contextId out of the body", id, body.ContextID).With("field", "contextId")
+	}
+	if id != "" {
+		body.ContextID = id
+	}
+	return body.Request()
+}
+
+func (h *Handler) runEvents(w http.ResponseWriter, r *http.Request, req hutch.RunRequest) {
+	es := h.events(w)
+	defer es.stop()
+	res, err := h.svc.RunCode(r.Context(), r.PathValue("id"), req, func(e hutch.RunEvent) error {
+		switch {
+		case e.Output != nil:
+			return es.send(strconv.FormatInt(e.Output.Cursor, 10), string(e.Output.Stream), stream.NewPiece(*e.Output))
+		case e.Result != nil:
+			return es.send("", "result", e.Result)
+		default:
+			return es.send("", "exception", e.Error)
+		}
+	})
+	if err != nil {
+		es.fail(h.describe(r, err))
+		return
+	}
+	es.send("", "end", res)
+}

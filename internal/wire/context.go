@@ -1,0 +1,225 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"hutch"
+)
+
+const (
+	TypeBegun   Type = 'b'
+	TypeMessage Type = 'm'
+)
+
+const (
+	// MaxContexts is how many contexts a sandbox may have at once.
+	MaxContexts = 128
+	// MaxQueued is how many runs may wait in one context.
+	MaxQueued = 256
+	// MaxMessage bounds one message of an interpreter, put together.
+	MaxMessage = 8 << 20
+	// MaxPiece bounds one piece of a message.
+	MaxPiece = 48 << 10
+)
+
+// StdinArg stands for the path of a run's standard input in Run.Input.
+const StdinArg = "\x00stdin"
+
+// Context makes a code context: a queue of runs before an interpreter. One of
+// the same id is left as it is, and without Argv none is made.
+type Context struct {
+	ID       string   `json:"id"`
+	Language string   `json:"language"` // for the record
+	Argv     []string `json:"argv"`     // as in Start
+	Source   string   `json:"source"`
+	// SourceName is the name of the file that Source is written to.
+	SourceName string   `json:"sourceName"`
+	Dir        string   `json:"dir,omitempty"`
+	Env        []string `json:"env,omitempty"`
+	IdleMS     int64    `json:"idleMs,omitempty"` // how long it may be without a run; 0 is for ever
+}
+
+// ContextInfo is the agent's record of a context.
+type ContextInfo struct {
+	ID        string `json:"id"`
+	Language  string `json:"language"`
+	Dir       string `json:"dir"`
+	CreatedMS int64  `json:"createdMs"` // Unix time
+	UsedMS    int64  `json:"usedMs"`
+	Runs      int    `json:"runs"`
+	Busy      bool   `json:"busy"`
+}
+
+// Run runs code in a context.
+type Run struct {
+	// ID is random. It marks the run's messages.
+	ID      string `json:"id"`
+	Context string `json:"context"`
+	// Input is what the interpreter is sent. [SourceArg] and [StdinArg] in it
+	// become the paths of the run's files.
+	Input  string `json:"input"`
+	Source string `json:"source,omitempty"` // written to a file, when it is set
+	Stdin  bool   `json:"stdin,omitempty"`
+	// TimeoutMS counts from the beginning of the run, not of its waiting.
+	TimeoutMS int64 `json:"timeoutMs,omitempty"`
+}
+
+// Begun says that a run's turn has come.
+type Begun struct {
+	Fresh bool `json:"fresh,omitempty"` // it is the first of its interpreter
+}
+
+// RunEnd ends a run.
+type RunEnd struct {
+	Code     int   `json:"code"`             // what the interpreter said, or ended with
+	Signal   int   `json:"signal,omitempty"` // that ended the interpreter
+	TimedOut bool  `json:"timedOut,omitempty"`
+	Ended    bool  `json:"ended,omitempty"` // the interpreter is gone
+	Runs     int   `json:"runs"`            // of the context
+	Cursor   int64 `json:"cursor"`
+}
+
+func (c *ContextInfo) UnmarshalJSON(b []byte) error {
+	type plain ContextInfo
+	if err := json.Unmarshal(b, (*plain)(c)); err != nil {
+		return err
+	}
+	if c.Runs < 0 || c.CreatedMS < 0 || c.CreatedMS > lastMS || c.UsedMS < 0 || c.UsedMS > lastMS {
+		return fmt.Errorf("context with %d runs, from %d to %d", c.Runs, c.CreatedMS, c.UsedMS)
+	}
+	return nil
+}
+
+func (e *RunEnd) UnmarshalJSON(b []byte) error {
+	type plain RunEnd
+	if err := json.Unmarshal(b, (*plain)(e)); err != nil {
+		return err
+	}
+	if e.Code < 0 || e.Code > 255 || e.Signal < 0 || e.Signal > 64 || e.Runs < 0 || e.Cursor < 0 || e.Cursor > maxCount {
+		return fmt.Errorf("end of run %d with code %d and signal %d at cursor %d", e.Runs, e.Code, e.Signal, e.Cursor)
+	}
+	return nil
+}
+
+// contextInfos is decoded one by one, as processes are.
+type contextInfos []ContextInfo
+
+func (cs *contextInfos) UnmarshalJSON(b []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return fmt.Errorf("%v instead of a list of contexts: %w", t, err)
+	}
+	for dec.More() {
+		if len(*cs) == MaxContexts {
+			return fmt.Errorf("a list of more than %d contexts", MaxContexts)
+		}
+		var c ContextInfo
+		if err := dec.Decode(&c); err != nil {
+			return err
+		}
+		*cs = append(*cs, c)
+	}
+	return nil
+}
+
+// CreateContext makes a context. One of the same id is returned as it is.
+func (c *Client) CreateContext(ctx context.Context, req Context) (ContextInfo, error) {
+	return call[ContextInfo](ctx, c, Request{Op: "context", Context: &req})
+}
+
+// Context returns the record of a context.
+func (c *Client) Context(ctx context.Context, id string) (ContextInfo, error) {
+	return call[ContextInfo](ctx, c, Request{Op: "context", Context: &Context{ID: id}})
+}
+
+// Contexts lists the contexts, oldest first.
+func (c *Client) Contexts(ctx context.Context) ([]ContextInfo, error) {
+	return call[contextInfos](ctx, c, Request{Op: "contexts"})
+}
+
+// DeleteContext ends a context; one that is not there is no error.
+func (c *Client) DeleteContext(ctx context.Context, id string) error {
+	_, err := call[struct{}](ctx, c, Request{Op: "uncontext", Context: &Context{ID: id}})
+	return err
+}
+
+// Interrupt ends the run under way in a context.
+func (c *Client) Interrupt(ctx context.Context, id string) error {
+	_, err := call[struct{}](ctx, c, Request{Op: "interrupt", Context: &Context{ID: id}})
+	return err
+}
+
+// RunIn runs code in a context, to its end. Output goes to out, messages of
+// the interpreter to message, both in their order. When ctx is done or one of
+// them fails, the agent interrupts the run, and RunIn returns that error.
+func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, out func(hutch.Output) error, message func([]byte) error) (Begun, RunEnd, error) {
+	code := &codeRun{limit: time.Duration(r.TimeoutMS) * time.Millisecond, message: message}
+	err := c.do(ctx, Request{Op: "run", Run: &r}, func(cn *conn, t Type, payload []byte) error {
+		if t != TypeStarted {
+			return broken(fmt.Errorf("frame of type %q instead of started", t))
+		}
+		s := &stream{conn: cn, out: out, room: make(chan int64, 1), code: code}
+		return s.run(stdin)
+	})
+	return code.begun, code.end, err
+}
+
+// codeRun is what a stream knows more of when it is a run in a context.
+type codeRun struct {
+	limit   time.Duration
+	message func([]byte) error
+	begun   Begun
+	end     RunEnd
+	pieces  []byte
+}
+
+// frame handles the frames in which a run differs from a process.
+func (r *codeRun) frame(s *stream, t Type, payload []byte) (done, mine bool, err error) {
+	switch t {
+	case TypeBegun:
+		if r.limit > 0 {
+			s.limit = time.Now().Add(r.limit)
+		}
+		return false, true, json.Unmarshal(payload, &r.begun)
+	case TypeMessage:
+		return false, true, r.piece(payload)
+	case TypeExit:
+		if err := json.Unmarshal(payload, &r.end); err != nil {
+			return true, true, err
+		}
+		if r.end.Cursor < s.cursor {
+			return true, true, fmt.Errorf("run ends at cursor %d after %d", r.end.Cursor, s.cursor)
+		}
+		return true, true, nil
+	}
+	return false, false, nil
+}
+
+// piece adds a piece of a message: '+' stands before one that more follow.
+func (r *codeRun) piece(payload []byte) error {
+	if len(payload) == 0 || payload[0] != '+' && payload[0] != '.' {
+		return errors.New("a piece of a message that is neither within it nor its end")
+	}
+	if len(r.pieces)+len(payload) > MaxMessage {
+		return fmt.Errorf("a message of more than %d bytes", MaxMessage)
+	}
+	r.pieces = append(r.pieces, payload[1:]...)
+	if payload[0] == '+' {
+		return nil
+	}
+	message := r.pieces
+	r.pieces = nil
+	if r.message == nil {
+		return nil
+	}
+	if err := r.message(message); err != nil {
+		return callerError{err}
+	}
+	return nil
+}
