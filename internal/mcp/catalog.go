@@ -23,13 +23,22 @@ func (s *server) addTools() {
 	add(s, &sdk.Tool{
 		Name: "startBackgroundProcess", Title: "Start a background process",
 		Description: "Start a server or another long-running command in a sandbox, and return at once. " +
-			"It outlives this call and connection, and ends with the sandbox; a sandbox that exec made ends with the session. At most 10 run at a time. getSandbox shows how they fare.",
+			"It outlives this call and connection, and ends with the sandbox; a sandbox that exec made ends with the session. At most 10 run at a time. waitProcess shows how it fares and what it prints.",
 		Annotations: hints{destructive: true, openWorld: true}.annotations(),
 		InputSchema: schema[startProcessArgs](func(p properties) {
 			p["restartPolicy"].Enum = oneOf(hutch.RestartAlways, hutch.RestartOnFailure, hutch.RestartNever)
 		}),
 		OutputSchema: result[startedProcess](),
 	}, s.startBackgroundProcess)
+	add(s, &sdk.Tool{
+		Name: "waitProcess", Title: "Wait for a background process",
+		Description: "Wait for a background process to end, to print a text or to open a port, and show what it printed. " +
+			"Returns when that has come, when the process has ended, or when the timeout is up: then call it again. " +
+			"It can write to stdin and send a signal first. Output is bounded; pass the returned cursor to read on.",
+		Annotations:  hints{destructive: true, openWorld: true}.annotations(),
+		InputSchema:  schema[waitProcessArgs](nil),
+		OutputSchema: result[waitedProcess](),
+	}, s.waitProcess)
 	add(s, &sdk.Tool{
 		Name: "getSandbox", Title: "Show sandboxes",
 		Description: "Show one sandbox, or list all active ones: status, uptime, CPU and memory in use, and background processes. " +

@@ -162,6 +162,9 @@ func words(stdout, stderr []byte, binary bool) string {
 }
 
 func header(res hutch.ExecResult) string {
+	if res.CompileError {
+		return fmt.Sprintf("did not compile · exit %d of the compiler · %s\n", res.ExitCode, res.SandboxID)
+	}
 	return fmt.Sprintf("exit %d · %s · %s\n", res.ExitCode, length(res.Duration), res.SandboxID)
 }
 

@@ -15,6 +15,7 @@ type startProcessArgs struct {
 	RestartPolicy hutch.RestartPolicy `json:"restartPolicy,omitempty" jsonschema:"when to start it again after it ended; default never"`
 	Env           map[string]string   `json:"env,omitempty" jsonschema:"environment variables"`
 	Dir           string              `json:"cwd,omitempty" jsonschema:"absolute path to run in; default /workspace"`
+	Stdin         bool                `json:"openStdin,omitempty" jsonschema:"keep its stdin open, for waitProcess to write to"`
 }
 
 // startedProcess is the structured result of startBackgroundProcess.
@@ -38,11 +39,11 @@ func (s *server) startBackgroundProcess(ctx context.Context, c *call, in startPr
 		}
 	}
 	p, err := s.svc.StartProcess(ctx, in.SandboxID, hutch.ProcessRequest{
-		Command: in.Command, Name: in.Name, Dir: in.Dir, Env: in.Env, RestartPolicy: in.RestartPolicy,
+		Command: in.Command, Name: in.Name, Dir: in.Dir, Env: in.Env, RestartPolicy: in.RestartPolicy, Stdin: in.Stdin,
 	})
 	if err != nil {
 		return reply{}, err
 	}
-	text := fmt.Sprintf("process %s %q is %s in %s, pid %d. getSandbox shows how it fares", p.ID, p.Name, p.Status, p.SandboxID, p.PID)
+	text := fmt.Sprintf("process %s %q is %s in %s, pid %d. waitProcess shows what it prints", p.ID, p.Name, p.Status, p.SandboxID, p.PID)
 	return reply{text, startedProcess{p.ID, p.SandboxID, p.Status, p.PID, p.StartTime}}, nil
 }

@@ -1,0 +1,164 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hutch"
+)
+
+type waitProcessArgs struct {
+	SandboxID string         `json:"sandboxId"`
+	ProcessID string         `json:"processId" jsonschema:"of startBackgroundProcess or getSandbox"`
+	Stdin     string         `json:"stdin,omitempty" jsonschema:"text to write to its stdin first; end lines with a line feed"`
+	EndStdin  bool           `json:"endStdin,omitempty" jsonschema:"end its stdin behind that"`
+	Signal    int            `json:"signal,omitempty" jsonschema:"signal to send first: 2 interrupt, 15 terminate, 9 kill"`
+	Text      string         `json:"text,omitempty" jsonschema:"wait until a line of the output from cursor on has this text"`
+	Port      int            `json:"port,omitempty" jsonschema:"wait until this port accepts connections"`
+	Timeout   *hutch.Seconds `json:"timeout,omitempty" jsonschema:"seconds to wait at most; 0 only looks; default 10"`
+	Cursor    *int64         `json:"cursor,omitempty" jsonschema:"show the output from here on: the cursor of an earlier result; without it, the newest"`
+}
+
+// waitedProcess is the structured result of waitProcess.
+type waitedProcess struct {
+	SandboxID string              `json:"sandboxId"`
+	ProcessID string              `json:"processId"`
+	Status    hutch.ProcessStatus `json:"status" jsonschema:"starting, running, exited or failed"`
+	ExitCode  *int                `json:"exitCode,omitempty"`
+	Met       bool                `json:"met" jsonschema:"what was waited for has come"`
+	Output    string              `json:"output" jsonschema:"stdout and stderr in order"`
+	Cursor    int64               `json:"cursor" jsonschema:"where to read on"`
+	More      bool                `json:"more" jsonschema:"there is more to read from cursor on"`
+}
+
+// lookTime is the default of a wait, well within the patience of clients.
+const lookTime = 10 * time.Second
+
+func (s *server) waitProcess(ctx context.Context, c *call, in waitProcessArgs) (reply, error) {
+	c.sandbox = in.SandboxID
+	for _, err := range []error{
+		need("sandboxId", in.SandboxID, "the sandbox of the process"),
+		need("processId", in.ProcessID, "the process's id, as getSandbox shows it"),
+	} {
+		if err != nil {
+			return reply{}, err
+		}
+	}
+	if err := s.prod(ctx, in); err != nil {
+		return reply{}, err
+	}
+	c.keepAlive()
+	res, err := s.await(ctx, in)
+	if err != nil {
+		return reply{}, err
+	}
+	shown, err := s.newest(ctx, in)
+	if err != nil {
+		return reply{}, err
+	}
+	out := waitedProcess{
+		SandboxID: in.SandboxID, ProcessID: in.ProcessID, Status: res.Process.Status, ExitCode: res.Process.ExitCode,
+		Met: res.Met, Output: readable(shown.data), Cursor: shown.cursor, More: shown.more,
+	}
+	return reply{out.words(shown), out}, nil
+}
+
+// prod does what is to be done to a process before it is waited for.
+func (s *server) prod(ctx context.Context, in waitProcessArgs) error {
+	if in.Stdin != "" || in.EndStdin {
+		ctx, cancel := context.WithTimeoutCause(ctx, lookTime, hutch.Errorf(hutch.Timeout,
+			"the process %s has not read its stdin for %s: wait for it with waitProcess, and write then", in.ProcessID, length(lookTime)))
+		defer cancel()
+		if err := s.svc.Input(ctx, in.SandboxID, in.ProcessID, strings.NewReader(in.Stdin), in.EndStdin); err != nil {
+			return err
+		}
+	}
+	if in.Signal != 0 {
+		return s.svc.Signal(ctx, in.SandboxID, in.ProcessID, in.Signal)
+	}
+	return nil
+}
+
+func (s *server) await(ctx context.Context, in waitProcessArgs) (hutch.WaitResult, error) {
+	req := hutch.WaitRequest{Text: in.Text, Port: in.Port, Timeout: hutch.InSeconds(lookTime)}
+	if in.Text != "" && in.Cursor != nil {
+		req.Cursor = *in.Cursor
+	}
+	if in.Timeout != nil {
+		req.Timeout = *in.Timeout
+	}
+	if req.Timeout != 0 {
+		return s.svc.Wait(ctx, in.SandboxID, in.ProcessID, req)
+	}
+	p, err := s.svc.Process(ctx, in.SandboxID, in.ProcessID)
+	return hutch.WaitResult{Process: p, Met: !p.Status.Live()}, err
+}
+
+// excerpted is a part of a process's output.
+type excerpted struct {
+	data   []byte
+	cursor int64
+	lost   int64 // bytes before data, since the cursor that was asked for
+	more   bool
+}
+
+var errFull = errors.New("enough")
+
+// newest reads at most maxShown bytes of output: the first from the cursor on
+// or, without one, the last.
+func (s *server) newest(ctx context.Context, in waitProcessArgs) (excerpted, error) {
+	req := hutch.LogsRequest{SandboxID: in.SandboxID, ProcessID: in.ProcessID}
+	if in.Cursor != nil {
+		req.Cursor = *in.Cursor
+	}
+	e := excerpted{cursor: req.Cursor}
+	cursor, err := s.svc.Logs(ctx, req, func(o hutch.Output) error {
+		if in.Cursor == nil {
+			e.data = append(e.data, o.Data...)
+			over := max(0, len(e.data)-maxShown)
+			e.data, e.lost = append(e.data[:0], e.data[over:]...), e.lost+int64(over)+o.Lost
+			return nil
+		}
+		e.lost += o.Lost
+		take := min(len(o.Data), maxShown-len(e.data))
+		e.data = append(e.data, o.Data[:take]...)
+		e.cursor = o.Cursor - int64(len(o.Data)-take)
+		if take < len(o.Data) {
+			e.more = true
+			return errFull
+		}
+		return nil
+	})
+	if errors.Is(err, errFull) {
+		return e, nil
+	}
+	e.cursor = cursor
+	return e, err
+}
+
+// words say how the process fares, and how to go on.
+func (p waitedProcess) words(e excerpted) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "process %s is %s", p.ProcessID, p.Status)
+	if p.ExitCode != nil {
+		fmt.Fprintf(&b, " with exit code %d", *p.ExitCode)
+	}
+	if !p.Met {
+		b.WriteString("; what you waited for has not come")
+	}
+	fmt.Fprintf(&b, " · cursor %d\n", p.Cursor)
+	if e.lost > 0 {
+		fmt.Fprintf(&b, "[… %d bytes before this are left out …]\n", e.lost)
+	}
+	b.WriteString(p.Output)
+	switch {
+	case p.More:
+		fmt.Fprintf(&b, "\n[there is more: call waitProcess with cursor %d]", p.Cursor)
+	case p.Output == "":
+		b.WriteString("[no output]")
+	}
+	return b.String()
+}
