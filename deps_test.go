@@ -37,12 +37,13 @@ var layers = []layer{
 	// Alone with the kernel.
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image", []string{sys}},
+	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
 	// Both ends of the protocol. The agent is in every sandbox: it stays small.
 	{"hutch/internal/wire", []string{"hutch", sys}},
 	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
 	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/wire"}},
-	{"hutch/internal/agent", []string{"hutch", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
+	{"hutch/internal/agent", []string{"hutch", "hutch/internal/files", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
 
 	{"hutch/internal/git", []string{"hutch"}},
 

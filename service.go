@@ -11,6 +11,8 @@ import "context"
 // that use a sandbox wake it and count as its use; those that only read
 // records (Sandbox, Sandboxes, Process, Processes) do neither.
 type Service interface {
+	Files
+
 	// Create returns the sandbox of the given id, making it when there is
 	// none; callers that race for one id get the same sandbox. All or
 	// nothing: a failed create leaves nothing behind.

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hutch/internal/files"
 	"hutch/internal/linux/spawn"
 	"hutch/internal/wire"
 )
@@ -48,6 +49,7 @@ type Options struct {
 type agent struct {
 	boot     wire.Boot
 	user     *spawn.User
+	files    *files.FS
 	null     *os.File
 	children *children
 	jobs     *jobs
@@ -74,6 +76,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 		boot: boot, user: user(boot), null: null, idle: newIdle(),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
+	a.files = filesOf(boot, a.user)
 	a.jobs = newJobs(a)
 	a.contexts = &contexts{agent: a}
 	defer a.idle.stop()

@@ -181,6 +181,8 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return struct{}{}, c.agent.contexts.interrupt(req.Context.ID)
 	case req.Op == "run" && req.Run != nil:
 		return nil, c.runCode(w, *req.Run)
+	case req.File != nil:
+		return c.file(w, req.Op, *req.File)
 	case req.Op == "ping":
 		return wire.Stats{Live: jobs.live(), Processes: len(processes(map[int]bool{}, time.Time{})) + 1}, nil
 	}

@@ -69,6 +69,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.route("/v1/sandboxes/{id}/git/commit", methods{"POST": h.gitCommit})
 	h.route("/v1/sandboxes/{id}/git/status", methods{"GET": h.gitStatus})
 	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
+	h.routeFiles()
 	h.contextRoutes()
 	h.documentRoutes()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

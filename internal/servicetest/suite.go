@@ -51,6 +51,9 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Languages", s.languages()},
 		{"Neighbours", s.neighbours()},
 		{"Code", s.contexts()},
+		{"Files", s.files()},
+		{"Watch", s.watch()},
+		{"Archives", s.archives()},
 		{"Git", s.git()},
 	} {
 		t.Run(group.name, func(t *testing.T) {

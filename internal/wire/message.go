@@ -67,6 +67,8 @@ type Request struct {
 
 	Context *Context `json:"context,omitempty"` // of context, uncontext and interrupt
 	Run     *Run     `json:"run,omitempty"`
+
+	File *File `json:"file,omitempty"` // of the requests about files
 }
 
 // Start runs a process.
