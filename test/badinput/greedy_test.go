@@ -34,9 +34,9 @@ var greedy = []struct {
 	},
 	{
 		name: "tiny writes",
-		req:  hutch.ExecRequest{Language: "python", Command: "import os\nfor i in range(200000): os.write(1 + i % 2, b'x')", Timeout: 60},
+		req:  hutch.ExecRequest{Language: "python", Command: "import os\nfor i in range(20000): os.write(1 + i % 2, b'x')", Timeout: 60},
 		ends: func(r hutch.ExecResult, err error, sent int64) string {
-			return unless(err == nil && r.Success() && sent == 200000 && len(r.Stdout) == 100000 && len(r.Stderr) == 100000, "every byte")
+			return unless(err == nil && r.Success() && sent == 20000 && len(r.Stdout) == 10000 && len(r.Stderr) == 10000, "every byte")
 		},
 	},
 	{

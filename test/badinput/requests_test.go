@@ -126,3 +126,19 @@ func wantError(t *testing.T, err error, kind hutch.Kind, says, name string) {
 		t.Errorf("%s: the message is %q; it should say %q, in a few words", name, e.Message, says)
 	}
 }
+
+// Requests of the largest kind arrive whole, however busy the sandbox is.
+func TestLargeRequests(t *testing.T) {
+	each(t, func(t *testing.T, b *bed) {
+		id := b.sandbox(t, hutch.CreateRequest{})
+		env := map[string]string{}
+		for _, name := range []string{"A", "B", "C", "D"} {
+			env[name] = strings.Repeat(name, 1<<20)
+		}
+		for range 20 {
+			_, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "true", Env: env}, nil)
+			wantError(t, err, hutch.Invalid, "too long", "an environment of 4 MiB")
+		}
+		b.well(t, id)
+	})
+}

@@ -120,8 +120,14 @@ func innerLimits(l hutch.Limits) []string {
 		fmt.Sprintf("%s/pids.max=%d", group, l.PIDs+inside.Threads),
 		fmt.Sprintf("%s/memory.max=%d", group, l.Memory<<20),
 		fmt.Sprintf("%s/cpu.max=%.0f 100000", group, l.CPU*100_000),
+		sendBuffer,
 	}
 }
+
+// sendBuffer is the setting that makes gVisor's sockets take a whole request of
+// ours at once. What its PortForward cannot write at once, it loses (it takes
+// no notice of a short write), and 1 MiB, its own default, is not enough.
+const sendBuffer = "/proc/sys/net/ipv4/tcp_wmem=4096 33554432 33554432"
 
 // upperLayer is a tar archive of what the writable layer begins with: the
 // folders of the ordinary user. They cannot be taken from the image, whose
