@@ -59,6 +59,7 @@ func (s *server) addTools() {
 		InputSchema:  schema[destroySandboxArgs](nil),
 		OutputSchema: result[hutch.Destruction](),
 	}, s.destroySandbox)
+	s.addFileTools()
 }
 
 type properties = map[string]*jsonschema.Schema

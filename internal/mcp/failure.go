@@ -40,6 +40,9 @@ func codeOf(e *hutch.Error) int64 {
 	if field := e.Data["field"]; (field == "command" || field == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
 		return codeInvalidCommand
 	}
+	if e.Kind == hutch.NotFound && e.Data["path"] != nil {
+		return codeGeneral // a file, and not the sandbox
+	}
 	if code, ok := codes[e.Kind]; ok {
 		return code
 	}

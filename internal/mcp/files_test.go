@@ -1,0 +1,109 @@
+package mcp_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+	"hutch/internal/files"
+	"hutch/internal/scripted"
+)
+
+// withFiles is a service with the sandbox "s" whose files are in dir.
+func withFiles(t *testing.T) (svc *scripted.Service, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	svc = &scripted.Service{OnFiles: &files.FS{Dir: dir}}
+	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	return svc, dir
+}
+
+type args = map[string]any
+
+func TestFileTools(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		svc, dir := withFiles(t)
+		ss := connect(t, svc, era)
+		use := func(tool string, a args) string {
+			t.Helper()
+			a["sandboxId"] = "s"
+			res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: a})
+			if err != nil {
+				return err.Error()
+			}
+			return res.Content[0].(*sdk.TextContent).Text
+		}
+		for _, step := range []struct {
+			tool string
+			args args
+			want string
+		}{
+			{"writeFile", args{"path": "a/b.txt", "content": "one\ntwo\ntwo"}, "wrote 11 bytes to " + dir + "/a/b.txt"},
+			{"readFile", args{"path": "a/b.txt"}, "     1\tone\n     2\ttwo\n     3\ttwo\n"},
+			{"readFile", args{"path": "a/b.txt", "firstLine": 2, "lastLine": 2}, "     2\ttwo\n"},
+			{"readFile", args{"path": "a/b.txt", "firstLine": 9}, "has no line 9"},
+			{"editFile", args{"path": "a/b.txt", "oldText": "two", "newText": "2"}, "2 times"},
+			{"editFile", args{"path": "a/b.txt", "oldText": "one\ntwo", "newText": "1"}, "replaced 1 × in " + dir + "/a/b.txt, first in line 1"},
+			{"listFiles", args{"path": "a"}, "/a/b.txt  5\n"},
+			{"listFiles", args{"path": ".", "glob": "*.go"}, "[nothing]"},
+			{"readFile", args{"path": "none"}, "does not exist"},
+			{"readFile", args{}, "the argument path is missing"},
+		} {
+			if got := use(step.tool, step.args); !strings.Contains(got, step.want) {
+				t.Errorf("%s %v: %q, want %q", step.tool, step.args, got, step.want)
+			}
+		}
+		if strings.Contains(use("readFile", args{"path": "none"}), "sandbox not found") {
+			t.Error("a missing file is taken for a missing sandbox")
+		}
+		if err := os.WriteFile(filepath.Join(dir, "bin"), []byte("\x00\x01\xff"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := use("readFile", args{"path": "bin"}); !strings.Contains(got, "no UTF-8 text") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestLongFiles(t *testing.T) {
+	svc, dir := withFiles(t)
+	ss := connect(t, svc, "2026-07-28")
+	line := strings.Repeat("x", 99) + "\n"
+	for name, content := range map[string]string{"lines": strings.Repeat(line, 1000), "line": strings.Repeat("y", 100_000)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"lines": "[lines 1 to 200, of 100000 bytes in all: go on with firstLine 201", "line": "line 1 is longer than 20000 bytes"} {
+		res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: "readFile", Arguments: args{"sandboxId": "s", "path": name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := res.Content[0].(*sdk.TextContent).Text; !strings.Contains(got, want) || len(got) > 25_000 {
+			t.Errorf("%d bytes, ending in %q", len(got), got[max(0, len(got)-200):])
+		}
+	}
+}
+
+func TestImagesAreImages(t *testing.T) {
+	svc, dir := withFiles(t)
+	ss := connect(t, svc, "2026-07-28")
+	png := "\x89PNG\r\n\x1a\n" + strings.Repeat("\x00pixels", 10_000)
+	if err := os.WriteFile(filepath.Join(dir, "p.png"), []byte(png), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: "readFile", Arguments: args{"sandboxId": "s", "path": "p.png"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, ok := res.Content[len(res.Content)-1].(*sdk.ImageContent)
+	if !ok || string(img.Data) != png || img.MIMEType != "image/png" {
+		t.Errorf("%+v", res.Content)
+	}
+}
