@@ -71,7 +71,8 @@ var layers = []layer{
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
+	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
 
 	// For tests only: no line above names these.

@@ -4,7 +4,7 @@
 // A request must name a host that is ours, or a page anywhere could reach a
 // server on loopback by pointing its own name at it (DNS rebinding); it must
 // come from a page of ours, or from no page; and it must bear a token. Only
-// health is open.
+// health and the description of the API are open.
 package guard
 
 import (
@@ -94,9 +94,13 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
+// opens are the paths that anyone may read: health, and what describes the API,
+// which browsers ask for without a token.
+var opens = []string{"/health", "/v1/openapi.yaml", "/v1/openapi.json", "/v1/docs"}
+
 // open reports whether anyone may make the request.
 func open(r *http.Request) bool {
-	return r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+	return slices.Contains(opens, r.URL.Path) && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 func (g *guard) hostAllowed(r *http.Request) bool {

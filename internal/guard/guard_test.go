@@ -95,6 +95,7 @@ func TestHealthIsOpen(t *testing.T) {
 	t.Parallel()
 	h := guard.New(echo(), options)
 	for target, want := range map[string]int{
+		"GET /v1/docs": 200, "GET /v1/openapi.json": 200, "GET /v1/openapi.yaml": 200, "GET /v1/docs/": 401, "POST /v1/docs": 401,
 		"GET /health": 200, "HEAD /health": 200, "POST /health": 401, "GET /health/": 401, "GET /healthz": 401, "GET /": 401,
 	} {
 		method, path, _ := strings.Cut(target, " ")

@@ -66,6 +66,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	if sb, ok := s.sandboxes[req.ID]; ok {
 		return sb, nil
 	}
+	req.SleepAfter, req.OnIdle = cmp.Or(req.SleepAfter, 600), cmp.Or(req.OnIdle, hutch.IdleHibernate)
 	now := time.Now().UTC()
 	sb := hutch.Sandbox{
 		ID: req.ID, Status: hutch.Running, Image: "host", Runtime: "scripted", CreatedAt: now, LastUsedAt: now,
@@ -157,6 +158,7 @@ func (s *Service) StartProcess(_ context.Context, sandbox string, req hutch.Proc
 	if _, err := s.findLocked(sandbox); err != nil {
 		return hutch.Process{}, err
 	}
+	req.RestartPolicy = cmp.Or(req.RestartPolicy, hutch.RestartNever)
 	p := hutch.Process{
 		ID: hutch.NewID("pr"), SandboxID: sandbox, Name: req.Name, Command: req.Command, Status: hutch.ProcessRunning,
 		PID: 42, StartTime: time.Now().UTC(), RestartPolicy: req.RestartPolicy, Terminal: req.Terminal,

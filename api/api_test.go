@@ -1,0 +1,568 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"hutch"
+	"hutch/api"
+	"hutch/internal/problem"
+	"hutch/internal/rest"
+	"hutch/internal/scripted"
+	"hutch/internal/stream"
+)
+
+// object is a part of the document.
+type object = map[string]any
+
+var parsed = sync.OnceValues(func() (doc object, err error) {
+	err = json.Unmarshal(api.JSON(), &doc)
+	return doc, err
+})
+
+func document(t *testing.T) object {
+	t.Helper()
+	doc, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// at walks down the document; what is not there is nil.
+func at(v any, path ...string) any {
+	for _, name := range path {
+		o, _ := v.(object)
+		v = o[name]
+	}
+	return v
+}
+
+// operation is a method of a path.
+type operation struct {
+	object
+	method, path string
+	parameters   []object
+}
+
+func (o operation) String() string { return o.method + " " + o.path }
+
+func operations(t *testing.T) (all []operation) {
+	t.Helper()
+	doc := document(t)
+	for path, item := range at(doc, "paths").(object) {
+		for method, op := range item.(object) {
+			if method == "parameters" {
+				continue
+			}
+			o := operation{object: op.(object), method: strings.ToUpper(method), path: path}
+			for _, list := range []any{at(item, "parameters"), o.object["parameters"]} {
+				params, _ := list.([]any)
+				for _, p := range params {
+					o.parameters = append(o.parameters, resolve(t, doc, p))
+				}
+			}
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+func resolve(t *testing.T, doc object, v any) object {
+	t.Helper()
+	if ref, ok := at(v, "$ref").(string); ok {
+		v = at(doc, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+		if v == nil {
+			t.Fatalf("%s is not there", ref)
+		}
+	}
+	return v.(object)
+}
+
+func TestDocumentHasTheRoutesOfTheServer(t *testing.T) {
+	t.Parallel()
+	var described, served []string
+	for _, o := range operations(t) {
+		described = append(described, o.String())
+	}
+	for _, r := range rest.NewHandler(&scripted.Service{}, rest.Options{}).Routes() {
+		served = append(served, r.Method+" "+r.Path)
+	}
+	for _, r := range served {
+		if !slices.Contains(described, r) {
+			t.Errorf("%s is served, and not in openapi.yaml", r)
+		}
+	}
+	for _, r := range described {
+		if !slices.Contains(served, r) {
+			t.Errorf("%s is in openapi.yaml, and not served", r)
+		}
+	}
+}
+
+// types are the types that the schemas describe.
+var types = map[string]any{
+	"Cleaned":          stream.Cleaned{},
+	"CodeContext":      hutch.CodeContext{},
+	"CodeError":        hutch.CodeError{},
+	"CodeResult":       hutch.CodeResult{},
+	"ContextRequest":   hutch.ContextRequest{},
+	"CreateRequest":    hutch.CreateRequest{},
+	"Destruction":      hutch.Destruction{},
+	"Edit":             hutch.Edit{},
+	"EditRequest":      hutch.EditRequest{},
+	"Environment":      hutch.Environment{},
+	"ExecRequest":      stream.Command{},
+	"ExecResult":       hutch.ExecResult{},
+	"FileEvent":        hutch.FileEvent{},
+	"FileInfo":         hutch.FileInfo{},
+	"GitChange":        hutch.GitChange{},
+	"GitCloneRequest":  hutch.GitCloneRequest{},
+	"GitCommitRequest": hutch.GitCommitRequest{},
+	"GitRepository":    hutch.GitRepository{},
+	"GitStatus":        hutch.GitStatus{},
+	"Language":         hutch.Language{},
+	"Limits":           hutch.Limits{},
+	"Logs":             stream.Logs{},
+	"Match":            hutch.Match{},
+	"Output":           stream.Piece{},
+	"Problem":          problem.Details{},
+	"Process":          hutch.Process{},
+	"ProcessRequest":   hutch.ProcessRequest{},
+	"Resources":        hutch.Resources{},
+	"RunRequest":       stream.Run{},
+	"RunResult":        hutch.RunResult{},
+	"Sandbox":          hutch.Sandbox{},
+	"Size":             hutch.Size{},
+	"WaitRequest":      hutch.WaitRequest{},
+	"WaitResult":       hutch.WaitResult{},
+}
+
+// TestSchemasHaveTheFieldsOfTheirTypes compares what a value without anything,
+// and one with everything, become in JSON.
+func TestSchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
+	t.Parallel()
+	schemas := at(document(t), "components", "schemas").(object)
+	for name := range schemas {
+		if types[name] == nil {
+			t.Errorf("no type is known for the schema %s", name)
+		}
+	}
+	for name, v := range types {
+		schema := schemas[name]
+		if schema == nil {
+			t.Errorf("%T has no schema %s", v, name)
+			continue
+		}
+		always := fields(t, reflect.New(reflect.TypeOf(v)).Elem())
+		ever := maps.Clone(always)
+		for _, text := range []string{"text", "\xff"} {
+			full := reflect.New(reflect.TypeOf(v)).Elem()
+			fill(full, text)
+			maps.Copy(ever, fields(t, full))
+			validate(t, name+" with everything", object{"$ref": "#/components/schemas/" + name}, full.Interface())
+		}
+		properties, _ := at(schema, "properties").(object)
+		if got, want := sorted(properties), sorted(ever); !slices.Equal(got, want) {
+			t.Errorf("the schema %s has %q, the type %q", name, got, want)
+		}
+		var required []string
+		list, _ := at(schema, "required").([]any)
+		for _, r := range list {
+			required = append(required, r.(string))
+		}
+		slices.Sort(required)
+		if want := sorted(always); !slices.Equal(required, want) {
+			t.Errorf("the schema %s requires %q, the type always has %q", name, required, want)
+		}
+	}
+}
+
+func sorted(o object) []string { return slices.Sorted(maps.Keys(o)) }
+
+func fields(t *testing.T, v reflect.Value) (o object) {
+	t.Helper()
+	b, err := json.Marshal(v.Interface())
+	if err == nil {
+		err = json.Unmarshal(b, &o)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", v.Type(), err)
+	}
+	return o
+}
+
+// words are values of types that have only some.
+var words = map[reflect.Type]string{
+	reflect.TypeFor[hutch.Status]():        "running",
+	reflect.TypeFor[hutch.Health]():        "healthy",
+	reflect.TypeFor[hutch.IdleAction]():    "stop",
+	reflect.TypeFor[hutch.ProcessStatus](): "exited",
+	reflect.TypeFor[hutch.RestartPolicy](): "always",
+	reflect.TypeFor[hutch.Stream]():        "stderr",
+	reflect.TypeFor[hutch.Kind]():          "invalid",
+	reflect.TypeFor[hutch.FileType]():      "file",
+	reflect.TypeFor[hutch.EventType]():     "move",
+}
+
+// fill puts something into all of v.
+func fill(v reflect.Value, text string) {
+	switch x := v.Addr().Interface().(type) {
+	case *time.Time:
+		*x = time.Unix(1, 0).UTC()
+		return
+	case *json.RawMessage:
+		*x = json.RawMessage(`"x"`)
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		if word, ok := words[v.Type()]; ok {
+			text = word
+		}
+		v.SetString(text)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(time.Second))
+	case reflect.Uint8:
+		v.SetUint(0xff)
+	case reflect.Float64:
+		v.SetFloat(1.5)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), text)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), text)
+	case reflect.Map:
+		item := reflect.New(v.Type().Elem()).Elem()
+		fill(item, text)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("key"), item)
+	case reflect.Interface:
+		if v.NumMethod() == 0 {
+			v.Set(reflect.ValueOf("any"))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), text)
+			}
+		}
+	}
+}
+
+// validate checks what v becomes in JSON against a schema of the document.
+func validate(t *testing.T, what string, schema any, v any) {
+	t.Helper()
+	b, err := json.Marshal(object{"allOf": []any{schema}, "$defs": at(document(t), "components", "schemas")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(bytes.ReplaceAll(b, []byte("#/components/schemas/"), []byte("#/$defs/")), &s); err != nil {
+		t.Fatalf("%s: the schema: %v", what, err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatalf("%s: the schema: %v", what, err)
+	}
+	var instance any
+	if b, err = json.Marshal(v); err == nil {
+		err = json.Unmarshal(b, &instance)
+	}
+	if err == nil {
+		err = resolved.Validate(instance)
+	}
+	if err != nil {
+		t.Errorf("%s: %v\n%s", what, err, b)
+	}
+}
+
+// TestExamplesWork makes the requests that the document gives as examples, and
+// holds the answers to their schemas.
+func TestExamplesWork(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(rest.NewHandler(&scripted.Service{OnFiles: shelf{}}, rest.Options{}))
+	t.Cleanup(srv.Close)
+	for _, o := range operations(t) {
+		t.Run(fmt.Sprint(o.object["operationId"]), func(t *testing.T) {
+			values := prepare(t, srv)
+			req := o.request(t, srv.URL, values)
+			resp, err := srv.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.check(t, resp, body)
+		})
+	}
+}
+
+// prepare makes what the examples name: values of path parameters.
+func prepare(t *testing.T, srv *httptest.Server) map[string]string {
+	t.Helper()
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook"}
+	post := func(path, body string) (answer map[string]any) {
+		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != 200 {
+			t.Fatalf("%s: %d %v %v", path, resp.StatusCode, answer, err)
+		}
+		return answer
+	}
+	post("/v1/sandboxes", `{"sandboxId":"`+values["id"]+`","labels":{"team":"search"}}`)
+	p := post("/v1/sandboxes/"+values["id"]+"/processes", `{"command":"cat","name":"c","terminal":{"columns":80,"rows":24}}`)
+	values["process"] = fmt.Sprint(p["processId"])
+	post("/v1/sandboxes/"+values["id"]+"/contexts", `{"contextId":"notebook","language":"python"}`)
+	return values
+}
+
+// request is the one that the examples of the operation make.
+func (o operation) request(t *testing.T, base string, values map[string]string) *http.Request {
+	t.Helper()
+	path, query, header := o.path, url.Values{}, http.Header{}
+	for _, p := range o.parameters {
+		name := p["name"].(string)
+		example := p["example"]
+		if example == nil && p["required"] == true {
+			t.Errorf("%s: the parameter %s needs an example", o, name)
+		}
+		if example != nil {
+			validate(t, name, p["schema"], example)
+		}
+		switch {
+		case p["in"] == "path":
+			path = strings.ReplaceAll(path, "{"+name+"}", values[name])
+		case example == nil:
+		case p["in"] == "header":
+			header.Set(name, fmt.Sprint(example))
+		case p["in"] == "query":
+			if list, ok := example.([]any); ok {
+				for _, v := range list {
+					query.Add(name, fmt.Sprint(v))
+				}
+			} else {
+				query.Set(name, fmt.Sprint(example))
+			}
+		}
+	}
+	var body io.Reader
+	content, _ := at(o.object, "requestBody", "content").(object)
+	for mediaType, c := range content {
+		header.Set("Content-Type", mediaType)
+		example := at(c, "example")
+		if example == nil {
+			t.Fatalf("%s: the body needs an example", o)
+		}
+		validate(t, "the body", at(c, "schema"), example)
+		if b, err := json.Marshal(example); mediaType == "application/json" {
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = bytes.NewReader(b)
+		} else {
+			body = strings.NewReader(example.(string))
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), o.method, base+path+"?"+query.Encode(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = header
+	return req
+}
+
+// check holds an answer to what the document says.
+func (o operation) check(t *testing.T, resp *http.Response, body []byte) {
+	t.Helper()
+	response := at(o.object, "responses", fmt.Sprint(resp.StatusCode))
+	if at(o.object, "responses", "101") != nil { // which a plain call cannot get
+		if resp.StatusCode != 400 {
+			t.Errorf("%d without a WebSocket", resp.StatusCode)
+		}
+		response = at(document(t), "components", "responses", "Problem")
+	}
+	if response == nil {
+		t.Fatalf("%d %s is not in the document", resp.StatusCode, body)
+	}
+	content, _ := at(response, "content").(object)
+	if len(content) == 0 {
+		if len(body) > 0 {
+			t.Errorf("a body that the document does not have: %s", body)
+		}
+		return
+	}
+	mediaType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil || content[mediaType] == nil && content["*/*"] == nil {
+		t.Fatalf("Content-Type %q is not in the document: %v", mediaType, err)
+	}
+	if strings.HasSuffix(mediaType, "json") {
+		validate(t, "the answer", at(content[mediaType], "schema"), json.RawMessage(body))
+	}
+	headers, _ := at(response, "headers").(object)
+	for name := range headers {
+		if name != "Link" && name != "Idempotency-Replayed" && resp.Header.Get(name) == "" {
+			t.Errorf("the header %s is missing", name)
+		}
+	}
+}
+
+// shelf is files that are always the same.
+type shelf struct{}
+
+var entry = hutch.FileInfo{Path: "/workspace/main.go", Name: "main.go", Type: hutch.RegularFile, Size: 4, Mode: "0644", Modified: time.Unix(1, 0).UTC()}
+
+func (shelf) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
+	if req.Opened != nil {
+		req.Opened(entry)
+	}
+	_, err := io.WriteString(w, "text")
+	return entry, err
+}
+
+func (shelf) WriteFile(_ context.Context, _ string, _ hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
+	_, err := io.Copy(io.Discard, r)
+	return entry, err
+}
+
+func (shelf) EditFile(context.Context, string, hutch.EditRequest) (hutch.Edit, error) {
+	return hutch.Edit{File: entry, Replacements: 1, Line: 1}, nil
+}
+
+func (shelf) Stat(context.Context, string, string) (hutch.FileInfo, error) { return entry, nil }
+
+func (shelf) ListFiles(_ context.Context, _ string, _ hutch.ListRequest, out func(hutch.FileInfo) error) error {
+	return out(entry)
+}
+
+func (shelf) SearchFiles(_ context.Context, _ string, _ hutch.SearchRequest, out func(hutch.Match) error) error {
+	return out(hutch.Match{Path: entry.Path, Line: 1, Column: 1, Text: "func main"})
+}
+
+func (shelf) Mkdir(context.Context, string, string, bool) error                { return nil }
+func (shelf) Move(context.Context, string, string, string, bool) error         { return nil }
+func (shelf) Copy(context.Context, string, string, string, bool) error         { return nil }
+func (shelf) Delete(context.Context, string, string, bool) error               { return nil }
+func (shelf) Chmod(context.Context, string, string, fs.FileMode) error         { return nil }
+func (shelf) Pack(context.Context, string, hutch.PackRequest, io.Writer) error { return nil }
+
+func (shelf) Watch(_ context.Context, _ string, _ hutch.WatchRequest, out func(hutch.FileEvent) error) error {
+	return out(hutch.FileEvent{Type: hutch.WatchReady})
+}
+
+func (shelf) Unpack(_ context.Context, _ string, _ hutch.UnpackRequest, r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+// TestDocumentIsInOrder is what a linter would say.
+func TestDocumentIsInOrder(t *testing.T) {
+	t.Parallel()
+	doc := document(t)
+	if doc["openapi"] != "3.1.0" {
+		t.Errorf("openapi: %v", doc["openapi"])
+	}
+	tags := map[any]bool{}
+	for _, tag := range doc["tags"].([]any) {
+		tags[at(tag, "name")] = false
+	}
+	ids := map[any]bool{}
+	for _, o := range operations(t) {
+		id, list := o.object["operationId"], o.object["tags"].([]any)
+		if id == nil || ids[id] || len(list) != 1 {
+			t.Errorf("%s: operationId %v, tags %v: both must be there, the first for the first time, the second once", o, id, list)
+		}
+		ids[id] = true
+		if _, ok := tags[list[0]]; !ok {
+			t.Errorf("%s: the tag %s is not declared", o, list[0])
+		}
+		tags[list[0]] = true
+		if summary, _ := o.object["summary"].(string); !strings.HasSuffix(summary, ".") {
+			t.Errorf("%s: the summary %q is no sentence", o, summary)
+		}
+		if at(o.object, "responses", "default") == nil {
+			t.Errorf("%s: how does it fail?", o)
+		}
+		var names []string
+		for _, p := range o.parameters {
+			if p["in"] == "path" {
+				names = append(names, "{"+p["name"].(string)+"}")
+			}
+		}
+		if want := regexp.MustCompile(`{\w+}`).FindAllString(o.path, -1); !slices.Equal(names, want) {
+			t.Errorf("%s: has the parameters %v", o, names)
+		}
+	}
+	for tag, used := range tags {
+		if !used {
+			t.Errorf("the tag %v is not used", tag)
+		}
+	}
+	used := map[string]bool{}
+	for _, ref := range regexp.MustCompile(`"#/components/[^"]+"`).FindAllString(string(api.JSON()), -1) {
+		path := strings.TrimPrefix(strings.Trim(ref, `"`), "#/")
+		used[path] = true
+		if at(doc, strings.Split(path, "/")...) == nil {
+			t.Errorf("%s is not there", ref)
+		}
+	}
+	for kind, items := range doc["components"].(object) {
+		for name := range items.(object) {
+			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && name != "CodeError" && name != "FileEvent" {
+				t.Errorf("%s is not used", path)
+			}
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	h := rest.NewHandler(&scripted.Service{}, rest.Options{})
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/v1/docs", nil))
+	page := w.Body.String()
+	for _, o := range operations(t) {
+		if !strings.Contains(page, fmt.Sprintf(`id="%s"`, o.object["operationId"])) {
+			t.Errorf("%s is not on the page", o)
+		}
+	}
+	for _, bad := range []string{"<script", "src=", "<link", "url(", "@import", "ZgotmplZ", "style=", "onclick"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+	if !strings.Contains(page, "<style>"+api.Style()+"</style>") {
+		t.Error("the page has another style than the one that its policy allows")
+	}
+	if policy := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") {
+		t.Errorf("Content-Security-Policy: %s", policy)
+	}
+}
