@@ -89,6 +89,7 @@ func run(ctx context.Context, args []string) error {
 		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", lab.load},
 		{"CPU for one exec of /bin/true, ms", lab.cpu},
 		{"Output", lab.output},
+		{"Code contexts, ms", lab.contexts},
 		{fmt.Sprintf("%d sandboxes alive", p.alive), lab.crowd},
 		{"Aims", lab.aims}, // of all that was measured before
 	} {
