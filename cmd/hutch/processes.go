@@ -122,7 +122,10 @@ none, and print the process's id. It outlives this command.
 			if req.Env, err = environment(env); err != nil {
 				return err
 			}
-			req.Command, req.RestartPolicy = commandLine(args[1:]), hutch.RestartPolicy(restart)
+			if req.Command, err = commandLine(args[1:]); err != nil {
+				return err
+			}
+			req.RestartPolicy = hutch.RestartPolicy(restart)
 			svc, err := h.dial()
 			if err != nil {
 				return err

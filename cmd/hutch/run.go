@@ -69,8 +69,8 @@ func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (use
 		req.Command = j.code
 		return false, nil
 	case len(args) > 0 && j.language == "":
-		req.Command = commandLine(args)
-		return false, nil
+		req.Command, err = commandLine(args)
+		return false, err
 	case len(args) == 1 && args[0] != "-":
 		req.Command, err = readSource(args[0])
 		return false, err
@@ -82,16 +82,22 @@ func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (use
 	return true, err
 }
 
-// commandLine is one argument as bash reads it, or several as they are.
-func commandLine(args []string) string {
+// commandLine is one argument as bash reads it, or several as they are. A
+// "--" in front of them is left out; an option there was meant for us.
+func commandLine(args []string) (string, error) {
+	if args[0] == "--" && len(args) > 1 {
+		args = args[1:]
+	} else if strings.HasPrefix(args[0], "-") {
+		return "", usageError{fmt.Errorf("%s stands where the command should: flags go before the sandbox and the command", args[0])}
+	}
 	if len(args) == 1 {
-		return args[0]
+		return args[0], nil
 	}
 	quoted := make([]string, len(args))
 	for i, a := range args {
 		quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 	}
-	return strings.Join(quoted, " ")
+	return strings.Join(quoted, " "), nil
 }
 
 func readSource(path string) (string, error) {

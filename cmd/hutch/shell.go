@@ -118,7 +118,9 @@ func (t *terminal) size() *hutch.Size {
 func (t *terminal) start(ctx context.Context, args []string) (err error) {
 	req := hutch.ProcessRequest{Command: "bash", Name: "shell", Terminal: t.size(), Env: map[string]string{"PS1": t.sandbox + `:\w\$ `}}
 	if len(args) > 0 {
-		req.Command = commandLine(args)
+		if req.Command, err = commandLine(args); err != nil {
+			return err
+		}
 	}
 	if kind := os.Getenv("TERM"); kind != "" {
 		req.Env["TERM"] = kind
