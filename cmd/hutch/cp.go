@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/internal/files"
+)
+
+func newCopy(h *home, std streams) *cobra.Command {
+	var quiet bool
+	c := &cobra.Command{
+		Use:   "cp [flags] SOURCE TARGET",
+		Short: "Copy files and folders into a sandbox of the server, or out of it",
+		Long: `Copy a file or a folder into a sandbox of the server, or out of it. What is inside is
+written SANDBOX:PATH; a relative PATH is below /workspace. A target that is a folder
+gets the source put into it. Files arrive as a whole or not at all.
+` + remoteHelp,
+		Example: `  hutch cp data.csv demo:
+  hutch cp ./project demo:src
+  hutch cp demo:/workspace/out ./results`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			fromID, from, fromIn := cutPlace(args[0])
+			toID, to, toIn := cutPlace(args[1])
+			if fromIn == toIn {
+				return usageError{errors.New("one of source and target is to be SANDBOX:PATH, the other a path of this machine; within a sandbox, use hutch fs cp")}
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			p := newProgress(std.err, quiet)
+			defer p.end()
+			if toIn {
+				return upload(c.Context(), svc, from, toID, to, p)
+			}
+			return download(c.Context(), svc, fromID, from, to, p)
+		},
+	}
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no progress")
+	return c
+}
+
+// cutPlace tells SANDBOX:PATH from a path of this machine.
+func cutPlace(arg string) (id, p string, inside bool) {
+	id, p, inside = strings.Cut(arg, ":")
+	if !inside || hutch.CheckID(id) != nil {
+		return "", arg, false
+	}
+	if p == "" {
+		p = "."
+	}
+	return id, p, true
+}
+
+// here are this machine's files.
+var here = &files.FS{Dir: "."}
+
+func upload(ctx context.Context, svc hutch.Service, from, id, to string, p *progress) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if there, err := svc.Stat(ctx, id, to+"/."); err == nil && there.Type == hutch.Directory {
+		abs, err := filepath.Abs(from)
+		if err != nil {
+			return err
+		}
+		to = path.Join(to, filepath.Base(abs))
+	} else if err != nil && !errors.Is(err, hutch.NotFound) && !errors.Is(err, hutch.Conflict) {
+		return err
+	}
+	if info.IsDir() {
+		return through(func(w io.Writer) error {
+			return here.Pack(ctx, "", hutch.PackRequest{Dir: from, Format: hutch.Tar}, w)
+		}, func(r io.Reader) error {
+			return svc.Unpack(ctx, id, hutch.UnpackRequest{Dir: to, Format: hutch.Tar}, p.reader(r))
+		})
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	p.total = info.Size()
+	_, err = svc.WriteFile(ctx, id, hutch.WriteRequest{Path: to, Mode: info.Mode().Perm(), Parents: true}, p.reader(f))
+	return err
+}
+
+func download(ctx context.Context, svc hutch.Service, id, from, to string, p *progress) error {
+	info, err := svc.Stat(ctx, id, from)
+	if err == nil && info.Type == hutch.Symlink {
+		info, err = svc.Stat(ctx, id, from+"/.")
+		if errors.Is(err, hutch.Conflict) { // a link to a file
+			info, err = hutch.FileInfo{Name: path.Base(from), Type: hutch.RegularFile}, nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if st, err := os.Stat(to); err == nil && st.IsDir() {
+		to = filepath.Join(to, filepath.Base(filepath.Clean("/"+info.Name)))
+	}
+	if info.Type == hutch.Directory {
+		return through(func(w io.Writer) error {
+			return svc.Pack(ctx, id, hutch.PackRequest{Dir: from, Format: hutch.Tar}, p.writer(w))
+		}, func(r io.Reader) error {
+			return here.Unpack(ctx, "", hutch.UnpackRequest{Dir: to, Format: hutch.Tar}, r)
+		})
+	}
+	p.total = info.Size
+	return through(func(w io.Writer) error {
+		_, err := svc.ReadFile(ctx, id, hutch.ReadRequest{Path: from}, p.writer(w))
+		return err
+	}, func(r io.Reader) error {
+		_, err := here.WriteFile(ctx, "", hutch.WriteRequest{Path: to}, r)
+		return err
+	})
+}
+
+// through runs two ends of a pipe. The error of either ends the other, and the
+// first is told.
+func through(write func(io.Writer) error, read func(io.Reader) error) error {
+	r, w := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := write(w)
+		w.CloseWithError(err)
+		wrote <- err
+	}()
+	err := read(r)
+	r.CloseWithError(errors.Join(errReaderLeft, err))
+	if werr := <-wrote; werr != nil && !errors.Is(werr, errReaderLeft) {
+		return werr
+	}
+	return err
+}
+
+var errReaderLeft = errors.New("the other end has left")
+
+// progress tells a person at a terminal how far it is.
+type progress struct {
+	w     io.Writer // nil for nobody
+	total int64     // 0 when it is not known
+	done  atomic.Int64
+	last  time.Time
+	begun time.Time
+}
+
+func newProgress(w io.Writer, quiet bool) *progress {
+	p := &progress{begun: time.Now()}
+	if f, ok := w.(*os.File); ok && !quiet && isTerminal(f) {
+		p.w = w
+	}
+	return p
+}
+
+func (p *progress) add(n int) {
+	done := p.done.Add(int64(n))
+	if p.w == nil || time.Since(p.last) < 100*time.Millisecond {
+		return
+	}
+	p.last = time.Now()
+	p.show(done)
+}
+
+func (p *progress) show(done int64) {
+	rate := float64(done) / (1 << 20) / max(time.Since(p.begun).Seconds(), 0.001)
+	if p.total <= 0 {
+		fmt.Fprintf(p.w, "\r\x1b[K%.1f MB  %.0f MB/s", float64(done)/(1<<20), rate)
+		return
+	}
+	const width = 30
+	share := min(float64(done)/float64(p.total), 1)
+	filled := int(share * width)
+	fmt.Fprintf(p.w, "\r\x1b[K[%s%s] %3.0f %%  %.1f MB  %.0f MB/s", strings.Repeat("#", filled), strings.Repeat("-", width-filled), 100*share, float64(done)/(1<<20), rate)
+}
+
+func (p *progress) end() {
+	if p.w != nil && p.done.Load() > 0 {
+		p.show(p.done.Load())
+		fmt.Fprintln(p.w)
+	}
+}
+
+type countingReader struct {
+	io.Reader
+	p *progress
+}
+
+func (c countingReader) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.p.add(n)
+	return n, err
+}
+
+func (p *progress) reader(r io.Reader) io.Reader { return countingReader{r, p} }
+
+type countingWriter struct {
+	io.Writer
+	p *progress
+}
+
+func (c countingWriter) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.p.add(n)
+	return n, err
+}
+
+func (p *progress) writer(w io.Writer) io.Writer { return countingWriter{w, p} }
