@@ -41,6 +41,7 @@ The server is $HUTCH_URL (default http://` + defaultListen + `), the token $HUTC
 func newExec(h *home, std streams) *cobra.Command {
 	var j job
 	var p placement
+	var session string
 	c := &cobra.Command{
 		Use:   "exec [flags] SANDBOX [COMMAND [ARG...] | FILE [ARG...]]",
 		Short: "Run a command or a source file in a sandbox of the server",
@@ -64,11 +65,13 @@ are exit code 125. The default time limit is the server's, 30 s.
 			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits}); err != nil {
 				return err
 			}
+			req.SessionID = session
 			return execute(c.Context(), svc, args[0], req, std)
 		},
 	}
 	j.flags(c)
 	p.flags(c)
+	c.Flags().StringVarP(&session, "session", "s", "", "run it in the session of that name, which keeps its folder, variables and functions")
 	return c
 }
 
