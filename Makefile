@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X main.commit=$(COMMIT)
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*') go.mod go.sum
 
-.PHONY: run build test lint bench clean go
+.PHONY: run build test test-vm lint bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -39,6 +39,12 @@ test: build
 	@[ -n "$(RACE)" ] || echo 'gcc is missing: testing without the race detector (apt-get install gcc)'
 	$(GO) vet ./...
 	$(GO) test $(RACE) -timeout 20m $(TESTFLAGS) ./...
+
+# On a kernel with control groups of version 2, in qemu: apt-get install
+# qemu-system-x86, and test/vm/kernel fetches the kernel.
+test-vm: build
+	test/vm/kernel >/dev/null
+	$(GO) test -tags vm -timeout 20m -v ./test/vm
 
 lint: | go
 	@out=$$(gofmt -l . | grep -v '^bin/'); [ -z "$$out" ] || { echo "gofmt these: $$out" >&2; exit 1; }
