@@ -90,6 +90,7 @@ func run(ctx context.Context, args []string) error {
 		{"CPU for one exec of /bin/true, ms", lab.cpu},
 		{"Output", lab.output},
 		{"Code contexts, ms", lab.contexts},
+		{"Logs of background processes, somebody following", lab.logs},
 		{fmt.Sprintf("%d sandboxes alive", p.alive), lab.crowd},
 		{"Aims", lab.aims}, // of all that was measured before
 	} {

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"hutch"
+)
+
+// ticker prints the time, in nanoseconds, a number of times.
+const ticker = `python3 -c '
+import os, sys, time
+for _ in range(%d):
+    time.sleep(0.002)
+    os.write(1, b"%%d\n" %% time.time_ns())
+'`
+
+// logs measures the output of background processes: how long a line takes from
+// the write inside to whoever follows, and how fast a program may write, with
+// somebody who follows and is never to hold it up.
+func (l *lab) logs(ctx context.Context) (table, error) {
+	t := newTable("", "a line, p50 ms", "p95", "MB/s of zeros", "× a pipe", "of it followed, %")
+	bare, err := bareTicks(ctx, l.calls)
+	if err != nil {
+		return t, err
+	}
+	var pipe []float64
+	for range l.rounds {
+		rate, err := pipeRate(ctx, l.bytes)
+		if err != nil {
+			return t, err
+		}
+		pipe = append(pipe, rate)
+	}
+	t.row("a pipe", number(ms(quantile(bare, 0.5))), number(ms(quantile(bare, 0.95))), number(median(pipe)), ratio(1, 1), "100")
+	for _, f := range l.runtimes {
+		for _, way := range []struct {
+			name string
+			svc  hutch.Service
+		}{{inProcess, l.engine}, {overREST, l.server.rest}} {
+			ticks, err := followTicks(ctx, way.svc, f.box(0), l.calls)
+			if err != nil {
+				return t, err
+			}
+			var rates, shares []float64
+			for range l.rounds {
+				rate, share, err := logRate(ctx, way.svc, f.box(0), l.bytes)
+				if err != nil {
+					return t, err
+				}
+				rates, shares = append(rates, rate), append(shares, share)
+			}
+			t.row(f.runtime+": "+way.name, number(ms(quantile(ticks, 0.5))), number(ms(quantile(ticks, 0.95))), number(median(rates)),
+				ratio(median(rates), median(pipe)), number(100*median(shares)))
+		}
+	}
+	t.note("A program is never held up by who follows: what that one is too slow for is lost to it, and kept only as long as the log is.")
+	return t, nil
+}
+
+// bareTicks is how long lines take through a pipe of this machine.
+func bareTicks(ctx context.Context, n int) ([]time.Duration, error) {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", fmt.Sprintf(ticker, n))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	var all []time.Duration
+	for r := bufio.NewReader(out); ; {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			return all, cmd.Wait()
+		}
+		if err != nil {
+			return nil, errors.Join(err, cmd.Wait())
+		}
+		all = append(all, since(line))
+	}
+}
+
+// since is how long ago the last line of data was written.
+func since(data []byte) time.Duration {
+	data = bytes.TrimSuffix(data, []byte("\n"))
+	ns, _ := strconv.ParseInt(string(data[bytes.LastIndexByte(data, '\n')+1:]), 10, 64)
+	return time.Duration(time.Now().UnixNano() - ns)
+}
+
+func followTicks(ctx context.Context, svc hutch.Service, id string, n int) ([]time.Duration, error) {
+	p, err := svc.StartProcess(ctx, id, hutch.ProcessRequest{Command: fmt.Sprintf(ticker, n)})
+	if err != nil {
+		return nil, err
+	}
+	var all []time.Duration
+	_, err = svc.Logs(ctx, hutch.LogsRequest{SandboxID: id, ProcessID: p.ID, Follow: true}, func(o hutch.Output) error {
+		all = append(all, since(o.Data))
+		return nil
+	})
+	return all, err
+}
+
+// logRate is how fast a process writes n bytes, and the share of them that
+// reached a follower; the log keeps the newest for who is slower.
+func logRate(ctx context.Context, svc hutch.Service, id string, n int64) (rate, share float64, err error) {
+	began := time.Now()
+	p, err := svc.StartProcess(ctx, id, hutch.ProcessRequest{Command: zeros(n)})
+	if err != nil {
+		return 0, 0, err
+	}
+	var got int64
+	end, err := svc.Logs(ctx, hutch.LogsRequest{SandboxID: id, ProcessID: p.ID, Follow: true}, func(o hutch.Output) error {
+		got += int64(len(o.Data))
+		return nil
+	})
+	if err == nil && end != n {
+		err = fmt.Errorf("%d bytes of %d were written", end, n)
+	}
+	return megabytes(n, time.Since(began)), float64(got) / float64(n), err
+}
