@@ -2,10 +2,7 @@ package hutch
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"unicode/utf8"
 )
 
 // Git are the verbs on repositories in a sandbox. They are git's own, run
@@ -111,11 +108,7 @@ type gitChangeJSON struct {
 
 func (c GitChange) MarshalJSON() ([]byte, error) {
 	j := gitChangeJSON{Path: c.Path, From: c.From, Index: c.Index, Tree: c.Tree}
-	if !utf8.ValidString(c.Path) || !utf8.ValidString(c.From) {
-		j.Encoding = "base64"
-		j.Path = base64.StdEncoding.EncodeToString([]byte(c.Path))
-		j.From = base64.StdEncoding.EncodeToString([]byte(c.From))
-	}
+	j.Encoding = armour(&j.Path, &j.From)
 	return json.Marshal(j)
 }
 
@@ -125,17 +118,5 @@ func (c *GitChange) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*c = GitChange{Path: j.Path, From: j.From, Index: j.Index, Tree: j.Tree}
-	if j.Encoding != "base64" {
-		return nil
-	}
-	path, err := base64.StdEncoding.DecodeString(j.Path)
-	if err != nil {
-		return fmt.Errorf("path: %w", err)
-	}
-	from, err := base64.StdEncoding.DecodeString(j.From)
-	if err != nil {
-		return fmt.Errorf("from: %w", err)
-	}
-	c.Path, c.From = string(path), string(from)
-	return nil
+	return strip(j.Encoding, &c.Path, &c.From)
 }

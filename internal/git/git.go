@@ -24,7 +24,6 @@ import (
 const MaxOutput = 16 << 20
 
 const (
-	maxPath   = 4095 // bytes, as for the kernel
 	cloneTime = 600 * time.Second
 	localTime = 120 * time.Second // for what needs no network
 )
@@ -223,20 +222,13 @@ func checkPlace(dir string, paths []string) error {
 	}
 	size := 0
 	for _, p := range paths {
-		if err := checkPath(p); err != nil {
+		if err := hutch.CheckPath(p); err != nil {
 			return err
 		}
 		size += len(p) + 1
 	}
 	if size > hutch.MaxCommand {
 		return hutch.Errorf(hutch.Invalid, "the paths have %d bytes, over the limit of %d: name their folder", size, hutch.MaxCommand).With("field", "paths")
-	}
-	return nil
-}
-
-func checkPath(p string) error {
-	if p == "" || len(p) > maxPath || strings.Contains(p, "\x00") {
-		return hutch.Errorf(hutch.Invalid, "the path %.200q is empty, has more than %d bytes or holds a zero byte", p, maxPath).With("field", "path")
 	}
 	return nil
 }
@@ -249,7 +241,7 @@ func orHere(dir string) string {
 }
 
 func checkDir(dir string) error {
-	if err := checkPath(dir); err != nil {
+	if err := hutch.CheckPath(dir); err != nil {
 		return hutch.AsError(err).With("field", "dir")
 	}
 	return nil
@@ -277,8 +269,8 @@ func parseRemote(req hutch.GitCloneRequest) (remote, error) {
 		return hutch.Errorf(hutch.Invalid, format, args...).With("field", "url")
 	}
 	switch {
-	case r.url == "" || len(r.url) > maxPath || r.url[0] == '-' || strings.ContainsFunc(r.url, func(c rune) bool { return c < ' ' || c == 0x7f }):
-		return r, invalid("the url is empty, has more than %d bytes, begins with a hyphen or holds a control character: give one such as https://example.com/repo.git", maxPath)
+	case r.url == "" || len(r.url) > hutch.MaxPath || r.url[0] == '-' || strings.ContainsFunc(r.url, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return r, invalid("the url is empty, has more than %d bytes, begins with a hyphen or holds a control character: give one such as https://example.com/repo.git", hutch.MaxPath)
 	case strings.ContainsAny(r.username+r.password, "\x00\n\r"):
 		return r, hutch.Errorf(hutch.Invalid, "username and password are one line each, without a zero byte").With("field", "password")
 	case strings.Contains(r.url, "://"):

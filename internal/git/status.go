@@ -107,7 +107,7 @@ func checkCommit(s string) error {
 // hold anything, or of a branch.
 func Line(out []byte) (string, error) {
 	line, ok := strings.CutSuffix(string(out), "\n")
-	if !ok || line == "" || len(line) > maxPath || strings.Contains(line, "\x00") {
+	if !ok || line == "" || len(line) > hutch.MaxPath || strings.Contains(line, "\x00") {
 		return "", fmt.Errorf("line %.80q", out)
 	}
 	return line, nil
