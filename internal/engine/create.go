@@ -226,7 +226,7 @@ func (e *Engine) open(ctx context.Context, s *sandbox, d driver.Driver, fill fun
 	if err != nil {
 		return err
 	}
-	inst, err := d.Create(ctx, driver.Spec{
+	inst, err := e.place(ctx, d, driver.Spec{
 		ID: v.ID, Root: root, Limits: v.Limits,
 		Boot: wire.Boot{
 			Token: token, Home: image.Home, Dir: image.Workspace, Hostname: v.ID,
@@ -250,6 +250,21 @@ func (e *Engine) open(ctx context.Context, s *sandbox, d driver.Driver, fill fun
 		}
 	}
 	return err
+}
+
+// createTime bounds how long a driver may take for a place.
+const createTime = time.Minute
+
+// place makes a place in good time, or none.
+func (e *Engine) place(ctx context.Context, d driver.Driver, spec driver.Spec) (driver.Instance, error) {
+	late := hutch.Errorf(hutch.Unavailable, "the sandbox was not ready within %v: the host is overloaded, or the runtime hangs; try again, or look at `hutch doctor`", createTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, createTime, late)
+	defer cancel()
+	inst, err := d.Create(ctx, spec)
+	if err != nil && context.Cause(ctx) == error(late) {
+		err = late.Because(err)
+	}
+	return inst, err
 }
 
 // admit sets a sandbox running in a place, on disk first.

@@ -187,6 +187,14 @@ func TestLifetimeEnds(t *testing.T) {
 	b.until(t, "a", hutch.Destroyed)
 }
 
+// Files that nobody will see again are not waited for.
+func TestLifetimeEndsWhileFilesAreKept(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05, Timeout: 0.5})
+	b.run(t, "a", "rm .tools/tar; printf '#!/bin/sh\nexec sleep 300' > .tools/tar; chmod +x .tools/tar")
+	b.until(t, "a", hutch.Destroyed)
+}
+
 // A sandbox that is to keep its memory is not stopped under its background
 // processes, as nothing may be lost.
 func TestHibernateSparesBackgroundProcesses(t *testing.T) {

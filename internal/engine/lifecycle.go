@@ -146,7 +146,7 @@ func (e *Engine) due(s *sandbox) {
 	case idle:
 		err = e.sleep(s, v.OnIdle)
 	}
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		e.log.Error("idle or expired", "sandbox", s.id, "err", err)
 	}
 	s.mu.Lock()
@@ -164,9 +164,14 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
 	s.mu.Lock()
-	inst, agent := s.inst, s.agent
+	inst, agent, expires := s.inst, s.agent, s.rec.Sandbox.ExpiresAt
 	s.rouse = cancel
 	s.mu.Unlock()
+	if expires != nil { // then there is nothing to keep
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, *expires)
+		defer stop()
+	}
 	live, err := liveProcesses(ctx, agent)
 	if err != nil {
 		return err

@@ -59,9 +59,12 @@ func limiting() driver.Finding {
 
 // attempt makes a sandbox that holds nothing but its agent.
 func (d *Driver) attempt(ctx context.Context) driver.Finding {
+	const patience = 30 * time.Second
 	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if err := d.try(ctx); err != nil {
-		f := driver.Finding{Name: "sandbox", Level: driver.Bad, Detail: err.Error(), Mend: "look at the error; README.md lists what gVisor needs"}
+		f := driver.Finding{Name: "sandbox", Level: driver.Bad, Detail: err.Error(), Mend: "make build: the programs in bin must be of one build; else look at the error"}
 		if cause := hutch.AsError(err).Cause; cause != nil {
 			f.Detail = cause.Error()
 		}
