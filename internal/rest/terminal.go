@@ -3,9 +3,11 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/coder/websocket"
 
@@ -71,12 +73,12 @@ func (v *viewer) serve(ctx context.Context, cancel context.CancelCauseFunc, req 
 	keys, typed := io.Pipe()
 	defer keys.Close()
 	v.tasks.Go(func() {
-		err := v.receive(ctx, typed)
+		write := sync.OnceFunc(func() { v.tasks.Go(func() { v.write(ctx, keys) }) })
+		err := v.receive(ctx, typed, write)
 		cancel(err)
 		typed.CloseWithError(err)
 	})
 	v.tasks.Go(func() { v.ping(ctx, cancel) })
-	v.tasks.Go(func() { v.write(ctx, keys) })
 	cursor := int64(-1)
 	last, err := v.svc.Logs(ctx, req, func(o hutch.Output) error {
 		begin := o.Cursor - int64(len(o.Data))
@@ -100,16 +102,17 @@ func (v *viewer) serve(ctx context.Context, cancel context.CancelCauseFunc, req 
 // told, and the client goes on looking.
 func (v *viewer) write(ctx context.Context, keys *io.PipeReader) {
 	err := v.svc.Input(ctx, v.process.SandboxID, v.process.ID, keys, false)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
 		d := problem.New(err)
 		v.tell(stream.Screen{Input: &d})
 	}
 	io.Copy(io.Discard, keys)
 }
 
-// receive reads what the client sends until the connection ends. It does not
-// read on while the program leaves too much unread.
-func (v *viewer) receive(ctx context.Context, typed *io.PipeWriter) error {
+// receive reads what the client sends until the connection ends, and calls
+// write before it has something to write. It does not read on while the program
+// leaves too much unread.
+func (v *viewer) receive(ctx context.Context, typed *io.PipeWriter, write func()) error {
 	v.conn.SetReadLimit(stream.StdinWindow)
 	for {
 		typ, b, err := v.conn.Read(v.ctx)
@@ -117,6 +120,7 @@ func (v *viewer) receive(ctx context.Context, typed *io.PipeWriter) error {
 			return errGone
 		}
 		if typ == websocket.MessageBinary {
+			write()
 			if _, err := typed.Write(b); err != nil {
 				return errGone
 			}
