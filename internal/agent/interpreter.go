@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -263,7 +262,6 @@ type tap struct {
 	mu      sync.Mutex // one drain at a time
 	drained chan struct{}
 	end     chan struct{} // closed when there will be no more
-	closed  atomic.Bool
 }
 
 func newTap(f *os.File, t wire.Type, out sink) *tap {
