@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"html/template"
+	"slices"
 	"strings"
 	"sync"
 
@@ -35,11 +36,16 @@ var JSON = sync.OnceValue(func() []byte {
 var Page = sync.OnceValue(func() []byte {
 	var doc document
 	must(yaml.Unmarshal(YAML, &doc))
-	t := template.Must(template.New("page").Funcs(template.FuncMap{"json": indented, "css": func() template.CSS { return template.CSS(Style()) }}).Parse(pageText))
+	t := template.Must(template.New("page").Funcs(functions).Parse(pageText))
 	var b bytes.Buffer
 	must(t.Execute(&b, doc.sections()))
 	return b.Bytes()
 })
+
+var functions = template.FuncMap{
+	"css":  func() template.CSS { return template.CSS(Style()) },
+	"json": inline,
+}
 
 // must is for what the tests of this package have seen work: the document is
 // part of the program.
@@ -130,12 +136,7 @@ func (s schema) Kind() string {
 
 // Needs reports whether an object must have the property.
 func (s schema) Needs(name string) bool {
-	for _, n := range s.Required {
-		if n == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.Required, name)
 }
 
 // ordered is a mapping in the order in which it is written.
@@ -208,7 +209,7 @@ func (d document) resolve(list []parameter) (all []parameter) {
 	return all
 }
 
-func indented(v any) (string, error) {
+func inline(v any) (string, error) {
 	b, err := json.Marshal(v)
 	return string(b), err
 }
