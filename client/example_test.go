@@ -115,3 +115,56 @@ func ExampleClient_errors() {
 	}
 	// Output: make it again
 }
+
+// A process with an open standard input, which is waited for.
+func ExampleProcess_Wait() {
+	ctx := context.Background()
+	c := client.New(server.URL, token)
+	defer c.Close()
+	sb, err := c.Open(ctx, hutch.CreateRequest{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sb.Destroy(ctx)
+
+	p, err := sb.Start(ctx, hutch.ProcessRequest{Command: "./serve --ask", Stdin: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := p.Write(ctx, "yes\n"); err != nil {
+		log.Fatal(err)
+	}
+	res, err := p.Wait(ctx, hutch.WaitRequest{Port: 8000, Path: "/health", Timeout: 60})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Met, res.Process.Status)
+	// Output: true running
+}
+
+// A terminal is a process; viewers follow it, and all may type.
+func ExampleProcess_Resize() {
+	ctx := context.Background()
+	c := client.New(server.URL, token)
+	defer c.Close()
+	sb, err := c.Open(ctx, hutch.CreateRequest{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sb.Destroy(ctx)
+
+	p, err := sb.Start(ctx, hutch.ProcessRequest{Command: "bash", Terminal: &hutch.Size{Columns: 80, Rows: 24}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := p.Resize(ctx, hutch.Size{Columns: 120, Rows: 40}); err != nil {
+		log.Fatal(err)
+	}
+	if err := p.Write(ctx, "exit\r"); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := p.Follow(ctx, 0, client.To(os.Stdout, nil)); err != nil {
+		log.Fatal(err)
+	}
+	// Output: listening on :8000
+}
