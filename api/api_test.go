@@ -161,14 +161,14 @@ var types = map[string]any{
 // and one with everything, become in JSON.
 func TestSchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 	t.Parallel()
-	schemas := at(document(t), "components", "schemas").(object)
-	for name := range schemas {
+	described := at(document(t), "components", "schemas").(object)
+	for name := range described {
 		if types[name] == nil {
 			t.Errorf("no type is known for the schema %s", name)
 		}
 	}
 	for name, v := range types {
-		schema := schemas[name]
+		schema := described[name]
 		if schema == nil {
 			t.Errorf("%T has no schema %s", v, name)
 			continue
@@ -275,28 +275,47 @@ func fill(v reflect.Value, text string) {
 // validate checks what v becomes in JSON against a schema of the document.
 func validate(t *testing.T, what string, schema any, v any) {
 	t.Helper()
-	b, err := json.Marshal(object{"allOf": []any{schema}, "$defs": at(document(t), "components", "schemas")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(bytes.ReplaceAll(b, []byte("#/components/schemas/"), []byte("#/$defs/")), &s); err != nil {
-		t.Fatalf("%s: the schema: %v", what, err)
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatalf("%s: the schema: %v", what, err)
-	}
 	var instance any
-	if b, err = json.Marshal(v); err == nil {
+	b, err := json.Marshal(v)
+	if err == nil {
 		err = json.Unmarshal(b, &instance)
 	}
 	if err == nil {
-		err = resolved.Validate(instance)
+		err = resolved(t, schema).Validate(instance)
 	}
 	if err != nil {
 		t.Errorf("%s: %v\n%s", what, err, b)
 	}
+}
+
+var schemas sync.Map // of *jsonschema.Resolved, by their text
+
+// resolved is a schema of the document, ready for use.
+func resolved(t *testing.T, schema any) *jsonschema.Resolved {
+	t.Helper()
+	whole := object{"allOf": []any{schema}}
+	b, err := json.Marshal(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	if r, ok := schemas.Load(text); ok {
+		return r.(*jsonschema.Resolved)
+	}
+	if strings.Contains(text, "$ref") {
+		whole["$defs"] = at(document(t), "components", "schemas")
+		b, _ = json.Marshal(whole)
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(bytes.ReplaceAll(b, []byte("#/components/schemas/"), []byte("#/$defs/")), &s); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	schemas.Store(text, r)
+	return r
 }
 
 // TestExamplesWork makes the requests that the document gives as examples, and
