@@ -76,7 +76,7 @@ func (c *Client) Clean(ctx context.Context) (int, error) {
 
 // Wait waits as long as ctx allows. Port zero waits for the end of the process.
 func (c *Client) Wait(ctx context.Context, w Wait) (met bool, err error) {
-	err = c.do(ctx, Request{Op: "wait", Wait: &w}, func(cn *conn, t Type, payload []byte) error {
+	err = c.do(ctx, Request{Op: "wait", Wait: &w}, func(cn *conn, t Type, _ []byte) error {
 		if t != TypeStarted {
 			return broken(fmt.Errorf("frame of type %q instead of started", t))
 		}
