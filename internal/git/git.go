@@ -138,7 +138,7 @@ func Undo(dir string) Command {
 
 // Begun reports whether a clone had found its folder fit, and begun to fill
 // it, from what it had printed.
-func Begun(stderr []byte) bool { return strings.HasPrefix(string(stderr), "Cloning into ") }
+func Begun(stderr []byte) bool { return strings.Contains("\n"+string(stderr), "\nCloning into ") }
 
 // TopLevel prints the folder of the working tree.
 func TopLevel(dir string) Command { return reading(dir, "rev-parse", "--show-toplevel") }
