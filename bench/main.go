@@ -91,6 +91,7 @@ func run(ctx context.Context, args []string) error {
 		{"Output", lab.output},
 		{"Code contexts, ms", lab.contexts},
 		{"Logs of background processes, somebody following", lab.logs},
+		{"Files", lab.files},
 		{fmt.Sprintf("%d sandboxes alive", p.alive), lab.crowd},
 		{"Aims", lab.aims}, // of all that was measured before
 	} {
