@@ -144,9 +144,12 @@ func (s *stream) output(name hutch.Stream, payload []byte) error {
 	if begin < s.cursor {
 		return fmt.Errorf("output at %d comes after %d", begin, s.cursor)
 	}
+	if len(data) == 0 {
+		return nil // what is lost before it is told with the next bytes
+	}
 	o := hutch.Output{Stream: name, Data: data, Cursor: cursor, Lost: begin - s.cursor}
 	s.cursor = cursor
-	if s.out == nil || len(data) == 0 {
+	if s.out == nil {
 		return nil
 	}
 	if err := s.out(o); err != nil {
