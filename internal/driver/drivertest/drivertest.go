@@ -2,6 +2,7 @@
 package drivertest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -150,8 +151,9 @@ func createThenDial(t *testing.T, s *suite) {
 	if _, exit := p.run(t, "exit 7"); exit.Code != 7 {
 		t.Errorf("exit code %d, not 7", exit.Code)
 	}
-	if string(p.Handle()) != string(p.Handle()) || len(p.Handle()) > 4096 {
-		t.Errorf("handle %s", p.Handle())
+	first, second := p.Handle(), p.Handle()
+	if !bytes.Equal(first, second) || len(first) > 4096 {
+		t.Errorf("handles %s and %s", first, second)
 	}
 }
 

@@ -131,9 +131,13 @@ type plan struct {
 	errno syscall.Errno
 }
 
-// cloneArgs is the kernel's struct clone_args.
+// cloneArgs is the kernel's struct clone_args, with names for what is used.
 type cloneArgs struct {
-	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+	flags, pidfd  uint64
+	_, _          uint64 // child_tid, parent_tid
+	exitSignal    uint64
+	_, _, _, _, _ uint64 // stack, stack_size, tls, set_tid, set_tid_size
+	cgroup        uint64
 }
 
 func newPlan(c Command) (p *plan, err error) {
