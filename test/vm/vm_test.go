@@ -87,7 +87,7 @@ func kernel(t *testing.T) string {
 func files(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	build := exec.Command("go", append([]string{"test", "-c", "-o", dir, "hutch/test/vm"}, tested...)...)
+	build := exec.Command("go", append([]string{"test", "-tags", "vm", "-c", "-o", dir, "hutch/test/vm"}, tested...)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

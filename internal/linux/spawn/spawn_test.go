@@ -2,6 +2,7 @@ package spawn_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -98,8 +99,13 @@ func TestSignalsAreAsByDefault(t *testing.T) {
 	if out == "" {
 		t.Skip("this kernel does not tell")
 	}
-	const none = ":\t0000000000000000\n"
-	if out != "SigBlk"+none+"SigIgn"+none {
+	var blocked, ignored uint64
+	if _, err := fmt.Sscanf(out, "SigBlk: %x\nSigIgn: %x\n", &blocked, &ignored); err != nil {
+		t.Fatalf("%q: %v", out, err)
+	}
+	// glibc has 32 and 33 for itself, and its posix_spawn leaves them ignored:
+	// so in all that make starts.
+	if ignored &^= 1<<31 | 1<<32; blocked != 0 || ignored != 0 {
 		t.Errorf("%q", out)
 	}
 }
