@@ -48,6 +48,9 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 	if err != nil {
 		return result, e.diagnose(ctx, s, agent, err)
 	}
+	if exit.Signal == 9 && s.leaving() { // the place's end came to it before it came to the agent
+		return result, destroyed(s)
+	}
 	if exit.Signal == 9 && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
 		result.Limit = "memory"
 	}
@@ -123,12 +126,12 @@ func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, e
 	if ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) {
 		return err
 	}
-	s.mu.Lock()
-	inst, gone := s.inst, s.gone || s.rec.Sandbox.Status == hutch.Running && s.inst == nil
-	s.mu.Unlock()
-	if gone {
-		return hutch.Errorf(hutch.NotFound, "the sandbox %q was destroyed while the command ran", s.id).With("sandboxId", s.id)
+	if s.leaving() {
+		return destroyed(s)
 	}
+	s.mu.Lock()
+	inst := s.inst
+	s.mu.Unlock()
 	if inst == nil {
 		return e.describe(s, err)
 	}
@@ -142,6 +145,17 @@ func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, e
 		e.background(func() { e.fail(s, inst, "the agent inside no longer answers") })
 	}
 	return err
+}
+
+// leaving reports whether the sandbox is being destroyed, or was.
+func (s *sandbox) leaving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone || s.rec.Sandbox.Status == hutch.Running && s.inst == nil
+}
+
+func destroyed(s *sandbox) error {
+	return hutch.Errorf(hutch.NotFound, "the sandbox %q was destroyed while the command ran", s.id).With("sandboxId", s.id)
 }
 
 // describe adds to an error what became of the sandbox.

@@ -180,9 +180,16 @@ func (e *Engine) watchHealth() {
 		e.mu.Lock()
 		all := e.tableLocked()
 		e.mu.Unlock()
+		var round sync.WaitGroup
+		slots := make(chan struct{}, 16) // so that a few who do not answer hold nobody up
 		for _, s := range all {
-			e.examine(s)
+			slots <- struct{}{}
+			round.Go(func() {
+				defer func() { <-slots }()
+				e.examine(s)
+			})
 		}
+		round.Wait()
 	}
 }
 
@@ -193,7 +200,7 @@ func (e *Engine) examine(s *sandbox) {
 	if inst == nil || agent == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, lookTime)
+	ctx, cancel := context.WithTimeout(e.ctx, e.opt.HealthEvery)
 	defer cancel()
 	_, err := agent.Ping(ctx)
 	s.mu.Lock()

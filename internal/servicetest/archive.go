@@ -235,7 +235,8 @@ func (s *suite) bombs(t *testing.T) {
 		t.Skip("without isolation there is no disk limit")
 	}
 	id := s.make(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 128, Disk: 16}}).ID
-	err := s.svc.Unpack(bounded(t), id, hutch.UnpackRequest{Dir: "x"}, zeros(t, 200<<20))
+	bomb := zeros(t, 64<<20)
+	err := s.svc.Unpack(bounded(t), id, hutch.UnpackRequest{Dir: "x"}, bomb)
 	wantKind(t, hutch.Exhausted, err, "a bomb")
 	if got := s.run(t, id, "rm -r x; echo alive"); got != "alive\n" {
 		t.Errorf("%q", got)

@@ -10,7 +10,6 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
-	"hutch/internal/hutchtest"
 	"hutch/internal/image"
 	"hutch/internal/rest"
 	"hutch/internal/servicetest"
@@ -49,24 +48,10 @@ func overHTTP(t testing.TB, svc hutch.Service) hutch.Service {
 	return c
 }
 
-func TestMain(m *testing.M) { hutchtest.Main(m) }
-
 func TestEngine(t *testing.T) {
 	servicetest.Run(t, func(t *testing.T) hutch.Service { return newEngine(t) }, servicetest.Options{NoIsolation: true})
 }
 
 func TestEngineOverHTTP(t *testing.T) {
 	servicetest.Run(t, func(t *testing.T) hutch.Service { return overHTTP(t, newEngine(t)) }, servicetest.Options{NoIsolation: true})
-}
-
-// TestRuntimes is the whole of it: the client, over HTTP, of the engine on
-// each of the real runtimes.
-func TestRuntimes(t *testing.T) {
-	for _, name := range hutchtest.Runtimes {
-		t.Run(name, func(t *testing.T) {
-			servicetest.Run(t, func(t *testing.T) hutch.Service {
-				return overHTTP(t, hutchtest.Engine(t, name, nil))
-			}, servicetest.Options{Runtime: name})
-		})
-	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	replyTime = 10 * time.Second // for a request with one answer
+	replyTime = 30 * time.Second // for a request with one answer, on a host that has much to do
 	// killGrace is how long after its time limit a process may take to be
 	// reported dead before its agent counts as hung.
 	killGrace = 5 * time.Second
@@ -136,6 +136,9 @@ func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []b
 	}
 	if len(body) > MaxRequest {
 		return hutch.Errorf(hutch.Invalid, "the request has %d bytes: at most %d are allowed", len(body), MaxRequest)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause // a quick agent would have done it before it saw the connection close
 	}
 	for {
 		cn, used, err := c.conn(ctx)

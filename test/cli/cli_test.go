@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -204,7 +205,12 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 			}
 			env.Values[serverKey{}] = &daemon{}
 			env.Defer(func() { clean(env) })
-			return nil
+			return filepath.WalkDir(env.WorkDir, func(path string, _ fs.DirEntry, err error) error {
+				if err != nil {
+					return err
+				}
+				return os.Lchown(path, s.user, -1)
+			})
 		},
 	})
 }
