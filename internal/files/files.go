@@ -269,7 +269,7 @@ var reasons = map[unix.Errno]struct {
 	unix.ENOTEMPTY:    {hutch.Conflict, "is a folder that is not empty"},
 	unix.EBUSY:        {hutch.Conflict, "is in use by the system"},
 	unix.ETXTBSY:      {hutch.Conflict, "is a program that runs"},
-	unix.EACCES:       {hutch.Denied, "may not be used so by the sandbox's user: look at the permissions of it and its folder"},
+	unix.EACCES:       {hutch.Denied, "may not be used so by this user: look at the permissions of it and its folder"},
 	unix.EPERM:        {hutch.Denied, "may not be changed so by the sandbox's user"},
 	unix.EROFS:        {hutch.Denied, "is on a file system that cannot be written to: use /workspace or /tmp"},
 	unix.ENOSPC:       {hutch.Exhausted, "cannot be written: the sandbox's disk is full. Delete files, or create a sandbox with a higher limits.disk"},
