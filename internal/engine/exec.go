@@ -141,9 +141,11 @@ func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, e
 		return e.describe(s, err)
 	case <-time.After(time.Second): // the place lives: is it the agent?
 	}
-	if _, perr := agent.Ping(ctx); errors.Is(perr, hutch.Unavailable) {
-		e.background(func() { e.fail(s, inst, "the agent inside no longer answers") })
-	}
+	e.background(func() {
+		if _, err := agent.Ping(e.ctx); errors.Is(err, hutch.Unavailable) {
+			e.fail(s, inst, "the agent inside no longer answers")
+		}
+	})
 	return err
 }
 

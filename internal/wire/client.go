@@ -20,8 +20,9 @@ import (
 const (
 	replyTime = 30 * time.Second // for a request with one answer, on a host that has much to do
 	// killGrace is how long after its time limit a process may take to be
-	// reported dead before its agent counts as hung.
-	killGrace = 5 * time.Second
+	// reported dead before its agent counts as hung. A sentry that shares two
+	// cores with much else needs that long to end five hundred processes.
+	killGrace = 20 * time.Second
 	maxIdle   = 32 // connections kept for reuse
 )
 

@@ -213,6 +213,10 @@ func timedOut(said string) func(hutch.ExecResult, error, int64) string {
 	}
 }
 
+// grace is what an end may take beyond the time limit on a host that does much
+// else: the daemon's own patience, and a little.
+const grace = 25 * time.Second
+
 func TestGreedyPrograms(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		for _, g := range greedy {
@@ -231,7 +235,7 @@ func TestGreedyPrograms(t *testing.T) {
 					t.Errorf("want %s; got exit code %d, limit %q, timed out %v, truncated %v, %v, %d bytes sent, stdout %.200q, stderr %.500q",
 						wanted, r.ExitCode, r.Limit, r.TimedOut, r.Truncated, err, sent, r.Stdout, r.Stderr)
 				}
-				if limit := g.req.Timeout.Duration(); limit > 0 && took > limit+8*time.Second {
+				if limit := g.req.Timeout.Duration(); limit > 0 && took > limit+grace {
 					t.Errorf("it took %v, with a limit of %v", took, limit)
 				}
 				t.Logf("%v: exit code %d, limit %q, timed out %v, %v", took.Round(time.Millisecond), r.ExitCode, r.Limit, r.TimedOut, err)
