@@ -272,7 +272,7 @@ pd.DataFrame({'a': range(500), 'b': 'x'})`}, nil)
 			id := s.open(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 			defer cancel()
-			res, err := s.svc.RunCode(ctx, id, hutch.RunRequest{Timeout: 60, MaxOutput: 1000, Code: "for i in range(256): print('x' * (1 << 20), end='')\n'end'"}, nil)
+			res, err := s.svc.RunCode(ctx, id, hutch.RunRequest{Timeout: 170, MaxOutput: 1000, Code: "for i in range(256): print('x' * (1 << 20), end='')\n'end'"}, nil)
 			if err != nil || len(res.Stdout) != 1000 || !res.Truncated || value(res) != "'end'" {
 				t.Errorf("%d bytes, %v, %v", len(res.Stdout), res.Truncated, err)
 			}

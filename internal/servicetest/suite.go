@@ -74,7 +74,7 @@ type suite struct {
 }
 
 // patience is how long anything may take; nothing is expected to.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // bounded is a context that ends before the test binary loses patience.
 func bounded(t *testing.T) context.Context {
