@@ -2,12 +2,9 @@ package hutch
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"time"
-	"unicode/utf8"
 )
 
 // Contexts are the verbs on code contexts: interpreters that keep their state
@@ -159,17 +156,13 @@ type runResultJSON struct {
 func (r RunResult) MarshalJSON() ([]byte, error) {
 	j := runResultJSON{
 		Success: r.Success(), ContextID: r.ContextID, SandboxID: r.SandboxID, Executions: r.Executions, ExitCode: r.ExitCode,
-		Stdout: string(r.Stdout), Stderr: string(r.Stderr), Encoding: "utf-8", Results: r.Results, Error: r.Error,
+		Results: r.Results, Error: r.Error,
 		Duration: r.Duration.Milliseconds(), TimedOut: r.TimedOut, Truncated: r.Truncated, Fresh: r.Fresh, Ended: r.Ended,
 	}
 	if j.Results == nil {
 		j.Results = []CodeResult{}
 	}
-	if !utf8.Valid(r.Stdout) || !utf8.Valid(r.Stderr) {
-		j.Encoding = "base64"
-		j.Stdout = base64.StdEncoding.EncodeToString(r.Stdout)
-		j.Stderr = base64.StdEncoding.EncodeToString(r.Stderr)
-	}
+	j.Stdout, j.Stderr, j.Encoding = encodeOutput(r.Stdout, r.Stderr)
 	return json.Marshal(j)
 }
 
@@ -180,19 +173,11 @@ func (r *RunResult) UnmarshalJSON(b []byte) error {
 	}
 	*r = RunResult{
 		ContextID: j.ContextID, SandboxID: j.SandboxID, Executions: j.Executions, ExitCode: j.ExitCode,
-		Stdout: []byte(j.Stdout), Stderr: []byte(j.Stderr), Results: j.Results, Error: j.Error,
+		Results: j.Results, Error: j.Error,
 		Duration: time.Duration(j.Duration) * time.Millisecond,
 		TimedOut: j.TimedOut, Truncated: j.Truncated, Fresh: j.Fresh, Ended: j.Ended,
 	}
-	if j.Encoding != "base64" {
-		return nil
-	}
 	var err error
-	if r.Stdout, err = base64.StdEncoding.DecodeString(j.Stdout); err != nil {
-		return fmt.Errorf("stdout: %w", err)
-	}
-	if r.Stderr, err = base64.StdEncoding.DecodeString(j.Stderr); err != nil {
-		return fmt.Errorf("stderr: %w", err)
-	}
-	return nil
+	r.Stdout, r.Stderr, err = decodeOutput(j.Stdout, j.Stderr, j.Encoding)
+	return err
 }

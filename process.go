@@ -99,16 +99,11 @@ type execResultJSON struct {
 
 func (r ExecResult) MarshalJSON() ([]byte, error) {
 	j := execResultJSON{
-		Success: r.Success(), ExitCode: r.ExitCode, Encoding: "utf-8",
-		Stdout: string(r.Stdout), Stderr: string(r.Stderr),
+		Success: r.Success(), ExitCode: r.ExitCode,
 		Command: r.Command, Duration: r.Duration.Milliseconds(), Timestamp: r.Timestamp,
 		TimedOut: r.TimedOut, Truncated: r.Truncated, Compile: r.CompileError, Limit: r.Limit, SandboxID: r.SandboxID,
 	}
-	if !utf8.Valid(r.Stdout) || !utf8.Valid(r.Stderr) {
-		j.Encoding = "base64"
-		j.Stdout = base64.StdEncoding.EncodeToString(r.Stdout)
-		j.Stderr = base64.StdEncoding.EncodeToString(r.Stderr)
-	}
+	j.Stdout, j.Stderr, j.Encoding = encodeOutput(r.Stdout, r.Stderr)
 	return json.Marshal(j)
 }
 
@@ -119,21 +114,35 @@ func (r *ExecResult) UnmarshalJSON(b []byte) error {
 	}
 	*r = ExecResult{
 		SandboxID: j.SandboxID, Command: j.Command, ExitCode: j.ExitCode,
-		Stdout: []byte(j.Stdout), Stderr: []byte(j.Stderr),
 		Duration: time.Duration(j.Duration) * time.Millisecond, Timestamp: j.Timestamp,
 		TimedOut: j.TimedOut, Truncated: j.Truncated, CompileError: j.Compile, Limit: j.Limit,
 	}
-	if j.Encoding != "base64" {
-		return nil
-	}
 	var err error
-	if r.Stdout, err = base64.StdEncoding.DecodeString(j.Stdout); err != nil {
-		return fmt.Errorf("stdout: %w", err)
+	r.Stdout, r.Stderr, err = decodeOutput(j.Stdout, j.Stderr, j.Encoding)
+	return err
+}
+
+// encodeOutput is output as JSON has it: as strings or, when either is not
+// UTF-8, both in base64, so that every byte arrives.
+func encodeOutput(stdout, stderr []byte) (out, err, encoding string) {
+	if utf8.Valid(stdout) && utf8.Valid(stderr) {
+		return string(stdout), string(stderr), "utf-8"
 	}
-	if r.Stderr, err = base64.StdEncoding.DecodeString(j.Stderr); err != nil {
-		return fmt.Errorf("stderr: %w", err)
+	return base64.StdEncoding.EncodeToString(stdout), base64.StdEncoding.EncodeToString(stderr), "base64"
+}
+
+// decodeOutput undoes encodeOutput.
+func decodeOutput(out, errs, encoding string) (stdout, stderr []byte, err error) {
+	if encoding != "base64" {
+		return []byte(out), []byte(errs), nil
 	}
-	return nil
+	if stdout, err = base64.StdEncoding.DecodeString(out); err != nil {
+		return stdout, nil, fmt.Errorf("stdout: %w", err)
+	}
+	if stderr, err = base64.StdEncoding.DecodeString(errs); err != nil {
+		return stdout, stderr, fmt.Errorf("stderr: %w", err)
+	}
+	return stdout, stderr, nil
 }
 
 // RestartPolicy says when a background process that ended is started again.
