@@ -136,9 +136,6 @@ func (a *agent) accept(ctx context.Context, ln net.Listener) error {
 // of too many strangers the oldest has to go, so that nobody without the token
 // can keep out who has it.
 func (a *agent) welcome(nc net.Conn) {
-	if _, tcp := nc.(*net.TCPConn); tcp {
-		nc = newNudger(nc)
-	}
 	c := newConn(a, nc)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -133,13 +133,13 @@ func stockThreads() {
 
 // listen opens what Boot.Listen names.
 func listen(where string) (net.Listener, error) {
-	if addr, ok := strings.CutPrefix(where, "tcp:"); ok {
-		return net.Listen("tcp", addr)
+	if path, ok := strings.CutPrefix(where, "unix:"); ok {
+		return net.Listen("unix", path)
 	}
 	number, ok := strings.CutPrefix(where, "fd:")
 	fd, err := strconv.Atoi(number)
 	if !ok || err != nil || fd < 3 {
-		return nil, fmt.Errorf("neither fd:N nor tcp:address")
+		return nil, fmt.Errorf("neither fd:N nor unix:path")
 	}
 	f := os.NewFile(uintptr(fd), "listener")
 	defer f.Close() // the listener has a descriptor of its own

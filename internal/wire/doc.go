@@ -48,8 +48,6 @@
 //	b  begun, JSON [Begun]       the turn of a run has come
 //	m  a piece of a message of a run's interpreter, behind a byte: + when
 //	                             more pieces of it follow, else .
-//	n  nudge, empty              means nothing; it only makes what was sent
-//	                             before it arrive
 //
 // The daemon has at most [StdinWindow] bytes of stdin under way that no window
 // frame has confirmed. The agent keeps that many in memory, so it always goes

@@ -28,7 +28,6 @@ const (
 	TypeGap     Type = 'g'
 	TypeWindow  Type = 'w'
 	TypeExit    Type = 'x'
-	TypeNudge   Type = 'n'
 )
 
 const headerSize = 5
@@ -52,13 +51,8 @@ func (r *Reader) Next() (Type, []byte, error) {
 		r.buf = nil // not to be kept by a connection that may idle for hours
 	}
 	var h [headerSize]byte
-	for {
-		if _, err := io.ReadFull(r.r, h[:]); err != nil {
-			return 0, nil, err
-		}
-		if h != [headerSize]byte{byte(TypeNudge)} {
-			break
-		}
+	if _, err := io.ReadFull(r.r, h[:]); err != nil {
+		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(h[1:])
 	if int64(n) > int64(r.max) {

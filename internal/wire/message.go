@@ -30,8 +30,8 @@ const ProcessEnv = "HUTCH_PROCESS"
 type Boot struct {
 	Version int    `json:"version"`
 	Token   string `json:"token"` // what hello must bring
-	// Listen is where the agent listens: "fd:3", or "tcp:127.0.0.1:4" where
-	// the place can be reached in no other way.
+	// Listen is where the agent listens: "fd:3", or "unix:path" where the
+	// place cannot be given an open descriptor.
 	Listen string `json:"listen"`
 	// UID and GID are what commands run as, when the agent may change ids.
 	UID      int      `json:"uid"`

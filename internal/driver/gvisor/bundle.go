@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	container = "agent" // every sandbox has one container, of this name
-	agentPort = 4       // below 1024: the ordinary user cannot take it
+	container   = "agent"       // every sandbox has one container, of this name
+	meeting     = "/.hutch/run" // where [place.meeting] is inside
+	agentSocket = "agent.sock"
 )
 
 // writeBundle writes what runsc creates the place from.
@@ -31,12 +32,17 @@ func (p place) writeBundle(spec driver.Spec, agent string) error {
 		return err
 	}
 	bundle.Annotations = map[string]string{"dev.gvisor.tar.rootfs.upper": p.upper()}
+	bundle.Mounts = append(bundle.Mounts, specs.Mount{
+		Destination: meeting, Type: "bind", Source: p.meeting(), Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
+	})
 	text, err := json.Marshal(bundle)
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(p.files(), 0o700); err != nil {
-		return err
+	for _, dir := range []string{p.files(), p.meeting()} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(p.upper(), upperLayer(), 0o600); err != nil {
 		return err
@@ -47,7 +53,7 @@ func (p place) writeBundle(spec driver.Spec, agent string) error {
 // bundle is the OCI configuration of a place.
 func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	boot := spec.Boot
-	boot.Version, boot.Listen = wire.Version, "tcp:127.0.0.1:4"
+	boot.Version, boot.Listen = wire.Version, "unix:"+meeting+"/"+agentSocket
 	boot.UID, boot.GID = image.UID, image.GID
 	text, err := json.Marshal(boot)
 	if err != nil {
@@ -77,13 +83,13 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 }
 
 // agentCapabilities let the agent, root inside, become the ordinary user, kill
-// what that runs, give files to it and remove them, tell its processes by
-// their environment, and listen where it cannot; and then take all of them out
-// of the bounding set, so that what it starts sees none.
+// what that runs, give files to it and remove them, and tell its processes by
+// their environment; and then take all of them out of the bounding set, so that
+// what it starts sees none.
 var agentCapabilities = func() *specs.LinuxCapabilities {
 	caps := []string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE",
-		"CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_NET_BIND_SERVICE", "CAP_SETPCAP",
+		"CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_SETPCAP",
 	}
 	return &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps}
 }()
@@ -120,14 +126,8 @@ func innerLimits(l hutch.Limits) []string {
 		fmt.Sprintf("%s/pids.max=%d", group, l.PIDs+inside.Threads),
 		fmt.Sprintf("%s/memory.max=%d", group, l.Memory<<20),
 		fmt.Sprintf("%s/cpu.max=%.0f 100000", group, l.CPU*100_000),
-		sendBuffer,
 	}
 }
-
-// sendBuffer is the setting that makes gVisor's sockets take a whole request of
-// ours at once. What its PortForward cannot write at once, it loses (it takes
-// no notice of a short write), and 1 MiB, its own default, is not enough.
-const sendBuffer = "/proc/sys/net/ipv4/tcp_wmem=4096 33554432 33554432"
 
 // upperLayer is a tar archive of what the writable layer begins with: the
 // folders of the ordinary user. They cannot be taken from the image, whose

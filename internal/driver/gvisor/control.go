@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +37,7 @@ func (c control) call(ctx context.Context, method string, arg, result any, files
 func (c control) exchange(ctx context.Context, method string, arg, result any, files []*os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTime)
 	defer cancel()
-	conn, err := c.connect(ctx)
+	conn, err := dial(ctx, c.path)
 	if err != nil {
 		return err
 	}
@@ -53,28 +52,6 @@ func (c control) exchange(ctx context.Context, method string, arg, result any, f
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// connect reaches the socket through its folder, because the path of a socket
-// is limited to 107 bytes and that of a state folder is not.
-func (c control) connect(ctx context.Context) (*net.UnixConn, error) {
-	dir, err := os.OpenFile(filepath.Dir(c.path), unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	name := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(c.path))
-	for {
-		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
-		if !errors.Is(err, unix.EAGAIN) {
-			return conn, err
-		}
-		select { // the sentry's queue of connections is short, and full
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 func send(conn *net.UnixConn, v any, files []*os.File) error {
@@ -138,22 +115,6 @@ func (c control) readGroup(ctx context.Context, controller, name string) (string
 		return "", fmt.Errorf("read %s: %w: %.2000q", name, errRemote, fmt.Sprint(answer.Results))
 	}
 	return answer.Results[0].Value, nil
-}
-
-// dial connects to a TCP port on the sandbox's loopback.
-func (c control) dial(ctx context.Context, port int) (net.Conn, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "port"), os.NewFile(uintptr(fds[1]), "port")
-	defer ours.Close()
-	defer theirs.Close()
-	arg := map[string]any{"ContainerID": container, "Port": port}
-	if err := c.call(ctx, "containerManager.PortForward", arg, nil, theirs); err != nil {
-		return nil, err
-	}
-	return net.FileConn(ours)
 }
 
 // loopback is the one network interface of a sandbox.

@@ -77,8 +77,8 @@ func (i *instance) begin(ctx context.Context, cores float64) error {
 }
 
 func (i *instance) answer(ctx context.Context) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		conn, err := i.control().dial(ctx, agentPort)
+	for pause := time.Millisecond; ; pause = min(2*pause, 5*time.Millisecond) {
+		conn, err := dial(ctx, i.socket())
 		if err == nil {
 			return conn.Close()
 		}
@@ -100,7 +100,7 @@ func (i *instance) Done() <-chan struct{} { return i.done }
 
 // Dial implements driver.Instance.
 func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
-	conn, err := i.control().dial(ctx, agentPort)
+	conn, err := dial(ctx, i.socket())
 	if err == nil {
 		return conn, nil
 	}

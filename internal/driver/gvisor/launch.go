@@ -64,6 +64,7 @@ func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 		"--in-sandbox-cgroup=v2",
 		"--host-settings=ignore",
 		"--file-access-mounts=exclusive",
+		"--host-uds=create",
 		fmt.Sprintf("--overlay2=root:dir=%s,size=%dm", p.files(), l.Disk),
 		"--allow-rootfs-tar-annotation",
 		"create", "--bundle="+p.dir, container,

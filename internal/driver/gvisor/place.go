@@ -18,8 +18,14 @@ type place struct {
 }
 
 func (p place) files() string { return filepath.Join(p.dir, "files") } // of the backing file
-func (p place) upper() string { return filepath.Join(p.dir, "upper.tar") }
-func (p place) state() string { return filepath.Join(p.dir, "runsc") } // runsc's --root
+
+// meeting is the one folder that the sandbox and the daemon share. Root inside
+// has it for itself, and puts the agent's socket there.
+func (p place) meeting() string { return filepath.Join(p.dir, "run") }
+
+func (p place) upper() string  { return filepath.Join(p.dir, "upper.tar") }
+func (p place) state() string  { return filepath.Join(p.dir, "runsc") } // runsc's --root
+func (p place) socket() string { return filepath.Join(p.meeting(), agentSocket) }
 func (p place) control() control {
 	return control{filepath.Join(p.state(), "runsc-"+container+".sock")}
 }
