@@ -82,7 +82,7 @@ func codeContext(id string, c wire.ContextInfo) hutch.CodeContext {
 // Contexts implements hutch.Service.
 func (e *Engine) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, error) {
 	list := []hutch.CodeContext{}
-	agent, err := e.awake(id)
+	agent, err := e.awake(ctx, id)
 	if agent == nil {
 		return list, err
 	}
@@ -94,8 +94,8 @@ func (e *Engine) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, 
 }
 
 // awake returns the agent of a sandbox, nil when it does not run.
-func (e *Engine) awake(id string) (*wire.Client, error) {
-	s, err := e.find(id)
+func (e *Engine) awake(ctx context.Context, id string) (*wire.Client, error) {
+	s, err := e.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (e *Engine) awake(id string) (*wire.Client, error) {
 
 // DeleteContext implements hutch.Service.
 func (e *Engine) DeleteContext(ctx context.Context, id, contextID string) error {
-	agent, err := e.awake(id)
+	agent, err := e.awake(ctx, id)
 	if agent == nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (e *Engine) DeleteContext(ctx context.Context, id, contextID string) error 
 
 // Interrupt implements hutch.Service.
 func (e *Engine) Interrupt(ctx context.Context, id, contextID string) error {
-	agent, err := e.awake(id)
+	agent, err := e.awake(ctx, id)
 	switch {
 	case err != nil:
 		return err
@@ -306,7 +306,7 @@ func (e *Engine) languageOf(ctx context.Context, id, contextID string) (string, 
 	if err := hutch.CheckID(contextID); err != nil {
 		return "", err
 	}
-	agent, err := e.awake(id)
+	agent, err := e.awake(ctx, id)
 	if agent == nil {
 		return "", err
 	}

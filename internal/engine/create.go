@@ -17,11 +17,11 @@ import (
 
 // Create implements hutch.Service.
 func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
-	rec, d, err := e.draft(req)
+	rec, d, err := e.draft(ctx, req)
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	s, made, err := e.enter(rec)
+	s, made, err := e.enter(ctx, rec)
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
@@ -41,7 +41,7 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 }
 
 // draft turns a request into the record of a sandbox to be.
-func (e *Engine) draft(req hutch.CreateRequest) (store.Record, driver.Driver, error) {
+func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
 	if req.NormalizeID {
 		req.ID = hutch.NormalizeID(req.ID)
 	}
@@ -57,7 +57,7 @@ func (e *Engine) draft(req hutch.CreateRequest) (store.Record, driver.Driver, er
 	}
 	now := time.Now().UTC()
 	v := hutch.Sandbox{
-		ID: req.ID, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
+		ID: req.ID, Owner: nameOf(ctx, "").owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
 		CreatedAt: now, LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
 		Limits: fillLimits(req.Limits, d.Name()), Labels: req.Labels,
@@ -83,7 +83,11 @@ func (e *Engine) draft(req hutch.CreateRequest) (store.Record, driver.Driver, er
 	env["SANDBOX_ID"] = v.ID
 	env["SANDBOX_TIMEOUT"] = strconv.FormatFloat(e.opt.ExecTimeout.Seconds(), 'f', -1, 64)
 	v.Environment.HasAnthropicCredentials = env["ANTHROPIC_API_KEY"] != ""
-	return store.Record{Sandbox: v, Env: env, Token: rand.Text()}, d, nil
+	rec := store.Record{Sandbox: v, Place: v.ID, Env: env, Token: rand.Text()}
+	if v.Owner != "" { // others may have a sandbox of that id
+		rec.Place = hutch.NewID("o")
+	}
+	return rec, d, nil
 }
 
 const (
@@ -152,40 +156,47 @@ func fillLimits(l hutch.Limits, runtime string) hutch.Limits {
 
 // enter puts a new sandbox into the table, its turn taken; or finds the one
 // that is there.
-func (e *Engine) enter(rec store.Record) (s *sandbox, made bool, err error) {
+func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil, false, hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
 	}
-	if s := e.sandboxes[rec.Sandbox.ID]; s != nil {
+	if s := e.sandboxes[name{rec.Sandbox.Owner, rec.Sandbox.ID}]; s != nil {
 		return s, false, nil
 	}
-	if err := e.roomLocked(); err != nil {
+	if err := e.roomLocked(ctx); err != nil {
 		return nil, false, err
 	}
 	e.tasks.Add(1) // until Create is done
 	s = newSandbox(rec)
 	<-s.turn
-	e.sandboxes[s.id] = s
+	e.sandboxes[s.name] = s
 	return s, true, nil
 }
 
 // roomLocked refuses one more sandbox that takes memory when there are enough.
-func (e *Engine) roomLocked() error {
-	active := 0
-	for _, s := range e.sandboxes {
+func (e *Engine) roomLocked(ctx context.Context) error {
+	owner, _ := hutch.OwnerOf(ctx)
+	active, own := 0, 0
+	for n, s := range e.sandboxes {
 		s.mu.Lock()
 		if s.rec.Sandbox.Status != hutch.Stopped {
 			active++
+			if n.owner == owner.ID {
+				own++
+			}
 		}
 		s.mu.Unlock()
 	}
-	if active < e.opt.MaxSandboxes {
-		return nil
+	const full = "the limit of %d sandboxes at once (%s) is reached: destroy one, or wait until an idle one stops"
+	switch {
+	case owner.MaxSandboxes > 0 && own >= owner.MaxSandboxes:
+		return hutch.Errorf(hutch.Exhausted, full, owner.MaxSandboxes, "of this token").With("limit", "sandboxes")
+	case active >= e.opt.MaxSandboxes:
+		return hutch.Errorf(hutch.Exhausted, full, e.opt.MaxSandboxes, "maxSandboxes").With("limit", "maxSandboxes")
 	}
-	return hutch.Errorf(hutch.Exhausted,
-		"the limit of %d sandboxes at once (maxSandboxes) is reached: destroy one, or wait until an idle one stops", e.opt.MaxSandboxes)
+	return nil
 }
 
 // join waits until a sandbox that another call may be creating is there.
@@ -209,7 +220,7 @@ func (e *Engine) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
 func (e *Engine) abandon(s *sandbox, cause error) {
 	e.log.Warn("create", "sandbox", s.id, "err", cause, "cause", hutch.AsError(cause).Cause)
 	e.mu.Lock()
-	delete(e.sandboxes, s.id)
+	delete(e.sandboxes, s.name)
 	e.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,14 +231,14 @@ func (e *Engine) abandon(s *sandbox, cause error) {
 // running; fill, if not nil, is run before anybody else can use it.
 func (e *Engine) open(ctx context.Context, s *sandbox, d driver.Driver, fill func(*wire.Client) error) error {
 	s.mu.Lock()
-	v, env, token := s.rec.Sandbox, s.rec.Env, s.rec.Token
+	v, place, env, token := s.rec.Sandbox, s.rec.Place, s.rec.Env, s.rec.Token
 	s.mu.Unlock()
 	root, err := e.opt.Image(ctx, v.Image)
 	if err != nil {
 		return err
 	}
 	inst, err := e.place(ctx, d, driver.Spec{
-		ID: v.ID, Root: root, Limits: v.Limits,
+		ID: place, Root: root, Limits: v.Limits,
 		Boot: wire.Boot{
 			Token: token, Home: image.Home, Dir: image.Workspace, Hostname: v.ID,
 			Env: append(root.Env[:len(root.Env):len(root.Env)], pairs(env)...), MaxLive: v.Limits.Processes,

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,7 +70,7 @@ type Engine struct {
 	tasks  sync.WaitGroup
 
 	mu        sync.Mutex
-	sandboxes map[string]*sandbox
+	sandboxes map[name]*sandbox
 	closed    bool
 }
 
@@ -84,7 +85,7 @@ func New(opt Options) *Engine {
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, sandboxes: map[string]*sandbox{}}
+	return &Engine{opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, sandboxes: map[name]*sandbox{}}
 }
 
 // Start finds the sandboxes of an earlier run again, removes what it left
@@ -110,7 +111,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	var errs []error
 	for _, s := range all {
 		if e.opt.Ephemeral {
-			_, err := e.Destroy(ctx, s.id, true)
+			_, err := e.Destroy(s.context(ctx), s.id, true)
 			errs = append(errs, err)
 		} else {
 			e.leave(ctx, s)
@@ -137,24 +138,21 @@ func (e *Engine) filesDir() string { return filepath.Join(e.opt.Dir, "files") }
 
 // tableLocked lists the sandboxes, oldest first.
 func (e *Engine) tableLocked() []*sandbox {
-	all := make([]*sandbox, 0, len(e.sandboxes))
-	for _, s := range e.sandboxes {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Values(e.sandboxes))
 	slices.SortFunc(all, func(a, b *sandbox) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.id, b.id))
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.place, b.place))
 	})
 	return all
 }
 
-// find returns the sandbox of an id, or NotFound.
-func (e *Engine) find(id string) (*sandbox, error) {
+// find returns the caller's sandbox of an id, or NotFound.
+func (e *Engine) find(ctx context.Context, id string) (*sandbox, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s := e.sandboxes[id]; s != nil {
+	if s := e.sandboxes[nameOf(ctx, id)]; s != nil {
 		return s, nil
 	}
 	return nil, notFound(id)

@@ -23,7 +23,7 @@ func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client) (err 
 	s.mu.Lock()
 	room := int64(s.rec.Sandbox.Limits.Disk)<<20*5/4 + 64<<20
 	s.mu.Unlock()
-	path := e.filesOf(s.id)
+	path := e.filesOf(s.place)
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("keep files: %w", err)
@@ -58,8 +58,8 @@ func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client) (err 
 }
 
 // unpack puts the files of a stopped sandbox into its new place.
-func (e *Engine) unpack(ctx context.Context, id string, agent *wire.Client) error {
-	f, err := os.Open(e.filesOf(id))
+func (e *Engine) unpack(ctx context.Context, place string, agent *wire.Client) error {
+	f, err := os.Open(e.filesOf(place))
 	if err != nil {
 		return fmt.Errorf("restore files: %w", err)
 	}

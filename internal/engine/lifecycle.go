@@ -30,7 +30,7 @@ func (e *Engine) background(f func()) {
 // use counts a use of the sandbox and returns its agent, waking it when it
 // sleeps. done ends the use.
 func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Client, err error) {
-	if s, err = e.find(id); err != nil {
+	if s, err = e.find(ctx, id); err != nil {
 		return nil, nil, err
 	}
 	if agent := s.begin(); agent != nil {
@@ -89,16 +89,16 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	e.mu.Lock()
-	err = e.roomLocked()
+	err = e.roomLocked(ctx)
 	e.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := e.open(ctx, s, d, func(a *wire.Client) error { return e.unpack(ctx, s.id, a) }); err != nil {
+	if err := e.open(ctx, s, d, func(a *wire.Client) error { return e.unpack(ctx, s.place, a) }); err != nil {
 		return err
 	}
 	e.log.Info("woken", "sandbox", s.id)
-	if err := os.Remove(e.filesOf(s.id)); err != nil {
+	if err := os.Remove(e.filesOf(s.place)); err != nil {
 		e.log.Error("remove the files of a woken sandbox", "sandbox", s.id, "err", err)
 	}
 	return nil
@@ -186,7 +186,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 		return err
 	}
 	if !s.stopIfIdle("idle: files are kept, processes have ended") {
-		return os.Remove(e.filesOf(s.id)) // used meanwhile
+		return os.Remove(e.filesOf(s.place)) // used meanwhile
 	}
 	if err := e.save(e.ctx, s); err != nil {
 		return err
@@ -304,7 +304,7 @@ func (e *Engine) raze(inst driver.Instance) error {
 
 // Destroy implements hutch.Service.
 func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
-	s, err := e.find(id)
+	s, err := e.find(ctx, id)
 	if errors.Is(err, hutch.NotFound) {
 		return receipt(id), nil
 	}
@@ -368,7 +368,7 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 		}
 		agent.Close()
 	}
-	if err := e.forget(context.WithoutCancel(ctx), s.id); err != nil {
+	if err := e.forget(context.WithoutCancel(ctx), s.place); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -377,21 +377,21 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 	s.alarm.stop()
 	s.mu.Unlock()
 	e.mu.Lock()
-	delete(e.sandboxes, s.id)
+	delete(e.sandboxes, s.name)
 	e.mu.Unlock()
 	e.log.Info("destroyed", "sandbox", s.id, "why", why)
 	return nil
 }
 
 // forget removes what is on disk of a sandbox.
-func (e *Engine) forget(ctx context.Context, id string) error {
-	if err := os.Remove(e.filesOf(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (e *Engine) forget(ctx context.Context, place string) error {
+	if err := os.Remove(e.filesOf(place)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if e.opt.Store == nil {
 		return nil
 	}
-	return e.opt.Store.Delete(ctx, id)
+	return e.opt.Store.Delete(ctx, place)
 }
 
-func (e *Engine) filesOf(id string) string { return filepath.Join(e.filesDir(), id+".tar") }
+func (e *Engine) filesOf(place string) string { return filepath.Join(e.filesDir(), place+".tar") }

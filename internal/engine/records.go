@@ -18,7 +18,7 @@ const lookTime = 2 * time.Second
 
 // Sandbox implements hutch.Service.
 func (e *Engine) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
-	s, err := e.find(id)
+	s, err := e.find(ctx, id)
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
@@ -30,6 +30,9 @@ func (e *Engine) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox
 	e.mu.Lock()
 	all := e.tableLocked()
 	e.mu.Unlock()
+	if owner, ok := hutch.OwnerOf(ctx); ok {
+		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.owner != owner.ID })
+	}
 	list := make([]hutch.Sandbox, len(all))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -97,7 +100,7 @@ func (e *Engine) Process(ctx context.Context, id, process string) (hutch.Process
 
 // Processes implements hutch.Service.
 func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, error) {
-	s, err := e.find(id)
+	s, err := e.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}

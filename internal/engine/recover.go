@@ -24,16 +24,18 @@ func (e *Engine) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	places := make(map[string]*sandbox, len(records))
 	var wg sync.WaitGroup
 	for _, rec := range records {
 		s := newSandbox(rec)
-		e.sandboxes[s.id] = s
+		e.sandboxes[s.name] = s
+		places[s.place] = s
 		if rec.Sandbox.Status == hutch.Running {
 			wg.Go(func() { e.adopt(ctx, s) })
 		}
 	}
 	wg.Wait()
-	if err := e.sweep(ctx); err != nil {
+	if err := e.sweep(ctx, places); err != nil {
 		return err
 	}
 	for _, s := range e.sandboxes {
@@ -74,7 +76,7 @@ func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance,
 	if err != nil {
 		return nil, nil, err
 	}
-	inst, err := d.Recover(ctx, rec.Sandbox.ID, rec.Handle)
+	inst, err := d.Recover(ctx, rec.Place, rec.Handle)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,10 +94,10 @@ func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance,
 }
 
 // sweep removes what belongs to no sandbox.
-func (e *Engine) sweep(ctx context.Context) error {
+func (e *Engine) sweep(ctx context.Context, places map[string]*sandbox) error {
 	for _, d := range e.opt.Drivers {
-		n, err := d.Sweep(ctx, func(id string) bool {
-			s := e.sandboxes[id]
+		n, err := d.Sweep(ctx, func(place string) bool {
+			s := places[place]
 			return s != nil && s.inst != nil && s.rec.Sandbox.Runtime == d.Name()
 		})
 		if err != nil {
@@ -110,8 +112,8 @@ func (e *Engine) sweep(ctx context.Context) error {
 		return err
 	}
 	for _, f := range files {
-		id, whole := strings.CutSuffix(f.Name(), ".tar")
-		if s := e.sandboxes[id]; whole && s != nil && s.rec.Sandbox.Status == hutch.Stopped {
+		place, whole := strings.CutSuffix(f.Name(), ".tar")
+		if s := places[place]; whole && s != nil && s.rec.Sandbox.Status == hutch.Stopped {
 			continue
 		}
 		if err := os.Remove(filepath.Join(e.filesDir(), f.Name())); err != nil {

@@ -12,9 +12,22 @@ import (
 	"hutch/internal/wire"
 )
 
+// name is what a sandbox is known by: owners do not share their ids.
+type name struct{ owner, id string }
+
+func nameOf(ctx context.Context, id string) name {
+	o, _ := hutch.OwnerOf(ctx)
+	return name{o.ID, id}
+}
+
+func (n name) context(ctx context.Context) context.Context {
+	return hutch.WithOwner(ctx, hutch.Owner{ID: n.owner})
+}
+
 // sandbox is one sandbox in memory.
 type sandbox struct {
-	id      string
+	name
+	place   string // what it is called on this host, unlike any other
 	created time.Time
 	turn    chan struct{} // holds one token: see the package comment
 
@@ -41,7 +54,10 @@ type reading struct {
 }
 
 func newSandbox(rec store.Record) *sandbox {
-	s := &sandbox{id: rec.Sandbox.ID, created: rec.Sandbox.CreatedAt, turn: make(chan struct{}, 1), rec: rec}
+	s := &sandbox{
+		name: name{rec.Sandbox.Owner, rec.Sandbox.ID}, place: rec.Place,
+		created: rec.Sandbox.CreatedAt, turn: make(chan struct{}, 1), rec: rec,
+	}
 	s.turn <- struct{}{}
 	return s
 }

@@ -4,6 +4,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -18,6 +19,8 @@ import (
 
 // Record is what must be known of a sandbox to find it again after a restart.
 type Record struct {
+	// Place is its name on this host, unlike any other; the key of the record.
+	Place   string            `json:"place"`
 	Sandbox hutch.Sandbox     `json:"sandbox"`
 	Env     map[string]string `json:"env,omitempty"`
 	Token   string            `json:"token"`  // the agent's
@@ -90,24 +93,24 @@ func (s *Store) prepare(ctx context.Context) error {
 // Close closes the store.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Put writes a record over the one of the same id.
+// Put writes a record over the one of the same place.
 func (s *Store) Put(ctx context.Context, r Record) error {
 	doc, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("store sandbox %s: %w", r.Sandbox.ID, err)
+		return fmt.Errorf("store sandbox %s: %w", r.Place, err)
 	}
 	created := r.Sandbox.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z")
-	_, err = s.put.ExecContext(ctx, r.Sandbox.ID, r.Sandbox.Status, r.Sandbox.Runtime, created, doc)
+	_, err = s.put.ExecContext(ctx, r.Place, r.Sandbox.Status, r.Sandbox.Runtime, created, doc)
 	if err != nil {
-		return fmt.Errorf("store sandbox %s: %w", r.Sandbox.ID, err)
+		return fmt.Errorf("store sandbox %s: %w", r.Place, err)
 	}
 	return nil
 }
 
-// Delete removes the record of id, if there is one.
-func (s *Store) Delete(ctx context.Context, id string) error {
-	if _, err := s.delete.ExecContext(ctx, id); err != nil {
-		return fmt.Errorf("delete sandbox %s from the store: %w", id, err)
+// Delete removes the record of a place, if there is one.
+func (s *Store) Delete(ctx context.Context, place string) error {
+	if _, err := s.delete.ExecContext(ctx, place); err != nil {
+		return fmt.Errorf("delete sandbox %s from the store: %w", place, err)
 	}
 	return nil
 }
@@ -130,6 +133,7 @@ func (s *Store) All(ctx context.Context) ([]Record, error) {
 		if err := json.Unmarshal(doc, &r); err != nil {
 			return nil, fmt.Errorf("read sandbox %s from the store: %w", id, err)
 		}
+		r.Place = cmp.Or(r.Place, id) // of a store from before places had names
 		all = append(all, r)
 	}
 	return all, rows.Err()

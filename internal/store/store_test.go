@@ -13,6 +13,7 @@ import (
 
 func record(id string, created time.Time) store.Record {
 	return store.Record{
+		Place:   id,
 		Sandbox: hutch.Sandbox{ID: id, Status: hutch.Running, Runtime: "native", CreatedAt: created, Processes: []hutch.Process{}},
 		Env:     map[string]string{"A": "b\nc"},
 		Token:   "secret",

@@ -1,0 +1,118 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"hutch"
+	"hutch/internal/engine"
+)
+
+func as(t *testing.T, owner string) context.Context {
+	return hutch.WithOwner(t.Context(), hutch.Owner{ID: owner})
+}
+
+func (b *bench) runAs(t *testing.T, owner, id, command string) string {
+	t.Helper()
+	res, err := b.Exec(as(t, owner), id, hutch.ExecRequest{Command: command}, nil)
+	if err != nil {
+		t.Fatalf("%s of %s: %s: %v", id, owner, command, err)
+	}
+	return string(res.Stdout) + string(res.Stderr)
+}
+
+// The same id of two owners is two sandboxes, also after a restart and sleep.
+func TestOwnersShareNoIDs(t *testing.T) {
+	b := start(t, nil)
+	owners := []string{"", "ada", "bob"}
+	for _, owner := range owners {
+		sb, err := b.Create(as(t, owner), hutch.CreateRequest{ID: "same"})
+		if err != nil || sb.ID != "same" || sb.Owner != owner {
+			t.Fatalf("%+v, %v", sb, err)
+		}
+		b.runAs(t, owner, "same", "echo 'of "+owner+"' > mine; test $SANDBOX_ID = same")
+	}
+	if _, err := b.Create(as(t, "ada"), hutch.CreateRequest{ID: "hers"}); err != nil {
+		t.Fatal(err)
+	}
+	b.end(t)
+	b.boot(t)
+	for _, owner := range owners {
+		if got := b.runAs(t, owner, "same", "cat mine"); got != "of "+owner+"\n" {
+			t.Errorf("%s reads %q", owner, got)
+		}
+	}
+	for owner, want := range map[string][]string{"": {"same"}, "ada": {"same", "hers"}, "bob": {"same"}, "eve": nil} {
+		list, err := b.Sandboxes(as(t, owner), hutch.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, sb := range list {
+			ids = append(ids, sb.ID)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("%q lists %q", owner, ids)
+		}
+	}
+	if all, err := b.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(all) != 4 {
+		t.Errorf("the server lists %d, %v", len(all), err)
+	}
+	if _, err := b.Destroy(as(t, "bob"), "same", true); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Destroy(as(t, "bob"), "hers", true); err != nil {
+		t.Error(err)
+	}
+	b.runAs(t, "ada", "same", "true")
+	b.runAs(t, "ada", "hers", "true")
+}
+
+// What is another's is answered as what never was.
+func TestAnothersSandboxIsNotFound(t *testing.T) {
+	b := start(t, nil)
+	exec := func(owner string) error {
+		_, err := b.Exec(as(t, owner), "hers", hutch.ExecRequest{Command: "true"}, nil)
+		return err
+	}
+	never := exec("bob")
+	if _, err := b.Create(as(t, "ada"), hutch.CreateRequest{ID: "hers"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, owner := range []string{"", "bob"} {
+		if err := exec(owner); !errors.Is(err, hutch.NotFound) || !reflect.DeepEqual(err, never) {
+			t.Errorf("%q: %v, and when there was none: %v", owner, err, never)
+		}
+	}
+}
+
+func TestSandboxesOfAnOwner(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.MaxSandboxes = 10 })
+	ctx := hutch.WithOwner(t.Context(), hutch.Owner{ID: "ada", MaxSandboxes: 3})
+	var wg sync.WaitGroup
+	refused := make(chan error, 10)
+	for range 10 {
+		wg.Go(func() {
+			if _, err := b.Create(ctx, hutch.CreateRequest{}); err != nil {
+				refused <- err
+			}
+		})
+	}
+	wg.Wait()
+	close(refused)
+	if len(refused) != 7 {
+		t.Errorf("%d of 10 were refused, not 7", len(refused))
+	}
+	for err := range refused {
+		if !errors.Is(err, hutch.Exhausted) {
+			t.Error(err)
+		}
+	}
+	if _, err := b.Create(as(t, "bob"), hutch.CreateRequest{}); err != nil {
+		t.Error(err)
+	}
+}
