@@ -69,6 +69,7 @@ var layers = []layer{
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/problem", []string{"hutch"}},
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem"}},
+	{"hutch/internal/audit", []string{"hutch"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},

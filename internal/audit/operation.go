@@ -1,0 +1,133 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"hutch"
+)
+
+// Operation is one call of a verb, as it goes on record. It holds no secrets:
+// no environment, no input, no output, no content of files.
+type Operation struct {
+	Time      time.Time     `json:"time"`            // when it began
+	Token     string        `json:"token,omitempty"` // the id of the token, never the token
+	TokenName string        `json:"tokenName,omitempty"`
+	Owner     string        `json:"owner,omitempty"`
+	Sandbox   string        `json:"sandbox,omitempty"`
+	Verb      string        `json:"verb"`             // the method of hutch.Service, such as "Exec"
+	Target    string        `json:"target,omitempty"` // a path, the id of a process, the head of a command
+	Result    string        `json:"result"`           // "ok", or the kind of the error
+	Error     string        `json:"error,omitempty"`  // its message
+	Duration  time.Duration `json:"durationNs"`
+	Surface   string        `json:"surface,omitempty"` // "mcp", "rest", "conversation"
+	Remote    string        `json:"remote,omitempty"`  // address of the client
+	Request   string        `json:"request,omitempty"` // id of the HTTP request
+	Trace     string        `json:"trace,omitempty"`   // id of the trace it is part of
+}
+
+// Outcome is how a call ended.
+type Outcome struct {
+	Err error // nil when it went well
+	// Sandbox is the one that the call was about, where only its answer told:
+	// the id that Create minted. Empty leaves the operation's own.
+	Sandbox string
+}
+
+// Observer is told of every call of a verb: before it runs, and when it has
+// ended.
+type Observer interface {
+	// Begin is called when a call has been allowed, or with the refusal as the
+	// Begin is called for every call, also for one that policy refuses: then end
+	// follows at once, with the refusal. The call is made with the context that
+	// Begin returns, and end is called exactly once, before the answer goes
+	// out. An error refuses the call: it must not be made, and end is nil.
+	Begin(ctx context.Context, op Operation) (call context.Context, end func(Outcome), err error)
+}
+
+// Observers tells several, in order, and their ends in the opposite one.
+type Observers []Observer
+
+// Begin implements Observer. What began before one of them refuses is ended
+// with that refusal.
+func (list Observers) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
+	ends := make([]func(Outcome), 0, len(list))
+	finish := func(o Outcome) {
+		for i := len(ends) - 1; i >= 0; i-- {
+			ends[i](o)
+		}
+	}
+	for _, o := range list {
+		next, end, err := o.Begin(ctx, op)
+		if err != nil {
+			finish(Outcome{Err: err})
+			return ctx, nil, err
+		}
+		ctx, ends = next, append(ends, end)
+	}
+	return ctx, finish, nil
+}
+
+// Origin is where a call comes from. A surface puts it into the context.
+type Origin struct {
+	Surface string // "mcp", "rest", "conversation"
+	Remote  string // address of the client
+	Request string // id of the HTTP request
+}
+
+type originKey struct{}
+
+// WithOrigin returns a context for calls that come from o.
+func WithOrigin(ctx context.Context, o Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+// OriginOf is where the call of ctx comes from, as far as that is known.
+func OriginOf(ctx context.Context) Origin {
+	o, _ := ctx.Value(originKey{}).(Origin)
+	return o
+}
+
+// looks are the verbs that change nothing and run nothing. Any other, also one
+// that is not known here, counts as a change: it is on record before it begins.
+var looks = map[string]bool{
+	"Sandbox": true, "Sandboxes": true, "Process": true, "Processes": true, "Logs": true, "Wait": true,
+	"Languages": true, "Contexts": true, "GitStatus": true, "GitDiff": true,
+	"ReadFile": true, "Stat": true, "ListFiles": true, "SearchFiles": true, "Watch": true, "Pack": true,
+}
+
+// Changes reports whether a verb changes or runs something.
+func Changes(verb string) bool { return !looks[verb] }
+
+// OK is the result of an operation that went well.
+const OK = "ok"
+
+// Canceled is the result of one whose client left before it had ended.
+const Canceled = "canceled"
+
+// ResultOf is the result that an error stands for.
+func ResultOf(err error) string {
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	default:
+		return string(hutch.KindOf(err))
+	}
+}
+
+// Head is the beginning of s as valid UTF-8, of at most n bytes; an ellipsis
+// tells that there was more.
+func Head(s string, n int) string {
+	const more = "…"
+	if len(s) > n {
+		for n -= len(more); n > 0 && !utf8.RuneStart(s[n]); n-- {
+		}
+		s = s[:n] + more
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
