@@ -52,7 +52,7 @@ func (f *figures) aims(b bare) []aim {
 	if f.runtime == "gvisor" {
 		create, own, private = 90, median(f.inside), 10
 	}
-	return []aim{
+	all := []aim{
 		{what: "cold create, p50", value: f.create.at(0.5), limit: create, unit: "ms"},
 		{what: "exec in process, p50", value: f.exec[inProcess].at(0.5) / own, limit: 3, unit: "×"},
 		{what: "exec over REST, p50", value: f.exec[overREST].at(0.5) / own, limit: 3, unit: "×"},
@@ -65,5 +65,10 @@ func (f *figures) aims(b bare) []aim {
 		{what: "private memory, idle", value: f.memory.private, limit: private, unit: "MiB"},
 		{what: "CPU of an exec over MCP", value: f.cpu[overMCP], limit: 100, unit: "ms"},
 		{what: "CPU of it beyond the program", value: f.beyond(overMCP), limit: 2, unit: "ms"},
+		{what: "a line of a log over REST, p50", value: f.log.line, limit: 2, unit: "ms"},
 	}
+	if f.runtime == "native" {
+		all = append(all, aim{what: "a log followed over REST", value: f.log.followed, limit: 200, atLeast: true, unit: "MB/s"})
+	}
+	return all
 }

@@ -69,9 +69,9 @@ func reap(pid int) error {
 // zeros is the command whose output measures throughput.
 func zeros(n int64) string { return fmt.Sprintf("head -c %d /dev/zero", n) }
 
-// pipeRate reads n bytes from a program over a pipe: bytes a second, in MB.
-func pipeRate(ctx context.Context, n int64) (float64, error) {
-	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", zeros(n))
+// pipeRate reads what a command writes to a pipe: bytes a second, in MB.
+func pipeRate(ctx context.Context, command string) (float64, error) {
+	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", command)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, err

@@ -29,6 +29,7 @@ type figures struct {
 	cpu       map[string]float64 // ms by way
 	crowd     series             // exec over MCP with all of them alive
 	memory    memory             // of one sandbox
+	log       figure             // over REST
 }
 
 // creation measures a sandbox from nothing until a command has run in it, and
@@ -290,7 +291,7 @@ func (l *lab) output(ctx context.Context) (table, error) {
 	}
 	var pipe []float64
 	for range l.rounds {
-		rate, err := pipeRate(ctx, l.bytes)
+		rate, err := pipeRate(ctx, zeros(l.bytes))
 		if err != nil {
 			return t, err
 		}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -292,6 +293,7 @@ func TestLogs(t *testing.T) {
 	}
 	var got []hutch.Output
 	cursor, err := p.Follow(t.Context(), 0, func(o hutch.Output) error {
+		o.Data = slices.Clone(o.Data)
 		got = append(got, o)
 		return nil
 	})

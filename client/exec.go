@@ -61,15 +61,11 @@ func partial(d problem.Details) (hutch.ExecResult, error) {
 
 // attach runs a command over a WebSocket. Package stream says what is sent.
 func (c *Client) attach(ctx context.Context, path string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-	conn, resp, err := websocket.Dial(ctx, c.url+path, &websocket.DialOptions{HTTPClient: c.HTTP, HTTPHeader: c.header()})
-	if err != nil && resp != nil && resp.StatusCode >= 300 && ctx.Err() == nil {
-		return partial(c.refusal(ctx, resp))
-	}
+	conn, err := c.dial(ctx, path)
 	if err != nil {
-		return hutch.ExecResult{}, c.fault(ctx, err)
+		return hutch.ExecResult{}, err
 	}
 	defer conn.CloseNow()
-	conn.SetReadLimit(maxAnswer)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	a := &attached{conn: conn, out: out, stop: stop, room: make(chan int64, 1), ended: make(chan struct{})}
@@ -91,6 +87,36 @@ func (c *Client) attach(ctx context.Context, path string, req hutch.ExecRequest,
 		return res, c.fault(ctx, err)
 	}
 	return res, nil
+}
+
+// dial opens a WebSocket. A refusal is the error it stands for.
+func (c *Client) dial(ctx context.Context, path string) (*websocket.Conn, error) {
+	conn, resp, err := websocket.Dial(ctx, c.url+path, &websocket.DialOptions{HTTPClient: c.HTTP, HTTPHeader: c.header()})
+	if err != nil && resp != nil && resp.StatusCode >= 300 && ctx.Err() == nil {
+		return nil, c.refusal(ctx, resp).Err()
+	}
+	if err != nil {
+		return nil, c.fault(ctx, err)
+	}
+	conn.SetReadLimit(maxAnswer)
+	return conn, nil
+}
+
+// reader reads messages into one buffer.
+type reader struct {
+	conn *websocket.Conn
+	buf  bytes.Buffer
+}
+
+// next returns a message, which is valid until the next call.
+func (r *reader) next(ctx context.Context) (websocket.MessageType, []byte, error) {
+	typ, message, err := r.conn.Reader(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	r.buf.Reset()
+	_, err = r.buf.ReadFrom(message)
+	return typ, r.buf.Bytes(), err
 }
 
 // attached is the client's end of the connection of one command.
@@ -136,24 +162,19 @@ func (a *attached) cancel() {
 
 // receive reads up to the note that tells how the command ended.
 func (a *attached) receive() (hutch.ExecResult, error) {
-	var buf bytes.Buffer
-	for {
-		typ, r, err := a.conn.Reader(context.Background())
+	for messages := (reader{conn: a.conn}); ; {
+		typ, b, err := messages.next(context.Background())
 		if err != nil {
 			return hutch.ExecResult{}, err
 		}
-		buf.Reset()
-		if _, err := buf.ReadFrom(r); err != nil {
-			return hutch.ExecResult{}, err
-		}
 		if typ == websocket.MessageBinary {
-			if err := a.output(buf.Bytes()); err != nil {
+			if err := a.output(b); err != nil {
 				return hutch.ExecResult{}, err
 			}
 			continue
 		}
 		var n stream.Note
-		if err := json.Unmarshal(buf.Bytes(), &n); err != nil {
+		if err := json.Unmarshal(b, &n); err != nil {
 			return hutch.ExecResult{}, err
 		}
 		switch {

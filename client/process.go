@@ -6,13 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"hutch"
-	"hutch/internal/problem"
 	"hutch/internal/stream"
 )
 
@@ -67,21 +67,18 @@ func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 		return 0, err
 	}
 	q := url.Values{"cursor": {strconv.FormatInt(req.Cursor, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
-	resp, err := c.do(ctx, "GET", path+"/logs?"+q.Encode(), nil, "text/event-stream")
+	conn, err := c.dial(ctx, path+"/logs?"+q.Encode())
 	if err != nil {
 		return req.Cursor, err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return req.Cursor, c.refusal(ctx, resp).Err()
-	}
+	defer conn.CloseNow()
 	l := &logs{cursor: req.Cursor, out: out}
-	for r := bufio.NewReader(resp.Body); !l.ended; {
-		event, data, err := next(r)
+	for messages := (reader{conn: conn}); !l.ended; {
+		typ, b, err := messages.next(ctx)
 		if err != nil {
 			return l.cursor, c.fault(ctx, err)
 		}
-		if err := l.take(event, data); err != nil {
+		if err := l.take(typ, b); err != nil {
 			return l.cursor, err
 		}
 	}
@@ -92,34 +89,38 @@ func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 type logs struct {
 	cursor int64
 	out    func(hutch.Output) error
+	begun  bool
 	ended  bool
 }
 
-// take handles one event.
-func (l *logs) take(event string, data []byte) error {
-	switch event {
-	case string(hutch.Stdout), string(hutch.Stderr):
-		return l.output(data)
-	case "end":
-		var end stream.End
-		err := json.Unmarshal(data, &end)
-		l.cursor, l.ended = end.Cursor, true
-		return err
-	case "error":
-		return problem.Read(http.StatusInternalServerError, data).Err()
+// take handles one message.
+func (l *logs) take(typ websocket.MessageType, b []byte) error {
+	if typ == websocket.MessageBinary {
+		return l.output(b)
 	}
-	return nil // of a newer server
+	var n stream.Note
+	if err := json.Unmarshal(b, &n); err != nil {
+		return err
+	}
+	switch {
+	case n.End != nil:
+		l.cursor, l.ended = n.End.Cursor, true
+	case n.Error != nil:
+		return n.Error.Err()
+	}
+	return nil
 }
 
-func (l *logs) output(data []byte) error {
-	var p stream.Piece
-	if err := json.Unmarshal(data, &p); err != nil {
-		return err
-	}
-	o, err := p.Output()
+func (l *logs) output(b []byte) error {
+	o, err := stream.ParseOutput(b)
 	if err != nil {
 		return err
 	}
+	begin := o.Cursor - int64(len(o.Data))
+	if !l.begun { // a cursor behind the end is taken for the end
+		l.begun, l.cursor = true, min(l.cursor, begin)
+	}
+	o.Lost = begin - l.cursor
 	if l.out != nil {
 		err = l.out(o)
 	}

@@ -21,7 +21,7 @@ var errCancelled = hutch.Errorf(hutch.Conflict, "the command was cancelled, and 
 // socket runs one command for the client at the other end of a WebSocket.
 // Package stream says what is sent.
 func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+	if !wantsSocket(r) {
 		h.fail(w, r, hutch.Errorf(hutch.Invalid, "GET of exec opens a WebSocket: run a command with POST, or connect with a WebSocket client"))
 		return
 	}
@@ -35,6 +35,10 @@ func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {
 	defer s.tasks.Wait()
 	defer c.CloseNow()
 	s.finish(h.serve(s, r))
+}
+
+func wantsSocket(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
 func (h *Handler) serve(s *socket, r *http.Request) stream.Note {
@@ -86,7 +90,7 @@ func (s *socket) request() (hutch.ExecRequest, error) {
 	}
 	req := cmd.Request()
 	if cmd.Open {
-		s.stdin = newQueue(func(taken int64) { s.note(stream.Note{Stdin: taken}) })
+		s.stdin = newQueue(func(taken int64) { s.tell(stream.Note{Stdin: taken}) })
 		req.Stdin = s.stdin
 	}
 	return req, cmd.Check()
@@ -155,8 +159,9 @@ func (s *socket) output(o hutch.Output) error {
 	return nil
 }
 
-func (s *socket) note(n stream.Note) error {
-	b, err := json.Marshal(n)
+// tell sends a text message.
+func (s *socket) tell(v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
@@ -169,8 +174,9 @@ func (s *socket) write(typ websocket.MessageType, b []byte) error {
 	return s.conn.Write(ctx, typ, b)
 }
 
-func (s *socket) finish(n stream.Note) {
-	if s.note(n) == nil {
+// finish sends the last message.
+func (s *socket) finish(v any) {
+	if s.tell(v) == nil {
 		s.conn.Close(websocket.StatusNormalClosure, "")
 	}
 }

@@ -3,6 +3,7 @@ package rest_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -160,5 +161,35 @@ func TestProcessControl(t *testing.T) {
 	}
 	if got := svc.Written(id); got != "\xff\x00raw" {
 		t.Errorf("written: %q", got)
+	}
+}
+
+func TestLogSocket(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	b, _, path := typing(t, "hello \xff", end)
+	c := dialTerminal(t, b, path+"/logs?cursor=3&follow=true")
+	if got, _ := screen(t, c); got != "\x01\x00\x00\x00\x00\x00\x00\x00\x07lo \xff" {
+		t.Errorf("output is %q", got)
+	}
+	close(end)
+	if _, text := screen(t, c); fmt.Sprint(text) != "map[end:map[cursor:7]]" {
+		t.Errorf("ends with %v", text)
+	}
+	if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+		t.Errorf("then %v", err)
+	}
+}
+
+func TestLogSocketIsForReading(t *testing.T) {
+	t.Parallel()
+	b, _, path := typing(t, "hello", make(chan struct{}))
+	c := dialTerminal(t, b, path+"/logs?follow=true")
+	screen(t, c)
+	if err := c.Write(t.Context(), websocket.MessageText, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, text := screen(t, c); text["error"] == nil {
+		t.Errorf("ends with %v", text)
 	}
 }

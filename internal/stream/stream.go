@@ -29,6 +29,13 @@
 // Output that the client does not read holds the program back. A connection
 // that breaks kills the program. The server pings.
 //
+// # Logs
+//
+// One connection reads the output of one background process, from a cursor on.
+// The client sends nothing. The server sends binary messages as above, and at
+// last a [Note] with the end or the error, after which it closes. What the log
+// no longer had is what the cursors skip.
+//
 // # Terminals
 //
 // One connection looks at one background process, from a cursor on. The client
@@ -106,7 +113,7 @@ type Logs struct {
 	Cursor int64   `json:"cursor"`
 }
 
-// End is the last event of a background process's output.
+// End is the last of a background process's output.
 type End struct {
 	Cursor int64 `json:"cursor"`
 }
@@ -152,11 +159,12 @@ type Control struct {
 	Cancel bool `json:"cancel,omitempty"`
 }
 
-// Note is a server's text message. One field is set; all but Stdin end the
-// command.
+// Note is a server's text message. One field is set; all but Stdin end what is
+// under way.
 type Note struct {
 	Stdin  int64             `json:"stdin,omitempty"` // bytes taken so far
 	Result *hutch.ExecResult `json:"result,omitempty"`
+	End    *End              `json:"end,omitempty"` // of logs
 	Error  *problem.Details  `json:"error,omitempty"`
 }
 
