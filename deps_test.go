@@ -37,13 +37,14 @@ var layers = []layer{
 	// Alone with the kernel.
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image", []string{sys}},
+	{"hutch/internal/window", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
 	// Both ends of the protocol. The agent is in every sandbox: it stays small.
 	{"hutch/internal/wire", []string{"hutch", sys}},
 	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
 	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/wire"}},
-	{"hutch/internal/agent", []string{"hutch", "hutch/internal/files", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
+	{"hutch/internal/agent", []string{"hutch", "hutch/internal/files", "hutch/internal/window", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
 
 	{"hutch/internal/git", []string{"hutch"}},
 
@@ -73,7 +74,7 @@ var layers = []layer{
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
 
 	// For tests only: no line above names these.

@@ -9,13 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
-	"sync"
 	"syscall"
 
 	"hutch"
 	"hutch/internal/files"
 	"hutch/internal/linux/creds"
 	"hutch/internal/linux/spawn"
+	"hutch/internal/window"
 	"hutch/internal/wire"
 )
 
@@ -50,7 +50,7 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 	if !ok {
 		return nil, hutch.Errorf(hutch.Unsupported, "the agent knows no request %.40q: it may be older than the daemon", op)
 	}
-	t := &fileTask{conn: c, request: f, in: newInflow(w)}
+	t := &fileTask{conn: c, request: f, in: window.NewQueue(wire.FileWindow, func(n int64) { w.WriteCount(wire.TypeWindow, n) })}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	t.buffer = bufio.NewWriterSize(c.Conn, 4<<10)
 	t.out = wire.NewWriter(t.buffer)
@@ -68,7 +68,7 @@ type fileTask struct {
 	request wire.File
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	in      *inflow
+	in      *window.Queue
 	buffer  *bufio.Writer // gathers small frames
 	out     *wire.Writer  // to buffer
 }
@@ -104,13 +104,13 @@ func (t *fileTask) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-func (t *fileTask) stdin(data []byte) bool { return t.in.add(data) }
-func (t *fileTask) stdinEnd()              { t.in.end(io.EOF) }
+func (t *fileTask) stdin(data []byte) bool { return t.in.Add(data) }
+func (t *fileTask) stdinEnd()              { t.in.End(io.EOF) }
 func (t *fileTask) signal(syscall.Signal)  {}
 
 func (t *fileTask) hangUp() {
 	t.cancel(errLeft)
-	t.in.end(errLeft)
+	t.in.End(errLeft)
 }
 
 // fileWork is the work of each request that may take long.
@@ -228,77 +228,4 @@ func (b *batch[T]) close(err error) error {
 		return ferr
 	}
 	return err
-}
-
-// inflow is what the daemon sends, to be read by whoever needs it.
-type inflow struct {
-	w *wire.Writer
-
-	mu    sync.Mutex
-	more  sync.Cond
-	queue []byte
-	taken int64
-	told  int64
-	err   error // behind the queue; nil until the end
-}
-
-func newInflow(w *wire.Writer) *inflow {
-	f := &inflow{w: w}
-	f.more.L = &f.mu
-	return f
-}
-
-// add queues data and reports false when that is more than the window allows.
-func (f *inflow) add(data []byte) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.queue)+len(data) > wire.FileWindow {
-		return false
-	}
-	if f.err == nil {
-		f.queue = append(f.queue, data...)
-		f.more.Signal()
-	}
-	return true
-}
-
-// end says what comes behind the queue. What has broken off drops the queue.
-func (f *inflow) end(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err == nil || err != io.EOF {
-		f.err = err
-	}
-	if err != io.EOF {
-		f.queue = nil
-	}
-	f.more.Signal()
-}
-
-// Read implements io.Reader.
-func (f *inflow) Read(b []byte) (int, error) {
-	n, tell, err := f.pop(b)
-	if tell > 0 {
-		f.w.WriteCount(wire.TypeWindow, tell)
-	}
-	return n, err
-}
-
-func (f *inflow) pop(b []byte) (n int, tell int64, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for len(f.queue) == 0 && f.err == nil {
-		f.more.Wait()
-	}
-	if len(f.queue) == 0 {
-		return 0, 0, f.err
-	}
-	n = copy(b, f.queue)
-	f.queue = f.queue[:copy(f.queue, f.queue[n:])]
-	f.taken += int64(n)
-	if f.taken-f.told < wire.FileWindow/4 {
-		return n, 0, nil
-	}
-	f.told = f.taken
-	return n, f.told, nil
 }

@@ -14,6 +14,7 @@ import (
 	"hutch"
 	"hutch/internal/problem"
 	"hutch/internal/stream"
+	"hutch/internal/window"
 )
 
 var errCancelled = hutch.Errorf(hutch.Conflict, "the command was cancelled, and killed")
@@ -68,8 +69,8 @@ type socket struct {
 	ctx   context.Context
 	stall time.Duration
 	tasks sync.WaitGroup
-	stdin *queue // nil when the command came with all its input
-	buf   []byte // of output
+	stdin *window.Queue // nil when the command came with all its input
+	buf   []byte        // of output
 }
 
 // request reads the first message.
@@ -90,7 +91,7 @@ func (s *socket) request() (hutch.ExecRequest, error) {
 	}
 	req := cmd.Request()
 	if cmd.Open {
-		s.stdin = newQueue(func(taken int64) { s.tell(stream.Note{Stdin: taken}) })
+		s.stdin = window.NewQueue(stream.StdinWindow, func(taken int64) { s.tell(stream.Note{Stdin: taken}) })
 		req.Stdin = s.stdin
 	}
 	return req, cmd.Check()
@@ -101,7 +102,7 @@ func (s *socket) receive(cancel context.CancelCauseFunc) {
 	err := s.messages(cancel)
 	cancel(err) // first: the program is not to take this for the end of its input
 	if s.stdin != nil {
-		s.stdin.end(err)
+		s.stdin.End(err)
 	}
 }
 
@@ -112,7 +113,7 @@ func (s *socket) messages(cancel context.CancelCauseFunc) error {
 			return errGone
 		}
 		if typ == websocket.MessageBinary {
-			if s.stdin == nil || !s.stdin.add(b) {
+			if s.stdin == nil || !s.stdin.Add(b) {
 				return hutch.Errorf(hutch.Invalid, "more stdin was sent than the command takes: ask for openStdin, and stay within %d bytes of what it has taken", stream.StdinWindow)
 			}
 			continue
@@ -122,7 +123,7 @@ func (s *socket) messages(cancel context.CancelCauseFunc) error {
 			return err
 		}
 		if c.EOF && s.stdin != nil {
-			s.stdin.end(io.EOF)
+			s.stdin.End(io.EOF)
 		}
 		if c.Cancel {
 			cancel(errCancelled)
