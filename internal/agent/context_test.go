@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -24,14 +26,14 @@ type outcome struct {
 }
 
 // kernelContext makes a context in a language.
-func kernelContext(t *testing.T, c *wire.Client, id, language string) kernel.Kernel {
+func kernelContext(t *testing.T, c *wire.Client, id, language string, env ...string) kernel.Kernel {
 	t.Helper()
 	k, err := kernel.Lookup(language)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := k.Context()
-	req.ID = id
+	req.ID, req.Env = id, env
 	if _, err := c.CreateContext(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
@@ -94,10 +96,10 @@ type step struct {
 	maybes bool // out is a part
 }
 
-func checkSteps(t *testing.T, language string, steps []step) {
+func checkSteps(t *testing.T, language string, steps []step, env ...string) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
-	k := kernelContext(t, c, "c", language)
+	k := kernelContext(t, c, "c", language, env...)
 	fresh := true
 	for _, s := range steps {
 		var stdin io.Reader
@@ -129,8 +131,9 @@ func checkSteps(t *testing.T, language string, steps []step) {
 	}
 }
 
-func TestPython(t *testing.T) {
-	checkSteps(t, "python", []step{
+// pythonSteps are to give the same with IPython and without it.
+func pythonSteps() []step {
+	return []step{
 		{code: "x = 20\nx + 22", out: `[42]`},
 		{code: "print('a'); x", out: `a
 [20]`},
@@ -166,7 +169,47 @@ func TestPython(t *testing.T) {
 		{code: "'\\ud800'", out: `['\ud800']`},
 		{code: "1;"},
 		{code: "display({'text/html': '<b>'}, raw=True)", out: "[]"},
-	})
+	}
+}
+
+// systemPython is where the system's own Python is, which has IPython.
+const systemPython = "PATH=/usr/bin:/bin"
+
+func TestPython(t *testing.T) {
+	checkSteps(t, "python", append(pythonSteps(), step{code: "get_ipython()", exit: 1, fault: "NameError|get_ipython"}), systemPython, "HUTCH_IPYTHON=0")
+}
+
+func TestIPython(t *testing.T) {
+	needIPython(t)
+	checkSteps(t, "python", append(pythonSteps(), []step{
+		{code: "%%bash\necho $((6 * 7))", out: "42\n"},
+		{code: "print('a')\n!echo b\nprint('c')", out: "a\nb\nc\n"},
+		{code: "got = !echo x\ngot[0]", out: "['x']"},
+		{code: "_, _i", out: `[('x', 'got = !echo x\ngot[0]')]`},
+		{code: "%cd /tmp", out: "/tmp\n"},
+		{code: "%pwd", out: "['/tmp']"},
+		{code: "%timeit -n1 -r1 pass", out: "1 loop each", maybes: true},
+		{code: "%nothing", exit: 1, fault: "UsageError|%nothing"},
+		{code: "open('/tmp/bad.py', 'w').write('1/0')\n%run /tmp/bad.py", exit: 1, fault: "ZeroDivisionError|1/0"},
+		{code: "from IPython.display import HTML, display\ndisplay(HTML('<b>'))", out: "[<IPython.core.display.HTML object>]"},
+		{code: "len?", out: "number of items", maybes: true},
+		{code: "!exit 3\n_exit_code", out: "[3]"},
+		{code: "!sleep 60", limit: 200 * time.Millisecond, late: true, maybes: true},
+		{code: "exit(4)", exit: 4},
+		{code: "1", out: "[1]"},
+	}...), systemPython)
+}
+
+// needIPython skips a test for want of what CI installs.
+func needIPython(t *testing.T) {
+	t.Helper()
+	if exec.Command("/usr/bin/python3", "-c", "import IPython").Run() == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("this machine has no python3-ipython")
+	}
+	t.Skip("needs python3-ipython")
 }
 
 func TestBash(t *testing.T) {

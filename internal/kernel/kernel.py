@@ -11,10 +11,13 @@ import base64
 import builtins
 import contextlib
 import fcntl
+import functools
+import getpass
 import io
 import json
 import linecache
 import os
+import select
 import signal
 import sys
 import threading
@@ -25,7 +28,9 @@ HIGH = 500  # descriptors from here on are the kernel's own
 PIECE = 32 << 10
 MAX_TEXT = 1 << 20
 MAX_DATA = 5 << 20
-SELF = __file__
+MAX_PROMPT = 4 << 10
+TABLE = "application/vnd.hutch.table+json"
+OURS = [__file__]  # where the frames that lead to user code are from
 
 
 class Channel:
@@ -135,6 +140,53 @@ class Stream(io.TextIOWrapper):
         pass  # the next run needs it
 
 
+class Input(io.FileIO):
+    """Standard input, which says so when code waits for it."""
+
+    prompt, password = "", False
+
+    def __init__(self):
+        super().__init__(0, "r", closefd=False)
+
+    def ask(self):
+        with contextlib.suppress(OSError, ValueError):
+            if not select.select([0], [], [], 0)[0]:
+                channel.send({"input": {"prompt": Input.prompt[:MAX_PROMPT], "password": Input.password}})
+
+    def readinto(self, buffer):
+        self.ask()
+        return super().readinto(buffer)
+
+    def readall(self):
+        self.ask()
+        return super().readall()
+
+
+@contextlib.contextmanager
+def asking(prompt, password=False):
+    Input.prompt, Input.password = str(prompt), password
+    try:
+        yield
+    finally:
+        Input.prompt, Input.password = "", False
+
+
+read = builtins.input
+
+
+@functools.wraps(read)
+def read_line(prompt="", /):
+    with asking(prompt):
+        return read(prompt)
+
+
+def read_password(prompt="Password: ", stream=None):
+    """Is getpass.getpass for code that has no terminal."""
+    print(prompt, end="", file=stream or sys.stderr, flush=True)
+    with asking(prompt, password=True):
+        return read()
+
+
 def flush():
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -165,7 +217,7 @@ def forms(value):
     for name, mime in METHODS.items():
         if mime not in data:
             put(data, mime, attempt(value, name))
-    put(data, "application/vnd.hutch.table+json", table(value))
+    put(data, TABLE, table(value))
     return data
 
 
@@ -174,6 +226,10 @@ def plain(value):
     if type(value) in (list, dict, tuple, set) and len(text) > 100:
         import pprint
         text = pprint.pformat(value, width=100, sort_dicts=False)
+    return clip(text)
+
+
+def clip(text):
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
 
 
@@ -269,9 +325,9 @@ class Figures:
 # ---- runs
 
 def failure(error):
-    """Says what a run raised, without the kernel's own frames."""
+    """Says what a run raised, without the frames of what ran it."""
     frames = error.__traceback__
-    while frames and frames.tb_frame.f_code.co_filename == SELF:
+    while frames and frames.tb_frame.f_code.co_filename.startswith(tuple(OURS)):
         frames = frames.tb_next
     try:
         message = str(error)
@@ -299,7 +355,7 @@ class Interpreter:
         sys.modules["__main__"] = self.module
 
     def evaluate(self, code):
-        """Runs code and returns the value of its last expression."""
+        """Runs code and shows the value of its last expression."""
         self.count += 1
         name = f"<run {self.count}>"
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
@@ -309,21 +365,25 @@ class Interpreter:
             last = ast.Expression(tree.body.pop().value)
         if tree.body:
             self.execute(tree, name, "exec")
-        if last is not None:
-            return self.execute(last, name, "eval")
+        value = self.execute(last, name, "eval") if last is not None else None
+        if value is not None:
+            self.module._ = value
+            channel.send({"result": {"main": True, "data": forms(value)}})
 
     def execute(self, tree, name, mode):
         code = compile(tree, name, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         value = eval(code, self.module.__dict__)
-        if not code.co_flags & 0x80:  # CO_COROUTINE: it awaits
-            return value
+        return self.complete(value) if code.co_flags & 0x80 else value  # CO_COROUTINE: it awaits
+
+    def complete(self, coroutine):
+        """Runs a coroutine to its end, and leaves nothing of it when interrupted."""
         import asyncio
         try:
             os.fstat(self.loop._selector.fileno())  # which user code may have closed
         except Exception:
             self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
-        task = self.loop.create_task(value)
+        task = self.loop.create_task(coroutine)
         try:
             return self.loop.run_until_complete(task)
         except KeyboardInterrupt:
@@ -343,7 +403,7 @@ class Interpreter:
             channel.write("<")
         else:
             os.dup2(self.null, 0)
-        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), encoding="utf-8", errors="surrogateescape")
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(Input()), encoding="utf-8", errors="surrogateescape")
         sys.stdout, sys.stderr, Stream.last = Stream(1), Stream(2), None
 
     def run(self, request):
@@ -355,10 +415,7 @@ class Interpreter:
             if request.get("error"):
                 channel.send({"error": request["error"]})
                 return 1
-            value = self.evaluate(request["code"])
-            if value is not None and os.getpid() == self.pid:
-                self.module._ = value
-                channel.send({"result": {"main": True, "data": forms(value)}})
+            self.evaluate(request["code"])
         except SystemExit as e:
             code = self.exit_code(e.code)
         except BaseException as e:
@@ -405,6 +462,89 @@ class Interpreter:
         channel.critical -= 1
 
 
+# ---- IPython
+
+# What IPython imports for a prompt, which this is none, takes as long as all
+# the rest. Whoever wants it imports it later.
+SPARED = {"IPython.terminal.embed": types.SimpleNamespace(embed=None), "jedi": None}
+
+
+class IPython(Interpreter):
+    """Has IPython run the code, with its magics and its history of In and Out.
+    What it shows and what goes wrong is told as Interpreter does."""
+
+    def __init__(self):
+        super().__init__()
+        sys.modules.update(SPARED)
+        try:
+            self.shell = self.start()
+        finally:
+            for name in SPARED:
+                sys.modules.pop(name, None)
+        self.adapt(self.shell)
+        self.fault = None
+
+    def start(self):
+        import warnings
+        from IPython.core import interactiveshell
+        from traitlets.config import Config
+        warnings.filterwarnings("ignore", "To exit: use 'exit'")
+        OURS.append(os.path.dirname(interactiveshell.__file__))
+        config = Config()
+        config.HistoryManager.enabled = False  # of earlier sessions: no database, no thread
+        config.InteractiveShell.colors = "NoColor"
+        config.InteractiveShell.ipython_dir = os.path.join(os.path.dirname(__file__), "ipython")
+        return interactiveshell.InteractiveShell.instance(config=config, user_module=self.module)
+
+    def adapt(self, shell):
+        """Puts this kernel where IPython expects a terminal."""
+        shell.user_ns["exit"] = shell.user_ns["quit"] = sys.exit  # ends the run, with a code
+        shell.loop_runner = self.complete
+        shell.system = self.system
+        shell.showtraceback = shell.showsyntaxerror = self.note
+        shell.enable_gui = lambda gui=None: None
+        shell.compile.get_code_name = lambda *_: f"<run {shell.execution_count}>"
+        shell.display_pub.publish = self.publish
+        hook = shell.displayhook
+        hook.compute_format_data = lambda value: (self.forms(value), {})
+        hook.write_format_data = lambda data, _: channel.send({"result": {"main": True, "data": data}})
+        hook.start_displayhook = hook.write_output_prompt = hook.finish_displayhook = hook.log_output = lambda *_: None
+
+    def evaluate(self, code):
+        self.fault = None
+        result = self.shell.run_cell(code, store_history=True)
+        fault = result.error_before_exec or result.error_in_exec or self.fault
+        if fault is not None:
+            raise fault
+
+    def note(self, exc_tuple=None, *_, **__):
+        """Takes the place of printing a traceback."""
+        fault = (exc_tuple or sys.exc_info())[1]
+        self.fault = self.fault or fault
+
+    def forms(self, value):
+        data, shown = {}, self.shell.display_formatter.format(value)[0]
+        for mime, form in shown.items():
+            put(data, mime, clip(form) if mime == "text/plain" else form)
+        if data:
+            put(data, TABLE, table(value))
+        return data
+
+    def publish(self, data, metadata=None, source=None, **_):
+        clean = {}
+        for mime, form in data.items():
+            put(clean, mime, form)
+        if clean:
+            channel.send({"result": {"data": clean}})
+
+    def system(self, command):
+        """Is !command, whose output goes where it belongs."""
+        flush()
+        channel.sync()
+        self.shell.system_raw(command)
+        channel.sync()
+
+
 def in_child():
     channel.run = None  # it has no part in the protocol
     channel.lock = threading.RLock()
@@ -414,17 +554,27 @@ def in_child():
 
 channel = Channel()
 figures = Figures()
-interpreter = Interpreter()
+
+
+def interpret():
+    """Is IPython where the image has it, and it is not refused."""
+    if os.environ.get("HUTCH_IPYTHON") != "0":
+        with contextlib.suppress(Exception):
+            return IPython()
+    return Interpreter()
 
 
 def main():
-    os.dup2(interpreter.null, 0)
     signal.signal(signal.SIGINT, channel.on_interrupt)
     os.register_at_fork(after_in_child=in_child)
     sys.meta_path.insert(0, figures)
     sys.path[0] = ""
     sys.argv = [""]
     builtins.display = display
+    builtins.input = read_line
+    getpass.getpass = read_password
+    interpreter = interpret()
+    os.dup2(interpreter.null, 0)
     while True:
         interpreter.serve(channel.request())
 
