@@ -69,15 +69,25 @@ type RunRequest struct {
 	// most the server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
 	// MaxOutput is as in ExecRequest.
-	MaxOutput int       `json:"maxOutput,omitempty"`
-	Stdin     io.Reader `json:"-"` // for input(); nil is an empty one
+	MaxOutput int `json:"maxOutput,omitempty"`
+	// Stdin is for input(); nil is an empty one. It is read while the code
+	// runs, so what is to be typed may depend on what was asked.
+	Stdin io.Reader `json:"-"`
 }
 
-// RunEvent is one of: output, a result, an error.
+// RunEvent is one of: output, a result, an error, a wish for input.
 type RunEvent struct {
 	Output *Output
 	Result *CodeResult
 	Error  *CodeError
+	Input  *InputRequest
+}
+
+// InputRequest says that code waits for standard input, and has read all that
+// there was. Python tells so; elsewhere nobody does.
+type InputRequest struct {
+	Prompt   string `json:"prompt"`             // which is part of the output, too
+	Password bool   `json:"password,omitempty"` // what is typed should not be seen
 }
 
 // CodeResult is a value that the code produced, in every form that it has.

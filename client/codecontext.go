@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 
 	"hutch"
@@ -63,12 +61,8 @@ func contextPath(sandbox, id string) (string, error) {
 	return path + "/contexts/" + id, err
 }
 
-// maxStdin is how much standard input a run may have over HTTP: it is sent
-// with the code.
-const maxStdin = 4 << 20
-
-// RunCode implements hutch.Service. Standard input is read to its end, and at
-// most 4 MiB of it, before the code runs.
+// RunCode implements hutch.Service. A run with stdin has a connection of its
+// own, over which its input goes while it runs.
 func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 	path, err := sandboxPath(sandbox)
 	if err == nil {
@@ -77,14 +71,13 @@ func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunReque
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
-	body, err := withStdin(req)
-	if err != nil {
-		return hutch.RunResult{}, err
+	switch {
+	case req.Stdin != nil:
+		return c.converse(ctx, path+"/run", req, out)
+	case out == nil:
+		return call[hutch.RunResult](ctx, c, "POST", path+"/run", req)
 	}
-	if out == nil {
-		return call[hutch.RunResult](ctx, c, "POST", path+"/run", body)
-	}
-	resp, err := c.do(ctx, "POST", path+"/run", body, "text/event-stream")
+	resp, err := c.do(ctx, "POST", path+"/run", req, "text/event-stream")
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
@@ -105,20 +98,31 @@ func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunReque
 	return run.result, nil
 }
 
-func withStdin(req hutch.RunRequest) (stream.Run, error) {
-	body := stream.Run{RunRequest: req}
-	if req.Stdin == nil {
-		return body, nil
+// converse runs code over a WebSocket.
+func (c *Client) converse(ctx context.Context, path string, req hutch.RunRequest, out func(hutch.RunEvent) error) (res hutch.RunResult, err error) {
+	if out == nil {
+		out = func(hutch.RunEvent) error { return nil }
 	}
-	b, err := io.ReadAll(io.LimitReader(req.Stdin, maxStdin+1))
-	if err != nil {
-		return body, fmt.Errorf("read stdin: %w", err)
-	}
-	if len(b) > maxStdin {
-		return body, hutch.Errorf(hutch.Invalid, "stdin has more than %d bytes: put the data into a file", maxStdin)
-	}
-	body.Binary = b
-	return body, nil
+	output := func(o hutch.Output) error { return out(hutch.RunEvent{Output: &o}) }
+	err = c.attach(ctx, path, stream.Run{RunRequest: req, Open: true}, req.Stdin, output, func(a *attached, b []byte) (bool, error) {
+		var n stream.RunNote
+		if err := json.Unmarshal(b, &n); err != nil {
+			return false, err
+		}
+		switch {
+		case n.End != nil:
+			res = *n.End
+			return true, nil
+		case n.Error != nil:
+			return true, n.Error.Err()
+		case n.Stdin > 0:
+			a.grant(n.Stdin)
+		case n.Result != nil || n.Exception != nil || n.Input != nil:
+			a.hand(func() error { return out(hutch.RunEvent{Result: n.Result, Error: n.Exception, Input: n.Input}) })
+		}
+		return false, nil
+	})
+	return res, err
 }
 
 // run is the reading of a run's events.
@@ -147,6 +151,12 @@ func (r *run) take(event string, data []byte) error {
 			return err
 		}
 		return r.out(hutch.RunEvent{Result: &v})
+	case "input":
+		var in hutch.InputRequest
+		if err := json.Unmarshal(data, &in); err != nil {
+			return err
+		}
+		return r.out(hutch.RunEvent{Input: &in})
 	case "exception":
 		var e hutch.CodeError
 		if err := json.Unmarshal(data, &e); err != nil {

@@ -35,7 +35,7 @@ func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest
 	if req.Stdin == nil && out == nil {
 		return c.exec(ctx, path+"/exec", req)
 	}
-	return c.attach(ctx, path+"/exec", req, out)
+	return c.command(ctx, path+"/exec", req, out)
 }
 
 func (c *Client) exec(ctx context.Context, path string, req hutch.ExecRequest) (hutch.ExecResult, error) {
@@ -59,34 +59,58 @@ func partial(d problem.Details) (hutch.ExecResult, error) {
 	return *d.Result, d.Err()
 }
 
-// attach runs a command over a WebSocket. Package stream says what is sent.
-func (c *Client) attach(ctx context.Context, path string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+// command runs a command over a WebSocket.
+func (c *Client) command(ctx context.Context, path string, req hutch.ExecRequest, out func(hutch.Output) error) (res hutch.ExecResult, err error) {
+	first := stream.Command{ExecRequest: req, Open: req.Stdin != nil}
+	err = c.attach(ctx, path, first, req.Stdin, out, func(a *attached, b []byte) (bool, error) {
+		var n stream.Note
+		if err := json.Unmarshal(b, &n); err != nil {
+			return false, err
+		}
+		switch {
+		case n.Result != nil:
+			res = *n.Result
+			return true, nil
+		case n.Error != nil:
+			var err error
+			res, err = partial(*n.Error)
+			return true, err
+		}
+		a.grant(n.Stdin)
+		return false, nil
+	})
+	return res, err
+}
+
+// attach runs what first asks for over a WebSocket, to which stdin is sent
+// while it runs. Output goes to out, other messages to note, until that reports
+// the end. Package stream says what is sent.
+func (c *Client) attach(ctx context.Context, path string, first any, stdin io.Reader, out func(hutch.Output) error, note func(*attached, []byte) (bool, error)) error {
 	conn, err := c.dial(ctx, path)
 	if err != nil {
-		return hutch.ExecResult{}, err
+		return err
 	}
 	defer conn.CloseNow()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	a := &attached{conn: conn, out: out, stop: stop, room: make(chan int64, 1), ended: make(chan struct{})}
+	a := &attached{conn: conn, out: out, note: note, stop: stop, room: make(chan int64, 1), ended: make(chan struct{})}
 	defer close(a.ended)
 	// The connection outlives ctx by the moment in which the server says how
-	// the command ended.
+	// it ended.
 	defer context.AfterFunc(ctx, a.cancel)()
-	if err := a.begin(stream.Command{ExecRequest: req, Open: req.Stdin != nil}); err != nil {
-		return hutch.ExecResult{}, c.fault(ctx, err)
+	if err := a.begin(first); err != nil {
+		return c.fault(ctx, err)
 	}
-	if req.Stdin != nil {
-		go a.pump(req.Stdin) // may outlive the call by one Read, which nothing can interrupt
+	if stdin != nil {
+		go a.pump(stdin) // may outlive the call by one Read, which nothing can interrupt
 	}
-	res, err := a.receive()
-	if a.err != nil {
-		return res, a.err
+	switch err := a.receive(); {
+	case a.err != nil:
+		return a.err
+	case err != nil:
+		return c.fault(ctx, err)
 	}
-	if err != nil {
-		return res, c.fault(ctx, err)
-	}
-	return res, nil
+	return nil
 }
 
 // dial opens a WebSocket. A refusal is the error it stands for.
@@ -119,20 +143,21 @@ func (r *reader) next(ctx context.Context) (websocket.MessageType, []byte, error
 	return typ, r.buf.Bytes(), err
 }
 
-// attached is the client's end of the connection of one command.
+// attached is the client's end of the connection of one command or run.
 type attached struct {
 	conn   *websocket.Conn
 	out    func(hutch.Output) error
-	err    error                   // of out; nothing is handed to it any more
+	note   func(*attached, []byte) (ended bool, err error)
+	err    error                   // of the caller; nothing is handed on any more
 	stop   context.CancelCauseFunc // has the command killed, and says why
 	cursor int64
 	room   chan int64 // newest count of stdin bytes the program has taken
 	ended  chan struct{}
 }
 
-// begin sends the command.
-func (a *attached) begin(cmd stream.Command) error {
-	b, err := json.Marshal(cmd)
+// begin sends the first message.
+func (a *attached) begin(first any) error {
+	b, err := json.Marshal(first)
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "the request cannot be written as JSON: %v", err)
 	}
@@ -160,30 +185,22 @@ func (a *attached) cancel() {
 	}
 }
 
-// receive reads up to the note that tells how the command ended.
-func (a *attached) receive() (hutch.ExecResult, error) {
+// receive reads up to the note that tells the end.
+func (a *attached) receive() error {
 	for messages := (reader{conn: a.conn}); ; {
 		typ, b, err := messages.next(context.Background())
 		if err != nil {
-			return hutch.ExecResult{}, err
+			return err
 		}
+		ended := false
 		if typ == websocket.MessageBinary {
-			if err := a.output(b); err != nil {
-				return hutch.ExecResult{}, err
-			}
-			continue
+			err = a.output(b)
+		} else {
+			ended, err = a.note(a, b)
 		}
-		var n stream.Note
-		if err := json.Unmarshal(b, &n); err != nil {
-			return hutch.ExecResult{}, err
+		if ended || err != nil {
+			return err
 		}
-		switch {
-		case n.Result != nil:
-			return *n.Result, nil
-		case n.Error != nil:
-			return partial(*n.Error)
-		}
-		a.grant(n.Stdin)
 	}
 }
 
@@ -195,13 +212,20 @@ func (a *attached) output(b []byte) error {
 	}
 	o.Lost = o.Cursor - int64(len(o.Data)) - a.cursor
 	a.cursor = o.Cursor
-	if a.out == nil || a.err != nil {
-		return nil
-	}
-	if a.err = a.out(o); a.err != nil {
-		a.stop(a.err)
+	if a.out != nil {
+		a.hand(func() error { return a.out(o) })
 	}
 	return nil
+}
+
+// hand hands something to the caller, whose error stops everything.
+func (a *attached) hand(to func() error) {
+	if a.err != nil {
+		return
+	}
+	if a.err = to(); a.err != nil {
+		a.stop(a.err)
+	}
 }
 
 // grant takes note of how much stdin the program has taken.

@@ -29,6 +29,7 @@ func newCode(h *home, std streams) *cobra.Command {
 		Long: `Run code in a code context of the sandbox of that id; both are made if there are
 none. Variables stay for the next call. At a terminal, without code, it is a
 prompt: an empty line ends a block, Ctrl-C interrupts what runs, Ctrl-D leaves.
+Code given with --code or in a file reads our standard input.
 Tables are printed as text. Images are shown where the terminal can, and else
 saved in --save.
 ` + remoteHelp,
@@ -45,12 +46,14 @@ saved in --save.
 				return err
 			}
 			r := &repl{svc: svc, sandbox: args[0], codeFlags: f, std: std, images: imageProtocol(std.out)}
-			source, ok, err := f.source(args[1:], std.in)
-			if err != nil {
+			source, kind, err := f.source(args[1:], std.in)
+			switch {
+			case err != nil:
 				return err
-			}
-			if !ok {
+			case kind == typed:
 				return r.prompt(c.Context())
+			case kind == piped:
+				r.std.in = nil
 			}
 			return r.once(c.Context(), source)
 		},
@@ -73,21 +76,29 @@ func (f *codeFlags) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.save, "save", ".", "folder to save images in, when the terminal cannot show them")
 }
 
-// source is the code that was given; without any, there shall be a prompt.
-func (f *codeFlags) source(args []string, in *os.File) (code string, ok bool, err error) {
+// origin is where code comes from.
+type origin int
+
+const (
+	given origin = iota // as an argument: the standard input is the code's
+	piped
+	typed // there shall be a prompt
+)
+
+func (f *codeFlags) source(args []string, in *os.File) (code string, from origin, err error) {
 	switch {
 	case f.code != "" && len(args) > 0:
-		return "", false, usageError{fmt.Errorf("with --code there is no file, got %q", args)}
+		return "", given, usageError{fmt.Errorf("with --code there is no file, got %q", args)}
 	case f.code != "":
-		return f.code, true, nil
+		return f.code, given, nil
 	case len(args) > 0 && args[0] != "-":
 		code, err = readSource(args[0])
-		return code, true, err
+		return code, given, err
 	case len(args) == 0 && isTerminal(in):
-		return "", false, nil
+		return "", typed, nil
 	}
 	code, err = readAll(in, "the standard input")
-	return code, true, err
+	return code, piped, err
 }
 
 // repl runs code and shows what it gives.
@@ -96,7 +107,8 @@ type repl struct {
 	svc     hutch.Service
 	sandbox string
 	std     streams
-	images  string // how the terminal takes them; "" when it does not
+	images  string                   // how the terminal takes them; "" when it does not
+	ask     func(hutch.InputRequest) // nil without a terminal
 	saved   int
 }
 
@@ -115,14 +127,29 @@ func (r *repl) once(ctx context.Context, code string) error {
 }
 
 func (r *repl) run(ctx context.Context, code string) (hutch.RunResult, error) {
-	return r.svc.RunCode(ctx, r.sandbox, hutch.RunRequest{
-		ContextID: r.context, Language: r.language, Code: code, Timeout: hutch.InSeconds(r.timeout), MaxOutput: 2,
-	}, r.show)
+	req := hutch.RunRequest{ContextID: r.context, Language: r.language, Code: code, Timeout: hutch.InSeconds(r.timeout), MaxOutput: 2}
+	switch {
+	case r.std.in == nil:
+	case isTerminal(r.std.in):
+		k, err := newKeyboard(r.std.in)
+		if err != nil {
+			return hutch.RunResult{}, err
+		}
+		defer k.close()
+		r.ask, req.Stdin = k.ask, k.lines
+	default:
+		req.Stdin = r.std.in
+	}
+	return r.svc.RunCode(ctx, r.sandbox, req, r.show)
 }
 
 // show shows one event.
 func (r *repl) show(e hutch.RunEvent) (err error) {
 	switch {
+	case e.Input != nil:
+		if r.ask != nil {
+			r.ask(*e.Input)
+		}
 	case e.Output != nil && e.Output.Stream == hutch.Stderr:
 		_, err = r.std.err.Write(e.Output.Data)
 	case e.Output != nil:

@@ -235,6 +235,7 @@ func (r *record) message(m []byte) error {
 		return nil
 	}
 	switch {
+	case e.Input != nil:
 	case e.Error != nil:
 		r.fault = e.Error
 	case len(r.results) < maxResults && r.size+len(m) <= maxResultBytes:
@@ -287,8 +288,10 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 			return show(ev.Output.Stream, ev.Output.Data)
 		case ev.Result != nil:
 			return show(hutch.Stdout, []byte(ev.Result.Text()+"\n"))
+		case ev.Error != nil:
+			return show(hutch.Stderr, []byte(strings.TrimSuffix(ev.Error.Traceback, "\n")+"\n"))
 		}
-		return show(hutch.Stderr, []byte(strings.TrimSuffix(ev.Error.Traceback, "\n")+"\n"))
+		return nil
 	})
 	if err == nil && res.Ended {
 		err = show(hutch.Stderr, fmt.Appendf(nil, "hutch: the session %s has ended with exit code %d; the next call gets a fresh one\n", req.SessionID, res.ExitCode))

@@ -183,26 +183,31 @@ const (
 	maxForms = 64
 	maxName  = 200
 	maxText  = 256 << 10
+	maxAsked = 16 << 10
 )
 
 // Parse reads a message of a kernel.
 func Parse(message []byte) (hutch.RunEvent, error) {
 	var m struct {
-		Result *hutch.CodeResult `json:"result"`
-		Error  *hutch.CodeError  `json:"error"`
+		Result *hutch.CodeResult   `json:"result"`
+		Error  *hutch.CodeError    `json:"error"`
+		Input  *hutch.InputRequest `json:"input"`
 	}
 	if err := json.Unmarshal(message, &m); err != nil {
 		return hutch.RunEvent{}, fmt.Errorf("message of a kernel: %w", err)
 	}
 	switch {
-	case m.Error != nil && m.Result == nil:
+	case m.Input != nil && m.Error == nil && m.Result == nil:
+		m.Input.Prompt = bound(m.Input.Prompt, maxAsked)
+		return hutch.RunEvent{Input: m.Input}, nil
+	case m.Error != nil && m.Result == nil && m.Input == nil:
 		e := m.Error
 		e.Name, e.Message, e.Traceback = bound(e.Name, maxName), bound(e.Message, maxText), bound(e.Traceback, maxText)
 		return hutch.RunEvent{Error: e}, nil
-	case m.Result != nil && m.Error == nil:
+	case m.Result != nil && m.Error == nil && m.Input == nil:
 		return hutch.RunEvent{Result: m.Result}, checkForms(m.Result.Data)
 	}
-	return hutch.RunEvent{}, fmt.Errorf("message of a kernel is neither a result nor an error")
+	return hutch.RunEvent{}, fmt.Errorf("message of a kernel is not one of a result, an error and a wish for input")
 }
 
 func checkForms(data map[string]json.RawMessage) error {

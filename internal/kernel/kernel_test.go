@@ -25,7 +25,7 @@ func FuzzParse(f *testing.F) {
 		`{"result":{"main":true,"data":{"text/plain":"1","image/png":"aGk=","application/json":{"a":[1]}}}}`,
 		`{"error":{"name":"E","message":"m","traceback":"t"}}`,
 		`{"result":{"data":{"":null}}}`, `{"result":{},"error":{}}`, `[`, `null`, `{"result":{"data":{"text/plain":1}}}`,
-		"{\"error\":{\"name\":\"\xff\"}}",
+		"{\"error\":{\"name\":\"\xff\"}}", `{"input":{"prompt":"name? ","password":true}}`, `{"input":{},"error":{}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -34,13 +34,19 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if (e.Result == nil) == (e.Error == nil) {
+		kinds := 0
+		for _, is := range []bool{e.Result != nil, e.Error != nil, e.Input != nil} {
+			if is {
+				kinds++
+			}
+		}
+		if kinds != 1 {
 			t.Fatalf("%+v", e)
 		}
 		if _, err := json.Marshal(e); err != nil {
 			t.Fatal(err)
 		}
-		if e.Error != nil && len(e.Error.Name)+len(e.Error.Message)+len(e.Error.Traceback) > maxName+2*maxText+10 {
+		if e.Input != nil && len(e.Input.Prompt) > maxAsked+10 || e.Error != nil && len(e.Error.Name)+len(e.Error.Message)+len(e.Error.Traceback) > maxName+2*maxText+10 {
 			t.Fatal("not bounded")
 		}
 	})

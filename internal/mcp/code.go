@@ -48,6 +48,8 @@ func (p *prompt) event(c *call, e hutch.RunEvent) error {
 		return p.out(*e.Output)
 	case e.Error != nil:
 		return p.write(&p.stderr, hutch.Stderr, strings.TrimSuffix(e.Error.Traceback, "\n"))
+	case e.Result == nil:
+		return nil
 	}
 	if image := imageOf(*e.Result); image != nil && len(c.images) < maxImages {
 		c.images = append(c.images, image)

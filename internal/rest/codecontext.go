@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"hutch"
+	"hutch/internal/problem"
 	"hutch/internal/stream"
 )
 
@@ -13,8 +14,8 @@ func (h *Handler) contextRoutes() {
 	h.route("/v1/sandboxes/{id}/contexts", methods{"GET": h.contexts, "POST": h.createContext})
 	h.route("/v1/sandboxes/{id}/contexts/{context}", methods{"DELETE": h.deleteContext})
 	h.route("/v1/sandboxes/{id}/contexts/{context}/interrupt", methods{"POST": h.interrupt})
-	h.route("/v1/sandboxes/{id}/contexts/{context}/run", methods{"POST": h.runCode})
-	h.route("/v1/sandboxes/{id}/run", methods{"POST": h.runCode})
+	h.route("/v1/sandboxes/{id}/contexts/{context}/run", methods{"GET": h.runSocket, "POST": h.runCode})
+	h.route("/v1/sandboxes/{id}/run", methods{"GET": h.runSocket, "POST": h.runCode})
 }
 
 func (h *Handler) createContext(w http.ResponseWriter, r *http.Request) {
@@ -58,6 +59,14 @@ func (h *Handler) runRequest(w http.ResponseWriter, r *http.Request) (hutch.RunR
 	if err := h.body(w, r, &body); err != nil {
 		return hutch.RunRequest{}, err
 	}
+	if body.Open {
+		return hutch.RunRequest{}, hutch.Errorf(hutch.Invalid, "openStdin is for a WebSocket: give stdin, or connect with a WebSocket client").With("field", "openStdin")
+	}
+	return runIn(r, body)
+}
+
+// runIn is the run that a body asks for, in the context that the path names.
+func runIn(r *http.Request, body stream.Run) (hutch.RunRequest, error) {
 	id := r.PathValue("context")
 	if id != "" && body.ContextID != "" && body.ContextID != id {
 		return hutch.RunRequest{}, hutch.Errorf(hutch.Invalid, "the path names the context %.80q and the body %.80q: leave contextId out of the body", id, body.ContextID).With("field", "contextId")
@@ -77,6 +86,8 @@ func (h *Handler) runEvents(w http.ResponseWriter, r *http.Request, req hutch.Ru
 			return es.send(strconv.FormatInt(e.Output.Cursor, 10), string(e.Output.Stream), stream.NewPiece(*e.Output))
 		case e.Result != nil:
 			return es.send("", "result", e.Result)
+		case e.Input != nil:
+			return es.send("", "input", e.Input)
 		default:
 			return es.send("", "exception", e.Error)
 		}
@@ -86,4 +97,50 @@ func (h *Handler) runEvents(w http.ResponseWriter, r *http.Request, req hutch.Ru
 		return
 	}
 	es.send("", "end", res)
+}
+
+// runSocket runs code for the client at the other end of a WebSocket, which
+// may answer to what the code asks. Package stream says what is sent.
+func (h *Handler) runSocket(w http.ResponseWriter, r *http.Request) {
+	h.attend(w, r, h.serveRun)
+}
+
+func (h *Handler) serveRun(s *socket, r *http.Request) any {
+	req, err := s.run(r)
+	if err != nil {
+		d := problem.New(err)
+		return stream.RunNote{Error: &d}
+	}
+	ctx, cancel := s.begin(r)
+	defer cancel(nil)
+	res, err := h.svc.RunCode(ctx, r.PathValue("id"), req, s.event)
+	if err == nil {
+		return stream.RunNote{End: &res}
+	}
+	d := h.describe(r, named(ctx, err))
+	return stream.RunNote{Error: &d}
+}
+
+// run reads the first message, a run.
+func (s *socket) run(r *http.Request) (hutch.RunRequest, error) {
+	var body stream.Run
+	if err := s.first(&body); err != nil {
+		return hutch.RunRequest{}, err
+	}
+	req, err := runIn(r, body)
+	if err == nil && body.Open {
+		req.Stdin = s.openStdin()
+	}
+	return req, err
+}
+
+// event sends what happens in a run.
+func (s *socket) event(e hutch.RunEvent) error {
+	if e.Output != nil {
+		return s.output(*e.Output)
+	}
+	if s.tell(stream.RunNote{Result: e.Result, Exception: e.Error, Input: e.Input}) != nil {
+		return errGone
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -17,13 +18,19 @@ import (
 	"hutch/internal/window"
 )
 
-var errCancelled = hutch.Errorf(hutch.Conflict, "the command was cancelled, and killed")
+var errCancelled = hutch.Errorf(hutch.Conflict, "it was cancelled, and stopped")
 
 // socket runs one command for the client at the other end of a WebSocket.
 // Package stream says what is sent.
 func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {
+	h.attend(w, r, h.serveCommand)
+}
+
+// attend lets serve do what the client at the other end of a WebSocket asks
+// for, and sends what it returns last.
+func (h *Handler) attend(w http.ResponseWriter, r *http.Request, serve func(*socket, *http.Request) any) {
 	if !wantsSocket(r) {
-		h.fail(w, r, hutch.Errorf(hutch.Invalid, "GET of exec opens a WebSocket: run a command with POST, or connect with a WebSocket client"))
+		h.fail(w, r, hutch.Errorf(hutch.Invalid, "GET of %s opens a WebSocket: use POST, or connect with a WebSocket client", path.Base(r.URL.Path)))
 		return
 	}
 	c, err := websocket.Accept(w, r, nil)
@@ -35,32 +42,35 @@ func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {
 	s := &socket{conn: c, ctx: context.WithoutCancel(r.Context()), stall: h.stall}
 	defer s.tasks.Wait()
 	defer c.CloseNow()
-	s.finish(h.serve(s, r))
+	s.finish(serve(s, r))
 }
 
 func wantsSocket(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-func (h *Handler) serve(s *socket, r *http.Request) stream.Note {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	req, err := s.request()
-	if err == nil {
-		s.tasks.Go(func() { s.receive(cancel) })
-		s.tasks.Go(func() { s.ping(ctx, cancel) })
-		var res hutch.ExecResult
-		if res, err = h.svc.Exec(ctx, r.PathValue("id"), req, s.output); err == nil {
-			return stream.Note{Result: &res}
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause // which names the fault, if there was one
-		}
-		d := h.partial(r, res, err)
+func (h *Handler) serveCommand(s *socket, r *http.Request) any {
+	req, err := s.command()
+	if err != nil {
+		d := problem.New(err)
 		return stream.Note{Error: &d}
 	}
-	d := problem.New(err)
+	ctx, cancel := s.begin(r)
+	defer cancel(nil)
+	res, err := h.svc.Exec(ctx, r.PathValue("id"), req, s.output)
+	if err == nil {
+		return stream.Note{Result: &res}
+	}
+	d := h.partial(r, res, named(ctx, err))
 	return stream.Note{Error: &d}
+}
+
+// named is err or, where ctx has one, the cause that names the fault.
+func named(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // socket is the server's end of the connection of one command.
@@ -73,28 +83,47 @@ type socket struct {
 	buf   []byte        // of output
 }
 
-// request reads the first message.
-func (s *socket) request() (hutch.ExecRequest, error) {
+// command reads the first message, a command.
+func (s *socket) command() (hutch.ExecRequest, error) {
+	var cmd stream.Command
+	if err := s.first(&cmd); err != nil {
+		return hutch.ExecRequest{}, err
+	}
+	req := cmd.Request()
+	if cmd.Open {
+		req.Stdin = s.openStdin()
+	}
+	return req, cmd.Check()
+}
+
+// first reads the first message.
+func (s *socket) first(v any) error {
 	s.conn.SetReadLimit(stream.MaxRequest)
 	ctx, cancel := context.WithTimeout(s.ctx, bodyTime)
 	defer cancel()
 	typ, b, err := s.conn.Read(ctx)
 	if err != nil {
-		return hutch.ExecRequest{}, errGone
+		return errGone
 	}
 	if typ != websocket.MessageText {
-		return hutch.ExecRequest{}, hutch.Errorf(hutch.Invalid, "the first message must be text, the command in JSON")
+		return hutch.Errorf(hutch.Invalid, "the first message must be text, the request in JSON")
 	}
-	var cmd stream.Command
-	if err := decode(b, &cmd); err != nil {
-		return hutch.ExecRequest{}, err
-	}
-	req := cmd.Request()
-	if cmd.Open {
-		s.stdin = window.NewQueue(stream.StdinWindow, func(taken int64) { s.tell(stream.Note{Stdin: taken}) })
-		req.Stdin = s.stdin
-	}
-	return req, cmd.Check()
+	return decode(b, v)
+}
+
+// openStdin is the input that is to follow.
+func (s *socket) openStdin() io.Reader {
+	s.stdin = window.NewQueue(stream.StdinWindow, func(taken int64) { s.tell(stream.Note{Stdin: taken}) })
+	return s.stdin
+}
+
+// begin reads on while the request is carried out. The context ends when the
+// client wishes or has gone.
+func (s *socket) begin(r *http.Request) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	s.tasks.Go(func() { s.receive(cancel) })
+	s.tasks.Go(func() { s.ping(ctx, cancel) })
+	return ctx, cancel
 }
 
 // receive reads until the connection ends, which ends the command too.
@@ -114,7 +143,7 @@ func (s *socket) messages(cancel context.CancelCauseFunc) error {
 		}
 		if typ == websocket.MessageBinary {
 			if s.stdin == nil || !s.stdin.Add(b) {
-				return hutch.Errorf(hutch.Invalid, "more stdin was sent than the command takes: ask for openStdin, and stay within %d bytes of what it has taken", stream.StdinWindow)
+				return hutch.Errorf(hutch.Invalid, "more stdin was sent than is taken: ask for openStdin, and stay within %d bytes of what it has taken", stream.StdinWindow)
 			}
 			continue
 		}

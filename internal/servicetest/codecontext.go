@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -285,6 +287,60 @@ pd.DataFrame({'a': range(500), 'b': 'x'})`}, nil)
 			}
 			res = s.code(t, id, hutch.RunRequest{Code: "input() + input()", Stdin: strings.NewReader("a\nb\n")})
 			if value(res) != "'ab'" {
+				t.Errorf("%+v", res)
+			}
+		},
+		"input is asked for": func(t *testing.T) {
+			id := s.open(t)
+			answers := map[string]string{"name? ": "Ünï", "secret: ": "hush", "": "raw"}
+			in, answer := io.Pipe()
+			var asked []hutch.InputRequest
+			res, err := s.svc.RunCode(bounded(t), id, hutch.RunRequest{
+				Code:  "import getpass, sys\n[input('name? '), getpass.getpass('secret: '), sys.stdin.readline(), sys.stdin.read()]",
+				Stdin: in,
+			}, func(e hutch.RunEvent) error {
+				if e.Input == nil {
+					return nil
+				}
+				asked = append(asked, *e.Input)
+				if len(asked) == 4 {
+					return answer.Close()
+				}
+				_, err := io.WriteString(answer, answers[e.Input.Prompt]+"\n")
+				return err
+			})
+			want := []hutch.InputRequest{{Prompt: "name? "}, {Prompt: "secret: ", Password: true}, {}, {}}
+			if err != nil || value(res) != `['Ünï', 'hush', 'raw\n', '']` || !slices.Equal(asked, want) {
+				t.Errorf("%s after %+v, %v, %+v", value(res), asked, err, res.Error)
+			}
+			if string(res.Stdout) != "name? " || string(res.Stderr) != "secret: " {
+				t.Errorf("%q, %q", res.Stdout, res.Stderr)
+			}
+		},
+		"input may depend on output": func(t *testing.T) {
+			id := s.open(t)
+			for language, code := range map[string]string{
+				"bash":       "echo 6; read x; echo got $x",
+				"javascript": "console.log(6); for await (const x of require('readline').createInterface({input: process.stdin})) { console.log('got', x); break }",
+			} {
+				in, answer := io.Pipe()
+				res, err := s.svc.RunCode(bounded(t), id, hutch.RunRequest{Language: language, Code: code, Stdin: in}, func(e hutch.RunEvent) error {
+					if e.Output == nil || !bytes.HasPrefix(e.Output.Data, []byte("6")) {
+						return nil
+					}
+					_, err := io.WriteString(answer, "7\n")
+					return err
+				})
+				if err != nil || string(res.Stdout) != "6\ngot 7\n" {
+					t.Errorf("%s: %q, %q, %v", language, res.Stdout, res.Stderr, err)
+				}
+			}
+		},
+		"much input": func(t *testing.T) {
+			id := s.open(t)
+			const size = 20 << 20
+			res := s.code(t, id, hutch.RunRequest{Code: "import sys\nlen(sys.stdin.buffer.read())", Timeout: 60, Stdin: strings.NewReader(strings.Repeat("x", size))})
+			if value(res) != fmt.Sprint(size) {
 				t.Errorf("%+v", res)
 			}
 		},

@@ -5,24 +5,38 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/problem"
 )
 
 // Run is the body of a run call, with the standard input that
 // hutch.RunRequest has not in JSON. As events, output is as that of a command;
-// a value is a result, an error of the code an exception, and the last event is
-// end with the hutch.RunResult, or error with problem details.
+// a value is a result, an error of the code an exception, a wish for input an
+// input, and the last event is end with the hutch.RunResult, or error with
+// problem details. Over a WebSocket all but the output is a [RunNote].
 type Run struct {
 	hutch.RunRequest
 	Text   string `json:"stdin,omitempty"`
 	Binary []byte `json:"stdinBase64,omitempty"`
+	Open   bool   `json:"openStdin,omitempty"` // it follows; WebSocket only
+}
+
+// RunNote is a server's text message about a run. One field is set; End and
+// Error are the last.
+type RunNote struct {
+	Stdin     int64               `json:"stdin,omitempty"` // bytes taken so far
+	Result    *hutch.CodeResult   `json:"result,omitempty"`
+	Exception *hutch.CodeError    `json:"exception,omitempty"`
+	Input     *hutch.InputRequest `json:"input,omitempty"`
+	End       *hutch.RunResult    `json:"end,omitempty"`
+	Error     *problem.Details    `json:"error,omitempty"`
 }
 
 // Request is the run with the standard input that came with it.
 func (r Run) Request() (hutch.RunRequest, error) {
 	req := r.RunRequest
 	switch {
-	case r.Text != "" && len(r.Binary) > 0:
-		return req, hutch.Errorf(hutch.Invalid, "give one of stdin and stdinBase64, not both")
+	case r.Text != "" && len(r.Binary) > 0 || r.Open && (r.Text != "" || len(r.Binary) > 0):
+		return req, hutch.Errorf(hutch.Invalid, "give one of stdin, stdinBase64 and openStdin")
 	case r.Text != "":
 		req.Stdin = strings.NewReader(r.Text)
 	case len(r.Binary) > 0:

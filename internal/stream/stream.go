@@ -36,6 +36,9 @@
 // last a [Note] with the end or the error, after which it closes. What the log
 // no longer had is what the cursors skip.
 //
+// A run of code has the same, with a [Run] as the first message and a
+// [RunNote] for a Note.
+//
 // # Terminals
 //
 // One connection looks at one background process, from a cursor on. The client

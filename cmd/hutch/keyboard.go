@@ -1,0 +1,86 @@
+package main
+
+import (
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+// keyboard is the standard input of code that is run at a terminal: a line is
+// read when the code asks for one, and not before, as it could be meant for us.
+type keyboard struct {
+	in     *os.File
+	lines  *io.PipeReader // for the code
+	typed  *io.PipeWriter
+	over   *os.File // closed when the code has ended; its reader is gone
+	gone   *os.File
+	tasks  sync.WaitGroup
+	asking sync.Mutex
+}
+
+func newKeyboard(in *os.File) (*keyboard, error) {
+	gone, over, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	k := &keyboard{in: in, over: over, gone: gone}
+	k.lines, k.typed = io.Pipe()
+	return k, nil
+}
+
+// close ends the reading of a line that nobody wants any more.
+func (k *keyboard) close() {
+	k.over.Close()
+	k.lines.Close()
+	k.tasks.Wait()
+	k.gone.Close()
+}
+
+// ask reads a line for the code, without waiting for it.
+func (k *keyboard) ask(req hutch.InputRequest) {
+	k.tasks.Go(func() {
+		k.asking.Lock()
+		defer k.asking.Unlock()
+		if req.Password {
+			defer silence(int(k.in.Fd()))()
+		}
+		k.read()
+	})
+}
+
+// read hands on a line, or the end of the input.
+func (k *keyboard) read() {
+	fds := []unix.PollFd{{Fd: int32(k.in.Fd()), Events: unix.POLLIN}, {Fd: int32(k.gone.Fd())}}
+	for {
+		if _, err := unix.Poll(fds, -1); err == unix.EINTR {
+			continue
+		}
+		break
+	}
+	if fds[1].Revents != 0 {
+		return
+	}
+	line := make([]byte, 4<<10) // the longest that a terminal gives
+	n, err := k.in.Read(line)
+	if err != nil {
+		k.typed.Close() // Ctrl-D
+		return
+	}
+	k.typed.Write(line[:n])
+}
+
+// silence lets a terminal not show what is typed but for the end of the line.
+func silence(fd int) (restore func()) {
+	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return func() {}
+	}
+	t := *old
+	t.Lflag = t.Lflag&^unix.ECHO | unix.ECHONL
+	unix.IoctlSetTermios(fd, unix.TCSETS, &t)
+	return func() { unix.IoctlSetTermios(fd, unix.TCSETS, old) }
+}
