@@ -13,106 +13,143 @@ import (
 	"hutch"
 )
 
+// transfers are the rates of one subject with files of one size, in MB/s.
+type transfers struct{ in, out []float64 }
+
 // files measures how fast files go in and out, beside cp from memory to
-// memory, which is also what the sandboxes write to; and what reading a small
-// one takes, beside reading it here, also while a command runs.
+// memory, which is also what the sandboxes write to.
 func (l *lab) files(ctx context.Context) (table, error) {
-	t := newTable("", "in, MB/s", "× cp", "out, MB/s", "× cp", "small read, p50 ms", "beside a command")
-	size := l.bytes / 4
-	var cps, reads []float64
-	in, out, small, beside := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
-	for range l.rounds {
-		rate, read, err := bareFiles(ctx, size)
-		if err != nil {
-			return t, err
-		}
-		cps, reads = append(cps, rate), append(reads, read)
-		for _, f := range l.runtimes {
-			for way, svc := range map[string]hutch.Service{inProcess: l.engine, overREST: l.server.rest} {
-				key, id := f.runtime+": "+way, f.box(0)
-				i, o, err := transfer(ctx, svc, id, size)
-				if err != nil {
-					return t, fmt.Errorf("%s: %w", key, err)
+	t := newTable("", "in, MB/s", "× cp", "out, MB/s", "× cp")
+	for _, size := range []int64{2 << 20, l.bytes / 2} {
+		subjects := map[string]*transfers{}
+		var cps []float64
+		for range l.rounds {
+			cp, err := copyRate(ctx, size)
+			if err != nil {
+				return t, err
+			}
+			cps = append(cps, cp)
+			if err := l.eachWay(func(name, id string, svc hutch.Service) error {
+				if subjects[name] == nil {
+					subjects[name] = &transfers{}
 				}
-				s, err := l.smallReads(ctx, svc, id)
-				if err != nil {
-					return t, err
-				}
-				b, err := l.busyReads(ctx, svc, id)
-				if err != nil {
-					return t, err
-				}
-				in[key], out[key] = append(in[key], i), append(out[key], o)
-				small[key], beside[key] = append(small[key], s), append(beside[key], b)
+				return subjects[name].round(ctx, svc, id, size)
+			}); err != nil {
+				return t, err
 			}
 		}
+		cp := median(cps)
+		t.row(fmt.Sprintf("cp of %d MB", size>>20), number(cp), ratio(1, 1), number(cp), ratio(1, 1))
+		l.eachWay(func(name, _ string, _ hutch.Service) error {
+			in, out := median(subjects[name].in), median(subjects[name].out)
+			t.row(name, number(in), ratio(in, cp), number(out), ratio(out, cp))
+			return nil
+		})
 	}
-	cp := median(cps)
-	t.row("cp, read", number(cp), ratio(1, 1), number(cp), ratio(1, 1), number(median(reads)), "")
-	for _, f := range l.runtimes {
-		for _, way := range []string{inProcess, overREST} {
-			k := f.runtime + ": " + way
-			t.row(k, number(median(in[k])), ratio(median(in[k]), cp), number(median(out[k])), ratio(median(out[k]), cp), number(median(small[k])), number(median(beside[k])))
-		}
-	}
-	t.note(fmt.Sprintf("Files of %d MB. A small read is of 4 kB.", size>>20))
 	return t, nil
 }
 
-func rate(size int64, begin time.Time) float64 {
-	return float64(size) / 1e6 / time.Since(begin).Seconds()
+// eachWay calls do with each runtime's first sandbox, in process and over REST.
+func (l *lab) eachWay(do func(name, id string, svc hutch.Service) error) error {
+	for _, f := range l.runtimes {
+		for _, way := range []struct {
+			name string
+			svc  hutch.Service
+		}{{inProcess, l.engine}, {overREST, l.server.rest}} {
+			name := f.runtime + ": " + way.name
+			if err := do(name, f.box(0), way.svc); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
-// bareFiles is how fast cp is, in MB/s, and how long a small read takes, in ms.
-func bareFiles(ctx context.Context, size int64) (cp, read float64, err error) {
+// repeat is how often a file of that size is copied in a round: what takes a
+// millisecond says little if it is done once.
+func repeat(size int64) int { return int(max(1, 32<<20/size)) }
+
+func rate(size int64, n int, took time.Duration) float64 {
+	return float64(size) * float64(n) / 1e6 / took.Seconds()
+}
+
+// copyRate is how fast cp is, in MB/s.
+func copyRate(ctx context.Context, size int64) (float64, error) {
 	dir, err := os.MkdirTemp("/dev/shm", "hutch-bench-")
 	if err != nil {
 		dir, err = os.MkdirTemp("", "hutch-bench-")
 	}
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer os.RemoveAll(dir)
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 	if err := os.WriteFile(from, make([]byte, size), 0o600); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	begin := time.Now()
-	if err := exec.CommandContext(ctx, "cp", from, to).Run(); err != nil {
-		return 0, 0, err
-	}
-	cp = rate(size, begin)
-	if err := os.WriteFile(to, make([]byte, 4096), 0o600); err != nil {
-		return 0, 0, err
-	}
-	begin = time.Now()
-	const n = 100
-	for range n {
-		if _, err := os.ReadFile(to); err != nil {
-			return 0, 0, err
+	var took time.Duration
+	for range repeat(size) {
+		begin := time.Now()
+		if err := exec.CommandContext(ctx, "cp", from, to).Run(); err != nil {
+			return 0, err
 		}
+		took += time.Since(begin)
+		os.Remove(to) // the next one is to be new again, as it is in a sandbox
 	}
-	return cp, ms(time.Since(begin)) / n, nil
+	return rate(size, repeat(size), took), nil
 }
 
-// transfer writes a file and reads it again.
-func transfer(ctx context.Context, svc hutch.Service, id string, size int64) (in, out float64, err error) {
+// round writes a file and reads it again.
+func (t *transfers) round(ctx context.Context, svc hutch.Service, id string, size int64) error {
 	zeros, err := os.Open("/dev/zero")
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer zeros.Close()
-	begin := time.Now()
-	if _, err := svc.WriteFile(ctx, id, hutch.WriteRequest{Path: "bench-file"}, io.LimitReader(zeros, size)); err != nil {
-		return 0, 0, err
+	var in, out time.Duration
+	for range repeat(size) {
+		begin := time.Now()
+		if _, err := svc.WriteFile(ctx, id, hutch.WriteRequest{Path: "bench-file"}, io.LimitReader(zeros, size)); err != nil {
+			return err
+		}
+		in += time.Since(begin)
+		begin = time.Now()
+		if _, err := svc.ReadFile(ctx, id, hutch.ReadRequest{Path: "bench-file"}, io.Discard); err != nil {
+			return err
+		}
+		out += time.Since(begin)
+		if err := svc.Delete(ctx, id, "bench-file", false); err != nil {
+			return err
+		}
 	}
-	in = rate(size, begin)
-	begin = time.Now()
-	if _, err := svc.ReadFile(ctx, id, hutch.ReadRequest{Path: "bench-file"}, io.Discard); err != nil {
-		return 0, 0, err
+	t.in, t.out = append(t.in, rate(size, repeat(size), in)), append(t.out, rate(size, repeat(size), out))
+	return nil
+}
+
+// reads measures what reading a small file takes: alone, and while a command
+// runs in the same sandbox, which is to make no difference.
+func (l *lab) reads(ctx context.Context) (table, error) {
+	t := newTable("", "alone", "while a command runs", "×")
+	alone, beside := map[string][]float64{}, map[string][]float64{}
+	for range l.rounds {
+		if err := l.eachWay(func(name, id string, svc hutch.Service) error {
+			a, err := l.smallReads(ctx, svc, id)
+			if err != nil {
+				return err
+			}
+			b, err := l.busyReads(ctx, svc, id)
+			alone[name], beside[name] = append(alone[name], a), append(beside[name], b)
+			return err
+		}); err != nil {
+			return t, err
+		}
 	}
-	out = rate(size, begin)
-	return in, out, svc.Delete(ctx, id, "bench-file", false)
+	l.eachWay(func(name, _ string, _ hutch.Service) error {
+		a, b := median(alone[name]), median(beside[name])
+		t.row(name, number(a), number(b), ratio(b, a))
+		return nil
+	})
+	return t, nil
 }
 
 // smallReads is the median of reading 4 kB, in ms.

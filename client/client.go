@@ -48,6 +48,7 @@ func New(url, token string) *Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = t.MaxIdleConns
 	t.DisableCompression = true
+	t.WriteBufferSize = writeBuffer
 	return &Client{
 		HTTP: &http.Client{Transport: t, CheckRedirect: stay},
 		url:  strings.TrimRight(url, "/"), token: token,

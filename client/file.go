@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -222,6 +223,29 @@ func (b *body) Read(p []byte) (int, error) {
 		b.mu.Lock()
 		b.err = err
 		b.mu.Unlock()
+	}
+	return n, err
+}
+
+// writeBuffer is what a connection gathers before it writes: a piece of a file
+// with what HTTP puts around it.
+const writeBuffer = 64 << 10
+
+// WriteTo implements io.WriterTo, for pieces larger than those of io.Copy: each
+// takes the connection's reader some time to wake up for.
+func (b *body) WriteTo(w io.Writer) (n int64, err error) {
+	buf := make([]byte, writeBuffer-64)
+	for err == nil {
+		var m int
+		if m, err = b.Read(buf); m > 0 {
+			var werr error
+			m, werr = w.Write(buf[:m])
+			n += int64(m)
+			err = cmp.Or(werr, err)
+		}
+	}
+	if err == io.EOF {
+		err = nil
 	}
 	return n, err
 }

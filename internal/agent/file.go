@@ -95,7 +95,7 @@ func (t *fileTask) begin() {
 // Write sends a piece of a file.
 func (t *fileTask) Write(b []byte) (n int, err error) {
 	for n < len(b) {
-		end := min(n+wire.MaxChunk, len(b))
+		end := min(n+wire.FileChunk, len(b))
 		if err := t.out.Write(wire.TypeData, b[n:end]); err != nil {
 			return n, err
 		}

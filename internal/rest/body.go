@@ -18,7 +18,7 @@ import (
 
 const (
 	bodyTime = time.Minute      // for it to come
-	chunk    = 64 << 10         // of an answer, written in one go
+	chunk    = 128 << 10        // of an answer, written in one go
 	pingTime = 15 * time.Second // between signs of life on a silent stream
 )
 

@@ -58,7 +58,7 @@ func (c *Client) Input(ctx context.Context, in Input, r io.Reader) error {
 			return broken(fmt.Errorf("frame of type %q instead of started", t))
 		}
 		s := &stream{conn: cn, room: make(chan int64, 1)}
-		return s.fed(r, s.taken)
+		return s.fed(r, StdinWindow, s.taken)
 	})
 }
 

@@ -49,10 +49,10 @@
 //	m  a piece of a message of a run's interpreter, behind a byte: + when
 //	                             more pieces of it follow, else .
 //
-// The daemon has at most [StdinWindow] bytes of stdin under way that no window
-// frame has confirmed. The agent keeps that many in memory, so it always goes
-// on reading the connection, and sees S frames and the end of the connection
-// while a program leaves its stdin unread.
+// The daemon has at most [StdinWindow] bytes of stdin, or [FileWindow] of a
+// file, under way that no window frame has confirmed. The agent keeps that many
+// in memory, so it always goes on reading the connection, and sees S frames and
+// the end of the connection while a program leaves its stdin unread.
 //
 // Between requests the agent ignores I, E and S: they were sent before the
 // daemon had read the exit of the process they were for.

@@ -14,9 +14,14 @@ const (
 	TypeItems Type = 'i'
 )
 
-// FileWindow is how many bytes of a file on its way to the agent may be
-// unconfirmed: as many as of stdin.
-const FileWindow = StdinWindow
+const (
+	// FileChunk is how much of a file goes in one frame: more than of output,
+	// as nobody waits for its first byte, and every frame costs each end a wake-up.
+	FileChunk = 128 << 10
+	// FileWindow is how many bytes of a file on its way to the agent may be
+	// unconfirmed.
+	FileWindow = 4 * FileChunk
+)
 
 // File is a request about files. Paths and texts are bytes, as they need not be
 // UTF-8. The fields mean what they do in package hutch, for the verb that Op

@@ -254,18 +254,7 @@ func (c *Client) work(ctx context.Context, op string, f File, in io.Reader, out 
 		if in == nil {
 			return s.receive(out)
 		}
-		done, failed := make(chan struct{}), make(chan error, 1)
-		go s.pump(in, done, failed)
-		defer func() { cn.busy = !finished(done) }()
-		defer close(s.room)
-		err := s.receive(out)
-		if err != nil {
-			select {
-			case err = <-failed:
-			default:
-			}
-		}
-		return err
+		return s.fed(in, FileWindow, func(<-chan struct{}) error { return s.receive(out) })
 	})
 }
 

@@ -30,7 +30,8 @@ const (
 	TypeExit    Type = 'x'
 )
 
-const headerSize = 5
+// HeaderSize is what comes before the payload of a frame, in bytes.
+const HeaderSize = 5
 
 // Reader reads frames of at most Max bytes.
 type Reader struct {
@@ -50,7 +51,7 @@ func (r *Reader) Next() (Type, []byte, error) {
 	if cap(r.buf) > 2*MaxChunk {
 		r.buf = nil // not to be kept by a connection that may idle for hours
 	}
-	var h [headerSize]byte
+	var h [HeaderSize]byte
 	if _, err := io.ReadFull(r.r, h[:]); err != nil {
 		return 0, nil, err
 	}
@@ -66,6 +67,9 @@ func (r *Reader) Next() (Type, []byte, error) {
 // arrives, not by what a header claims.
 func (r *Reader) payload(n int) ([]byte, error) {
 	const step = 128 << 10
+	if n <= maxSpare && cap(r.buf) > MaxChunk {
+		r.buf = nil // a file has come to its end
+	}
 	r.buf = r.buf[:0]
 	for len(r.buf) < n {
 		have := len(r.buf)
@@ -115,6 +119,17 @@ func (w *Writer) Write(t Type, payload []byte) error {
 	w.begin(t, len(payload))
 	w.buf = append(w.buf, payload...)
 	_, err := w.w.Write(w.buf)
+	return err
+}
+
+// WriteBehind sends the frame whose payload stands in b behind HeaderSize
+// bytes, which it takes for the header: so nothing is copied.
+func (w *Writer) WriteBehind(t Type, b []byte) error {
+	b[0] = byte(t)
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-HeaderSize))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := w.w.Write(b)
 	return err
 }
 

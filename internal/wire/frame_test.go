@@ -44,6 +44,34 @@ func TestFramesRoundTrip(t *testing.T) {
 	}
 }
 
+func TestBehindItsHeaderAPayloadIsAFrame(t *testing.T) {
+	var plain, behind bytes.Buffer
+	for _, payload := range []string{"", "x", strings.Repeat("file", FileChunk/4)} {
+		NewWriter(&plain).Write(TypeData, []byte(payload))
+		NewWriter(&behind).WriteBehind(TypeData, append(make([]byte, HeaderSize), payload...))
+	}
+	if !bytes.Equal(plain.Bytes(), behind.Bytes()) {
+		t.Errorf("%d bytes differ from %d", behind.Len(), plain.Len())
+	}
+}
+
+// After a file a connection may idle for hours.
+func TestReaderLetsGoOfFiles(t *testing.T) {
+	var buf bytes.Buffer
+	w := NewWriter(&buf)
+	w.Write(TypeData, make([]byte, FileChunk))
+	w.Write(TypeReply, []byte("{}"))
+	r := NewReader(&buf, MaxReply)
+	for range 2 {
+		if _, _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cap(r.buf) > MaxChunk {
+		t.Errorf("%d bytes are kept", cap(r.buf))
+	}
+}
+
 func TestOutputRoundTrip(t *testing.T) {
 	var buf bytes.Buffer
 	w := NewWriter(&buf)

@@ -43,14 +43,14 @@ func (s *stream) run(stdin io.Reader) error {
 	if stdin == nil {
 		return s.frames(nil)
 	}
-	return s.fed(stdin, s.frames)
+	return s.fed(stdin, StdinWindow, s.frames)
 }
 
 // fed sends stdin while read reads what the agent says to it. sent is closed
 // when there is nothing more to send.
-func (s *stream) fed(stdin io.Reader, read func(sent <-chan struct{}) error) error {
+func (s *stream) fed(stdin io.Reader, window int, read func(sent <-chan struct{}) error) error {
 	done, failed := make(chan struct{}), make(chan error, 1)
-	go s.pump(stdin, done, failed)
+	go s.pump(stdin, window, done, failed)
 	defer func() { s.conn.busy = !finished(done) }()
 	defer close(s.room)
 	err := read(done)
@@ -193,25 +193,25 @@ func (s *stream) window(payload []byte) error {
 	return nil
 }
 
-// pump sends stdin, at most StdinWindow bytes ahead of the program, and closes
+// pump sends stdin, at most window bytes ahead of the program, and closes
 // done when it is done with the connection. It may outlive the stream by one
 // Read of stdin, which nothing can interrupt. A stdin that fails must not look
 // to the program as if it ended: then the connection closes.
-func (s *stream) pump(stdin io.Reader, done chan<- struct{}, failed chan<- error) {
+func (s *stream) pump(stdin io.Reader, window int, done chan<- struct{}, failed chan<- error) {
 	defer close(done)
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, HeaderSize+window/8)
 	var sent, taken int64
 	for {
-		for sent-taken > StdinWindow-int64(len(buf)) {
+		for sent-taken > int64(window-window/8) {
 			n, open := <-s.room
 			if !open {
 				return
 			}
 			taken = n
 		}
-		n, err := stdin.Read(buf)
+		n, err := stdin.Read(buf[HeaderSize:])
 		if n > 0 {
-			if s.conn.w.Write(TypeStdin, buf[:n]) != nil {
+			if s.conn.w.WriteBehind(TypeStdin, buf[:HeaderSize+n]) != nil {
 				return
 			}
 			sent += int64(n)
