@@ -160,8 +160,8 @@ func newLogs(h *home, std streams) *cobra.Command {
 	var cursor int64
 	c := &cobra.Command{
 		Use: "logs [-f] SANDBOX PROCESS", Short: "Print what a background process has printed",
-		Long: `Print what a background process, by its id or name, has printed: the newest MiB at
-most. Its stderr goes to ours.
+		Long: `Print what a background process, by its id or name, has printed, as far as
+it is kept: the newest MiB and more. Its stderr goes to ours.
 ` + remoteHelp,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -90,6 +90,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	a.endAll()
 	a.group.Wait()
 	a.children.wait()
+	a.jobs.clean()
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -40,7 +40,7 @@ type job struct {
 
 func newJob(a *agent, s wire.Start) *job {
 	s.Detach = true
-	return &job{agent: a, start: s, stop: make(chan struct{}), over: make(chan struct{}), rec: record(s)}
+	return &job{agent: a, start: s, stop: make(chan struct{}), over: make(chan struct{}), rec: record(s), log: ring{room: a.jobs.room}}
 }
 
 // record is what is known of s before it starts.

@@ -16,6 +16,7 @@ const maxFinishedLogs = 16 << 20
 type jobs struct {
 	agent *agent
 	max   int // alive at once
+	room  *spills
 
 	mu     sync.Mutex
 	closed bool
@@ -23,7 +24,7 @@ type jobs struct {
 }
 
 func newJobs(a *agent) *jobs {
-	j := &jobs{agent: a, max: a.boot.MaxLive}
+	j := &jobs{agent: a, max: a.boot.MaxLive, room: newSpills(tempDir)}
 	if j.max <= 0 {
 		j.max = maxLive
 	}
@@ -75,20 +76,26 @@ func (js *jobs) remove(j *job) {
 	js.all = slices.DeleteFunc(js.all, func(o *job) bool { return o == j })
 }
 
-// tidy forgets the oldest ended processes, and their logs before that.
+// tidy forgets the oldest ended processes, and their logs before that: they
+// may have half of the room on disk.
 func (js *jobs) tidy() {
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	ended, size := 0, 0
+	ended, size, cold := 0, 0, int64(0)
 	for i := len(js.all) - 1; i >= 0; i-- {
 		j := js.all[i]
 		if j.record().Status.Live() {
 			continue
 		}
-		if size += j.log.size(); size > maxFinishedLogs {
+		memory, disk := j.log.size()
+		if cold += disk; cold > js.room.all/2 {
+			j.log.cool()
+		}
+		if size += memory; size > maxFinishedLogs {
 			j.log.forget()
 		}
 		if ended++; ended > wire.MaxFinished {
+			j.log.forget()
 			js.all = slices.Delete(js.all, i, i+1)
 		}
 	}
@@ -99,7 +106,13 @@ func (js *jobs) clean() int {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	before := len(js.all)
-	js.all = slices.DeleteFunc(js.all, func(j *job) bool { return !j.record().Status.Live() })
+	js.all = slices.DeleteFunc(js.all, func(j *job) bool {
+		if j.record().Status.Live() {
+			return false
+		}
+		j.log.forget()
+		return true
+	})
 	return before - len(js.all)
 }
 

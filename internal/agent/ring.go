@@ -10,13 +10,17 @@ import (
 
 // maxRuns bounds how often the kept output may change between stdout and
 // stderr: a program that does it with every byte keeps less of it.
-const maxRuns = 8 << 10
+const maxRuns = 32 << 10
 
-// ring is the log of a process: the newest [wire.LogSize] bytes of its output.
-// Writing never waits for readers.
+// ring is the log of a process: the newest [wire.LogSize] bytes of its output
+// in memory and, where there is room, what came before on disk. Writing never
+// waits for readers.
 type ring struct {
+	room *spills // nil: all is in memory
+
 	mu      sync.Mutex
 	buf     []byte // of the byte at cursor c: buf[c%len(buf)]
+	old     *spill // what was in buf before; nil until there is any
 	begin   int64  // cursors of what is kept
 	end     int64
 	runs    []run // what is kept, by stream; the last one ends at end
@@ -34,46 +38,88 @@ type run struct {
 func (l *ring) add(t wire.Type, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for piece := range slices.Chunk(data, wire.MaxChunk) {
+		l.addLocked(t, piece)
+	}
+	l.wakeLocked()
+}
+
+func (l *ring) addLocked(t wire.Type, data []byte) {
+	l.growLocked(len(data))
+	l.spillLocked(l.end + int64(len(data)-len(l.buf)))
+	at := int(l.end % int64(len(l.buf)))
+	n := copy(l.buf[at:], data)
+	copy(l.buf, data[n:])
 	l.end += int64(len(data))
 	if n := len(l.runs); n > 0 && l.runs[n-1].t == t {
 		l.runs[n-1].end = l.end
 	} else {
 		l.runs = append(l.runs, run{t, l.end})
 	}
-	if len(data) > wire.LogSize {
-		data = data[len(data)-wire.LogSize:]
-		l.begin = l.end - wire.LogSize
-	}
-	l.growLocked(len(data))
-	at := int((l.end - int64(len(data))) % int64(len(l.buf)))
-	n := copy(l.buf[at:], data)
-	copy(l.buf, data[n:])
-	l.trimLocked(int64(len(l.buf)))
-	l.wakeLocked()
+	l.trimLocked()
 }
 
-// growLocked makes room for n bytes more, up to the size of the log.
+// warmLocked is where the part begins that is in memory.
+func (l *ring) warmLocked() int64 { return max(l.begin, l.end-int64(len(l.buf))) }
+
+// growLocked makes room in memory for n bytes more, up to the size of the log.
 func (l *ring) growLocked(n int) {
-	kept := int(min(l.end-l.begin, wire.LogSize))
-	if kept <= len(l.buf) {
-		return
-	}
 	size := max(4<<10, len(l.buf))
-	for size < kept {
+	for size < min(int(l.end-l.warmLocked())+n, wire.LogSize) {
 		size *= 2
 	}
+	if size == len(l.buf) {
+		return
+	}
 	buf := make([]byte, size)
-	for c := l.begin; c < l.end-int64(n); {
+	for c := l.warmLocked(); c < l.end; {
 		from := l.buf[c%int64(len(l.buf)):]
-		from = from[:min(int64(len(from)), l.end-int64(n)-c)]
+		from = from[:min(int64(len(from)), l.end-c)]
 		c += int64(copy(buf[c%int64(size):], from))
 	}
 	l.buf = buf
 }
 
-// trimLocked forgets what is more than size bytes, or too many runs, ago.
-func (l *ring) trimLocked(size int64) {
-	l.begin = max(l.begin, l.end-size)
+// spillLocked writes to disk what lies in memory before cursor, or forgets it.
+func (l *ring) spillLocked(cursor int64) {
+	from := l.warmLocked()
+	if from >= cursor {
+		return
+	}
+	if l.old == nil && l.room != nil && !l.closed {
+		l.old = l.room.open(from)
+	}
+	for l.old != nil && from < cursor {
+		b := l.buf[from%int64(len(l.buf)):]
+		b = b[:min(int64(len(b)), cursor-from)]
+		if l.old.write(from, b) != nil {
+			l.coolLocked()
+		}
+		from += int64(len(b))
+	}
+	l.begin = max(l.begin, cursor-l.coldLocked())
+}
+
+// coldLocked is how much may be on disk.
+func (l *ring) coldLocked() int64 {
+	if l.old == nil {
+		return 0
+	}
+	return l.old.size
+}
+
+// coolLocked forgets what is on disk.
+func (l *ring) coolLocked() {
+	if l.old != nil {
+		l.begin = l.warmLocked()
+		l.old.close()
+		l.old = nil
+	}
+}
+
+// trimLocked forgets the oldest runs when there are too many, and those whose
+// output is forgotten.
+func (l *ring) trimLocked() {
 	drop := 0
 	if n := len(l.runs) - maxRuns; n > 0 {
 		drop = n
@@ -105,14 +151,23 @@ func (l *ring) close() {
 func (l *ring) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.coolLocked()
 	l.begin, l.runs, l.buf = l.end, nil, nil
 }
 
-// size is how much memory the log takes.
-func (l *ring) size() int {
+// cool drops what is on disk.
+func (l *ring) cool() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.buf)
+	l.coolLocked()
+	l.trimLocked()
+}
+
+// size is how much memory and disk the log takes.
+func (l *ring) size() (memory int, disk int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.buf), l.coldLocked()
 }
 
 // look is what a reader finds at its cursor.
@@ -122,10 +177,31 @@ type look struct {
 	n       int
 	closed  bool
 	changed <-chan struct{} // with n == 0: closed when there is news
+
+	old  *spill // not nil: the data is there still
+	size int64  // of it
 }
 
-// read copies output of one stream at cursor into buf.
+// read copies output of one stream at cursor into buf. The disk is read
+// without holding up the writer, who may overwrite it meanwhile.
 func (l *ring) read(cursor int64, buf []byte) look {
+	for {
+		v := l.look(cursor, buf)
+		if v.old == nil {
+			return v
+		}
+		n, err := v.old.read(v.cursor, v.size, buf[:v.n])
+		if v.n = n; l.stands(v, err) {
+			return v
+		}
+		if err == nil {
+			cursor = v.cursor + spillStep // the writer is faster: no race for its oldest bytes
+		}
+	}
+}
+
+// look finds what is at cursor, and copies it if it is in memory.
+func (l *ring) look(cursor int64, buf []byte) look {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cursor = min(max(cursor, l.begin), l.end)
@@ -140,8 +216,28 @@ func (l *ring) read(cursor int64, buf []byte) look {
 	i, _ := slices.BinarySearchFunc(l.runs, cursor+1, func(r run, c int64) int { return cmp.Compare(r.end, c) })
 	v.t = l.runs[i].t
 	buf = buf[:min(int64(len(buf)), l.runs[i].end-cursor)]
+	if warm := l.warmLocked(); cursor < warm {
+		v.n, v.old, v.size = int(min(int64(len(buf)), warm-cursor)), l.old, l.old.size
+		return v
+	}
 	at := cursor % int64(len(l.buf))
 	v.n = copy(buf, l.buf[at:])
 	v.n += copy(buf[v.n:], l.buf)
 	return v
+}
+
+// stands reports whether what was read from disk was still there then. A disk
+// that cannot be read is given up.
+func (l *ring) stands(v look, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v.old != l.old || v.cursor < l.begin {
+		return false
+	}
+	if err != nil {
+		l.coolLocked()
+		l.trimLocked()
+		return false
+	}
+	return true
 }

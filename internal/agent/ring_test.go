@@ -11,27 +11,37 @@ import (
 // A ring gives back what a plain buffer of everything would.
 func TestRing(t *testing.T) {
 	t.Parallel()
-	for _, most := range []int{10, 5_000, 300_000, 3 << 20} {
-		var l ring
-		var all []byte
-		var streams []wire.Type
-		for len(all) < 3*wire.LogSize {
-			kind := [...]wire.Type{wire.TypeStdout, wire.TypeStderr}[rand.IntN(2)]
-			data := make([]byte, 1+rand.IntN(most))
-			for i := range data {
-				data[i] = byte(rand.Uint32())
-				streams = append(streams, kind)
+	for _, disk := range []int64{0, 3 * spillStep} {
+		for _, most := range []int{10, 5_000, 300_000, 3 << 20} {
+			l := ring{room: &spills{dir: t.TempDir(), each: disk, free: disk}}
+			fill(t, &l, most, int(3*(wire.LogSize+disk)))
+			if kept := l.end - l.begin; most > 10 && kept != wire.LogSize+disk {
+				t.Errorf("%d bytes are kept", kept)
 			}
-			all = append(all, data...)
-			l.add(kind, data)
-			check(t, &l, all, streams, rand.Int64N(int64(len(all))))
+			if cap(l.buf) > wire.LogSize || cap(l.runs) > 4*maxRuns {
+				t.Errorf("memory for %d bytes and %d runs", cap(l.buf), cap(l.runs))
+			}
+			if l.forget(); l.room.free != disk {
+				t.Errorf("%d bytes of disk are free again", l.room.free)
+			}
 		}
-		if kept := l.end - l.begin; most > 10 && kept != wire.LogSize {
-			t.Errorf("%d bytes are kept", kept)
+	}
+}
+
+// fill adds n bytes, at most so many at a time, and looks at some.
+func fill(t *testing.T, l *ring, most, n int) {
+	t.Helper()
+	all := make([]byte, 0, n+most)
+	streams := make([]wire.Type, 0, n+most)
+	for len(all) < n {
+		kind := [...]wire.Type{wire.TypeStdout, wire.TypeStderr}[rand.IntN(2)]
+		from := len(all)
+		for range 1 + rand.IntN(most) {
+			all = append(all, byte(len(all)*len(all)>>7))
+			streams = append(streams, kind)
 		}
-		if cap(l.buf) > wire.LogSize || cap(l.runs) > 4*maxRuns {
-			t.Errorf("memory for %d bytes and %d runs", cap(l.buf), cap(l.runs))
-		}
+		l.add(kind, all[from:])
+		check(t, l, all, streams, rand.Int64N(int64(len(all))))
 	}
 }
 
@@ -77,4 +87,62 @@ func TestRingTellsReaders(t *testing.T) {
 	if v := l.read(0, buf); v.cursor != 1 || v.n != 1 || buf[0] != 'y' {
 		t.Errorf("%+v", v)
 	}
+}
+
+// What a full disk or a broken file takes from a log is a gap, and nothing else.
+func TestRingWithoutDisk(t *testing.T) {
+	t.Parallel()
+	piece := bytes.Repeat([]byte("x"), wire.MaxChunk)
+	for name, spoil := range map[string]func(l *ring){
+		"no folder":   func(l *ring) { l.room.dir = "/nowhere" },
+		"no room":     func(l *ring) { l.room.free = 0 },
+		"broken file": func(l *ring) { l.old.file.Close() },
+	} {
+		l := ring{room: &spills{dir: t.TempDir(), each: 4 << 20, free: 4 << 20}}
+		for i := range 100 {
+			if i == 0 && name != "broken file" || i == 50 && name == "broken file" {
+				spoil(&l)
+			}
+			l.add(wire.TypeStdout, piece)
+		}
+		v := l.read(0, make([]byte, 1))
+		for v.n > 0 {
+			v = l.read(v.cursor+int64(v.n), piece)
+		}
+		if v.cursor != l.end || l.end != 100*wire.MaxChunk {
+			t.Errorf("%s: read up to %d of %d", name, v.cursor, l.end)
+		}
+		l.forget()
+	}
+}
+
+// Readers who are behind get nothing that was overwritten while they read.
+func TestRingIsReadWhileWritten(t *testing.T) {
+	t.Parallel()
+	l := ring{room: &spills{dir: t.TempDir(), each: 2 << 20, free: 2 << 20}}
+	defer l.forget()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		piece := make([]byte, wire.MaxChunk)
+		for i := range 2000 { // each is full of its own number
+			for k := range piece {
+				piece[k] = byte(i)
+			}
+			l.add(wire.TypeStdout, piece)
+		}
+		l.close()
+	}()
+	buf := make([]byte, 1000)
+	for cursor, v := int64(0), (look{}); ; cursor = v.cursor + int64(v.n) {
+		if v = l.read(cursor, buf); v.n == 0 && v.closed {
+			break
+		}
+		for k, b := range buf[:v.n] {
+			if want := byte((v.cursor + int64(k)) / wire.MaxChunk); b != want {
+				t.Fatalf("at %d: %d, want %d", v.cursor+int64(k), b, want)
+			}
+		}
+	}
+	<-done
 }

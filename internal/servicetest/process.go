@@ -296,9 +296,9 @@ func (s *suite) logs() map[string]func(*testing.T) {
 			}
 		},
 		"the newest is kept": func(t *testing.T) {
-			p := s.start(t, s.open(t), hutch.ProcessRequest{Command: "head -c 3M /dev/zero; echo end"})
+			p := s.start(t, s.open(t), hutch.ProcessRequest{Command: "head -c 24M /dev/zero; echo end"})
 			s.until(t, p, "has ended", ended)
-			const total = 3<<20 + 4
+			const total = 24<<20 + 4
 			for _, cursor := range []int64{0, 1} {
 				var lost, size int64
 				next, err := s.svc.Logs(bounded(t), hutch.LogsRequest{SandboxID: p.SandboxID, ProcessID: p.ID, Cursor: cursor}, func(o hutch.Output) error {
@@ -306,7 +306,7 @@ func (s *suite) logs() map[string]func(*testing.T) {
 					size += int64(len(o.Data))
 					return nil
 				})
-				if err != nil || next != total || size > 2<<20 || size < 1<<19 {
+				if err != nil || next != total || size > 18<<20 || size < 1<<19 {
 					t.Errorf("from %d: %d bytes to %d, %v", cursor, size, next, err)
 				}
 				if cursor > 0 && lost != total-size-cursor {

@@ -63,7 +63,8 @@
 //	         its exit; when the connection closes before that, the whole tree is
 //	         killed; output that is not read stops the program as a full pipe
 //	         does. Detached: r with its [Process] at once; it stays when the
-//	         connection goes, and its log keeps the newest [LogSize] bytes.
+//	         connection goes, and its log keeps the newest [LogSize] bytes,
+//	         and up to [MaxLog] where there is room on disk.
 //	attach   output of a process from a cursor on: s, output, and with Follow
 //	         everything until x; without it, x after what there is (State tells
 //	         whether the process has ended). Closing an attach kills nothing.

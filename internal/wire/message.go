@@ -17,8 +17,10 @@ const (
 	MaxChunk   = 64 << 10
 	// StdinWindow is how many bytes of stdin may be under way unconfirmed.
 	StdinWindow = 256 << 10
-	// LogSize is how many bytes of output the agent keeps of a process.
+	// LogSize is how many bytes of output the agent keeps of a process in
+	// memory, and MaxLog how many at most, the others on disk.
 	LogSize = 1 << 20
+	MaxLog  = 17 << 20
 	// MaxFinished is how many ended detached processes the agent remembers.
 	MaxFinished = 64
 )

@@ -104,7 +104,7 @@ func (s *stream) next() (Type, []byte, error) {
 // What may come after the limit is the log that the agent keeps, and what
 // pipes and sockets hold. An empty frame costs, too.
 const (
-	maxLate   = 8 * LogSize
+	maxLate   = 8*LogSize + MaxLog
 	frameCost = 64
 )
 

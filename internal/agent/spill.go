@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/wire"
+)
+
+// Logs may take spillShare of the file system they are written to, all
+// together, and one of them a spillEach of that. Where its size is that of a
+// sandbox's memory, so is theirs.
+const (
+	spillShare = 16
+	spillEach  = 4
+	maxSpills  = spillEach * (wire.MaxLog - wire.LogSize)
+	spillStep  = 1 << 20 // a file grows by that much
+)
+
+// spills is the room on disk for the older parts of logs.
+type spills struct {
+	dir  string
+	all  int64
+	each int64
+
+	mu   sync.Mutex
+	free int64
+}
+
+func newSpills(dir string) *spills {
+	var fs unix.Statfs_t
+	if unix.Statfs(dir, &fs) != nil {
+		return &spills{dir: dir}
+	}
+	room := min(int64(fs.Blocks)*fs.Bsize/spillShare, maxSpills)
+	return &spills{dir: dir, all: room, each: room / spillEach, free: room}
+}
+
+// take asks for n bytes.
+func (s *spills) take(n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free < n {
+		return false
+	}
+	s.free -= n
+	return true
+}
+
+func (s *spills) give(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free += n
+}
+
+// spill is the part of a log that is too old for memory, in a file without a
+// name. The file grows while it may; then it is a ring.
+type spill struct {
+	room *spills
+	file *os.File
+	base int64 // cursor of the byte that was written first
+	size int64
+	full bool // it grows no more
+}
+
+// open returns an empty spill for what comes from cursor on, or nil when there
+// is no room for it.
+func (s *spills) open(cursor int64) *spill {
+	file, err := nameless(s.dir)
+	if err != nil {
+		return nil
+	}
+	sp := &spill{room: s, file: file, base: cursor}
+	if sp.grow(); sp.size == 0 {
+		sp.close()
+		return nil
+	}
+	return sp
+}
+
+// nameless makes a file that nobody else can open.
+func nameless(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
+	if err == nil || !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOENT) {
+		return f, err
+	}
+	if f, err = os.CreateTemp(dir, "hutch-log-"); err != nil { // gVisor
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
+// grow adds a step, whose room is the file's before anything is written.
+func (s *spill) grow() {
+	if s.size+spillStep > s.room.each || !s.room.take(spillStep) {
+		s.full = true
+		return
+	}
+	if unix.Fallocate(int(s.file.Fd()), 0, s.size, spillStep) != nil {
+		s.room.give(spillStep)
+		s.full = true
+		return
+	}
+	s.size += spillStep
+}
+
+// write adds what begins at cursor, where the last write ended, and is at most
+// a step long.
+func (s *spill) write(cursor int64, b []byte) error {
+	if !s.full && cursor+int64(len(b)) > s.base+s.size {
+		s.grow()
+	}
+	for len(b) > 0 {
+		at := (cursor - s.base) % s.size
+		n := min(int64(len(b)), s.size-at)
+		if _, err := s.file.WriteAt(b[:n], at); err != nil {
+			return err
+		}
+		cursor, b = cursor+n, b[n:]
+	}
+	return nil
+}
+
+// read reads what begins at cursor, or the first part of it.
+func (s *spill) read(cursor int64, size int64, buf []byte) (int, error) {
+	at := (cursor - s.base) % size
+	return s.file.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
+}
+
+func (s *spill) close() {
+	s.file.Close()
+	s.room.give(s.size)
+}
