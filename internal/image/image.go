@@ -40,13 +40,14 @@ const (
 	User      = "user"
 	Home      = "/home/user"
 	Workspace = "/workspace"
+	Data      = "/data" // where conversations have their files
 	// AgentPath is where a skeleton has an empty file over which a driver that
 	// must run the agent from inside binds it.
 	AgentPath = "/.hutch/agent"
 )
 
 // Writable are the folders that belong to the user.
-var Writable = []string{Workspace, Home, "/tmp", "/var/tmp"}
+var Writable = []string{Workspace, Data, Home, "/tmp", "/var/tmp"}
 
 // Getenv is the value of a variable in the base environment.
 func (r Root) Getenv(key string) string {

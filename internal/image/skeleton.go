@@ -84,7 +84,7 @@ func (s *skeleton) makeFolders() error {
 			return err
 		}
 	}
-	for _, dir := range []string{Workspace, Home} {
+	for _, dir := range []string{Workspace, Data, Home} {
 		if err := s.giveToUser(dir); err != nil {
 			return err
 		}
