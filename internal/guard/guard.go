@@ -40,7 +40,9 @@ type Options struct {
 	MaxBody int64
 	// Unbounded, when set, tells requests that MaxBody does not count for.
 	Unbounded func(*http.Request) bool
-	Log       *slog.Logger
+	// Open, when set, tells further requests that need no token.
+	Open func(*http.Request) bool
+	Log  *slog.Logger
 }
 
 type guard struct {
@@ -81,7 +83,7 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	if answeredCORS(w, r, origin) {
 		return
 	}
-	if !open(r) && !g.authorized(w, r) {
+	if !open(r) && (g.opt.Open == nil || !g.opt.Open(r)) && !g.authorized(w, r) {
 		return
 	}
 	if g.opt.MaxBody >= 0 && (g.opt.Unbounded == nil || !g.opt.Unbounded(r)) {
