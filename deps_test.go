@@ -72,7 +72,8 @@ var layers = []layer{
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/audit", []string{"hutch"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/problem"}},
-	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},
+	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/problem"}},
+	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
@@ -95,7 +96,7 @@ var layers = []layer{
 	}},
 	{"hutch/cmd/hutch-runsc", []string{"gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
 		"hutch/internal/image", "hutch/internal/mcp", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/store",
 		"github.com/spf13/cobra", "golang.org/x/term", sys,
 	}},

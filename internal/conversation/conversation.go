@@ -1,0 +1,318 @@
+// Package conversation runs code for chats: each conversation has files of its
+// own, which every run in it finds under /data and which people download by
+// signed links.
+//
+// A conversation is a folder on the host; its sandbox is only where runs
+// happen. The files are brought into a sandbox when one is made, and what a run
+// changed is kept in the folder before the run is answered. So a sandbox may
+// go at any time (it does after five idle minutes, or when others need the
+// room), a download wakes nothing, and a folder is all there is to back up.
+//
+// What comes out of a sandbox is hostile: names, links and sizes. Nothing is
+// read or written but through an [os.Root] of the one conversation.
+package conversation
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// What a run may use, as deployments of this kind expect it.
+const (
+	runTime   = 30 * time.Second
+	idleTime  = 5 * time.Minute
+	keepTime  = time.Minute // for keeping what a run made
+	maxOutput = 64 << 10    // bytes of each of stdout and stderr
+)
+
+var limits = hutch.Limits{CPU: 0.5, Memory: 256}
+
+// Options are what a server is made from. Folder and Secret are needed.
+type Options struct {
+	// Folder has a folder for each conversation.
+	Folder string
+	// Secret signs links.
+	Secret []byte
+	// BaseURL is where people reach the server, such as
+	// "https://code.example.com".
+	BaseURL string
+	// LinkLife is how long a link is good for; 0 is for ever.
+	LinkLife time.Duration
+	Log      *slog.Logger
+}
+
+// Server keeps conversations. Its zero value is not usable: call [New].
+type Server struct {
+	svc     hutch.Service
+	log     *slog.Logger
+	root    *os.Root
+	links   links
+	events  *feed
+	turns   turns
+	began   time.Time // what is older was made by another process
+	runners runners
+}
+
+// New returns a server of the conversations in a folder, which it makes. Close
+// ends it.
+func New(svc hutch.Service, opt Options) (*Server, error) {
+	if len(opt.Secret) == 0 {
+		return nil, hutch.Errorf(hutch.Invalid, "there is no secret to sign links with")
+	}
+	if err := os.MkdirAll(opt.Folder, 0o700); err != nil {
+		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be made: %v", err)
+	}
+	root, err := os.OpenRoot(opt.Folder)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be opened: %v", err)
+	}
+	s := &Server{
+		svc: svc, log: opt.Log, root: root, events: newFeed(), began: time.Now(),
+		links: links{secret: opt.Secret, base: strings.TrimSuffix(opt.BaseURL, "/"), life: opt.LinkLife},
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s, nil
+}
+
+// Close ends the streams of events. Runs are their callers' to end.
+func (s *Server) Close() error {
+	s.events.close()
+	return s.root.Close()
+}
+
+// Request asks for a run.
+type Request struct {
+	ConversationID string
+	Language       string
+	Code           string
+}
+
+// Result is how a run ended, and the files that it made or changed.
+type Result struct {
+	hutch.ExecResult
+	Files []File
+}
+
+// File is a file of a conversation that can be downloaded.
+type File struct {
+	Name string `json:"name" jsonschema:"below /data"`
+	Size int64  `json:"size"`
+	URL  string `json:"url" jsonschema:"where to download it"`
+}
+
+// Run runs code in a conversation, which need not exist before. Runs of one
+// conversation take turns. Output goes to out as it is printed. Files are kept
+// even when the run fails, reaches its time limit or is cancelled; the result
+// then has what is known beside the error.
+func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) error) (res Result, err error) {
+	at, err := locate(ctx, req.ConversationID)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := s.turns.take(ctx, at.sandbox()); err != nil {
+		return Result{}, err
+	}
+	defer s.turns.put(at.sandbox())
+	done := s.events.run(at, req)
+	defer func() { done(res, err) }()
+	box, err := s.enter(ctx, at)
+	if err != nil {
+		return Result{}, err
+	}
+	res.ExecResult, err = s.svc.Exec(ctx, box, hutch.ExecRequest{
+		Command: req.Code, Language: req.Language, Dir: inside, Timeout: hutch.InSeconds(runTime), MaxOutput: maxOutput,
+	}, out)
+	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	var kept error
+	res.Files, kept = s.keep(keep, at, box)
+	if err == nil && res.Limit == "" { // else it is known why files could not be kept
+		err = kept
+	}
+	return res, err
+}
+
+// place is where a conversation is.
+type place struct {
+	conversation, owner string
+}
+
+// names are what conversations may be called: no separator of paths, nothing
+// hidden, and no tilde, which sets owners apart.
+var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+=-]{0,127}$`)
+
+func locate(ctx context.Context, conversation string) (place, error) {
+	if !names.MatchString(conversation) {
+		return place{}, hutch.Errorf(hutch.Invalid,
+			"the conversation %.150q cannot be: use 1 to 128 of letters, digits and . _ : @ + = -, a letter or digit first", conversation).With("field", "conversationId")
+	}
+	owner, _ := hutch.OwnerOf(ctx)
+	return place{conversation, owner.ID}, nil
+}
+
+// folder is the name of its folder, also in links.
+func (p place) folder() string {
+	if p.owner == "" {
+		return p.conversation
+	}
+	sum := sha256.Sum256([]byte(p.owner))
+	return p.conversation + "~" + hex.EncodeToString(sum[:8])
+}
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// sandbox is the id of its sandbox.
+func (p place) sandbox() string {
+	sum := sha256.Sum256([]byte(p.folder()))
+	return "conversation-" + idEncoding.EncodeToString(sum[:15])
+}
+
+const (
+	labelConversation = "conversation"
+	labelMaker        = "conversation-run" // the run that the sandbox was made for
+)
+
+// enter returns a sandbox that has the files of a conversation, whose turn the
+// caller holds.
+func (s *Server) enter(ctx context.Context, at place) (string, error) {
+	maker := hutch.NewID("run")
+	req := hutch.CreateRequest{
+		ID: at.sandbox(), Limits: limits, SleepAfter: hutch.InSeconds(idleTime), OnIdle: hutch.IdleDestroy,
+		Labels: map[string]string{labelConversation: at.folder(), labelMaker: maker},
+	}
+	for {
+		sb, err := s.svc.Create(ctx, req)
+		switch {
+		case errors.Is(err, hutch.Exhausted) && s.makeRoom(ctx):
+			continue
+		case err != nil:
+			return "", err
+		case sb.Labels[labelMaker] == maker:
+			return sb.ID, s.furnish(ctx, at, sb.ID)
+		case sb.Status == hutch.Running && sb.CreatedAt.After(s.began):
+			return sb.ID, nil
+		}
+		// It failed, or another process made it and cannot say what is in it.
+		if _, err := s.svc.Destroy(ctx, sb.ID, true); err != nil {
+			return "", err
+		}
+	}
+}
+
+// furnish brings the files into a new sandbox, which goes if that fails.
+func (s *Server) furnish(ctx context.Context, at place, box string) error {
+	err := s.bring(ctx, at, box)
+	if err != nil {
+		s.discard(ctx, box)
+	}
+	return err
+}
+
+func (s *Server) discard(ctx context.Context, box string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	if _, err := s.svc.Destroy(ctx, box, true); err != nil {
+		s.log.Warn("destroy the sandbox of a conversation", "sandbox", box, "err", err)
+	}
+}
+
+// makeRoom destroys the sandbox of the conversation that has been silent the
+// longest, and reports whether there was one.
+func (s *Server) makeRoom(ctx context.Context) bool {
+	all, err := s.svc.Sandboxes(ctx, hutch.Filter{})
+	if err != nil {
+		return false
+	}
+	slices.SortFunc(all, func(a, b hutch.Sandbox) int { return a.LastUsedAt.Compare(b.LastUsedAt) })
+	for _, sb := range all {
+		if sb.Labels[labelConversation] == "" || !s.turns.try(sb.ID) {
+			continue
+		}
+		_, err := s.svc.Destroy(ctx, sb.ID, true)
+		s.turns.put(sb.ID)
+		if err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// turns are locks by name that can be waited for with a context.
+type turns struct {
+	mu sync.Mutex
+	by map[string]*turn
+}
+
+type turn struct {
+	free  chan struct{} // holds one value when nobody has the turn
+	users int
+}
+
+func (t *turns) join(name string) *turn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.by == nil {
+		t.by = map[string]*turn{}
+	}
+	u := t.by[name]
+	if u == nil {
+		u = &turn{free: make(chan struct{}, 1)}
+		u.free <- struct{}{}
+		t.by[name] = u
+	}
+	u.users++
+	return u
+}
+
+func (t *turns) leave(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.by[name]
+	if u.users--; u.users == 0 {
+		delete(t.by, name)
+	}
+}
+
+func (t *turns) take(ctx context.Context, name string) error {
+	u := t.join(name)
+	select {
+	case <-u.free:
+		return nil
+	case <-ctx.Done():
+		t.leave(name)
+		return context.Cause(ctx)
+	}
+}
+
+// try takes a turn that nobody has or waits for.
+func (t *turns) try(name string) bool {
+	u := t.join(name)
+	select {
+	case <-u.free:
+		return true
+	default:
+		t.leave(name)
+		return false
+	}
+}
+
+func (t *turns) put(name string) {
+	t.mu.Lock()
+	t.by[name].free <- struct{}{}
+	t.mu.Unlock()
+	t.leave(name)
+}

@@ -1,0 +1,188 @@
+package conversation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+const (
+	maxEvents    = 256 // remembered, for those who come back
+	maxListeners = 256
+	pulse        = 15 * time.Second // of silence
+	patience     = 30 * time.Second // with a client that does not read
+)
+
+// feed tells listeners what happens. It remembers a few events, so that one
+// who lost the connection gets what it missed; one who reads too slowly is
+// cut off, and comes back in that way.
+type feed struct {
+	mu     sync.Mutex
+	last   int64
+	recent []event // the newest last
+	wake   chan struct{}
+	ended  bool
+	count  int
+}
+
+type event struct {
+	id    int64
+	kind  string
+	owner string
+	data  []byte
+}
+
+func newFeed() *feed { return &feed{wake: make(chan struct{})} }
+
+// started and finished are the data of events.
+type started struct {
+	ConversationID string    `json:"conversationId"`
+	Language       string    `json:"language"`
+	Time           time.Time `json:"time"`
+}
+
+type finished struct {
+	started
+	ExitCode      int         `json:"exitCode"`
+	ExecutionTime int64       `json:"executionTime"` // ms
+	TimedOut      bool        `json:"timedOut"`
+	Files         []File      `json:"files"`
+	Error         *hutch.Kind `json:"error,omitempty"` // when it could not run to its end
+}
+
+// run tells that a run begins and, when done is called, how it ended.
+func (f *feed) run(at place, req Request) (done func(Result, error)) {
+	language := req.Language[:min(len(req.Language), 40)]
+	f.tell(at.owner, "run.started", started{at.conversation, language, time.Now().UTC()})
+	return func(res Result, err error) {
+		e := finished{
+			started: started{at.conversation, language, time.Now().UTC()}, Files: res.Files,
+			ExitCode: res.ExitCode, ExecutionTime: res.Duration.Milliseconds(), TimedOut: res.TimedOut,
+		}
+		if err != nil {
+			kind := hutch.KindOf(err)
+			e.Error = &kind
+		}
+		if e.Files == nil {
+			e.Files = []File{}
+		}
+		e.Files = e.Files[:min(len(e.Files), MaxShown)]
+		f.tell(at.owner, "run.finished", e)
+	}
+}
+
+func (f *feed) tell(owner, kind string, data any) {
+	text, _ := json.Marshal(data) // strings, numbers and the like
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	f.recent = append(f.recent, event{f.last, kind, owner, text})
+	if len(f.recent) > maxEvents {
+		f.recent = append([]event{}, f.recent[len(f.recent)-maxEvents:]...)
+	}
+	close(f.wake)
+	f.wake = make(chan struct{})
+}
+
+// after returns an owner's events since one, the newest id, and what is closed
+// when there are more.
+func (f *feed) after(id int64, owner string) (list []event, last int64, more <-chan struct{}, ended bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.recent {
+		if e.id > id && e.owner == owner {
+			list = append(list, e)
+		}
+	}
+	return list, f.last, f.wake, f.ended
+}
+
+func (f *feed) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	close(f.wake)
+	f.wake = make(chan struct{})
+}
+
+// enter counts a listener, if there is room for one more.
+func (f *feed) enter() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count >= maxListeners {
+		return false
+	}
+	f.count++
+	return true
+}
+
+func (f *feed) exit() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count--
+}
+
+// stream writes events to a client until it leaves: from the one behind since
+// on or, when that is negative, those to come.
+func (f *feed) stream(ctx context.Context, w http.ResponseWriter, since int64) {
+	owner, _ := hutch.OwnerOf(ctx)
+	if since < 0 {
+		_, since, _, _ = f.after(0, owner.ID)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	silence := time.NewTicker(pulse)
+	defer silence.Stop()
+	text := ": listening\n\n"
+	for {
+		if !flush(w, text) {
+			return
+		}
+		text = ""
+		list, last, more, ended := f.after(since, owner.ID)
+		since = last
+		for _, e := range list {
+			text += fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", e.id, e.kind, e.data)
+		}
+		switch {
+		case text != "":
+			continue
+		case ended:
+			return
+		}
+		select {
+		case <-more:
+		case <-silence.C:
+			text = ": nothing new\n\n"
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func flush(w http.ResponseWriter, text string) bool {
+	if text == "" {
+		return true
+	}
+	c := http.NewResponseController(w)
+	c.SetWriteDeadline(time.Now().Add(patience))
+	_, err := w.Write([]byte(text))
+	return err == nil && c.Flush() == nil
+}
+
+// lastEvent is where a client wants to go on.
+func lastEvent(r *http.Request) int64 {
+	id, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64)
+	if err != nil || id < 0 {
+		return -1
+	}
+	return id
+}

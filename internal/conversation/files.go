@@ -1,0 +1,299 @@
+package conversation
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"hutch"
+)
+
+// What one conversation may keep.
+const (
+	maxFiles = 20_000
+	maxBytes = 1 << 30
+)
+
+// inside is where a sandbox has the files of its conversation.
+const inside = "/data"
+
+// scratch begins the names of files that are being written on the host.
+const scratch = ".hutch-new-"
+
+// open opens the folder of a conversation, and makes it when it is missing.
+func (s *Server) open(at place) (*os.Root, error) {
+	if err := s.root.Mkdir(at.folder(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return s.root.OpenRoot(at.folder())
+}
+
+// bring puts the files of a conversation into a sandbox.
+func (s *Server) bring(ctx context.Context, at place, box string) error {
+	root, err := s.open(at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	r, w := io.Pipe()
+	packed := make(chan struct{})
+	go func() {
+		defer close(packed)
+		t := tar.NewWriter(w)
+		err := walk(root, ".", func(name string, _ fs.DirEntry) error { return pack(root, name, t) })
+		w.CloseWithError(errors.Join(err, t.Close()))
+	}()
+	err = s.svc.Unpack(ctx, box, hutch.UnpackRequest{Dir: inside, Format: hutch.Tar}, r)
+	r.Close()
+	<-packed
+	return err
+}
+
+// walk hands what is below a folder to visit, folders before what is in them.
+// It is [fs.WalkDir] for names that need not be UTF-8, and follows no link.
+func walk(root *os.Root, dir string, visit func(name string, entry fs.DirEntry) error) error {
+	f, err := root.Open(dir)
+	if err != nil {
+		return err
+	}
+	entries, err := f.ReadDir(-1)
+	f.Close()
+	for _, entry := range entries {
+		name := path.Join(dir, entry.Name())
+		err := visit(name, entry)
+		if err == nil && entry.IsDir() {
+			err = walk(root, name, visit)
+		}
+		if err != nil && err != fs.SkipDir {
+			return err
+		}
+	}
+	return err
+}
+
+// pack writes one file of a conversation to an archive. What can be no file of
+// one is left out.
+func pack(root *os.Root, name string, t *tar.Writer) error {
+	info, err := root.Lstat(name)
+	if err != nil || strings.HasPrefix(name, scratch) {
+		return nil
+	}
+	h := &tar.Header{Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
+	switch {
+	case info.IsDir():
+		h.Typeflag, h.Name = tar.TypeDir, name+"/"
+	case info.Mode()&fs.ModeSymlink != 0:
+		h.Typeflag = tar.TypeSymlink
+		if h.Linkname, err = root.Readlink(name); err != nil {
+			return nil
+		}
+	case info.Mode().IsRegular():
+		return packFile(root, name, h, t)
+	default:
+		return nil
+	}
+	return t.WriteHeader(h)
+}
+
+func packFile(root *os.Root, name string, h *tar.Header, t *tar.Writer) error {
+	f, info, err := openRegular(root, name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	h.Typeflag, h.Size = tar.TypeReg, info.Size()
+	if err := t.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err = io.CopyN(t, f, h.Size)
+	return err
+}
+
+// openRegular opens a file that is one: a pipe or device is not waited for.
+func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// keep makes the folder of a conversation the same as what is in its sandbox,
+// and returns the files that differed. They are compared by size, permissions
+// and time: a program that sets all three back hides a change from itself.
+func (s *Server) keep(ctx context.Context, at place, box string) ([]File, error) {
+	root, err := s.open(at)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	list, err := s.list(ctx, box)
+	if err != nil {
+		return nil, err
+	}
+	k := keeping{s: s, ctx: ctx, box: box, root: root, room: maxBytes}
+	changed := []File{}
+	for name, info := range list.each {
+		differed, err := k.one(name, info)
+		if err != nil {
+			return changed, err
+		}
+		if differed {
+			changed = append(changed, File{Name: name, Size: info.Size, URL: s.links.to(at.folder(), name)})
+		}
+	}
+	return changed, list.prune(root)
+}
+
+// listing is what is in a sandbox, folders before what is in them.
+type listing struct {
+	order []hutch.FileInfo
+	has   map[string]bool
+}
+
+func (s *Server) list(ctx context.Context, box string) (*listing, error) {
+	l, bytes := &listing{has: map[string]bool{}}, int64(0)
+	err := s.svc.ListFiles(ctx, box, hutch.ListRequest{Path: inside, Recursive: true, Hidden: true, Limit: maxFiles}, func(f hutch.FileInfo) error {
+		name := strings.TrimPrefix(f.Path, inside+"/")
+		if f.Type == hutch.OtherFile || name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || strings.HasPrefix(name, scratch) {
+			return nil // a pipe, or what no honest agent says
+		}
+		if f.Type == hutch.RegularFile {
+			bytes += f.Size
+		}
+		l.order, l.has[name] = append(l.order, f), true
+		return nil
+	})
+	switch {
+	case errors.Is(err, hutch.Exhausted):
+		return nil, hutch.Errorf(hutch.Exhausted, "the conversation has more than %d files: nothing of this run was kept. Delete some under /data, or keep them in one archive", maxFiles).With("limit", "files")
+	case err == nil && bytes > maxBytes:
+		return nil, hutch.Errorf(hutch.Exhausted, "the conversation has %d bytes of files, over the limit of %d: nothing of this run was kept. Delete some under /data", bytes, int64(maxBytes)).With("limit", "disk")
+	}
+	return l, err
+}
+
+func (l *listing) each(yield func(string, hutch.FileInfo) bool) {
+	for _, f := range l.order {
+		if !yield(strings.TrimPrefix(f.Path, inside+"/"), f) {
+			return
+		}
+	}
+}
+
+// prune removes from the host what is no longer in the sandbox.
+func (l *listing) prune(root *os.Root) error {
+	return walk(root, ".", func(name string, _ fs.DirEntry) error {
+		if l.has[name] {
+			return nil
+		}
+		return cmp.Or(root.RemoveAll(name), fs.SkipDir)
+	})
+}
+
+// keeping copies from a sandbox into a folder.
+type keeping struct {
+	s    *Server
+	ctx  context.Context
+	box  string
+	root *os.Root
+	room int64 // bytes that may yet be written
+}
+
+// one keeps one file, and reports whether it is a regular one that differed.
+func (k *keeping) one(name string, f hutch.FileInfo) (bool, error) {
+	old, err := k.root.Lstat(name)
+	if err != nil {
+		old = nil
+	}
+	switch f.Type {
+	case hutch.Directory:
+		if old != nil && old.IsDir() {
+			return false, nil
+		}
+		return false, errors.Join(k.root.RemoveAll(name), k.root.Mkdir(name, 0o700))
+	case hutch.Symlink:
+		if to, err := k.root.Readlink(name); err == nil && to == f.Target {
+			return false, nil
+		}
+		return false, errors.Join(k.root.RemoveAll(name), k.root.Symlink(f.Target, name))
+	}
+	if old != nil && same(old, f) {
+		return false, nil
+	}
+	if old != nil && !old.Mode().IsRegular() {
+		if err := k.root.RemoveAll(name); err != nil {
+			return false, err
+		}
+	}
+	return k.file(name, f)
+}
+
+// same reports whether a file on the host is the one inside. Times may differ
+// by less than a microsecond: those of unpacked files are set no more exactly.
+func same(old fs.FileInfo, f hutch.FileInfo) bool {
+	return old.Mode().IsRegular() && old.Size() == f.Size && old.Mode().Perm() == mode(f) &&
+		old.ModTime().Sub(f.Modified).Abs() < time.Microsecond
+}
+
+// mode is a file's permissions on the host, where the server may always read
+// and replace it.
+func mode(f hutch.FileInfo) fs.FileMode {
+	var m fs.FileMode
+	for _, c := range f.Mode {
+		m = m<<3 | fs.FileMode(c-'0')&7
+	}
+	return m&0o777 | 0o600
+}
+
+// file copies a file aside and then into its place. One that vanished, or that
+// its user may not read, is left as it is.
+func (k *keeping) file(name string, f hutch.FileInfo) (bool, error) {
+	tmp := hutch.NewID(scratch)
+	w, err := k.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer k.root.Remove(tmp) // after the rename there is nothing there
+	defer w.Close()
+	_, err = k.s.svc.ReadFile(k.ctx, k.box, hutch.ReadRequest{Path: f.Path}, &bounded{w, &k.room})
+	switch {
+	case errors.Is(err, hutch.NotFound), errors.Is(err, hutch.Denied), errors.Is(err, hutch.Invalid), errors.Is(err, hutch.Conflict):
+		k.s.log.Debug("a file of a conversation is not kept", "sandbox", k.box, "err", err)
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	err = errors.Join(w.Chmod(mode(f)), w.Close(), k.root.Chtimes(tmp, f.Modified, f.Modified), k.root.Rename(tmp, name))
+	return true, err
+}
+
+// bounded is a writer with so much room.
+type bounded struct {
+	w    io.Writer
+	room *int64
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if *b.room -= int64(len(p)); *b.room < 0 {
+		return 0, hutch.Errorf(hutch.Exhausted, "the files of the conversation have more than %d bytes: delete some under /data", int64(maxBytes)).With("limit", "disk")
+	}
+	return b.w.Write(p)
+}

@@ -1,0 +1,110 @@
+package conversation
+
+import (
+	"errors"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/problem"
+)
+
+// MaxShown is how many files of a run are named to whoever started it.
+const MaxShown = 100
+
+// Open reports whether a request of [Server.Routes] is for anyone: the page,
+// and files, whose links are signed.
+func Open(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/files/"))
+}
+
+// Routes adds the page, the downloads and the events to mux. What is not
+// [Open] is to be guarded.
+func (s *Server) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /{$}", s.page)
+	mux.HandleFunc("GET /files/{conversation}/{file...}", s.file)
+	mux.HandleFunc("GET /mcp/events", s.stream)
+}
+
+// stream sends what happens as server-sent events.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	if !s.events.enter() {
+		problem.Write(w, hutch.Errorf(hutch.Exhausted, "%d clients listen already, which is the limit: try again later", maxListeners))
+		return
+	}
+	defer s.events.exit()
+	s.events.stream(r.Context(), w, lastEvent(r))
+}
+
+// file answers a signed link. The signature is looked at before anything is
+// looked for.
+func (s *Server) file(w http.ResponseWriter, r *http.Request) {
+	folder, name := r.PathValue("conversation"), r.PathValue("file")
+	if err := s.links.check(folder, name, r.URL.Query(), time.Now()); err != nil {
+		problem.Write(w, err)
+		return
+	}
+	err := s.send(w, r, folder, name)
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist):
+		problem.Write(w, hutch.Errorf(hutch.NotFound, "the file is no longer there: a later run removed it"))
+	default: // mostly a link that leads out of the conversation
+		s.log.Info("a file of a conversation cannot be served", "conversation", folder, "err", err)
+		problem.Write(w, hutch.Errorf(hutch.Denied, "this file cannot be downloaded"))
+	}
+}
+
+func (s *Server) send(w http.ResponseWriter, r *http.Request, folder, name string) error {
+	if strings.Contains(folder, "/") || !filepath.IsLocal(name) || path.Clean(name) != name {
+		return fs.ErrNotExist
+	}
+	root, err := s.root.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, info, err := openRegular(root, name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	disarm(w.Header(), path.Base(name))
+	http.ServeContent(w, r, "", info.ModTime(), f)
+	return nil
+}
+
+// shown are the types that a browser shows: none of them can run anything.
+// All else is saved.
+var shown = map[string]string{
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+	".txt": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",
+}
+
+var saved = map[string]string{
+	".csv": "text/csv; charset=utf-8", ".json": "application/json", ".pdf": "application/pdf", ".zip": "application/zip",
+}
+
+// disarm says what a file is so that no browser takes it for a page of ours:
+// it was made by a program that nobody vouches for.
+func disarm(h http.Header, name string) {
+	kind, disposition := "application/octet-stream", "attachment"
+	ext := strings.ToLower(path.Ext(name))
+	if t := saved[ext]; t != "" {
+		kind = t
+	}
+	if t := shown[ext]; t != "" {
+		kind, disposition = t, "inline"
+	}
+	h.Set("Content-Type", kind)
+	h.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": name}))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer") // the address is the key
+	h.Set("Cache-Control", "private, no-cache")
+}

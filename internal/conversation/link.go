@@ -1,0 +1,66 @@
+package conversation
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch"
+)
+
+// links signs the addresses of files. Whoever has a link has the file, and
+// nothing else: the signature (HMAC-SHA256) is over the conversation, the
+// file's whole path, and the time it expires at.
+type links struct {
+	secret []byte
+	base   string
+	life   time.Duration
+}
+
+// to is the link to a file.
+func (l links) to(folder, file string) string {
+	var expires string
+	if l.life > 0 {
+		expires = strconv.FormatInt(time.Now().Add(l.life).Unix(), 10)
+	}
+	segments := strings.Split(file, "/")
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	query := "?sig=" + l.sign(folder, file, expires)
+	if expires != "" {
+		query = "?exp=" + expires + "&sig=" + l.sign(folder, file, expires)
+	}
+	return l.base + "/files/" + url.PathEscape(folder) + "/" + strings.Join(segments, "/") + query
+}
+
+// sign signs. A zero byte, which no path has, keeps a path that looks like one
+// with an expiry from being one.
+func (l links) sign(folder, file, expires string) string {
+	mac := hmac.New(sha256.New, l.secret)
+	mac.Write([]byte(folder + "/" + file))
+	if expires != "" {
+		mac.Write([]byte("\x00" + expires))
+	}
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// check refuses what was not signed here, or has expired. It says the same of
+// files that exist and of those that do not.
+func (l links) check(folder, file string, query url.Values, now time.Time) error {
+	expires := query.Get("exp")
+	if !hmac.Equal([]byte(query.Get("sig")), []byte(l.sign(folder, file, expires))) {
+		return hutch.Errorf(hutch.Denied, "the signature does not fit this address: copy the whole link, or run the code again for a new one")
+	}
+	if expires == "" {
+		return nil
+	}
+	if at, err := strconv.ParseInt(expires, 10, 64); err != nil || now.Unix() >= at {
+		return hutch.Errorf(hutch.Denied, "the link has expired: run the code again for a new one")
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package conversation
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+)
+
+// The page is one file: what is in its style and script elements is all that
+// its policy lets run.
+//
+//go:embed page.html
+var page []byte
+
+// between is what stands between two marks of the page.
+func between(from, to string) []byte {
+	_, rest, _ := bytes.Cut(page, []byte(from))
+	content, _, _ := bytes.Cut(rest, []byte(to))
+	return content
+}
+
+func hashOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+var pageSources = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
+	"; style-src " + hashOf(between("<style>", "</style>")) + "; script-src " + hashOf(between("<script>", "</script>"))
+
+// pagePolicy adds where images may come from: links may name another origin
+// than the one that the page was asked for at.
+func (s *Server) pagePolicy() string {
+	images := "; img-src 'self'"
+	if u, err := url.Parse(s.links.base); err == nil && u.Host != "" {
+		images += " " + u.Scheme + "://" + u.Host
+	}
+	return pageSources + images
+}
+
+func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", s.pagePolicy())
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache")
+	w.Write(page) // an error here is a client that has gone
+}
