@@ -43,7 +43,7 @@ type execOutput struct {
 // what it had printed.
 type unfinished struct {
 	error
-	output execOutput
+	output interface{ into(data map[string]any) }
 	text   string
 }
 

@@ -37,7 +37,7 @@ var codes = map[hutch.Kind]int64{
 // codeOf picks an error's code. What is wrong with the command or its language
 // has one of its own.
 func codeOf(e *hutch.Error) int64 {
-	if field := e.Data["field"]; (field == "command" || field == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
+	if field := e.Data["field"]; (field == "command" || field == "code" || field == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
 		return codeInvalidCommand
 	}
 	if e.Kind == hutch.NotFound && e.Data["path"] != nil {

@@ -216,14 +216,19 @@ func (s *server) listFiles(ctx context.Context, c *call, in listFilesArgs) (repl
 	return reply{text: b.String()}, nil
 }
 
-// listed is one file in a list.
-func listed(f hutch.FileInfo) string {
-	path := strings.Map(func(r rune) rune {
+// printable is a name that stays in its line.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
 		if r < ' ' {
 			return '\uFFFD'
 		}
 		return r
-	}, quoted(f.Path))
+	}, quoted(name))
+}
+
+// listed is one file in a list.
+func listed(f hutch.FileInfo) string {
+	path := printable(f.Path)
 	switch f.Type {
 	case hutch.Directory:
 		return path + "/"

@@ -38,6 +38,10 @@ type Options struct {
 	// KeepAlive is how long an answer that streams may be silent before a
 	// comment is sent, so that proxies do not cut it; default 15 seconds.
 	KeepAlive time.Duration
+	// Conversations, when set, adds the tools of conversations.
+	Conversations Conversations
+	// OnlyConversations leaves out all other tools.
+	OnlyConversations bool
 }
 
 func (o Options) withDefaults() Options {
@@ -83,6 +87,10 @@ type server struct {
 func newServer(svc hutch.Service, opt Options) *server {
 	s := &server{svc: svc, opt: opt.withDefaults()}
 	s.sessions = newSessions(svc, s.opt.Log)
+	instructions := instructions
+	if s.opt.OnlyConversations {
+		instructions = conversationInstructions
+	}
 	s.sdk = sdk.NewServer(
 		&sdk.Implementation{Name: "hutch", Title: "Hutch sandboxes", Version: s.opt.Version},
 		&sdk.ServerOptions{
@@ -92,7 +100,12 @@ func newServer(svc hutch.Service, opt Options) *server {
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 			SetCacheable: cacheable,
 		})
-	s.addTools()
+	if !s.opt.OnlyConversations {
+		s.addTools()
+	}
+	if s.opt.Conversations != nil {
+		s.addConversationTools()
+	}
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/mcp"
 	"hutch/internal/scripted"
 )
 
@@ -16,7 +17,8 @@ import (
 // change is made with UPDATE=1, and read in the diff.
 func TestToolList(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
-		ss := connect(t, &scripted.Service{}, era)
+		_, url := serve(t, &scripted.Service{}, mcp.Options{Conversations: talks{}})
+		ss := dial(t, url, era, nil)
 		list, err := ss.ListTools(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
