@@ -19,6 +19,8 @@ import (
 //	token      what clients must bring, when the environment gives none
 //	images/    root file systems, shared by all that runs here
 //	server/    the daemon's: its lock, its store, its engine and drivers
+//	conversations/  what `hutch conversation` and the daemon keep for chats
+//	file-secret  what signs links to their files
 //	embedded/  a folder for each engine of `hutch run` and `hutch mcp`
 //
 // Sandboxes of other user ids must be able to walk through it to their images,
@@ -75,7 +77,12 @@ func (h *home) token() (string, error) {
 			return t, nil
 		}
 	}
-	path := h.tokenPath()
+	return h.secret("token")
+}
+
+// secret is what is in a file of the data folder, minted when it is missing.
+func (h *home) secret(name string) (string, error) {
+	path := filepath.Join(h.dir, name)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return mint(path)
@@ -85,12 +92,10 @@ func (h *home) token() (string, error) {
 	}
 	t := strings.TrimSpace(string(b))
 	if t == "" {
-		return "", hutch.Errorf(hutch.Invalid, "the token file %s is empty: remove it to have a new token made", path)
+		return "", hutch.Errorf(hutch.Invalid, "the file %s is empty: remove it to have a new one made", path)
 	}
 	return t, nil
 }
-
-func (h *home) tokenPath() string { return filepath.Join(h.dir, "token") }
 
 // mint writes a new token to path, or returns the one that another process
 // wrote meanwhile.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"syscall"
 
@@ -31,7 +32,12 @@ func main() {
 		signal.Stop(signals) // the second one ends us at once
 		cancel(interrupted(sig.(syscall.Signal)))
 	}()
-	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == "hutch-conversation" {
+		// In the place of a server that was started without arguments.
+		args = append([]string{"conversation"}, args...)
+	}
+	os.Exit(run(ctx, args, streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
 // streams are what a command reads and writes.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
+	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
@@ -35,6 +36,7 @@ type serveConfig struct {
 	hosts        []string
 	origins      []string
 	quiet        bool
+	talk         conversationConfig
 }
 
 func newServe(h *home, std streams) *cobra.Command {
@@ -50,6 +52,7 @@ given to sandboxes. When the server ends, sandboxes go on running; its next
 start finds them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			cfg.talk = conversationEnv()
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
 	}
@@ -78,6 +81,7 @@ type server struct {
 	store    *store.Store
 	runtimes []driver.Driver
 	engine   *engine.Engine
+	talks    *conversation.Server
 	mcp      *mcp.Handler
 	rest     *rest.Handler
 	listener net.Listener
@@ -100,6 +104,7 @@ func (s *server) run(ctx context.Context) (err error) {
 		{"open the store", s.openStore},
 		{"look for runtimes", s.findRuntimes},
 		{"start the engine", s.startEngine},
+		{"open the conversations", s.openConversations},
 	} {
 		if err := step.do(ctx); err != nil {
 			if context.Cause(ctx) != nil {
@@ -124,7 +129,11 @@ func (s *server) openHome(context.Context) (err error) {
 	if err := s.home.open(); err != nil {
 		return err
 	}
-	if s.dir, err = s.home.folder("server"); err != nil {
+	folder := "server"
+	if s.talk.only {
+		folder = "conversation" // beside that of another server
+	}
+	if s.dir, err = s.home.folder(folder); err != nil {
 		return err
 	}
 	f, free, err := lock(s.dir)
@@ -135,7 +144,9 @@ func (s *server) openHome(context.Context) (err error) {
 		return hutch.Errorf(hutch.Conflict, "another server uses the data folder %s: end it, or choose another folder with --data", s.home.dir)
 	}
 	s.undo = append(s.undo, f.Close)
-	s.token, err = s.home.token()
+	if s.token = s.talk.token; s.token == "" {
+		s.token, err = s.home.token()
+	}
 	return err
 }
 
@@ -174,7 +185,7 @@ func (s *server) startEngine(ctx context.Context) error {
 	s.engine = engine.New(engine.Options{
 		Dir: s.dir, Drivers: s.runtimes, Image: images(s.home.images(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
-		Env: secrets(), Log: s.log,
+		Ephemeral: s.talk.only, Env: s.talk.secrets(), Log: s.log,
 	})
 	if err := s.engine.Start(ctx); err != nil {
 		return err
@@ -194,7 +205,7 @@ func grace() (context.Context, context.CancelFunc) {
 
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
-	s.mcp = mcp.NewHandler(s.engine, mcp.Options{Version: version, Log: s.log})
+	s.mcp = mcp.NewHandler(s.engine, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
 	s.rest = rest.NewHandler(s.engine, rest.Options{Log: s.log})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -230,16 +241,23 @@ func (s *server) serve(ctx context.Context) error {
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
-	mux.Handle("/v1/", s.rest)
+	if !s.talk.only {
+		mux.Handle("/v1/", s.rest)
+	}
+	s.talks.Routes(mux)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"status":"ok"}`+"\n")
 	})
-	return guard.New(mux, guard.Options{Tokens: []string{s.token}, Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Log: s.log})
+	return guard.New(mux, guard.Options{Tokens: []string{s.token}, Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: conversation.Open, Log: s.log})
 }
 
 // announce tells the person at the keyboard what to do next.
 func (s *server) announce(w io.Writer) {
+	if s.talk.only {
+		fmt.Fprintf(w, "Hutch %s answers at %s\n", fullVersion(), s.base())
+		return
+	}
 	url := "http://" + s.listener.Addr().String()
 	names := make([]string, len(s.runtimes))
 	for i, d := range s.runtimes {

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/internal/conversation"
+)
+
+// conversationConfig is what can be set of conversations: all of it in the
+// environment, by the names that deployments of this kind have.
+type conversationConfig struct {
+	only     bool // no other tools, and no REST
+	token    string
+	secret   string
+	folder   string
+	baseURL  string
+	linkLife time.Duration
+}
+
+func conversationEnv() conversationConfig {
+	return conversationConfig{
+		secret: os.Getenv("FILE_SECRET"), folder: os.Getenv("SANDBOX_ROOT"), baseURL: os.Getenv("PUBLIC_BASE_URL"),
+	}
+}
+
+// secrets are the credentials that sandboxes are given: those of conversations
+// run what anyone in a chat may have written, and get none.
+func (c conversationConfig) secrets() map[string]string {
+	if c.only {
+		return nil
+	}
+	return secrets()
+}
+
+func newConversation(h *home, std streams) *cobra.Command {
+	var cfg serveConfig
+	c := &cobra.Command{
+		Use:   "conversation",
+		Short: "Run the server of conversations: run code over MCP, share files by link",
+		Long: `Run the server of conversations: the MCP tools sandbox.run_code and
+sandbox.list_runners at /mcp, events at /mcp/events, files at /files by signed
+links, and a page at /. A link to this program called hutch-conversation needs
+no arguments. All is set in the environment:
+
+  MCP_API_TOKEN    what clients must bring; needed
+  FILE_SECRET      what signs links (default: made at the first start)
+  SANDBOX_ROOT     folder of the conversations (default: in the data folder)
+  PUBLIC_BASE_URL  how people reach the server, for links
+  MCP_HTTP_ADDR    address and port (default :8080)
+
+DOCKER_HOST and TUNNEL_TOKEN may be set and are not used: runners are the
+languages of this host, and the tunnel is a program of its own.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			linkLife := cfg.talk.linkLife
+			cfg.talk = conversationEnv()
+			cfg.talk.only, cfg.talk.linkLife = true, linkLife
+			if cfg.talk.token = os.Getenv("MCP_API_TOKEN"); cfg.talk.token == "" {
+				return hutch.Errorf(hutch.Invalid, "MCP_API_TOKEN is not set: set it to what clients are to bring as their bearer token, such as the output of `openssl rand -hex 32`")
+			}
+			cfg.listen = cmp.Or(os.Getenv("MCP_HTTP_ADDR"), ":8080")
+			// It is called by names that nobody told it, behind tunnels and
+			// proxies. A page that is made to reach it under another name
+			// finds nothing that opens without a token or a signature.
+			cfg.hosts = []string{"*"}
+			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&cfg.runtime, "runtime", "", "runtime: gvisor or native (default: the first that works)")
+	f.IntVar(&cfg.maxSandboxes, "max-sandboxes", 100, "conversations that have a sandbox at once; the one silent the longest makes room")
+	f.DurationVar(&cfg.talk.linkLife, "link-life", 0, "how long links to files are good for (default for ever)")
+	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
+	return c
+}
+
+func (s *server) openConversations(context.Context) (err error) {
+	secret := s.talk.secret
+	if secret == "" {
+		if secret, err = s.home.secret("file-secret"); err != nil {
+			return err
+		}
+	}
+	if os.Getenv("DOCKER_HOST") != "" && s.talk.only {
+		s.log.Info("DOCKER_HOST is not used: runners are the languages of this host")
+	}
+	s.talks, err = conversation.New(s.engine, conversation.Options{
+		Folder: cmp.Or(s.talk.folder, filepath.Join(s.home.dir, "conversations")), Secret: []byte(secret),
+		BaseURL: s.base(), LinkLife: s.talk.linkLife, Log: s.log,
+	})
+	if err == nil {
+		s.undo = append(s.undo, s.talks.Close)
+	}
+	return err
+}
+
+// base is how people reach the server: as configured, or from this machine.
+func (s *server) base() string {
+	if u, err := url.Parse(s.talk.baseURL); err == nil && u.Host != "" {
+		return strings.TrimSuffix(s.talk.baseURL, "/")
+	}
+	host, port, err := net.SplitHostPort(s.listener.Addr().String())
+	if ip := net.ParseIP(host); err != nil || ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,130 @@
+// Command conversation is a chat's back end in small: it has a conversation
+// run code twice, with what the first run left in /data there for the second,
+// and downloads the file that came of it. It needs nothing but HTTP.
+//
+//	PUBLIC_BASE_URL=http://localhost:8080 MCP_API_TOKEN=... go run ./examples/conversation
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"strings"
+)
+
+func main() {
+	if err := run(os.Getenv("PUBLIC_BASE_URL"), os.Getenv("MCP_API_TOKEN")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+const (
+	collect = `import csv
+with open("/data/visits.csv", "w", newline="") as f:
+    csv.writer(f).writerows([["day", "visits"], ["Mon", 31], ["Tue", 44], ["Wed", 27]])
+print("collected")`
+	report = `import csv
+rows = list(csv.DictReader(open("/data/visits.csv")))
+best = max(rows, key=lambda r: int(r["visits"]))
+open("/data/report.txt", "w").write(f"best day: {best['day']} with {best['visits']}\n")
+print(len(rows), "days")`
+)
+
+func run(base, token string) error {
+	for _, code := range []string{collect, report} {
+		res, err := call(base, token, code)
+		if err != nil {
+			return err
+		}
+		fmt.Print(res.Stdout, res.Stderr)
+		for _, f := range res.Files {
+			if err := download(f.Name, f.URL); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type result struct {
+	ExitCode       int
+	Stdout, Stderr string
+	Files          []struct{ Name, URL string }
+}
+
+// call runs Python in the conversation "example".
+func call(base, token, code string) (res result, err error) {
+	body, err := json.Marshal(map[string]any{
+		"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{
+			"name":      "sandbox.run_code",
+			"arguments": map[string]any{"conversationId": "example", "language": "python", "code": code},
+			"_meta": map[string]any{
+				"io.modelcontextprotocol/protocolVersion":    "2026-07-28",
+				"io.modelcontextprotocol/clientCapabilities": map[string]any{},
+			},
+		},
+	})
+	if err != nil {
+		return res, err
+	}
+	req, err := http.NewRequest(http.MethodPost, base+"/mcp", bytes.NewReader(body))
+	if err != nil {
+		return res, err
+	}
+	for key, value := range map[string]string{
+		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "sandbox.run_code",
+	} {
+		req.Header.Set(key, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return res, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return res, err
+	}
+	return read(answer)
+}
+
+// read finds the result in an answer, which is JSON or a stream of events.
+func read(answer []byte) (res result, err error) {
+	for line := range bytes.Lines(answer) {
+		var message struct {
+			Result *struct {
+				IsError           bool
+				StructuredContent json.RawMessage
+			}
+		}
+		if json.Unmarshal(bytes.TrimPrefix(line, []byte("data: ")), &message) != nil || message.Result == nil {
+			continue
+		}
+		if message.Result.IsError {
+			return res, errors.New(string(message.Result.StructuredContent))
+		}
+		return res, json.Unmarshal(message.Result.StructuredContent, &res)
+	}
+	return res, fmt.Errorf("no result in %.500q", answer)
+}
+
+// download shows a file by its link, which is all that it takes.
+func download(name, link string) error {
+	resp, err := http.Get(link)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s %w", name, resp.Status, err)
+	}
+	fmt.Printf("%s:\n  %s\n", name, strings.ReplaceAll(strings.TrimSpace(string(content)), "\n", "\n  "))
+	return nil
+}
