@@ -3,6 +3,7 @@ package rest
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"mime"
@@ -192,21 +193,31 @@ func (h *Handler) readFile(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, q.err)
 		return
 	}
-	a := &content{w: writer{w, h.stall}, req: &req, size: -1}
-	a.ranged = parseRange(r.Header.Get("Range"), &req)
+	a := &content{w: writer{w, h.stall}, req: &req, size: -1, head: r.Method == http.MethodHead}
+	if r.Header.Get("If-Range") == "" { // of which file, nobody knows before it is opened: so it is all
+		a.ranged = parseRange(r.Header.Get("Range"), &req)
+	}
 	req.Opened = a.opened
 	_, err := h.svc.ReadFile(r.Context(), r.PathValue("id"), req, a)
 	switch {
-	case err == nil:
+	case err == nil || errors.Is(err, errHead):
 		a.begin()
 	case !a.begun:
 		w.Header().Del("Content-Length")
 		w.Header().Del("Content-Range")
 		h.fail(w, r, err)
 	default:
-		h.describe(r, err) // for the log
-		panic(http.ErrAbortHandler)
+		h.breakOff(w, r, err)
 	}
+}
+
+// breakOff ends an answer under way so that nobody takes it for whole. What was
+// given of it goes out first: without a status it would look as if no server
+// were there.
+func (h *Handler) breakOff(w http.ResponseWriter, r *http.Request, err error) {
+	h.describe(r, err) // for the log
+	http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
 }
 
 // content is the answer that a file goes into.
@@ -216,7 +227,11 @@ type content struct {
 	ranged bool
 	size   int64
 	begun  bool
+	head   bool // the header is all that is wanted
 }
+
+// errHead ends what need not be read.
+var errHead = errors.New("no body is wanted")
 
 func (a *content) opened(info hutch.FileInfo) {
 	header := a.w.Header()
@@ -263,6 +278,9 @@ func (a *content) begin() {
 
 func (a *content) Write(b []byte) (int, error) {
 	a.begin()
+	if a.head {
+		return 0, errHead
+	}
 	n, err := a.w.Write(b)
 	if err != nil {
 		return n, errGone
@@ -347,7 +365,7 @@ func (h *Handler) pack(w http.ResponseWriter, r *http.Request) {
 	if req.Format == "" {
 		req.Format = hutch.Tar
 	}
-	a := &content{w: writer{w, h.stall}, req: &hutch.ReadRequest{}}
+	a := &content{w: writer{w, h.stall}, req: &hutch.ReadRequest{}, head: r.Method == http.MethodHead}
 	if q.err == nil {
 		w.Header().Set("Content-Type", archiveTypes[req.Format])
 		w.Header().Set("Content-Disposition", "attachment")
@@ -355,13 +373,12 @@ func (h *Handler) pack(w http.ResponseWriter, r *http.Request) {
 		q.err = h.svc.Pack(r.Context(), r.PathValue("id"), req, a)
 	}
 	switch {
-	case q.err == nil:
+	case q.err == nil || errors.Is(q.err, errHead):
 		a.begin()
 	case !a.begun:
 		h.fail(w, r, q.err)
 	default:
-		h.describe(r, q.err)
-		panic(http.ErrAbortHandler)
+		h.breakOff(w, r, q.err)
 	}
 }
 

@@ -36,6 +36,8 @@ func (s *suite) files() map[string]func(*testing.T) {
 		"WhatIsNoFile":           s.irregular,
 		"Denied":                 s.denied,
 		"LargeFilesAreStreamed":  s.large,
+		"FilesThatShrink":        s.shrinking,
+		"ADiskThatIsFull":        s.diskFull,
 		"ManyAtOnce":             s.manyReads,
 		"NoWaitingForCommands":   s.besideCommands,
 		"FilesOfNoSandbox":       s.filesOfNothing,
@@ -555,6 +557,51 @@ func (s *suite) large(t *testing.T) {
 	var back counting
 	if _, err := s.svc.ReadFile(bounded(t), id, hutch.ReadRequest{Path: "big"}, &back); err != nil || back.at != size || back.wrong > 0 {
 		t.Errorf("%+v, %v", back, err)
+	}
+}
+
+// meddler calls do before the first byte, and drops all.
+type meddler struct{ do func() }
+
+func (o *meddler) Write(b []byte) (int, error) {
+	if o.do != nil {
+		o.do()
+		o.do = nil
+	}
+	return len(b), nil
+}
+
+func (s *suite) shrinking(t *testing.T) {
+	id := s.open(t)
+	s.run(t, id, "truncate -s 100M f") // more than all that lies between can hold
+	cut := &meddler{func() { s.run(t, id, "truncate -s 1000 f") }}
+	_, err := s.svc.ReadFile(bounded(t), id, hutch.ReadRequest{Path: "f"}, cut)
+	wantKind(t, hutch.Conflict, err, "a file that became shorter while it was read")
+	s.run(t, id, "truncate -s 100M f")
+	more := &meddler{func() { s.run(t, id, "truncate -s 110M f") }}
+	if info, err := s.svc.ReadFile(bounded(t), id, hutch.ReadRequest{Path: "f"}, more); err != nil || info.Size != 100<<20 {
+		t.Errorf("a file that became longer: %d bytes, %v", info.Size, err)
+	}
+}
+
+func (s *suite) diskFull(t *testing.T) {
+	if s.NoIsolation {
+		t.Skip("without isolation there is no limit of the disk")
+	}
+	id := s.make(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 128, Disk: 16}}).ID
+	s.put(t, id, "f", "old")
+	for _, appends := range []bool{false, true} {
+		name := map[bool]string{false: "f", true: "log"}[appends]
+		_, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: name, Append: appends}, &counting{size: 64 << 20})
+		wantKind(t, hutch.Exhausted, err, "a file larger than the disk")
+		s.run(t, id, "rm -f log")
+	}
+	if got := s.run(t, id, "cat f; ls -A"); got != "oldf\n" {
+		t.Errorf("the file, and what is in the folder: %q", got)
+	}
+	s.put(t, id, "f", "new")
+	if got := s.get(t, id, "f"); got != "new" {
+		t.Errorf("%q", got)
 	}
 }
 
