@@ -96,19 +96,23 @@ function send(message) {
 
 let last = null;
 function stream(fd) {
-  const s = new Writable({
-    decodeStrings: true,
-    write(data, _, done) {
-      if (last !== null && last !== fd) sync();
-      last = fd;
-      try {
-        writeAll(fd, data);
-        done();
-      } catch (e) {
-        done(e.code === 'EBADF' || e.code === 'EPIPE' ? null : e);
-      }
-    },
-  });
+  const s = new Writable();
+  // In the place of Writable's own, which an interrupt would leave waiting for
+  // a write that never ends.
+  s.write = (data, encoding, done = encoding) => {
+    if (last !== null && last !== fd) sync();
+    last = fd;
+    const bytes = typeof data === 'string' ? Buffer.from(data, typeof encoding === 'string' ? encoding : 'utf8') : data;
+    if (!(bytes instanceof Uint8Array)) throw new TypeError('what is written must be text or bytes');
+    let failure = null;
+    try {
+      writeAll(fd, bytes);
+    } catch (e) {
+      if (e.code !== 'EBADF' && e.code !== 'EPIPE') failure = e;
+    }
+    if (typeof done === 'function') process.nextTick(done, failure);
+    return true;
+  };
   s.fd = fd;
   s.destroy = () => s;
   s.end = () => s;
