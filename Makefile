@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X main.commit=$(COMMIT)
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*') go.mod go.sum
 
-.PHONY: run build test test-vm lint bench clean go
+.PHONY: run build test test-vm soak lint bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -45,6 +45,11 @@ test: build
 test-vm: build
 	test/vm/kernel >/dev/null
 	$(GO) test -tags vm -timeout 20m -v ./test/vm
+
+# The work of an hour in a quarter of one, with the daemon killed in between;
+# `make test` has half a minute of it.
+soak: build
+	$(GO) test -count 1 -timeout 2h -v ./test/soak -soak 15m $(ARGS)
 
 lint: | go
 	@out=$$(gofmt -l . | grep -v '^bin/'); [ -z "$$out" ] || { echo "gofmt these: $$out" >&2; exit 1; }

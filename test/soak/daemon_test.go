@@ -1,0 +1,147 @@
+package soak
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hutch/client"
+	"hutch/internal/hutchtest"
+)
+
+const token = "soak-token-of-no-worth"
+
+// daemon is a `hutch serve` that is killed and started again at one address.
+type daemon struct {
+	program string
+	dir     string
+	address string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	stderr *bytes.Buffer
+	kills  int
+}
+
+func newDaemon(t *testing.T) *daemon {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return &daemon{program: hutchtest.Program(t, "hutch"), dir: hutchtest.Dir(t), address: ln.Addr().String()}
+}
+
+func (d *daemon) client() *client.Client { return client.New("http://"+d.address, token) }
+
+// start returns when the daemon answers.
+func (d *daemon) start() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cmd = exec.Command(d.program, "serve", "--quiet", "--listen", d.address, "--data", d.dir)
+	d.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
+	d.stderr = &bytes.Buffer{}
+	d.cmd.Stderr = d.stderr
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := d.cmd.Start(); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(lines.Text(), "runtimes") {
+			return nil
+		}
+	}
+	return fmt.Errorf("the daemon did not start: %w\n%s", d.cmd.Wait(), d.stderr)
+}
+
+// end sends a signal, waits for the end, and returns what the daemon had to say.
+func (d *daemon) end(s syscall.Signal) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.cmd.Process.Signal(s); err != nil {
+		return "", err
+	}
+	err := d.cmd.Wait()
+	if s != syscall.SIGTERM {
+		err = nil // it was meant to be harsh
+	}
+	return d.stderr.String(), err
+}
+
+// crash kills the daemon and starts it again.
+func (d *daemon) crash() error {
+	if _, err := d.end(syscall.SIGKILL); err != nil {
+		return err
+	}
+	d.kills++
+	return d.start()
+}
+
+// cost is what the daemon holds.
+type cost struct{ files, memory int } // memory in MiB
+
+func (d *daemon) cost() (c cost, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	proc := "/proc/" + strconv.Itoa(d.cmd.Process.Pid)
+	fds, err := os.ReadDir(proc + "/fd")
+	if err != nil {
+		return c, err
+	}
+	status, err := os.ReadFile(proc + "/status")
+	if err != nil {
+		return c, err
+	}
+	_, rss, _ := strings.Cut(string(status), "VmRSS:")
+	var kib int
+	fmt.Sscan(rss, &kib)
+	return cost{len(fds), kib >> 10}, nil
+}
+
+// leftovers are the processes of this machine that bear the mark, and the
+// mounts and sandboxes in the daemon's folder.
+func (d *daemon) leftovers(mark string) (found []string) {
+	envs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range envs {
+		if env, err := os.ReadFile(path); err == nil && bytes.Contains(env, []byte(mark)) {
+			cmd, _ := os.ReadFile(filepath.Dir(path) + "/cmdline")
+			found = append(found, fmt.Sprintf("process %s %q", filepath.Dir(path), cmd))
+		}
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, d.dir) {
+			found = append(found, "mount "+line)
+		}
+	}
+	return found
+}
+
+// settle waits until f reports nothing.
+func settle(t *testing.T, what string, f func() []string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
+		left := f()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("%s: %d, such as %.300s", what, len(left), left[0])
+			return
+		}
+	}
+}
