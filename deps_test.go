@@ -71,6 +71,8 @@ var layers = []layer{
 	{"hutch/internal/problem", []string{"hutch"}},
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/audit", []string{"hutch"}},
+	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
+	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},

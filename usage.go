@@ -1,0 +1,46 @@
+package hutch
+
+// Usage is what a sandbox has used since it was made, or an owner's sandboxes
+// together. What a runtime cannot tell is 0.
+type Usage struct {
+	SandboxID     string  `json:"sandboxId,omitempty"` // empty in the sum of an owner
+	Owner         string  `json:"owner,omitempty"`
+	Status        Status  `json:"status,omitempty"` // empty in a sum
+	CPUSeconds    float64 `json:"cpuSeconds"`
+	MemorySeconds float64 `json:"memoryGBSeconds"` // GiB of memory times seconds
+	MemoryPeak    float64 `json:"memoryPeak"`      // MiB
+	Disk          float64 `json:"disk"`            // MiB of written files, now
+	Executions    int64   `json:"executions"`      // commands, runs of code and processes begun
+	WallTime      Seconds `json:"wallTime"`        // that it ran
+	Cost          float64 `json:"cost"`            // by the server's prices, in whatever money those are
+}
+
+// Add is u and v together, as the sum of an owner.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		Owner:      u.Owner,
+		CPUSeconds: u.CPUSeconds + v.CPUSeconds, MemorySeconds: u.MemorySeconds + v.MemorySeconds,
+		MemoryPeak: max(u.MemoryPeak, v.MemoryPeak), Disk: u.Disk + v.Disk,
+		Executions: u.Executions + v.Executions, WallTime: u.WallTime + v.WallTime, Cost: u.Cost + v.Cost,
+	}
+}
+
+// Prices turn what was used into a cost.
+type Prices struct {
+	CPUSecond      float64 // of a second of one core
+	MemoryGBSecond float64 // of a GiB for a second
+	Execution      float64
+	WallSecond     float64 // of a second that a sandbox runs
+}
+
+// Of is what u costs.
+func (p Prices) Of(u Usage) float64 {
+	return p.CPUSecond*u.CPUSeconds + p.MemoryGBSecond*u.MemorySeconds + p.Execution*float64(u.Executions) + p.WallSecond*float64(u.WallTime)
+}
+
+// UsageReport is what was used on a server.
+type UsageReport struct {
+	Sandboxes []Usage `json:"sandboxes"` // those that there are
+	// Owners are sums over all that an owner ever had, also what was destroyed.
+	Owners []Usage `json:"owners"`
+}
