@@ -70,5 +70,8 @@ func (f *figures) aims(b bare) []aim {
 	if f.runtime == "native" {
 		all = append(all, aim{what: "a log followed over REST", value: f.log.followed, limit: 200, atLeast: true, unit: "MB/s"})
 	}
+	if len(f.wake) > 0 {
+		all = append(all, aim{what: "wake from hibernation, p50", value: f.wake.at(0.5), limit: 100, unit: "ms"})
+	}
 	return all
 }

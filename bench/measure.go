@@ -21,6 +21,7 @@ type bare struct {
 type figures struct {
 	runtime   string
 	create    series
+	wake      series               // and the first result, from hibernation
 	exec      map[string]series    // by way
 	rate      map[string][]float64 // calls a second by way, for each number of callers
 	success   float64              // share of the calls under load

@@ -8,11 +8,13 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -23,6 +25,9 @@ import (
 )
 
 func main() {
+	// A sandbox that stands still because it is being saved gets one when the
+	// daemon dies.
+	signal.Ignore(syscall.SIGHUP)
 	gate()
 	if i := slices.Index(os.Args, "boot"); i > 0 {
 		grantMemory(os.Args[i:])

@@ -43,10 +43,14 @@ type Options struct {
 	// then reaps every orphan. Nothing else in the process may wait for
 	// children. It stays so until the process ends.
 	Init bool
+	// Listen listens anew after the place has been saved; nil where it cannot
+	// be.
+	Listen func() (net.Listener, error)
 }
 
 // agent is one sandbox's agent.
 type agent struct {
+	opt      Options
 	boot     wire.Boot
 	user     *spawn.User
 	files    *files.FS
@@ -58,6 +62,9 @@ type agent struct {
 	idle     *idle
 
 	mu        sync.Mutex
+	ln        net.Listener
+	saved     *os.File // while the agent is parked: see park
+	told      chan os.Signal
 	closed    bool
 	conns     map[*conn]struct{} // have said hello
 	strangers []*conn            // have not; oldest first
@@ -73,17 +80,14 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	}
 	defer null.Close()
 	a := &agent{
-		boot: boot, user: user(boot), null: null, idle: newIdle(),
+		opt: opt, ln: ln, boot: boot, user: user(boot), null: null, idle: newIdle(),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
 	a.files = filesOf(boot, a.user)
 	a.jobs = newJobs(a)
 	a.contexts = &contexts{agent: a}
 	defer a.idle.stop()
-	stop := context.AfterFunc(ctx, func() { ln.Close() })
-	defer stop()
-	err = a.accept(ctx, ln)
-	ln.Close()
+	err = a.listen(ctx, ln)
 	a.hangUp()
 	a.jobs.close()
 	a.contexts.close()
@@ -116,7 +120,23 @@ func mayBecome() bool {
 	return caps[0].Effective&need == need
 }
 
+// listen accepts from ln, and from those that replace it when the place has
+// been saved.
+func (a *agent) listen(ctx context.Context, ln net.Listener) error {
+	for {
+		err := a.accept(ctx, ln)
+		next, failed := a.reopen(ctx)
+		if next == nil {
+			return errors.Join(err, failed)
+		}
+		ln = next
+	}
+}
+
 func (a *agent) accept(ctx context.Context, ln net.Listener) error {
+	defer ln.Close()
+	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	defer stop()
 	for {
 		nc, err := ln.Accept()
 		switch {
@@ -140,7 +160,7 @@ func (a *agent) welcome(nc net.Conn) {
 	c := newConn(a, nc)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
+	if a.closed || a.saved != nil {
 		nc.Close()
 		return
 	}

@@ -145,7 +145,7 @@ func (c *conn) request(payload []byte) bool {
 	case answer != nil:
 		w.WriteJSON(wire.TypeReply, answer)
 	}
-	return true
+	return err != nil || req.Op != "park"
 }
 
 // do returns the answer of a request, or nil when a task will answer it.
@@ -183,6 +183,8 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return nil, c.runCode(w, *req.Run)
 	case req.File != nil:
 		return c.file(w, req.Op, *req.File)
+	case req.Op == "park":
+		return struct{}{}, c.agent.park(c)
 	case req.Op == "ping":
 		return wire.Stats{Live: jobs.live(), Processes: len(processes(map[int]bool{}, time.Time{})) + 1}, nil
 	}

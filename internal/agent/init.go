@@ -86,7 +86,11 @@ func Run(boot wire.Boot) error {
 	}
 	unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
 	stockThreads()
-	return Serve(context.Background(), ln, boot, Options{Init: os.Getpid() == 1})
+	opt := Options{Init: os.Getpid() == 1}
+	if boot.Saved != "" {
+		opt.Listen = func() (net.Listener, error) { return listen(boot.Listen) }
+	}
+	return Serve(context.Background(), ln, boot, opt)
 }
 
 // deadly are the signals that would end or stop the agent: see os/signal. The

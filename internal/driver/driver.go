@@ -76,6 +76,35 @@ type Instance interface {
 	Destroy(ctx context.Context) error
 }
 
+// Restorer is a Driver whose places can be saved with their memory and all that
+// runs in them; its instances are Savers.
+type Restorer interface {
+	Driver
+
+	// Restore makes a place from what Save wrote to dir, as Create does from
+	// nothing. The spec must be that of the place which was saved, and the
+	// image as it was.
+	Restore(ctx context.Context, spec Spec, dir string) (Instance, error)
+
+	// RestoreFiles makes a place with no more of it than the written files,
+	// which does without those conditions.
+	RestoreFiles(ctx context.Context, spec Spec, dir string) (Instance, error)
+}
+
+// Saver is a place that can be saved.
+type Saver interface {
+	Instance
+
+	// Save writes all that the place is to dir, an empty folder, on disk when
+	// it returns. The agent must be parked (wire.Client.Park). The place then
+	// stands still, to be destroyed or resumed. On error dir is of no use.
+	Save(ctx context.Context, dir string) error
+
+	// Resume has the place run on, and a parked agent listen. Idempotent;
+	// Recover does it, too.
+	Resume(ctx context.Context) error
+}
+
 // Usage is one reading. What a runtime cannot tell is 0.
 type Usage struct {
 	CPUSeconds float64 // since creation

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,11 +82,24 @@ func codeContext(id string, c wire.ContextInfo) hutch.CodeContext {
 
 // Contexts implements hutch.Service.
 func (e *Engine) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, error) {
-	list := []hutch.CodeContext{}
-	agent, err := e.awake(ctx, id)
-	if agent == nil {
-		return list, err
+	s, err := e.find(ctx, id)
+	if err != nil {
+		return nil, err
 	}
+	s.mu.Lock()
+	agent, books := s.agent, s.rec.Books
+	s.mu.Unlock()
+	switch {
+	case books != nil:
+		return slices.Clone(books.Contexts), nil
+	case agent == nil:
+		return []hutch.CodeContext{}, nil
+	}
+	return codeContexts(ctx, id, agent)
+}
+
+func codeContexts(ctx context.Context, id string, agent *wire.Client) ([]hutch.CodeContext, error) {
+	list := []hutch.CodeContext{}
 	infos, err := agent.Contexts(ctx)
 	for _, c := range infos {
 		list = append(list, codeContext(id, c))
@@ -93,35 +107,46 @@ func (e *Engine) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, 
 	return list, err
 }
 
-// awake returns the agent of a sandbox, nil when it does not run.
-func (e *Engine) awake(ctx context.Context, id string) (*wire.Client, error) {
-	s, err := e.find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.agent, nil
-}
-
 // DeleteContext implements hutch.Service.
 func (e *Engine) DeleteContext(ctx context.Context, id, contextID string) error {
-	agent, err := e.awake(ctx, id)
+	agent, done, err := e.withContexts(ctx, id)
 	if agent == nil {
 		return err
 	}
+	defer done()
 	return agent.DeleteContext(ctx, contextID)
+}
+
+// withContexts returns the agent of a sandbox that may have contexts, waking
+// it; nil of one that has none, because it does not run.
+func (e *Engine) withContexts(ctx context.Context, id string) (agent *wire.Client, done func(), err error) {
+	s, err := e.find(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	asleep := s.agent == nil && s.rec.Books == nil
+	s.mu.Unlock()
+	if asleep {
+		return nil, nil, nil
+	}
+	s, agent, err = e.use(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return agent, func() { e.done(s) }, nil
 }
 
 // Interrupt implements hutch.Service.
 func (e *Engine) Interrupt(ctx context.Context, id, contextID string) error {
-	agent, err := e.awake(ctx, id)
+	agent, done, err := e.withContexts(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case agent == nil:
 		return hutch.Errorf(hutch.NotFound, "there is no context %.80q: the sandbox %q sleeps", contextID, id)
 	}
+	defer done()
 	return agent.Interrupt(ctx, contextID)
 }
 
@@ -309,10 +334,11 @@ func (e *Engine) languageOf(ctx context.Context, id, contextID string) (string, 
 	if err := hutch.CheckID(contextID); err != nil {
 		return "", err
 	}
-	agent, err := e.awake(ctx, id)
+	agent, done, err := e.withContexts(ctx, id)
 	if agent == nil {
 		return "", err
 	}
+	defer done()
 	info, err := agent.Context(ctx, contextID)
 	if errors.Is(err, hutch.NotFound) {
 		return "", nil

@@ -30,7 +30,7 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	}
 	defer e.tasks.Done()
 	defer s.put()
-	if err := e.open(ctx, s, d, nil); err != nil {
+	if err := e.open(ctx, s, opening{create: d.Create}); err != nil {
 		e.abandon(s, err)
 		return hutch.Sandbox{}, err
 	}
@@ -181,7 +181,7 @@ func (e *Engine) roomLocked(ctx context.Context) error {
 	active, own := 0, 0
 	for n, s := range e.sandboxes {
 		s.mu.Lock()
-		if s.rec.Sandbox.Status != hutch.Stopped {
+		if v := s.rec.Sandbox.Status; v != hutch.Stopped && v != hutch.Hibernated {
 			active++
 			if n.owner == owner.ID {
 				own++
@@ -227,9 +227,16 @@ func (e *Engine) abandon(s *sandbox, cause error) {
 	s.gone, s.fault = true, cause
 }
 
+// opening is how a sandbox comes to run.
+type opening struct {
+	create func(context.Context, driver.Spec) (driver.Instance, error)
+	fill   func(*wire.Client) error // before anybody else can use it; may be nil
+	reason *string                  // what to say of it then; may be nil
+}
+
 // open makes a place for the sandbox, whose turn the caller holds, and sets it
-// running; fill, if not nil, is run before anybody else can use it.
-func (e *Engine) open(ctx context.Context, s *sandbox, d driver.Driver, fill func(*wire.Client) error) error {
+// running.
+func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
 	s.mu.Lock()
 	v, place, env, token := s.rec.Sandbox, s.rec.Place, s.rec.Env, s.rec.Token
 	s.mu.Unlock()
@@ -237,7 +244,7 @@ func (e *Engine) open(ctx context.Context, s *sandbox, d driver.Driver, fill fun
 	if err != nil {
 		return err
 	}
-	inst, err := e.place(ctx, d, driver.Spec{
+	inst, err := e.place(ctx, how.create, driver.Spec{
 		ID: place, Root: root, Limits: v.Limits,
 		Boot: wire.Boot{
 			Token: token, Home: image.Home, Dir: image.Workspace, Hostname: v.ID,
@@ -248,11 +255,11 @@ func (e *Engine) open(ctx context.Context, s *sandbox, d driver.Driver, fill fun
 		return err
 	}
 	agent := wire.NewClient(inst.Dial, token)
-	if fill != nil {
-		err = fill(agent)
+	if how.fill != nil {
+		err = how.fill(agent)
 	}
 	if err == nil {
-		err = e.admit(ctx, s, inst, agent)
+		err = e.admit(ctx, s, inst, agent, how.reason)
 	}
 	if err != nil {
 		agent.Close()
@@ -267,11 +274,11 @@ func (e *Engine) open(ctx context.Context, s *sandbox, d driver.Driver, fill fun
 const createTime = time.Minute
 
 // place makes a place in good time, or none.
-func (e *Engine) place(ctx context.Context, d driver.Driver, spec driver.Spec) (driver.Instance, error) {
+func (e *Engine) place(ctx context.Context, create func(context.Context, driver.Spec) (driver.Instance, error), spec driver.Spec) (driver.Instance, error) {
 	late := hutch.Errorf(hutch.Unavailable, "the sandbox was not ready within %v: the host is overloaded, or the runtime hangs; try again, or look at `hutch doctor`", createTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, createTime, late)
 	defer cancel()
-	inst, err := d.Create(ctx, spec)
+	inst, err := create(ctx, spec)
 	if err != nil && context.Cause(ctx) == error(late) {
 		err = late.Because(err)
 	}
@@ -279,11 +286,14 @@ func (e *Engine) place(ctx context.Context, d driver.Driver, spec driver.Spec) (
 }
 
 // admit sets a sandbox running in a place, on disk first.
-func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client) error {
+func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, reason *string) error {
 	s.mu.Lock()
 	rec := s.rec
 	s.mu.Unlock()
-	rec.Sandbox.Status, rec.Sandbox.Reason, rec.Handle = hutch.Running, "", inst.Handle()
+	rec.Sandbox.Status, rec.Sandbox.Reason, rec.Handle, rec.Books = hutch.Running, "", inst.Handle(), nil
+	if reason != nil {
+		rec.Sandbox.Reason = *reason
+	}
 	if e.opt.Store != nil {
 		if err := e.opt.Store.Put(ctx, rec); err != nil {
 			return err
@@ -291,7 +301,8 @@ func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, ag
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.moveLocked(hutch.Running, "")
+	s.moveLocked(hutch.Running, rec.Sandbox.Reason)
+	s.rec.Books = nil
 	s.runsLocked(inst, agent)
 	e.armLocked(s)
 	e.background(func() { e.watch(s, inst) })

@@ -91,7 +91,7 @@ func New(opt Options) *Engine {
 // Start finds the sandboxes of an earlier run again, removes what it left
 // behind, and begins to watch over all. Call it once, before anything else.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := os.MkdirAll(e.filesDir(), 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(e.filesDir(), 0o700), os.MkdirAll(e.memoryDir(), 0o700)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	if err := e.recover(ctx); err != nil {
@@ -126,9 +126,9 @@ func (e *Engine) Close(ctx context.Context) error {
 func (e *Engine) leave(ctx context.Context, s *sandbox) {
 	s.mu.Lock()
 	s.alarm.stop()
-	agent, live := s.agent, s.rec.Sandbox.Status == hutch.Running
+	agent := s.agent
 	s.mu.Unlock()
-	if live {
+	if agent != nil {
 		e.save(ctx, s)
 		agent.Close()
 	}

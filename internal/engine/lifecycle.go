@@ -37,6 +37,8 @@ func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Cl
 		return s, agent, nil
 	}
 	// It is being made, sleeps, or is changing its state: wait for the turn.
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
 	if err := s.take(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +53,7 @@ func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Cl
 func (s *sandbox) begin() *wire.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.rec.Sandbox.Status != hutch.Running || s.gone {
+	if s.agent == nil || s.gone {
 		return nil
 	}
 	s.uses++
@@ -94,10 +96,23 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	if err := e.open(ctx, s, d, func(a *wire.Client) error { return e.unpack(ctx, s.place, a) }); err != nil {
+	if status == hutch.Hibernated {
+		err = e.recall(ctx, s, d)
+	} else {
+		err = e.restart(ctx, s, d)
+	}
+	if err == nil {
+		e.log.Info("woken", "sandbox", s.id)
+	}
+	return err
+}
+
+// restart makes a new place for a stopped sandbox, and puts its files there.
+func (e *Engine) restart(ctx context.Context, s *sandbox, d driver.Driver) error {
+	fill := func(a *wire.Client) error { return e.unpack(ctx, s.place, a) }
+	if err := e.open(ctx, s, opening{create: d.Create, fill: fill}); err != nil {
 		return err
 	}
-	e.log.Info("woken", "sandbox", s.id)
 	if err := os.Remove(e.filesOf(s.place)); err != nil {
 		e.log.Error("remove the files of a woken sandbox", "sandbox", s.id, "err", err)
 	}
@@ -157,9 +172,10 @@ func (e *Engine) due(s *sandbox) {
 	e.armLocked(s)
 }
 
-// sleep stops an idle sandbox, whose turn the caller holds, and keeps its
-// files. One that was to keep its memory too, which no runtime here can, goes
-// on while it has background processes: nothing is to be lost.
+// sleep puts an idle sandbox to sleep, whose turn the caller holds. Where the
+// runtime can keep memory, it hibernates if it is to. Else its files are kept;
+// one that was to keep its memory too then goes on while it has background
+// processes: nothing is to be lost.
 func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
@@ -171,6 +187,9 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 		var stop context.CancelFunc
 		ctx, stop = context.WithDeadline(ctx, *expires)
 		defer stop()
+	}
+	if saver, ok := inst.(driver.Saver); ok && how == hutch.IdleHibernate {
+		return e.hibernate(ctx, s, saver, agent)
 	}
 	live, err := liveProcesses(ctx, agent)
 	if err != nil {
@@ -386,6 +405,9 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 // forget removes what is on disk of a sandbox.
 func (e *Engine) forget(ctx context.Context, place string) error {
 	if err := os.Remove(e.filesOf(place)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.RemoveAll(e.memoryOf(place)); err != nil {
 		return err
 	}
 	if e.opt.Store == nil {

@@ -105,9 +105,12 @@ func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, err
 		return nil, err
 	}
 	s.mu.Lock()
-	agent := s.agent
+	agent, books := s.agent, s.rec.Books
 	s.mu.Unlock()
-	if agent == nil {
+	switch {
+	case books != nil:
+		return slices.Clone(books.Processes), nil
+	case agent == nil:
 		return []hutch.Process{}, nil
 	}
 	return processes(ctx, id, agent)

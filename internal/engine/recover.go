@@ -40,7 +40,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	for _, s := range e.sandboxes {
 		s.mu.Lock()
-		if s.rec.Sandbox.Status == hutch.Stopped {
+		if v := s.rec.Sandbox.Status; v == hutch.Stopped || v == hutch.Hibernated {
 			s.health = hutch.Asleep
 		}
 		e.armLocked(s)
@@ -52,6 +52,7 @@ func (e *Engine) recover(ctx context.Context) error {
 // adopt finds the place of a sandbox that ran when the daemon ended.
 func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 	rec := s.rec
+	s.rec.Books = nil // of a sleep that was not to be
 	inst, agent, err := e.rejoin(ctx, rec)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,6 +118,22 @@ func (e *Engine) sweep(ctx context.Context, places map[string]*sandbox) error {
 			continue
 		}
 		if err := os.Remove(filepath.Join(e.filesDir(), f.Name())); err != nil {
+			return err
+		}
+	}
+	return e.sweepMemory(places)
+}
+
+func (e *Engine) sweepMemory(places map[string]*sandbox) error {
+	dirs, err := os.ReadDir(e.memoryDir())
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if s := places[dir.Name()]; s != nil && s.rec.Sandbox.Status == hutch.Hibernated {
+			continue
+		}
+		if err := os.RemoveAll(e.memoryOf(dir.Name())); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hutch"
@@ -29,12 +30,13 @@ type sandbox struct {
 	name
 	place   string // what it is called on this host, unlike any other
 	created time.Time
+	waiting atomic.Int32  // uses that wait for the turn
 	turn    chan struct{} // holds one token: see the package comment
 
 	mu     sync.Mutex
 	rec    store.Record
-	inst   driver.Instance // while running
-	agent  *wire.Client    // while running
+	inst   driver.Instance // while running and not taken out of use
+	agent  *wire.Client    // the same
 	since  time.Time       // when it last began to run
 	uses   int             // uses under way
 	gone   bool            // destroyed, or never came to be
@@ -76,10 +78,11 @@ func (s *sandbox) put() { s.turn <- struct{}{} }
 
 // moves are the allowed changes of state.
 var moves = map[hutch.Status][]hutch.Status{
-	hutch.Creating: {hutch.Running, hutch.Destroyed},
-	hutch.Running:  {hutch.Stopped, hutch.Failed, hutch.Destroyed},
-	hutch.Stopped:  {hutch.Running, hutch.Failed, hutch.Destroyed},
-	hutch.Failed:   {hutch.Destroyed},
+	hutch.Creating:   {hutch.Running, hutch.Destroyed},
+	hutch.Running:    {hutch.Hibernated, hutch.Stopped, hutch.Failed, hutch.Destroyed},
+	hutch.Hibernated: {hutch.Running, hutch.Failed, hutch.Destroyed},
+	hutch.Stopped:    {hutch.Running, hutch.Failed, hutch.Destroyed},
+	hutch.Failed:     {hutch.Destroyed},
 }
 
 // moveLocked is the one place where a status changes.
@@ -92,7 +95,7 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 	switch to {
 	case hutch.Running:
 		s.since, s.health = time.Now(), hutch.Healthy
-	case hutch.Stopped:
+	case hutch.Stopped, hutch.Hibernated:
 		s.health = hutch.Asleep
 	default:
 		s.health = hutch.Unhealthy
@@ -115,6 +118,9 @@ func (s *sandbox) snapshotLocked() hutch.Sandbox {
 	v.Health, v.Processes = s.health, []hutch.Process{}
 	if v.Status == hutch.Running {
 		v.Uptime = hutch.InSeconds(time.Since(s.since))
+	}
+	if s.rec.Books != nil {
+		v.Processes = s.rec.Books.Processes
 	}
 	if s.uses > 0 {
 		v.LastUsedAt = time.Now()

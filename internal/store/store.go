@@ -25,6 +25,13 @@ type Record struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Token   string            `json:"token"`  // the agent's
 	Handle  driver.Handle     `json:"handle"` // the driver's, while it runs
+	Books   *Books            `json:"books,omitempty"`
+}
+
+// Books are what can be told of a hibernated sandbox without waking it.
+type Books struct {
+	Processes []hutch.Process     `json:"processes"`
+	Contexts  []hutch.CodeContext `json:"contexts"`
 }
 
 // Memory is the path of a store that is gone when it is closed.

@@ -74,6 +74,14 @@ func (c *Client) Clean(ctx context.Context) (int, error) {
 	return cleaned.Removed, err
 }
 
+// Park has the agent close all that connects it with the host, until its place
+// has been saved: nothing else may use it meanwhile. An agent whose place is
+// not saved listens again after some minutes.
+func (c *Client) Park(ctx context.Context) error {
+	_, err := call[struct{}](ctx, c, Request{Op: "park"})
+	return err
+}
+
 // Wait waits as long as ctx allows. Port zero waits for the end of the process.
 func (c *Client) Wait(ctx context.Context, w Wait) (met bool, err error) {
 	err = c.do(ctx, Request{Op: "wait", Wait: &w}, func(cn *conn, t Type, _ []byte) error {

@@ -35,6 +35,9 @@ type Boot struct {
 	// Listen is where the agent listens: "fd:3", or "unix:path" where the
 	// place cannot be given an open descriptor.
 	Listen string `json:"listen"`
+	// Saved is the path of a file that can be read once the place has been
+	// saved; empty where it cannot be.
+	Saved string `json:"saved,omitempty"`
 	// UID and GID are what commands run as, when the agent may change ids.
 	UID      int      `json:"uid"`
 	GID      int      `json:"gid"`
@@ -59,7 +62,7 @@ type Welcome struct {
 
 // Request is the envelope of all requests; Op names the one field that is set.
 type Request struct {
-	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean
+	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean, park
 	Start  *Start  `json:"start,omitempty"`
 	Attach *Attach `json:"attach,omitempty"`
 	Signal *Signal `json:"signal,omitempty"`

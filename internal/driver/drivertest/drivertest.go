@@ -32,6 +32,8 @@ type Config struct {
 	Kill func(t *testing.T, d driver.Driver, id string)
 	// Isolated places have a user, limits and a file system of their own.
 	Isolated bool
+	// Saves is set for a driver.Restorer.
+	Saves bool
 	// Limited says which limits hold here: "memory", "pids", "disk".
 	Limited []string
 }
@@ -41,6 +43,9 @@ func Run(t *testing.T, c Config) {
 	tests := maps.Clone(always)
 	if c.Isolated {
 		maps.Copy(tests, isolated)
+	}
+	if c.Saves {
+		maps.Copy(tests, saved)
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ const (
 )
 
 // writeBundle writes what runsc creates the place from.
-func (p place) writeBundle(spec driver.Spec, agent string) error {
+func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	bundle, err := bundle(spec, agent)
 	if err != nil {
 		return err
@@ -44,16 +44,25 @@ func (p place) writeBundle(spec driver.Spec, agent string) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(p.upper(), upperLayer(), 0o600); err != nil {
+	if from.layer != "" {
+		err = os.Symlink(from.layer, p.upper())
+	} else {
+		err = os.WriteFile(p.upper(), upperLayer(), 0o600)
+	}
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(p.dir, "config.json"), text, 0o600)
+	if from.config != nil {
+		text = from.config
+	}
+	return os.WriteFile(p.config(), text, 0o600)
 }
 
 // bundle is the OCI configuration of a place.
 func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	boot := spec.Boot
 	boot.Version, boot.Listen = wire.Version, "unix:"+meeting+"/"+agentSocket
+	boot.Saved = "/proc/gvisor/checkpoint"
 	boot.UID, boot.GID = image.UID, image.GID
 	text, err := json.Marshal(boot)
 	if err != nil {

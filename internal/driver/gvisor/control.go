@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	controlTime = 10 * time.Second // for one call
+	controlTime = 10 * time.Second // for one call, unless its context sets another
 	maxAnswer   = 1 << 20          // bytes of its answer
 )
 
@@ -35,8 +35,11 @@ func (c control) call(ctx context.Context, method string, arg, result any, files
 }
 
 func (c control) exchange(ctx context.Context, method string, arg, result any, files []*os.File) error {
-	ctx, cancel := context.WithTimeout(ctx, controlTime)
-	defer cancel()
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, controlTime)
+		defer cancel()
+	}
 	conn, err := dial(ctx, c.path)
 	if err != nil {
 		return err
@@ -90,12 +93,16 @@ func receive(conn *net.UnixConn, result any) error {
 	return nil
 }
 
-// start sets up the loopback interface and starts the first process.
-func (c control) start(ctx context.Context) error {
+// start sets up the loopback interface and starts the first process, or has
+// what was saved go on.
+func (c control) start(ctx context.Context, saved saved) error {
 	if err := c.call(ctx, "containerManager.SetNetworkArgs", loopback, nil); err != nil {
 		return err
 	}
-	return c.call(ctx, "containerManager.StartRoot", container, nil)
+	if saved == nil {
+		return c.call(ctx, "containerManager.StartRoot", container, nil)
+	}
+	return c.call(ctx, "containerManager.Restore", map[string]any{"HavePagesFile": true}, nil, saved...)
 }
 
 // readGroup reads a file of the control group inside, in which everything runs.

@@ -76,7 +76,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	cause := errors.New("nobody waits")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(10*time.Millisecond, func() { cancel(cause) })
-	if err := c.start(ctx); !errors.Is(err, cause) {
+	if err := c.start(ctx, nil); !errors.Is(err, cause) {
 		t.Errorf("error %v", err)
 	}
 }

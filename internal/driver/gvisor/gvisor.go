@@ -86,6 +86,10 @@ const razeTime = 20 * time.Second
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	return d.make(ctx, spec, origin{})
+}
+
+func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
 	p := d.place(spec.ID)
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
@@ -93,7 +97,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 		}
 		return nil, err
 	}
-	inst, err := d.create(ctx, p, spec)
+	inst, err := d.create(ctx, p, spec, from)
 	if err == nil {
 		return inst, nil
 	}
@@ -110,13 +114,13 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 }
 
 // create leaves behind what it made when it fails.
-func (d *Driver) create(ctx context.Context, p place, spec driver.Spec) (*instance, error) {
+func (d *Driver) create(ctx context.Context, p place, spec driver.Spec, from origin) (*instance, error) {
 	if d.tree != nil {
 		if _, err := d.tree.New(p.group.Name(), limits(spec.Limits)); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.writeBundle(spec, d.opt.Agent); err != nil {
+	if err := p.writeBundle(spec, d.opt.Agent, from); err != nil {
 		return nil, err
 	}
 	if err := d.launch(ctx, p, spec.Limits); err != nil {
@@ -130,7 +134,7 @@ func (d *Driver) create(ctx context.Context, p place, spec driver.Spec) (*instan
 	if err != nil {
 		return nil, err
 	}
-	if err := inst.begin(ctx, spec.Limits.CPU); err != nil {
+	if err := inst.begin(ctx, spec.Limits.CPU, from.memory); err != nil {
 		inst.forget()
 		return nil, err
 	}
@@ -145,6 +149,9 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	}
 	p := d.place(id)
 	inst, err := open(p, procs)
+	if err == nil {
+		err = inst.Resume(ctx) // the daemon may have died while it was saved
+	}
 	if err == nil {
 		return inst, nil
 	}

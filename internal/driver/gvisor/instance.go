@@ -59,12 +59,12 @@ func (i *instance) forget() {
 // answerTime is how long the agent may take to accept connections.
 const answerTime = 20 * time.Second
 
-// begin starts the agent, waits until it accepts connections, and from then on
-// limits the CPU.
-func (i *instance) begin(ctx context.Context, cores float64) error {
+// begin starts the agent or has what was saved go on, waits until the agent
+// accepts connections, and from then on limits the CPU.
+func (i *instance) begin(ctx context.Context, cores float64, saved saved) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("the agent did not answer in %v", answerTime))
 	defer cancel()
-	if err := i.control().start(ctx); err != nil {
+	if err := i.control().start(ctx, saved); err != nil {
 		return err
 	}
 	if err := i.answer(ctx); err != nil {

@@ -23,6 +23,7 @@ func (p place) files() string { return filepath.Join(p.dir, "files") } // of the
 // has it for itself, and puts the agent's socket there.
 func (p place) meeting() string { return filepath.Join(p.dir, "run") }
 
+func (p place) config() string { return filepath.Join(p.dir, "config.json") }
 func (p place) upper() string  { return filepath.Join(p.dir, "upper.tar") }
 func (p place) state() string  { return filepath.Join(p.dir, "runsc") } // runsc's --root
 func (p place) socket() string { return filepath.Join(p.meeting(), agentSocket) }

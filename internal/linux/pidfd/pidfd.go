@@ -89,13 +89,22 @@ func ended(fd uintptr) bool {
 // Kill kills the process. One that has ended is killed already; so is one that
 // was closed, as nobody does that before.
 func (p *Process) Kill() error {
-	conn, err := p.file.SyscallConn()
-	if err != nil {
+	err := p.Signal(unix.SIGKILL)
+	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
-	conn.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
+	return err
+}
+
+// Signal signals the process. It is os.ErrProcessDone when that has ended.
+func (p *Process) Signal(s unix.Signal) error {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return os.ErrProcessDone
+	}
+	conn.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), s, nil, 0) })
 	if errors.Is(err, unix.ESRCH) {
-		return nil
+		return os.ErrProcessDone
 	}
 	return err
 }

@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"hutch"
+)
+
+// parkTime is how long a parked agent waits for its place to be saved, or to be
+// told that it will not be. After that nobody will do either.
+const parkTime = 15 * time.Minute
+
+// resumed is the signal that tells. Nobody inside may send it to us.
+const resumed = syscall.SIGUSR1
+
+// park closes every socket that the host has a part in, because a place cannot
+// be saved with one: the listener and all connections, but for self, which
+// still has an answer to bring and closes then. They open again when the place
+// has been saved, in the place and in each that is made from what was saved.
+func (a *agent) park(self *conn) error {
+	if a.opt.Listen == nil {
+		return hutch.Errorf(hutch.Unsupported, "this place cannot be saved")
+	}
+	saved, err := os.Open(a.boot.Saved) // tells of the first saving from now on
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.saved != nil || a.closed {
+		saved.Close()
+		return hutch.Errorf(hutch.Conflict, "the sandbox is being saved")
+	}
+	a.saved, a.told = saved, make(chan os.Signal, 1)
+	signal.Notify(a.told, resumed)
+	for _, c := range a.strangers {
+		c.Close()
+	}
+	for c := range a.conns {
+		if c != self {
+			c.Close()
+		}
+	}
+	return a.ln.Close() // see reopen
+}
+
+// reopen waits until the place has been saved and listens again. It returns nil
+// when the agent was not parked: then it is to end.
+func (a *agent) reopen(ctx context.Context) (net.Listener, error) {
+	a.mu.Lock()
+	saved, told := a.saved, a.told
+	a.mu.Unlock()
+	if saved == nil || ctx.Err() != nil {
+		return nil, nil
+	}
+	defer signal.Stop(told)
+	read := make(chan struct{})
+	go func() {
+		saved.Read(make([]byte, 16))
+		saved.Close()
+		close(read)
+	}()
+	select {
+	case <-read:
+	case <-told:
+	case <-time.After(parkTime):
+	case <-ctx.Done():
+	}
+	ln, err := a.opt.Listen()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ln, a.saved, a.told = ln, nil, nil
+	return ln, err
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// Hibernation writes all that a sandbox is to a folder of its own and frees its
+// place. The order makes it safe to die at any moment: the folder is complete
+// before it has its name, the record says so before the place goes, and the
+// folder goes after the record says that the sandbox runs again. Until the
+// place is gone it stands still, and a recovered one goes on.
+
+func (e *Engine) memoryDir() string             { return filepath.Join(e.opt.Dir, "memory") }
+func (e *Engine) memoryOf(place string) string  { return filepath.Join(e.memoryDir(), place) }
+func (e *Engine) halfSaved(place string) string { return e.memoryOf(place) + ".new" }
+
+// hibernate keeps all of an idle sandbox, whose turn the caller holds.
+func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
+	books, err := readBooks(ctx, s.id, agent)
+	if err != nil {
+		return err
+	}
+	if alive(books) && working(ctx, inst) || !s.rest(books) {
+		return nil // idle it is not, or used meanwhile
+	}
+	if err = e.memorize(ctx, s, inst, agent); err == nil && s.waiting.Load() == 0 {
+		err = e.commit(s)
+	}
+	if err == nil && s.hibernates() {
+		agent.Close()
+		e.log.Info("hibernated", "sandbox", s.id)
+		return e.raze(inst)
+	}
+	return errors.Join(err, e.rouse(s, inst, agent))
+}
+
+// readBooks is what can be told of a sandbox that sleeps.
+func readBooks(ctx context.Context, id string, agent *wire.Client) (*store.Books, error) {
+	ps, err := processes(ctx, id, agent)
+	if err != nil {
+		return nil, err
+	}
+	contexts, err := codeContexts(ctx, id, agent)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Books{Processes: ps, Contexts: contexts}, nil
+}
+
+// alive reports whether something is left that could be at work.
+func alive(b *store.Books) bool {
+	return slices.ContainsFunc(b.Processes, func(p hutch.Process) bool { return p.Status.Live() }) ||
+		slices.ContainsFunc(b.Contexts, func(c hutch.CodeContext) bool { return c.Busy })
+}
+
+// A sandbox is at work when, for a while, it uses a tenth of a core: a build in
+// the background is, a server that nobody asks is not.
+const (
+	workTime  = time.Second
+	workShare = 0.1
+)
+
+func working(ctx context.Context, inst driver.Instance) bool {
+	before, err := inst.Usage(ctx)
+	if err != nil {
+		return false
+	}
+	select {
+	case <-time.After(workTime):
+	case <-ctx.Done():
+	}
+	after, err := inst.Usage(ctx)
+	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
+}
+
+// rest takes a running sandbox that nobody uses out of use: from now on whoever
+// wants to waits for the turn.
+func (s *sandbox) rest(books *store.Books) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uses > 0 || s.rec.Sandbox.Status != hutch.Running {
+		return false
+	}
+	s.inst, s.agent, s.rec.Books = nil, nil, books
+	return true
+}
+
+// memorize writes the sandbox's folder, aside first.
+func (e *Engine) memorize(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
+	half := e.halfSaved(s.place)
+	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
+		return err
+	}
+	if err := agent.Park(ctx); err != nil {
+		return err
+	}
+	if err := inst.Save(ctx, half); err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(e.memoryOf(s.place)), os.Rename(half, e.memoryOf(s.place))); err != nil {
+		return err
+	}
+	return syncDir(e.memoryDir())
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// commit notes on disk that the sandbox hibernates.
+func (e *Engine) commit(s *sandbox) error {
+	if e.opt.Store == nil {
+		return nil
+	}
+	s.mu.Lock()
+	rec := s.rec
+	s.mu.Unlock()
+	rec.Sandbox.Status, rec.Handle = hutch.Hibernated, nil
+	return e.opt.Store.Put(context.WithoutCancel(e.ctx), rec)
+}
+
+func (s *sandbox) hibernates() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting.Load() > 0 {
+		return false
+	}
+	s.moveLocked(hutch.Hibernated, "")
+	return true
+}
+
+// rouse has a sandbox that was to hibernate run on where it was.
+func (e *Engine) rouse(s *sandbox, inst driver.Saver, agent *wire.Client) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
+	defer cancel()
+	err := inst.Resume(ctx)
+	s.mu.Lock()
+	s.inst, s.agent, s.rec.Books = inst, agent, nil
+	rec := s.rec
+	s.mu.Unlock()
+	if e.opt.Store != nil {
+		err = errors.Join(err, e.opt.Store.Put(ctx, rec))
+	}
+	select {
+	case <-inst.Done(): // while nobody was to notice
+		e.background(func() { e.died(s, inst) })
+	default:
+	}
+	return errors.Join(err, os.RemoveAll(e.halfSaved(s.place)), os.RemoveAll(e.memoryOf(s.place)))
+}
+
+// recall makes the place of a hibernated sandbox from its folder. The memory is
+// worth nothing without the very programs that it belongs to: when the host has
+// others now, the files are what is left.
+func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error {
+	r, ok := d.(driver.Restorer)
+	if !ok {
+		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore the sandbox %q: start the server with the runtime that it was made on", d.Name(), s.id)
+	}
+	reason := ""
+	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+		inst, err := r.Restore(ctx, spec, e.memoryOf(s.place))
+		if err == nil || ctx.Err() != nil {
+			return inst, err
+		}
+		e.log.Warn("restore the memory of a sandbox", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
+		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"
+		return r.RestoreFiles(ctx, spec, e.memoryOf(s.place))
+	}
+	if err := e.open(ctx, s, opening{create: create, reason: &reason}); err != nil {
+		return err
+	}
+	return os.RemoveAll(e.memoryOf(s.place))
+}

@@ -1,0 +1,294 @@
+// Package hibernate puts real sandboxes to sleep, with all that runs in them,
+// and looks whether anything is lost: when it is woken, when the daemon dies at
+// any step of it, when somebody comes in between, when the disk is full, and
+// when the host has changed meanwhile.
+package hibernate
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/engine"
+	"hutch/internal/hutchtest"
+)
+
+const patience = 60 * time.Second
+
+// counter answers every connection to its port with a number, one more each
+// time. That it goes on counting says that its memory and its listener live.
+const counter = `exec python3 -c '
+import socket
+s = socket.create_server(("127.0.0.1", 8123))
+n = 0
+while True:
+    c, _ = s.accept()
+    n += 1
+    c.sendall(b"%d" % n)
+    c.close()
+    print("said", n, flush=True)
+'`
+
+const count = `python3 -c '
+import socket, time
+for _ in range(600):
+    try:
+        print(socket.create_connection(("127.0.0.1", 8123)).recv(9).decode()); break
+    except OSError: time.sleep(0.1)
+'`
+
+// room is an engine on gVisor with what a test does to it.
+type room struct {
+	*engine.Engine
+	dir string
+}
+
+func newRoom(t *testing.T) room {
+	t.Helper()
+	t.Parallel()
+	r := room{}
+	r.Engine = hutchtest.Engine(t, "gvisor", func(o *engine.Options) { r.dir = o.Dir })
+	return r
+}
+
+// sleeper makes a sandbox that sleeps soon, with a counter that has said 1.
+func (r room) sleeper(t *testing.T, req hutch.CreateRequest) (id, process string) {
+	t.Helper()
+	req.SleepAfter = 0.5
+	sb, err := r.Create(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.StartProcess(t.Context(), sb.ID, hutch.ProcessRequest{Command: counter, Name: "counter"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.run(t, sb.ID, count); got != "1" {
+		t.Fatalf("the counter says %q", got)
+	}
+	return sb.ID, p.ID
+}
+
+func (r room) run(t *testing.T, id, command string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	res, err := r.Exec(ctx, id, hutch.ExecRequest{Command: command}, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return strings.TrimSpace(string(res.Stdout) + string(res.Stderr))
+}
+
+// until waits for a status, which never wakes.
+func (r room) until(t *testing.T, id string, want hutch.Status) hutch.Sandbox {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		sb, err := r.Sandbox(t.Context(), id)
+		if errors.Is(err, hutch.NotFound) {
+			sb.Status = hutch.Destroyed
+		}
+		if sb.Status == want {
+			return sb
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it is %s (%s), not %s: %v", sb.Status, sb.Reason, want, err)
+		}
+	}
+}
+
+func TestEverythingSleeps(t *testing.T) {
+	r := newRoom(t)
+	id, process := r.sleeper(t, hutch.CreateRequest{})
+	r.run(t, id, "echo kept > /workspace/file; mkfifo /tmp/pipe")
+	if _, err := r.RunCode(t.Context(), id, hutch.RunRequest{Language: "python", Code: "x = 41"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		sb := r.until(t, id, hutch.Hibernated)
+		if sb.Health != hutch.Asleep || sb.Uptime != 0 || len(sb.Processes) != 1 || sb.Processes[0].ID != process {
+			t.Errorf("asleep: %+v", sb)
+		}
+		ps, err := r.Processes(t.Context(), id)
+		if err != nil || len(ps) != 1 || ps[0].Name != "counter" {
+			t.Errorf("its processes: %+v, %v", ps, err)
+		}
+		if cs, err := r.Contexts(t.Context(), id); err != nil || len(cs) != 1 || cs[0].Language != "python" {
+			t.Errorf("its contexts: %+v, %v", cs, err)
+		}
+		if sb := r.until(t, id, hutch.Hibernated); sb.Status != hutch.Hibernated {
+			t.Error("looking woke it")
+		}
+		if n == 0 {
+			if got := r.run(t, id, count+"; cat /workspace/file; test -p /tmp/pipe && echo pipe"); got != "2\nkept\npipe" {
+				t.Errorf("awake: %q", got)
+			}
+		}
+	}
+	var text strings.Builder
+	_, err := r.Logs(t.Context(), hutch.LogsRequest{SandboxID: id, ProcessID: process}, func(o hutch.Output) error {
+		text.Write(o.Data)
+		return nil
+	})
+	if err != nil || text.String() != "said 1\nsaid 2\n" {
+		t.Errorf("its log: %q, %v", text.String(), err)
+	}
+	res, err := r.RunCode(t.Context(), id, hutch.RunRequest{Language: "python", Code: "x + 1"}, nil)
+	if err != nil || len(res.Results) != 1 || string(res.Results[0].Data["text/plain"]) != `"42"` {
+		t.Errorf("its context: %+v, %v", res, err)
+	}
+	if left := r.left(t); len(left) != 0 {
+		t.Errorf("awake, it has left %q", left)
+	}
+}
+
+// left lists what is kept of sleepers.
+func (r room) left(t *testing.T) []string {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(r.dir, "memory", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// Who comes while a sandbox goes to sleep, or wakes, is answered.
+func TestUsesAtAllTimes(t *testing.T) {
+	r := newRoom(t)
+	id, _ := r.sleeper(t, hutch.CreateRequest{})
+	var wg sync.WaitGroup
+	for n := range 4 {
+		wg.Go(func() {
+			for m := range 8 {
+				time.Sleep(time.Duration(430+20*n+35*m) * time.Millisecond)
+				if got := r.run(t, id, "echo here"); got != "here" {
+					t.Errorf("%q", got)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := r.run(t, id, count); got != "2" {
+		t.Errorf("the counter says %q", got)
+	}
+}
+
+func TestDestroyedAsleepAndFallingAsleep(t *testing.T) {
+	r := newRoom(t)
+	for _, wait := range []func(id string){
+		func(id string) { r.until(t, id, hutch.Hibernated) },
+		func(string) { time.Sleep(520 * time.Millisecond) },
+	} {
+		id, _ := r.sleeper(t, hutch.CreateRequest{})
+		wait(id)
+		if _, err := r.Destroy(t.Context(), id, true); err != nil {
+			t.Error(err)
+		}
+		r.until(t, id, hutch.Destroyed)
+	}
+	if left := r.left(t); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// What works in the background works on, until it is done.
+func TestWorkIsNotSleep(t *testing.T) {
+	r := newRoom(t)
+	sb, err := r.Create(t.Context(), hutch.CreateRequest{SleepAfter: 0.2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := hutch.ProcessRequest{Command: "timeout 4 python3 -c 'while True: pass'; echo done; exec sleep 1000"}
+	p, err := r.StartProcess(t.Context(), sb.ID, work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r.until(t, sb.ID, hutch.Hibernated)
+	if time.Since(began) < 4*time.Second {
+		t.Errorf("it slept after %v", time.Since(began))
+	}
+	said, err := r.Process(t.Context(), sb.ID, p.ID)
+	if err != nil || !said.Status.Live() {
+		t.Errorf("%+v, %v", said, err)
+	}
+}
+
+// On a full disk a sandbox does not sleep, and loses nothing.
+func TestFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user can make no small disk")
+	}
+	r := newRoom(t)
+	disk := filepath.Join(r.dir, "memory")
+	if err := unix.Mount("small", disk, "tmpfs", 0, "size=3m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	id, _ := r.sleeper(t, hutch.CreateRequest{})
+	tried := false
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !tried; time.Sleep(time.Millisecond) {
+		tried = len(r.left(t)) > 0
+	}
+	if !tried {
+		t.Fatal("it never tried to sleep")
+	}
+	if got := r.run(t, id, count); got != "2" {
+		t.Errorf("the counter says %q", got)
+	}
+	if sb := r.until(t, id, hutch.Running); sb.Health != hutch.Healthy {
+		t.Errorf("%+v", sb)
+	}
+	if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, id, hutch.Hibernated)
+	if got := r.run(t, id, count); got != "3" {
+		t.Errorf("the counter says %q", got)
+	}
+}
+
+func TestRootless(t *testing.T) {
+	hutchtest.Rootless(t, "TestEverythingSleeps|TestUsesAtAllTimes|TestMemoryThatFitsNoMore|TestKilledAtEveryStep")
+}
+
+func TestLifetimeEndsInSleep(t *testing.T) {
+	r := newRoom(t)
+	id, _ := r.sleeper(t, hutch.CreateRequest{Timeout: 8})
+	r.until(t, id, hutch.Hibernated)
+	r.until(t, id, hutch.Destroyed)
+	if left := r.left(t); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// When the memory cannot be restored, the files are.
+func TestMemoryThatFitsNoMore(t *testing.T) {
+	for _, file := range []string{"state", "pages", "pages.meta", "config.json"} {
+		t.Run(file, func(t *testing.T) {
+			r := newRoom(t)
+			id, _ := r.sleeper(t, hutch.CreateRequest{ID: "broken"})
+			r.run(t, id, "echo kept > /workspace/file")
+			r.until(t, id, hutch.Hibernated)
+			path := filepath.Join(r.dir, "memory", "broken", file)
+			if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.run(t, id, "cat /workspace/file; stat -c %U /workspace/file"); got != "kept\nuser" {
+				t.Errorf("its file: %q", got)
+			}
+			sb, err := r.Sandbox(t.Context(), id)
+			if err != nil || !strings.Contains(sb.Reason, "memory") || len(sb.Processes) != 0 {
+				t.Errorf("%+v, %v", sb, err)
+			}
+		})
+	}
+}
