@@ -26,14 +26,31 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	res, err := s.svc.RunCode(ctx, c.sandbox, hutch.RunRequest{
 		ContextID: in.SessionID, Language: in.Language, Code: in.Command, Dir: in.Dir, Env: in.Env, Timeout: in.Timeout, MaxOutput: maxShown,
 	}, func(e hutch.RunEvent) error { return p.event(c, e) })
-	if err == nil && res.Ended {
-		p.stderr.WriteString("[the interpreter has ended; the next call in this session gets a fresh one]\n")
+	if err == nil {
+		c.state = state(res)
+	}
+	if c.state != "" && !res.TimedOut { // then it is part of the error
+		p.stderr.WriteString("[" + c.state + "]\n")
 	}
 	return hutch.ExecResult{
 		SandboxID: c.sandbox, Command: in.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Truncated: res.Truncated,
 		Stdout: append(res.Stdout, p.values.Bytes()...), Stderr: append(res.Stderr, p.stderr.Bytes()...),
 		Duration: time.Since(began), Timestamp: began.UTC(),
 	}, err
+}
+
+// state says what became of the interpreter, when that is not what one would
+// expect.
+func state(res hutch.RunResult) string {
+	switch {
+	case res.TimedOut && !res.Ended:
+		return "the interpreter was interrupted, and has kept its variables"
+	case res.Ended:
+		return "the interpreter has ended: its variables are gone, and the next call in this session gets a fresh one"
+	case res.Fresh && res.Executions > 1:
+		return "this interpreter is a fresh one: what earlier calls in this session defined is gone"
+	}
+	return ""
 }
 
 // prompt turns values and errors into text.

@@ -63,7 +63,7 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 	out.close()
 	switch {
 	case err == nil:
-		err = verdict(res)
+		err = verdict(res, c.state)
 	case len(res.Stdout)+len(res.Stderr) == 0:
 		discard()
 		return reply{}, err
@@ -118,8 +118,12 @@ func (s *server) place(ctx context.Context, c *call, id string) (discard func(),
 }
 
 // verdict is the error of a command that a limit ended.
-func verdict(res hutch.ExecResult) error {
+func verdict(res hutch.ExecResult, state string) error {
 	switch {
+	case res.TimedOut && state != "":
+		return hutch.Errorf(hutch.Timeout,
+			"the code ran into its time limit after %s: %s. What it had started was killed. Give a longer timeout, or use startBackgroundProcess for what is to keep running; the sandbox %s and its files are still there",
+			length(res.Duration), state, res.SandboxID)
 	case res.TimedOut:
 		return hutch.Errorf(hutch.Timeout,
 			"the command ran into its time limit after %s and was killed, with everything it had started. Give a longer timeout, or use startBackgroundProcess for what is to keep running; the sandbox %s and its files are still there",

@@ -124,6 +124,8 @@ type call struct {
 	sandbox string
 	// images go with what is answered.
 	images []sdk.Content
+	// state is what became of the interpreter that code ran in.
+	state string
 }
 
 func (c *call) modern() bool { return c.req.ProtocolVersion() >= modern }
