@@ -30,7 +30,7 @@ relative to /workspace.
 		},
 	}
 	c.AddCommand(
-		newFSList(h, std), newFSFind(h, std), newFSGrep(h, std), newFSStat(h, std), newFSCat(h, std), newFSWrite(h, std),
+		newFSList(h, std), newFSFind(h, std), newFSGrep(h, std), newFSStat(h, std), newFSCat(h, std), newFSWrite(h, std), newFSEdit(h, std),
 		newFSMkdir(h), newFSMove(h, "mv"), newFSMove(h, "cp"), newFSRemove(h), newFSChmod(h),
 	)
 	for _, sub := range c.Commands() {

@@ -42,6 +42,7 @@ func newExec(h *home, std streams) *cobra.Command {
 	var j job
 	var p placement
 	var session string
+	var labels map[string]string
 	c := &cobra.Command{
 		Use:   "exec [flags] SANDBOX [COMMAND [ARG...] | FILE [ARG...]]",
 		Short: "Run a command or a source file in a sandbox of the server",
@@ -62,7 +63,7 @@ are exit code 125. The default time limit is the server's, 30 s.
 			if err != nil {
 				return err
 			}
-			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits}); err != nil {
+			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits, Labels: labels}); err != nil {
 				return err
 			}
 			req.SessionID = session
@@ -71,23 +72,30 @@ are exit code 125. The default time limit is the server's, 30 s.
 	}
 	j.flags(c)
 	p.flags(c)
+	c.Flags().StringToStringVar(&labels, "label", nil, "label of a sandbox that is made, NAME=VALUE; may be repeated")
 	c.Flags().StringVarP(&session, "session", "s", "", "run it in the session of that name, which keeps its folder, variables and functions")
 	return c
 }
 
 func newList(h *home, std streams) *cobra.Command {
 	var asJSON bool
+	var filter hutch.Filter
+	var status string
 	c := &cobra.Command{
 		Use: "ls [SANDBOX]", Aliases: []string{"list"}, Short: "List the server's sandboxes", Long: "List the server's sandboxes, or show one.\n" + remoteHelp,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 && (status != "" || len(filter.Labels) > 0) {
+				return usageError{errors.New("give the id of a sandbox, or a filter")}
+			}
 			svc, err := h.dial()
 			if err != nil {
 				return err
 			}
+			filter.Status = hutch.Status(status)
 			var list []hutch.Sandbox
 			if len(args) == 0 {
-				list, err = svc.Sandboxes(c.Context(), hutch.Filter{})
+				list, err = svc.Sandboxes(c.Context(), filter)
 			} else {
 				list = make([]hutch.Sandbox, 1)
 				list[0], err = svc.Sandbox(c.Context(), args[0])
@@ -102,6 +110,8 @@ func newList(h *home, std streams) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringToStringVar(&filter.Labels, "label", nil, "only those with this label, NAME=VALUE; may be repeated")
+	c.Flags().StringVar(&status, "status", "", "only those that are running, hibernated, stopped ...")
 	return c
 }
 
