@@ -71,13 +71,16 @@ var layers = []layer{
 	{"hutch/internal/problem", []string{"hutch"}},
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/audit", []string{"hutch"}},
+	{"hutch/internal/auth", []string{"hutch", "hutch/internal/store"}},
+	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
+	{"hutch/internal/policy", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/quota", "hutch/internal/store"}},
+	{"hutch/internal/guard", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", "hutch/internal/quota"}},
+	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
-	{"hutch/internal/guard", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/problem"}},
-	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/..."}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
 
 	// For tests only: no line above names these.
@@ -98,7 +101,7 @@ var layers = []layer{
 	}},
 	{"hutch/cmd/hutch-runsc", []string{"gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
+		"hutch", "hutch/internal/conversation", "hutch/client", "hutch/internal/agent", "hutch/internal/auth", "hutch/internal/policy", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
 		"hutch/internal/image", "hutch/internal/mcp", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/store",
 		"github.com/spf13/cobra", "golang.org/x/term", sys,
 	}},

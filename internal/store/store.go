@@ -1,6 +1,7 @@
 // Package store keeps the daemon's state on disk, in SQLite: one row for each
 // sandbox, whose document is the engine's own record as JSON. The columns
 // beside it exist only to be looked at by people; the document is the truth.
+// Other packages keep their few documents on shelves of it.
 package store
 
 import (
@@ -45,9 +46,17 @@ create table if not exists sandboxes (
 	created text not null,
 	record  blob not null
 ) strict;
-pragma user_version = 1;`
+create table if not exists shelves (
+	shelf text not null,
+	key   text not null,
+	doc   blob not null,
+	primary key (shelf, key)
+) strict, without rowid;
+pragma user_version = 2;`
 
-const version = 1
+// version is that of the schema. An older hutch does not open a newer one's
+// store: what it does not know of, such as owners, it would not heed.
+const version = 2
 
 // Store is an open store. Its methods are safe for concurrent use.
 type Store struct {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -70,5 +71,30 @@ func TestMemoryStoresAreApart(t *testing.T) {
 	}
 	if all, err := b.All(ctx); err != nil || len(all) != 0 {
 		t.Fatalf("the other store has %v, %v", all, err)
+	}
+}
+
+func TestShelves(t *testing.T) {
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "hutch.db")
+	s, err := store.Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := s.Shelf("a")
+	for key, doc := range map[string]string{"x": "old", "y": "gone"} {
+		if err := a.Put(ctx, key, []byte(doc)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(a.Put(ctx, "x", []byte("new")), a.Delete(ctx, "y"), a.Delete(ctx, "never"), s.Shelf("b").Put(ctx, "x", []byte("other")), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = store.Open(ctx, path); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.Shelf("a").All(ctx)
+	if want := map[string][]byte{"x": []byte("new")}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -1,0 +1,66 @@
+package auth
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"hutch"
+)
+
+// Principal is on whose behalf a request is made. It is shared: nobody changes
+// it.
+type Principal struct {
+	ID     string // of the token
+	Name   string
+	Owner  string // of the sandboxes it makes; empty for the server's own
+	Scopes []hutch.Scope
+	Limits hutch.TokenLimits // hutch.Unlimited for none, never 0
+
+	expires time.Time
+	life    context.Context
+}
+
+// Has reports whether the principal has one of the scopes.
+func (p *Principal) Has(any ...hutch.Scope) bool {
+	return slices.ContainsFunc(any, func(s hutch.Scope) bool { return slices.Contains(p.Scopes, s) })
+}
+
+// Unmetered returns p without limits, for what the server does by itself on
+// its behalf.
+func (p *Principal) Unmetered() *Principal {
+	free := *p
+	free.Limits = None
+	return &free
+}
+
+// Hold returns a context that is done, with words for the person as its cause,
+// when the principal's token ends.
+func (p *Principal) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.life, func() { cancel(context.Cause(p.life)) })
+	if p.expires.IsZero() {
+		return ctx, func() { stop(); cancel(context.Canceled) }
+	}
+	ctx, done := context.WithDeadlineCause(ctx, p.expires, errExpired)
+	return ctx, func() { stop(); done(); cancel(context.Canceled) }
+}
+
+var (
+	errExpired = hutch.Errorf(hutch.Denied, "the token expired while this was under way: ask for a new one")
+	errRevoked = hutch.Errorf(hutch.Denied, "the token was revoked while this was under way: ask for a new one")
+	errClosing = hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
+)
+
+type principalKey struct{}
+
+// With returns a context for calls on behalf of p.
+func With(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// From is on whose behalf the calls of ctx are, nil when nobody said.
+func From(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
+}

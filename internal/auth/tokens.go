@@ -1,0 +1,142 @@
+package auth
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"hutch"
+)
+
+// most is how many tokens there may be, with those that ended lately.
+const most = 10_000
+
+// CreateToken implements hutch.Tokens.
+func (r *Registry) CreateToken(ctx context.Context, req hutch.TokenRequest) (hutch.MintedToken, error) {
+	if err := req.Check(); err != nil {
+		return hutch.MintedToken{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now().UTC()
+	if e := r.findLocked(req.Name, now); e != nil || req.Name == localID {
+		return hutch.MintedToken{}, hutch.Errorf(hutch.Conflict, "there is a token %q: choose another name, or rotate or revoke that one", req.Name).With("field", "name")
+	}
+	if len(r.byID) >= most {
+		return hutch.MintedToken{}, hutch.Errorf(hutch.Exhausted, "there are %d tokens, which is the most: revoke some; they are forgotten after 90 days", most).With("limit", "tokens")
+	}
+	secret, sum := mint()
+	e := &entry{record: record{Token: newToken(req, now), Hash: sum[:]}}
+	if err := r.save(ctx, e.record); err != nil {
+		return hutch.MintedToken{}, err
+	}
+	r.enterLocked(e)
+	return hutch.MintedToken{Token: r.show(e), Secret: secret}, nil
+}
+
+func newToken(req hutch.TokenRequest, now time.Time) hutch.Token {
+	t := hutch.Token{ID: hutch.NewID("tk"), Name: req.Name, Limits: req.Limits, CreatedAt: now}
+	for _, s := range hutch.Scopes {
+		if slices.Contains(req.Scopes, s) || len(req.Scopes) == 0 && s != hutch.ScopeAdmin {
+			t.Scopes = append(t.Scopes, s)
+		}
+	}
+	if req.Lifetime > 0 {
+		at := now.Add(req.Lifetime.Duration())
+		t.ExpiresAt = &at
+	}
+	return t
+}
+
+// findLocked returns the token of an id or, among the live, of a name.
+func (r *Registry) findLocked(token string, now time.Time) *entry {
+	if e := r.byID[token]; e != nil {
+		return e
+	}
+	for _, e := range r.byID {
+		if e.Name == token && e.Live(now) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (r *Registry) lookLocked(token string) (*entry, error) {
+	switch e := r.findLocked(token, time.Now()); {
+	case e != nil:
+		return e, nil
+	case token == localID:
+		return nil, hutch.Errorf(hutch.Unsupported, "the token %q comes from the environment or the data folder of the server: change it there", token)
+	}
+	return nil, hutch.Errorf(hutch.NotFound, "there is no token %.80q: list the tokens", token).With("token", token)
+}
+
+// Token implements hutch.Tokens.
+func (r *Registry) Token(_ context.Context, token string) (hutch.Token, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e, err := r.lookLocked(token)
+	if err != nil {
+		return hutch.Token{}, err
+	}
+	return r.show(e), nil
+}
+
+// Tokens implements hutch.Tokens.
+func (r *Registry) Tokens(context.Context) ([]hutch.Token, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	list := []hutch.Token{}
+	for _, e := range r.sortedLocked() {
+		list = append(list, r.show(e))
+	}
+	return list, nil
+}
+
+// RotateToken implements hutch.Tokens.
+func (r *Registry) RotateToken(ctx context.Context, token string) (hutch.MintedToken, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, err := r.lookLocked(token)
+	if err != nil {
+		return hutch.MintedToken{}, err
+	}
+	if !e.Live(time.Now()) {
+		return hutch.MintedToken{}, hutch.Errorf(hutch.Conflict, "the token %q has ended: create a new one", e.Name)
+	}
+	secret, sum := mint()
+	rec := e.record
+	rec.Hash = sum[:]
+	if err := r.save(ctx, rec); err != nil {
+		return hutch.MintedToken{}, err
+	}
+	r.endLocked(e, errRevoked)
+	e.record = rec
+	r.enterLocked(e)
+	return hutch.MintedToken{Token: r.show(e), Secret: secret}, nil
+}
+
+// RevokeToken implements hutch.Tokens.
+func (r *Registry) RevokeToken(ctx context.Context, token string) (hutch.Token, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, err := r.lookLocked(token)
+	if err != nil || e.RevokedAt != nil {
+		return r.orEmpty(e), err
+	}
+	now := time.Now().UTC()
+	rec := e.record
+	rec.RevokedAt = &now
+	// It ends even if that cannot be kept: the caller then knows to try again.
+	err = r.save(ctx, rec)
+	r.endLocked(e, errRevoked)
+	e.record = rec
+	return r.show(e), err
+}
+
+func (r *Registry) orEmpty(e *entry) hutch.Token {
+	if e == nil {
+		return hutch.Token{}
+	}
+	return r.show(e)
+}
