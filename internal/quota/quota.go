@@ -1,0 +1,206 @@
+// Package quota counts what each token takes in a window of time, and refuses
+// what is over its limit.
+//
+// A window begins with the first call in it and has its whole limit at once.
+// Counts outlive the daemon, and never come back lower than they were: a block
+// of calls is on disk before the first of them is allowed, so a kill -9 costs a
+// token at most what was left of its block, and gives it nothing.
+package quota
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/store"
+)
+
+// Options are what a meter is made from.
+type Options struct {
+	// Shelf is where counts are kept; nil is in memory alone.
+	Shelf *store.Shelf
+	// Window is how long a limit is for.
+	Window time.Duration
+	// What is counted, in words, such as "requests a minute".
+	What string
+	// Limit is the name of the limit in errors, such as "requestsPerMinute".
+	Limit string
+}
+
+// Meter counts one kind of thing.
+type Meter struct {
+	opt Options
+
+	mu    sync.Mutex
+	byKey map[string]*window
+}
+
+// window is what one token has taken since a time.
+type window struct {
+	mu       sync.Mutex
+	start    time.Time
+	used     int
+	reserved int // on disk: used never passes it
+}
+
+// kept is a window on disk.
+type kept struct {
+	Start time.Time `json:"start"`
+	Count int       `json:"count"`
+}
+
+// Standing is how a token stands after a call.
+type Standing struct {
+	Limit     int // math.MaxInt32 for none
+	Remaining int
+	Reset     time.Time // when Remaining is Limit again
+}
+
+// Open returns a meter that goes on from where it was.
+func Open(ctx context.Context, opt Options) (*Meter, error) {
+	m := &Meter{opt: opt, byKey: map[string]*window{}}
+	if opt.Shelf == nil {
+		return m, nil
+	}
+	docs, err := opt.Shelf.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for key, doc := range docs {
+		var k kept
+		if err := json.Unmarshal(doc, &k); err != nil {
+			return nil, fmt.Errorf("read %s of %s: %w", opt.What, key, err)
+		}
+		if !m.covers(k.Start, time.Now()) {
+			if err := opt.Shelf.Delete(ctx, key); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		m.byKey[key] = &window{start: k.Start, used: k.Count, reserved: k.Count}
+	}
+	return m, nil
+}
+
+// covers reports whether a window that began at start holds now. One from the
+// future does not: the clock was put back.
+func (m *Meter) covers(start, now time.Time) bool {
+	return !now.Before(start) && now.Sub(start) < m.opt.Window
+}
+
+// Take counts one call of key against limit, or refuses it as Exhausted, with
+// the time to wait in its data.
+func (m *Meter) Take(ctx context.Context, key string, limit int) (Standing, error) {
+	return m.take(ctx, key, limit, false)
+}
+
+// Note counts a call that is not refused.
+func (m *Meter) Note(ctx context.Context, key string, limit int) error {
+	_, err := m.take(ctx, key, limit, true)
+	return err
+}
+
+func (m *Meter) take(ctx context.Context, key string, limit int, always bool) (Standing, error) {
+	now := time.Now()
+	if limit < 0 {
+		return Standing{math.MaxInt32, math.MaxInt32, now.Add(m.opt.Window)}, nil
+	}
+	w := m.window(key, now)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !m.covers(w.start, now) {
+		w.start, w.used, w.reserved = now.Round(0), 0, 0 // without the monotonic part, as it comes back from disk
+	}
+	s := Standing{limit, max(0, limit-w.used), w.start.Add(m.opt.Window)}
+	if s.Remaining == 0 {
+		if always {
+			return s, nil
+		}
+		return s, m.refusal(s, now)
+	}
+	if w.used >= w.reserved {
+		if err := m.reserve(ctx, key, w, min(limit, w.used+block(limit))); err != nil {
+			return s, err
+		}
+	}
+	w.used++
+	s.Remaining--
+	return s, nil
+}
+
+// block is how many calls are reserved at once.
+func block(limit int) int { return min(max(1, limit/10), 1000) }
+
+func (m *Meter) reserve(ctx context.Context, key string, w *window, count int) error {
+	if err := m.keep(context.WithoutCancel(ctx), key, kept{w.start, count}); err != nil {
+		return err
+	}
+	w.reserved = count
+	return nil
+}
+
+func (m *Meter) keep(ctx context.Context, key string, k kept) error {
+	if m.opt.Shelf == nil {
+		return nil
+	}
+	doc, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return m.opt.Shelf.Put(ctx, key, doc)
+}
+
+func (m *Meter) refusal(s Standing, now time.Time) error {
+	wait := max(1, int(math.Ceil(s.Reset.Sub(now).Seconds())))
+	return hutch.Errorf(hutch.Exhausted, "this token has had its %d %s: wait %d s and try again, or ask for a higher limit", s.Limit, m.opt.What, wait).
+		With("limit", m.opt.Limit).With("retryAfter", wait)
+}
+
+// crowd is how many windows are kept before those that are over are dropped.
+const crowd = 10_000
+
+func (m *Meter) window(key string, now time.Time) *window {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.byKey[key]
+	if w == nil {
+		if len(m.byKey) >= crowd {
+			m.sweepLocked(now)
+		}
+		w = &window{}
+		m.byKey[key] = w
+	}
+	return w
+}
+
+func (m *Meter) sweepLocked(now time.Time) {
+	for key, w := range m.byKey {
+		if w.mu.TryLock() { // else it is in use
+			if !w.start.IsZero() && !m.covers(w.start, now) {
+				delete(m.byKey, key)
+			}
+			w.mu.Unlock()
+		}
+	}
+}
+
+// Close writes down what was used, so that reserved calls are not lost. Nobody
+// may take any more.
+func (m *Meter) Close(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for key, w := range m.byKey {
+		w.mu.Lock()
+		if w.used < w.reserved && m.covers(w.start, time.Now()) {
+			errs = append(errs, m.keep(ctx, key, kept{w.start, w.used}))
+		}
+		w.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,173 @@
+package quota_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hutch"
+	"hutch/internal/quota"
+	"hutch/internal/store"
+)
+
+func options(shelf *store.Shelf) quota.Options {
+	return quota.Options{Shelf: shelf, Window: time.Minute, What: "requests a minute", Limit: "requestsPerMinute"}
+}
+
+func open(t testing.TB, shelf *store.Shelf) *quota.Meter {
+	t.Helper()
+	m, err := quota.Open(t.Context(), options(shelf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func disk(t testing.TB) *store.Shelf {
+	t.Helper()
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "hutch.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.Shelf("requests")
+}
+
+// take makes n calls and returns how many were allowed.
+func take(t testing.TB, m *quota.Meter, key string, limit, n int) (allowed int) {
+	t.Helper()
+	for range n {
+		switch _, err := m.Take(context.Background(), key, limit); {
+		case err == nil:
+			allowed++
+		case !errors.Is(err, hutch.Exhausted):
+			t.Fatal(err)
+		}
+	}
+	return allowed
+}
+
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := open(t, nil)
+		began := time.Now()
+		for i := range 3 {
+			s, err := m.Take(t.Context(), "a", 3)
+			if want := (quota.Standing{Limit: 3, Remaining: 2 - i, Reset: began.Add(time.Minute)}); err != nil || s.Limit != want.Limit || s.Remaining != want.Remaining || !s.Reset.Equal(want.Reset) {
+				t.Errorf("call %d: %+v, %v; want %+v", i, s, err, want)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		s, err := m.Take(t.Context(), "a", 3)
+		e := hutch.AsError(err)
+		if e.Kind != hutch.Exhausted || e.Data["retryAfter"] != 30 || e.Data["limit"] != "requestsPerMinute" || s.Remaining != 0 {
+			t.Errorf("over the limit: %+v, %v %v", s, err, e.Data)
+		}
+		if n := take(t, m, "b", 3, 5); n != 3 {
+			t.Errorf("another token had %d", n)
+		}
+		time.Sleep(30 * time.Second)
+		if n := take(t, m, "a", 3, 5); n != 3 {
+			t.Errorf("the next window allowed %d", n)
+		}
+	})
+}
+
+func TestUnlimitedIsNotCounted(t *testing.T) {
+	m := open(t, nil)
+	for range 3 {
+		if s, err := m.Take(t.Context(), "a", hutch.Unlimited); err != nil || s.Limit != math.MaxInt32 || s.Remaining != math.MaxInt32 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+}
+
+// What is always allowed is still counted.
+func TestNote(t *testing.T) {
+	m := open(t, nil)
+	for range 5 {
+		if err := m.Note(t.Context(), "a", 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := take(t, m, "a", 3, 1); n != 0 {
+		t.Error("it was not counted")
+	}
+	if err := m.Note(t.Context(), "b", 3); err != nil {
+		t.Fatal(err)
+	}
+	if n := take(t, m, "b", 3, 5); n != 2 {
+		t.Errorf("%d were left", n)
+	}
+}
+
+// 64 callers at once, over kill -9s: together never more than the limit.
+func TestNeverMoreThanTheLimit(t *testing.T) {
+	const limit = 1000
+	shelf := disk(t)
+	var allowed atomic.Int64
+	for range 4 {
+		m := open(t, shelf) // and no Close: as after kill -9
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for range 4 {
+					if _, err := m.Take(context.Background(), "a", limit); err == nil {
+						allowed.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	got := int(allowed.Load())
+	if got > limit {
+		t.Errorf("%d were allowed, of %d", got, limit)
+	}
+	// Each kill costs less than a block, which is a tenth.
+	if got < limit-4*limit/10 {
+		t.Errorf("only %d were allowed, of %d", got, limit)
+	}
+}
+
+func TestCloseLosesNothing(t *testing.T) {
+	shelf := disk(t)
+	total := 0
+	for range 12 {
+		m := open(t, shelf)
+		total += take(t, m, "a", 100, 7)
+		if err := m.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := take(t, open(t, shelf), "a", 100, 100); n != 100-total {
+		t.Errorf("after %d, %d were left of 100", total, n)
+	}
+}
+
+// A clock that was put back opens a new window and does not shut the old one
+// for ever.
+func TestWindowFromTheFuture(t *testing.T) {
+	shelf := disk(t)
+	if err := shelf.Put(t.Context(), "a", []byte(`{"start":"2999-01-01T00:00:00Z","count":10}`)); err != nil {
+		t.Fatal(err)
+	}
+	if n := take(t, open(t, shelf), "a", 10, 1); n != 1 {
+		t.Error("the token is shut out")
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	m := open(b, disk(b))
+	for b.Loop() {
+		if _, err := m.Take(b.Context(), "a", 1<<30); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
