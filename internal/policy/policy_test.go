@@ -1,0 +1,267 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/auth"
+	"hutch/internal/policy"
+	"hutch/internal/quota"
+	"hutch/internal/store"
+)
+
+// nowhere fails the test when anything reaches it.
+type nowhere struct {
+	hutch.Service // nil: a call of it panics
+}
+
+// verbs are the methods of an interface.
+func verbs[T any]() []reflect.Method {
+	var list []reflect.Method
+	for m := range reflect.TypeFor[T]().Methods() {
+		list = append(list, m)
+	}
+	return list
+}
+
+// call calls a method with arguments that name the sandbox where they can, and
+// returns its error.
+func call(ctx context.Context, on any, m reflect.Method, sandbox string) error {
+	f := reflect.ValueOf(on).MethodByName(m.Name)
+	args := []reflect.Value{reflect.ValueOf(ctx)}
+	for i := 1; i < f.Type().NumIn(); i++ {
+		v := reflect.New(f.Type().In(i)).Elem()
+		switch {
+		case v.Kind() == reflect.String:
+			v.SetString(sandbox) // the first is a sandbox; nothing else is ever called so
+		case v.Kind() == reflect.Struct && v.FieldByName("SandboxID").IsValid():
+			v.FieldByName("SandboxID").SetString(sandbox)
+		case v.Type() == reflect.TypeFor[hutch.CreateRequest]():
+			v.FieldByName("ID").SetString(sandbox)
+		}
+		args = append(args, v)
+	}
+	out := f.Call(args)
+	err, _ := out[len(out)-1].Interface().(error)
+	return err
+}
+
+// observer writes down what it is told.
+type observer struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (o *observer) Begin(ctx context.Context, op audit.Operation) (context.Context, func(audit.Outcome), error) {
+	return ctx, func(out audit.Outcome) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.seen = append(o.seen, fmt.Sprint(op.TokenName, " ", op.Verb, " ", op.Sandbox, out.Sandbox, " ", audit.ResultOf(out.Err)))
+	}, nil
+}
+
+func (o *observer) take() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen := o.seen
+	o.seen = nil
+	return seen
+}
+
+// world is a policy with its tokens.
+type world struct {
+	*policy.Policy
+	tokens *auth.Registry
+	seen   *observer
+}
+
+func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
+	t.Helper()
+	tokens, err := auth.Open(t.Context(), auth.Options{Local: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{tokens: tokens, seen: &observer{}}
+	opt.Tokens = tokens
+	if opt.Observer == nil {
+		opt.Observer = w.seen
+	}
+	if w.Policy, err = policy.New(t.Context(), next, opt); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// as is a context of a new token.
+func (w *world) as(t testing.TB, req hutch.TokenRequest) context.Context {
+	t.Helper()
+	minted, err := w.tokens.CreateToken(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.with(t, minted.Secret)
+}
+
+func (w *world) with(t testing.TB, secret string) context.Context {
+	t.Helper()
+	who, err := w.tokens.Check(t.Context(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return auth.With(t.Context(), who)
+}
+
+// Every verb that there is, also one that is new tomorrow, is denied to who
+// has no token, or one with no scope for it; is on record; and reaches nothing.
+func TestEveryVerbIsDenied(t *testing.T) {
+	w := newWorld(t, nowhere{}, policy.Options{})
+	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
+	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens]()) {
+			if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
+				t.Errorf("%q: %s: %v", who, m.Name, err)
+			}
+			seen := w.seen.take()
+			if len(seen) != 1 || !strings.HasPrefix(seen[0], who+" "+m.Name+" ") || !strings.HasSuffix(seen[0], " denied") {
+				t.Errorf("%q: %s: the observer saw %q", who, m.Name, seen)
+			}
+		}
+	}
+}
+
+// An observer that refuses is heeded: what cannot be put on record is not done.
+func TestEveryVerbHeedsTheObserver(t *testing.T) {
+	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens]()) {
+		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func(audit.Outcome), error) {
+	return ctx, nil, hutch.Errorf(hutch.Unavailable, "the disk is full")
+}
+
+// What a scope is for, and no more.
+func TestScopes(t *testing.T) {
+	may := map[hutch.Scope]string{
+		hutch.ScopeRead: "Contexts GitDiff GitStatus Languages ListFiles Logs Pack Process Processes ReadFile Sandbox Sandboxes SearchFiles Stat Wait Watch",
+		hutch.ScopeExec: "CleanProcesses Contexts Create CreateContext DeleteContext Destroy Exec GitClone GitCommit Grants Input Interrupt Languages Logs Process Processes " +
+			"Resize RunCode Sandbox Sandboxes Share Signal StartProcess Unshare Wait",
+		hutch.ScopeFiles: "Chmod Copy Delete EditFile GitDiff GitStatus ListFiles Mkdir Move Pack ReadFile Sandbox Sandboxes SearchFiles Stat Unpack Watch WriteFile",
+		hutch.ScopePorts: "",
+		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
+	}
+	for _, scope := range hutch.Scopes {
+		t.Run(string(scope), func(t *testing.T) {
+			w := newWorld(t, empty(), policy.Options{})
+			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
+			var allowed []string
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens]()) {
+				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
+					allowed = append(allowed, m.Name)
+				}
+			}
+			slices.Sort(allowed)
+			if got := strings.Join(allowed, " "); got != may[scope] {
+				t.Errorf("allowed: %s\nwant: %s", got, may[scope])
+			}
+		})
+	}
+}
+
+// To wait for a port is to make a request of what serves there.
+func TestWaitForPortRuns(t *testing.T) {
+	w := newWorld(t, empty(), policy.Options{})
+	ctx := w.as(t, hutch.TokenRequest{Name: "reader", Scopes: []hutch.Scope{hutch.ScopeRead}})
+	if _, err := w.Wait(ctx, "box", "pr", hutch.WaitRequest{Port: 80, Path: "/delete-all"}); !errors.Is(err, hutch.Denied) {
+		t.Error(err)
+	}
+}
+
+func TestOperationsAreCounted(t *testing.T) {
+	meter, err := quota.Open(t.Context(), quota.Options{Window: time.Hour, What: "operations of an hour", Limit: "operationsPerHour"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, empty(), policy.Options{Operations: meter})
+	ctx := w.as(t, hutch.TokenRequest{Name: "few", Limits: hutch.TokenLimits{Operations: 64}})
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	kinds := map[hutch.Kind]int{}
+	for range 100 {
+		wg.Go(func() {
+			_, err := w.Exec(ctx, "box", hutch.ExecRequest{}, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			kinds[hutch.KindOf(err)]++
+		})
+	}
+	wg.Wait()
+	if kinds[hutch.NotFound] != 64 || kinds[hutch.Exhausted] != 36 {
+		t.Errorf("%v", kinds)
+	}
+	_, err = w.Exec(ctx, "box", hutch.ExecRequest{}, nil)
+	if e := hutch.AsError(err); e.Data["limit"] != "operationsPerHour" || e.Data["retryAfter"].(int) < 3500 {
+		t.Errorf("%v %v", e, e.Data)
+	}
+	// What frees is never refused.
+	if _, err := w.Destroy(ctx, "box", true); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Exec(w.with(t, "root"), "box", hutch.ExecRequest{}, nil); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("the local token: %v", err)
+	}
+}
+
+// Who may and what is observed when it goes well: the id that was minted too.
+func TestObserved(t *testing.T) {
+	w := newWorld(t, newHouse(), policy.Options{})
+	ctx := w.as(t, hutch.TokenRequest{Name: "ada"})
+	sb, err := w.Create(ctx, hutch.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Exec(ctx, "none", hutch.ExecRequest{}, nil)
+	want := []string{"ada Create " + sb.ID + " ok", "ada Exec none not_found"}
+	if got := w.seen.take(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestGrantsSurviveReopening(t *testing.T) {
+	db, err := store.Open(t.Context(), store.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	house := newHouse()
+	opt := policy.Options{Grants: db.Shelf("grants")}
+	w := newWorld(t, house, opt)
+	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
+	if _, err := w.Create(ada, hutch.CreateRequest{ID: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Share(ada, "box", "bob", hutch.ReadAccess); err != nil {
+		t.Fatal(err)
+	}
+	again, err := policy.New(t.Context(), house, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sb, err := again.Sandbox(bob, "box"); err != nil || sb.Owner != auth.From(ada).Owner {
+		t.Errorf("%+v, %v", sb, err)
+	}
+}

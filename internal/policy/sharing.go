@@ -1,0 +1,253 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/store"
+)
+
+// grants are all there are. A token has at most one on a sandbox id, so that an
+// id names one sandbox for whoever uses it.
+type grants struct {
+	shelf *store.Shelf
+
+	mu      sync.RWMutex
+	byToken map[string]map[string]grant // and by the id of the sandbox
+	count   int
+}
+
+// grant is a hutch.Grant on one very sandbox: a later one of the same id is
+// another, which nobody has shared.
+type grant struct {
+	hutch.Grant
+	Made time.Time `json:"made"` // the sandbox
+}
+
+// mostGrants bounds the grants of all.
+const mostGrants = 10_000
+
+func openGrants(ctx context.Context, shelf *store.Shelf) (*grants, error) {
+	l := &grants{shelf: shelf, byToken: map[string]map[string]grant{}}
+	if shelf == nil {
+		return l, nil
+	}
+	docs, err := shelf.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for key, doc := range docs {
+		var g grant
+		if err := json.Unmarshal(doc, &g); err != nil {
+			return nil, fmt.Errorf("read grant %s: %w", key, err)
+		}
+		l.putLocked(g)
+	}
+	return l, nil
+}
+
+func (g grant) key() string { return g.Token + "/" + g.SandboxID }
+
+func (l *grants) putLocked(g grant) {
+	of := l.byToken[g.Token]
+	if of == nil {
+		of = map[string]grant{}
+		l.byToken[g.Token] = of
+	}
+	if _, ok := of[g.SandboxID]; !ok {
+		l.count++
+	}
+	of[g.SandboxID] = g
+}
+
+// find is the grant that a token has on a sandbox id.
+func (l *grants) find(token, sandbox string) (grant, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	g, ok := l.byToken[token][sandbox]
+	return g, ok
+}
+
+// of lists the grants of a token.
+func (l *grants) of(token string) []grant {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.Collect(maps.Values(l.byToken[token]))
+}
+
+// on lists the grants on an owner's sandbox.
+func (l *grants) on(owner, sandbox string) []grant {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var list []grant
+	for _, of := range l.byToken {
+		if g, ok := of[sandbox]; ok && g.Owner == owner {
+			list = append(list, g)
+		}
+	}
+	slices.SortFunc(list, func(a, b grant) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Token, b.Token)) })
+	return list
+}
+
+func (l *grants) add(ctx context.Context, g grant) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, again := l.byToken[g.Token][g.SandboxID]
+	switch {
+	case again && old.Owner != g.Owner:
+		return hutch.Errorf(hutch.Conflict, "the token %q has been granted another sandbox %q: share one with another id", g.TokenName, g.SandboxID)
+	case !again && l.count >= mostGrants:
+		return hutch.Errorf(hutch.Exhausted, "there are %d grants, which is the most: take some back", mostGrants).With("limit", "grants")
+	}
+	if l.shelf != nil {
+		doc, err := json.Marshal(g)
+		if err = errors.Join(err, l.shelf.Put(ctx, g.key(), doc)); err != nil {
+			return err
+		}
+	}
+	l.putLocked(g)
+	return nil
+}
+
+// remove takes a grant back, unless it has become another meanwhile.
+func (l *grants) remove(ctx context.Context, g grant) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now, ok := l.byToken[g.Token][g.SandboxID]; !ok || now.Owner != g.Owner || !now.Made.Equal(g.Made) {
+		return nil
+	}
+	delete(l.byToken[g.Token], g.SandboxID)
+	if len(l.byToken[g.Token]) == 0 {
+		delete(l.byToken, g.Token)
+	}
+	l.count--
+	if l.shelf == nil {
+		return nil
+	}
+	return l.shelf.Delete(context.WithoutCancel(ctx), g.key())
+}
+
+// owner says as whom a call is made.
+func (p *Policy) owner(ctx context.Context, who *auth.Principal, c call, r rule) (hutch.Owner, error) {
+	me := self(who)
+	g, ok := p.grants.find(who.ID, c.sandbox)
+	if !ok || r.about == noSandbox {
+		return me, nil
+	}
+	if _, err := p.next.Sandbox(hutch.WithOwner(ctx, me), c.sandbox); !errors.Is(err, hutch.NotFound) {
+		return me, nil // one's own comes first
+	}
+	if _, err := p.shared(ctx, g); err != nil {
+		return me, nil
+	}
+	switch {
+	case r.access == "":
+		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you: only its owner may do this", c.sandbox)
+	case r.access == hutch.WriteAccess && g.Access != hutch.WriteAccess:
+		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.sandbox)
+	}
+	return hutch.Owner{ID: g.Owner}, nil
+}
+
+// shared is the sandbox of a grant, if it is still the one that was shared.
+func (p *Policy) shared(ctx context.Context, g grant) (hutch.Sandbox, error) {
+	sb, err := p.next.Sandbox(hutch.WithOwner(ctx, hutch.Owner{ID: g.Owner}), g.SandboxID)
+	if err == nil && !sb.CreatedAt.Equal(g.Made) {
+		err = hutch.Errorf(hutch.NotFound, "the sandbox %q is not the one that was shared", g.SandboxID)
+	}
+	if errors.Is(err, hutch.NotFound) {
+		if err := p.grants.remove(ctx, g); err != nil {
+			p.opt.Log.Warn("forget a grant on a sandbox that is gone", "sandbox", g.SandboxID, "token", g.Token, "err", err)
+		}
+	}
+	return sb, err
+}
+
+// list is one's own sandboxes and those that others have shared, oldest first.
+func (p *Policy) list(ctx context.Context, who *auth.Principal, f hutch.Filter) ([]hutch.Sandbox, error) {
+	all, err := p.next.Sandboxes(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range p.grants.of(who.ID) {
+		sb, err := p.shared(ctx, g)
+		mine := func(own hutch.Sandbox) bool { return own.ID == g.SandboxID }
+		if err == nil && f.Match(sb) && !slices.ContainsFunc(all, mine) {
+			all = append(all, sb)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b hutch.Sandbox) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return all, nil
+}
+
+// Share implements hutch.Sharing.
+func (p *Policy) Share(ctx context.Context, sandbox, token string, access hutch.Access) (hutch.Grant, error) {
+	return do(ctx, p, call{verb: "Share", sandbox: sandbox, target: token}, func(ctx context.Context) (hutch.Grant, error) {
+		if access != hutch.ReadAccess && access != hutch.WriteAccess {
+			return hutch.Grant{}, hutch.Errorf(hutch.Invalid, "there is no access %.40q: use %q or %q", access, hutch.ReadAccess, hutch.WriteAccess).With("field", "access")
+		}
+		sb, err := p.next.Sandbox(ctx, sandbox)
+		if err != nil {
+			return hutch.Grant{}, err
+		}
+		to, err := p.grantee(ctx, token)
+		if err != nil {
+			return hutch.Grant{}, err
+		}
+		g := hutch.Grant{SandboxID: sandbox, Owner: sb.Owner, Token: to.ID, TokenName: to.Name, Access: access, CreatedAt: time.Now().UTC()}
+		return g, p.grants.add(ctx, grant{g, sb.CreatedAt})
+	})
+}
+
+// grantee is the token to share with, which must be another's and live.
+func (p *Policy) grantee(ctx context.Context, token string) (hutch.Token, error) {
+	if p.opt.Tokens == nil {
+		return hutch.Token{}, hutch.Errorf(hutch.Unsupported, "this server has no tokens to share with")
+	}
+	t, err := p.opt.Tokens.Token(ctx, token)
+	switch {
+	case err != nil || !t.Live(time.Now()):
+		return hutch.Token{}, hutch.Errorf(hutch.NotFound, "there is no live token %.80q to share with: ask whom you share with for its name", token).With("token", token)
+	case t.ID == auth.From(ctx).ID:
+		return hutch.Token{}, hutch.Errorf(hutch.Invalid, "the token %q is your own: it may use the sandbox already", t.Name)
+	}
+	return t, nil
+}
+
+// Unshare implements hutch.Sharing.
+func (p *Policy) Unshare(ctx context.Context, sandbox, token string) error {
+	return carry(ctx, p, call{verb: "Unshare", sandbox: sandbox, target: token}, func(ctx context.Context) error {
+		for _, g := range p.grants.on(auth.From(ctx).Owner, sandbox) {
+			if g.Token == token || g.TokenName == token {
+				return p.grants.remove(ctx, g)
+			}
+		}
+		return nil
+	})
+}
+
+// Grants implements hutch.Sharing.
+func (p *Policy) Grants(ctx context.Context, sandbox string) ([]hutch.Grant, error) {
+	return do(ctx, p, call{verb: "Grants", sandbox: sandbox}, func(ctx context.Context) ([]hutch.Grant, error) {
+		sb, err := p.next.Sandbox(ctx, sandbox)
+		if err != nil {
+			return nil, err
+		}
+		list := []hutch.Grant{}
+		for _, g := range p.grants.on(sb.Owner, sandbox) {
+			if g.Made.Equal(sb.CreatedAt) {
+				list = append(list, g.Grant)
+			}
+		}
+		return list, nil
+	})
+}

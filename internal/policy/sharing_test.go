@@ -1,0 +1,230 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/policy"
+	"hutch/internal/scripted"
+)
+
+// empty is a service without sandboxes.
+func empty() hutch.Service { return &scripted.Service{} }
+
+// house keeps sandboxes by owner, as the engine does.
+type house struct {
+	*scripted.Service // for verbs that the tests do not use
+
+	mu    sync.Mutex
+	boxes map[[2]string]hutch.Sandbox
+}
+
+func newHouse() *house {
+	return &house{Service: &scripted.Service{}, boxes: map[[2]string]hutch.Sandbox{}}
+}
+
+func (h *house) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if req.ID == "" {
+		req.ID = hutch.NewID("sb")
+	}
+	owner, _ := hutch.OwnerOf(ctx)
+	name := [2]string{owner.ID, req.ID}
+	if sb, ok := h.boxes[name]; ok {
+		return sb, nil
+	}
+	h.boxes[name] = hutch.Sandbox{ID: req.ID, Owner: owner.ID, CreatedAt: time.Now()}
+	return h.boxes[name], nil
+}
+
+func (h *house) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	owner, _ := hutch.OwnerOf(ctx)
+	sb, ok := h.boxes[[2]string{owner.ID, id}]
+	if !ok {
+		return sb, hutch.Errorf(hutch.NotFound, "there is no sandbox %q", id)
+	}
+	return sb, nil
+}
+
+func (h *house) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	owner, _ := hutch.OwnerOf(ctx)
+	var list []hutch.Sandbox
+	for name, sb := range h.boxes {
+		if name[0] == owner.ID && f.Match(sb) {
+			list = append(list, sb)
+		}
+	}
+	return list, nil
+}
+
+func (h *house) Destroy(ctx context.Context, id string, _ bool) (hutch.Destruction, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	owner, _ := hutch.OwnerOf(ctx)
+	delete(h.boxes, [2]string{owner.ID, id})
+	return hutch.Destruction{ID: id}, nil
+}
+
+func (h *house) Exec(ctx context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+	sb, err := h.Sandbox(ctx, id)
+	return hutch.ExecResult{Stdout: []byte(sb.Owner)}, err
+}
+
+func TestSharing(t *testing.T) {
+	w := newWorld(t, newHouse(), policy.Options{})
+	ada, bob, eve := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"}), w.as(t, hutch.TokenRequest{Name: "eve"})
+	for _, ctx := range []context.Context{ada, eve} {
+		if _, err := w.Create(ctx, hutch.CreateRequest{ID: "box"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// exec says in whose sandbox bob runs something.
+	exec := func() (string, error) {
+		res, err := w.Exec(bob, "box", hutch.ExecRequest{}, nil)
+		return string(res.Stdout), err
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(kind hutch.Kind, err error) {
+		t.Helper()
+		if !errors.Is(err, kind) {
+			t.Errorf("%v; want %s", err, kind)
+		}
+	}
+	share := func(ctx context.Context, to string, access hutch.Access) error {
+		_, err := w.Share(ctx, "box", to, access)
+		return err
+	}
+
+	_, err := exec()
+	want(hutch.NotFound, err)
+	want(hutch.NotFound, share(bob, "ada", hutch.ReadAccess)) // he has none
+	want(hutch.NotFound, share(ada, "nobody", hutch.ReadAccess))
+	want(hutch.Invalid, share(ada, "ada", hutch.ReadAccess))
+	want(hutch.Invalid, share(ada, "bob", "all"))
+
+	must(share(ada, "bob", hutch.ReadAccess))
+	sb, err := w.Sandbox(bob, "box")
+	must(err)
+	if sb.Owner != auth.From(ada).Owner {
+		t.Errorf("bob sees the sandbox of %q", sb.Owner)
+	}
+	list, err := w.Sandboxes(bob, hutch.Filter{})
+	must(err)
+	if len(list) != 1 || list[0].Owner != auth.From(ada).Owner {
+		t.Errorf("bob lists %+v", list)
+	}
+	_, err = exec()
+	want(hutch.Denied, err)
+	want(hutch.Conflict, share(eve, "bob", hutch.WriteAccess)) // the id is taken, for bob
+
+	must(share(ada, "bob", hutch.WriteAccess))
+	owner, err := exec()
+	must(err)
+	if owner != auth.From(ada).Owner {
+		t.Errorf("bob runs in the sandbox of %q", owner)
+	}
+	_, err = w.Destroy(bob, "box", true)
+	want(hutch.Denied, err)
+	want(hutch.Denied, share(bob, "eve", hutch.ReadAccess))
+	grants, err := w.Grants(ada, "box")
+	must(err)
+	if len(grants) != 1 || grants[0].TokenName != "bob" || grants[0].Access != hutch.WriteAccess {
+		t.Errorf("%+v", grants)
+	}
+
+	// One's own comes first, also in lists.
+	_, err = w.Create(bob, hutch.CreateRequest{ID: "box"})
+	must(err)
+	owner, err = exec()
+	must(err)
+	if owner != auth.From(bob).Owner {
+		t.Errorf("bob runs in the sandbox of %q", owner)
+	}
+	list, err = w.Sandboxes(bob, hutch.Filter{})
+	must(err)
+	if len(list) != 1 || list[0].Owner != auth.From(bob).Owner {
+		t.Errorf("bob lists %+v", list)
+	}
+	_, err = w.Destroy(bob, "box", true)
+	must(err)
+
+	must(w.Unshare(ada, "box", "bob"))
+	must(w.Unshare(ada, "box", "bob"))
+	_, err = exec()
+	want(hutch.NotFound, err)
+}
+
+// A new sandbox of the same id is not the one that was shared.
+func TestGrantEndsWithTheSandbox(t *testing.T) {
+	w := newWorld(t, newHouse(), policy.Options{})
+	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
+	w.Create(ada, hutch.CreateRequest{ID: "box"})
+	if _, err := w.Share(ada, "box", "bob", hutch.WriteAccess); err != nil {
+		t.Fatal(err)
+	}
+	w.Destroy(ada, "box", true)
+	time.Sleep(time.Millisecond) // for another time of creation
+	w.Create(ada, hutch.CreateRequest{ID: "box"})
+	if _, err := w.Sandbox(bob, "box"); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("bob still gets in: %v", err)
+	}
+	if list, err := w.Grants(ada, "box"); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// A grant lends no scopes.
+func TestGrantStaysWithinScopes(t *testing.T) {
+	w := newWorld(t, newHouse(), policy.Options{})
+	ada := w.as(t, hutch.TokenRequest{Name: "ada"})
+	bob := w.as(t, hutch.TokenRequest{Name: "bob", Scopes: []hutch.Scope{hutch.ScopeRead}})
+	w.Create(ada, hutch.CreateRequest{ID: "box"})
+	if _, err := w.Share(ada, "box", "bob", hutch.WriteAccess); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Exec(bob, "box", hutch.ExecRequest{}, nil); !errors.Is(err, hutch.Denied) {
+		t.Error(err)
+	}
+}
+
+// What is another's is answered, by every verb, as what never was.
+func TestAnothersIsAsIfItNeverWas(t *testing.T) {
+	w := newWorld(t, newHouse(), policy.Options{})
+	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
+	all := slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing]())
+	all = slices.DeleteFunc(all, func(m reflect.Method) bool { return m.Name == "Create" || m.Name == "Sandboxes" })
+	before := map[string]error{}
+	for _, m := range all {
+		before[m.Name] = call(bob, w.Policy, m, "box")
+	}
+	w.Create(ada, hutch.CreateRequest{ID: "box"})
+	for _, m := range all {
+		if err := call(bob, w.Policy, m, "box"); !sameWords(err, before[m.Name]) {
+			t.Errorf("%s: %v; before: %v", m.Name, err, before[m.Name])
+		}
+	}
+}
+
+func sameWords(a, b error) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Error() == b.Error() && hutch.KindOf(a) == hutch.KindOf(b)
+}
