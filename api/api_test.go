@@ -24,6 +24,8 @@ import (
 
 	"hutch"
 	"hutch/api"
+	"hutch/internal/auth"
+	"hutch/internal/policy"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
 	"hutch/internal/scripted"
@@ -140,10 +142,12 @@ var types = map[string]any{
 	"GitCommitRequest": hutch.GitCommitRequest{},
 	"GitRepository":    hutch.GitRepository{},
 	"GitStatus":        hutch.GitStatus{},
+	"Grant":            hutch.Grant{},
 	"Language":         hutch.Language{},
 	"Limits":           hutch.Limits{},
 	"Logs":             stream.Logs{},
 	"Match":            hutch.Match{},
+	"MintedToken":      hutch.MintedToken{},
 	"Output":           stream.Piece{},
 	"Problem":          problem.Details{},
 	"Process":          hutch.Process{},
@@ -152,7 +156,11 @@ var types = map[string]any{
 	"RunRequest":       stream.Run{},
 	"RunResult":        hutch.RunResult{},
 	"Sandbox":          hutch.Sandbox{},
+	"ShareRequest":     stream.Share{},
 	"Size":             hutch.Size{},
+	"Token":            hutch.Token{},
+	"TokenLimits":      hutch.TokenLimits{},
+	"TokenRequest":     hutch.TokenRequest{},
 	"WaitRequest":      hutch.WaitRequest{},
 	"WaitResult":       hutch.WaitResult{},
 }
@@ -222,6 +230,8 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.Kind]():          "invalid",
 	reflect.TypeFor[hutch.FileType]():      "file",
 	reflect.TypeFor[hutch.EventType]():     "move",
+	reflect.TypeFor[hutch.Scope]():         "exec",
+	reflect.TypeFor[hutch.Access]():        "write",
 }
 
 // fill puts something into all of v.
@@ -322,8 +332,7 @@ func resolved(t *testing.T, schema any) *jsonschema.Resolved {
 // holds the answers to their schemas.
 func TestExamplesWork(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(rest.NewHandler(&scripted.Service{OnFiles: shelf{}}, rest.Options{}))
-	t.Cleanup(srv.Close)
+	srv := serve(t)
 	for _, o := range operations(t) {
 		t.Run(fmt.Sprint(o.object["operationId"]), func(t *testing.T) {
 			values := prepare(t, srv)
@@ -340,6 +349,29 @@ func TestExamplesWork(t *testing.T) {
 			o.check(t, resp, body)
 		})
 	}
+}
+
+// serve runs a server that has every route.
+func serve(t *testing.T) *httptest.Server {
+	t.Helper()
+	tokens, err := auth.Open(t.Context(), auth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := auth.Only("any")(t.Context(), "any")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), who)))
+	}))
+	t.Cleanup(srv.Close)
+	return srv
 }
 
 // prepare makes what the examples name: values of path parameters.
@@ -360,6 +392,8 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	post("/v1/sandboxes", `{"sandboxId":"`+values["id"]+`","labels":{"team":"search"}}`)
 	p := post("/v1/sandboxes/"+values["id"]+"/processes", `{"command":"cat","name":"c","terminal":{"columns":80,"rows":24}}`)
 	values["process"] = fmt.Sprint(p["processId"])
+	values["token"] = hutch.NewID("someone")
+	post("/v1/tokens", `{"name":"`+values["token"]+`"}`)
 	post("/v1/sandboxes/"+values["id"]+"/contexts", `{"contextId":"notebook","language":"python"}`)
 	return values
 }

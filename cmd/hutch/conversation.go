@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"net"
 	"net/url"
 	"os"
@@ -87,7 +88,7 @@ languages of this host, and the tunnel is a program of its own.`,
 func (s *server) openConversations(context.Context) (err error) {
 	secret := s.talk.secret
 	if secret == "" {
-		if secret, err = s.home.secret("file-secret"); err != nil {
+		if secret, _, err = s.home.secret("file-secret", rand.Text); err != nil {
 			return err
 		}
 	}

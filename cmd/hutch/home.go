@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/auth"
 )
 
 // home is the data folder:
 //
-//	token      what clients must bring, when the environment gives none
+//	token      the token of this machine's user, when the environment gives none
 //	images/    root file systems, shared by all that runs here
 //	server/    the daemon's: its lock, its store, its engine and drivers
 //	conversations/  what `hutch conversation` and the daemon keep for chats
@@ -69,49 +69,54 @@ func (h *home) folder(name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o711)
 }
 
-// token is what clients must bring: the environment's, or the one that was
-// minted at the first start.
-func (h *home) token() (string, error) {
-	for _, name := range []string{"SANDBOX_AUTH_TOKEN", "MCP_API_TOKEN"} {
-		if t := os.Getenv(name); t != "" {
-			return t, nil
-		}
-	}
-	return h.secret("token")
+// localToken is the token that needs no set-up.
+type localToken struct {
+	secret string
+	env    string // the variable that it is from; empty for the file
+	fresh  bool   // it was minted just now
 }
 
+// token is the environment's, or the one that was minted at the first start.
+func (h *home) token() (localToken, error) {
+	for _, name := range []string{"SANDBOX_AUTH_TOKEN", "MCP_API_TOKEN"} {
+		if t := os.Getenv(name); t != "" {
+			return localToken{secret: t, env: name}, nil
+		}
+	}
+	secret, fresh, err := h.secret("token", auth.NewSecret)
+	return localToken{secret: secret, fresh: fresh}, err
+}
+
+func (h *home) tokenPath() string { return filepath.Join(h.dir, "token") }
+
 // secret is what is in a file of the data folder, minted when it is missing.
-func (h *home) secret(name string) (string, error) {
+func (h *home) secret(name string, make func() string) (secret string, fresh bool, err error) {
 	path := filepath.Join(h.dir, name)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return mint(path)
+		secret, err = mint(path, make())
+		return secret, true, err
 	}
-	if err != nil {
-		return "", err
+	if secret = strings.TrimSpace(string(b)); err == nil && secret == "" {
+		err = hutch.Errorf(hutch.Invalid, "the file %s is empty: remove it to have a new one made", path)
 	}
-	t := strings.TrimSpace(string(b))
-	if t == "" {
-		return "", hutch.Errorf(hutch.Invalid, "the file %s is empty: remove it to have a new one made", path)
-	}
-	return t, nil
+	return secret, false, err
 }
 
-// mint writes a new token to path, or returns the one that another process
+// mint writes a new secret to path, or returns the one that another process
 // wrote meanwhile.
-func mint(path string) (string, error) {
+func mint(path, secret string) (string, error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-") // mode 0600
 	if err != nil {
 		return "", err
 	}
 	defer os.Remove(tmp.Name())
-	token := rand.Text()
-	_, err = fmt.Fprintln(tmp, token)
+	_, err = fmt.Fprintln(tmp, secret)
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return "", err
 	}
 	if err := os.Link(tmp.Name(), path); !errors.Is(err, fs.ErrExist) {
-		return token, err
+		return secret, err
 	}
 	b, err := os.ReadFile(path)
 	return strings.TrimSpace(string(b)), err

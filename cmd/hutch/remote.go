@@ -26,10 +26,11 @@ func (h *home) dial() (*client.Client, error) {
 		if err := h.open(); err != nil {
 			return nil, err
 		}
-		var err error
-		if token, err = h.token(); err != nil {
+		local, err := h.token()
+		if err != nil {
 			return nil, err
 		}
+		token = local.secret
 	}
 	return client.New(cmp.Or(os.Getenv("HUTCH_URL"), "http://"+defaultListen), token), nil
 }

@@ -8,19 +8,25 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"hutch"
+	"hutch/internal/auth"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
 	"hutch/internal/mcp"
+	"hutch/internal/policy"
+	"hutch/internal/problem"
+	"hutch/internal/quota"
 	"hutch/internal/rest"
 	"hutch/internal/store"
 )
@@ -35,6 +41,7 @@ type serveConfig struct {
 	sleepAfter   time.Duration
 	hosts        []string
 	origins      []string
+	limits       hutch.TokenLimits
 	quiet        bool
 	talk         conversationConfig
 }
@@ -46,12 +53,16 @@ func newServe(h *home, std streams) *cobra.Command {
 		Short: "Run the server: MCP at /mcp, REST at /v1",
 		Long: `Run the server, with MCP over streamable HTTP at /mcp and REST at /v1.
 
-Clients bring the bearer token that is printed; SANDBOX_AUTH_TOKEN or
-MCP_API_TOKEN in the environment sets another. ANTHROPIC_API_KEY, when set, is
+Clients bring a bearer token: the one that the first start prints and keeps in
+the data folder, or one made with ` + "`hutch token create`" + `. SANDBOX_AUTH_TOKEN or
+MCP_API_TOKEN in the environment stands in for the first. ANTHROPIC_API_KEY, when set, is
 given to sandboxes. When the server ends, sandboxes go on running; its next
 start finds them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkLimits(cfg.limits); err != nil {
+				return err
+			}
 			cfg.talk = conversationEnv()
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
@@ -65,8 +76,18 @@ start finds them again.`,
 	f.DurationVar(&cfg.sleepAfter, "sleep-after", 10*time.Minute, "idle time after which a sandbox sleeps")
 	f.StringSliceVar(&cfg.hosts, "allow-host", nil, "further host names that clients may call this server by")
 	f.StringSliceVar(&cfg.origins, "allow-origin", nil, "web origins whose pages may call this server, e.g. https://app.example")
+	f.IntVar(&cfg.limits.Requests, "requests-per-minute", 0, "HTTP requests of each token, -1 for no limit (default 100, and no limit for the token without set-up)")
+	f.IntVar(&cfg.limits.Operations, "operations-per-hour", 0, "calls about sandboxes of each token, likewise (default 1000)")
+	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
+}
+
+func checkLimits(l hutch.TokenLimits) error {
+	if min(l.Requests, l.Operations, l.Sandboxes) < hutch.Unlimited {
+		return usageError{fmt.Errorf("a limit of tokens is below %d: give a number, or %[1]d for none", hutch.Unlimited)}
+	}
+	return nil
 }
 
 // server is the daemon while it runs.
@@ -75,17 +96,21 @@ type server struct {
 	home *home
 	std  streams
 
-	log      *slog.Logger
-	dir      string
-	token    string
-	store    *store.Store
-	runtimes []driver.Driver
-	engine   *engine.Engine
-	talks    *conversation.Server
-	mcp      *mcp.Handler
-	rest     *rest.Handler
-	listener net.Listener
-	undo     []func() error // newest last
+	log        *slog.Logger
+	dir        string
+	token      localToken
+	store      *store.Store
+	tokens     *auth.Registry
+	requests   *quota.Meter
+	operations *quota.Meter
+	runtimes   []driver.Driver
+	engine     *engine.Engine
+	policy     *policy.Policy
+	talks      *conversation.Server
+	mcp        *mcp.Handler
+	rest       *rest.Handler
+	listener   net.Listener
+	undo       []func() error // newest last
 }
 
 func (s *server) run(ctx context.Context) (err error) {
@@ -100,10 +125,13 @@ func (s *server) run(ctx context.Context) (err error) {
 		do   func(context.Context) error
 	}{
 		{"open the data folder", s.openHome},
-		{"listen", s.open},
 		{"open the store", s.openStore},
+		{"read the tokens", s.openTokens},
+		{"read what tokens have used", s.openMeters},
+		{"listen", s.open},
 		{"look for runtimes", s.findRuntimes},
 		{"start the engine", s.startEngine},
+		{"read what is shared", s.openPolicy},
 		{"open the conversations", s.openConversations},
 	} {
 		if err := step.do(ctx); err != nil {
@@ -144,13 +172,16 @@ func (s *server) openHome(context.Context) (err error) {
 		return hutch.Errorf(hutch.Conflict, "another server uses the data folder %s: end it, or choose another folder with --data", s.home.dir)
 	}
 	s.undo = append(s.undo, f.Close)
-	if s.token = s.talk.token; s.token == "" {
+	if s.token = (localToken{secret: s.talk.token, env: "MCP_API_TOKEN"}); s.token.secret == "" {
 		s.token, err = s.home.token()
 	}
 	return err
 }
 
 func (s *server) open(ctx context.Context) (err error) {
+	if err := s.mayListen(ctx); err != nil {
+		return err
+	}
 	var lc net.ListenConfig
 	if s.listener, err = lc.Listen(ctx, "tcp", s.listen); err != nil {
 		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --listen", err)
@@ -170,6 +201,50 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	}
 	s.undo = append(s.undo, s.store.Close)
 	return nil
+}
+
+func (s *server) openTokens(ctx context.Context) (err error) {
+	s.tokens, err = auth.Open(ctx, auth.Options{
+		Shelf: s.store.Shelf("tokens"), Local: s.token.secret, LocalLimits: s.limits, Defaults: s.limits, Log: s.log,
+	})
+	return err
+}
+
+func (s *server) openMeters(ctx context.Context) (err error) {
+	meter := func(unit, limit string, window time.Duration) *quota.Meter {
+		m, failed := quota.Open(ctx, quota.Options{Shelf: s.store.Shelf(limit), Window: window, What: unit, Limit: limit})
+		if err = errors.Join(err, failed); failed == nil {
+			s.undo = append(s.undo, func() error { return m.Close(context.Background()) })
+		}
+		return m
+	}
+	s.requests = meter("requests of a minute", "requestsPerMinute", time.Minute)
+	s.operations = meter("operations of an hour", "operationsPerHour", time.Hour)
+	return err
+}
+
+// mayListen refuses to stand open to a network with a token that nobody chose:
+// whoever wants that has said so by setting or creating one.
+func (s *server) mayListen(ctx context.Context) error {
+	host, _, err := net.SplitHostPort(s.listen)
+	if err != nil || host == "localhost" || s.token.env != "" {
+		return nil // what is wrong with an address, Listen says
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() {
+		return nil
+	}
+	list, err := s.tokens.Tokens(ctx)
+	if err != nil || slices.ContainsFunc(list, func(t hutch.Token) bool { return t.Live(time.Now()) }) {
+		return err
+	}
+	return hutch.Errorf(hutch.Denied, "%s can be reached from other machines, and no token was set: set SANDBOX_AUTH_TOKEN, or create a token with `hutch token create`, or listen on 127.0.0.1", s.listen)
+}
+
+func (s *server) openPolicy(ctx context.Context) (err error) {
+	s.policy, err = policy.New(ctx, s.engine, policy.Options{
+		Tokens: s.tokens, Operations: s.operations, Grants: s.store.Shelf("grants"), Log: s.log,
+	})
+	return err
 }
 
 func (s *server) findRuntimes(ctx context.Context) error {
@@ -205,8 +280,8 @@ func grace() (context.Context, context.CancelFunc) {
 
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
-	s.mcp = mcp.NewHandler(s.engine, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
-	s.rest = rest.NewHandler(s.engine, rest.Options{Log: s.log})
+	s.mcp = mcp.NewHandler(s.policy, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
+	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Log: s.log})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
 	hs := &http.Server{
@@ -249,7 +324,19 @@ func (s *server) handler() http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"status":"ok"}`+"\n")
 	})
-	return guard.New(mux, guard.Options{Tokens: []string{s.token}, Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: conversation.Open, Log: s.log})
+	return guard.New(mux, guard.Options{
+		Check: s.tokens.Check, Requests: s.requests, Refuse: refuse,
+		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: conversation.Open, Log: s.log,
+	})
+}
+
+// refuse answers a request over a limit, as its surface has it.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if r.URL.Path == "/mcp" {
+		mcp.Refuse(w, r, err)
+		return
+	}
+	problem.Write(w, err)
 }
 
 // announce tells the person at the keyboard what to do next.
@@ -271,7 +358,18 @@ func (s *server) announce(w io.Writer) {
 To try it, paste this into another terminal:
 
 %s
-`, fullVersion(), url, s.token, strings.Join(names, ", "), s.try(url))
+`, fullVersion(), url, s.sayToken(), strings.Join(names, ", "), s.try(url))
+}
+
+// sayToken prints a token once, when it is new: what is printed stays in logs.
+func (s *server) sayToken() string {
+	switch {
+	case s.token.fresh:
+		return s.token.secret + "   (not shown again; it is in " + s.home.tokenPath() + ")"
+	case s.token.env != "":
+		return "$" + s.token.env
+	}
+	return s.home.tokenPath()
 }
 
 // try is a command line that runs code in a sandbox of this server: on the
@@ -281,14 +379,21 @@ func (s *server) try(url string) string {
 	if err != nil {
 		self = "hutch"
 	}
-	call := fmt.Sprintf("HUTCH_URL=%s HUTCH_TOKEN=%s %s exec", url, s.token, shorten(self))
+	token := s.token.secret
+	switch {
+	case s.token.env != "":
+		token = "$" + s.token.env
+	case !s.token.fresh:
+		token = "$(cat " + s.home.tokenPath() + ")"
+	}
+	call := fmt.Sprintf("HUTCH_URL=%s HUTCH_TOKEN=%s %s exec", url, token, shorten(self))
 	data := filepath.Join(filepath.Dir(self), "..", "examples", "weather")
 	if _, err := os.Stat(filepath.Join(data, "seattle.csv")); err != nil {
 		return fmt.Sprintf("  %s -l python -c 'print(6 * 7)' demo", call)
 	}
 	data = shorten(data)
 	return fmt.Sprintf("  export HUTCH_URL=%s HUTCH_TOKEN=%s\n  %[3]s exec demo 'cat > seattle.csv' < %[4]s/seattle.csv\n  %[3]s exec -l python demo %[4]s/summary.py",
-		url, s.token, shorten(self), data)
+		url, token, shorten(self), data)
 }
 
 // shorten writes a path as one would from here.

@@ -1,33 +1,43 @@
 // Package guard stands in front of every surface: it decides which requests
-// get in, and leaves a line about each.
+// get in, counts them, and leaves a line about each.
 //
 // A request must name a host that is ours, or a page anywhere could reach a
 // server on loopback by pointing its own name at it (DNS rebinding); it must
-// come from a page of ours, or from no page; and it must bear a token. Only
-// health and the description of the API are open.
+// come from a page of ours, or from no page; and it must bear a token, whose
+// principal it then carries in its context for as long as the token is good.
+// Only health and the description of the API are open.
 package guard
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/auth"
 	"hutch/internal/problem"
+	"hutch/internal/quota"
 )
 
 // Options say who gets in. The zero value lets no one in.
 type Options struct {
-	// Tokens are the bearer tokens that do.
-	Tokens []string
-	// Check, when set, is asked in place of Tokens.
-	Check func(r *http.Request, token string) bool
+	// Check says whose a bearer token is. Its error is told to the client: of
+	// kind Denied when the token opens nothing.
+	Check func(ctx context.Context, token string) (*auth.Principal, error)
+	// Requests counts those of each principal; nil does not.
+	Requests *quota.Meter
+	// Refuse answers a request over its principal's limit; by default with
+	// problem details.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 	// Hosts are names that the server answers to, beside those of loopback
 	// and the very address that was called; without a port. "*" is any, for
 	// a server behind a proxy that checks.
@@ -46,10 +56,9 @@ type Options struct {
 }
 
 type guard struct {
-	next   http.Handler
-	opt    Options
-	hashes [][sha256.Size]byte
-	log    *slog.Logger
+	next http.Handler
+	opt  Options
+	log  *slog.Logger
 }
 
 // New puts a guard in front of next.
@@ -61,10 +70,8 @@ func New(next http.Handler, opt Options) http.Handler {
 	if opt.MaxBody == 0 {
 		g.opt.MaxBody = 64 << 20
 	}
-	for _, token := range opt.Tokens {
-		if token != "" { // or an absent token would be one
-			g.hashes = append(g.hashes, sha256.Sum256([]byte(token)))
-		}
+	if opt.Refuse == nil {
+		g.opt.Refuse = func(w http.ResponseWriter, _ *http.Request, err error) { problem.Write(w, err) }
 	}
 	return g.record(http.HandlerFunc(g.admit))
 }
@@ -83,9 +90,25 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	if answeredCORS(w, r, origin) {
 		return
 	}
-	if !open(r) && (g.opt.Open == nil || !g.opt.Open(r)) && !g.authorized(w, r) {
+	if open(r) || g.opt.Open != nil && g.opt.Open(r) {
+		g.pass(w, r)
 		return
 	}
+	who, err := g.identify(r)
+	if err != nil {
+		challenge(w, r, err)
+		return
+	}
+	if !g.count(w, r, who) {
+		return
+	}
+	ctx, release := hold(w, r, who)
+	defer release()
+	g.pass(w, r.WithContext(ctx))
+}
+
+// pass hands a request on, with a bound to its body.
+func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 	if g.opt.MaxBody >= 0 && (g.opt.Unbounded == nil || !g.opt.Unbounded(r)) {
 		if r.ContentLength > g.opt.MaxBody {
 			tooLarge(w, g.opt.MaxBody)
@@ -156,7 +179,7 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 	}
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, X-Request-Id, Retry-After, Link, Idempotency-Replayed, Hutch-File")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, X-Request-Id, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, Link, Idempotency-Replayed, Hutch-File")
 	h.Add("Vary", "Origin")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
@@ -168,42 +191,76 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
-// authorized reports whether the request bears a good token, and answers it
-// when it does not.
-func (g *guard) authorized(w http.ResponseWriter, r *http.Request) bool {
+// identify says whose the request is.
+func (g *guard) identify(r *http.Request) (*auth.Principal, error) {
 	token := bearer(r)
-	if token != "" && g.check(r, token) {
+	if token == "" || g.opt.Check == nil {
+		return nil, errNoToken
+	}
+	return g.opt.Check(r.Context(), token)
+}
+
+var errNoToken = hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN")
+
+// challenge answers a request that nobody stands behind.
+func challenge(w http.ResponseWriter, r *http.Request, err error) {
+	if !errors.Is(err, hutch.Denied) {
+		problem.Write(w, err) // we could not tell
+		return
+	}
+	words := `Bearer realm="hutch"`
+	if bearer(r) != "" {
+		words += `, error="invalid_token"`
+	}
+	w.Header().Set("WWW-Authenticate", words)
+	refuse(w, http.StatusUnauthorized, err)
+}
+
+// count tells the client how it stands with its limit of requests, and refuses
+// what is over it.
+func (g *guard) count(w http.ResponseWriter, r *http.Request, who *auth.Principal) bool {
+	if g.opt.Requests == nil {
 		return true
 	}
-	challenge, words := `Bearer realm="hutch"`, "this needs a token: send the header Authorization: Bearer TOKEN"
-	if token != "" {
-		challenge, words = challenge+`, error="invalid_token"`, "the token is not valid here: it may be mistyped, revoked or another server's"
+	s, err := g.opt.Requests.Take(r.Context(), who.ID, who.Limits.Requests)
+	h := w.Header()
+	h.Set("X-RateLimit-Limit", strconv.Itoa(s.Limit))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(s.Remaining))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(s.Reset.Unix()+1, 10)) // at that second it is over
+	if err != nil {
+		g.opt.Refuse(w, r, err)
 	}
-	w.Header().Set("WWW-Authenticate", challenge)
-	refuse(w, http.StatusUnauthorized, hutch.Errorf(hutch.Denied, "%s", words))
-	return false
+	return err == nil
 }
+
+// hold returns the context of a principal's request. When the token ends, so
+// does what the request is still reading or writing.
+func hold(w http.ResponseWriter, r *http.Request, who *auth.Principal) (context.Context, func()) {
+	from := audit.Origin{Remote: r.RemoteAddr, Request: RequestID(r.Context())}
+	ctx, release := who.Hold(auth.With(audit.WithOrigin(r.Context(), from), who))
+	rc := http.NewResponseController(w)
+	stop := context.AfterFunc(ctx, func() {
+		rc.SetReadDeadline(time.Now())
+		rc.SetWriteDeadline(time.Now().Add(farewell))
+	})
+	return ctx, func() { stop(); release() }
+}
+
+// farewell is how long the last words to a client may take, whose token ended.
+const farewell = time.Second
 
 // bearer is the token of a request, or empty.
 func bearer(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	// Two of them might be read differently by what stands before us.
+	given := r.Header.Values("Authorization")
+	if len(given) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(given[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
 	}
 	return strings.TrimSpace(token)
-}
-
-// check compares hashes, all of them and to the end, so that the time it takes
-// says nothing about any token.
-func (g *guard) check(r *http.Request, token string) bool {
-	if g.opt.Check != nil {
-		return g.opt.Check(r, token)
-	}
-	given, found := sha256.Sum256([]byte(token)), 0
-	for _, hash := range g.hashes {
-		found |= subtle.ConstantTimeCompare(given[:], hash[:])
-	}
-	return found == 1
 }
 
 func tooLarge(w http.ResponseWriter, limit int64) {

@@ -2,16 +2,25 @@ package guard_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/auth"
 	"hutch/internal/guard"
 	"hutch/internal/problem"
+	"hutch/internal/quota"
 )
 
 // ask makes a request of a guarded handler, as if over a connection.
@@ -36,7 +45,7 @@ func echo() http.Handler {
 }
 
 var options = guard.Options{
-	Tokens:  []string{"", "other", "right"},
+	Check:   auth.Only("right", "other"),
 	Hosts:   []string{"hutch.example.com"},
 	Origins: []string{"https://app.example.com"},
 	MaxBody: 10,
@@ -46,17 +55,18 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	h := guard.New(echo(), options)
 	for auth, want := range map[string]int{
-		"Bearer right":  200,
-		"bearer other":  200,
-		"Bearer  right": 200,
-		"Bearer wrong":  401,
-		"Bearer righ":   401,
-		"Bearer rightt": 401,
-		"Bearer ":       401,
-		"Bearer":        401,
-		"":              401,
-		"Basic right":   401,
-		"right":         401,
+		"Bearer right":               200,
+		"bearer other":               200,
+		"Bearer  right":              200,
+		"Bearer wrong":               401,
+		"Bearer righ":                401,
+		"Bearer rightt":              401,
+		"Bearer ":                    401,
+		"Bearer":                     401,
+		"":                           401,
+		"Bearer right, Bearer other": 401,
+		"Basic right":                401,
+		"right":                      401,
 	} {
 		w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", auth) })
 		if w.Code != want {
@@ -70,24 +80,129 @@ func TestTokens(t *testing.T) {
 
 func TestNoTokensLetNoOneIn(t *testing.T) {
 	t.Parallel()
-	h := guard.New(echo(), guard.Options{Tokens: []string{""}})
-	for _, auth := range []string{"", "Bearer ", "Bearer right"} {
-		if w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", auth) }); w.Code != 401 {
-			t.Errorf("%q: %d", auth, w.Code)
+	for _, check := range []func(context.Context, string) (*auth.Principal, error){nil, auth.Only(""), auth.Only()} {
+		h := guard.New(echo(), guard.Options{Check: check})
+		for _, header := range []string{"", "Bearer ", "Bearer right"} {
+			if w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", header) }); w.Code != 401 {
+				t.Errorf("%q: %d", header, w.Code)
+			}
 		}
 	}
 }
 
-func TestCheckStandsInForTokens(t *testing.T) {
+// TestTwoTokens is the attack: one header for a proxy to check, one for us.
+func TestTwoTokens(t *testing.T) {
+	t.Parallel()
+	w := ask(t, guard.New(echo(), options), func(r *http.Request) { r.Header.Add("Authorization", "Bearer wrong") })
+	if w.Code != 401 {
+		t.Errorf("status %d", w.Code)
+	}
+}
+
+// That nobody can tell whose a token is, is not the client's fault.
+func TestCheckUnavailable(t *testing.T) {
 	t.Parallel()
 	opt := options
-	opt.Check = func(_ *http.Request, token string) bool { return token == "minted" }
-	h := guard.New(echo(), opt)
-	if w := ask(t, h, nil); w.Code != 401 {
-		t.Errorf("listed token: %d", w.Code)
+	opt.Check = func(context.Context, string) (*auth.Principal, error) {
+		return nil, hutch.Errorf(hutch.Unavailable, "the issuer does not answer: try again")
 	}
-	if w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", "Bearer minted") }); w.Code != 200 {
-		t.Errorf("checked token: %d", w.Code)
+	if w := ask(t, guard.New(echo(), opt), nil); w.Code != 503 || w.Header().Get("WWW-Authenticate") != "" {
+		t.Errorf("%d, %v", w.Code, w.Header())
+	}
+}
+
+func TestPrincipalIsInTheContext(t *testing.T) {
+	t.Parallel()
+	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from := audit.OriginOf(r.Context())
+		fmt.Fprint(w, auth.From(r.Context()).ID, " ", from.Request, " ", from.Remote)
+	}), options)
+	w := ask(t, h, func(r *http.Request) { r.Header.Set("X-Request-Id", "abc") })
+	if got := w.Body.String(); got != "local abc 192.0.2.1:1234" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	registry, err := auth.Open(t.Context(), auth.Options{Local: "right", LocalLimits: hutch.TokenLimits{Requests: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := options
+	opt.Check = registry.Check
+	if opt.Requests, err = quota.Open(t.Context(), quota.Options{Window: time.Minute, What: "requests a minute", Limit: "requestsPerMinute"}); err != nil {
+		t.Fatal(err)
+	}
+	h := guard.New(echo(), opt)
+	for i, want := range []int{200, 200, 429, 429} {
+		w := ask(t, h, nil)
+		head := w.Header()
+		left := strconv.Itoa(max(0, 1-i))
+		if w.Code != want || head.Get("X-RateLimit-Limit") != "2" || head.Get("X-RateLimit-Remaining") != left {
+			t.Errorf("call %d: %d %v", i, w.Code, head)
+		}
+		reset, err := strconv.ParseInt(head.Get("X-RateLimit-Reset"), 10, 64)
+		if wait := time.Until(time.Unix(reset, 0)); err != nil || wait < 50*time.Second || wait > 62*time.Second {
+			t.Errorf("call %d: reset %q", i, head.Get("X-RateLimit-Reset"))
+		}
+		after, _ := strconv.Atoi(head.Get("Retry-After"))
+		if (want == 429) != (after > 0 && after <= 60) {
+			t.Errorf("call %d: Retry-After %q", i, head.Get("Retry-After"))
+		}
+	}
+	// Who is turned away for want of a token uses up nobody's.
+	if w := ask(t, h, func(r *http.Request) { r.Header.Del("Authorization") }); w.Code != 401 || w.Header().Get("X-RateLimit-Limit") != "" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+}
+
+// TestRevokedWhileOpen holds three requests open: one that waits, one that
+// reads what never comes, one that writes what nobody reads.
+func TestRevokedWhileOpen(t *testing.T) {
+	t.Parallel()
+	registry, err := auth.Open(t.Context(), auth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := registry.CreateToken(t.Context(), hutch.TokenRequest{Name: "short"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, ended := make(chan bool, 3), make(chan string, 3)
+	srv := httptest.NewServer(guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		open <- true
+		switch r.URL.Path {
+		case "/wait":
+			<-r.Context().Done()
+		case "/read":
+			io.Copy(io.Discard, r.Body)
+		case "/write":
+			for err := error(nil); err == nil; {
+				_, err = w.Write(make([]byte, 1<<16))
+			}
+		}
+		ended <- r.URL.Path
+	}), guard.Options{Check: registry.Check}))
+	defer srv.Close()
+	for _, path := range []string{"/wait", "/read", "/write"} {
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 9\r\n\r\n", path, token.Secret)
+		<-open
+	}
+	if _, err := registry.RevokeToken(t.Context(), token.ID); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for range 3 {
+		<-ended
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 

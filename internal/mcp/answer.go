@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -19,7 +20,8 @@ const writeLimit = 30 * time.Second
 // that is no JSON-RPC is refused in JSON-RPC.
 type answer struct {
 	http.ResponseWriter
-	body []byte // of the request
+	ctx  context.Context // of the request
+	body []byte
 
 	mu      sync.Mutex
 	started bool

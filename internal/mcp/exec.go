@@ -109,8 +109,9 @@ func (s *server) place(ctx context.Context, c *call, id string) (discard func(),
 		return nil, err
 	}
 	c.sandbox = sb.ID
-	discard = func() { s.sessions.destroy([]string{sb.ID}) }
-	if c.session != nil && !c.session.owns(sb.ID) {
+	m := made{ctx, sb.ID}
+	discard = func() { s.sessions.destroy([]made{m}) }
+	if c.session != nil && !c.session.owns(m) {
 		discard()
 		return nil, hutch.Errorf(hutch.Unavailable, "the session has ended: start a new one")
 	}

@@ -3,15 +3,21 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"strconv"
 
+	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/problem"
 )
 
 // Handler serves MCP over streamable HTTP at whatever path it is mounted. It
@@ -60,7 +66,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	a := &answer{ResponseWriter: w, body: body}
+	a := &answer{ResponseWriter: w, ctx: r.Context(), body: body}
 	defer h.answers.open(r, a)()
 	if r.Header.Get(headerVersion) >= modern {
 		h.modern.ServeHTTP(a, r)
@@ -69,7 +75,67 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodDelete {
 		h.sessions.interrupt(r.Header.Get(headerSession))
 	}
+	if auth.From(r.Context()) != nil {
+		ofOne(h.older).ServeHTTP(a, r)
+		return
+	}
 	h.older.ServeHTTP(a, r)
+}
+
+// ofOne tells the SDK whose a request is: it then keeps each session to the
+// one who began it.
+var ofOne = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*sdkauth.TokenInfo, error) {
+	return &sdkauth.TokenInfo{UserID: auth.From(ctx).ID}, nil
+}, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})
+
+// Refuse answers a request that may not be made now, because of a limit say.
+// A tool call gets the answer of a tool, which is what a model is shown; what
+// else there is gets the status, beside the same words.
+func Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var msg struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	if body, err := readBody(w, r, maxRefused); err == nil {
+		json.Unmarshal(body, &msg) // what it is not, stays empty
+	}
+	e := hutch.AsError(err)
+	f := failure{Code: codeOf(e), Message: e.Message, Data: maps.Clone(e.Data)}
+	if f.Data == nil {
+		f.Data = map[string]any{}
+	}
+	f.Data["kind"] = e.Kind
+	status := problem.Status(e.Kind)
+	if msg.Method == "tools/call" {
+		status = http.StatusOK
+	}
+	if after, ok := e.Data["retryAfter"].(int); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(after))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(f.message(msg.ID, status == http.StatusOK && r.Header.Get(headerVersion) >= modern))
+}
+
+// maxRefused is the longest message that is read to be refused by its id.
+const maxRefused = 1 << 20
+
+// message is f as an answer to the message of an id.
+func (f failure) message(id json.RawMessage, modern bool) []byte {
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	m := map[string]any{"jsonrpc": "2.0", "id": id}
+	result, err := f.render(modern)
+	if err == nil {
+		m["result"] = map[string]any{
+			"resultType": "complete", "isError": true, "structuredContent": result.StructuredContent,
+			"content": []any{map[string]any{"type": "text", "text": f.Message}},
+		}
+	} else {
+		m["error"] = err
+	}
+	return mustJSON(m)
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {

@@ -24,6 +24,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/auth"
 )
 
 // Options tune a server. The zero value works.
@@ -130,14 +132,36 @@ type call struct {
 
 func (c *call) modern() bool { return c.req.ProtocolVersion() >= modern }
 
+// answer is where the result will go over HTTP; nil over stdio.
+func (c *call) answer() *answer {
+	if c.req.Extra == nil {
+		return nil
+	}
+	return c.s.answers.of(c.req.Extra.Header)
+}
+
 // keepAlive keeps the connection from looking dead while the call runs.
 func (c *call) keepAlive() {
-	if c.req.Extra == nil {
-		return
-	}
-	if a := c.s.answers.of(c.req.Extra.Header); a != nil {
+	if a := c.answer(); a != nil {
 		a.keepAlive(c.s.opt.KeepAlive)
 	}
+}
+
+// identify returns ctx with whose the call is and where it comes from, which
+// the SDK's context has of the request that began the session, if at all. It
+// is done when the caller's token ends.
+func (c *call) identify(ctx context.Context) (context.Context, context.CancelFunc) {
+	a := c.answer()
+	if a == nil {
+		return ctx, func() {}
+	}
+	from := audit.OriginOf(a.ctx)
+	from.Surface = "mcp"
+	ctx = auth.With(audit.WithOrigin(ctx, from), auth.From(a.ctx))
+	if who := auth.From(ctx); who != nil {
+		return who.Hold(ctx)
+	}
+	return ctx, func() {}
 }
 
 // session is the session that a call came in, if it came in one.

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/auth"
 )
 
 // sessions are those that may own sandboxes: one for each MCP session of the
@@ -32,7 +33,14 @@ type session struct {
 
 	mu        sync.Mutex
 	ended     bool
-	sandboxes []string
+	sandboxes []made
+}
+
+// made is a sandbox, and the context of the call that it was made for: it is
+// destroyed on behalf of the same.
+type made struct {
+	ctx     context.Context
+	sandbox string
 }
 
 func newSessions(svc hutch.Service, log *slog.Logger) *sessions {
@@ -102,22 +110,29 @@ func (l *sessions) wait(ctx context.Context) error {
 
 // destroy frees the sandboxes of an ended session, but those that someone has
 // since asked to be kept alive.
-func (l *sessions) destroy(sandboxes []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+func (l *sessions) destroy(sandboxes []made) {
+	for _, m := range sandboxes {
+		l.destroyOne(m)
+	}
+}
+
+func (l *sessions) destroyOne(m made) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), 30*time.Second)
 	defer cancel()
-	for _, id := range sandboxes {
-		if sb, err := l.svc.Sandbox(ctx, id); err == nil && sb.KeepAlive {
-			continue
-		}
-		if _, err := l.svc.Destroy(ctx, id, true); err != nil {
-			l.log.Warn("destroy the sandbox of an ended session", "sandbox", id, "err", err)
-		}
+	if who := auth.From(ctx); who != nil {
+		ctx = auth.With(ctx, who.Unmetered())
+	}
+	if sb, err := l.svc.Sandbox(ctx, m.sandbox); err == nil && sb.KeepAlive {
+		return
+	}
+	if _, err := l.svc.Destroy(ctx, m.sandbox, true); err != nil {
+		l.log.Warn("destroy the sandbox of an ended session", "sandbox", m.sandbox, "err", err)
 	}
 }
 
 // owns notes that sandbox goes when the session does. It is false when the
 // session has ended: then nobody but the caller will free it.
-func (s *session) owns(sandbox string) bool {
+func (s *session) owns(sandbox made) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
@@ -126,7 +141,7 @@ func (s *session) owns(sandbox string) bool {
 	return !s.ended
 }
 
-func (s *session) end() []string {
+func (s *session) end() []made {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true

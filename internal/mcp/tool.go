@@ -36,6 +36,8 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 	t.InputSchema = mustJSON(schema)
 	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		c := &call{s: s, req: req, tool: t.Name, session: s.session(req.Session)}
+		ctx, release := c.identify(ctx)
+		defer release()
 		ctx, cancel := s.sessions.scope(ctx, c.session)
 		defer cancel()
 		in, err := decode[In](req.Params.Arguments, t.Name, names)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/audit"
 	"hutch/internal/problem"
 )
 
@@ -28,15 +29,21 @@ type Options struct {
 	// Stall is how long a client may leave what is sent to it unread before
 	// it counts as gone; default 5 minutes.
 	Stall time.Duration
+	// Tokens and Sharing are served too; without them, such requests are
+	// Unsupported.
+	Tokens  hutch.Tokens
+	Sharing hutch.Sharing
 }
 
 // Handler serves the API under /v1/.
 type Handler struct {
-	svc   hutch.Service
-	log   *slog.Logger
-	stall time.Duration
-	mux   *http.ServeMux
-	table []Route
+	svc     hutch.Service
+	tokens  hutch.Tokens
+	sharing hutch.Sharing
+	log     *slog.Logger
+	stall   time.Duration
+	mux     *http.ServeMux
+	table   []Route
 
 	answers answers // of creates with an Idempotency-Key
 
@@ -48,7 +55,7 @@ type Handler struct {
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}
@@ -71,6 +78,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
 	h.routeFiles()
 	h.contextRoutes()
+	h.tokenRoutes()
 	h.documentRoutes()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: the API's paths begin with /v1/sandboxes", r.URL.Path))
@@ -82,7 +90,9 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.calls.Add(1)
 	defer h.calls.Done()
-	ctx, cancel := context.WithCancelCause(r.Context())
+	from := audit.OriginOf(r.Context())
+	from.Surface = "rest"
+	ctx, cancel := context.WithCancelCause(audit.WithOrigin(r.Context(), from))
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
 	h.mux.ServeHTTP(w, r.WithContext(ctx))

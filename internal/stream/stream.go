@@ -185,6 +185,11 @@ type Cleaned struct {
 	Removed int `json:"removed"`
 }
 
+// Share asks to share a sandbox.
+type Share struct {
+	Access hutch.Access `json:"access"`
+}
+
 const headerSize = 9
 
 // AppendOutput appends the binary message for o.

@@ -178,11 +178,23 @@ func (d *daemon) announced(ts *testscript.TestScript) error {
 			case "URL":
 				ts.Setenv("HUTCH_URL", value)
 			case "token":
-				ts.Setenv("HUTCH_TOKEN", value)
+				ts.Setenv("HUTCH_TOKEN", tokenOf(ts, value))
 			}
 		}
 	}
 	return os.WriteFile(ts.MkAbs("try.sh"), []byte(try), 0o644)
+}
+
+// tokenOf is a token by where the server says it is: itself at the first start,
+// then a file, or a variable.
+func tokenOf(ts *testscript.TestScript, where string) string {
+	switch {
+	case strings.HasPrefix(where, "$"):
+		return ts.Getenv(where[1:])
+	case strings.HasPrefix(where, "/"):
+		return strings.TrimSpace(ts.ReadFile(where))
+	}
+	return where
 }
 
 // stop ends the server as Ctrl-C does.

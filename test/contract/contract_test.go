@@ -6,11 +6,15 @@ package contract
 import (
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/auth"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest"
+	"hutch/internal/policy"
+	"hutch/internal/quota"
 	"hutch/internal/rest"
 	"hutch/internal/servicetest"
 )
@@ -33,12 +37,53 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
+func TestPolicy(t *testing.T) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			servicetest.Run(t, func(t *testing.T) hutch.Service { return governed(t, hutchtest.Engine(t, runtime, nil)) })
+		})
+	}
+}
+
+// governed is a client with a token of its own, behind everything that stands
+// between it and svc.
+func governed(t *testing.T, svc hutch.Service) hutch.Service {
+	t.Helper()
+	tokens, err := auth.Open(t.Context(), auth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	minted, err := tokens.CreateToken(t.Context(), hutch.TokenRequest{
+		Name: "contract", Limits: hutch.TokenLimits{Requests: 1 << 20, Operations: 1 << 20, Sandboxes: 100},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	meter := func(window time.Duration) *quota.Meter {
+		m, err := quota.Open(t.Context(), quota.Options{Window: window, What: "calls", Limit: "calls"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	p, err := policy.New(t.Context(), svc, policy.Options{Tokens: tokens, Operations: meter(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dial(t, p, minted.Secret, guard.Options{Check: tokens.Check, Requests: meter(time.Minute), Unbounded: rest.Uploads})
+}
+
 // overHTTP is a client of svc behind a real server and the guard.
 func overHTTP(t *testing.T, svc hutch.Service) hutch.Service {
 	t.Helper()
 	const token = "contract"
+	return dial(t, svc, token, guard.Options{Check: auth.Only(token)})
+}
+
+func dial(t *testing.T, svc hutch.Service, token string, opt guard.Options) hutch.Service {
+	t.Helper()
 	h := rest.NewHandler(svc, rest.Options{})
-	srv := httptest.NewServer(guard.New(h, guard.Options{Tokens: []string{token}}))
+	srv := httptest.NewServer(guard.New(h, opt))
 	c := client.New(srv.URL, token)
 	t.Cleanup(func() {
 		c.Close()

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"hutch/internal/auth"
 	"hutch/internal/guard"
 	"hutch/internal/mcp"
 	"hutch/internal/scripted"
@@ -94,7 +95,7 @@ func serve(t *testing.T) string {
 	h := mcp.NewHandler(&scripted.Service{}, mcp.Options{})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
-	srv := httptest.NewServer(guard.New(mux, guard.Options{Tokens: []string{token}}))
+	srv := httptest.NewServer(guard.New(mux, guard.Options{Check: auth.Only(token)}))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
