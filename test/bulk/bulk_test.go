@@ -1,0 +1,195 @@
+// Package bulk sends files through the whole house that are larger than the
+// memory that anyone may take for them.
+package bulk
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/hutchtest"
+)
+
+// size is what continuous integration has time and memory for; the promise is
+// held to 5 GB with `go test ./test/bulk -mb 5000`.
+var size = flag.Int64("mb", 1000, "size of the file, in MB")
+
+// room is how much memory each of those that a file passes through may take
+// for it, in kB.
+const room = 48 << 10
+
+func TestMain(m *testing.M) { flag.Parse(); hutchtest.Main(m) }
+
+func TestUpAndDown(t *testing.T) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			dir := hutchtest.Dir(t)
+			hutchtest.Driver(t, runtime, filepath.Join(dir, "check")) // or skips
+			s := serve(t, dir)
+			disk := int(*size)*1_000_000>>20 + 64
+			sb, err := s.Open(t.Context(), hutch.CreateRequest{Runtime: runtime, Limits: hutch.Limits{Disk: disk, Memory: 2*disk + 128}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			small := strings.NewReader("so that each has done it once")
+			if _, err := sb.WriteFile(t.Context(), "small", small); err != nil {
+				t.Fatal(err)
+			}
+			before := s.peaks(t, sb)
+			sent := sha256.New()
+			info, err := sb.WriteFile(t.Context(), "large", io.TeeReader(noise(*size*1_000_000), sent))
+			if err != nil || info.Size != *size*1_000_000 {
+				t.Fatalf("sent: %+v, %v", info, err)
+			}
+			if sum := firstWord(t, sb, "sha256sum large"); sum != fmt.Sprintf("%x", sent.Sum(nil)) {
+				t.Errorf("inside it is another file: %s", sum)
+			}
+			got := sha256.New()
+			if _, err := s.ReadFile(t.Context(), sb.ID, hutch.ReadRequest{Path: "large"}, got); err != nil {
+				t.Fatal(err)
+			}
+			if string(got.Sum(nil)) != string(sent.Sum(nil)) {
+				t.Error("what came back is another file")
+			}
+			for who, peak := range s.peaks(t, sb) {
+				t.Logf("%s: %d kB at most, and %d before", who, peak, before[who])
+				if peak-before[who] > room {
+					t.Errorf("%s took %d kB for it", who, peak-before[who])
+				}
+			}
+		})
+	}
+}
+
+// noise is so many bytes that nothing could make smaller.
+func noise(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{}), n) }
+
+func firstWord(t *testing.T, sb *client.Sandbox, command string) string {
+	t.Helper()
+	res, err := sb.Exec(t.Context(), hutch.ExecRequest{Command: command, Timeout: 600}, nil)
+	if err != nil || !res.Success() {
+		t.Fatalf("%s: %v, %s", command, err, res.Stderr)
+	}
+	word, _, _ := strings.Cut(strings.TrimSpace(string(res.Stdout)), " ")
+	return word
+}
+
+// server is a `hutch serve` and its client.
+type server struct {
+	*client.Client
+	pid int
+}
+
+func serve(t *testing.T, dir string) *server {
+	t.Helper()
+	const token = "bulk"
+	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
+	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{pid: cmd.Process.Pid}
+	t.Cleanup(func() { s.end(t, cmd) })
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "URL" {
+			s.Client = client.New(words[1], token)
+			return s
+		}
+	}
+	t.Fatal("the server did not start")
+	return nil
+}
+
+// end destroys the sandboxes, which outlive their server, and ends it.
+func (s *server) end(t *testing.T, cmd *exec.Cmd) {
+	if s.Client != nil {
+		list, err := s.Sandboxes(context.Background(), hutch.Filter{})
+		for _, sb := range list {
+			_, err = s.Destroy(context.Background(), sb.ID, true)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	cmd.Process.Signal(os.Interrupt)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
+// peaks are the largest resident memory of the server and the agent, in kB.
+// Of the agent under gVisor it is what it has now: peaks are not told there.
+func (s *server) peaks(t *testing.T, sb *client.Sandbox) map[string]int {
+	t.Helper()
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]int{"the server": resident(t, own), "the agent": resident(t, s.agent(t, sb))}
+}
+
+// agent is the status of the agent's process: seen from inside where it is
+// shown there, else among the server's descendants.
+func (s *server) agent(t *testing.T, sb *client.Sandbox) []byte {
+	t.Helper()
+	res, err := sb.Run(t.Context(), "cat /proc/1/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Success() {
+		return res.Stdout
+	}
+	for _, pid := range descendants(s.pid) {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if strings.HasPrefix(string(status), "Name:\thutch-agent\n") {
+			return status
+		}
+	}
+	t.Fatal("there is no process of the agent")
+	return nil
+}
+
+// descendants are what a process started, and what that did.
+func descendants(pid int) (all []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for _, word := range strings.Fields(string(text)) {
+			child, _ := strconv.Atoi(word)
+			all = append(append(all, child), descendants(child)...)
+		}
+	}
+	return all
+}
+
+var residents = []*regexp.Regexp{regexp.MustCompile(`VmHWM:\s*(\d+)`), regexp.MustCompile(`VmRSS:\s*(\d+)`)}
+
+func resident(t *testing.T, status []byte) int {
+	t.Helper()
+	for _, r := range residents {
+		if m := r.FindSubmatch(status); m != nil {
+			n, _ := strconv.Atoi(string(m[1]))
+			return n
+		}
+	}
+	t.Fatalf("no resident memory in %s", status)
+	return 0
+}
