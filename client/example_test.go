@@ -9,10 +9,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"testing"
 	"time"
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/files"
 	"hutch/internal/rest"
 	"hutch/internal/scripted"
 )
@@ -20,6 +22,7 @@ import (
 // The examples speak to a server whose sandboxes follow a script; a real one
 // gives its URL and token when it starts.
 var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
+	OnFiles: shelf,
 	OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		text := "42\n"
 		if req.Stdin != nil {
@@ -36,6 +39,20 @@ var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
 		return int64(len(text)), out(hutch.Output{Stream: hutch.Stdout, Data: []byte(text), Cursor: int64(len(text))})
 	},
 }, rest.Options{}))
+
+// shelf is where the files of the examples are.
+var shelf = &files.FS{}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "hutch-examples-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	shelf.Dir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
 
 const token = "token"
 
@@ -102,6 +119,59 @@ func ExampleSandbox_Start() {
 		log.Fatal(err)
 	}
 	// Output: listening on :8000
+}
+
+// A file arrives as a whole or not at all. An edit says what is to be replaced,
+// and is refused when that is not there exactly once.
+func ExampleSandbox_EditFile() {
+	ctx := context.Background()
+	sb, err := client.New(server.URL, token).Open(ctx, hutch.CreateRequest{ID: "editor"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := sb.WriteFile(ctx, "src/hello.py", strings.NewReader("print('hello')\nprint('bye')\n")); err != nil {
+		log.Fatal(err)
+	}
+	_, err = sb.EditFile(ctx, "src/hello.py", "print(", "say(")
+	fmt.Println("twice:", errors.Is(err, hutch.Conflict))
+
+	edit, err := sb.EditFile(ctx, "src/hello.py", "'bye'", "'good bye'")
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := sb.ReadFile(ctx, "src/hello.py")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("line %d\n%s", edit.Line, text)
+	// Output:
+	// twice: true
+	// line 2
+	// print('hello')
+	// print('good bye')
+}
+
+// Of a file of any size a part can be read, to any writer.
+func ExampleClient_ReadFile() {
+	ctx := context.Background()
+	c := client.New(server.URL, token)
+	defer c.Close()
+	sb, err := c.Open(ctx, hutch.CreateRequest{ID: "reader"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	text := strings.Repeat("all is well\n", 1000) + "the end\n"
+	if _, err := sb.WriteFile(ctx, "log", strings.NewReader(text)); err != nil {
+		log.Fatal(err)
+	}
+	info, err := c.ReadFile(ctx, sb.ID, hutch.ReadRequest{Path: "log", Offset: -8}, os.Stdout)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(info.Size, "bytes in all")
+	// Output:
+	// the end
+	// 12008 bytes in all
 }
 
 // Errors have a kind, which says what to do, and a message for people.
