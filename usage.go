@@ -1,5 +1,14 @@
 package hutch
 
+import "context"
+
+// Accounts tells what sandboxes have used.
+type Accounts interface {
+	// Usage is what the caller's sandboxes have used, or those of all when the
+	// call is the server's own. It wakes none.
+	Usage(ctx context.Context) (UsageReport, error)
+}
+
 // Usage is what a sandbox has used since it was made, or an owner's sandboxes
 // together. What a runtime cannot tell is 0.
 type Usage struct {

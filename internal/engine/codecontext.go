@@ -161,12 +161,13 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 		return hutch.RunResult{}, err
 	}
 	defer e.done(s)
+	s.ran()
 	began := time.Now()
 	contextID, k, err := find(ctx, agent, req)
 	if err != nil {
 		return hutch.RunResult{}, e.diagnose(ctx, s, agent, err)
 	}
-	run, err := k.Run(kernel.Code{ID: rand.Text(), Text: req.Code, Dir: req.Dir, Env: req.Env, Stdin: req.Stdin != nil})
+	run, err := k.Run(kernel.Code{ID: rand.Text(), Text: req.Code, Dir: req.Dir, Env: traced(ctx, req.Env), Stdin: req.Stdin != nil})
 	if err != nil {
 		return hutch.RunResult{}, err
 	}

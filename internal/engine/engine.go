@@ -57,6 +57,7 @@ type Options struct {
 	SleepAfter   time.Duration     // default 10 min
 	HealthEvery  time.Duration     // default 30 s
 	Env          map[string]string // for every sandbox
+	Prices       hutch.Prices
 
 	Log *slog.Logger
 }
@@ -71,10 +72,14 @@ type Engine struct {
 
 	mu        sync.Mutex
 	sandboxes map[name]*sandbox
+	retired   map[string]hutch.Usage // what was destroyed had used, by owner
 	closed    bool
 }
 
-var _ hutch.Service = (*Engine)(nil)
+var (
+	_ hutch.Service  = (*Engine)(nil)
+	_ hutch.Accounts = (*Engine)(nil)
+)
 
 // New returns an engine that has not started.
 func New(opt Options) *Engine {
@@ -85,7 +90,7 @@ func New(opt Options) *Engine {
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, sandboxes: map[name]*sandbox{}}
+	return &Engine{opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{}}
 }
 
 // Start finds the sandboxes of an earlier run again, removes what it left
@@ -126,9 +131,10 @@ func (e *Engine) Close(ctx context.Context) error {
 func (e *Engine) leave(ctx context.Context, s *sandbox) {
 	s.mu.Lock()
 	s.alarm.stop()
-	agent := s.agent
+	inst, agent := s.inst, s.agent
 	s.mu.Unlock()
 	if agent != nil {
+		e.account(ctx, s, inst)
 		e.save(ctx, s)
 		agent.Close()
 	}

@@ -22,6 +22,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 	if req.SessionID != "" {
 		return e.execIn(ctx, id, req, out)
 	}
+	req.Env = traced(ctx, req.Env)
 	start, err := e.start(req)
 	if err != nil {
 		return hutch.ExecResult{}, err
@@ -31,6 +32,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 		return hutch.ExecResult{}, err
 	}
 	defer e.done(s)
+	s.ran()
 	kept := newCapture(req.MaxOutput)
 	began := time.Now()
 	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
@@ -222,9 +224,10 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 		return hutch.Process{}, err
 	}
 	defer e.done(s)
+	s.ran()
 	p, err := agent.Start(ctx, wire.Start{
 		ID: hutch.NewID("p"), Name: req.Name, Command: req.Command,
-		Dir: req.Dir, Env: pairs(req.Env), Restart: req.RestartPolicy, Stdin: req.Stdin, Terminal: req.Terminal,
+		Dir: req.Dir, Env: pairs(traced(ctx, req.Env)), Restart: req.RestartPolicy, Stdin: req.Stdin, Terminal: req.Terminal,
 	})
 	if err != nil {
 		return hutch.Process{}, e.diagnose(ctx, s, agent, err)

@@ -30,6 +30,7 @@ func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, a
 	if err != nil {
 		return err
 	}
+	e.account(ctx, s, inst)
 	if alive(books) && working(ctx, inst) || !s.rest(books) {
 		return nil // idle it is not, or used meanwhile
 	}

@@ -204,6 +204,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	if err := e.pack(ctx, s, agent); err != nil {
 		return err
 	}
+	e.account(ctx, s, inst)
 	if !s.stopIfIdle("idle: files are kept, processes have ended") {
 		return os.Remove(e.filesOf(s.place)) // used meanwhile
 	}
@@ -304,6 +305,9 @@ func (e *Engine) fail(s *sandbox, inst driver.Instance, reason string) {
 		return
 	}
 	agent := s.agent
+	s.mu.Unlock()
+	e.account(e.ctx, s, inst) // some tell even when they are dead
+	s.mu.Lock()
 	s.moveLocked(hutch.Failed, reason)
 	e.armLocked(s)
 	s.mu.Unlock()
@@ -376,9 +380,12 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 		return nil
 	}
 	inst, agent := s.inst, s.agent
-	s.inst = nil // its death is no failure
 	s.mu.Unlock()
 	if inst != nil {
+		e.account(ctx, s, inst)
+		s.mu.Lock()
+		s.inst = nil // its death is no failure
+		s.mu.Unlock()
 		if err := e.raze(inst); err != nil {
 			s.mu.Lock()
 			s.inst = inst
@@ -387,7 +394,7 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 		}
 		agent.Close()
 	}
-	if err := e.forget(context.WithoutCancel(ctx), s.place); err != nil {
+	if err := e.forget(context.WithoutCancel(ctx), s); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -395,25 +402,27 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 	s.gone = true
 	s.alarm.stop()
 	s.mu.Unlock()
-	e.mu.Lock()
-	delete(e.sandboxes, s.name)
-	e.mu.Unlock()
+	e.retire(s)
 	e.log.Info("destroyed", "sandbox", s.id, "why", why)
 	return nil
 }
 
-// forget removes what is on disk of a sandbox.
-func (e *Engine) forget(ctx context.Context, place string) error {
-	if err := os.Remove(e.filesOf(place)); err != nil && !errors.Is(err, os.ErrNotExist) {
+// forget removes what is on disk of a sandbox, but for what it used.
+func (e *Engine) forget(ctx context.Context, s *sandbox) error {
+	if err := os.Remove(e.filesOf(s.place)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.RemoveAll(e.memoryOf(place)); err != nil {
+	if err := os.RemoveAll(e.memoryOf(s.place)); err != nil {
 		return err
 	}
 	if e.opt.Store == nil {
 		return nil
 	}
-	return e.opt.Store.Delete(ctx, place)
+	s.mu.Lock()
+	used := s.rec.Used.Usage
+	s.mu.Unlock()
+	used.Disk = 0
+	return e.opt.Store.Retire(ctx, s.place, s.owner, used)
 }
 
 func (e *Engine) filesOf(place string) string { return filepath.Join(e.filesDir(), place+".tar") }

@@ -57,7 +57,7 @@ func (e *Engine) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	if inst == nil || agent == nil {
 		return v
 	}
-	if u, err := inst.Usage(ctx); err == nil {
+	if u, err := e.account(ctx, s, inst); err == nil {
 		v.Resources = s.resources(u)
 	}
 	if ps, err := processes(ctx, s.id, agent); err == nil {
@@ -221,6 +221,12 @@ func (e *Engine) examine(s *sandbox) {
 		s.health = hutch.Unhealthy
 	}
 	s.mu.Unlock()
+	e.account(ctx, s, inst)
+	if s.unsaved() {
+		if err := e.save(ctx, s); err != nil {
+			e.log.Error("save what a sandbox used", "sandbox", s.id, "err", err)
+		}
+	}
 	if err != nil && before == hutch.Unhealthy {
 		e.fail(s, inst, fmt.Sprintf("the agent inside has not answered for %v", e.opt.HealthEvery))
 	}

@@ -23,6 +23,9 @@ func (e *Engine) recover(ctx context.Context) error {
 		if records, err = e.opt.Store.All(ctx); err != nil {
 			return err
 		}
+		if e.retired, err = e.opt.Store.Retired(ctx); err != nil {
+			return err
+		}
 	}
 	places := make(map[string]*sandbox, len(records))
 	var wg sync.WaitGroup

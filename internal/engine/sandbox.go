@@ -45,6 +45,7 @@ type sandbox struct {
 	rouse  context.CancelFunc // ends the work of going to sleep; nil before the first
 	health hutch.Health
 	usage  reading
+	saved  int64 // executions that were on disk at the last look
 }
 
 // reading is what Usage said at a time, to tell CPU percent from the next.
@@ -95,12 +96,14 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 	switch to {
 	case hutch.Running:
 		s.since, s.health = time.Now(), hutch.Healthy
+		s.rec.Used.Begin(s.since)
 	case hutch.Stopped, hutch.Hibernated:
 		s.health = hutch.Asleep
 	default:
 		s.health = hutch.Unhealthy
 	}
 	if to != hutch.Running {
+		s.rec.Used.End()
 		s.inst, s.agent, s.rec.Handle, s.usage = nil, nil, nil, reading{}
 	}
 }

@@ -26,6 +26,7 @@ type Record struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Token   string            `json:"token"`  // the agent's
 	Handle  driver.Handle     `json:"handle"` // the driver's, while it runs
+	Used    Used              `json:"used"`
 	Books   *Books            `json:"books,omitempty"`
 }
 
@@ -93,7 +94,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	if v > version {
 		return hutch.Errorf(hutch.Unsupported, "the store was written by a newer hutch (format %d, this one knows %d): start that version again, or use another data folder", v, version)
 	}
-	if _, err := s.db.ExecContext(ctx, schema); err != nil {
+	if _, err := s.db.ExecContext(ctx, schema+usageSchema); err != nil {
 		return err
 	}
 	var err error
@@ -119,14 +120,6 @@ func (s *Store) Put(ctx context.Context, r Record) error {
 	_, err = s.put.ExecContext(ctx, r.Place, r.Sandbox.Status, r.Sandbox.Runtime, created, doc)
 	if err != nil {
 		return fmt.Errorf("store sandbox %s: %w", r.Place, err)
-	}
-	return nil
-}
-
-// Delete removes the record of a place, if there is one.
-func (s *Store) Delete(ctx context.Context, place string) error {
-	if _, err := s.delete.ExecContext(ctx, place); err != nil {
-		return fmt.Errorf("delete sandbox %s from the store: %w", place, err)
 	}
 	return nil
 }

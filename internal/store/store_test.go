@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/driver"
 	"hutch/internal/store"
 )
 
@@ -35,8 +36,10 @@ func TestRecordsSurviveReopening(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Delete(ctx, "gone"); err != nil {
-		t.Fatal(err)
+	for range 2 { // the second time it is gone already
+		if err := s.Retire(ctx, "gone", "tk", hutch.Usage{Executions: 2, CPUSeconds: 0.5}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -48,6 +51,10 @@ func TestRecordsSurviveReopening(t *testing.T) {
 	got, err := s.All(ctx)
 	if err != nil {
 		t.Fatal(err)
+	}
+	used, err := s.Retired(ctx)
+	if want := map[string]hutch.Usage{"tk": {Executions: 2, CPUSeconds: 0.5}}; err != nil || !reflect.DeepEqual(used, want) {
+		t.Errorf("used %+v, want %+v, %v", used, want, err)
 	}
 	if want := []store.Record{older, newer}; !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %+v, want %+v", got, want)
@@ -96,5 +103,25 @@ func TestShelves(t *testing.T) {
 	got, err := s.Shelf("a").All(ctx)
 	if want := map[string][]byte{"x": []byte("new")}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestUsed(t *testing.T) {
+	t.Parallel()
+	var u store.Used
+	at := time.Unix(1000, 0)
+	u.Begin(at)
+	u.Note(at.Add(10*time.Second), driver.Usage{CPUSeconds: 3, Memory: 1 << 30, MemoryPeak: 2 << 30})
+	u.Note(at.Add(20*time.Second), driver.Usage{CPUSeconds: 4, Memory: 1 << 30})
+	u.End() // it sleeps, and wakes in another place
+	u.Begin(at.Add(time.Hour))
+	u.Note(at.Add(time.Hour+10*time.Second), driver.Usage{CPUSeconds: 1})
+	want := hutch.Usage{CPUSeconds: 5, MemorySeconds: 15, MemoryPeak: 2048, WallTime: 30}
+	if u.Usage != want {
+		t.Errorf("%+v, want %+v", u.Usage, want)
+	}
+	if cost := (hutch.Prices{CPUSecond: 1, MemoryGBSecond: 0.1, WallSecond: 0.01}).Of(u.Usage); cost != 6.8 {
+		t.Errorf("cost %v", cost)
+
 	}
 }

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+)
+
+const traceparent = "TRACEPARENT"
+
+// traced is an environment with the trace that ctx is part of, for those inside
+// who make spans of their own.
+func traced(ctx context.Context, env map[string]string) map[string]string {
+	trace := hutch.TraceOf(ctx)
+	if _, ok := env[traceparent]; ok || trace == "" {
+		return env
+	}
+	env = maps.Clone(env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	env[traceparent] = trace
+	return env
+}
+
+// ran counts a command, a run of code or a process.
+func (s *sandbox) ran() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rec.Used.Executions++
+}
+
+// unsaved reports, once, whether s ran something since it last did.
+func (s *sandbox) unsaved() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.saved
+	s.saved = s.rec.Used.Executions
+	return s.saved != before
+}
+
+// account reads what the place of s uses, and adds what is new to the
+// sandbox's account. It does so now and then, and before the place goes: what
+// is between two readings is told from their difference.
+func (e *Engine) account(ctx context.Context, s *sandbox, inst driver.Instance) (driver.Usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	u, err := inst.Usage(ctx)
+	if err != nil {
+		return u, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inst == inst {
+		s.rec.Used.Note(time.Now(), u)
+	}
+	return u, nil
+}
+
+// Usage implements hutch.Accounts.
+func (e *Engine) Usage(ctx context.Context) (hutch.UsageReport, error) {
+	e.mu.Lock()
+	all := e.tableLocked()
+	sums := maps.Clone(e.retired)
+	e.mu.Unlock()
+	if owner, ok := hutch.OwnerOf(ctx); ok {
+		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.owner != owner.ID })
+		maps.DeleteFunc(sums, func(id string, _ hutch.Usage) bool { return id != owner.ID })
+	}
+	list := e.usages(ctx, all)
+	for _, u := range list {
+		sums[u.Owner] = sums[u.Owner].Add(u)
+	}
+	report := hutch.UsageReport{Sandboxes: list, Owners: []hutch.Usage{}}
+	for owner, u := range sums {
+		u.Owner, u.Cost = owner, e.opt.Prices.Of(u)
+		report.Owners = append(report.Owners, u)
+	}
+	slices.SortFunc(report.Owners, func(a, b hutch.Usage) int { return strings.Compare(a.Owner, b.Owner) })
+	return report, nil
+}
+
+// usages reads several sandboxes at once: some may not answer.
+func (e *Engine) usages(ctx context.Context, all []*sandbox) []hutch.Usage {
+	list := make([]hutch.Usage, len(all))
+	var round sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for i, s := range all {
+		slots <- struct{}{}
+		round.Go(func() {
+			defer func() { <-slots }()
+			list[i] = e.usage(ctx, s)
+		})
+	}
+	round.Wait()
+	return list
+}
+
+func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
+	s.mu.Lock()
+	inst := s.inst
+	s.mu.Unlock()
+	if inst != nil {
+		e.account(ctx, s, inst) // or what it was at the reading before
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.rec.Used.Usage
+	u.SandboxID, u.Owner, u.Status = s.id, s.owner, s.rec.Sandbox.Status
+	u.Cost = e.opt.Prices.Of(u)
+	return u
+}
+
+// retire takes a sandbox that is gone from the table, and adds its account to
+// its owner's.
+func (e *Engine) retire(s *sandbox) {
+	s.mu.Lock()
+	u := s.rec.Used.Usage
+	s.mu.Unlock()
+	u.Disk = 0 // freed
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.sandboxes, s.name)
+	e.retired[s.owner] = e.retired[s.owner].Add(u)
+}

@@ -1,0 +1,77 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"hutch"
+	"hutch/internal/engine"
+)
+
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func (b *bench) usage(t *testing.T, owner string) hutch.UsageReport {
+	t.Helper()
+	r, err := b.Usage(as(t, owner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What an owner's sandboxes used is known for good: over restarts, and when
+// they are gone.
+func TestUsage(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.Prices = hutch.Prices{Execution: 2} })
+	for _, owner := range []string{"ada", "bob"} {
+		if _, err := b.Create(as(t, owner), hutch.CreateRequest{ID: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		b.runAs(t, owner, "box", "true")
+	}
+	b.runAs(t, "ada", "box", "true")
+	check := func(when string, there int) {
+		t.Helper()
+		r := b.usage(t, "ada")
+		if len(r.Sandboxes) != there || len(r.Owners) != 1 || r.Owners[0].Executions != 2 || r.Owners[0].Cost != 4 || r.Owners[0].Owner != "ada" {
+			t.Errorf("%s: %+v", when, r)
+		}
+		if there == 1 && (r.Sandboxes[0].SandboxID != "box" || r.Sandboxes[0].Executions != 2 || r.Sandboxes[0].WallTime <= 0) {
+			t.Errorf("%s: %+v", when, r.Sandboxes[0])
+		}
+		if r, err := b.Usage(t.Context()); err != nil || len(r.Owners) != 2 {
+			t.Errorf("%s: of all: %+v %v", when, r, err)
+		}
+	}
+	check("running", 1)
+	b.end(t)
+	b.boot(t)
+	check("after a restart", 1)
+	if _, err := b.Destroy(as(t, "ada"), "box", true); err != nil {
+		t.Fatal(err)
+	}
+	check("destroyed", 0)
+	b.end(t)
+	b.boot(t)
+	check("destroyed, after a restart", 0)
+}
+
+// A command is told of the trace that its call is part of.
+func TestTraceparent(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "box"})
+	ctx := hutch.WithTrace(t.Context(), traceparent)
+	for command, req := range map[string]hutch.ExecRequest{
+		traceparent: {Command: "echo $TRACEPARENT"}, "own": {Command: "echo $TRACEPARENT", Env: map[string]string{"TRACEPARENT": "own"}},
+	} {
+		if res, err := b.Exec(ctx, "box", req, nil); err != nil || strings.TrimSpace(string(res.Stdout)) != command {
+			t.Errorf("%q %v, want %s", res.Stdout, err, command)
+		}
+		if len(req.Env) > 1 {
+			t.Errorf("the caller's environment is changed: %v", req.Env)
+		}
+	}
+	if got := b.run(t, "box", "echo $TRACEPARENT"); got != "\n" {
+		t.Errorf("without a trace: %q", got)
+	}
+}
