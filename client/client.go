@@ -135,7 +135,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any, accept s
 	if err != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
 	}
-	req.Header = c.header()
+	req.Header = c.header(ctx)
 	req.Header.Set("Accept", accept)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -147,10 +147,13 @@ func (c *Client) do(ctx context.Context, method, path string, body any, accept s
 	return resp, nil
 }
 
-func (c *Client) header() http.Header {
+func (c *Client) header(ctx context.Context) http.Header {
 	h := http.Header{}
 	if c.token != "" {
 		h.Set("Authorization", "Bearer "+c.token)
+	}
+	if trace := hutch.TraceOf(ctx); trace != "" {
+		h.Set("Traceparent", trace)
 	}
 	return h
 }

@@ -349,3 +349,20 @@ func TestTheTokenIsShownAndTakenNowhereElse(t *testing.T) {
 		t.Errorf("shown: %q", seen)
 	}
 }
+
+// TestTrace: a call is part of the caller's trace.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	seen := make(chan string, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("Traceparent") }))
+	defer srv.Close()
+	c := client.New(srv.URL, "")
+	for _, want := range []string{"", trace} {
+		c.Sandbox(hutch.WithTrace(t.Context(), want), "s")
+		if got := <-seen; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	c.Close()
+}

@@ -53,7 +53,7 @@ func (c *Client) input(ctx context.Context, path string, b []byte, end bool) err
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
 	}
-	req.Header = c.header()
+	req.Header = c.header(ctx)
 	req.Header.Set("Content-Type", "application/octet-stream")
 	resp, err := c.HTTP.Do(req)
 	if err != nil {

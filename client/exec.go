@@ -115,7 +115,7 @@ func (c *Client) attach(ctx context.Context, path string, first any, stdin io.Re
 
 // dial opens a WebSocket. A refusal is the error it stands for.
 func (c *Client) dial(ctx context.Context, path string) (*websocket.Conn, error) {
-	conn, resp, err := websocket.Dial(ctx, c.url+path, &websocket.DialOptions{HTTPClient: c.HTTP, HTTPHeader: c.header()})
+	conn, resp, err := websocket.Dial(ctx, c.url+path, &websocket.DialOptions{HTTPClient: c.HTTP, HTTPHeader: c.header(ctx)})
 	if err != nil && resp != nil && resp.StatusCode >= 300 && ctx.Err() == nil {
 		return nil, c.refusal(ctx, resp).Err()
 	}

@@ -187,7 +187,7 @@ func (c *Client) send(ctx context.Context, u string, r io.Reader, answer any) er
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
 	}
-	req.Header = c.header()
+	req.Header = c.header(ctx)
 	req.Header.Set("Content-Type", "application/octet-stream")
 	resp, err := c.HTTP.Do(req)
 	if failed := body.failed(); failed != nil {

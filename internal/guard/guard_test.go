@@ -382,3 +382,18 @@ func BenchmarkGuard(b *testing.B) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 }
+
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, hutch.TraceOf(r.Context())) }), options)
+	for _, given := range []string{trace, "junk", ""} {
+		want := ""
+		if given == trace {
+			want = trace
+		}
+		if w := ask(t, h, func(r *http.Request) { r.Header.Set("Traceparent", given) }); w.Body.String() != want {
+			t.Errorf("%q: %q", given, w.Body)
+		}
+	}
+}

@@ -45,7 +45,8 @@ func (g *guard) record(next http.Handler) http.Handler {
 				panic(http.ErrAbortHandler) // too late for a status: the client must see a broken answer
 			}
 		}()
-		next.ServeHTTP(rec, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+		ctx := context.WithValue(r.Context(), requestKey{}, id)
+		next.ServeHTTP(rec, r.WithContext(hutch.WithTrace(ctx, r.Header.Get("Traceparent"))))
 	})
 }
 

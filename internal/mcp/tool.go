@@ -38,7 +38,8 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 		c := &call{s: s, req: req, tool: t.Name, session: s.session(req.Session)}
 		ctx, release := c.identify(ctx)
 		defer release()
-		ctx, cancel := s.sessions.scope(ctx, c.session)
+		trace, _ := req.Params.Meta["traceparent"].(string)
+		ctx, cancel := s.sessions.scope(hutch.WithTrace(ctx, trace), c.session)
 		defer cancel()
 		in, err := decode[In](req.Params.Arguments, t.Name, names)
 		if err != nil {
