@@ -157,7 +157,7 @@ func (c *call) identify(ctx context.Context) (context.Context, context.CancelFun
 	}
 	from := audit.OriginOf(a.ctx)
 	from.Surface = "mcp"
-	ctx = auth.With(audit.WithOrigin(ctx, from), auth.From(a.ctx))
+	ctx = auth.With(audit.WithOrigin(hutch.WithTrace(ctx, hutch.TraceOf(a.ctx)), from), auth.From(a.ctx))
 	if who := auth.From(ctx); who != nil {
 		return who.Hold(ctx)
 	}
