@@ -102,7 +102,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-runsc", []string{"gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/auth", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
-		"hutch/internal/image", "hutch/internal/mcp", "hutch/internal/policy", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/store",
+		"hutch/internal/image", "hutch/internal/mcp", "hutch/internal/policy", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/store", "hutch/internal/stream",
 		"github.com/spf13/cobra", "golang.org/x/term", sys,
 	}},
 }

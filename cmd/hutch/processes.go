@@ -2,16 +2,18 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/client"
+	"hutch/internal/stream"
 )
 
 // findProcess finds a process by its id, or by a name that only one has.
@@ -33,7 +35,7 @@ func findProcess(ctx context.Context, svc hutch.Service, sandbox, name string) (
 	case 1:
 		return found[0], nil
 	case 0:
-		return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %q in the sandbox %q: see `hutch ps %s`", name, sandbox, sandbox)
+		return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %q in the sandbox %q: see `hutch ps %s`%s", name, sandbox, sandbox, meant(name, processNames(list)))
 	}
 	return hutch.Process{}, hutch.Errorf(hutch.Invalid, "%d processes are called %q: name one by its id; see `hutch ps %s`", len(found), name, sandbox)
 }
@@ -50,18 +52,12 @@ func newPs(h *home, std streams) *cobra.Command {
 				return err
 			}
 			list, err := svc.Processes(c.Context(), args[0])
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return writeJSON(std.out, list)
 			}
-			t := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "PROCESS\tNAME\tSTATUS\tPID\tRUNS FOR\tRESTARTS\tCOMMAND")
-			for _, p := range list {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%d\t%s\n", p.ID, dash(p.Name), state(p), pid(p), age(p), p.Restarts, oneLine(clip(p.Command, 60)))
-			}
-			return t.Flush()
+			return writeList(std.out, asJSON, list, "PROCESS\tNAME\tSTATUS\tPID\tRUNS FOR\tRESTARTS\tCOMMAND", func(p hutch.Process) []any {
+				return []any{p.ID, dash(p.Name), state(p), pid(p), age(p), p.Restarts, oneLine(clip(p.Command, 60))}
+			})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -130,7 +126,7 @@ none, and print the process's id. It outlives this command.
 			if err != nil {
 				return err
 			}
-			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits}); err != nil {
+			if _, err := svc.Create(c.Context(), p.request(args[0])); err != nil {
 				return err
 			}
 			started, err := svc.StartProcess(c.Context(), args[0], req)
@@ -156,7 +152,7 @@ none, and print the process's id. It outlives this command.
 }
 
 func newLogs(h *home, std streams) *cobra.Command {
-	var follow bool
+	var follow, asJSON bool
 	var cursor int64
 	c := &cobra.Command{
 		Use: "logs [-f] SANDBOX PROCESS", Short: "Print what a background process has printed",
@@ -174,14 +170,11 @@ it is kept: the newest MiB and more. Its stderr goes to ours.
 				return err
 			}
 			req := hutch.LogsRequest{SandboxID: args[0], ProcessID: p.ID, Cursor: cursor, Follow: follow}
-			_, err = svc.Logs(c.Context(), req, func(o hutch.Output) error {
-				w := std.out
-				if o.Stream == hutch.Stderr {
-					w = std.err
-				}
-				_, err := w.Write(o.Data)
-				return err
-			})
+			print := client.To(std.out, std.err)
+			if asJSON {
+				print = func(o hutch.Output) error { return json.NewEncoder(std.out).Encode(stream.NewPiece(o)) }
+			}
+			_, err = svc.Logs(c.Context(), req, print)
 			if cause := context.Cause(c.Context()); cause != nil {
 				return cause
 			}
@@ -189,12 +182,14 @@ it is kept: the newest MiB and more. Its stderr goes to ours.
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line, with the cursors behind them")
 	c.Flags().Int64Var(&cursor, "cursor", 0, "begin behind this many bytes of the output")
 	return c
 }
 
 func newKill(h *home, std streams) *cobra.Command {
 	name := "TERM"
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "kill [-s SIGNAL] SANDBOX PROCESS...", Short: "Send a signal to background processes and all they started",
 		Long: "Send a signal to background processes, by their ids or names, and all they started.\n" + remoteHelp,
@@ -209,6 +204,7 @@ func newKill(h *home, std streams) *cobra.Command {
 				return err
 			}
 			var errs []error
+			var signalled []hutch.Process
 			for _, arg := range args[1:] {
 				p, err := findProcess(c.Context(), svc, args[0], arg)
 				if err == nil {
@@ -218,12 +214,14 @@ func newKill(h *home, std streams) *cobra.Command {
 					errs = append(errs, err)
 					continue
 				}
-				fmt.Fprintln(std.out, p.ID)
+				signalled = append(signalled, p)
 			}
-			return errors.Join(errs...)
+			err = writeList(std.out, asJSON, signalled, "", func(p hutch.Process) []any { return []any{p.ID} })
+			return errors.Join(append(errs, err)...)
 		},
 	}
 	c.Flags().StringVarP(&name, "signal", "s", name, "name or number of the signal, such as KILL or 9")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, the processes as they were before")
 	return c
 }
 
@@ -251,18 +249,12 @@ func newLanguages(h *home, std streams) *cobra.Command {
 				return err
 			}
 			list, err := svc.Languages(c.Context(), args[0])
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return writeJSON(std.out, list)
 			}
-			t := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "LANGUAGE\tVERSION\tALSO CALLED")
-			for _, l := range list {
-				fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, dash(l.Version), strings.Join(l.Aliases, ", "))
-			}
-			return t.Flush()
+			return writeList(std.out, asJSON, list, "LANGUAGE\tVERSION\tALSO CALLED", func(l hutch.Language) []any {
+				return []any{l.Name, dash(l.Version), strings.Join(l.Aliases, ", ")}
+			})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

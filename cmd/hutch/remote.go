@@ -43,7 +43,6 @@ func newExec(h *home, std streams) *cobra.Command {
 	var j job
 	var p placement
 	var session string
-	var labels map[string]string
 	c := &cobra.Command{
 		Use:   "exec [flags] SANDBOX [COMMAND [ARG...] | FILE [ARG...]]",
 		Short: "Run a command or a source file in a sandbox of the server",
@@ -64,39 +63,36 @@ are exit code 125. The default time limit is the server's, 30 s.
 			if err != nil {
 				return err
 			}
-			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits, Labels: labels}); err != nil {
+			if _, err := svc.Create(c.Context(), p.request(args[0])); err != nil {
 				return err
 			}
 			req.SessionID = session
-			return execute(c.Context(), svc, args[0], req, std)
+			return j.execute(c.Context(), svc, args[0], req, std)
 		},
 	}
 	j.flags(c)
 	p.flags(c)
-	c.Flags().StringToStringVar(&labels, "label", nil, "label of a sandbox that is made, NAME=VALUE; may be repeated")
 	c.Flags().StringVarP(&session, "session", "s", "", "run it in the session of that name, which keeps its folder, variables and functions")
 	return c
 }
 
 func newList(h *home, std streams) *cobra.Command {
 	var asJSON bool
-	var filter hutch.Filter
-	var status string
+	var f hutch.Filter
 	c := &cobra.Command{
 		Use: "ls [SANDBOX]", Aliases: []string{"list"}, Short: "List the server's sandboxes", Long: "List the server's sandboxes, or show one.\n" + remoteHelp,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) > 0 && (status != "" || len(filter.Labels) > 0) {
+			if len(args) > 0 && (f.Status != "" || len(f.Labels) > 0) {
 				return usageError{errors.New("give the id of a sandbox, or a filter")}
 			}
 			svc, err := h.dial()
 			if err != nil {
 				return err
 			}
-			filter.Status = hutch.Status(status)
 			var list []hutch.Sandbox
 			if len(args) == 0 {
-				list, err = svc.Sandboxes(c.Context(), filter)
+				list, err = svc.Sandboxes(c.Context(), f)
 			} else {
 				list = make([]hutch.Sandbox, 1)
 				list[0], err = svc.Sandbox(c.Context(), args[0])
@@ -104,15 +100,12 @@ func newList(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(std.out, list)
-			}
-			return writeTable(std.out, list)
+			return writeList(std.out, asJSON, list, "SANDBOX\tSTATUS\tRUNTIME\tUPTIME\tCPU\tMEMORY\tPROCESSES", sandboxRow)
 		},
 	}
+	c.Flags().StringToStringVar(&f.Labels, "label", nil, "only those with this label, NAME=VALUE; may be repeated")
+	c.Flags().StringVar((*string)(&f.Status), "status", "", "only those with this status: running, hibernated, stopped, error ...")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringToStringVar(&filter.Labels, "label", nil, "only those with this label, NAME=VALUE; may be repeated")
-	c.Flags().StringVar(&status, "status", "", "only those that are running, hibernated, stopped ...")
 	return c
 }
 
@@ -122,24 +115,42 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-func writeTable(w io.Writer, list []hutch.Sandbox) error {
+// writeList prints a list as JSON, or as a table with a head if it has one.
+func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(T) []any) error {
+	if asJSON {
+		return writeJSON(w, append([]T{}, list...)) // never null
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SANDBOX\tSTATUS\tRUNTIME\tUPTIME\tCPU\tMEMORY\tPROCESSES")
-	for _, s := range list {
-		live := 0
-		for _, p := range s.Processes {
-			if p.Status.Live() {
-				live++
+	if head != "" {
+		fmt.Fprintln(t, head)
+	}
+	for _, v := range list {
+		for i, cell := range row(v) {
+			if i > 0 {
+				fmt.Fprint(t, "\t")
 			}
+			fmt.Fprint(t, cell)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%.0f %%\t%.0f MB\t%d\n", s.ID, s.Status, s.Runtime,
-			s.Uptime.Duration().Round(time.Second), s.Resources.CPU, s.Resources.Memory, live)
+		fmt.Fprintln(t)
 	}
 	return t.Flush()
 }
 
+func sandboxRow(s hutch.Sandbox) []any {
+	live := 0
+	for _, p := range s.Processes {
+		if p.Status.Live() {
+			live++
+		}
+	}
+	return []any{
+		s.ID, s.Status, s.Runtime, s.Uptime.Duration().Round(time.Second),
+		fmt.Sprintf("%.0f %%", s.Resources.CPU), fmt.Sprintf("%.0f MB", s.Resources.Memory), live,
+	}
+}
+
 func newRemove(h *home, std streams) *cobra.Command {
-	var force, all bool
+	var force, all, asJSON bool
 	c := &cobra.Command{
 		Use: "rm SANDBOX...", Short: "Destroy sandboxes of the server", Long: "Destroy sandboxes of the server, with all that is in them.\n" + remoteHelp,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -160,17 +171,21 @@ func newRemove(h *home, std streams) *cobra.Command {
 				}
 			}
 			var errs []error
+			var gone []hutch.Destruction
 			for _, id := range args {
-				if _, err := svc.Destroy(c.Context(), id, force); err != nil {
+				d, err := svc.Destroy(c.Context(), id, force)
+				if err != nil {
 					errs = append(errs, err)
 					continue
 				}
-				fmt.Fprintln(std.out, id)
+				gone = append(gone, d)
 			}
-			return errors.Join(errs...)
+			err = writeList(std.out, asJSON, gone, "", func(d hutch.Destruction) []any { return []any{d.ID} })
+			return errors.Join(append(errs, err)...)
 		},
 	}
 	c.Flags().BoolVarP(&force, "force", "f", false, "even with running background processes")
 	c.Flags().BoolVar(&all, "all", false, "all of them")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

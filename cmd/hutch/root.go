@@ -45,7 +45,7 @@ func newRoot(std streams) *cobra.Command {
 		Args:          cobra.ArbitraryArgs, // which RunE explains better
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q; see `hutch --help`", args[0])}
+				return usageError{fmt.Errorf("unknown command %q%s; see `hutch --help`", args[0], meant(args[0], commandNames(c)))}
 			}
 			return c.Help()
 		},
@@ -68,7 +68,15 @@ func newRoot(std streams) *cobra.Command {
 	for _, c := range root.Commands() {
 		c.Args = explainArgs(c.Args)
 	}
+	h.withNames(root)
 	return root
+}
+
+func commandNames(c *cobra.Command) (names []string) {
+	for _, sub := range c.Commands() {
+		names = append(append(names, sub.Name()), sub.Aliases...)
+	}
+	return names
 }
 
 // explainArgs makes wrong arguments a usage error that shows the right ones.

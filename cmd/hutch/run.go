@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/client"
 )
 
 // job is a command line or a source text to run, as the flags describe it.
@@ -23,6 +24,7 @@ type job struct {
 	env      []string
 	timeout  time.Duration
 	noStdin  bool
+	asJSON   bool
 }
 
 func (j *job) flags(c *cobra.Command) {
@@ -34,6 +36,7 @@ func (j *job) flags(c *cobra.Command) {
 	f.StringArrayVarP(&j.env, "env", "e", nil, "environment variable, NAME=VALUE or NAME to pass ours on; may be repeated")
 	f.DurationVarP(&j.timeout, "timeout", "t", 0, "kill everything that it started after this time, e.g. 90s")
 	f.BoolVarP(&j.noStdin, "no-stdin", "n", false, "give the program an empty standard input")
+	f.BoolVar(&j.asJSON, "json", false, "print the result as JSON at the end, instead of output as it comes")
 }
 
 // request turns flags and arguments into what the engine is asked for.
@@ -136,41 +139,54 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// execute runs a request with output as it comes, and returns the program's
-// exit code as an error.
-func execute(ctx context.Context, svc hutch.Service, sandbox string, req hutch.ExecRequest, std streams) error {
-	req.MaxOutput = 2 // it goes out as it comes
-	res, err := svc.Exec(ctx, sandbox, req, func(o hutch.Output) error {
-		w := std.out
-		if o.Stream == hutch.Stderr {
-			w = std.err
-		}
-		_, err := w.Write(o.Data)
-		return err
-	})
+// execute runs a request with output as it comes or, as JSON, in its result. It
+// returns the program's exit code as an error.
+func (j *job) execute(ctx context.Context, svc hutch.Service, sandbox string, req hutch.ExecRequest, std streams) error {
+	out := client.To(std.out, std.err)
+	if j.asJSON {
+		out = nil
+	} else {
+		req.MaxOutput = 2 // it goes out as it comes
+	}
+	res, err := svc.Exec(ctx, sandbox, req, out)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	switch {
-	case err != nil:
-		return err
-	case res.TimedOut:
-		fmt.Fprintf(std.err, "hutch: killed at its time limit, after %v\n", res.Duration.Round(time.Millisecond))
-	case res.CompileError:
-		fmt.Fprintln(std.err, "hutch: the program did not compile")
-	case res.Limit != "":
-		fmt.Fprintf(std.err, "hutch: killed at the sandbox's %s limit\n", res.Limit)
+	if err == nil && j.asJSON {
+		err = writeJSON(std.out, res)
 	}
+	if err != nil {
+		return err
+	}
+	remark(std.err, res)
 	if res.ExitCode != 0 {
 		return exitCode(res.ExitCode)
 	}
 	return nil
 }
 
+// remark says what an exit code does not.
+func remark(w io.Writer, res hutch.ExecResult) {
+	switch {
+	case res.TimedOut:
+		fmt.Fprintf(w, "hutch: killed at its time limit, after %v\n", res.Duration.Round(time.Millisecond))
+	case res.CompileError:
+		fmt.Fprintln(w, "hutch: the program did not compile")
+	case res.Limit != "":
+		fmt.Fprintf(w, "hutch: killed at the sandbox's %s limit\n", res.Limit)
+	}
+}
+
 // placement is what kind of sandbox to make, as flags.
 type placement struct {
 	runtime string
 	limits  hutch.Limits
+	labels  map[string]string
+}
+
+// request asks for the sandbox of an id.
+func (p *placement) request(id string) hutch.CreateRequest {
+	return hutch.CreateRequest{ID: id, Runtime: p.runtime, Limits: p.limits, Labels: p.labels}
 }
 
 func (p *placement) flags(c *cobra.Command) {
@@ -180,6 +196,7 @@ func (p *placement) flags(c *cobra.Command) {
 	f.IntVar(&p.limits.Memory, "memory", 0, "MiB (default 512)")
 	f.IntVar(&p.limits.Disk, "disk", 0, "MiB of written files (default 1024; on native half the memory)")
 	f.IntVar(&p.limits.PIDs, "pids", 0, "processes and threads (default 512)")
+	f.StringToStringVar(&p.labels, "label", nil, "a label for a new sandbox, NAME=VALUE, for `hutch ls --label`; may be repeated")
 }
 
 func newRun(h *home, std streams) *cobra.Command {
@@ -221,7 +238,7 @@ standard input. There is no time limit but --timeout.`,
 			if err != nil {
 				return err
 			}
-			return execute(c.Context(), m, sb.ID, req, std)
+			return j.execute(c.Context(), m, sb.ID, req, std)
 		},
 	}
 	j.flags(c)

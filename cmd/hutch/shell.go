@@ -51,7 +51,7 @@ code is the program's.
 			t.svc, t.sandbox = svc, args[0]
 			if attach != "" {
 				t.process, err = findProcess(c.Context(), svc, args[0], attach)
-			} else if _, err = svc.Create(c.Context(), hutch.CreateRequest{ID: args[0], Runtime: p.runtime, Limits: p.limits}); err == nil {
+			} else if _, err = svc.Create(c.Context(), p.request(args[0])); err == nil {
 				err = t.start(c.Context(), args[1:])
 			}
 			if err != nil {

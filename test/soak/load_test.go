@@ -2,6 +2,7 @@ package soak
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -283,9 +284,7 @@ func writes(ctx context.Context, w *worker) error {
 	_, err := try(ctx, func(ctx context.Context) error {
 		_, err := w.WriteFile(ctx, w.sandbox, hutch.WriteRequest{Path: path}, bytes.NewReader(content))
 		if err != nil && n > 1 {
-			if rerr := w.whole(ctx, path); rerr != nil {
-				return rerr
-			}
+			return cmp.Or(w.whole(ctx, path), err)
 		}
 		return err
 	})
@@ -294,7 +293,7 @@ func writes(ctx context.Context, w *worker) error {
 	}
 	_, err = try(ctx, func(ctx context.Context) error {
 		var got bytes.Buffer
-		_, err := w.ReadFile(ctx, w.sandbox, hutch.ReadRequest{Path: path}, &got)
+		err := w.read(ctx, path, &got)
 		if err == nil && !bytes.Equal(got.Bytes(), content) {
 			return fmt.Errorf("read %d bytes of version %d, which has %d", got.Len(), n, len(content))
 		}
@@ -303,10 +302,20 @@ func writes(ctx context.Context, w *worker) error {
 	return err
 }
 
+// read reads a file that nobody changes: an answer that breaks off, which
+// could be a file that became shorter, is a connection that broke.
+func (w *worker) read(ctx context.Context, path string, to io.Writer) error {
+	_, err := w.ReadFile(ctx, w.sandbox, hutch.ReadRequest{Path: path}, to)
+	if errors.Is(err, hutch.Conflict) {
+		return hutch.Errorf(hutch.Unavailable, "%v", err)
+	}
+	return err
+}
+
 // whole checks that a file is all of one version.
 func (w *worker) whole(ctx context.Context, path string) error {
 	var got bytes.Buffer
-	if _, err := w.ReadFile(ctx, w.sandbox, hutch.ReadRequest{Path: path}, &got); err != nil {
+	if err := w.read(ctx, path, &got); err != nil {
 		return err
 	}
 	line, _, _ := bytes.Cut(got.Bytes(), []byte("\n"))
@@ -375,7 +384,7 @@ func churn(ctx context.Context, w *worker) error {
 		}
 		return err
 	})
-	_, derr := try(ctx, func(ctx context.Context) error {
+	_, derr := try(context.WithoutCancel(ctx), func(ctx context.Context) error {
 		_, err := w.Destroy(ctx, id, true)
 		return err
 	})
