@@ -92,4 +92,6 @@ type Language struct {
 	Name    string   `json:"name"`
 	Aliases []string `json:"aliases"`
 	Version string   `json:"version"` // of the interpreter or compiler, by its own word; empty if it gave none
+	// Contexts says that there are code contexts in it.
+	Contexts bool `json:"contexts"`
 }

@@ -252,8 +252,12 @@ func newLanguages(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeList(std.out, asJSON, list, "LANGUAGE\tVERSION\tALSO CALLED", func(l hutch.Language) []any {
-				return []any{l.Name, dash(l.Version), strings.Join(l.Aliases, ", ")}
+			return writeList(std.out, asJSON, list, "LANGUAGE\tVERSION\tCONTEXTS\tALSO CALLED", func(l hutch.Language) []any {
+				contexts := ""
+				if l.Contexts {
+					contexts = "yes"
+				}
+				return []any{l.Name, dash(l.Version), dash(contexts), strings.Join(l.Aliases, ", ")}
 			})
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/kernel"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
 )
@@ -204,5 +205,9 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 		return nil, hutch.Errorf(hutch.Unavailable, "the programs of the sandbox did not tell their versions within %v: it may be busy", languageTime)
 	}
 	out, _, _ := kept.result()
-	return runner.Found(out), nil
+	found := runner.Found(out)
+	for i, l := range found {
+		found[i].Contexts = kernel.Speaks(l.Name)
+	}
+	return found, nil
 }

@@ -83,6 +83,11 @@ var nodeArgv = []string{
 exec node --enable-source-maps "$1" 200<&0 201>&1 202>&2 </dev/null`, "bash", wire.SourceArg,
 }
 
+// Speaks reports whether there are code contexts in a language.
+func Speaks(language string) bool {
+	return slices.ContainsFunc(kernels, func(k Kernel) bool { return k.Language == language })
+}
+
 // Lookup finds a kernel by the name of its language or an alias; "" is python.
 func Lookup(language string) (Kernel, error) {
 	language = strings.ToLower(language)

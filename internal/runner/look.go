@@ -18,6 +18,9 @@ func Look() wire.Start {
 	var script strings.Builder
 	script.WriteString("cd /\n")
 	for _, l := range languages {
+		for _, p := range l.Programs[1:] {
+			script.WriteString("command -v " + p + " >/dev/null && ")
+		}
 		script.WriteString("look " + l.Name + " " + l.Programs[0] + " " + l.version + " &\n")
 	}
 	script.WriteString("wait\n")

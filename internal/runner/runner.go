@@ -25,12 +25,15 @@ type Language struct {
 
 	// version are words of a shell that make the first program tell its version.
 	version string
-	// Exactly one of these says how: the command of the interpreter, in which
-	// wire.SourceArg is the source, or that of the compiler, which makes the
-	// program wire.ProgramArg of it.
+	// These say how: the command of the interpreter, in which wire.SourceArg is
+	// the source, or that of the compiler, which makes the program
+	// wire.ProgramArg of it. With both, run runs what was compiled.
 	run     []string
 	compile []string
 	env     []string
+	// names says what the source's file has to be called, and which part of
+	// what was compiled is to run.
+	names func(source string) (file, main string)
 	// convert turns the source into what is run, and says its suffix.
 	convert func(source string) (converted, suffix string, err error)
 }
@@ -66,10 +69,14 @@ func (l Language) Start(source string) (wire.Start, error) {
 		}
 	}
 	start := wire.Start{Source: source, SourceName: "main" + suffix, Env: slices.Clone(l.env)}
-	if l.compile == nil {
-		start.Argv = slices.Clone(l.run)
-	} else {
-		start.Compile, start.Argv = slices.Clone(l.compile), []string{wire.ProgramArg}
+	start.Compile, start.Argv = slices.Clone(l.compile), slices.Clone(l.run)
+	if l.run == nil {
+		start.Argv = []string{wire.ProgramArg}
+	}
+	if l.names != nil {
+		var main string
+		start.SourceName, main = l.names(source)
+		start.Argv = append(start.Argv, main)
 	}
 	return start, nil
 }

@@ -77,5 +77,5 @@ func (s *Service) Languages(ctx context.Context, sandbox string) ([]hutch.Langua
 	if _, err := s.Sandbox(ctx, sandbox); err != nil {
 		return nil, err
 	}
-	return []hutch.Language{{Name: "bash", Aliases: []string{"sh", "shell"}, Version: "5.2"}}, nil
+	return []hutch.Language{{Name: "bash", Aliases: []string{"sh", "shell"}, Version: "5.2", Contexts: true}}, nil
 }

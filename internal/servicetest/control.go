@@ -479,7 +479,8 @@ func (s *suite) languages() map[string]func(*testing.T) {
 			names := map[string]bool{}
 			for _, l := range list {
 				names[l.Name] = true
-				if l.Version == "" || l.Aliases == nil {
+				contexts := slices.Contains([]string{"bash", "javascript", "python", "typescript"}, l.Name)
+				if l.Version == "" || l.Aliases == nil || l.Contexts != contexts {
 					t.Errorf("%+v", l)
 				}
 			}
@@ -493,7 +494,7 @@ func (s *suite) languages() map[string]func(*testing.T) {
 			}
 		},
 		"a compile error is told apart": func(t *testing.T) {
-			id := s.open(t)
+			id := s.make(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 2048}}).ID
 			list, err := s.svc.Languages(bounded(t), id)
 			if err != nil {
 				t.Fatal(err)
@@ -501,11 +502,17 @@ func (s *suite) languages() map[string]func(*testing.T) {
 			if !slices.ContainsFunc(list, func(l hutch.Language) bool { return l.Name == "c" }) {
 				t.Skip("there is no compiler")
 			}
-			res := s.do(t, id, hutch.ExecRequest{Language: "c", Command: "int main(void) { return nothing; }"})
-			if !res.CompileError || res.Success() || !strings.Contains(string(res.Stderr), "nothing") {
-				t.Errorf("%+v", res)
+			for _, l := range list {
+				source, compiled := uncompilable[l.Name]
+				if !compiled {
+					continue
+				}
+				res := s.do(t, id, hutch.ExecRequest{Language: l.Name, Command: source, Timeout: 60})
+				if !res.CompileError || res.Success() || !strings.Contains(string(res.Stderr), "nothing") {
+					t.Errorf("%s: %+v", l.Name, res)
+				}
 			}
-			res = s.do(t, id, hutch.ExecRequest{Language: "c", Command: "#include <stdio.h>\nint main(void) { fputs(\"error: did not compile\\n\", stderr); return 1; }"})
+			res := s.do(t, id, hutch.ExecRequest{Language: "c", Command: "#include <stdio.h>\nint main(void) { fputs(\"error: did not compile\\n\", stderr); return 1; }"})
 			if res.CompileError || res.ExitCode != 1 {
 				t.Errorf("a program that says so: %+v", res)
 			}
@@ -522,6 +529,14 @@ func (s *suite) languages() map[string]func(*testing.T) {
 			}
 		},
 	}
+}
+
+// uncompilable are programs that do not compile.
+var uncompilable = map[string]string{
+	"c":    "int main(void) { return nothing; }",
+	"c++":  "int main() { return nothing; }",
+	"java": "class A { public static void main(String[] a) { nothing(); } }",
+	"rust": "fn main() { nothing(); }",
 }
 
 // hello are programs that print their argument and what they read.

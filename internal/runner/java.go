@@ -1,0 +1,76 @@
+package runner
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// javaToken is what has to be known of Java's source text to find its types:
+// comments and literals, so that they can be passed over, marks and words.
+var javaToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[{}();.]|[\pL_$][\pL\pN_$]*`)
+
+// javaType is a type at the top of a source.
+type javaType struct {
+	name         string
+	public, main bool
+}
+
+// javaNames finds what a Java source has to be called, which is as its public
+// type, and the class to run: the first with a main, else the first. It reads
+// what javac is to judge, so of what is no Java it says anything.
+func javaNames(source string) (file, class string) {
+	in, types := javaTypes(source)
+	file, class = "Main", "Main"
+	if len(types) > 0 {
+		file, class = types[0].name, types[0].name
+	}
+	if i := slices.IndexFunc(types, func(t javaType) bool { return t.public }); i >= 0 {
+		file = types[i].name
+	}
+	if i := slices.IndexFunc(types, func(t javaType) bool { return t.main }); i >= 0 {
+		class = types[i].name
+	}
+	if in != "" {
+		class = in + "." + class
+	}
+	if len(file) > 90 {
+		file = "Main" // javac says what it thinks of that
+	}
+	return file + ".java", class
+}
+
+// javaTypes lists the types of a source, and names its package.
+func javaTypes(source string) (in string, types []javaType) {
+	var depth int
+	var statement, before string // the word that begins what is read; the last token
+	var public, named bool
+	for _, t := range javaToken.FindAllString(source, -1) {
+		switch {
+		case strings.ContainsAny(t[:1], `/"'`):
+			continue
+		case t == "{":
+			depth++
+		case t == "}":
+			depth--
+			public = false
+		case depth == 1 && t == "(" && before == "main" && len(types) > 0:
+			types[len(types)-1].main = true
+		case depth != 0:
+		case t == ";":
+			statement, public = "", false
+		case statement == "import":
+		case statement == "package":
+			in += t
+		case t == "import" || t == "package":
+			statement = t
+		case t == "public":
+			public = true
+		case named && !strings.Contains("().", t):
+			types = append(types, javaType{name: t, public: public})
+		}
+		named = depth == 0 && statement == "" && (t == "class" || t == "interface" || t == "enum" || t == "record")
+		before = t
+	}
+	return in, types
+}
