@@ -11,11 +11,11 @@ import (
 
 // contextRoutes are the routes of code contexts.
 func (h *Handler) contextRoutes() {
-	h.route("/v1/sandboxes/{id}/contexts", methods{"GET": h.contexts, "POST": h.createContext})
+	h.route("/v1/sandboxes/{id}/contexts", methods{"GET": h.contexts, "POST": h.firstUse(h.createContext)})
 	h.route("/v1/sandboxes/{id}/contexts/{context}", methods{"DELETE": h.deleteContext})
 	h.route("/v1/sandboxes/{id}/contexts/{context}/interrupt", methods{"POST": h.interrupt})
-	h.route("/v1/sandboxes/{id}/contexts/{context}/run", methods{"GET": h.runSocket, "POST": h.runCode})
-	h.route("/v1/sandboxes/{id}/run", methods{"GET": h.runSocket, "POST": h.runCode})
+	h.route("/v1/sandboxes/{id}/contexts/{context}/run", methods{"GET": h.firstUse(h.runSocket), "POST": h.firstUse(h.runCode)})
+	h.route("/v1/sandboxes/{id}/run", methods{"GET": h.firstUse(h.runSocket), "POST": h.firstUse(h.runCode)})
 }
 
 func (h *Handler) createContext(w http.ResponseWriter, r *http.Request) {

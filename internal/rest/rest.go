@@ -62,8 +62,8 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.ctx, h.close = context.WithCancelCause(context.Background())
 	h.route("/v1/sandboxes", methods{"GET": h.sandboxes, "POST": h.create})
 	h.route("/v1/sandboxes/{id}", methods{"GET": h.sandbox, "DELETE": h.destroy})
-	h.route("/v1/sandboxes/{id}/exec", methods{"GET": h.socket, "POST": h.exec})
-	h.route("/v1/sandboxes/{id}/processes", methods{"GET": h.processes, "POST": h.startProcess, "DELETE": h.cleanProcesses})
+	h.route("/v1/sandboxes/{id}/exec", methods{"GET": h.firstUse(h.socket), "POST": h.firstUse(h.exec)})
+	h.route("/v1/sandboxes/{id}/processes", methods{"GET": h.processes, "POST": h.firstUse(h.startProcess), "DELETE": h.cleanProcesses})
 	h.route("/v1/sandboxes/{id}/processes/{process}", methods{"GET": h.process})
 	h.route("/v1/sandboxes/{id}/processes/{process}/signal", methods{"POST": h.signal})
 	h.route("/v1/sandboxes/{id}/processes/{process}/logs", methods{"GET": h.logs})
@@ -72,7 +72,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.route("/v1/sandboxes/{id}/processes/{process}/wait", methods{"POST": h.wait})
 	h.route("/v1/sandboxes/{id}/processes/{process}/terminal", methods{"GET": h.terminal})
 	h.route("/v1/sandboxes/{id}/languages", methods{"GET": h.languages})
-	h.route("/v1/sandboxes/{id}/git/clone", methods{"POST": h.gitClone})
+	h.route("/v1/sandboxes/{id}/git/clone", methods{"POST": h.firstUse(h.gitClone)})
 	h.route("/v1/sandboxes/{id}/git/commit", methods{"POST": h.gitCommit})
 	h.route("/v1/sandboxes/{id}/git/status", methods{"GET": h.gitStatus})
 	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
@@ -141,7 +141,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 // describe is the problem that err is, after logging what it will not tell.
 func (h *Handler) describe(r *http.Request, err error) problem.Details {
 	switch cause := context.Cause(r.Context()); {
-	case cause != nil:
+	case cause != nil && hutch.KindOf(err) != hutch.Invalid:
 		return problem.New(cause) // the client has gone, or we are closing
 	case errors.Is(err, errTooLarge):
 		return withStatus(err, http.StatusRequestEntityTooLarge)
