@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +35,18 @@ var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
 			text = strings.ToUpper(string(b))
 		}
 		return scripted.Print(id, req, out, hutch.Stdout, text)
+	},
+	OnRun: func(_ context.Context, id string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+		if err := out(hutch.RunEvent{Input: &hutch.InputRequest{Prompt: "name? "}}); err != nil {
+			return hutch.RunResult{}, err
+		}
+		name, err := bufio.NewReader(req.Stdin).ReadString('\n')
+		if err != nil {
+			return hutch.RunResult{}, err
+		}
+		text, _ := json.Marshal("'Hello " + strings.TrimSpace(name) + "'")
+		value := hutch.CodeResult{Main: true, Data: map[string]json.RawMessage{"text/plain": text}}
+		return hutch.RunResult{SandboxID: id, Results: []hutch.CodeResult{value}}, out(hutch.RunEvent{Result: &value})
 	},
 	OnLogs: func(_ context.Context, _ hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		const text = "listening on :8000\n"
@@ -95,6 +109,35 @@ func ExampleSandbox_Exec() {
 		log.Fatal("killed by the time limit")
 	}
 	// Output: HELLO
+}
+
+// Code that asks is answered while it runs.
+func ExampleContext_Stream() {
+	ctx := context.Background()
+	sb, err := client.New(server.URL, token).Open(ctx, hutch.CreateRequest{ID: "notebook"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	python, err := sb.Interpreter(ctx, hutch.ContextRequest{Language: "python"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stdin, answer := io.Pipe()
+	req := hutch.RunRequest{Code: "'Hello ' + input('name? ')", Stdin: stdin}
+	_, err = python.Stream(ctx, req, func(e hutch.RunEvent) error {
+		switch {
+		case e.Input != nil:
+			_, err := fmt.Fprintln(answer, "Ann") // who was asked e.Input.Prompt
+			return err
+		case e.Result != nil:
+			fmt.Println(e.Result.Text())
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: 'Hello Ann'
 }
 
 func ExampleSandbox_Start() {
