@@ -26,12 +26,9 @@ func (p *Principal) Has(any ...hutch.Scope) bool {
 	return slices.ContainsFunc(any, func(s hutch.Scope) bool { return slices.Contains(p.Scopes, s) })
 }
 
-// Unmetered returns p without limits, for what the server does by itself on
-// its behalf.
-func (p *Principal) Unmetered() *Principal {
-	free := *p
-	free.Limits = None
-	return &free
+// Self is the principal as an owner of sandboxes.
+func (p *Principal) Self() hutch.Owner {
+	return hutch.Owner{ID: p.Owner, MaxSandboxes: max(0, p.Limits.Sandboxes)}
 }
 
 // Hold returns a context that is done, with words for the person as its cause,
@@ -54,9 +51,21 @@ var (
 
 type principalKey struct{}
 
-// With returns a context for calls on behalf of p.
+// With returns a context for calls on behalf of p, as the owner that it is.
 func With(ctx context.Context, p *Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
+	return context.WithValue(hutch.WithOwner(ctx, p.Self()), principalKey{}, p)
+}
+
+// Unmetered returns a context for what the server does by itself on behalf of
+// ctx's principal: cleaning up, say, which no limit may stand in the way of.
+func Unmetered(ctx context.Context) context.Context {
+	p := From(ctx)
+	if p == nil {
+		return ctx
+	}
+	free := *p
+	free.Limits = None
+	return With(ctx, &free)
 }
 
 // From is on whose behalf the calls of ctx are, nil when nobody said.

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/auth"
 )
 
 // What a run may use, as deployments of this kind expect it.
@@ -136,7 +137,7 @@ func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) er
 	res.ExecResult, err = s.svc.Exec(ctx, box, hutch.ExecRequest{
 		Command: req.Code, Language: req.Language, Dir: inside, Timeout: hutch.InSeconds(runTime), MaxOutput: maxOutput,
 	}, out)
-	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	keep, cancel := context.WithTimeout(auth.Unmetered(context.WithoutCancel(ctx)), keepTime)
 	defer cancel()
 	var kept error
 	res.Files, kept = s.keep(keep, at, box)
@@ -223,7 +224,7 @@ func (s *Server) furnish(ctx context.Context, at place, box string) error {
 }
 
 func (s *Server) discard(ctx context.Context, box string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	ctx, cancel := context.WithTimeout(auth.Unmetered(context.WithoutCancel(ctx)), keepTime)
 	defer cancel()
 	if _, err := s.svc.Destroy(ctx, box, true); err != nil {
 		s.log.Warn("destroy the sandbox of a conversation", "sandbox", box, "err", err)

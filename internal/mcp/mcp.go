@@ -157,9 +157,9 @@ func (c *call) identify(ctx context.Context) (context.Context, context.CancelFun
 	}
 	from := audit.OriginOf(a.ctx)
 	from.Surface = "mcp"
-	ctx = auth.With(audit.WithOrigin(hutch.WithTrace(ctx, hutch.TraceOf(a.ctx)), from), auth.From(a.ctx))
-	if who := auth.From(ctx); who != nil {
-		return who.Hold(ctx)
+	ctx = audit.WithOrigin(hutch.WithTrace(ctx, hutch.TraceOf(a.ctx)), from)
+	if who := auth.From(a.ctx); who != nil {
+		return who.Hold(auth.With(ctx, who))
 	}
 	return ctx, func() {}
 }

@@ -117,11 +117,8 @@ func (l *sessions) destroy(sandboxes []made) {
 }
 
 func (l *sessions) destroyOne(m made) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), 30*time.Second)
+	ctx, cancel := context.WithTimeout(auth.Unmetered(context.WithoutCancel(m.ctx)), 30*time.Second)
 	defer cancel()
-	if who := auth.From(ctx); who != nil {
-		ctx = auth.With(ctx, who.Unmetered())
-	}
 	if sb, err := l.svc.Sandbox(ctx, m.sandbox); err == nil && sb.KeepAlive {
 		return
 	}

@@ -201,8 +201,3 @@ func (p *Policy) count(ctx context.Context, who *auth.Principal, r rule) error {
 	_, err := p.opt.Operations.Take(ctx, who.ID, who.Limits.Operations)
 	return err
 }
-
-// self is the caller as an owner of sandboxes.
-func self(who *auth.Principal) hutch.Owner {
-	return hutch.Owner{ID: who.Owner, MaxSandboxes: max(0, who.Limits.Sandboxes)}
-}

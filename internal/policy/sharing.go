@@ -138,7 +138,7 @@ func (l *grants) remove(ctx context.Context, g grant) error {
 
 // owner says as whom a call is made.
 func (p *Policy) owner(ctx context.Context, who *auth.Principal, c call, r rule) (hutch.Owner, error) {
-	me := self(who)
+	me := who.Self()
 	g, ok := p.grants.find(who.ID, c.sandbox)
 	if !ok || r.about == noSandbox {
 		return me, nil
