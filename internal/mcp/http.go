@@ -73,7 +73,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodDelete {
-		h.sessions.interrupt(r.Header.Get(headerSession))
+		h.sessions.interrupt(r.Header.Get(headerSession), auth.From(r.Context()))
 	}
 	if auth.From(r.Context()) != nil {
 		ofOne(h.older).ServeHTTP(a, r)

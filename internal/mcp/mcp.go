@@ -165,11 +165,11 @@ func (c *call) identify(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // session is the session that a call came in, if it came in one.
-func (s *server) session(ss *sdk.ServerSession) *session {
+func (s *server) session(ctx context.Context, ss *sdk.ServerSession) *session {
 	if ss.ID() == "" && !s.single {
 		return nil
 	}
-	return s.sessions.of(ss)
+	return s.sessions.of(ss, auth.From(ctx))
 }
 
 // close ends every session and call, and waits for what belongs to them to be

@@ -28,6 +28,7 @@ type sessions struct {
 
 // session remembers the sandboxes that were made in it without an id.
 type session struct {
+	who    *auth.Principal // whose it is, if anybody's
 	ctx    context.Context // done when the session ends
 	cancel context.CancelFunc
 
@@ -50,14 +51,14 @@ func newSessions(svc hutch.Service, log *slog.Logger) *sessions {
 
 // of returns the session that ss is, or nil when the server closes. The first
 // call of a session makes it known here.
-func (l *sessions) of(ss *sdk.ServerSession) *session {
+func (l *sessions) of(ss *sdk.ServerSession, who *auth.Principal) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	id := ss.ID()
 	if s := l.byID[id]; s != nil || l.ctx.Err() != nil {
 		return s
 	}
-	s := &session{}
+	s := &session{who: who}
 	s.ctx, s.cancel = context.WithCancel(l.ctx)
 	l.byID[id] = s
 	l.group.Go(func() { l.attend(id, s, ss) })
@@ -87,11 +88,11 @@ func (l *sessions) attend(id string, s *session, ss *sdk.ServerSession) {
 }
 
 // interrupt cancels the calls of a session that is about to be deleted: the
-// SDK would wait for them to end by themselves.
-func (l *sessions) interrupt(id string) {
+// SDK would wait for them to end by themselves. It deletes nobody else's.
+func (l *sessions) interrupt(id string, who *auth.Principal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.byID[id]; s != nil {
+	if s := l.byID[id]; s != nil && (s.who == nil || who != nil && s.who.ID == who.ID) {
 		s.cancel()
 	}
 }

@@ -35,9 +35,10 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 	// modern era, and encoding bytes is nearly free.
 	t.InputSchema = mustJSON(schema)
 	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		c := &call{s: s, req: req, tool: t.Name, session: s.session(req.Session)}
+		c := &call{s: s, req: req, tool: t.Name}
 		ctx, release := c.identify(ctx)
 		defer release()
+		c.session = s.session(ctx, req.Session)
 		trace, _ := req.Params.Meta["traceparent"].(string)
 		ctx, cancel := s.sessions.scope(hutch.WithTrace(ctx, trace), c.session)
 		defer cancel()

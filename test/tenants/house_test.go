@@ -1,0 +1,146 @@
+// Package tenants has one tenant attack another: ada has a sandbox, eve has a
+// token, and nothing that eve can send shows her, or gives her, anything of
+// ada's.
+package tenants
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/driver"
+	"hutch/internal/driver/fake"
+	"hutch/internal/engine"
+	"hutch/internal/guard"
+	"hutch/internal/image"
+	"hutch/internal/mcp"
+	"hutch/internal/policy"
+	"hutch/internal/problem"
+	"hutch/internal/quota"
+	"hutch/internal/rest"
+)
+
+// house is a server with all that stands before its engine.
+type house struct {
+	*httptest.Server
+	tokens *auth.Registry
+	policy *policy.Policy
+	rest   *rest.Handler
+}
+
+func open(t *testing.T) *house {
+	t.Helper()
+	e := engine.New(engine.Options{
+		Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true,
+		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
+	})
+	must(t, e.Start(t.Context()))
+	tokens, err := auth.Open(t.Context(), auth.Options{Local: "root-of-the-house"})
+	must(t, err)
+	requests, err := quota.Open(t.Context(), quota.Options{Window: time.Minute, What: "requests of a minute", Limit: "requestsPerMinute"})
+	must(t, err)
+	p, err := policy.New(t.Context(), e, policy.Options{Tokens: tokens})
+	must(t, err)
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p})}
+	tools := mcp.NewHandler(p, mcp.Options{})
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", tools)
+	mux.Handle("/v1/", h.rest)
+	h.Server = httptest.NewServer(guard.New(mux, guard.Options{Check: tokens.Check, Requests: requests, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+		if r.URL.Path == "/mcp" {
+			mcp.Refuse(w, r, err)
+			return
+		}
+		problem.Write(w, err)
+	}}))
+	t.Cleanup(func() {
+		h.rest.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		tools.Close(ctx)
+		h.Server.Close()
+		if err := e.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tenant is somebody with a token.
+type tenant struct {
+	*house
+	hutch.MintedToken
+}
+
+func (h *house) tenant(t testing.TB, req hutch.TokenRequest) *tenant {
+	t.Helper()
+	if req.Limits.Requests == 0 {
+		req.Limits.Requests = hutch.Unlimited
+	}
+	minted, err := h.tokens.CreateToken(t.Context(), req)
+	must(t, err)
+	return &tenant{h, minted}
+}
+
+// answer is what came back of a request.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask makes a request with the tenant's token, unless the headers have another.
+func (who *tenant) ask(t testing.TB, method, path, body string, header ...string) answer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, who.URL+path, bytes.NewReader([]byte(body)))
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+who.Secret)
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := who.Client().Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return answer{resp.StatusCode, resp.Header, string(b)}
+}
+
+// want makes a request that is to succeed.
+func (who *tenant) want(t testing.TB, method, path, body string) (v map[string]any) {
+	t.Helper()
+	a := who.ask(t, method, path, body)
+	if a.status >= 300 {
+		t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	}
+	json.Unmarshal([]byte(a.body), &v) // where it is an object
+	return v
+}
+
+// call calls a tool in the older revision, without a session.
+func (who *tenant) call(t testing.TB, tool string, args map[string]any) answer {
+	t.Helper()
+	params, err := json.Marshal(map[string]any{"name": tool, "arguments": args, "_meta": map[string]any{
+		"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": map[string]any{},
+	}})
+	must(t, err)
+	return who.ask(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+string(params)+`}`,
+		"Content-Type", "application/json", "Accept", "application/json, text/event-stream",
+		"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", tool)
+}

@@ -1,0 +1,401 @@
+package tenants
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"hutch"
+)
+
+// bodies are what makes a request whole, by its route.
+var bodies = map[string]string{
+	"POST /v1/sandboxes/{id}/exec":                       `{"command":"echo taken"}`,
+	"POST /v1/sandboxes/{id}/processes":                  `{"command":"sleep 1"}`,
+	"POST /v1/sandboxes/{id}/processes/{process}/signal": `{"signal":9}`,
+	"POST /v1/sandboxes/{id}/processes/{process}/input":  "rm -rf .\n",
+	"POST /v1/sandboxes/{id}/processes/{process}/resize": `{"columns":80,"rows":24}`,
+	"POST /v1/sandboxes/{id}/processes/{process}/wait":   `{"timeout":1}`,
+	"POST /v1/sandboxes/{id}/git/clone":                  `{"url":"/workspace"}`,
+	"POST /v1/sandboxes/{id}/git/commit":                 `{"message":"mine"}`,
+	"POST /v1/sandboxes/{id}/files/edit":                 `{"path":"secret","oldText":"ada","newText":"eve"}`,
+	"POST /v1/sandboxes/{id}/contexts":                   `{"language":"bash"}`,
+	"POST /v1/sandboxes/{id}/contexts/{context}/run":     `{"code":"cat secret"}`,
+	"POST /v1/sandboxes/{id}/run":                        `{"language":"bash","code":"cat secret"}`,
+	"PUT /v1/sandboxes/{id}/grants/{token}":              `{"access":"write"}`,
+	"PUT /v1/sandboxes/{id}/files/content":               "taken",
+	"PUT /v1/sandboxes/{id}/files/archive":               "taken",
+}
+
+// queries are the parameters that routes need.
+var queries = map[string]string{
+	"/files/content": "path=secret", "/files/stat": "path=secret", "/files/mkdir": "path=d", "/files/move": "from=secret&to=taken",
+	"/files/copy": "from=secret&to=taken", "/files/chmod": "path=secret&mode=777", "/files/search": "path=.&pattern=ada", "/files/watch": "path=.", "/files/archive": "path=.&format=tar",
+	"/files": "path=secret",
+}
+
+// fine are routes whose answer for what never was is no refusal.
+var fine = []string{"DELETE /v1/sandboxes/{id}", "DELETE /v1/sandboxes/{id}/grants/{token}"}
+
+// TestEveryRoute has eve call each route of ada's sandbox, with the ids of all
+// that is in it, and then of one that never was: she cannot tell which is
+// which, and all of it is there afterwards.
+func TestEveryRoute(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
+	ada.want(t, "PUT", "/v1/sandboxes/adas-box/files/content?path=secret", "of ada")
+	process := ada.want(t, "POST", "/v1/sandboxes/adas-box/processes", `{"command":"exec sleep 600","terminal":{"columns":80,"rows":24}}`)["processId"].(string)
+	code := ada.want(t, "POST", "/v1/sandboxes/adas-box/contexts", `{"language":"bash"}`)["contextId"].(string)
+
+	tried := 0
+	for _, r := range h.rest.Routes() {
+		route := r.Method + " " + r.Path
+		if !strings.HasPrefix(r.Path, "/v1/sandboxes/{id}") {
+			continue
+		}
+		tried++
+		ask := func(id string) answer {
+			path := strings.NewReplacer("{id}", id, "{process}", process, "{context}", code, "{token}", "ada").Replace(r.Path)
+			_, below, _ := strings.Cut(r.Path, "{id}")
+			a := eve.ask(t, r.Method, path+"?"+queries[below], bodies[route])
+			a.body = strings.ReplaceAll(a.body, id, "ID")
+			return a
+		}
+		hers, none := ask("adas-box"), ask("nobodys-x") // as long as the other
+		at := func(a answer) string {                   // but for the time of a receipt
+			before, _, _ := strings.Cut(a.body, `"destroyedAt"`)
+			return fmt.Sprint(a.status, " ", before)
+		}
+		if at(hers) != at(none) {
+			t.Errorf("%s of ada's: %s\nand of nobody's: %s", route, at(hers), at(none))
+		}
+		socket := strings.Contains(hers.body, "a WebSocket") // TestEverySocket is for those
+		if !socket && hers.status != http.StatusNotFound && !slices.Contains(fine, route) {
+			t.Errorf("%s: %d %s: is the request whole? See bodies and queries", route, hers.status, hers.body)
+		}
+	}
+	if tried < 40 {
+		t.Errorf("only %d routes were tried", tried)
+	}
+	if a := ada.ask(t, "GET", "/v1/sandboxes/adas-box/files/content?path=secret", ""); a.body != "of ada" {
+		t.Errorf("ada's file is now %d %q", a.status, a.body)
+	}
+	if p := ada.want(t, "GET", "/v1/sandboxes/adas-box/processes/"+process, ""); p["status"] != "running" {
+		t.Errorf("ada's process is now %v", p)
+	}
+	if a := ada.ask(t, "GET", "/v1/sandboxes/adas-box/grants", ""); strings.TrimSpace(a.body) != "[]" {
+		t.Errorf("ada's sandbox is shared: %s", a.body)
+	}
+}
+
+// TestEverySocket is the same over WebSockets.
+func TestEverySocket(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
+	process := ada.want(t, "POST", "/v1/sandboxes/adas-box/processes", `{"command":"exec cat","terminal":{"columns":80,"rows":24}}`)["processId"].(string)
+	for path, first := range map[string]string{
+		"/exec": `{"command":"echo taken"}`, "/run": `{"language":"bash","code":"echo taken"}`, "/contexts/x/run": `{"language":"bash","code":"echo taken"}`,
+		"/processes/" + process + "/terminal": `{}`, "/processes/" + process + "/logs": `{}`,
+	} {
+		dial := func(id string) (said string) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			conn, resp, err := websocket.Dial(ctx, h.URL+"/v1/sandboxes/"+id+path, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + eve.Secret}}})
+			if err != nil {
+				return fmt.Sprint("refused with ", resp.StatusCode)
+			}
+			defer conn.CloseNow()
+			conn.Write(ctx, websocket.MessageText, []byte(first))
+			for {
+				_, b, err := conn.Read(ctx)
+				if err != nil {
+					return strings.ReplaceAll(said, id, "ID")
+				}
+				said += string(b)
+			}
+		}
+		hers, none := dial("adas-box"), dial("nobodys-x")
+		if hers != none || !strings.Contains(hers, "not_found") && !strings.Contains(hers, "404") {
+			t.Errorf("%s of ada's: %s\nand of nobody's: %s", path, hers, none)
+		}
+	}
+}
+
+// TestEveryTool is the same over MCP.
+func TestEveryTool(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
+	process := ada.want(t, "POST", "/v1/sandboxes/adas-box/processes", `{"command":"exec sleep 600"}`)["processId"].(string)
+	for tool, args := range map[string]map[string]any{
+		"exec": {"command": "echo taken"}, "getSandbox": {}, "destroySandbox": {"force": true},
+		"startBackgroundProcess": {"command": "sleep 1", "name": "x"}, "waitProcess": {"processId": process},
+		"readFile": {"path": "secret"}, "writeFile": {"path": "secret", "content": "x"}, "listFiles": {"path": "."},
+		"editFile": {"path": "secret", "oldText": "a", "newText": "b"},
+	} {
+		ask := func(id string) string {
+			args["sandboxId"] = id
+			a := eve.call(t, tool, args)
+			before, _, _ := strings.Cut(strings.ReplaceAll(a.body, id, "ID"), "destroyedAt")
+			return fmt.Sprint(a.status, " ", before)
+		}
+		hers, none := ask("adas-box"), ask("nobodys-x")
+		if hers != none {
+			t.Errorf("%s of ada's: %s\nand of nobody's: %s", tool, hers, none)
+		}
+		if tool != "destroySandbox" && !strings.Contains(hers, "-32001") {
+			t.Errorf("%s: %s", tool, hers)
+		}
+	}
+	ada.want(t, "GET", "/v1/sandboxes/adas-box/processes/"+process, "")
+	if a := eve.call(t, "getSandbox", map[string]any{"filters": map[string]any{"owner": ada.ID}}); strings.Contains(a.body, "adas-box") {
+		t.Errorf("eve lists %s", a.body)
+	}
+}
+
+// TestLists: neither by asking for all, nor for ada's.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
+	for _, query := range []string{"", "?owner=" + ada.ID, "?owner=ada", "?owner=", "?limit=10", "?status=running"} {
+		if a := eve.ask(t, "GET", "/v1/sandboxes"+query, ""); a.status != 200 || strings.TrimSpace(a.body) != "[]" {
+			t.Errorf("%s: %d %s", query, a.status, a.body)
+		}
+	}
+	if a := eve.ask(t, "GET", "/v1/sandboxes?owner="+eve.ID+"&owner="+ada.ID, ""); a.status != 400 {
+		t.Errorf("two owners: %d %s", a.status, a.body)
+	}
+}
+
+// TestIdempotencyKey: an answer that ada got is not for eve.
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	first := ada.ask(t, "POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k")
+	again := eve.ask(t, "POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k")
+	if again.status != 200 || again.header.Get("Idempotency-Replayed") != "" || again.body == first.body {
+		t.Errorf("%d %v %s", again.status, again.header, again.body)
+	}
+}
+
+// TestEscalation: no token makes itself more than it is.
+func TestEscalation(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	eve := h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	h.tenant(t, hutch.TokenRequest{Name: "ada"})
+	for route, body := range map[string]string{
+		"GET /v1/tokens": "", "GET /v1/tokens/ada": "", "DELETE /v1/tokens/ada": "", "POST /v1/tokens/ada/rotate": "", "POST /v1/tokens/eve/rotate": "",
+		"POST /v1/tokens": `{"name":"more","scopes":["admin"]}`, "GET /v1/tokens/nobody": "",
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		if a := eve.ask(t, method, path, body); a.status != http.StatusForbidden || strings.Contains(a.body, "hutch_") {
+			t.Errorf("%s: %d %s", route, a.status, a.body)
+		}
+	}
+}
+
+// TestTokensThatOpenNothing: each is refused as the others are.
+func TestTokensThatOpenNothing(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada := h.tenant(t, hutch.TokenRequest{Name: "ada"})
+	expired := h.tenant(t, hutch.TokenRequest{Name: "expired", Lifetime: 0.001})
+	revoked := h.tenant(t, hutch.TokenRequest{Name: "revoked"})
+	_, err := h.tokens.RevokeToken(t.Context(), "revoked")
+	must(t, err)
+	bit := []byte(ada.Secret)
+	bit[len(bit)-1] ^= 1
+	var words string
+	for name, token := range map[string]string{
+		"expired": expired.Secret, "revoked": revoked.Secret, "a moved bit": string(bit), "shorter": ada.Secret[:len(ada.Secret)-1], "longer": ada.Secret + "a",
+		"the id": ada.ID, "the name": "ada", "upper case": strings.ToUpper(ada.Secret), "the prefix": "hutch_", "null": "null", "unsigned": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZGEifQ.",
+	} {
+		a := ada.ask(t, "GET", "/v1/sandboxes", "", "Authorization", "Bearer "+token)
+		if a.status != 401 || !strings.Contains(a.header.Get("WWW-Authenticate"), "invalid_token") {
+			t.Errorf("%s: %d %v", name, a.status, a.header)
+		}
+		if words == "" {
+			words = a.body
+		}
+		if a.body != words {
+			t.Errorf("%s is told apart: %s", name, a.body)
+		}
+	}
+}
+
+// TestSmuggledHeaders writes what no HTTP client would: nothing of it is taken
+// for ada.
+func TestSmuggledHeaders(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada := h.tenant(t, hutch.TokenRequest{Name: "ada"})
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
+	eve := h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	good := "Authorization: Bearer " + ada.Secret
+	for name, head := range map[string]string{
+		"two tokens":          "Authorization: Bearer " + eve.Secret + "\r\n" + good,
+		"two tokens, swapped": good + "\r\nAuthorization: Bearer " + eve.Secret,
+		"space before colon":  "Authorization : Bearer " + ada.Secret,
+		"folded":              "Authorization:\r\n Bearer " + ada.Secret + "\r\n x",
+		"underscore":          "Authorization_: Bearer " + ada.Secret,
+		"in a list":           "Authorization: Basic x, Bearer " + ada.Secret,
+		"another scheme":      "Authorization: Token " + ada.Secret,
+		"forwarded":           "X-Forwarded-User: ada\r\nX-Authorization: Bearer " + ada.Secret,
+		"a cookie":            "Cookie: token=" + ada.Secret,
+		"two lengths":         "Content-Length: 0\r\nContent-Length: 5\r\nAuthorization: Bearer " + ada.Secret,
+		"length and chunks":   "Content-Length: 4\r\nTransfer-Encoding: chunked, identity\r\nAuthorization: Bearer " + ada.Secret,
+		"two hosts":           "Host: evil.example\r\nAuthorization: Bearer " + ada.Secret,
+	} {
+		conn, err := net.Dial("tcp", h.Listener.Addr().String())
+		must(t, err)
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		fmt.Fprintf(conn, "GET /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\n%s\r\nConnection: close\r\n\r\n", head)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		must(t, err)
+		resp.Body.Close()
+		if resp.StatusCode < 400 || resp.StatusCode == 500 {
+			t.Errorf("%s: %d", name, resp.StatusCode)
+		}
+	}
+	// Who eve is, is nothing that she can say.
+	for _, header := range []string{"X-Forwarded-User", "X-Owner", "X-Hutch-Owner", "Hutch-Answer", "hutch-answer", "X-Original-Url", "Mcp-Session-Id"} {
+		if a := eve.ask(t, "GET", "/v1/sandboxes/adas-box", "", header, "ada"); a.status != 404 {
+			t.Errorf("%s: %d %s", header, a.status, a.body)
+		}
+	}
+	for _, path := range []string{"/v1/sandboxes/%61das-box", "/v1/sandboxes/nobody/../adas-box", "/v1/sandboxes/nobody%2f..%2fadas-box", "/v1/sandboxes/" + ada.ID + "%2fadas-box", "//v1/sandboxes/adas-box", "/v1/sandboxes/ADAS-BOX"} {
+		if a := eve.ask(t, "GET", path, ""); a.status < 300 || a.status >= 500 || strings.Contains(a.body, ada.ID+`"`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// TestStolenSession: the id of ada's MCP session is no good to eve.
+func TestStolenSession(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	say := func(who *tenant, session, body string) answer {
+		header := []string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream"}
+		if session != "" {
+			header = append(header, "Mcp-Session-Id", session, "MCP-Protocol-Version", "2025-11-25")
+		}
+		return who.ask(t, "POST", "/mcp", body, header...)
+	}
+	session := say(ada, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`).header.Get("Mcp-Session-Id")
+	say(ada, session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	const exec = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"command":"echo here"}}}`
+	if a := say(ada, session, exec); a.status != 200 || !strings.Contains(a.body, "here") {
+		t.Fatalf("ada herself: %d %s", a.status, a.body)
+	}
+	if a := say(eve, session, exec); a.status != http.StatusForbidden {
+		t.Errorf("eve: %d %s", a.status, a.body)
+	}
+	if a := eve.ask(t, "DELETE", "/mcp", "", "Mcp-Session-Id", session, "MCP-Protocol-Version", "2025-11-25"); a.status != http.StatusForbidden {
+		t.Errorf("eve ends it: %d %s", a.status, a.body)
+	}
+	if a := say(ada, session, exec); a.status != 200 || !strings.Contains(a.body, "here") {
+		t.Errorf("ada, afterwards: %d %s", a.status, a.body)
+	}
+	// The sandbox of the session goes on behalf of ada, who made it.
+	ada.ask(t, "DELETE", "/mcp", "", "Mcp-Session-Id", session, "MCP-Protocol-Version", "2025-11-25")
+	for end := time.Now().Add(20 * time.Second); ; {
+		if a := ada.ask(t, "GET", "/v1/sandboxes", ""); strings.TrimSpace(a.body) == "[]" {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("it is still there: %s", a.body)
+		}
+	}
+}
+
+// TestLimitOverMCP: a tool call over the limit gets the answer of a tool.
+func TestLimitOverMCP(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	eve := h.tenant(t, hutch.TokenRequest{Name: "eve", Limits: hutch.TokenLimits{Requests: 1}})
+	eve.ask(t, "GET", "/v1/sandboxes", "")
+	a := eve.call(t, "getSandbox", nil)
+	if a.status != 200 || !strings.Contains(a.body, `"isError":true`) || !strings.Contains(a.body, `"code":-32003`) || !strings.Contains(a.body, `"retryAfter":`) || a.header.Get("Retry-After") == "" {
+		t.Errorf("modern: %d %v %s", a.status, a.header, a.body)
+	}
+	a = eve.ask(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":"seven","method":"tools/call","params":{"name":"getSandbox"}}`)
+	if a.status != 200 || !strings.Contains(a.body, `"error":{"code":-32003`) || !strings.Contains(a.body, `"id":"seven"`) || a.header.Get("X-RateLimit-Remaining") != "0" {
+		t.Errorf("older: %d %v %s", a.status, a.header, a.body)
+	}
+	a = eve.ask(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
+	if a.status != 429 || !strings.Contains(a.body, "-32003") {
+		t.Errorf("not a tool: %d %s", a.status, a.body)
+	}
+}
+
+// TestRevokedStreams: what runs for a token ends within a second or so.
+func TestRevokedStreams(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada := h.tenant(t, hutch.TokenRequest{Name: "ada"})
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
+	ended := make(chan string, 2)
+	go func() {
+		ended <- ada.ask(t, "POST", "/v1/sandboxes/adas-box/exec", `{"command":"touch started; sleep 600","timeout":600}`, "Accept", "text/event-stream").body
+	}()
+	go func() {
+		ended <- ada.call(t, "exec", map[string]any{"sandboxId": "adas-box", "command": "touch started-too; sleep 600", "timeout": 600}).body
+	}()
+	for _, file := range []string{"started", "started-too"} {
+		for end := time.Now().Add(20 * time.Second); ada.ask(t, "GET", "/v1/sandboxes/adas-box/files/stat?path="+file, "").status != 200; {
+			if time.Now().After(end) {
+				t.Fatal("the commands do not start")
+			}
+		}
+	}
+	began := time.Now()
+	_, err := h.tokens.RevokeToken(t.Context(), "ada")
+	must(t, err)
+	for range 2 {
+		select {
+		case body := <-ended:
+			t.Logf("after %v: %s", time.Since(began), body)
+		case <-time.After(10 * time.Second):
+			t.Fatal("a stream is still open")
+		}
+	}
+}
+
+// TestTiming compares how long it takes to say that there is nothing.
+func TestTiming(t *testing.T) {
+	h := open(t)
+	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
+	times := map[string][]time.Duration{}
+	for range 500 {
+		for _, id := range []string{"adas-box", "nobodys-x"} {
+			began := time.Now()
+			eve.ask(t, "GET", "/v1/sandboxes/"+id, "")
+			times[id] = append(times[id], time.Since(began))
+		}
+	}
+	median := func(id string) time.Duration { slices.Sort(times[id]); return times[id][len(times[id])/2] }
+	hers, none := median("adas-box"), median("nobodys-x")
+	t.Logf("ada's %v, nobody's %v", hers, none)
+	if ratio := float64(hers) / float64(none); ratio < 0.7 || ratio > 1.4 {
+		t.Errorf("ada's takes %v, nobody's %v", hers, none)
+	}
+}
