@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -62,11 +61,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	a.startLocked(http.StatusOK)
 	if a.refused {
 		a.refused = false
-		code := int64(codeInvalidRequest)
-		if len(a.body) > 0 && !json.Valid(a.body) {
-			code = codeParse
-		}
-		writeError(a.ResponseWriter, http.StatusBadRequest, code, strings.TrimSpace(string(b)))
+		refuseMessage(a.ResponseWriter, a.body, strings.TrimSpace(string(b)))
 		return len(b), nil
 	}
 	return a.writeLocked(b)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
@@ -36,6 +37,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		server: s,
 		older: sdk.NewStreamableHTTPHandler(same, &sdk.StreamableHTTPOptions{
 			SessionTimeout:             s.opt.SessionTimeout,
+			EventStore:                 newReplay(),
 			MaxRequestBodyBytes:        s.opt.MaxBody,
 			DisableLocalhostProtection: true, // guard's is stricter, and knows which names are ours
 		}),
@@ -63,6 +65,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := readBody(w, r, h.opt.MaxBody)
 	if err != nil {
 		refuse(w, err)
+		return
+	}
+	if len(body) > 0 && !json.Valid(body) { // the SDK would take the first of several values
+		writeError(w, http.StatusBadRequest, nil, codeParse, "the body is not one JSON value")
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -150,25 +156,47 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 // refuse answers a message that could not be read.
 func refuse(w http.ResponseWriter, err error) {
 	if tooBig, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		writeError(w, http.StatusRequestEntityTooLarge, codeInvalidRequest,
+		writeError(w, http.StatusRequestEntityTooLarge, nil, codeInvalidRequest,
 			fmt.Sprintf("the message has more than %d bytes, which is the limit: put large data into the sandbox in parts", tooBig.Limit))
 		return
 	}
-	writeError(w, http.StatusBadRequest, codeInvalidRequest, "the request broke off before its body was complete")
+	writeError(w, http.StatusBadRequest, nil, codeInvalidRequest, "the request broke off before its body was complete")
 }
 
-// writeError answers with a JSON-RPC error to a message whose id is not known.
-func writeError(w http.ResponseWriter, status int, code int64, message string) {
+// methods are those that clients of the older revisions may call.
+var methods = []string{
+	"initialize", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get", "completion/complete", "logging/setLevel",
+	"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
+}
+
+// refuseMessage says in JSON-RPC why the SDK would not take a message. A call
+// of a method that there is not is an answer like any other.
+func refuseMessage(w http.ResponseWriter, body []byte, why string) {
+	msg, _ := jsonrpc.DecodeMessage(body)
+	req, ok := msg.(*jsonrpc.Request)
+	switch {
+	case !ok || !req.IsCall():
+		writeError(w, http.StatusBadRequest, nil, codeInvalidRequest, why)
+	case slices.Contains(methods, req.Method):
+		writeError(w, http.StatusBadRequest, req.ID.Raw(), codeInvalidRequest, why)
+	default:
+		writeError(w, http.StatusOK, req.ID.Raw(), jsonrpc.CodeMethodNotFound, why)
+	}
+}
+
+// writeError answers with a JSON-RPC error to the message of an id, nil where
+// that is not known.
+func writeError(w http.ResponseWriter, status int, id any, code int64, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(status)
-	w.Write(errorMessage(code, message))
+	w.Write(errorMessage(id, code, message))
 }
 
-func errorMessage(code int64, message string) []byte {
+func errorMessage(id any, code int64, message string) []byte {
 	return mustJSON(struct {
 		JSONRPC string         `json:"jsonrpc"`
-		ID      *int           `json:"id"` // null, as JSON-RPC has it
+		ID      any            `json:"id"` // null where there is none, as JSON-RPC has it
 		Error   *jsonrpc.Error `json:"error"`
-	}{"2.0", nil, &jsonrpc.Error{Code: code, Message: message}})
+	}{"2.0", id, &jsonrpc.Error{Code: code, Message: message}})
 }

@@ -86,6 +86,10 @@ type server struct {
 	answers answers
 }
 
+// fixtures, in a build for the conformance suite, changes a server's options
+// and returns what registers the suite's tools.
+var fixtures func(*sdk.ServerOptions) func(*sdk.Server)
+
 func newServer(svc hutch.Service, opt Options) *server {
 	s := &server{svc: svc, opt: opt.withDefaults()}
 	s.sessions = newSessions(svc, s.opt.Log)
@@ -93,15 +97,19 @@ func newServer(svc hutch.Service, opt Options) *server {
 	if s.opt.OnlyConversations {
 		instructions = conversationInstructions
 	}
-	s.sdk = sdk.NewServer(
-		&sdk.Implementation{Name: "hutch", Title: "Hutch sandboxes", Version: s.opt.Version},
-		&sdk.ServerOptions{
-			Instructions: instructions,
-			// Not nil, or the deprecated logging is advertised; the tools
-			// never change, so no client need listen for it.
-			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
-			SetCacheable: cacheable,
-		})
+	sdkOpt := &sdk.ServerOptions{
+		Instructions: instructions,
+		// Not nil, or the deprecated logging is advertised; the tools
+		// never change, so no client need listen for it.
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		SetCacheable: cacheable,
+	}
+	add := func(*sdk.Server) {}
+	if fixtures != nil {
+		add = fixtures(sdkOpt)
+	}
+	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "hutch", Title: "Hutch sandboxes", Version: s.opt.Version}, sdkOpt)
+	add(s.sdk)
 	if !s.opt.OnlyConversations {
 		s.addTools()
 	}

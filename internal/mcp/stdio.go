@@ -130,7 +130,7 @@ func (l *lines) parse(text []byte) jsonrpc.Message {
 		if !json.Valid(text) {
 			code = codeParse
 		}
-		l.put(errorMessage(code, "this line is no JSON-RPC message: "+err.Error()))
+		l.put(errorMessage(nil, code, "this line is no JSON-RPC message: "+err.Error()))
 		return nil
 	}
 	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
@@ -144,7 +144,7 @@ func (l *lines) parse(text []byte) jsonrpc.Message {
 // end waits for the answers still owed, for the input is at its end.
 func (l *lines) end(ctx context.Context, err error) error {
 	if errors.Is(err, bufio.ErrTooLong) {
-		l.put(errorMessage(codeInvalidRequest, fmt.Sprintf("a message has more than %d bytes, which is the limit", l.limit)))
+		l.put(errorMessage(nil, codeInvalidRequest, fmt.Sprintf("a message has more than %d bytes, which is the limit", l.limit)))
 	}
 	l.mu.Lock()
 	idle := make(chan struct{})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hutch/internal/auth"
+	"hutch/internal/conversation"
 	"hutch/internal/guard"
 	"hutch/internal/mcp"
 	"hutch/internal/scripted"
@@ -72,7 +73,7 @@ func TestInspector(t *testing.T) {
 				exit         int
 				want         string
 			}{
-				{"list", token, []string{"--method", "tools/list", "--format", "json"}, exitOK, `"startBackgroundProcess"`},
+				{"list", token, []string{"--method", "tools/list", "--format", "json"}, exitOK, `"sandbox.run_code"`},
 				{"schemas fit all hosts", token, []string{"--method", "tools/list", "--strict"}, exitOK, "exec"},
 				{"call", token, []string{"--method", "tools/call", "--tool-name", "exec", "--tool-args-json", `{"command":"hello"}`, "--format", "json"}, exitOK, `hello\n`},
 				{"failing call", token, []string{"--method", "tools/call", "--tool-name", "exec", "--tool-args-json", `{"command":"x","sandboxId":"gone"}`, "--format", "json"}, failed, "gone"},
@@ -92,7 +93,12 @@ func TestInspector(t *testing.T) {
 
 func serve(t *testing.T) string {
 	t.Helper()
-	h := mcp.NewHandler(&scripted.Service{}, mcp.Options{})
+	svc := &scripted.Service{}
+	talks, err := conversation.New(svc, conversation.Options{Folder: t.TempDir(), Secret: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := mcp.NewHandler(svc, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	srv := httptest.NewServer(guard.New(mux, guard.Options{Check: auth.Only(token)}))
@@ -103,6 +109,7 @@ func serve(t *testing.T) string {
 			t.Error(err)
 		}
 		srv.Close()
+		talks.Close()
 	})
 	return srv.URL + "/mcp"
 }

@@ -1,0 +1,140 @@
+package mcp
+
+import (
+	linked "container/list"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// What is kept for clients of the older revisions that lost their connection.
+const (
+	maxReplayBytes   = 32 << 20 // in all
+	maxReplayStreams = 64       // of one session, each the answer to a call
+	streamCost       = 256      // bytes, for the stream itself
+)
+
+// replay keeps what streams have said, so that a client that comes back with
+// Last-Event-ID gets the rest. The SDK's own store keeps something of each
+// call for as long as its session lasts; this one is bounded. The oldest
+// stream is forgotten as a whole: who comes back to it is told so, and has the
+// choice to call again.
+type replay struct {
+	mu       sync.Mutex
+	streams  *linked.List // of *said, the oldest first
+	sessions map[string]map[string]*linked.Element
+	bytes    int
+	opened   int
+}
+
+// said is what one stream has said so far.
+type said struct {
+	session, id string
+	number      int
+	events      [][]byte
+	bytes       int
+}
+
+var _ sdk.EventStore = (*replay)(nil)
+
+func newReplay() *replay {
+	return &replay{streams: linked.New(), sessions: map[string]map[string]*linked.Element{}}
+}
+
+// Open implements sdk.EventStore.
+func (r *replay) Open(_ context.Context, session, stream string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	mine := r.sessions[session]
+	if mine == nil {
+		mine = map[string]*linked.Element{}
+		r.sessions[session] = mine
+	}
+	if mine[stream] != nil {
+		return nil
+	}
+	if len(mine) >= maxReplayStreams {
+		r.forgetLocked(oldest(mine))
+	}
+	r.opened++
+	mine[stream] = r.streams.PushBack(&said{session: session, id: stream, number: r.opened, bytes: streamCost})
+	r.sessions[session] = mine // forgetting may have removed it
+	r.addLocked(streamCost)
+	return nil
+}
+
+// oldest is the oldest stream of a session.
+func oldest(mine map[string]*linked.Element) (first *linked.Element) {
+	for _, e := range mine {
+		if first == nil || e.Value.(*said).number < first.Value.(*said).number {
+			first = e
+		}
+	}
+	return first
+}
+
+// Append implements sdk.EventStore. What a forgotten stream says is not kept.
+func (r *replay) Append(_ context.Context, session, stream string, data []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.sessions[session][stream]
+	if e == nil {
+		return nil
+	}
+	s := e.Value.(*said)
+	s.events = append(s.events, slices.Clone(data))
+	s.bytes += len(data)
+	r.addLocked(len(data))
+	return nil
+}
+
+func (r *replay) addLocked(n int) {
+	r.bytes += n
+	for r.bytes > maxReplayBytes {
+		r.forgetLocked(r.streams.Front())
+	}
+}
+
+func (r *replay) forgetLocked(e *linked.Element) {
+	s := r.streams.Remove(e).(*said)
+	r.bytes -= s.bytes
+	delete(r.sessions[s.session], s.id)
+	if len(r.sessions[s.session]) == 0 {
+		delete(r.sessions, s.session)
+	}
+}
+
+var errForgotten = errors.New("the stream is no longer known: call again")
+
+// After implements sdk.EventStore.
+func (r *replay) After(_ context.Context, session, stream string, index int) iter.Seq2[[]byte, error] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.sessions[session][stream]
+	if e == nil {
+		return func(yield func([]byte, error) bool) { yield(nil, errForgotten) }
+	}
+	events := e.Value.(*said).events
+	rest := slices.Clone(events[min(max(index+1, 0), len(events)):])
+	return func(yield func([]byte, error) bool) {
+		for _, data := range rest {
+			if !yield(data, nil) {
+				return
+			}
+		}
+	}
+}
+
+// SessionClosed implements sdk.EventStore.
+func (r *replay) SessionClosed(_ context.Context, session string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.sessions[session] {
+		r.forgetLocked(e)
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+//go:build conformance
+
+// Command server is Hutch's MCP server as the conformance suite needs it: with
+// the suite's own tools beside ours, and no token, for the suite has none to
+// send. It prints its address, and ends with its standard input.
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+
+	"hutch/internal/guard"
+	"hutch/internal/mcp"
+	"hutch/internal/scripted"
+)
+
+func main() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", mcp.NewHandler(&scripted.Service{}, mcp.Options{}))
+	fmt.Printf("http://%s/mcp\n", l.Addr())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	log.Fatal(http.Serve(l, guard.New(mux, guard.Options{Open: func(*http.Request) bool { return true }})))
+}
