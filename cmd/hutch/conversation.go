@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
+	"hutch/internal/auth"
 	"hutch/internal/conversation"
 )
 
@@ -74,6 +75,7 @@ languages of this host, and the tunnel is a program of its own.`,
 			// proxies. A page that is made to reach it under another name
 			// finds nothing that opens without a token or a signature.
 			cfg.hosts = []string{"*"}
+			cfg.limits = auth.None // one token stands for all chats, and a run is several operations
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
 	}

@@ -161,8 +161,17 @@ func locate(ctx context.Context, conversation string) (place, error) {
 		return place{}, hutch.Errorf(hutch.Invalid,
 			"the conversation %.150q cannot be: use 1 to 128 of letters, digits and . _ : @ + = -, a letter or digit first", conversation).With("field", "conversationId")
 	}
+	return place{conversation, ownerOf(ctx)}, nil
+}
+
+// ownerOf is whose conversations a call is about: those of its principal, which
+// the service below will take for the owner too.
+func ownerOf(ctx context.Context) string {
+	if who := auth.From(ctx); who != nil {
+		return who.Owner
+	}
 	owner, _ := hutch.OwnerOf(ctx)
-	return place{conversation, owner.ID}, nil
+	return owner.ID
 }
 
 // folder is the name of its folder, also in links.

@@ -13,9 +13,11 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/auth"
 	"hutch/internal/conversation"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
+	"hutch/internal/policy"
 )
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
@@ -197,6 +199,37 @@ func TestOwnersShareNothing(t *testing.T) {
 		}
 	}
 	if entries, err := os.ReadDir(folder); len(entries) != 4 || err != nil {
+		t.Errorf("folders %v, %v", entries, err)
+	}
+}
+
+// TestTokens runs as tokens of several scopes and owners, behind the policy
+// that the daemon has.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	p, err := policy.New(t.Context(), hutchtest.Engine(t, "native", nil), policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, folder := open(t, p, conversation.Options{})
+	as := func(owner string, scopes ...hutch.Scope) (conversation.Result, error) {
+		ctx := t.Context()
+		if owner != "nobody" {
+			ctx = auth.With(ctx, &auth.Principal{ID: owner, Name: owner, Owner: owner, Scopes: scopes, Limits: auth.None})
+		}
+		return s.Run(ctx, conversation.Request{ConversationID: "a", Language: "bash", Code: "ls; touch f"}, nil)
+	}
+	for _, owner := range []string{"ann", "bob"} {
+		if res, err := as(owner, hutch.ScopeExec, hutch.ScopeFiles); err != nil || len(res.Stdout) != 0 || len(res.Files) != 1 {
+			t.Errorf("%s: %v, %+v", owner, err, res)
+		}
+	}
+	for owner, scopes := range map[string][]hutch.Scope{"nobody": nil, "reader": {hutch.ScopeRead, hutch.ScopeFiles}, "ann": {hutch.ScopeRead}} {
+		if res, err := as(owner, scopes...); !errors.Is(err, hutch.Denied) {
+			t.Errorf("%s with %q ran code: %v, %+v", owner, scopes, err, res)
+		}
+	}
+	if entries, err := os.ReadDir(folder); len(entries) != 2 || err != nil {
 		t.Errorf("folders %v, %v", entries, err)
 	}
 }

@@ -131,9 +131,9 @@ func (f *feed) exit() {
 // stream writes events to a client until it leaves: from the one behind since
 // on or, when that is negative, those to come.
 func (f *feed) stream(ctx context.Context, w http.ResponseWriter, since int64) {
-	owner, _ := hutch.OwnerOf(ctx)
+	owner := ownerOf(ctx)
 	if since < 0 {
-		_, since, _, _ = f.after(0, owner.ID)
+		_, since, _, _ = f.after(0, owner)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -147,7 +147,7 @@ func (f *feed) stream(ctx context.Context, w http.ResponseWriter, since int64) {
 			return
 		}
 		text = ""
-		list, last, more, ended := f.after(since, owner.ID)
+		list, last, more, ended := f.after(since, owner)
 		since = last
 		for _, e := range list {
 			text += fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", e.id, e.kind, e.data)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/auth"
 	"hutch/internal/problem"
 )
 
@@ -33,6 +34,10 @@ func (s *Server) Routes(mux *http.ServeMux) {
 
 // stream sends what happens as server-sent events.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	if who := auth.From(r.Context()); who != nil && !who.Has(hutch.ScopeRead, hutch.ScopeExec) {
+		problem.Write(w, hutch.Errorf(hutch.Denied, "the token %q may not follow runs: ask for one with the scope read or exec", who.Name))
+		return
+	}
 	if !s.events.enter() {
 		problem.Write(w, hutch.Errorf(hutch.Exhausted, "%d clients listen already, which is the limit: try again later", maxListeners))
 		return
