@@ -1,5 +1,7 @@
 //go:build conformance
 
+//lint:file-ignore SA1019 the suite calls what the protocol deprecates, too
+
 package mcp
 
 import (
@@ -78,7 +80,7 @@ func addContentFixtures(s *sdk.Server) {
 
 func addCallFixtures(s *sdk.Server) {
 	fixture(s, "test_error_handling", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		return nil, errors.New("This tool intentionally returns an error for testing")
+		return nil, errors.New("this tool intentionally returns an error for testing")
 	})
 	fixture(s, "test_tool_with_logging", func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		for _, step := range []string{"started", "processing", "completed"} {
