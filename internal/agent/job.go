@@ -229,10 +229,16 @@ func (c *conn) attach(w *wire.Writer, a wire.Attach) error {
 }
 
 // follow sends output from a cursor on and returns the frame that ends it.
+// Without Follow, that is what there is now: a program that prints all the
+// time would never let anyone come to the end.
 func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.Exit, error) {
 	buf := make([]byte, wire.MaxChunk)
 	cursor := max(a.Cursor, 0)
+	now := j.log.last()
 	for {
+		if !a.Follow && cursor >= now {
+			return j.exit(min(cursor, j.log.last())), nil
+		}
 		v := j.log.read(cursor, buf)
 		if lost := v.cursor - cursor; lost > 0 {
 			if err := w.WriteCount(wire.TypeGap, lost); err != nil {

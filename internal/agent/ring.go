@@ -170,6 +170,13 @@ func (l *ring) size() (memory int, disk int64) {
 	return len(l.buf), l.coldLocked()
 }
 
+// last is the cursor behind all output so far.
+func (l *ring) last() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
 // look is what a reader finds at its cursor.
 type look struct {
 	t       wire.Type

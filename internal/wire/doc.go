@@ -66,7 +66,7 @@
 //	         connection goes, and its log keeps the newest [LogSize] bytes,
 //	         and up to [MaxLog] where there is room on disk.
 //	attach   output of a process from a cursor on: s, output, and with Follow
-//	         everything until x; without it, x after what there is (State tells
+//	         everything until x; without it, x after what there was at its start (State tells
 //	         whether the process has ended). Closing an attach kills nothing.
 //	list     r with a []Process: the detached, live and ended, oldest first.
 //	signal   signals a detached process and all it started; r with {}.
