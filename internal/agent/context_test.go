@@ -3,6 +3,7 @@ package agent_test
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -268,4 +269,31 @@ func TestTypeScript(t *testing.T) {
 		{code: "path.join('a', 'b') + p.a + E.A", out: `['a/b34']`},
 		{code: "const q: = 3", exit: 1, fault: "SyntaxError|"},
 	})
+}
+
+func TestNotTooManyContexts(t *testing.T) {
+	t.Parallel()
+	c, _ := serve(t, wire.Boot{})
+	made := func(i int) error {
+		_, err := c.CreateContext(t.Context(), wire.Context{ID: fmt.Sprintf("c%d", i), Argv: []string{"sleep", "1000"}})
+		return err
+	}
+	for i := range wire.MaxContexts {
+		if err := made(i); err != nil {
+			t.Fatalf("context %d: %v", i, err)
+		}
+	}
+	err := made(wire.MaxContexts)
+	if !errors.Is(err, hutch.Exhausted) || !strings.Contains(err.Error(), fmt.Sprint(wire.MaxContexts)) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := made(7); err != nil {
+		t.Errorf("one that is there: %v", err)
+	}
+	if err := c.DeleteContext(t.Context(), "c7"); err != nil {
+		t.Error(err)
+	}
+	if err := made(wire.MaxContexts); err != nil {
+		t.Errorf("after one is deleted: %v", err)
+	}
 }
