@@ -17,6 +17,12 @@ func WithOwner(ctx context.Context, o Owner) context.Context {
 	return context.WithValue(ctx, ownerKey{}, o)
 }
 
+// WithoutOwner returns a context for calls that are the server's own, on behalf
+// of nobody.
+func WithoutOwner(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownerKey{}, nil)
+}
+
 // OwnerOf returns the owner on whose behalf ctx is, and whether it names one.
 func OwnerOf(ctx context.Context) (Owner, bool) {
 	o, ok := ctx.Value(ownerKey{}).(Owner)

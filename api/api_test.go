@@ -24,6 +24,7 @@ import (
 
 	"hutch"
 	"hutch/api"
+	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
@@ -156,6 +157,9 @@ var types = map[string]any{
 	"RunRequest":       stream.Run{},
 	"RunResult":        hutch.RunResult{},
 	"Sandbox":          hutch.Sandbox{},
+	"AuditRecord":      audit.Record{},
+	"Usage":            hutch.Usage{},
+	"UsageReport":      hutch.UsageReport{},
 	"ShareRequest":     stream.Share{},
 	"Size":             hutch.Size{},
 	"Token":            hutch.Token{},
@@ -358,7 +362,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Accounts: books{}, Audit: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +370,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Accounts: p, Audit: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), who)))
 	}))
@@ -486,6 +490,21 @@ func (o operation) check(t *testing.T, resp *http.Response, body []byte) {
 			t.Errorf("the header %s is missing", name)
 		}
 	}
+}
+
+// books are a log of one record, and the use of nothing.
+type books struct{}
+
+func (books) Query(_ context.Context, _ audit.Query, out func(audit.Record) error) error {
+	return out(audit.Record{Seq: 1, Phase: audit.Mark, Operation: audit.Operation{Verb: audit.AuditStart, Result: audit.OK}})
+}
+
+func (b books) Follow(ctx context.Context, q audit.Query, out func(audit.Record) error) error {
+	return b.Query(ctx, q, out)
+}
+
+func (books) Usage(context.Context) (hutch.UsageReport, error) {
+	return hutch.UsageReport{Sandboxes: []hutch.Usage{}, Owners: []hutch.Usage{{}}}, nil
 }
 
 // shelf is files that are always the same.

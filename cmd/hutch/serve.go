@@ -18,12 +18,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
+	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
 	"hutch/internal/mcp"
+	"hutch/internal/metrics"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
@@ -44,6 +46,7 @@ type serveConfig struct {
 	limits       hutch.TokenLimits
 	quiet        bool
 	talk         conversationConfig
+	monitor      monitorConfig
 }
 
 func newServe(h *home, std streams) *cobra.Command {
@@ -63,7 +66,7 @@ start finds them again.`,
 			if err := checkLimits(cfg.limits); err != nil {
 				return err
 			}
-			cfg.talk = conversationEnv()
+			cfg.talk, cfg.monitor.trace = conversationEnv(), traceEnv()
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
 	}
@@ -79,6 +82,7 @@ start finds them again.`,
 	f.IntVar(&cfg.limits.Requests, "requests-per-minute", 0, "HTTP requests of each token, -1 for no limit (default 100, and no limit for the token without set-up)")
 	f.IntVar(&cfg.limits.Operations, "operations-per-hour", 0, "calls about sandboxes of each token, likewise (default 1000)")
 	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
+	cfg.monitor.flags(f)
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
 }
@@ -109,8 +113,15 @@ type server struct {
 	talks      *conversation.Server
 	mcp        *mcp.Handler
 	rest       *rest.Handler
+	audit      *audit.Log
+	metrics    *metrics.Metrics
+	observers  audit.Observers
+	prices     hutch.Prices
 	listener   net.Listener
-	undo       []func() error // newest last
+	life       context.Context // done when the server is to end
+	undo       []func() error  // newest last
+
+	storeReady, runtimeReady check
 }
 
 func (s *server) run(ctx context.Context) (err error) {
@@ -118,7 +129,15 @@ func (s *server) run(ctx context.Context) (err error) {
 	if s.quiet {
 		level = slog.LevelWarn
 	}
-	s.log = slog.New(slog.NewTextHandler(s.std.err, &slog.HandlerOptions{Level: level}))
+	if s.log, err = s.monitor.logger(s.std.err, level); err != nil {
+		return err
+	}
+	if s.prices, err = s.monitor.price(); err != nil {
+		return err
+	}
+	s.life = ctx
+	s.storeReady = check{every: time.Second, do: s.checkStore}
+	s.runtimeReady = check{every: time.Minute, do: s.checkRuntime}
 	defer func() { err = errors.Join(err, s.close()) }()
 	for _, step := range []struct {
 		name string
@@ -126,11 +145,13 @@ func (s *server) run(ctx context.Context) (err error) {
 	}{
 		{"open the data folder", s.openHome},
 		{"open the store", s.openStore},
+		{"open the audit log", s.openAudit},
 		{"read the tokens", s.openTokens},
 		{"read what tokens have used", s.openMeters},
 		{"listen", s.open},
 		{"look for runtimes", s.findRuntimes},
 		{"start the engine", s.startEngine},
+		{"open the metrics and traces", s.openMonitors},
 		{"read what is shared", s.openPolicy},
 		{"open the conversations", s.openConversations},
 	} {
@@ -242,7 +263,7 @@ func (s *server) mayListen(ctx context.Context) error {
 
 func (s *server) openPolicy(ctx context.Context) (err error) {
 	s.policy, err = policy.New(ctx, s.engine, policy.Options{
-		Tokens: s.tokens, Operations: s.operations, Grants: s.store.Shelf("grants"), Log: s.log,
+		Tokens: s.tokens, Accounts: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"), Log: s.log,
 	})
 	return err
 }
@@ -260,7 +281,7 @@ func (s *server) startEngine(ctx context.Context) error {
 	s.engine = engine.New(engine.Options{
 		Dir: s.dir, Drivers: s.runtimes, Image: images(s.home.images(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
-		Ephemeral: s.talk.only, Env: s.talk.secrets(), Log: s.log,
+		Prices: s.prices, Ephemeral: s.talk.only, Env: s.talk.secrets(), Log: s.log,
 	})
 	if err := s.engine.Start(ctx); err != nil {
 		return err
@@ -281,7 +302,7 @@ func grace() (context.Context, context.CancelFunc) {
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
 	s.mcp = mcp.NewHandler(s.policy, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
-	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Log: s.log})
+	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Accounts: s.policy, Audit: s.policy, Log: s.log})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
 	hs := &http.Server{
@@ -320,10 +341,7 @@ func (s *server) handler() http.Handler {
 		mux.Handle("/v1/", s.rest)
 	}
 	s.talks.Routes(mux)
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, `{"status":"ok"}`+"\n")
-	})
+	s.monitorRoutes(mux)
 	return guard.New(mux, guard.Options{
 		Check: s.tokens.Check, Requests: s.requests, Refuse: refuse,
 		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: conversation.Open, Log: s.log,

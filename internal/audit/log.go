@@ -75,6 +75,7 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 // something is refused; what only looks goes on, and so does Destroy, which
 // makes room.
 func (l *Log) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
+	op.Trace = cmp.Or(op.Trace, hutch.TraceID(ctx))
 	var began int64
 	if Changes(op.Verb) {
 		var err error

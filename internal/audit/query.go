@@ -26,15 +26,23 @@ type Query struct {
 	Running bool
 }
 
-// Query hands the chosen records to out, in the order in which they were
-// written, until out fails. It holds one record at a time.
+// Reader is a log that can be read.
+type Reader interface {
+	// Query hands the chosen records to out, in the order in which they were
+	// written, until out fails.
+	Query(ctx context.Context, q Query, out func(Record) error) error
+	// Follow goes on with what is written from now on, until ctx is done, out
+	// fails or the limit is reached.
+	Follow(ctx context.Context, q Query, out func(Record) error) error
+}
+
+// Query implements Reader. It holds one record at a time.
 func (l *Log) Query(ctx context.Context, q Query, out func(Record) error) error {
 	_, err := l.scan(ctx, q, nil, out)
 	return err
 }
 
-// Follow is a Query that goes on with what is written from now on, until ctx
-// is done or the limit is reached.
+// Follow implements Reader.
 func (l *Log) Follow(ctx context.Context, q Query, out func(Record) error) error {
 	r, err := l.reader(q)
 	if err != nil {

@@ -121,7 +121,7 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 
 // opens are the paths that anyone may read: health, and what describes the API,
 // which browsers ask for without a token.
-var opens = []string{"/health", "/v1/openapi.yaml", "/v1/openapi.json", "/v1/docs"}
+var opens = []string{"/health", "/ready", "/v1/openapi.yaml", "/v1/openapi.json", "/v1/docs"}
 
 // open reports whether anyone may make the request.
 func open(r *http.Request) bool {
@@ -236,6 +236,7 @@ func (g *guard) count(w http.ResponseWriter, r *http.Request, who *auth.Principa
 // hold returns the context of a principal's request. When the token ends, so
 // does what the request is still reading or writing.
 func hold(w http.ResponseWriter, r *http.Request, who *auth.Principal) (context.Context, func()) {
+	sign(r.Context(), who)
 	from := audit.Origin{Remote: r.RemoteAddr, Request: RequestID(r.Context())}
 	ctx, release := who.Hold(auth.With(audit.WithOrigin(r.Context(), from), who))
 	rc := http.NewResponseController(w)

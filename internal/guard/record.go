@@ -9,16 +9,42 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/auth"
 	"hutch/internal/problem"
 )
 
 type requestKey struct{}
 
+// request is what is known of a request, for the log.
+type request struct {
+	id    string
+	token string // its name; empty until it is known whose the request is
+}
+
+func requestOf(ctx context.Context) *request {
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r
+	}
+	return &request{}
+}
+
 // RequestID is the id of the request that ctx belongs to: the one that is in
 // the answer's X-Request-Id and in the log.
-func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey{}).(string)
-	return id
+func RequestID(ctx context.Context) string { return requestOf(ctx).id }
+
+// sign notes whose the request is that ctx belongs to.
+func sign(ctx context.Context, who *auth.Principal) { requestOf(ctx).token = who.Name }
+
+// Attributes are what a line of the log should say of the request that ctx
+// belongs to: its id, the name of its token, and the id of its trace.
+func Attributes(ctx context.Context) (list []slog.Attr) {
+	r := requestOf(ctx)
+	for _, a := range []slog.Attr{slog.String("request", r.id), slog.String("token", r.token), slog.String("trace", hutch.TraceID(ctx))} {
+		if a.Value.String() != "" {
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // record gives each request an id, a line in the log and, should it panic, an
@@ -26,6 +52,8 @@ func RequestID(ctx context.Context) string {
 func (g *guard) record(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, began := requestID(r), time.Now()
+		ctx := context.WithValue(r.Context(), requestKey{}, &request{id: id})
+		ctx = hutch.WithTrace(ctx, r.Header.Get("Traceparent"))
 		w.Header().Set("X-Request-Id", id)
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
@@ -37,16 +65,15 @@ func (g *guard) record(next http.Handler) http.Handler {
 					failed = nil
 				}
 			}
-			g.log.LogAttrs(r.Context(), level(r), "request",
-				slog.String("request", id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+			g.log.LogAttrs(ctx, level(r), "request", append(Attributes(ctx),
+				slog.String("method", r.Method), slog.String("path", r.URL.Path),
 				slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes),
-				slog.Duration("took", time.Since(began)), slog.String("remote", r.RemoteAddr))
+				slog.Duration("took", time.Since(began)), slog.String("remote", r.RemoteAddr))...)
 			if failed != nil {
 				panic(http.ErrAbortHandler) // too late for a status: the client must see a broken answer
 			}
 		}()
-		ctx := context.WithValue(r.Context(), requestKey{}, id)
-		next.ServeHTTP(rec, r.WithContext(hutch.WithTrace(ctx, r.Header.Get("Traceparent"))))
+		next.ServeHTTP(rec, r.WithContext(ctx))
 	})
 }
 

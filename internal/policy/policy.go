@@ -26,6 +26,9 @@ import (
 type Options struct {
 	// Tokens are administered for those with the scope admin.
 	Tokens hutch.Tokens
+	// Accounts and Audit are what was used and done.
+	Accounts hutch.Accounts
+	Audit    audit.Reader
 	// Operations counts calls about sandboxes; nil does not count.
 	Operations *quota.Meter
 	// Observer is told of every call; nil for nobody.
@@ -44,9 +47,11 @@ type Policy struct {
 }
 
 var (
-	_ hutch.Service = (*Policy)(nil)
-	_ hutch.Sharing = (*Policy)(nil)
-	_ hutch.Tokens  = (*Policy)(nil)
+	_ hutch.Service  = (*Policy)(nil)
+	_ hutch.Sharing  = (*Policy)(nil)
+	_ hutch.Tokens   = (*Policy)(nil)
+	_ hutch.Accounts = (*Policy)(nil)
+	_ audit.Reader   = (*Policy)(nil)
 )
 
 // New returns a policy in front of next.
@@ -114,6 +119,8 @@ var rules = map[string]rule{
 
 	"Share": own, "Unshare": own, "Grants": own,
 
+	"Usage": {scopes: see.scopes, about: theServer}, "Audit": administer, "Metrics": administer,
+
 	"CreateToken": administer, "Token": administer, "Tokens": administer, "RotateToken": administer, "RevokeToken": administer,
 }
 
@@ -156,7 +163,7 @@ func operation(ctx context.Context, who *auth.Principal, c call) audit.Operation
 	from := audit.OriginOf(ctx)
 	op := audit.Operation{
 		Time: time.Now(), Sandbox: audit.Head(c.sandbox, hutch.MaxID), Verb: c.verb, Target: audit.Head(c.target, maxTarget),
-		Surface: from.Surface, Remote: from.Remote, Request: from.Request,
+		Surface: from.Surface, Remote: from.Remote, Request: from.Request, Trace: hutch.TraceID(ctx),
 	}
 	if who != nil {
 		op.Token, op.TokenName, op.Owner = who.ID, who.Name, who.Owner

@@ -33,17 +33,22 @@ type Options struct {
 	// Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
+	// Accounts and Audit likewise.
+	Accounts hutch.Accounts
+	Audit    audit.Reader
 }
 
 // Handler serves the API under /v1/.
 type Handler struct {
-	svc     hutch.Service
-	tokens  hutch.Tokens
-	sharing hutch.Sharing
-	log     *slog.Logger
-	stall   time.Duration
-	mux     *http.ServeMux
-	table   []Route
+	svc      hutch.Service
+	tokens   hutch.Tokens
+	sharing  hutch.Sharing
+	accounts hutch.Accounts
+	audit    audit.Reader
+	log      *slog.Logger
+	stall    time.Duration
+	mux      *http.ServeMux
+	table    []Route
 
 	answers answers // of creates with an Idempotency-Key
 
@@ -55,7 +60,7 @@ type Handler struct {
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, accounts: opt.Accounts, audit: opt.Audit, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}
@@ -79,6 +84,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.routeFiles()
 	h.contextRoutes()
 	h.tokenRoutes()
+	h.monitorRoutes()
 	h.documentRoutes()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: the API's paths begin with /v1/sandboxes", r.URL.Path))

@@ -26,7 +26,7 @@ func (h *Handler) when(has bool) func(http.HandlerFunc) http.HandlerFunc {
 			return f
 		}
 		return func(w http.ResponseWriter, r *http.Request) {
-			h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server has one token for all: tokens are managed on one that `hutch serve` runs"))
+			h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have that: one that `hutch serve` runs has"))
 		}
 	}
 }

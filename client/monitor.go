@@ -1,0 +1,77 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
+
+	"hutch"
+	"hutch/internal/audit"
+)
+
+// AuditQuery chooses records of the audit log; the zero value chooses all.
+type AuditQuery = audit.Query
+
+// AuditRecord is one of them.
+type AuditRecord = audit.Record
+
+var _ hutch.Accounts = (*Client)(nil)
+
+// Usage implements hutch.Accounts.
+func (c *Client) Usage(ctx context.Context) (hutch.UsageReport, error) {
+	return call[hutch.UsageReport](ctx, c, "GET", "/v1/usage", nil)
+}
+
+// Audit hands the chosen records of the audit log to out, in the order in which
+// they were written, until out fails. With follow it goes on with what is
+// written from now on. It needs a token with the scope admin.
+func (c *Client) Audit(ctx context.Context, q AuditQuery, follow bool, out func(AuditRecord) error) error {
+	resp, err := c.do(ctx, "GET", "/v1/audit?"+auditQuery(q, follow).Encode(), nil, "application/jsonl")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return c.refusal(ctx, resp).Err()
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r AuditRecord
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return hutch.Errorf(hutch.Unavailable, "what answers at %s does not speak as Hutch does: check the URL", c.url).Because(err)
+		}
+		if err := out(r); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return c.fault(ctx, err)
+	}
+	return nil
+}
+
+func auditQuery(q AuditQuery, follow bool) url.Values {
+	v := url.Values{}
+	for name, value := range map[string]string{
+		"since": moment(q.Since), "until": moment(q.Until), "token": q.Token, "owner": q.Owner,
+		"sandbox": q.Sandbox, "verb": q.Verb, "result": q.Result,
+	} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	for name, n := range map[string]int64{"after": q.After, "limit": int64(q.Limit)} {
+		if n > 0 {
+			v.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	for name, set := range map[string]bool{"running": q.Running, "follow": follow} {
+		if set {
+			v.Set(name, "true")
+		}
+	}
+	return v
+}

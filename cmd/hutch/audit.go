@@ -1,0 +1,226 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/audit"
+)
+
+func newAudit(h *home, std streams) *cobra.Command {
+	var q client.AuditQuery
+	var since, until string
+	var asJSON, follow bool
+	c := &cobra.Command{
+		Use: "audit", Short: "Show what was done on the server, and by whom",
+		Long: `Show what was done on the server, and by whom: of the last day, if --since does
+not say otherwise. Times are an age such as 2h, a day such as 2026-01-31, or
+like 2026-01-31T15:04:05Z. It needs a token with the scope admin.
+` + remoteHelp,
+		Example: "  hutch audit --since 2h --verb exec\n  hutch audit --sandbox build --result denied\n  hutch audit --since 2026-01-01 --json > audit.jsonl\n  hutch audit --follow",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			now := time.Now()
+			if q.Since, err = instant(since, now); err != nil {
+				return err
+			}
+			if q.Until, err = instant(until, now); err != nil {
+				return err
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			show := showRecord(std.out)
+			if asJSON {
+				enc := json.NewEncoder(std.out)
+				show = func(r client.AuditRecord) error { return enc.Encode(r) }
+			}
+			return svc.Audit(c.Context(), q, follow, show)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&since, "since", "24h", "only what began since then")
+	f.StringVar(&until, "until", "", "only what began before then")
+	f.StringVar(&q.Token, "token", "", "only of the token of that name or id")
+	f.StringVar(&q.Owner, "owner", "", "only of that owner")
+	f.StringVar(&q.Sandbox, "sandbox", "", "only about that sandbox")
+	f.StringVar(&q.Verb, "verb", "", "only that verb, such as exec or writeFile")
+	f.StringVar(&q.Result, "result", "", "only with that result: ok, denied, not_found, interrupted ...")
+	f.IntVarP(&q.Limit, "limit", "n", 0, "at most so many")
+	f.BoolVar(&q.Running, "running", false, "what is under way, in place of what has ended")
+	f.BoolVar(&asJSON, "json", false, "print lines of JSON")
+	f.BoolVarP(&follow, "follow", "f", false, "go on with what is done from now on")
+	c.AddCommand(newAuditVerify(h, std))
+	return c
+}
+
+// instant reads a time, or an age.
+func instant(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if age, err := time.ParseDuration(s); err == nil {
+		return now.Add(-age), nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, usageError{fmt.Errorf("%q is no time: give an age such as 2h, a day such as 2026-01-31, or a time like 2026-01-31T15:04:05Z", s)}
+}
+
+// showRecord prints records as lines for people. What callers chose is quoted
+// where it could play tricks on a terminal.
+func showRecord(w io.Writer) func(client.AuditRecord) error {
+	return func(r client.AuditRecord) error {
+		who := r.TokenName
+		if who == "" {
+			who = "-"
+		}
+		line := fmt.Sprintf("%s  %-12s %-14s %-11s %8s  %s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), printable(who), printable(r.Verb),
+			printable(r.Result), r.Duration.Round(10*time.Microsecond), printable(r.Sandbox), printable(r.Target))
+		if r.Error != "" {
+			line += "  (" + printable(r.Error) + ")"
+		}
+		_, err := fmt.Fprintln(w, strings.TrimRight(line, " "))
+		return err
+	}
+}
+
+// printable is s, quoted when it holds what is not printed as itself.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.QuoteToASCII(s)
+	}
+	return s
+}
+
+func newAuditVerify(h *home, std streams) *cobra.Command {
+	var head string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "verify [FOLDER]", Short: "Look whether the audit log is as it was written",
+		Long: `Look whether the audit log in the data folder, or in a folder, is as it was
+written: no line changed, taken out, put in or moved. The server may be running.
+
+What is printed as head names the last line. Keep it elsewhere and give it back
+later with --head: then not even somebody who may write to the folder can have
+put another log in its place.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			dir, err := h.auditDir(args)
+			if err != nil {
+				return err
+			}
+			report, err := audit.Verify(c.Context(), dir, head)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = writeJSON(std.out, report)
+			} else {
+				err = writeReport(std.out, report)
+			}
+			if err == nil && !report.OK() {
+				return hutch.Errorf(hutch.Conflict, "the audit log in %s is not as it was written", dir)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&head, "head", "", "a head that was printed earlier, which the log must still have")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (h *home) auditDir(args []string) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	if err := h.open(); err != nil {
+		return "", err
+	}
+	return auditDir(filepath.Join(h.dir, "server")), nil
+}
+
+func writeReport(w io.Writer, r audit.Report) error {
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%s:%d: %s\n", f.File, f.Line, f.What)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+	_, err := fmt.Fprintf(w, "%d lines, %d to %d\nhead %d:%s\n", r.Lines, r.First, r.Last, r.Last, r.Head)
+	return err
+}
+
+func newUsage(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "usage [SANDBOX]", Short: "Show what sandboxes have used",
+		Long: `Show what sandboxes have used, and the sum of each owner, which counts what was
+destroyed too. The cost is by the prices that the server was given. An
+administrator sees all, another what is its own.
+` + remoteHelp,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			report, err := svc.Usage(c.Context())
+			if err == nil && len(args) == 1 {
+				report, err = ofSandbox(report, args[0])
+			}
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, report)
+			}
+			return writeUsage(std.out, report)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func ofSandbox(all hutch.UsageReport, id string) (hutch.UsageReport, error) {
+	some := hutch.UsageReport{Owners: []hutch.Usage{}}
+	for _, u := range all.Sandboxes {
+		if u.SandboxID == id {
+			some.Sandboxes = append(some.Sandboxes, u)
+		}
+	}
+	if len(some.Sandboxes) == 0 {
+		return some, hutch.Errorf(hutch.NotFound, "there is no sandbox %.80q: `hutch usage` lists all", id)
+	}
+	return some, nil
+}
+
+func writeUsage(w io.Writer, r hutch.UsageReport) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SANDBOX\tOWNER\tSTATUS\tCPU\tMEMORY\tPEAK\tDISK\tRUNS\tTIME\tCOST")
+	row := func(name string, u hutch.Usage) {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f s\t%.1f GB s\t%.0f MB\t%.0f MB\t%d\t%v\t%.4f\n", name, u.Owner, u.Status, u.CPUSeconds, u.MemorySeconds,
+			u.MemoryPeak, u.Disk, u.Executions, u.WallTime.Duration().Round(time.Second), u.Cost)
+	}
+	for _, u := range r.Sandboxes {
+		row(u.SandboxID, u)
+	}
+	for _, u := range r.Owners {
+		row("(all)", u)
+	}
+	return t.Flush()
+}

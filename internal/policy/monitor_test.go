@@ -1,0 +1,57 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/auth"
+	"hutch/internal/policy"
+	"hutch/internal/scripted"
+)
+
+// books note on whose behalf they are read.
+type books struct {
+	owner hutch.Owner
+	named bool
+}
+
+func (b *books) Usage(ctx context.Context) (hutch.UsageReport, error) {
+	b.owner, b.named = hutch.OwnerOf(ctx)
+	return hutch.UsageReport{}, nil
+}
+
+func (b *books) Query(context.Context, audit.Query, func(audit.Record) error) error  { return nil }
+func (b *books) Follow(context.Context, audit.Query, func(audit.Record) error) error { return nil }
+
+// The record of all is for admins; what was used, for those whose it is.
+func TestMonitoring(t *testing.T) {
+	t.Parallel()
+	var b books
+	p, err := policy.New(t.Context(), &scripted.Service{}, policy.Options{Accounts: &b, Audit: &b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, admin := range []bool{false, true} {
+		who := &auth.Principal{ID: "tk-1", Name: "ada", Owner: "tk-1", Scopes: []hutch.Scope{hutch.ScopeRead}, Limits: auth.None}
+		if admin {
+			who.Scopes = append(who.Scopes, hutch.ScopeAdmin)
+		}
+		ctx := auth.With(t.Context(), who)
+		for name, err := range map[string]error{
+			"query": p.Query(ctx, audit.Query{}, nil), "follow": p.Follow(ctx, audit.Query{}, nil), "metrics": p.Metrics(ctx),
+		} {
+			if errors.Is(err, hutch.Denied) == admin {
+				t.Errorf("%s, admin %v: %v", name, admin, err)
+			}
+		}
+		if _, err := p.Usage(ctx); err != nil || b.named == admin || b.named && b.owner.ID != "tk-1" {
+			t.Errorf("admin %v: as %+v %v, %v", admin, b.owner, b.named, err)
+		}
+	}
+	if _, err := p.Usage(t.Context()); !errors.Is(err, hutch.Denied) {
+		t.Errorf("of nobody: %v", err)
+	}
+}

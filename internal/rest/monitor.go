@@ -1,0 +1,103 @@
+package rest
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"hutch/internal/audit"
+)
+
+// monitorRoutes serve the record of what was done, and what was used.
+func (h *Handler) monitorRoutes() {
+	h.route("/v1/audit", methods{"GET": h.when(h.audit != nil)(h.auditLog)})
+	h.route("/v1/usage", methods{"GET": h.when(h.accounts != nil)(h.usage)})
+}
+
+func (h *Handler) usage(w http.ResponseWriter, r *http.Request) {
+	reply(h, w, r)(h.accounts.Usage(r.Context()))
+}
+
+// auditLog sends records as lines of JSON, as they are read.
+func (h *Handler) auditLog(w http.ResponseWriter, r *http.Request) {
+	p := paramsOf(r, "since", "until", "token", "owner", "sandbox", "verb", "result", "after", "limit", "running", "follow")
+	q := audit.Query{
+		Since: p.moment("since"), Until: p.moment("until"), Token: p.Get("token"), Owner: p.Get("owner"), Sandbox: p.Get("sandbox"),
+		Verb: p.Get("verb"), Result: p.Get("result"), After: p.number("after"), Limit: int(p.number("limit")), Running: p.flag("running"),
+	}
+	follow := p.flag("follow")
+	if p.err != nil {
+		h.fail(w, r, p.err)
+		return
+	}
+	l := newLines(w, h.stall, follow)
+	read := h.audit.Query
+	if follow {
+		read = h.audit.Follow
+	}
+	err := read(r.Context(), q, l.add)
+	switch {
+	case err == nil:
+		l.end()
+	case !l.begun:
+		h.fail(w, r, err)
+	default:
+		h.describe(r, err) // into the log; the client must see a broken answer
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (p *params) moment(name string) time.Time {
+	at, err := moment(p.Values, name)
+	if p.err == nil {
+		p.err = err
+	}
+	return at
+}
+
+// lines is an answer of one JSON value a line, sent in pieces or, when live,
+// at once.
+type lines struct {
+	w     http.ResponseWriter
+	buf   *bufio.Writer
+	live  bool
+	begun bool
+}
+
+func newLines(w http.ResponseWriter, stall time.Duration, live bool) *lines {
+	return &lines{w: w, buf: bufio.NewWriterSize(&writer{w, stall}, chunk), live: live}
+}
+
+func (l *lines) begin() {
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", "application/jsonl")
+		l.w.Header().Set("Cache-Control", "no-store")
+	}
+}
+
+func (l *lines) add(r audit.Record) error {
+	l.begin()
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	l.buf.Write(b)
+	if err := l.buf.WriteByte('\n'); err != nil || !l.live {
+		return err
+	}
+	return l.flush()
+}
+
+func (l *lines) flush() error {
+	if err := l.buf.Flush(); err != nil {
+		return err
+	}
+	return http.NewResponseController(l.w).Flush()
+}
+
+func (l *lines) end() {
+	l.begin()
+	l.flush() // an error here is a client that has gone
+}
