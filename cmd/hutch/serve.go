@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +26,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
+	"hutch/internal/listen"
 	"hutch/internal/mcp"
 	"hutch/internal/metrics"
 	"hutch/internal/policy"
@@ -44,6 +47,8 @@ type serveConfig struct {
 	hosts        []string
 	origins      []string
 	limits       hutch.TokenLimits
+	connections  int
+	secure       tlsConfig
 	quiet        bool
 	talk         conversationConfig
 	monitor      monitorConfig
@@ -63,7 +68,7 @@ given to sandboxes. When the server ends, sandboxes go on running; its next
 start finds them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkLimits(cfg.limits); err != nil {
+			if err := cmp.Or(checkLimits(cfg.limits), cfg.secure.check()); err != nil {
 				return err
 			}
 			cfg.talk, cfg.monitor.trace = conversationEnv(), traceEnv()
@@ -82,6 +87,8 @@ start finds them again.`,
 	f.IntVar(&cfg.limits.Requests, "requests-per-minute", 0, "HTTP requests of each token, -1 for no limit (default 100, and no limit for the token without set-up)")
 	f.IntVar(&cfg.limits.Operations, "operations-per-hour", 0, "calls about sandboxes of each token, likewise (default 1000)")
 	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
+	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; more wait")
+	cfg.secure.flags(f)
 	cfg.monitor.flags(f)
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
@@ -113,6 +120,7 @@ type server struct {
 	talks      *conversation.Server
 	mcp        *mcp.Handler
 	rest       *rest.Handler
+	tls        *tls.Config // nil for none
 	audit      *audit.Log
 	metrics    *metrics.Metrics
 	observers  audit.Observers
@@ -148,6 +156,7 @@ func (s *server) run(ctx context.Context) (err error) {
 		{"open the audit log", s.openAudit},
 		{"read the tokens", s.openTokens},
 		{"read what tokens have used", s.openMeters},
+		{"set up TLS", s.openTLS},
 		{"listen", s.open},
 		{"look for runtimes", s.findRuntimes},
 		{"start the engine", s.startEngine},
@@ -207,6 +216,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	if s.listener, err = lc.Listen(ctx, "tcp", s.listen); err != nil {
 		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --listen", err)
 	}
+	s.listener = listen.Bounded(s.listener, cmp.Or(s.connections, defaultConnections))
 	s.undo = append(s.undo, func() error {
 		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 			return err
@@ -307,6 +317,7 @@ func (s *server) serve(ctx context.Context) error {
 	defer cut()
 	hs := &http.Server{
 		Handler:           s.handler(),
+		TLSConfig:         s.tls,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -314,7 +325,13 @@ func (s *server) serve(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- hs.Serve(s.listener) }()
+	go func() {
+		if hs.TLSConfig == nil {
+			failed <- hs.Serve(s.listener)
+		} else {
+			failed <- hs.ServeTLS(s.listener, "", "")
+		}
+	}()
 	s.announce(s.std.out)
 	select {
 	case err := <-failed:
@@ -363,7 +380,7 @@ func (s *server) announce(w io.Writer) {
 		fmt.Fprintf(w, "Hutch %s answers at %s\n", fullVersion(), s.base())
 		return
 	}
-	url := "http://" + s.listener.Addr().String()
+	url := s.url()
 	names := make([]string, len(s.runtimes))
 	for i, d := range s.runtimes {
 		names[i] = d.Name()

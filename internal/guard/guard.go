@@ -11,6 +11,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -115,6 +116,8 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, g.opt.MaxBody)
+	} else if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &steady{r.Body, http.NewResponseController(w), r.Context()}
 	}
 	g.next.ServeHTTP(w, r)
 }
@@ -262,6 +265,29 @@ func bearer(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimSpace(token)
+}
+
+// steady is a body without an end that we know: it may take as long as it
+// likes, while something comes.
+type steady struct {
+	io.ReadCloser
+	rc  *http.ResponseController
+	ctx context.Context
+}
+
+// silence is how long nothing of such a body may come.
+const silence = time.Minute
+
+func (s *steady) Read(b []byte) (int, error) {
+	if err := context.Cause(s.ctx); err != nil {
+		return 0, err
+	}
+	s.rc.SetReadDeadline(time.Now().Add(silence))
+	n, err := s.ReadCloser.Read(b)
+	if err != nil {
+		s.rc.SetReadDeadline(time.Time{}) // what follows has its own
+	}
+	return n, err
 }
 
 func tooLarge(w http.ResponseWriter, limit int64) {

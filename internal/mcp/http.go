@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -144,12 +145,20 @@ func (f failure) message(id json.RawMessage, modern bool) []byte {
 	return mustJSON(m)
 }
 
+// bodyTime is how long a message may take to come.
+const bodyTime = time.Minute
+
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	if r.ContentLength > 0 {
 		b.Grow(int(min(r.ContentLength+bytes.MinRead, limit)))
 	}
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
 	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	if r.Context().Err() == nil {
+		rc.SetReadDeadline(time.Time{})
+	}
 	return b.Bytes(), err
 }
 

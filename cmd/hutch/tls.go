@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"hutch/internal/listen"
+)
+
+// defaultConnections leaves an ordinary limit of open files room for the
+// sandboxes' own.
+const defaultConnections = 4096
+
+// tlsConfig says how a server speaks TLS, if it does.
+type tlsConfig struct {
+	cert, key string
+	domain    string
+	directory string
+}
+
+func (c *tlsConfig) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.cert, "tls-cert", "", "speak TLS with the certificate (and chain) in this PEM file, read again when it changes")
+	f.StringVar(&c.key, "tls-key", "", "the certificate's key")
+	f.StringVar(&c.domain, "tls-auto", "", "speak TLS with certificates for this domain from Let's Encrypt; port 443 of it must come out here")
+	f.StringVar(&c.directory, "acme-directory", "", "get them from the ACME server with this directory URL instead")
+}
+
+func (c tlsConfig) check() error {
+	switch {
+	case (c.cert == "") != (c.key == ""):
+		return usageError{errors.New("give both --tls-cert and --tls-key")}
+	case c.cert != "" && c.domain != "":
+		return usageError{errors.New("give --tls-cert or --tls-auto, not both")}
+	case c.directory != "" && c.domain == "":
+		return usageError{errors.New("--acme-directory is for --tls-auto")}
+	}
+	return nil
+}
+
+func (s *server) openTLS(context.Context) (err error) {
+	switch {
+	case s.secure.cert != "":
+		s.tls, err = listen.Files(s.secure.cert, s.secure.key, s.log)
+	case s.secure.domain != "":
+		s.tls = listen.Auto(s.secure.domain, filepath.Join(s.dir, "certificates"), s.secure.directory)
+		s.hosts = append(s.hosts, s.secure.domain)
+	}
+	return err
+}
+
+// url is where the server answers, as this machine sees it.
+func (s *server) url() string {
+	addr := s.listener.Addr().String()
+	switch _, port, _ := net.SplitHostPort(addr); {
+	case s.secure.domain != "":
+		return "https://" + net.JoinHostPort(s.secure.domain, port)
+	case s.tls != nil:
+		return "https://" + addr
+	}
+	return "http://" + addr
+}

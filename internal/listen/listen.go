@@ -1,0 +1,107 @@
+// Package listen makes what the server listens with: a bound on connections,
+// and TLS, by files that are read again when they change or by certificates
+// that an ACME server gives.
+package listen
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
+	"golang.org/x/net/netutil"
+)
+
+// Bounded accepts at most n connections at once; those over it wait, unseen,
+// in the kernel's queue.
+func Bounded(l net.Listener, n int) net.Listener { return netutil.LimitListener(l, n) }
+
+// base is what every configuration of ours has.
+func base() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+}
+
+// Files is TLS by a certificate with its chain, and its key, in PEM. When the
+// files change they are read again; if that fails, what was there is kept.
+func Files(cert, key string, log *slog.Logger) (*tls.Config, error) {
+	p := &pair{cert: cert, key: key, log: log}
+	if err := p.load(); err != nil {
+		return nil, err
+	}
+	c := base()
+	c.GetCertificate = p.certificate
+	return c, nil
+}
+
+// pair is a certificate from files.
+type pair struct {
+	cert, key string
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	now     *tls.Certificate
+	written [2]time.Time // of the files that now is from
+	looked  time.Time
+}
+
+// lookEvery is how often the files are looked at, if anybody connects.
+const lookEvery = time.Second
+
+func (p *pair) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.looked) < lookEvery {
+		return p.now, nil
+	}
+	p.looked = time.Now()
+	if written, err := p.times(); err == nil && written == p.written {
+		return p.now, nil
+	}
+	if err := p.load(); err != nil {
+		p.log.Warn("the certificate's files changed and cannot be used: the earlier ones stay", "err", err)
+	}
+	return p.now, nil
+}
+
+func (p *pair) load() error {
+	written, err := p.times()
+	if err != nil {
+		return fmt.Errorf("read the certificate: %w", err)
+	}
+	c, err := tls.LoadX509KeyPair(p.cert, p.key)
+	if err != nil {
+		return fmt.Errorf("read the certificate %s and its key %s: %w", p.cert, p.key, err)
+	}
+	p.now, p.written = &c, written
+	return nil
+}
+
+func (p *pair) times() (t [2]time.Time, err error) {
+	for i, file := range []string{p.cert, p.key} {
+		info, err := os.Stat(file)
+		if err != nil {
+			return t, err
+		}
+		t[i] = info.ModTime()
+	}
+	return t, nil
+}
+
+// Auto is TLS by certificates for a domain from an ACME server, Let's Encrypt
+// if directory is empty, kept in a folder. The server checks that the domain
+// is ours by a connection to port 443, which must come out here (TLS-ALPN-01).
+func Auto(domain, folder, directory string) *tls.Config {
+	m := &autocert.Manager{Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(domain), Cache: autocert.DirCache(folder)}
+	if directory != "" {
+		m.Client = &acme.Client{DirectoryURL: directory}
+	}
+	c := base()
+	c.GetCertificate = m.GetCertificate
+	c.NextProtos = append(c.NextProtos, acme.ALPNProto)
+	return c
+}
