@@ -40,6 +40,7 @@ type ContextRequest struct {
 	Language string            `json:"language,omitempty"`  // python, javascript, typescript, bash; default python
 	Dir      string            `json:"cwd,omitempty"`       // default /workspace
 	Env      map[string]string `json:"env,omitempty"`
+	Secrets  []string          `json:"secrets,omitempty"` // as in CreateRequest, for this context
 	// IdleTimeout ends a context that has not run for so long; default 1800.
 	IdleTimeout Seconds `json:"idleTimeout,omitempty"`
 }
@@ -63,8 +64,9 @@ type RunRequest struct {
 	ContextID string            `json:"contextId,omitempty"`
 	Language  string            `json:"language,omitempty"` // default: what the context is in, else python
 	Code      string            `json:"code"`
-	Dir       string            `json:"cwd,omitempty"` // where to go first, and stay
-	Env       map[string]string `json:"env,omitempty"` // for this run
+	Dir       string            `json:"cwd,omitempty"`     // where to go first, and stay
+	Env       map[string]string `json:"env,omitempty"`     // for this run
+	Secrets   []string          `json:"secrets,omitempty"` // as in CreateRequest, for this run
 	// Timeout counts from when the run's turn has come; default 30, and at
 	// most the server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`

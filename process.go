@@ -21,6 +21,8 @@ type ExecRequest struct {
 	Args []string          `json:"args,omitempty"`
 	Dir  string            `json:"cwd,omitempty"` // default /workspace
 	Env  map[string]string `json:"env,omitempty"`
+	// Secrets are as in CreateRequest, for this command.
+	Secrets []string `json:"secrets,omitempty"`
 	// Timeout ends the whole process tree; default 30, and at most the
 	// server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
@@ -53,6 +55,10 @@ type Output struct {
 	Cursor int64
 	// Lost is how many bytes before Data the reader came too late for.
 	Lost int64
+	// Redacted tells that Data, or what came before it, stands for bytes of
+	// another number than its own: a secret has been replaced. Cursor counts
+	// what the process wrote all the same.
+	Redacted bool
 }
 
 // ExecResult is how a command ended. A non-zero exit code is a result, not an
@@ -174,6 +180,7 @@ type ProcessRequest struct {
 	Name          string            `json:"name,omitempty"` // for people; 1-63 printable characters, need not be unique
 	Dir           string            `json:"cwd,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`
+	Secrets       []string          `json:"secrets,omitempty"`       // as in CreateRequest, for this process
 	RestartPolicy RestartPolicy     `json:"restartPolicy,omitempty"` // default never
 	// Stdin leaves the standard input open, for [ProcessControl] to write to.
 	// Without it the input is empty.

@@ -53,12 +53,16 @@ type CreateRequest struct {
 	Image       string            `json:"image,omitempty"`   // default "host"
 	Runtime     string            `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
 	Env         map[string]string `json:"env,omitempty"`     // set for everything that runs inside
-	Limits      Limits            `json:"limits,omitzero"`
-	KeepAlive   bool              `json:"keepAlive,omitempty"`  // never idles
-	SleepAfter  Seconds           `json:"sleepAfter,omitempty"` // without use; default 600
-	OnIdle      IdleAction        `json:"onIdle,omitempty"`     // default hibernate
-	Timeout     Seconds           `json:"timeout,omitempty"`    // hard lifetime, its end destroys; default none
-	Labels      map[string]string `json:"labels,omitempty"`
+	// Secrets are given to every command, process and context as environment
+	// variables: each is NAME, or VARIABLE=NAME. Their values are looked up
+	// when a program starts, and are no part of the sandbox.
+	Secrets    []string          `json:"secrets,omitempty"`
+	Limits     Limits            `json:"limits,omitzero"`
+	KeepAlive  bool              `json:"keepAlive,omitempty"`  // never idles
+	SleepAfter Seconds           `json:"sleepAfter,omitempty"` // without use; default 600
+	OnIdle     IdleAction        `json:"onIdle,omitempty"`     // default hibernate
+	Timeout    Seconds           `json:"timeout,omitempty"`    // hard lifetime, its end destroys; default none
+	Labels     map[string]string `json:"labels,omitempty"`
 }
 
 // Sandbox is the record of one sandbox at one moment.

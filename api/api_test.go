@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -30,6 +31,7 @@ import (
 	"hutch/internal/problem"
 	"hutch/internal/rest"
 	"hutch/internal/scripted"
+	"hutch/internal/secret"
 	"hutch/internal/stream"
 )
 
@@ -161,6 +163,8 @@ var types = map[string]any{
 	"Usage":            hutch.Usage{},
 	"UsageReport":      hutch.UsageReport{},
 	"ShareRequest":     stream.Share{},
+	"Secret":           hutch.Secret{},
+	"SecretValue":      stream.SecretValue{},
 	"Size":             hutch.Size{},
 	"Token":            hutch.Token{},
 	"TokenLimits":      hutch.TokenLimits{},
@@ -362,7 +366,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Accounts: books{}, Audit: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Accounts: books{}, Audit: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,12 +374,30 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Accounts: p, Audit: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Accounts: p, Audit: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), who)))
 	}))
 	t.Cleanup(srv.Close)
 	return srv
+}
+
+// vault has a secret of the name that the examples use.
+func vault(t *testing.T) *secret.Vault {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secrets")
+	key, err := secret.LoadKey(path+".key", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := secret.Open(path, key, nil)
+	if err == nil {
+		_, err = v.SetSecret(t.Context(), "GITHUB_TOKEN", "ghp_5XJ2r7Hk")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // prepare makes what the examples name: values of path parameters.
@@ -399,6 +421,7 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	values["token"] = hutch.NewID("someone")
 	post("/v1/tokens", `{"name":"`+values["token"]+`"}`)
 	post("/v1/sandboxes/"+values["id"]+"/contexts", `{"contextId":"notebook","language":"python"}`)
+	values["name"] = "GITHUB_TOKEN"
 	return values
 }
 

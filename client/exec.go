@@ -210,7 +210,9 @@ func (a *attached) output(b []byte) error {
 	if err != nil {
 		return err
 	}
-	o.Lost = o.Cursor - int64(len(o.Data)) - a.cursor
+	if !o.Redacted {
+		o.Lost = o.Cursor - int64(len(o.Data)) - a.cursor
+	}
 	a.cursor = o.Cursor
 	if a.out != nil {
 		a.hand(func() error { return a.out(o) })

@@ -117,10 +117,12 @@ func (l *logs) output(b []byte) error {
 		return err
 	}
 	begin := o.Cursor - int64(len(o.Data))
-	if !l.begun { // a cursor behind the end is taken for the end
+	if !l.begun && !o.Redacted { // a cursor behind the end is taken for the end
 		l.begun, l.cursor = true, min(l.cursor, begin)
 	}
-	o.Lost = begin - l.cursor
+	if !o.Redacted {
+		o.Lost = begin - l.cursor
+	}
 	if l.out != nil {
 		err = l.out(o)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"hutch/internal/driver/native"
 	"hutch/internal/engine"
 	"hutch/internal/image"
+	"hutch/internal/secret"
 )
 
 // drivers are the runtimes of this program in the order of preference, with
@@ -134,9 +136,10 @@ func images(dir string, log *slog.Logger) func(context.Context, string) (image.R
 
 // embedded is an engine of this process alone; nothing of it outlives it.
 type embedded struct {
-	*engine.Engine
-	dir  string
-	lock *os.File
+	hutch.Service // the engine, under its veil
+	engine        *engine.Engine
+	dir           string
+	lock          *os.File
 }
 
 // embed starts an engine with one runtime.
@@ -169,11 +172,13 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 	if err != nil {
 		return nil, err
 	}
-	m.Engine = engine.New(engine.Options{
+	vault := secret.Given(secrets())
+	m.engine = engine.New(engine.Options{
 		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), log), Ephemeral: true,
-		Env: secrets(), Log: log,
+		Secret: vault.Value, Secrets: slices.Collect(maps.Keys(secrets())), Log: log,
 	})
-	return m, m.Start(ctx)
+	m.Service = secret.NewVeil(m.engine, vault.Redactor)
+	return m, m.engine.Start(ctx)
 }
 
 // choose returns the wanted runtime, or the first that works. To look takes
@@ -217,7 +222,7 @@ func secrets() map[string]string {
 func (m *embedded) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := m.Engine.Close(ctx); err != nil {
+	if err := m.engine.Close(ctx); err != nil {
 		return err // the folder stays, so that the next one sweeps it
 	}
 	return errors.Join(os.RemoveAll(m.dir), m.lock.Close())

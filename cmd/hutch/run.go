@@ -22,6 +22,7 @@ type job struct {
 	code     string
 	dir      string
 	env      []string
+	secrets  []string
 	timeout  time.Duration
 	noStdin  bool
 	asJSON   bool
@@ -34,6 +35,7 @@ func (j *job) flags(c *cobra.Command) {
 	f.StringVarP(&j.code, "code", "c", "", "the source text itself, instead of a file")
 	f.StringVarP(&j.dir, "cwd", "w", "", "working directory inside (default /workspace)")
 	f.StringArrayVarP(&j.env, "env", "e", nil, "environment variable, NAME=VALUE or NAME to pass ours on; may be repeated")
+	f.StringArrayVar(&j.secrets, "secret", nil, "secret to set as environment variable, NAME or VARIABLE=NAME; may be repeated")
 	f.DurationVarP(&j.timeout, "timeout", "t", 0, "kill everything that it started after this time, e.g. 90s")
 	f.BoolVarP(&j.noStdin, "no-stdin", "n", false, "give the program an empty standard input")
 	f.BoolVar(&j.asJSON, "json", false, "print the result as JSON at the end, instead of output as it comes")
@@ -45,7 +47,7 @@ func (j *job) request(args []string, stdin *os.File) (hutch.ExecRequest, error) 
 	if err != nil {
 		return hutch.ExecRequest{}, err
 	}
-	req := hutch.ExecRequest{Language: j.language, Dir: j.dir, Env: env, Timeout: hutch.InSeconds(j.timeout)}
+	req := hutch.ExecRequest{Language: j.language, Dir: j.dir, Env: env, Secrets: j.secrets, Timeout: hutch.InSeconds(j.timeout)}
 	if j.language != "" && j.code != "" {
 		req.Args, args = args, nil
 	} else if j.language != "" && len(args) > 1 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -33,6 +34,7 @@ import (
 	"hutch/internal/problem"
 	"hutch/internal/quota"
 	"hutch/internal/rest"
+	"hutch/internal/secret"
 	"hutch/internal/store"
 )
 
@@ -50,6 +52,7 @@ type serveConfig struct {
 	connections  int
 	secure       tlsConfig
 	quiet        bool
+	secretKey    string
 	talk         conversationConfig
 	monitor      monitorConfig
 }
@@ -63,9 +66,11 @@ func newServe(h *home, std streams) *cobra.Command {
 
 Clients bring a bearer token: the one that the first start prints and keeps in
 the data folder, or one made with ` + "`hutch token create`" + `. SANDBOX_AUTH_TOKEN or
-MCP_API_TOKEN in the environment stands in for the first. ANTHROPIC_API_KEY, when set, is
-given to sandboxes. When the server ends, sandboxes go on running; its next
-start finds them again.`,
+MCP_API_TOKEN in the environment stands in for the first. ANTHROPIC_API_KEY, when
+set, is given to sandboxes and, as other secrets are, replaced in what they
+print. HUTCH_SECRET_KEY is the key that secrets are encrypted with, in place of
+the one in the data folder. When the server ends, sandboxes go on running; its
+next start finds them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cmp.Or(checkLimits(cfg.limits), cfg.secure.check()); err != nil {
@@ -90,6 +95,7 @@ start finds them again.`,
 	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; more wait")
 	cfg.secure.flags(f)
 	cfg.monitor.flags(f)
+	f.StringVar(&cfg.secretKey, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
 }
@@ -111,11 +117,13 @@ type server struct {
 	dir        string
 	token      localToken
 	store      *store.Store
+	vault      *secret.Vault
 	tokens     *auth.Registry
 	requests   *quota.Meter
 	operations *quota.Meter
 	runtimes   []driver.Driver
 	engine     *engine.Engine
+	veil       *secret.Veil // over the engine
 	policy     *policy.Policy
 	talks      *conversation.Server
 	mcp        *mcp.Handler
@@ -137,7 +145,8 @@ func (s *server) run(ctx context.Context) (err error) {
 	if s.quiet {
 		level = slog.LevelWarn
 	}
-	if s.log, err = s.monitor.logger(s.std.err, level); err != nil {
+	s.vault = secret.Given(s.talk.secrets())
+	if s.log, err = s.monitor.logger(secret.Writer(s.std.err, s.redactor), level); err != nil {
 		return err
 	}
 	if s.prices, err = s.monitor.price(); err != nil {
@@ -153,6 +162,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	}{
 		{"open the data folder", s.openHome},
 		{"open the store", s.openStore},
+		{"open the secrets", s.openSecrets},
 		{"open the audit log", s.openAudit},
 		{"read the tokens", s.openTokens},
 		{"read what tokens have used", s.openMeters},
@@ -272,11 +282,33 @@ func (s *server) mayListen(ctx context.Context) error {
 }
 
 func (s *server) openPolicy(ctx context.Context) (err error) {
-	s.policy, err = policy.New(ctx, s.engine, policy.Options{
-		Tokens: s.tokens, Accounts: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"), Log: s.log,
+	s.policy, err = policy.New(ctx, s.veil, policy.Options{
+		Tokens: s.tokens, Secrets: s.vault, Accounts: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"),
+		Redact: func(text string) string { return s.redactor().String(text) }, Log: s.log,
 	})
 	return err
 }
+
+func (s *server) openSecrets(context.Context) (err error) {
+	path := filepath.Join(s.dir, "secrets.age")
+	var key *secret.Key
+	if text := os.Getenv("HUTCH_SECRET_KEY"); text != "" && s.secretKey == "" {
+		key, err = secret.ParseKey(text)
+	} else {
+		key, err = secret.LoadKey(cmp.Or(s.secretKey, filepath.Join(s.dir, "secrets.key")), path)
+	}
+	if err != nil {
+		return err
+	}
+	v, err := secret.Open(path, key, s.talk.secrets())
+	if err == nil {
+		s.vault = v
+	}
+	return err
+}
+
+// redactor is for the logs, in which calls of all are.
+func (s *server) redactor() *secret.Redactor { return s.vault.All() }
 
 func (s *server) findRuntimes(ctx context.Context) error {
 	all, err := drivers(s.dir)
@@ -291,11 +323,12 @@ func (s *server) startEngine(ctx context.Context) error {
 	s.engine = engine.New(engine.Options{
 		Dir: s.dir, Drivers: s.runtimes, Image: images(s.home.images(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
-		Prices: s.prices, Ephemeral: s.talk.only, Env: s.talk.secrets(), Log: s.log,
+		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
 	})
 	if err := s.engine.Start(ctx); err != nil {
 		return err
 	}
+	s.veil = secret.NewVeil(s.engine, s.vault.Redactor)
 	s.undo = append(s.undo, func() error {
 		ctx, cancel := grace()
 		defer cancel()
@@ -312,7 +345,7 @@ func grace() (context.Context, context.CancelFunc) {
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
 	s.mcp = mcp.NewHandler(s.policy, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
-	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Accounts: s.policy, Audit: s.policy, Log: s.log})
+	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Accounts: s.policy, Audit: s.policy, Log: s.log})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
 	hs := &http.Server{

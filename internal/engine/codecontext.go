@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/excerpt"
 	"hutch/internal/kernel"
 	"hutch/internal/wire"
 )
@@ -35,6 +36,9 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 		return hutch.CodeContext{}, err
 	}
 	defer e.done(s)
+	if req.Env, err = e.programEnv(s, req.Env, req.Secrets); err != nil {
+		return hutch.CodeContext{}, err
+	}
 	info, err := agent.CreateContext(ctx, place(k, req))
 	if err != nil {
 		return hutch.CodeContext{}, e.diagnose(ctx, s, agent, err)
@@ -163,11 +167,15 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 	defer e.done(s)
 	s.ran()
 	began := time.Now()
-	contextID, k, err := find(ctx, agent, req)
+	env, err := e.requestEnv(s.owner, req.Env, req.Secrets)
+	if err != nil {
+		return hutch.RunResult{}, err
+	}
+	contextID, k, err := e.findContext(ctx, s, agent, req)
 	if err != nil {
 		return hutch.RunResult{}, e.diagnose(ctx, s, agent, err)
 	}
-	run, err := k.Run(kernel.Code{ID: rand.Text(), Text: req.Code, Dir: req.Dir, Env: traced(ctx, req.Env), Stdin: req.Stdin != nil})
+	run, err := k.Run(kernel.Code{ID: rand.Text(), Text: req.Code, Dir: req.Dir, Env: traced(ctx, env), Stdin: req.Stdin != nil})
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
@@ -203,8 +211,8 @@ func (e *Engine) checkRun(req hutch.RunRequest) (time.Duration, error) {
 	return time.Duration(start.TimeoutMS) * time.Millisecond, err
 }
 
-// find finds the context of a run, and makes it when there is none.
-func find(ctx context.Context, agent *wire.Client, req hutch.RunRequest) (string, kernel.Kernel, error) {
+// findContext finds the context of a run, and makes it when there is none.
+func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client, req hutch.RunRequest) (string, kernel.Kernel, error) {
 	want, err := kernel.Lookup(req.Language)
 	if err != nil {
 		return "", kernel.Kernel{}, err
@@ -215,7 +223,11 @@ func find(ctx context.Context, agent *wire.Client, req hutch.RunRequest) (string
 	}
 	info, err := agent.Context(ctx, id)
 	if errors.Is(err, hutch.NotFound) {
-		info, err = agent.CreateContext(ctx, place(want, hutch.ContextRequest{ID: id, Dir: req.Dir}))
+		env, serr := e.programEnv(s, nil, nil)
+		if serr != nil {
+			return "", kernel.Kernel{}, serr
+		}
+		info, err = agent.CreateContext(ctx, place(want, hutch.ContextRequest{ID: id, Dir: req.Dir, Env: env}))
 	}
 	if err != nil {
 		return "", kernel.Kernel{}, err
@@ -229,7 +241,7 @@ func find(ctx context.Context, agent *wire.Client, req hutch.RunRequest) (string
 
 // record keeps what a run gives, and hands it on.
 type record struct {
-	kept    *capture
+	kept    *excerpt.Output
 	out     func(hutch.RunEvent) error
 	results []hutch.CodeResult
 	size    int
@@ -238,7 +250,7 @@ type record struct {
 }
 
 func newRecord(limit int, out func(hutch.RunEvent) error) *record {
-	return &record{kept: newCapture(limit), out: out}
+	return &record{kept: excerpt.New(limit), out: out}
 }
 
 func (r *record) hand(e hutch.RunEvent) error {
@@ -249,7 +261,7 @@ func (r *record) hand(e hutch.RunEvent) error {
 }
 
 func (r *record) output(o hutch.Output) error {
-	r.kept.add(o)
+	r.kept.Add(o)
 	return r.hand(hutch.RunEvent{Output: &o})
 }
 
@@ -275,7 +287,7 @@ func (r *record) message(m []byte) error {
 
 func (r *record) result() hutch.RunResult {
 	res := hutch.RunResult{Results: r.results, Error: r.fault}
-	res.Stdout, res.Stderr, res.Truncated = r.kept.result()
+	res.Stdout, res.Stderr, res.Truncated = r.kept.Result()
 	res.Truncated = res.Truncated || r.cut
 	return res
 }
@@ -295,18 +307,18 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		}
 	}
 	began := time.Now()
-	kept, cursor := newCapture(req.MaxOutput), int64(0)
+	kept, cursor := excerpt.New(req.MaxOutput), int64(0)
 	show := func(stream hutch.Stream, data []byte) error {
 		cursor += int64(len(data))
 		o := hutch.Output{Stream: stream, Data: data, Cursor: cursor}
-		kept.add(o)
+		kept.Add(o)
 		if out == nil || len(data) == 0 {
 			return nil
 		}
 		return out(o)
 	}
 	res, err := e.RunCode(ctx, id, hutch.RunRequest{
-		ContextID: req.SessionID, Language: language, Code: req.Command, Dir: req.Dir, Env: req.Env,
+		ContextID: req.SessionID, Language: language, Code: req.Command, Dir: req.Dir, Env: req.Env, Secrets: req.Secrets,
 		Timeout: req.Timeout, MaxOutput: req.MaxOutput, Stdin: req.Stdin,
 	}, func(ev hutch.RunEvent) error {
 		switch {
@@ -326,7 +338,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		SandboxID: id, Command: req.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut,
 		Timestamp: began.UTC(), Duration: time.Since(began),
 	}
-	result.Stdout, result.Stderr, result.Truncated = kept.result()
+	result.Stdout, result.Stderr, result.Truncated = kept.Result()
 	return result, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/excerpt"
 	"hutch/internal/kernel"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
@@ -193,9 +194,9 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 	defer e.done(s)
 	start := runner.Look()
 	start.ID, start.TimeoutMS = hutch.NewID("x"), languageTime.Milliseconds()
-	kept := newCapture(0)
+	kept := excerpt.New(0)
 	exit, err := agent.Run(ctx, start, nil, func(o hutch.Output) error {
-		kept.add(o)
+		kept.Add(o)
 		return nil
 	})
 	if err != nil {
@@ -204,7 +205,7 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 	if exit.TimedOut {
 		return nil, hutch.Errorf(hutch.Unavailable, "the programs of the sandbox did not tell their versions within %v: it may be busy", languageTime)
 	}
-	out, _, _ := kept.result()
+	out, _, _ := kept.Result()
 	found := runner.Found(out)
 	for i, l := range found {
 		found[i].Contexts = kernel.Speaks(l.Name)

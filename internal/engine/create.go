@@ -82,8 +82,10 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 	maps.Copy(env, req.Env)
 	env["SANDBOX_ID"] = v.ID
 	env["SANDBOX_TIMEOUT"] = strconv.FormatFloat(e.opt.ExecTimeout.Seconds(), 'f', -1, 64)
-	v.Environment.HasAnthropicCredentials = env["ANTHROPIC_API_KEY"] != ""
-	rec := store.Record{Sandbox: v, Place: v.ID, Env: env, Token: rand.Text()}
+	rec := store.Record{Sandbox: v, Place: v.ID, Env: env, Secrets: req.Secrets, Token: rand.Text()}
+	if err := e.checkSecrets(&rec); err != nil {
+		return store.Record{}, nil, err
+	}
 	if v.Owner != "" { // others may have a sandbox of that id
 		rec.Place = hutch.NewID("o")
 	}

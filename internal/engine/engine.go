@@ -58,6 +58,12 @@ type Options struct {
 	HealthEvery  time.Duration     // default 30 s
 	Env          map[string]string // for every sandbox
 	Prices       hutch.Prices
+	// Secret gives the value of an owner's secret; without it there are none.
+	// It is asked whenever a program starts, and values are kept nowhere.
+	Secret func(owner, name string) (string, error)
+	// Secrets are those that every sandbox has, in variables of their names,
+	// where they can be had.
+	Secrets []string
 
 	Log *slog.Logger
 }

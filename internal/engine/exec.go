@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/excerpt"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
 )
 
 const (
-	defaultOutput = 1 << 20
-	maxOutput     = 16 << 20
-	maxPath       = 4096
+	maxOutput = 16 << 20
+	maxPath   = 4096
 )
 
 // Exec implements hutch.Service.
@@ -33,10 +33,15 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 	}
 	defer e.done(s)
 	s.ran()
-	kept := newCapture(req.MaxOutput)
+	env, err := e.programEnv(s, req.Env, req.Secrets)
+	if err != nil {
+		return hutch.ExecResult{}, err
+	}
+	start.Env = append(start.Env, pairs(env)...)
+	kept := excerpt.New(req.MaxOutput)
 	began := time.Now()
 	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
-		kept.add(o)
+		kept.Add(o)
 		if out == nil {
 			return nil
 		}
@@ -46,7 +51,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 		SandboxID: id, Command: req.Command, ExitCode: exit.Code, TimedOut: exit.TimedOut,
 		Timestamp: began.UTC(), Duration: time.Since(began),
 	}
-	result.Stdout, result.Stderr, result.Truncated = kept.result()
+	result.Stdout, result.Stderr, result.Truncated = kept.Result()
 	if err != nil {
 		return result, e.diagnose(ctx, s, agent, err)
 	}
@@ -69,7 +74,7 @@ func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 		return wire.Start{}, err
 	}
 	if req.MaxOutput < 0 || req.MaxOutput > maxOutput {
-		return wire.Start{}, hutch.Errorf(hutch.Invalid, "maxOutput is %d bytes: give 1 to %d, or leave it out for %d", req.MaxOutput, maxOutput, defaultOutput)
+		return wire.Start{}, hutch.Errorf(hutch.Invalid, "maxOutput is %d bytes: give 1 to %d, or leave it out for %d", req.MaxOutput, maxOutput, excerpt.Default)
 	}
 	limit := e.opt.ExecTimeout
 	if longest := hutch.InSeconds(e.opt.MaxTimeout); !(req.Timeout >= 0 && req.Timeout <= longest) {
@@ -89,7 +94,7 @@ func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 	}
 	start.Argv = append(start.Argv, req.Args...)
 	start.ID = hutch.NewID("x")
-	start.Dir, start.Env = req.Dir, append(start.Env, pairs(req.Env)...)
+	start.Dir = req.Dir
 	start.Stdin = req.Stdin != nil
 	start.TimeoutMS = max(limit.Milliseconds(), 1)
 	return start, nil
@@ -225,9 +230,13 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	}
 	defer e.done(s)
 	s.ran()
+	env, err := e.programEnv(s, req.Env, req.Secrets)
+	if err != nil {
+		return hutch.Process{}, err
+	}
 	p, err := agent.Start(ctx, wire.Start{
 		ID: hutch.NewID("p"), Name: req.Name, Command: req.Command,
-		Dir: req.Dir, Env: pairs(traced(ctx, req.Env)), Restart: req.RestartPolicy, Stdin: req.Stdin, Terminal: req.Terminal,
+		Dir: req.Dir, Env: pairs(traced(ctx, env)), Restart: req.RestartPolicy, Stdin: req.Stdin, Terminal: req.Terminal,
 	})
 	if err != nil {
 		return hutch.Process{}, e.diagnose(ctx, s, agent, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/excerpt"
 	"hutch/internal/git"
 	"hutch/internal/wire"
 )
@@ -178,16 +179,16 @@ func (g *gitRun) run(ctx context.Context, cmd git.Command) (ended, error) {
 		Stdin: cmd.Stdin != "", TimeoutMS: max(cmd.Timeout.Milliseconds(), 1),
 	}
 	var stdout []byte
-	stderr := ends{limit: maxErrors}
+	stderr := excerpt.Ends{Limit: maxErrors}
 	exit, err := g.agent.Run(ctx, start, strings.NewReader(cmd.Stdin), func(o hutch.Output) error {
 		if o.Stream == hutch.Stderr {
-			stderr.add(o.Data)
+			stderr.Add(o.Data)
 		} else if stdout = append(stdout, o.Data...); len(stdout) > git.MaxOutput {
 			return errTooMuch
 		}
 		return nil
 	})
-	end := ended{exit.Code, exit.Signal, stdout, stderr.bytes()}
+	end := ended{exit.Code, exit.Signal, stdout, stderr.Bytes()}
 	switch {
 	case errors.Is(err, errTooMuch):
 		return end, cmd.TooMuch()

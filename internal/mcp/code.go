@@ -24,7 +24,7 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	began := time.Now()
 	p := &prompt{out: out}
 	res, err := s.svc.RunCode(ctx, c.sandbox, hutch.RunRequest{
-		ContextID: in.SessionID, Language: in.Language, Code: in.Command, Dir: in.Dir, Env: in.Env, Timeout: in.Timeout, MaxOutput: maxShown,
+		ContextID: in.SessionID, Language: in.Language, Code: in.Command, Dir: in.Dir, Env: in.Env, Secrets: in.Secrets, Timeout: in.Timeout, MaxOutput: maxShown,
 	}, func(e hutch.RunEvent) error { return p.event(c, e) })
 	if err == nil {
 		c.state = state(res)

@@ -24,6 +24,7 @@ type execArgs struct {
 	SessionID string            `json:"sessionId,omitempty" jsonschema:"name of a session, made if there is none: its calls share cwd, variables and functions; with language python, javascript or typescript it is an interpreter that keeps its state and shows figures"`
 	Timeout   hutch.Seconds     `json:"timeout,omitempty" jsonschema:"seconds until the command and all it started are killed; default 30"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables"`
+	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of secrets to set as environment variables, or VARIABLE=NAME; their values are never shown"`
 	Dir       string            `json:"cwd,omitempty" jsonschema:"absolute path to run in; default /workspace"`
 }
 
@@ -88,7 +89,7 @@ func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.O
 		return s.runCode(ctx, c, in, out)
 	}
 	return s.svc.Exec(ctx, c.sandbox, hutch.ExecRequest{
-		Command: in.Command, Language: in.Language, SessionID: in.SessionID, Dir: in.Dir, Env: in.Env, Timeout: in.Timeout, MaxOutput: maxShown,
+		Command: in.Command, Language: in.Language, SessionID: in.SessionID, Dir: in.Dir, Env: in.Env, Secrets: in.Secrets, Timeout: in.Timeout, MaxOutput: maxShown,
 	}, out)
 }
 

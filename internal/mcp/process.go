@@ -14,6 +14,7 @@ type startProcessArgs struct {
 	Name          string              `json:"name" jsonschema:"what to call it, for people"`
 	RestartPolicy hutch.RestartPolicy `json:"restartPolicy,omitempty" jsonschema:"when to start it again after it ended; default never"`
 	Env           map[string]string   `json:"env,omitempty" jsonschema:"environment variables"`
+	Secrets       []string            `json:"secrets,omitempty" jsonschema:"as for exec"`
 	Dir           string              `json:"cwd,omitempty" jsonschema:"absolute path to run in; default /workspace"`
 	Stdin         bool                `json:"openStdin,omitempty" jsonschema:"keep its stdin open, for waitProcess to write to"`
 }
@@ -39,7 +40,7 @@ func (s *server) startBackgroundProcess(ctx context.Context, c *call, in startPr
 		}
 	}
 	p, err := s.svc.StartProcess(ctx, in.SandboxID, hutch.ProcessRequest{
-		Command: in.Command, Name: in.Name, Dir: in.Dir, Env: in.Env, RestartPolicy: in.RestartPolicy, Stdin: in.Stdin,
+		Command: in.Command, Name: in.Name, Dir: in.Dir, Env: in.Env, Secrets: in.Secrets, RestartPolicy: in.RestartPolicy, Stdin: in.Stdin,
 	})
 	if err != nil {
 		return reply{}, err

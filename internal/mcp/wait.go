@@ -124,6 +124,9 @@ func (s *server) newest(ctx context.Context, in waitProcessArgs) (excerpted, err
 		}
 		e.lost += o.Lost
 		take := min(len(o.Data), maxShown-len(e.data))
+		if o.Redacted { // which has no cursor in its middle
+			take = len(o.Data)
+		}
 		e.data = append(e.data, o.Data[:take]...)
 		e.cursor = o.Cursor - int64(len(o.Data)-take)
 		if take < len(o.Data) {

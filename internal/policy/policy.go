@@ -26,6 +26,8 @@ import (
 type Options struct {
 	// Tokens are administered for those with the scope admin.
 	Tokens hutch.Tokens
+	// Secrets are kept for those who may run something that uses them.
+	Secrets hutch.Secrets
 	// Accounts and Audit are what was used and done.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
@@ -33,13 +35,16 @@ type Options struct {
 	Operations *quota.Meter
 	// Observer is told of every call; nil for nobody.
 	Observer audit.Observer
+	// Redact takes secrets out of what the observer is told of a call's target;
+	// nil leaves it as it is.
+	Redact func(string) string
 	// Grants is where grants are kept; nil is in memory alone.
 	Grants *store.Shelf
 	Log    *slog.Logger
 }
 
-// Policy implements hutch.Service, hutch.Sharing and hutch.Tokens for those who
-// may.
+// Policy implements hutch.Service, hutch.Sharing, hutch.Tokens and hutch.Secrets
+// for those who may.
 type Policy struct {
 	next   hutch.Service
 	opt    Options
@@ -52,6 +57,7 @@ var (
 	_ hutch.Tokens   = (*Policy)(nil)
 	_ hutch.Accounts = (*Policy)(nil)
 	_ audit.Reader   = (*Policy)(nil)
+	_ hutch.Secrets  = (*Policy)(nil)
 )
 
 // New returns a policy in front of next.
@@ -59,6 +65,9 @@ func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) 
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if opt.Observer == nil {
 		opt.Observer = audit.Observers{}
+	}
+	if opt.Redact == nil {
+		opt.Redact = func(text string) string { return text }
 	}
 	g, err := openGrants(ctx, opt.Grants)
 	return &Policy{next: next, opt: opt, grants: g}, err
@@ -70,6 +79,7 @@ type call struct {
 	sandbox string
 	target  string // within it, for the record
 	acts    bool   // does more in it than the verb says
+	asks    bool   // for secrets of the sandbox's owner
 }
 
 // rule is what a verb needs.
@@ -97,6 +107,7 @@ var (
 	read       = rule{scopes: []hutch.Scope{hutch.ScopeRead, hutch.ScopeFiles}, access: hutch.ReadAccess}
 	change     = rule{scopes: []hutch.Scope{hutch.ScopeFiles}, access: hutch.WriteAccess}
 	own        = rule{scopes: []hutch.Scope{hutch.ScopeExec}}
+	keep       = rule{scopes: []hutch.Scope{hutch.ScopeExec}, about: noSandbox}
 	administer = rule{scopes: []hutch.Scope{hutch.ScopeAdmin}, about: theServer}
 )
 
@@ -117,6 +128,8 @@ var rules = map[string]rule{
 	"ReadFile": read, "Stat": read, "ListFiles": read, "SearchFiles": read, "Watch": read, "Pack": read,
 	"WriteFile": change, "EditFile": change, "Mkdir": change, "Move": change, "Copy": change, "Delete": change, "Chmod": change, "Unpack": change,
 
+	"SetSecret": keep, "Secrets": keep, "DeleteSecret": keep,
+
 	"Share": own, "Unshare": own, "Grants": own,
 
 	"Usage": {scopes: see.scopes, about: theServer}, "Audit": administer, "Metrics": administer,
@@ -130,7 +143,7 @@ const maxTarget = 200
 // do makes one call of a verb, if the caller may.
 func do[T any](ctx context.Context, p *Policy, c call, run func(context.Context) (T, error)) (v T, err error) {
 	who := auth.From(ctx)
-	ctx, end, err := p.opt.Observer.Begin(ctx, operation(ctx, who, c))
+	ctx, end, err := p.opt.Observer.Begin(ctx, p.operation(ctx, who, c))
 	if err != nil {
 		return v, err
 	}
@@ -159,10 +172,10 @@ func madeBy(v any, err error) string {
 	return ""
 }
 
-func operation(ctx context.Context, who *auth.Principal, c call) audit.Operation {
+func (p *Policy) operation(ctx context.Context, who *auth.Principal, c call) audit.Operation {
 	from := audit.OriginOf(ctx)
 	op := audit.Operation{
-		Time: time.Now(), Sandbox: audit.Head(c.sandbox, hutch.MaxID), Verb: c.verb, Target: audit.Head(c.target, maxTarget),
+		Time: time.Now(), Sandbox: audit.Head(c.sandbox, hutch.MaxID), Verb: c.verb, Target: audit.Head(p.opt.Redact(c.target), maxTarget),
 		Surface: from.Surface, Remote: from.Remote, Request: from.Request, Trace: hutch.TraceID(ctx),
 	}
 	if who != nil {

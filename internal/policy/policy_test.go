@@ -16,6 +16,7 @@ import (
 	"hutch/internal/auth"
 	"hutch/internal/policy"
 	"hutch/internal/quota"
+	"hutch/internal/secret"
 	"hutch/internal/store"
 )
 
@@ -91,7 +92,7 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 		t.Fatal(err)
 	}
 	w := &world{tokens: tokens, seen: &observer{}}
-	opt.Tokens = tokens
+	opt.Tokens, opt.Secrets = tokens, secret.Given(nil)
 	if opt.Observer == nil {
 		opt.Observer = w.seen
 	}
@@ -126,7 +127,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
-		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens]()) {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets]()) {
 			if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 				t.Errorf("%q: %s: %v", who, m.Name, err)
 			}
@@ -141,7 +142,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 // An observer that refuses is heeded: what cannot be put on record is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
-	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens]()) {
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets]()) {
 		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
@@ -158,8 +159,8 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
 		hutch.ScopeRead: "Contexts GitDiff GitStatus Languages ListFiles Logs Pack Process Processes ReadFile Sandbox Sandboxes SearchFiles Stat Wait Watch",
-		hutch.ScopeExec: "CleanProcesses Contexts Create CreateContext DeleteContext Destroy Exec GitClone GitCommit Grants Input Interrupt Languages Logs Process Processes " +
-			"Resize RunCode Sandbox Sandboxes Share Signal StartProcess Unshare Wait",
+		hutch.ScopeExec: "CleanProcesses Contexts Create CreateContext DeleteContext DeleteSecret Destroy Exec GitClone GitCommit Grants Input Interrupt Languages Logs Process Processes " +
+			"Resize RunCode Sandbox Sandboxes Secrets SetSecret Share Signal StartProcess Unshare Wait",
 		hutch.ScopeFiles: "Chmod Copy Delete EditFile GitDiff GitStatus ListFiles Mkdir Move Pack ReadFile Sandbox Sandboxes SearchFiles Stat Unpack Watch WriteFile",
 		hutch.ScopePorts: "",
 		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
@@ -169,7 +170,7 @@ func TestScopes(t *testing.T) {
 			w := newWorld(t, empty(), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
-			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens]()) {
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets]()) {
 				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 					allowed = append(allowed, m.Name)
 				}

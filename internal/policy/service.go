@@ -42,14 +42,14 @@ func (p *Policy) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 
 // Exec implements hutch.Service.
 func (p *Policy) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-	return do(ctx, p, call{verb: "Exec", sandbox: sandbox, target: req.Command}, func(ctx context.Context) (hutch.ExecResult, error) {
+	return do(ctx, p, call{verb: "Exec", sandbox: sandbox, target: req.Command, asks: len(req.Secrets) > 0}, func(ctx context.Context) (hutch.ExecResult, error) {
 		return p.next.Exec(ctx, sandbox, req, out)
 	})
 }
 
 // StartProcess implements hutch.Service.
 func (p *Policy) StartProcess(ctx context.Context, sandbox string, req hutch.ProcessRequest) (hutch.Process, error) {
-	return do(ctx, p, call{verb: "StartProcess", sandbox: sandbox, target: req.Command}, func(ctx context.Context) (hutch.Process, error) {
+	return do(ctx, p, call{verb: "StartProcess", sandbox: sandbox, target: req.Command, asks: len(req.Secrets) > 0}, func(ctx context.Context) (hutch.Process, error) {
 		return p.next.StartProcess(ctx, sandbox, req)
 	})
 }
@@ -121,7 +121,7 @@ func (p *Policy) Languages(ctx context.Context, sandbox string) ([]hutch.Languag
 
 // CreateContext implements hutch.Contexts.
 func (p *Policy) CreateContext(ctx context.Context, sandbox string, req hutch.ContextRequest) (hutch.CodeContext, error) {
-	return do(ctx, p, call{verb: "CreateContext", sandbox: sandbox, target: req.ID}, func(ctx context.Context) (hutch.CodeContext, error) {
+	return do(ctx, p, call{verb: "CreateContext", sandbox: sandbox, target: req.ID, asks: len(req.Secrets) > 0}, func(ctx context.Context) (hutch.CodeContext, error) {
 		return p.next.CreateContext(ctx, sandbox, req)
 	})
 }
@@ -149,7 +149,7 @@ func (p *Policy) Interrupt(ctx context.Context, sandbox, id string) error {
 
 // RunCode implements hutch.Contexts.
 func (p *Policy) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
-	return do(ctx, p, call{verb: "RunCode", sandbox: sandbox, target: req.Code}, func(ctx context.Context) (hutch.RunResult, error) {
+	return do(ctx, p, call{verb: "RunCode", sandbox: sandbox, target: req.Code, asks: len(req.Secrets) > 0}, func(ctx context.Context) (hutch.RunResult, error) {
 		return p.next.RunCode(ctx, sandbox, req, out)
 	})
 }

@@ -155,6 +155,9 @@ func (p *Policy) owner(ctx context.Context, who *auth.Principal, c call, r rule)
 	case r.access == hutch.WriteAccess && g.Access != hutch.WriteAccess:
 		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.sandbox)
 	}
+	if c.asks { // to be given them is to read them
+		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.sandbox).With("field", "secrets")
+	}
 	return hutch.Owner{ID: g.Owner}, nil
 }
 

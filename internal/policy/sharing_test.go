@@ -135,6 +135,8 @@ func TestSharing(t *testing.T) {
 	want(hutch.Conflict, share(eve, "bob", hutch.WriteAccess)) // the id is taken, for bob
 
 	must(share(ada, "bob", hutch.WriteAccess))
+	_, err = w.Exec(bob, "box", hutch.ExecRequest{Secrets: []string{"OF_ADA"}}, nil)
+	want(hutch.Denied, err)
 	owner, err := exec()
 	must(err)
 	if owner != auth.From(ada).Owner {

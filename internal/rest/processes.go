@@ -143,6 +143,7 @@ func appendOutput(all []hutch.Output, o hutch.Output) []hutch.Output {
 	if n := len(all); n > 0 && all[n-1].Stream == o.Stream && o.Lost == 0 {
 		all[n-1].Data = append(all[n-1].Data, o.Data...)
 		all[n-1].Cursor = o.Cursor
+		all[n-1].Redacted = all[n-1].Redacted || o.Redacted
 		return all
 	}
 	o.Data = append([]byte(nil), o.Data...)

@@ -25,7 +25,9 @@ import (
 
 // Options are what a handler is made from; the zero value works.
 type Options struct {
-	Log *slog.Logger
+	// Secrets, when set, keeps secrets.
+	Secrets hutch.Secrets
+	Log     *slog.Logger
 	// Stall is how long a client may leave what is sent to it unread before
 	// it counts as gone; default 5 minutes.
 	Stall time.Duration
@@ -43,6 +45,7 @@ type Handler struct {
 	svc      hutch.Service
 	tokens   hutch.Tokens
 	sharing  hutch.Sharing
+	vault    hutch.Secrets
 	accounts hutch.Accounts
 	audit    audit.Reader
 	log      *slog.Logger
@@ -60,7 +63,7 @@ type Handler struct {
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, accounts: opt.Accounts, audit: opt.Audit, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, accounts: opt.Accounts, audit: opt.Audit, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}
@@ -81,6 +84,8 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.route("/v1/sandboxes/{id}/git/commit", methods{"POST": h.gitCommit})
 	h.route("/v1/sandboxes/{id}/git/status", methods{"GET": h.gitStatus})
 	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
+	h.route("/v1/secrets", methods{"GET": h.secrets})
+	h.route("/v1/secrets/{name}", methods{"PUT": h.setSecret, "DELETE": h.deleteSecret})
 	h.routeFiles()
 	h.contextRoutes()
 	h.tokenRoutes()

@@ -24,8 +24,9 @@ type Record struct {
 	Place   string            `json:"place"`
 	Sandbox hutch.Sandbox     `json:"sandbox"`
 	Env     map[string]string `json:"env,omitempty"`
-	Token   string            `json:"token"`  // the agent's
-	Handle  driver.Handle     `json:"handle"` // the driver's, while it runs
+	Secrets []string          `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values
+	Token   string            `json:"token"`             // the agent's
+	Handle  driver.Handle     `json:"handle"`            // the driver's, while it runs
 	Used    Used              `json:"used"`
 	Books   *Books            `json:"books,omitempty"`
 }

@@ -21,8 +21,9 @@
 //
 // and the server sends
 //
-//	binary  output: one byte stream (1 stdout, 2 stderr), eight bytes cursor
-//	        behind the data, big endian, then the data
+//	binary  output: one byte stream (1 stdout, 2 stderr; 4 more where a secret
+//	        was replaced), eight bytes cursor behind the data, big endian, then
+//	        the data
 //	text    a [Note]: how much stdin the program has taken; at last the
 //	        result or the error, after which the server closes
 //
@@ -34,7 +35,7 @@
 // One connection reads the output of one background process, from a cursor on.
 // The client sends nothing. The server sends binary messages as above, and at
 // last a [Note] with the end or the error, after which it closes. What the log
-// no longer had is what the cursors skip.
+// no longer had is what the cursors skip, but where a secret was replaced.
 //
 // A run of code has the same, with a [Run] as the first message and a
 // [RunNote] for a Note.
@@ -84,11 +85,17 @@ type Piece struct {
 	Encoding string       `json:"encoding"` // "utf-8" or "base64"
 	Cursor   int64        `json:"cursor"`
 	Lost     int64        `json:"lost,omitempty"`
+	Redacted bool         `json:"redacted,omitempty"` // a secret was replaced: see hutch.Output
+}
+
+// SecretValue is the body of a call that sets a secret.
+type SecretValue struct {
+	Value string `json:"value"`
 }
 
 // NewPiece is o in JSON.
 func NewPiece(o hutch.Output) Piece {
-	p := Piece{Stream: o.Stream, Encoding: "utf-8", Cursor: o.Cursor, Lost: o.Lost}
+	p := Piece{Stream: o.Stream, Encoding: "utf-8", Cursor: o.Cursor, Lost: o.Lost, Redacted: o.Redacted}
 	if utf8.Valid(o.Data) {
 		p.Data = string(o.Data)
 	} else {
@@ -99,7 +106,7 @@ func NewPiece(o hutch.Output) Piece {
 
 // Output is the piece as the program wrote it.
 func (p Piece) Output() (hutch.Output, error) {
-	o := hutch.Output{Stream: p.Stream, Data: []byte(p.Data), Cursor: p.Cursor, Lost: p.Lost}
+	o := hutch.Output{Stream: p.Stream, Data: []byte(p.Data), Cursor: p.Cursor, Lost: p.Lost, Redacted: p.Redacted}
 	if p.Encoding != "base64" {
 		return o, nil
 	}
@@ -190,13 +197,19 @@ type Share struct {
 	Access hutch.Access `json:"access"`
 }
 
-const headerSize = 9
+const (
+	headerSize = 9
+	redacted   = 4 // in the byte of the stream
+)
 
 // AppendOutput appends the binary message for o.
 func AppendOutput(b []byte, o hutch.Output) []byte {
 	tag := byte(1)
 	if o.Stream == hutch.Stderr {
 		tag = 2
+	}
+	if o.Redacted {
+		tag |= redacted
 	}
 	b = binary.BigEndian.AppendUint64(append(b, tag), uint64(o.Cursor))
 	return append(b, o.Data...)
@@ -207,8 +220,8 @@ func ParseOutput(b []byte) (hutch.Output, error) {
 	if len(b) < headerSize {
 		return hutch.Output{}, io.ErrUnexpectedEOF
 	}
-	o := hutch.Output{Stream: hutch.Stdout, Cursor: int64(binary.BigEndian.Uint64(b[1:])), Data: b[headerSize:]}
-	switch b[0] {
+	o := hutch.Output{Stream: hutch.Stdout, Cursor: int64(binary.BigEndian.Uint64(b[1:])), Data: b[headerSize:], Redacted: b[0]&redacted != 0}
+	switch b[0] &^ redacted {
 	case 1:
 	case 2:
 		o.Stream = hutch.Stderr

@@ -114,7 +114,7 @@ func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
 // environ is the environment of the script, as far as it matters.
 func environ(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "HUTCH_DATA", "HUTCH_URL", "HUTCH_TOKEN", "SANDBOX_AUTH_TOKEN", varProgram, varUser, varPath} {
+	for _, name := range []string{"PATH", "HOME", "HUTCH_DATA", "HUTCH_URL", "HUTCH_TOKEN", "SANDBOX_AUTH_TOKEN", "ANTHROPIC_API_KEY", varProgram, varUser, varPath} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}

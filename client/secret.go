@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/stream"
+)
+
+var _ hutch.Secrets = (*Client)(nil)
+
+// SetSecret implements hutch.Secrets.
+func (c *Client) SetSecret(ctx context.Context, name, value string) (hutch.Secret, error) {
+	if err := hutch.CheckSecretName(name); err != nil {
+		return hutch.Secret{}, err
+	}
+	if !utf8.ValidString(value) { // not shown, as checkText would
+		return hutch.Secret{}, hutch.Errorf(hutch.Invalid, "the value is not UTF-8: encode it, in base64 say").With("field", "value")
+	}
+	return call[hutch.Secret](ctx, c, "PUT", "/v1/secrets/"+name, stream.SecretValue{Value: value})
+}
+
+// Secrets implements hutch.Secrets.
+func (c *Client) Secrets(ctx context.Context) ([]hutch.Secret, error) {
+	return call[[]hutch.Secret](ctx, c, "GET", "/v1/secrets", nil)
+}
+
+// DeleteSecret implements hutch.Secrets.
+func (c *Client) DeleteSecret(ctx context.Context, name string) error {
+	if err := hutch.CheckSecretName(name); err != nil {
+		return err
+	}
+	_, err := call[struct{}](ctx, c, "DELETE", "/v1/secrets/"+name, nil)
+	return err
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"hutch"
+)
+
+func newSecret(h *home, std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use: "secret", Short: "Keep secrets that sandboxes may use and nobody reads",
+		Long: `Keep secrets on the server, encrypted. A sandbox, command or process that asks
+for one gets it in its environment; what it prints has [redacted:NAME] in its
+place. Values are never shown again.
+` + remoteHelp,
+		Example: `  hutch secret set GITHUB_TOKEN
+  hutch exec --secret GITHUB_TOKEN demo 'git clone https://x:$GITHUB_TOKEN@github.com/me/app'`,
+	}
+	c.AddCommand(newSecretSet(h, std), newSecretList(h, std), newSecretDelete(h, std))
+	for _, sub := range c.Commands() {
+		sub.Args = explainArgs(sub.Args)
+	}
+	return c
+}
+
+func newSecretSet(h *home, std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "set NAME", Short: "Set a secret to what is typed, unseen, or piped in",
+		Long: `Set a secret to what is typed, unseen, or to all of the standard input but a last
+line feed. It takes the place of one of that name; programs that run keep the old
+value, which is looked for in output for 30 days more.
+` + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := hutch.CheckSecretName(args[0]); err != nil {
+				return err
+			}
+			value, err := readSecret(c.Context(), std, args[0])
+			if err != nil {
+				return err
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			made, err := svc.SetSecret(c.Context(), args[0], value)
+			if err == nil && !made.Redacted {
+				fmt.Fprintf(std.err, "hutch: warning: a value of less than %d bytes is not replaced in output, where it would be found by chance\n", hutch.MinRedacted)
+			}
+			return err
+		},
+	}
+}
+
+// readSecret reads a value that nobody is to see.
+func readSecret(ctx context.Context, std streams, name string) (string, error) {
+	if !isTerminal(std.in) {
+		b, err := io.ReadAll(io.LimitReader(std.in, hutch.MaxSecret+2)) // which the server refuses if it is full
+		return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), err
+	}
+	fmt.Fprintf(std.err, "value of %s: ", name)
+	defer fmt.Fprintln(std.err)
+	return unseen(ctx, std.in)
+}
+
+// unseen reads a line without showing it. To give up leaves the terminal as it
+// was.
+func unseen(ctx context.Context, tty *os.File) (string, error) {
+	fd := int(tty.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
+	type line struct {
+		text []byte
+		err  error
+	}
+	typed := make(chan line, 1)
+	go func() {
+		text, err := term.ReadPassword(fd)
+		typed <- line{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", cause(ctx, term.Restore(fd, before))
+	case l := <-typed:
+		return string(l.text), l.err
+	}
+}
+
+func cause(ctx context.Context, err error) error {
+	if err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+func newSecretList(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the names of secrets", Long: "List the names of secrets, without their values.\n" + remoteHelp,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			list, err := svc.Secrets(c.Context())
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, list)
+			}
+			t := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "SECRET\tSET\tREDACTED")
+			for _, s := range list {
+				set := "by the server"
+				if s.UpdatedAt != nil {
+					set = s.UpdatedAt.Format(time.DateTime)
+				}
+				fmt.Fprintf(t, "%s\t%s\t%t\n", s.Name, set, s.Redacted)
+			}
+			return t.Flush()
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newSecretDelete(h *home, std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME...", Aliases: []string{"rm"}, Short: "Delete secrets",
+		Long: `Delete secrets. Programs that run keep what they were given, which is looked for in
+output for 30 days more.
+` + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			for _, name := range args {
+				if err := svc.DeleteSecret(c.Context(), name); err != nil {
+					return err
+				}
+				fmt.Fprintln(std.out, name)
+			}
+			return nil
+		},
+	}
+}

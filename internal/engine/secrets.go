@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"errors"
+	"maps"
+
+	"hutch"
+	"hutch/internal/store"
+)
+
+const (
+	anthropicKey = "ANTHROPIC_API_KEY"
+	maxSecrets   = 64 // in one request
+)
+
+// checkSecrets refuses a sandbox to be whose secrets cannot be had, and notes
+// which it has.
+func (e *Engine) checkSecrets(rec *store.Record) error {
+	owner := rec.Sandbox.Owner
+	env, err := e.requestEnv(owner, rec.Env, rec.Secrets)
+	if err != nil {
+		return err
+	}
+	e.addCommon(owner, nil, env)
+	rec.Sandbox.Environment.HasAnthropicCredentials = env[anthropicKey] != ""
+	return nil
+}
+
+// programEnv is the environment of a program beyond what its sandbox sets for
+// all: the sandbox's secrets, over them what the request says.
+func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
+	all, err := e.requestEnv(s.owner, env, secrets)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	fixed, uses := s.rec.Env, s.rec.Secrets // neither ever changes
+	s.mu.Unlock()
+	for _, use := range uses {
+		err := e.addSecret(s.owner, use, all)
+		if errors.Is(err, hutch.NotFound) {
+			e.log.Warn("a sandbox's secret is gone", "sandbox", s.id, "secret", use)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	e.addCommon(s.owner, fixed, all)
+	return all, nil
+}
+
+// requestEnv is what a request sets, with its secrets.
+func (e *Engine) requestEnv(owner string, env map[string]string, secrets []string) (map[string]string, error) {
+	if len(secrets) > maxSecrets {
+		return nil, hutch.Errorf(hutch.Invalid, "the request asks for %d secrets: at most %d are given", len(secrets), maxSecrets).With("field", "secrets")
+	}
+	all := maps.Clone(env)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for _, use := range secrets {
+		variable, _, err := hutch.ParseSecretUse(use)
+		if err != nil {
+			return nil, err
+		}
+		if _, set := all[variable]; set {
+			return nil, hutch.Errorf(hutch.Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).With("field", "secrets")
+		}
+		if err := e.addSecret(owner, use, all); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// addSecret sets the variable of one secret, unless it is set.
+func (e *Engine) addSecret(owner, use string, env map[string]string) error {
+	variable, name, err := hutch.ParseSecretUse(use)
+	if err != nil {
+		return err
+	}
+	if _, set := env[variable]; set {
+		return nil
+	}
+	if e.opt.Secret == nil {
+		return hutch.Errorf(hutch.NotFound, "there is no secret %s: this server keeps none", name)
+	}
+	value, err := e.opt.Secret(owner, name)
+	if err == nil {
+		env[variable] = value
+	}
+	return err
+}
+
+// addCommon sets the secrets that every sandbox has, but for what is fixed in
+// its own environment.
+func (e *Engine) addCommon(owner string, fixed, env map[string]string) {
+	for _, name := range e.opt.Secrets {
+		if _, set := fixed[name]; !set {
+			e.addSecret(owner, name, env) // or it cannot be had
+		}
+	}
+}

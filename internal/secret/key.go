@@ -1,0 +1,79 @@
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"filippo.io/age"
+
+	"hutch"
+)
+
+// Key is what a vault is encrypted with: an age identity, so that with it
+// `age -d` reads the file too.
+type Key struct{ identity *age.X25519Identity }
+
+// ParseKey reads a key as `age-keygen` writes it, with comments or without.
+func ParseKey(text string) (*Key, error) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if identity, err := age.ParseX25519Identity(line); err == nil {
+			return &Key{identity}, nil
+		}
+		break // the error would tell of the key
+	}
+	return nil, hutch.Errorf(hutch.Invalid, "the secret key is none: give one that `age-keygen` has made, which begins with AGE-SECRET-KEY-1")
+}
+
+// LoadKey reads the key in a file. One that is missing is made, unless there is
+// a vault already, which no other key opens.
+func LoadKey(path, vault string) (*Key, error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		return ParseKey(string(b))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the secret key: %w", err)
+	}
+	if _, err := os.Stat(vault); !errors.Is(err, fs.ErrNotExist) {
+		return nil, hutch.Errorf(hutch.Invalid, "there are secrets in %s, and no key in %s: put it back, or remove the secrets to begin without any", vault, path)
+	}
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		return nil, err
+	}
+	if err := replace(path, []byte(identity.String()+"\n")); err != nil {
+		return nil, fmt.Errorf("keep the secret key: %w", err)
+	}
+	return &Key{identity}, nil
+}
+
+// replace writes a file that nobody else may read, as a whole or not at all, to
+// be there after a loss of power.
+func replace(path string, content []byte) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

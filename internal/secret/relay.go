@@ -1,0 +1,176 @@
+package secret
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// idle is how long a program that prints no more may be waiting for someone to
+// read what it has printed.
+const idle = 50 * time.Millisecond
+
+// relay hands output on with the secrets replaced.
+//
+// Cursors go on counting what the process wrote, so that they mean the same to
+// everyone who reads it, with a redactor or another one or none. A piece's
+// cursor is never behind what is held of another stream: who goes on from it
+// may see a few bytes twice, and misses none.
+type relay struct {
+	r    *Redactor
+	out  func(hutch.Output) error
+	fail context.CancelCauseFunc // ends what gives the output
+
+	mu       sync.Mutex
+	lanes    [2]lane // of stdout and stderr
+	from     int64   // what is before it is only looked at
+	begun    bool
+	cursor   int64 // told last
+	lost     int64 // to be told with the next piece
+	ended    bool
+	err      error // of out, which is not called any more
+	patience *time.Timer
+}
+
+// lane is one of the streams.
+type lane struct {
+	stream
+	name hutch.Stream
+	at   int64 // where in the process's output the held bytes begin
+}
+
+// newRelay returns a relay to out, and a context for what gives it output.
+func newRelay(ctx context.Context, r *Redactor, out func(hutch.Output) error) (context.Context, *relay) {
+	f := &relay{r: r, out: out}
+	ctx, f.fail = context.WithCancelCause(ctx)
+	f.lanes[0] = lane{stream: stream{r: r}, name: hutch.Stdout}
+	f.lanes[1] = lane{stream: stream{r: r}, name: hutch.Stderr}
+	return ctx, f
+}
+
+// goOn has the relay begin at a cursor in the middle of the output. It returns
+// where to read from, so that a secret that goes over the cursor is seen whole.
+func (f *relay) goOn(cursor int64) int64 {
+	f.from, f.cursor = cursor, cursor
+	return max(0, cursor-int64(f.r.longest)+1)
+}
+
+func (f *relay) lane(s hutch.Stream) *lane {
+	if s == hutch.Stderr {
+		return &f.lanes[1]
+	}
+	return &f.lanes[0]
+}
+
+// output takes a piece of output.
+func (f *relay) output(o hutch.Output) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	begin := o.Cursor - int64(len(o.Data))
+	f.beginLocked(begin, o.Lost)
+	if o.Lost > 0 {
+		f.releaseLocked()
+		f.lost += min(o.Lost, max(0, begin-f.from))
+	}
+	l := f.lane(o.Stream)
+	old, was := len(l.held), l.at
+	if begin < f.from {
+		l.told = old + int(min(f.from-begin, int64(len(o.Data))))
+	}
+	at := func(n int) int64 { // of the first held bytes, at least
+		if n >= old {
+			return begin + int64(n-old)
+		}
+		return was + int64(n)
+	}
+	l.write(o.Data, func(data []byte, end int, marker bool) { f.tellLocked(l, data, at(end), marker) })
+	l.at = at(old + len(o.Data) - len(l.held))
+	f.waitLocked()
+	return f.err
+}
+
+// beginLocked notes where the output begins: at the cursor that was asked for
+// or, when there is less, at its end.
+func (f *relay) beginLocked(begin, lost int64) {
+	if f.begun {
+		return
+	}
+	f.begun = true
+	if begin < f.from-int64(f.r.longest)+1 {
+		f.from = 0
+	}
+	f.cursor = max(begin-lost, f.from)
+}
+
+// tellLocked hands on what ends at a cursor.
+func (f *relay) tellLocked(l *lane, data []byte, end int64, marker bool) {
+	if f.err != nil {
+		return
+	}
+	for i := range f.lanes {
+		if other := &f.lanes[i]; other != l && len(other.held) > other.told {
+			end = min(end, other.at)
+		}
+	}
+	o := hutch.Output{Stream: l.name, Data: data, Cursor: end, Lost: f.lost}
+	o.Redacted = marker || end-int64(len(data))-f.lost != f.cursor
+	f.cursor, f.lost = end, 0
+	if f.err = f.out(o); f.err != nil {
+		f.fail(f.err)
+	}
+}
+
+// waitLocked sets the time after which what is held counts as waited for.
+func (f *relay) waitLocked() {
+	switch {
+	case len(f.lanes[0].held)+len(f.lanes[1].held) == 0:
+	case f.patience == nil:
+		f.patience = time.AfterFunc(idle, f.reveal)
+	default:
+		f.patience.Reset(idle)
+	}
+}
+
+func (f *relay) reveal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.lanes {
+		if l := &f.lanes[i]; !f.ended {
+			l.reveal(func(data []byte, end int, _ bool) { f.tellLocked(l, data, l.at+int64(end), false) })
+		}
+	}
+}
+
+// event tells all that is held, and then something that happened behind it.
+func (f *relay) event(out func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.releaseLocked()
+	if f.err == nil {
+		f.err = out()
+	}
+	return f.err
+}
+
+func (f *relay) releaseLocked() {
+	for i := range f.lanes {
+		l := &f.lanes[i]
+		at := l.at
+		l.release(func(data []byte, end int, marker bool) { f.tellLocked(l, data, at+int64(end), marker) })
+	}
+}
+
+// end tells what is left, and returns the error of what took it.
+func (f *relay) end() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.releaseLocked()
+	f.ended = true
+	if f.patience != nil {
+		f.patience.Stop()
+	}
+	f.fail(nil)
+	return f.err
+}

@@ -1,0 +1,325 @@
+// Package secret keeps secrets, and keeps them out of what people and models
+// read. A [Vault] holds named values of owners, encrypted on disk; programs get
+// them in their environment, at the moment they start. A [Veil] stands before a
+// hutch.Service and replaces the values, in all forms that programs commonly
+// print them in, wherever they would come out.
+//
+// This is care against accidents. A program that wants to tell a secret that it
+// was given can write it backwards.
+package secret
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"filippo.io/age"
+
+	"hutch"
+)
+
+const (
+	maxOwned = 256 << 10 // bytes of the values of one owner
+	// retention is how long a value that was replaced or deleted is still
+	// looked for: programs that were given it go on running.
+	retention = 30 * 24 * time.Hour
+	maxFile   = 256 << 20
+)
+
+// Vault holds secrets. It implements hutch.Secrets, for the owner in the
+// context. Its methods are safe for concurrent use.
+type Vault struct {
+	path  string // empty: in memory alone
+	key   *Key
+	given map[string]string // the server's
+
+	mu      sync.RWMutex
+	kept    document
+	lookers map[string]*Redactor // by owner, made when asked for
+	all     *Redactor
+}
+
+var _ hutch.Secrets = (*Vault)(nil)
+
+// document is what is on disk, encrypted as a whole.
+type document struct {
+	Version int     `json:"version"`
+	Secrets []entry `json:"secrets"`
+	Retired []entry `json:"retired,omitempty"` // Updated is when they were
+}
+
+type entry struct {
+	Owner   string    `json:"owner,omitempty"`
+	Name    string    `json:"name"`
+	Value   string    `json:"value"`
+	Updated time.Time `json:"updated"`
+}
+
+const version = 1
+
+// Given returns a vault of the server's secrets alone, in memory.
+func Given(values map[string]string) *Vault {
+	v := &Vault{given: values}
+	v.changedLocked()
+	return v
+}
+
+// Open opens the vault at path, which is made with the first secret. The given
+// are the server's, which all owners may use; they are not written anywhere.
+func Open(path string, key *Key, given map[string]string) (*Vault, error) {
+	v := Given(given)
+	v.path, v.key = path, key
+	sealed, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open secrets: %w", err)
+	}
+	if v.kept, err = unseal(sealed, key); err != nil {
+		return nil, fmt.Errorf("open secrets in %s: %w", path, err)
+	}
+	v.changedLocked()
+	return v, nil
+}
+
+func unseal(sealed []byte, key *Key) (d document, err error) {
+	r, err := age.Decrypt(bytes.NewReader(sealed), key.identity)
+	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
+		return d, hutch.Errorf(hutch.Invalid, "the secrets were encrypted with another key: start with the key of that time (--secret-key), or remove the file to begin without secrets").Because(err)
+	}
+	if err != nil {
+		return d, err
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxFile))
+	if err == nil {
+		err = json.Unmarshal(b, &d)
+	}
+	if err == nil && d.Version != version {
+		err = hutch.Errorf(hutch.Unsupported, "the secrets are in format %d, and this hutch knows %d: start the version that wrote them", d.Version, version)
+	}
+	return d, err
+}
+
+// SetSecret implements hutch.Secrets.
+func (v *Vault) SetSecret(ctx context.Context, name, value string) (hutch.Secret, error) {
+	if err := check(name, value); err != nil {
+		return hutch.Secret{}, err
+	}
+	owner, _ := hutch.OwnerOf(ctx)
+	made := entry{owner.ID, name, value, time.Now().UTC()}
+	return made.record(), v.change(func(d *document) error {
+		d.retire(owner.ID, name)
+		d.Secrets = append(d.Secrets, made)
+		if d.size(owner.ID) > maxOwned {
+			return hutch.Errorf(hutch.Exhausted, "the secrets would have more than %d KiB together: delete some first", maxOwned>>10).With("limit", "secrets")
+		}
+		return nil
+	})
+}
+
+func check(name, value string) error {
+	switch {
+	case value == "":
+		return hutch.Errorf(hutch.Invalid, "the value is empty: give one, or delete the secret").With("field", "value")
+	case len(value) > hutch.MaxSecret:
+		return hutch.Errorf(hutch.Invalid, "the value has %d bytes, over the limit of %d", len(value), hutch.MaxSecret).With("field", "value")
+	case strings.Contains(value, "\x00"):
+		return hutch.Errorf(hutch.Invalid, "the value holds a NUL byte, which no environment variable can: encode it, in base64 say").With("field", "value")
+	}
+	return hutch.CheckSecretName(name)
+}
+
+// DeleteSecret implements hutch.Secrets.
+func (v *Vault) DeleteSecret(ctx context.Context, name string) error {
+	owner, _ := hutch.OwnerOf(ctx)
+	return v.change(func(d *document) error {
+		if d.retire(owner.ID, name) {
+			return nil
+		}
+		if v.given[name] != "" {
+			return hutch.Errorf(hutch.Denied, "the secret %s is the server's: take it out of its environment", name)
+		}
+		return hutch.Errorf(hutch.NotFound, "there is no secret %.80q to delete: list them", name)
+	})
+}
+
+// Secrets implements hutch.Secrets.
+func (v *Vault) Secrets(ctx context.Context) ([]hutch.Secret, error) {
+	owner, _ := hutch.OwnerOf(ctx)
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	byName := map[string]hutch.Secret{}
+	for name, value := range v.given {
+		byName[name] = hutch.Secret{Name: name, Shared: true, Redacted: len(value) >= hutch.MinRedacted}
+	}
+	for _, e := range v.kept.Secrets {
+		if e.Owner == owner.ID {
+			byName[e.Name] = e.record()
+		}
+	}
+	list := slices.Collect(maps.Values(byName))
+	slices.SortFunc(list, func(a, b hutch.Secret) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func (e entry) record() hutch.Secret {
+	return hutch.Secret{Name: e.Name, UpdatedAt: &e.Updated, Redacted: len(e.Value) >= hutch.MinRedacted}
+}
+
+// Value is the value of a secret for an owner: an own one before the server's.
+func (v *Vault) Value(owner, name string) (string, error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var own []string
+	for _, e := range v.kept.Secrets {
+		if e.Owner == owner {
+			if e.Name == name {
+				return e.Value, nil
+			}
+			own = append(own, e.Name)
+		}
+	}
+	if value := v.given[name]; value != "" {
+		return value, nil
+	}
+	return "", unknown(name, append(own, slices.Collect(maps.Keys(v.given))...))
+}
+
+func unknown(name string, known []string) error {
+	const shown = 32
+	slices.Sort(known)
+	return hutch.Errorf(hutch.NotFound, "there is no secret %s: set it with `hutch secret set %[1]s`, or use one of %q", name, known[:min(len(known), shown)]).With("secret", name)
+}
+
+// Redactor replaces the secrets that the caller's sandboxes may hold. Calls of
+// the server's own see the sandboxes of all, and so none of anyone's secrets.
+// Of others it knows nothing: else a guess at another's secret would be
+// confirmed by its being replaced.
+func (v *Vault) Redactor(ctx context.Context) *Redactor {
+	owner, _ := hutch.OwnerOf(ctx)
+	if owner.ID == "" {
+		return v.All()
+	}
+	v.mu.RLock()
+	r, known := v.lookers[owner.ID]
+	v.mu.RUnlock()
+	if known {
+		return r
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r = v.redactorLocked(func(e entry) bool { return e.Owner == owner.ID })
+	v.lookers[owner.ID] = r
+	return r
+}
+
+// All replaces the secrets of all owners.
+func (v *Vault) All() *Redactor {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.all
+}
+
+func (v *Vault) redactorLocked(of func(entry) bool) *Redactor {
+	values := map[string][]string{}
+	for name, value := range v.given {
+		values[name] = []string{value}
+	}
+	for _, e := range slices.Concat(v.kept.Secrets, v.kept.Retired) {
+		if of(e) {
+			values[e.Name] = append(values[e.Name], e.Value)
+		}
+	}
+	return NewRedactor(values)
+}
+
+// changedLocked forgets what was made of other secrets.
+func (v *Vault) changedLocked() {
+	v.lookers = map[string]*Redactor{}
+	v.all = v.redactorLocked(func(entry) bool { return true })
+}
+
+// change makes a change that is on disk before it counts.
+func (v *Vault) change(f func(*document) error) error {
+	if v.path == "" {
+		return hutch.Errorf(hutch.Unsupported, "there is no place to keep secrets here: run a server")
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d := document{Version: version, Secrets: slices.Clone(v.kept.Secrets), Retired: slices.Clone(v.kept.Retired)}
+	if err := f(&d); err != nil {
+		return err
+	}
+	d.Retired = slices.DeleteFunc(d.Retired, func(e entry) bool { return time.Since(e.Updated) > retention })
+	if err := d.save(v.path, v.key); err != nil {
+		return fmt.Errorf("save secrets: %w", err)
+	}
+	v.kept = d
+	v.changedLocked()
+	return nil
+}
+
+// retire takes a secret out of use, if there is one.
+func (d *document) retire(owner, name string) bool {
+	i := slices.IndexFunc(d.Secrets, func(e entry) bool { return e.Owner == owner && e.Name == name })
+	if i < 0 {
+		return false
+	}
+	old := d.Secrets[i]
+	old.Updated = time.Now().UTC()
+	d.Secrets = slices.Delete(d.Secrets, i, i+1)
+	d.Retired = append(d.Retired, old)
+	d.forget(owner)
+	return true
+}
+
+// forget drops an owner's oldest retired values when they are many.
+func (d *document) forget(owner string) {
+	size := 0
+	for i := len(d.Retired) - 1; i >= 0; i-- {
+		if e := d.Retired[i]; e.Owner == owner {
+			if size += len(e.Value); size > maxOwned {
+				d.Retired = slices.Delete(d.Retired, i, i+1)
+			}
+		}
+	}
+}
+
+func (d *document) size(owner string) (n int) {
+	for _, e := range d.Secrets {
+		if e.Owner == owner {
+			n += len(e.Name) + len(e.Value)
+		}
+	}
+	return n
+}
+
+// save replaces the file as a whole. Whenever the process is killed, the old
+// secrets are there or the new ones.
+func (d *document) save(path string, key *Key) error {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	var sealed bytes.Buffer
+	w, err := age.Encrypt(&sealed, key.identity.Recipient())
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	return replace(path, sealed.Bytes())
+}

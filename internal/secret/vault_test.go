@@ -1,0 +1,236 @@
+package secret_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"hutch"
+	"hutch/internal/secret"
+)
+
+const value = "ghp_0a1b2c3d4e5f6g7h8i9j"
+
+// safe is where a vault is.
+type safe struct{ dir string }
+
+func (s safe) path() string    { return filepath.Join(s.dir, "secrets.age") }
+func (s safe) keyPath() string { return filepath.Join(s.dir, "secrets.key") }
+
+func (s safe) open(t *testing.T, given map[string]string) *secret.Vault {
+	t.Helper()
+	key, err := secret.LoadKey(s.keyPath(), s.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := secret.Open(s.path(), key, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func owner(id string) context.Context {
+	return hutch.WithOwner(context.Background(), hutch.Owner{ID: id})
+}
+
+func set(t *testing.T, v *secret.Vault, ctx context.Context, name, value string) {
+	t.Helper()
+	if _, err := v.SetSecret(ctx, name, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSecretsAreKeptEncrypted(t *testing.T) {
+	t.Parallel()
+	s := safe{t.TempDir()}
+	set(t, s.open(t, nil), owner("ann"), "TOKEN", value)
+	v := s.open(t, nil)
+	if got, err := v.Value("ann", "TOKEN"); got != value || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	files, err := os.ReadDir(s.dir)
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(s.dir, f.Name()))
+		if err != nil || bytes.Contains(b, []byte(value)) || bytes.Contains(b, []byte("TOKEN")) {
+			t.Errorf("%s tells of the secret: %v", f.Name(), err)
+		}
+		if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v: %v", f.Name(), info.Mode(), err)
+		}
+	}
+}
+
+func TestWithoutItsKeyAVaultStaysShut(t *testing.T) {
+	t.Parallel()
+	s := safe{t.TempDir()}
+	set(t, s.open(t, nil), owner(""), "TOKEN", value)
+	if err := os.Remove(s.keyPath()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secret.LoadKey(s.keyPath(), s.path()); !errors.Is(err, hutch.Invalid) {
+		t.Errorf("the key is gone: %v", err)
+	}
+	other, err := secret.LoadKey(filepath.Join(s.dir, "other"), filepath.Join(s.dir, "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secret.Open(s.path(), other, nil); !errors.Is(err, hutch.Invalid) {
+		t.Errorf("another key: %v", err)
+	}
+	if _, err := secret.ParseKey("AGE-SECRET-KEY-1WRONG"); !errors.Is(err, hutch.Invalid) || strings.Contains(err.Error(), "WRONG") {
+		t.Errorf("a key that is none: %v", err)
+	}
+}
+
+func TestOwnersHaveTheirOwn(t *testing.T) {
+	t.Parallel()
+	v := safe{t.TempDir()}.open(t, map[string]string{"SHARED": "of the server", "TOKEN": "token of the server"})
+	set(t, v, owner("ann"), "TOKEN", "token of ann")
+	set(t, v, owner("ann"), "MINE", "only ann's")
+	for _, want := range []struct{ owner, name, value string }{
+		{"ann", "TOKEN", "token of ann"}, {"bob", "TOKEN", "token of the server"}, {"bob", "SHARED", "of the server"}, {"bob", "MINE", ""},
+	} {
+		if got, err := v.Value(want.owner, want.name); got != want.value || (err != nil) != (want.value == "") {
+			t.Errorf("%s of %s is %q, %v", want.name, want.owner, got, err)
+		}
+	}
+	if _, err := v.Value("bob", "MINE"); !errors.Is(err, hutch.NotFound) || !strings.Contains(err.Error(), "SHARED") {
+		t.Error(err)
+	}
+	var names []string
+	list, err := v.Secrets(owner("bob"))
+	for _, s := range list {
+		names = append(names, fmt.Sprint(s.Name, s.Shared))
+	}
+	if want := []string{"SHARED true", "TOKEN true"}; err != nil || !reflect.DeepEqual(strings.Join(names, ","), strings.ReplaceAll(strings.Join(want, ","), " ", "")) {
+		t.Error(names, err)
+	}
+	const text = "only ann's, of the server"
+	for who, want := range map[string]string{"ann": "[redacted:MINE], [redacted:SHARED]", "bob": "only ann's, [redacted:SHARED]", "": "[redacted:MINE], [redacted:SHARED]"} {
+		if got := v.Redactor(owner(who)).String(text); got != want {
+			t.Errorf("%q reads %q", who, got)
+		}
+	}
+	for name, kind := range map[string]hutch.Kind{"SHARED": hutch.Denied, "MINE": hutch.NotFound} {
+		if err := v.DeleteSecret(owner("bob"), name); !errors.Is(err, kind) {
+			t.Errorf("bob deletes %s: %v", name, err)
+		}
+	}
+}
+
+// TestOldValuesAreStillReplaced: programs go on with what they were given.
+func TestOldValuesAreStillReplaced(t *testing.T) {
+	t.Parallel()
+	s := safe{t.TempDir()}
+	v, ctx := s.open(t, nil), owner("ann")
+	set(t, v, ctx, "TOKEN", "the first value")
+	set(t, v, ctx, "TOKEN", "the second value")
+	if err := v.DeleteSecret(ctx, "TOKEN"); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []*secret.Vault{v, s.open(t, nil)} {
+		if got := v.Redactor(ctx).String("the first value, the second value"); got != "[redacted:TOKEN], [redacted:TOKEN]" {
+			t.Error(got)
+		}
+		if _, err := v.Value("ann", "TOKEN"); !errors.Is(err, hutch.NotFound) {
+			t.Error(err)
+		}
+		if list, err := v.Secrets(ctx); err != nil || len(list) != 0 {
+			t.Error(list, err)
+		}
+	}
+}
+
+func TestWhatCannotBeASecret(t *testing.T) {
+	t.Parallel()
+	v := safe{t.TempDir()}.open(t, nil)
+	for name, value := range map[string]string{"": "xxxxxx", "1A": "xxxxxx", "A-B": "xxxxxx", "A\n": "xxxxxx", "EMPTY": "", "NUL": "a\x00b", "LONG": strings.Repeat("x", hutch.MaxSecret+1)} {
+		if _, err := v.SetSecret(owner("a"), name, value); !errors.Is(err, hutch.Invalid) || len(err.Error()) > 300 {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if made, err := v.SetSecret(owner("a"), "SHORT", "12345"); err != nil || made.Redacted {
+		t.Error(made, err)
+	}
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		_, err = v.SetSecret(owner("a"), fmt.Sprint("S", i), strings.Repeat("x", hutch.MaxSecret))
+	}
+	if !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("no end of secrets: %v", err)
+	}
+	if _, err := secret.Given(nil).SetSecret(owner("a"), "A", "xxxxxx"); !errors.Is(err, hutch.Unsupported) {
+		t.Error(err)
+	}
+}
+
+func TestParallelCallers(t *testing.T) {
+	t.Parallel()
+	s := safe{t.TempDir()}
+	v := s.open(t, nil)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			ctx, name := owner(fmt.Sprint(i%4)), fmt.Sprint("S", i)
+			if _, err := v.SetSecret(ctx, name, value+name); err != nil {
+				t.Error(err)
+			}
+			if got := v.Redactor(ctx).String(value + name); got != "[redacted:"+name+"]" {
+				t.Error(got)
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 64 {
+		if _, err := s.open(t, nil).Value(fmt.Sprint(i%4), fmt.Sprint("S", i)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestKilledWhileItSaves: whenever the process is killed, the vault opens, with
+// all that was confirmed.
+func TestKilledWhileItSaves(t *testing.T) {
+	if dir := os.Getenv("HUTCH_TEST_VAULT"); dir != "" {
+		v := safe{dir}.open(t, nil)
+		for i := 0; ; i++ {
+			set(t, v, owner("a"), "COUNT", fmt.Sprintf("number %08d", i))
+			fmt.Printf("\n%08d\n", i)
+		}
+	}
+	t.Parallel()
+	s := safe{t.TempDir()}
+	for range 5 {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestKilledWhileItSaves$")
+		cmd.Env = append(os.Environ(), "HUTCH_TEST_VAULT="+s.dir)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last string
+		for range 3 {
+			fmt.Fscan(out, &last)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		got, err := s.open(t, nil).Value("a", "COUNT")
+		if err != nil || got < "number "+last {
+			t.Fatalf("%q was confirmed, and %q is there: %v", last, got, err)
+		}
+	}
+}
