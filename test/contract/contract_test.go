@@ -16,6 +16,7 @@ import (
 	"hutch/internal/policy"
 	"hutch/internal/quota"
 	"hutch/internal/rest"
+	"hutch/internal/secret"
 	"hutch/internal/servicetest"
 )
 
@@ -66,7 +67,9 @@ func governed(t *testing.T, svc hutch.Service) hutch.Service {
 		}
 		return m
 	}
-	p, err := policy.New(t.Context(), svc, policy.Options{Tokens: tokens, Operations: meter(time.Hour)})
+	vault := secret.Given(map[string]string{"CONTRACT": "which no program here prints"})
+	veil := secret.NewVeil(svc, vault.Redactor)
+	p, err := policy.New(t.Context(), veil, policy.Options{Tokens: tokens, Secrets: vault, Operations: meter(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
