@@ -73,7 +73,7 @@ var layers = []layer{
 	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/...", "golang.org/x/net/netutil"}},
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem"}},
 	{"hutch/internal/audit", []string{"hutch"}},
-	{"hutch/internal/auth", []string{"hutch", "hutch/internal/store"}},
+	{"hutch/internal/auth", []string{"hutch", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/quota", "hutch/internal/store"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", "hutch/internal/quota"}},

@@ -51,6 +51,7 @@ type serveConfig struct {
 	limits       hutch.TokenLimits
 	connections  int
 	secure       tlsConfig
+	issuer       auth.IssuerOptions
 	quiet        bool
 	secretKey    string
 	talk         conversationConfig
@@ -94,6 +95,8 @@ next start finds them again.`,
 	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
 	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; more wait")
 	cfg.secure.flags(f)
+	f.StringVar(&cfg.issuer.URL, "oidc-issuer", "", "also take tokens of people from this OpenID Connect issuer, e.g. https://id.example.com")
+	f.StringVar(&cfg.issuer.Audience, "oidc-audience", "", "the audience that they must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
 	cfg.monitor.flags(f)
 	f.StringVar(&cfg.secretKey, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
@@ -118,6 +121,7 @@ type server struct {
 	token      localToken
 	store      *store.Store
 	vault      *secret.Vault
+	people     *auth.Issuer // nil for nobody
 	tokens     *auth.Registry
 	requests   *quota.Meter
 	operations *quota.Meter
@@ -245,8 +249,11 @@ func (s *server) openStore(ctx context.Context) (err error) {
 }
 
 func (s *server) openTokens(ctx context.Context) (err error) {
+	if err := s.openIssuer(); err != nil {
+		return err
+	}
 	s.tokens, err = auth.Open(ctx, auth.Options{
-		Shelf: s.store.Shelf("tokens"), Local: s.token.secret, LocalLimits: s.limits, Defaults: s.limits, Log: s.log,
+		Shelf: s.store.Shelf("tokens"), Local: s.token.secret, LocalLimits: s.limits, Defaults: s.limits, Issuer: s.people, Log: s.log,
 	})
 	return err
 }
@@ -393,8 +400,8 @@ func (s *server) handler() http.Handler {
 	s.talks.Routes(mux)
 	s.monitorRoutes(mux)
 	return guard.New(mux, guard.Options{
-		Check: s.tokens.Check, Requests: s.requests, Refuse: refuse,
-		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: conversation.Open, Log: s.log,
+		Metadata: s.issuerRoutes(mux), Check: s.tokens.Check, Requests: s.requests, Refuse: refuse,
+		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: isOpen, Log: s.log,
 	})
 }
 

@@ -37,7 +37,9 @@ type Options struct {
 	// Defaults stand in for limits of tokens that are 0; where 0 too, those of
 	// the package.
 	Defaults hutch.TokenLimits
-	Log      *slog.Logger
+	// Issuer vouches for people; nil for none.
+	Issuer *Issuer
+	Log    *slog.Logger
 }
 
 // Registry knows every token. It implements hutch.Tokens, and asks nobody's
@@ -177,7 +179,10 @@ func (r *Registry) Check(ctx context.Context, token string) (*Principal, error) 
 		stale = e.LastUsedAt == nil || now.Sub(*e.LastUsedAt) >= coarse
 	}
 	r.mu.RUnlock()
-	if who == nil {
+	switch {
+	case who == nil && r.opt.Issuer != nil && isJWT(token):
+		return r.opt.Issuer.check(ctx, token, r.opt.Defaults)
+	case who == nil:
 		return nil, invalid
 	}
 	if stale && e != r.local {

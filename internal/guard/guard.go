@@ -11,6 +11,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -34,6 +35,9 @@ type Options struct {
 	// Check says whose a bearer token is. Its error is told to the client: of
 	// kind Denied when the token opens nothing.
 	Check func(ctx context.Context, token string) (*auth.Principal, error)
+	// Metadata is the URL of what tells clients who gives out tokens (RFC
+	// 9728), for those who bring none; empty for nothing.
+	Metadata string
 	// Requests counts those of each principal; nil does not.
 	Requests *quota.Meter
 	// Refuse answers a request over its principal's limit; by default with
@@ -97,7 +101,7 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	}
 	who, err := g.identify(r)
 	if err != nil {
-		challenge(w, r, err)
+		g.challenge(w, r, err)
 		return
 	}
 	if !g.count(w, r, who) {
@@ -206,7 +210,7 @@ func (g *guard) identify(r *http.Request) (*auth.Principal, error) {
 var errNoToken = hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN")
 
 // challenge answers a request that nobody stands behind.
-func challenge(w http.ResponseWriter, r *http.Request, err error) {
+func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, hutch.Denied) {
 		problem.Write(w, err) // we could not tell
 		return
@@ -214,6 +218,9 @@ func challenge(w http.ResponseWriter, r *http.Request, err error) {
 	words := `Bearer realm="hutch"`
 	if bearer(r) != "" {
 		words += `, error="invalid_token"`
+	}
+	if g.opt.Metadata != "" {
+		words += fmt.Sprintf(`, resource_metadata=%q`, g.opt.Metadata)
 	}
 	w.Header().Set("WWW-Authenticate", words)
 	refuse(w, http.StatusUnauthorized, err)

@@ -90,6 +90,16 @@ func TestNoTokensLetNoOneIn(t *testing.T) {
 	}
 }
 
+func TestMetadataIsNamed(t *testing.T) {
+	t.Parallel()
+	opt := options
+	opt.Metadata = "https://hutch.example.com/.well-known/oauth-protected-resource/mcp"
+	w := ask(t, guard.New(echo(), opt), func(r *http.Request) { r.Header.Del("Authorization") })
+	if got := w.Header().Get("WWW-Authenticate"); w.Code != 401 || got != `Bearer realm="hutch", resource_metadata="`+opt.Metadata+`"` {
+		t.Errorf("%d %s", w.Code, got)
+	}
+}
+
 // TestTwoTokens is the attack: one header for a proxy to check, one for us.
 func TestTwoTokens(t *testing.T) {
 	t.Parallel()
