@@ -7,8 +7,11 @@ import (
 	"hutch"
 )
 
+// makes is a parameter. Its name says what: create alone is about files.
+const makes = "createSandbox"
+
 // firstUse is f for a sandbox that is made before if there is none, where the
-// parameter create asks for that.
+// parameter createSandbox asks for that.
 func (h *Handler) firstUse(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		rest, wanted, err := takeCreate(r)
@@ -23,17 +26,17 @@ func (h *Handler) firstUse(f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// takeCreate is the request without the parameter create, and what that said.
+// takeCreate is the request without the parameter createSandbox, and what that said.
 func takeCreate(r *http.Request) (*http.Request, bool, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil || !q.Has("create") {
+	if err != nil || !q.Has(makes) {
 		return r, false, nil // f says what is wrong with it
 	}
-	if n := len(q["create"]); n > 1 {
-		return r, false, hutch.Errorf(hutch.Invalid, "the parameter create is given %d times: give it once", n)
+	if n := len(q[makes]); n > 1 {
+		return r, false, hutch.Errorf(hutch.Invalid, "the parameter %s is given %d times: give it once", makes, n)
 	}
-	wanted, err := flag(q, "create")
-	q.Del("create")
+	wanted, err := flag(q, makes)
+	q.Del(makes)
 	rest, to := *r, *r.URL
 	to.RawQuery = q.Encode()
 	rest.URL = &to

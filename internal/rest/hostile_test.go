@@ -112,11 +112,11 @@ func TestFirstUseCreates(t *testing.T) {
 		status  int
 		created int
 	}{
-		{"?create=true", 200, 2}, // the first is the bench's own
-		{"?create", 200, 3},      // which finds it
-		{"?create=false", 200, 3},
-		{"?create=maybe", 400, 3},
-		{"?create&create", 400, 3},
+		{"?createSandbox=true", 200, 2}, // the first is the bench's own
+		{"?createSandbox", 200, 3},      // which finds it
+		{"?createSandbox=false", 200, 3},
+		{"?createSandbox=maybe", 400, 3},
+		{"?createSandbox&createSandbox", 400, 3},
 	} {
 		resp, got := b.call(t, "POST", "/v1/sandboxes/new/processes"+tt.query, `{"command": "x"}`)
 		if resp.StatusCode != tt.status || len(svc.Created()) != tt.created {
@@ -124,8 +124,8 @@ func TestFirstUseCreates(t *testing.T) {
 		}
 	}
 	for path, status := range map[string]int{
-		"/v1/sandboxes/none/processes":             http.StatusNotFound,
-		"/v1/sandboxes/Not-An-Id/processes?create": http.StatusBadRequest,
+		"/v1/sandboxes/none/processes":                    http.StatusNotFound,
+		"/v1/sandboxes/Not-An-Id/processes?createSandbox": http.StatusBadRequest,
 	} {
 		if resp, got := b.call(t, "POST", path, `{"command": "x"}`); resp.StatusCode != status {
 			t.Errorf("%s: %d %s", path, resp.StatusCode, got)
