@@ -79,7 +79,6 @@ type call struct {
 	sandbox string
 	target  string // within it, for the record
 	acts    bool   // does more in it than the verb says
-	secrets bool   // asks for its owner's secrets
 	asks    bool   // for secrets of the sandbox's owner
 }
 
