@@ -95,6 +95,7 @@ type step struct {
 	ended  bool
 	late   bool
 	maybes bool // out is a part
+	env    map[string]string
 }
 
 func checkSteps(t *testing.T, language string, steps []step, env ...string) {
@@ -111,7 +112,7 @@ func checkSteps(t *testing.T, language string, steps []step, env ...string) {
 		if limit == 0 {
 			limit = 20 * time.Second
 		}
-		o := runIn(t, c, k, "c", kernel.Code{Text: s.code}, limit, stdin)
+		o := runIn(t, c, k, "c", kernel.Code{Text: s.code, Env: s.env}, limit, stdin)
 		if len(o.out) > 1000 {
 			o.out = o.out[:1000] + "..."
 		}
@@ -222,6 +223,12 @@ func TestBash(t *testing.T) {
 		{code: "cat", stdin: "in\n", out: "in\n"},
 		{code: "read a; echo got $a", stdin: "x y\n", out: "got x y\n"},
 		{code: "cat", out: ""},
+		{code: "true; export KEPT=old PLAIN=; PLAIN=p; export -n PLAIN; echo $LENT", out: "\n"},
+		{code: "true; (echo $LENT $KEPT $PLAIN); printenv LENT KEPT PLAIN; LENT=y; cat", stdin: "in\n",
+			env: map[string]string{"LENT": "it's x", "KEPT": "new", "PLAIN": "q", "no-name": "z"}, out: "it's x new q\nit's x\nnew\nq\nin\n"},
+		{code: "echo ${LENT-unset} $PLAIN; printenv KEPT; printenv PLAIN", out: "unset p\nold\n", exit: 1},
+		{code: "sleep 60", env: map[string]string{"KEPT": "new"}, limit: 200 * time.Millisecond, late: true, exit: 130, maybes: true},
+		{code: "echo $KEPT", out: "old\n"},
 		{code: "echo 'a b'\" it's\"", out: "a b it's\n"},
 		{code: "printf '\\xff\\x00\\n'", out: "\xff\x00\n"},
 		{code: "if", exit: 2, out: "syntax error", maybes: true},

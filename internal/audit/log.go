@@ -37,6 +37,8 @@ const (
 type Log struct {
 	opt Options
 
+	syncing sync.Mutex // one after the other: the checkpoint is one file
+
 	mu      sync.Mutex
 	file    *os.File // of the day
 	name    string   // its name
@@ -249,6 +251,8 @@ type checkpoint struct {
 
 // sync brings what was written to the disk, and says so in the checkpoint.
 func (l *Log) sync() error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
 	l.mu.Lock()
 	if l.file == nil || l.last == l.settled {
 		l.mu.Unlock()

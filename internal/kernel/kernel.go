@@ -153,9 +153,7 @@ func jsonInput(c Code) (input, source string) {
 // code in a file.
 const longCode = 4 << 10
 
-// shellInput is two lines of bash: the code, and the report of its end. In
-// the code itself no function may be called first: bash 5.2 then forgets the
-// variables that it was given for the run.
+// shellInput is two lines of bash: the code, and the report of its end.
 func shellInput(c Code) (input, source string) {
 	var b strings.Builder
 	text, stdin := c.Text, "/dev/null"
@@ -169,13 +167,17 @@ func shellInput(c Code) (input, source string) {
 		b.WriteString("mapfile -d '' -t __hutch_code <" + wire.SourceArg + "; ")
 		code = `"${__hutch_code[0]}"`
 	}
+	if len(c.Env) > 0 {
+		b.WriteString("__hutch_lend")
+		for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+			b.WriteString(" " + quote(name+"="+c.Env[name]))
+		}
+		b.WriteString("; ")
+	}
 	if c.Dir != "" {
 		b.WriteString("builtin cd -- " + quote(c.Dir) + " && ")
 	}
 	b.WriteString("{ __hutch_status; ")
-	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		b.WriteString(name + "=" + quote(c.Env[name]) + " ")
-	}
 	fmt.Fprintf(&b, "builtin eval %s <%s; }\n__hutch_end %s\n", code, stdin, c.ID)
 	return b.String(), source
 }

@@ -61,7 +61,7 @@ func TestShellInputIsTwoCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `builtin cd -- '/tmp' && { __hutch_status; A='b'\''c' builtin eval 'echo '\''it'\''' </dev/null; }` + "\n__hutch_end ID\n"
+	want := `__hutch_lend 'A=b'\''c'; builtin cd -- '/tmp' && { __hutch_status; builtin eval 'echo '\''it'\''' </dev/null; }` + "\n__hutch_end ID\n"
 	if run.Input != want {
 		t.Errorf("%s", run.Input)
 	}
