@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"hutch"
 	"hutch/internal/excerpt"
 	"hutch/internal/kernel"
+	"hutch/internal/store"
 	"hutch/internal/wire"
 )
 
@@ -86,20 +86,7 @@ func codeContext(id string, c wire.ContextInfo) hutch.CodeContext {
 
 // Contexts implements hutch.Service.
 func (e *Engine) Contexts(ctx context.Context, id string) ([]hutch.CodeContext, error) {
-	s, err := e.find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	agent, books := s.agent, s.rec.Books
-	s.mu.Unlock()
-	switch {
-	case books != nil:
-		return slices.Clone(books.Contexts), nil
-	case agent == nil:
-		return []hutch.CodeContext{}, nil
-	}
-	return codeContexts(ctx, id, agent)
+	return entries(ctx, e, id, func(b *store.Books) []hutch.CodeContext { return b.Contexts }, codeContexts)
 }
 
 func codeContexts(ctx context.Context, id string, agent *wire.Client) ([]hutch.CodeContext, error) {

@@ -10,6 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/store"
 	"hutch/internal/wire"
 )
 
@@ -34,17 +35,23 @@ func (e *Engine) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox
 		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.owner != owner.ID })
 	}
 	list := make([]hutch.Sandbox, len(all))
-	var wg sync.WaitGroup
+	visit(all, func(i int, s *sandbox) { list[i] = e.look(ctx, s) })
+	return slices.DeleteFunc(list, func(v hutch.Sandbox) bool { return !f.Match(v) }), nil
+}
+
+// visit goes to several sandboxes at once, so that a few who do not answer hold
+// nobody up.
+func visit(all []*sandbox, do func(i int, s *sandbox)) {
+	var round sync.WaitGroup
 	slots := make(chan struct{}, 16)
 	for i, s := range all {
 		slots <- struct{}{}
-		wg.Go(func() {
+		round.Go(func() {
 			defer func() { <-slots }()
-			list[i] = e.look(ctx, s)
+			do(i, s)
 		})
 	}
-	wg.Wait()
-	return slices.DeleteFunc(list, func(v hutch.Sandbox) bool { return !f.Match(v) }), nil
+	round.Wait()
 }
 
 // look is the record of a sandbox with what its place and its agent say.
@@ -100,6 +107,13 @@ func (e *Engine) Process(ctx context.Context, id, process string) (hutch.Process
 
 // Processes implements hutch.Service.
 func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, error) {
+	return entries(ctx, e, id, func(b *store.Books) []hutch.Process { return b.Processes }, processes)
+}
+
+// entries are what a sandbox has of something, without waking it: as its agent
+// tells, or its books when it hibernates.
+func entries[T any](ctx context.Context, e *Engine, id string, asleep func(*store.Books) []T,
+	awake func(context.Context, string, *wire.Client) ([]T, error)) ([]T, error) {
 	s, err := e.find(ctx, id)
 	if err != nil {
 		return nil, err
@@ -109,11 +123,11 @@ func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, err
 	s.mu.Unlock()
 	switch {
 	case books != nil:
-		return slices.Clone(books.Processes), nil
+		return slices.Clone(asleep(books)), nil
 	case agent == nil:
-		return []hutch.Process{}, nil
+		return []T{}, nil
 	}
-	return processes(ctx, id, agent)
+	return awake(ctx, id, agent)
 }
 
 func processes(ctx context.Context, id string, agent *wire.Client) ([]hutch.Process, error) {
@@ -186,16 +200,7 @@ func (e *Engine) watchHealth() {
 		e.mu.Lock()
 		all := e.tableLocked()
 		e.mu.Unlock()
-		var round sync.WaitGroup
-		slots := make(chan struct{}, 16) // so that a few who do not answer hold nobody up
-		for _, s := range all {
-			slots <- struct{}{}
-			round.Go(func() {
-				defer func() { <-slots }()
-				e.examine(s)
-			})
-		}
-		round.Wait()
+		visit(all, func(_ int, s *sandbox) { e.examine(s) })
 	}
 }
 

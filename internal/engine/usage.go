@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"hutch"
@@ -86,19 +85,10 @@ func (e *Engine) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return report, nil
 }
 
-// usages reads several sandboxes at once: some may not answer.
+// usages reads several sandboxes.
 func (e *Engine) usages(ctx context.Context, all []*sandbox) []hutch.Usage {
 	list := make([]hutch.Usage, len(all))
-	var round sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	for i, s := range all {
-		slots <- struct{}{}
-		round.Go(func() {
-			defer func() { <-slots }()
-			list[i] = e.usage(ctx, s)
-		})
-	}
-	round.Wait()
+	visit(all, func(i int, s *sandbox) { list[i] = e.usage(ctx, s) })
 	return list
 }
 
