@@ -46,7 +46,7 @@ func (m *monitorConfig) flags(f *pflag.FlagSet) {
 func (m *monitorConfig) logger(w io.Writer, level slog.Level) (*slog.Logger, error) {
 	opt := &slog.HandlerOptions{Level: level}
 	switch m.logFormat {
-	case "text":
+	case "", "text":
 		return slog.New(slog.NewTextHandler(w, opt)), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, opt)), nil

@@ -51,7 +51,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 func killed(t *testing.T, dir, step string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVictim$", "-test.v")
-	cmd.Env = append(os.Environ(), stepEnv+"="+step, dirEnv+"="+dir)
+	cmd.Env = append(os.Environ(), stepEnv+"="+step, dirEnv+"="+dir, "TMPDIR="+dir) // it does not tidy up
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
