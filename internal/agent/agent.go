@@ -46,6 +46,8 @@ type Options struct {
 	// Listen listens anew after the place has been saved; nil where it cannot
 	// be.
 	Listen func() (net.Listener, error)
+	// Rename gives the place a host name; nil where there is only the host's.
+	Rename func(name string) error
 }
 
 // agent is one sandbox's agent.
@@ -62,6 +64,7 @@ type agent struct {
 	idle     *idle
 
 	mu        sync.Mutex
+	env       []string // see adopt
 	ln        net.Listener
 	saved     *os.File // while the agent is parked: see park
 	told      chan os.Signal
@@ -80,7 +83,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	}
 	defer null.Close()
 	a := &agent{
-		opt: opt, ln: ln, boot: boot, user: user(boot), null: null, idle: newIdle(),
+		opt: opt, ln: ln, boot: boot, env: boot.Env, user: user(boot), null: null, idle: newIdle(),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
 	a.files = filesOf(boot, a.user)

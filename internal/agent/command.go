@@ -110,7 +110,8 @@ func (a *agent) commands(s wire.Start, source string) []spawn.Command {
 // environ is the environment of s: the sandbox's, the request's over it, and
 // what the agent itself has to say.
 func (a *agent) environ(s wire.Start, dir string) []string {
-	env := make([]string, 0, len(a.boot.Env)+len(s.Env)+4)
+	base := a.baseEnv()
+	env := make([]string, 0, len(base)+len(s.Env)+4)
 	if s.Terminal != nil {
 		env = append(env, "TERM="+terminalType)
 	}
@@ -118,7 +119,7 @@ func (a *agent) environ(s wire.Start, dir string) []string {
 	if a.boot.Home != "" {
 		env = append(env, "HOME="+a.boot.Home)
 	}
-	for _, kv := range slices.Concat(a.boot.Env, s.Env) {
+	for _, kv := range slices.Concat(base, s.Env) {
 		name, _, _ := strings.Cut(kv, "=")
 		i := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
 		switch {

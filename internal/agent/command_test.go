@@ -76,7 +76,7 @@ func TestParseStat(t *testing.T) {
 func TestEnviron(t *testing.T) {
 	t.Parallel()
 	a := &agent{}
-	a.boot.Home, a.boot.Env = "/home/user", []string{"A=1", "AB=2", "A=3"}
+	a.boot.Home, a.env = "/home/user", []string{"A=1", "AB=2", "A=3"}
 	s := wire.Start{ID: "x", Env: []string{"A=4", "HUTCH_PROCESS=y", "HOME=/h"}}
 	want := []string{"HUTCH_PROCESS=x", "PWD=/d", "HOME=/h", "A=4", "AB=2"}
 	if got := a.environ(s, "/d"); !slices.Equal(got, want) {

@@ -183,6 +183,8 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return nil, c.runCode(w, *req.Run)
 	case req.File != nil:
 		return c.file(w, req.Op, *req.File)
+	case req.Op == "adopt" && req.Adopt != nil:
+		return struct{}{}, c.agent.adopt(*req.Adopt)
 	case req.Op == "park":
 		return struct{}{}, c.agent.park(c)
 	case req.Op == "ping":

@@ -86,7 +86,7 @@ func Run(boot wire.Boot) error {
 	}
 	unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
 	stockThreads()
-	opt := Options{Init: os.Getpid() == 1}
+	opt := Options{Init: os.Getpid() == 1, Rename: func(name string) error { return unix.Sethostname([]byte(name)) }}
 	if boot.Saved != "" {
 		opt.Listen = func() (net.Listener, error) { return listen(boot.Listen) }
 	}

@@ -105,6 +105,14 @@ type Saver interface {
 	Resume(ctx context.Context) error
 }
 
+// Renamer is a place that is given another host name from outside, since its
+// agent may not do that. The error is hutch.Unsupported where nobody can.
+type Renamer interface {
+	Instance
+
+	Rename(hostname string) error
+}
+
 // Usage is one reading. What a runtime cannot tell is 0.
 type Usage struct {
 	CPUSeconds float64 // since creation

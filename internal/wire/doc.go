@@ -80,6 +80,7 @@
 //	         and when one of them has come r with a [Waited]. The agent connects
 //	         to the port, and asks by HTTP when there is a Path, again and again
 //	         at intervals from 2 to 50 ms (HTTP: 250 ms).
+//	adopt    gives a place that was made ahead its [Identity]; r with {}.
 //	clean    forgets the detached processes that have ended; r with a [Cleaned].
 //
 // # Files

@@ -62,7 +62,7 @@ type Welcome struct {
 
 // Request is the envelope of all requests; Op names the one field that is set.
 type Request struct {
-	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean, park
+	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean, park, adopt
 	Start  *Start  `json:"start,omitempty"`
 	Attach *Attach `json:"attach,omitempty"`
 	Signal *Signal `json:"signal,omitempty"`
@@ -73,7 +73,8 @@ type Request struct {
 	Context *Context `json:"context,omitempty"` // of context, uncontext and interrupt
 	Run     *Run     `json:"run,omitempty"`
 
-	File *File `json:"file,omitempty"` // of the requests about files
+	File  *File     `json:"file,omitempty"` // of the requests about files
+	Adopt *Identity `json:"adopt,omitempty"`
 }
 
 // Start runs a process.

@@ -34,6 +34,8 @@ type Config struct {
 	Isolated bool
 	// Saves is set for a driver.Restorer.
 	Saves bool
+	// Adopts is set where places can be given another identity.
+	Adopts bool
 	// Limited says which limits hold here: "memory", "pids", "disk".
 	Limited []string
 }
@@ -43,6 +45,9 @@ func Run(t *testing.T, c Config) {
 	tests := maps.Clone(always)
 	if c.Isolated {
 		maps.Copy(tests, isolated)
+	}
+	if c.Adopts {
+		tests["Adopts"] = adopts
 	}
 	if c.Saves {
 		maps.Copy(tests, saved)

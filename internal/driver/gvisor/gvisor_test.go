@@ -117,6 +117,7 @@ func TestDriver(t *testing.T) {
 		Root:     root,
 		Kill:     killSentry,
 		Isolated: true,
+		Adopts:   true,
 		Saves:    true,
 		Limited:  limited,
 	})

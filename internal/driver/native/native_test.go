@@ -118,6 +118,7 @@ func TestContract(t *testing.T) {
 			syscall.Kill(r.PID, syscall.SIGKILL)
 		},
 		Isolated: true,
+		Adopts:   os.Geteuid() == 0,
 		Limited:  limited,
 	})
 }
