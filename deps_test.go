@@ -90,7 +90,7 @@ var layers = []layer{
 	{"hutch/internal/scripted", []string{"hutch"}},
 	{"hutch/internal/servicetest", []string{"hutch"}},
 	{"hutch/internal/driver/drivertest", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", sys}},
-	{"hutch/internal/hutchtest", []string{anything}},
+	{"hutch/internal/hutchtest/...", []string{anything}},
 	{"hutch/test/...", []string{anything}},
 	{"hutch/bench/...", []string{anything}},
 
@@ -111,7 +111,7 @@ var layers = []layer{
 }
 
 // testOnly are the packages that no program has in it.
-var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest"}
+var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser"}
 
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {

@@ -1,0 +1,139 @@
+// Package browser is a real browser in tests: Debian's Chromium without a
+// screen, driven by the DevTools protocol through a pair of pipes, so that
+// nobody else can drive it and it ends when the test does.
+package browser
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hutch/internal/hutchtest"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = time.Minute
+
+// Browser is one Chromium with a profile of its own.
+type Browser struct {
+	t   testing.TB
+	in  *os.File // what we say to it
+	end chan struct{}
+
+	mu      sync.Mutex
+	last    int
+	waiting map[int]chan answer
+}
+
+// answer is what the browser says to a command.
+type answer struct {
+	ID     int             `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// Open starts a browser, which ends with the test. Where there is no Chromium
+// the test is skipped, and fails in CI.
+func Open(t testing.TB) *Browser {
+	t.Helper()
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		hutchtest.Skip(t, "chromium is missing: apt-get install chromium")
+	}
+	dir := hutchtest.Dir(t)
+	// Root has no sandbox for its browser; what it opens here is ours.
+	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--user-data-dir="+dir,
+		"--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+		"--disable-component-update", "--disable-crash-reporter", "--disable-breakpad")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	theirIn, in := pipe(t)
+	out, theirOut := pipe(t)
+	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirIn.Close()
+	theirOut.Close()
+	b := &Browser{t: t, in: in, end: make(chan struct{}), waiting: map[int]chan answer{}}
+	go b.listen(out)
+	t.Cleanup(func() {
+		// Asked, it ends its own processes, and then itself.
+		if err := b.call("", "Browser.close", nil, &struct{}{}); err != nil {
+			t.Errorf("browser: %v", err)
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+		cmd.Wait() // the status says what we know
+		in.Close()
+		<-b.end
+	})
+	return b
+}
+
+func pipe(t testing.TB) (r, w *os.File) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, w
+}
+
+// listen hands out answers until the browser ends. Messages end with a zero;
+// those without an id are events, which nobody here waits for.
+func (b *Browser) listen(out *os.File) {
+	defer close(b.end)
+	defer out.Close()
+	for r := bufio.NewReader(out); ; {
+		msg, err := r.ReadBytes(0)
+		if err != nil {
+			return
+		}
+		var a answer
+		json.Unmarshal(bytes.TrimSuffix(msg, []byte{0}), &a)
+		b.mu.Lock()
+		if c := b.waiting[a.ID]; c != nil {
+			c <- a
+			delete(b.waiting, a.ID)
+		}
+		b.mu.Unlock()
+	}
+}
+
+// call gives a command to the browser or, with its session, to a page.
+func (b *Browser) call(session, method string, params, result any) error {
+	c := make(chan answer, 1)
+	b.mu.Lock()
+	b.last++
+	msg, err := json.Marshal(map[string]any{"id": b.last, "sessionId": session, "method": method, "params": params})
+	b.waiting[b.last] = c
+	if err == nil {
+		_, err = b.in.Write(append(msg, 0))
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case a := <-c:
+		if a.Error != nil {
+			return fmt.Errorf("%s: %s", method, a.Error.Message)
+		}
+		return json.Unmarshal(a.Result, result)
+	case <-b.end:
+		return errors.New("the browser ended")
+	case <-time.After(patience):
+		return fmt.Errorf("%s: no answer", method)
+	}
+}
+
+type params map[string]any
