@@ -1,0 +1,175 @@
+package hutch
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Networks are the verbs on what a sandbox may reach. They wake no sandbox.
+type Networks interface {
+	// Network tells what a sandbox may reach, and what it did reach.
+	Network(ctx context.Context, sandbox string) (NetworkState, error)
+
+	// SetNetwork says anew what a sandbox may reach, in place of all that was
+	// said. It holds when the call returns: connections that are not allowed any
+	// more are cut.
+	SetNetwork(ctx context.Context, sandbox string, n Network) (NetworkState, error)
+
+	// Connections reads the log of what a sandbox reached, or tried to.
+	Connections(ctx context.Context, sandbox string, q ConnectionQuery) (ConnectionLog, error)
+}
+
+// NetworkMode is how the network of a sandbox decides.
+type NetworkMode string
+
+const (
+	// NetworkNone reaches nothing.
+	NetworkNone NetworkMode = "none"
+	// NetworkAllowList reaches what a rule allows, which is nothing when there
+	// is none.
+	NetworkAllowList NetworkMode = "allow-list"
+	// NetworkOpen reaches every public address, and what a rule allows.
+	NetworkOpen NetworkMode = "open"
+)
+
+// Network is what a sandbox may reach. The zero Network, in a request, is the
+// server's default.
+type Network struct {
+	Mode NetworkMode `json:"mode,omitempty"` // default allow-list
+	// Allow are rules, as ParseNetworkRule reads them.
+	Allow  []string      `json:"allow,omitempty"`
+	Limits NetworkLimits `json:"limits,omitzero"`
+}
+
+// NetworkLimits bound what a sandbox takes of the network. Zero is the default.
+type NetworkLimits struct {
+	Connections int   `json:"connections,omitempty"`    // at once; default 256
+	Rate        int   `json:"rate,omitempty"`           // new ones in a second; default 100
+	Bandwidth   int64 `json:"bytesPerSecond,omitempty"` // both directions together; default unbounded
+	Total       int64 `json:"totalBytes,omitempty"`     // while the server runs; default unbounded
+}
+
+// MaxNetworkRules is how many rules a sandbox may have.
+const MaxNetworkRules = 1000
+
+// IsZero reports whether n says nothing.
+func (n Network) IsZero() bool {
+	return n.Mode == "" && len(n.Allow) == 0 && n.Limits == NetworkLimits{}
+}
+
+// Canonical is n with its defaults and with rules in their one form, or why it
+// cannot be.
+func (n Network) Canonical() (Network, error) {
+	switch n.Mode {
+	case "":
+		n.Mode = NetworkAllowList
+	case NetworkNone, NetworkAllowList, NetworkOpen:
+	default:
+		return n, Errorf(Invalid, "network.mode is %.40q: use none, allow-list or open", n.Mode).With("field", "network.mode")
+	}
+	if l := n.Limits; min(int64(l.Connections), int64(l.Rate), l.Bandwidth, l.Total) < 0 {
+		return n, Errorf(Invalid, "a limit of the network is negative: give a number, or leave it out for the default").With("field", "network.limits")
+	}
+	if len(n.Allow) > MaxNetworkRules {
+		return n, Errorf(Invalid, "%d rules are more than the %d that a sandbox may have: name a domain by *.example.com, or a net by its prefix", len(n.Allow), MaxNetworkRules).With("field", "network.allow")
+	}
+	var allow []string
+	for _, text := range n.Allow {
+		rule, err := ParseNetworkRule(text)
+		if err != nil {
+			return n, err
+		}
+		if canonical := rule.String(); !slices.Contains(allow, canonical) {
+			allow = append(allow, canonical)
+		}
+	}
+	n.Allow = allow
+	return n, nil
+}
+
+// NetworkState is what a sandbox may reach, and what it did.
+type NetworkState struct {
+	SandboxID string  `json:"sandboxId"`
+	Network   Network `json:"network"`
+	Traffic   Traffic `json:"traffic"`
+}
+
+// Traffic counts what went over a network since the server started.
+type Traffic struct {
+	Open     int   `json:"open"`     // connections now
+	Allowed  int64 `json:"allowed"`  // connections
+	Denied   int64 `json:"denied"`   // connections, requests and lookups
+	Lookups  int64 `json:"lookups"`  // of names
+	Requests int64 `json:"requests"` // of HTTP, where the server sees them
+	Sent     int64 `json:"sent"`     // bytes, by the sandbox
+	Received int64 `json:"received"`
+}
+
+// Verdict is what became of an attempt to reach something.
+type Verdict string
+
+const (
+	Allowed Verdict = "allowed"
+	Refused Verdict = "denied"
+)
+
+// Connection is one line of the log: an attempt to connect, to ask for a name,
+// or a request on a connection.
+type Connection struct {
+	// Cursor is the place of the line in the log. A connection that ends moves
+	// to the end of the log, as what it is then.
+	Cursor int64     `json:"cursor"`
+	ID     int64     `json:"id"`
+	Time   time.Time `json:"time"`
+	// Protocol is tcp, udp, dns, tls or http: the most that is known of it.
+	Protocol string `json:"protocol"`
+	// Host is the name that was asked for, or else the address.
+	Host     string  `json:"host"`
+	Address  string  `json:"address,omitempty"`
+	Port     int     `json:"port,omitempty"`
+	Verdict  Verdict `json:"verdict"`
+	Rule     string  `json:"rule,omitempty"`   // that allowed it
+	Reason   string  `json:"reason,omitempty"` // why it was denied or failed, and the mend
+	Method   string  `json:"method,omitempty"` // of a request
+	Status   int     `json:"status,omitempty"` // of its answer
+	Sent     int64   `json:"sent"`             // bytes, by the sandbox
+	Received int64   `json:"received"`
+	Open     bool    `json:"open,omitempty"` // it goes on
+	Duration Seconds `json:"duration"`       // when it has ended
+	Count    int     `json:"count"`          // attempts alike that this line stands for
+}
+
+// ConnectionQuery chooses lines of the log.
+type ConnectionQuery struct {
+	After   int64   `json:"after,omitempty"`   // a cursor: what is newer
+	Verdict Verdict `json:"verdict,omitempty"` // only these
+	Limit   int     `json:"limit,omitempty"`   // the newest so many; default 100
+	// Wait is for how long to wait for a line when there is none; at most 60.
+	Wait Seconds `json:"wait,omitempty"`
+}
+
+// ConnectionLog is a part of the log, oldest first.
+type ConnectionLog struct {
+	Connections []Connection `json:"connections"` // never null in JSON
+	Next        int64        `json:"next"`        // the cursor to go on after
+}
+
+// MaxConnections is how many lines the log of a sandbox keeps: the newest.
+const MaxConnections = 1000
+
+// Check refuses a query that cannot be answered, and fills in its defaults.
+func (q ConnectionQuery) Check() (ConnectionQuery, error) {
+	switch {
+	case q.After < 0 || q.Limit < 0 || q.Limit > MaxConnections:
+		return q, Errorf(Invalid, "after and limit may not be negative, and limit is at most %d", MaxConnections).With("field", "limit")
+	case !(q.Wait >= 0 && q.Wait <= 60):
+		return q, Errorf(Invalid, "wait is %v s: give 0 to 60", q.Wait).With("field", "wait")
+	case q.Verdict != "" && q.Verdict != Allowed && q.Verdict != Refused:
+		return q, Errorf(Invalid, "verdict is %.40q: use allowed or denied", q.Verdict).With("field", "verdict")
+	}
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	return q, nil
+}

@@ -1,0 +1,172 @@
+package hutch_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"hutch"
+)
+
+func TestNetworkRules(t *testing.T) {
+	for text, want := range map[string]string{
+		"example.com":           "example.com",
+		"Example.COM.":          "example.com",
+		"*.example.com":         "*.example.com",
+		"example.com:443":       "example.com:443",
+		"*.example.com:*":       "*.example.com:*",
+		"localhost:80":          "localhost:80",
+		"xn--bcher-kva.example": "xn--bcher-kva.example",
+		"_sip.example.com":      "_sip.example.com",
+		"203.0.113.7":           "203.0.113.7",
+		"203.0.113.7:*":         "203.0.113.7",
+		"203.0.113.7/32:443":    "203.0.113.7:443",
+		"10.1.0.0/16:5432":      "10.1.0.0/16:5432",
+		"0.0.0.0/0":             "0.0.0.0/0",
+		"2001:db8::/32":         "2001:db8::/32",
+		"[2001:db8::]/32":       "2001:db8::/32",
+		"[2001:db8::]/32:53":    "[2001:db8::]/32:53",
+		"[2001:DB8::1]:443":     "[2001:db8::1]:443",
+		"2001:db8::1":           "2001:db8::1",
+	} {
+		rule, err := hutch.ParseNetworkRule(text)
+		if err != nil || rule.String() != want {
+			t.Errorf("%q is %q, %v; want %q", text, rule, err, want)
+		}
+	}
+}
+
+func TestNetworkRulesThatAreNone(t *testing.T) {
+	for text, why := range map[string]string{
+		"":                              "names nothing",
+		"*":                             "the mode open",
+		"*.*.example.com":               "at the beginning alone",
+		"api*.example.com":              "at the beginning alone",
+		"https://example.com/":          "it is a URL",
+		"example.com/path":              "has no path",
+		"example.com:":                  "no port after the colon",
+		"example.com:0":                 "is no port",
+		"example.com:99999":             "is no port",
+		"example.com:http":              "is no port",
+		"exa mple.com":                  "cannot be in a name",
+		"bücher.example":                "xn--",
+		"a..b":                          "1 to 63",
+		"-a.example":                    "no - at their ends",
+		strings.Repeat("a", 64):         "1 to 63",
+		strings.Repeat("abcdefg.", 40):  "253",
+		"2130706433":                    "four numbers",
+		"0x7f000001":                    "four numbers",
+		"127.1":                         "four numbers",
+		"0177.0.0.1":                    "four numbers",
+		"1.2.3.4.5":                     "four numbers",
+		"10.1.2.3/16":                   "write 10.1.0.0/16",
+		"10.0.0.0/33":                   "it is no net",
+		"127.0.0.1":                     "never reachable",
+		"169.254.169.254:80":            "never reachable",
+		"[::1]:443":                     "never reachable",
+		"fe80::1%eth0":                  "zone",
+		"::ffff:10.0.0.1":               "IPv4",
+		"[2001:db8::1":                  "no ]",
+		"[example.com]:443":             "address of IPv6",
+		"[2001:db8::1]443":              "address of IPv6",
+		"example.com\nevil.example:443": "cannot be in a name",
+	} {
+		rule, err := hutch.ParseNetworkRule(text)
+		if err == nil || !strings.Contains(err.Error(), why) || hutch.KindOf(err) != hutch.Invalid {
+			t.Errorf("%.80q is %q, error %v; want one with %q", text, rule, err, why)
+		}
+	}
+}
+
+func TestNetworkRuleMatches(t *testing.T) {
+	rule := func(text string) hutch.NetworkRule {
+		r, err := hutch.ParseNetworkRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for text, names := range map[string]map[string]bool{
+		"example.com":   {"example.com": true, "a.example.com": false, "notexample.com": false, "example.com.evil.net": false},
+		"*.example.com": {"example.com": false, "a.example.com": true, "a.b.example.com": true, "notexample.com": false, ".example.com": false},
+		"10.0.0.0/8":    {"10.0.0.1": false, "": false},
+	} {
+		for name, want := range names {
+			if got := rule(text).HasName(name); got != want {
+				t.Errorf("%s has the name %q: %v", text, name, got)
+			}
+		}
+	}
+	for text, ports := range map[string]map[uint16]bool{
+		"example.com": {80: true, 443: true, 22: false}, "example.com:22": {22: true, 443: false},
+		"example.com:*": {22: true, 443: true}, "192.0.2.1": {22: true}, "192.0.2.1:443": {443: true, 80: false},
+	} {
+		for port, want := range ports {
+			if got := rule(text).HasPort(port); got != want {
+				t.Errorf("%s has the port %d: %v", text, port, got)
+			}
+		}
+	}
+	if r := rule("10.1.0.0/16"); !r.HasAddr(netip.MustParseAddr("10.1.2.3")) || r.HasAddr(netip.MustParseAddr("10.2.0.0")) || rule("a.example").HasAddr(netip.Addr{}) {
+		t.Error("a net has not the addresses in it")
+	}
+	for pair, want := range map[[2]string]bool{
+		{"*.example.com", "a.example.com:443"}:   true,
+		{"*.example.com", "*.b.example.com"}:     true,
+		{"*.example.com", "*.example.com"}:       true,
+		{"*.example.com", "example.com"}:         false,
+		{"*.b.example.com", "*.example.com"}:     false,
+		{"example.com", "*.example.com"}:         false,
+		{"example.com", "example.com:*"}:         false,
+		{"example.com", "example.com:22"}:        false,
+		{"example.com:*", "example.com"}:         true,
+		{"example.com:443", "example.com"}:       false,
+		{"10.0.0.0/8", "10.1.0.0/16:5432"}:       true,
+		{"10.1.0.0/16", "10.0.0.0/8"}:            false,
+		{"10.0.0.0/8:5432", "10.1.0.0/16"}:       false,
+		{"::/0", "10.1.0.0/16"}:                  false,
+		{"10.0.0.0/8", "example.com"}:            false,
+		{"*.example.com:8080", "a.example.com"}:  false,
+		{"example.com:8080", "example.com:8080"}: true,
+	} {
+		if got := rule(pair[0]).Covers(rule(pair[1])); got != want {
+			t.Errorf("%s covers %s: %v", pair[0], pair[1], got)
+		}
+	}
+}
+
+func TestNetworkCanonical(t *testing.T) {
+	n, err := hutch.Network{Allow: []string{"A.example", "a.example", "10.0.0.1/32"}}.Canonical()
+	if err != nil || n.Mode != hutch.NetworkAllowList || strings.Join(n.Allow, " ") != "a.example 10.0.0.1" {
+		t.Errorf("canonical is %+v, %v", n, err)
+	}
+	for _, bad := range []hutch.Network{{Mode: "closed"}, {Allow: []string{"*"}}, {Limits: hutch.NetworkLimits{Rate: -1}}, {Allow: make([]string, hutch.MaxNetworkRules+1)}} {
+		if _, err := bad.Canonical(); hutch.KindOf(err) != hutch.Invalid {
+			t.Errorf("%.80v: %v", bad, err)
+		}
+	}
+}
+
+// A rule that is read has one form, which reads as the same rule and allows no
+// more than itself.
+func FuzzNetworkRule(f *testing.F) {
+	for _, seed := range []string{"example.com", "*.example.com:443", "10.1.0.0/16:5432", "[2001:db8::]/32:53", "2001:db8::1", "[::]/0", "*", "a:*", "1.2.3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		rule, err := hutch.ParseNetworkRule(text)
+		if err != nil {
+			if hutch.KindOf(err) != hutch.Invalid {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		again, err := hutch.ParseNetworkRule(rule.String())
+		if err != nil || again != rule {
+			t.Errorf("%q is %q, which is %+v, %v and not %+v", text, rule, again, err, rule)
+		}
+		if !rule.Covers(rule) || rule.Name != strings.ToLower(rule.Name) || (rule.Name == "") != rule.Net.IsValid() {
+			t.Errorf("%q is %+v", text, rule)
+		}
+	})
+}
