@@ -81,6 +81,7 @@ var layers = []layer{
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/problem"}},
+	{"hutch/internal/backup", []string{"hutch", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/excerpt", "filippo.io/age"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
@@ -104,9 +105,9 @@ var layers = []layer{
 	}},
 	{"hutch/cmd/hutch-runsc", []string{"gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
 		"hutch/internal/image", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
+		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},
 }
 

@@ -126,51 +126,54 @@ func TestDocumentHasTheRoutesOfTheServer(t *testing.T) {
 
 // types are the types that the schemas describe.
 var types = map[string]any{
-	"Cleaned":          stream.Cleaned{},
-	"CodeContext":      hutch.CodeContext{},
-	"CodeError":        hutch.CodeError{},
-	"CodeResult":       hutch.CodeResult{},
-	"ContextRequest":   hutch.ContextRequest{},
-	"CreateRequest":    hutch.CreateRequest{},
-	"Destruction":      hutch.Destruction{},
-	"Edit":             hutch.Edit{},
-	"EditRequest":      hutch.EditRequest{},
-	"Environment":      hutch.Environment{},
-	"ExecRequest":      stream.Command{},
-	"ExecResult":       hutch.ExecResult{},
-	"FileEvent":        hutch.FileEvent{},
-	"FileInfo":         hutch.FileInfo{},
-	"GitChange":        hutch.GitChange{},
-	"GitCloneRequest":  hutch.GitCloneRequest{},
-	"GitCommitRequest": hutch.GitCommitRequest{},
-	"GitRepository":    hutch.GitRepository{},
-	"GitStatus":        hutch.GitStatus{},
-	"Grant":            hutch.Grant{},
-	"Language":         hutch.Language{},
-	"Limits":           hutch.Limits{},
-	"Logs":             stream.Logs{},
-	"Match":            hutch.Match{},
-	"MintedToken":      hutch.MintedToken{},
-	"Output":           stream.Piece{},
-	"Problem":          problem.Details{},
-	"Process":          hutch.Process{},
-	"ProcessRequest":   hutch.ProcessRequest{},
-	"Resources":        hutch.Resources{},
-	"RunRequest":       stream.Run{},
-	"RunResult":        hutch.RunResult{},
-	"Sandbox":          hutch.Sandbox{},
-	"AuditRecord":      audit.Record{},
-	"Usage":            hutch.Usage{},
-	"UsageReport":      hutch.UsageReport{},
-	"ShareRequest":     stream.Share{},
-	"Secret":           hutch.Secret{},
-	"SecretValue":      stream.SecretValue{},
-	"Size":             hutch.Size{},
-	"Token":            hutch.Token{},
-	"TokenLimits":      hutch.TokenLimits{},
-	"TokenRequest":     hutch.TokenRequest{},
-	"WaitRequest":      hutch.WaitRequest{},
-	"WaitResult":       hutch.WaitResult{},
+	"Cleaned":              stream.Cleaned{},
+	"CodeContext":          hutch.CodeContext{},
+	"CodeError":            hutch.CodeError{},
+	"CodeResult":           hutch.CodeResult{},
+	"ContextRequest":       hutch.ContextRequest{},
+	"CreateRequest":        hutch.CreateRequest{},
+	"Destruction":          hutch.Destruction{},
+	"Edit":                 hutch.Edit{},
+	"EditRequest":          hutch.EditRequest{},
+	"Environment":          hutch.Environment{},
+	"ExecRequest":          stream.Command{},
+	"ExecResult":           hutch.ExecResult{},
+	"FileEvent":            hutch.FileEvent{},
+	"FileInfo":             hutch.FileInfo{},
+	"GitChange":            hutch.GitChange{},
+	"GitCloneRequest":      hutch.GitCloneRequest{},
+	"GitCommitRequest":     hutch.GitCommitRequest{},
+	"GitRepository":        hutch.GitRepository{},
+	"GitStatus":            hutch.GitStatus{},
+	"Grant":                hutch.Grant{},
+	"Language":             hutch.Language{},
+	"Limits":               hutch.Limits{},
+	"Logs":                 stream.Logs{},
+	"Match":                hutch.Match{},
+	"MintedToken":          hutch.MintedToken{},
+	"Output":               stream.Piece{},
+	"Problem":              problem.Details{},
+	"Process":              hutch.Process{},
+	"ProcessRequest":       hutch.ProcessRequest{},
+	"Resources":            hutch.Resources{},
+	"RunRequest":           stream.Run{},
+	"RunResult":            hutch.RunResult{},
+	"Sandbox":              hutch.Sandbox{},
+	"AuditRecord":          audit.Record{},
+	"Usage":                hutch.Usage{},
+	"UsageReport":          hutch.UsageReport{},
+	"ShareRequest":         stream.Share{},
+	"Backup":               hutch.Backup{},
+	"BackupRequest":        hutch.BackupRequest{},
+	"RestoreBackupRequest": hutch.RestoreBackupRequest{},
+	"Secret":               hutch.Secret{},
+	"SecretValue":          stream.SecretValue{},
+	"Size":                 hutch.Size{},
+	"Token":                hutch.Token{},
+	"TokenLimits":          hutch.TokenLimits{},
+	"TokenRequest":         hutch.TokenRequest{},
+	"WaitRequest":          hutch.WaitRequest{},
+	"WaitResult":           hutch.WaitResult{},
 }
 
 // TestSchemasHaveTheFieldsOfTheirTypes compares what a value without anything,
@@ -366,7 +369,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Accounts: books{}, Audit: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Accounts: books{}, Audit: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,13 +377,27 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Accounts: p, Audit: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Audit: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), who)))
 	}))
 	t.Cleanup(srv.Close)
 	return srv
 }
+
+// shelved has the backup that the examples use.
+type shelved struct{}
+
+func (shelved) Backup(_ context.Context, sandbox string, req hutch.BackupRequest) (hutch.Backup, error) {
+	return hutch.Backup{ID: "bk-k3f9q2mzx7ap", SandboxID: sandbox, Dir: req.Dir, Size: 1, CreatedAt: time.Now()}, nil
+}
+
+func (s shelved) Backups(ctx context.Context) ([]hutch.Backup, error) {
+	one, err := s.Backup(ctx, "demo", hutch.BackupRequest{Dir: "/workspace"})
+	return []hutch.Backup{one}, err
+}
+func (shelved) RestoreBackup(context.Context, string, hutch.RestoreBackupRequest) error { return nil }
+func (shelved) DeleteBackup(context.Context, string) error                              { return nil }
 
 // vault has a secret of the name that the examples use.
 func vault(t *testing.T) *secret.Vault {
@@ -403,7 +420,7 @@ func vault(t *testing.T) *secret.Vault {
 // prepare makes what the examples name: values of path parameters.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
-	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook"}
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap"}
 	post := func(path, body string) (answer map[string]any) {
 		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
 		if err != nil {

@@ -23,6 +23,7 @@ import (
 	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
+	"hutch/internal/backup"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
@@ -55,6 +56,8 @@ type serveConfig struct {
 	quiet        bool
 	secretKey    string
 	talk         conversationConfig
+	backupsTo    string
+	backupRoom   int64 // MiB
 	monitor      monitorConfig
 }
 
@@ -99,6 +102,8 @@ next start finds them again.`,
 	f.StringVar(&cfg.issuer.Audience, "oidc-audience", "", "the audience that they must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
 	cfg.monitor.flags(f)
 	f.StringVar(&cfg.secretKey, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
+	f.StringVar(&cfg.backupsTo, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
+	f.Int64Var(&cfg.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
 }
@@ -128,6 +133,7 @@ type server struct {
 	runtimes   []driver.Driver
 	engine     *engine.Engine
 	veil       *secret.Veil // over the engine
+	backups    *backup.Backups
 	policy     *policy.Policy
 	talks      *conversation.Server
 	mcp        *mcp.Handler
@@ -175,6 +181,7 @@ func (s *server) run(ctx context.Context) (err error) {
 		{"look for runtimes", s.findRuntimes},
 		{"start the engine", s.startEngine},
 		{"open the metrics and traces", s.openMonitors},
+		{"open the backups", s.openBackups},
 		{"read what is shared", s.openPolicy},
 		{"open the conversations", s.openConversations},
 	} {
@@ -290,7 +297,7 @@ func (s *server) mayListen(ctx context.Context) error {
 
 func (s *server) openPolicy(ctx context.Context) (err error) {
 	s.policy, err = policy.New(ctx, s.veil, policy.Options{
-		Tokens: s.tokens, Secrets: s.vault, Accounts: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"),
+		Tokens: s.tokens, Secrets: s.vault, Backups: s.backups, Accounts: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"),
 		Redact: func(text string) string { return s.redactor().String(text) }, Log: s.log,
 	})
 	return err
@@ -352,7 +359,7 @@ func grace() (context.Context, context.CancelFunc) {
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
 	s.mcp = mcp.NewHandler(s.policy, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
-	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Accounts: s.policy, Audit: s.policy, Log: s.log})
+	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Backups: s.policy, Accounts: s.policy, Audit: s.policy, Log: s.log})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
 	hs := &http.Server{

@@ -28,6 +28,8 @@ type Options struct {
 	Tokens hutch.Tokens
 	// Secrets are kept for those who may run something that uses them.
 	Secrets hutch.Secrets
+	// Backups are copies of folders.
+	Backups hutch.Backups
 	// Accounts and Audit are what was used and done.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
@@ -43,8 +45,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Policy implements hutch.Service, hutch.Sharing, hutch.Tokens and hutch.Secrets
-// for those who may.
+// Policy implements hutch.Service, and what is beside it, for those who may.
 type Policy struct {
 	next   hutch.Service
 	opt    Options
@@ -58,6 +59,7 @@ var (
 	_ hutch.Accounts = (*Policy)(nil)
 	_ audit.Reader   = (*Policy)(nil)
 	_ hutch.Secrets  = (*Policy)(nil)
+	_ hutch.Backups  = (*Policy)(nil)
 )
 
 // New returns a policy in front of next.
@@ -108,6 +110,7 @@ var (
 	change     = rule{scopes: []hutch.Scope{hutch.ScopeFiles}, access: hutch.WriteAccess}
 	own        = rule{scopes: []hutch.Scope{hutch.ScopeExec}}
 	keep       = rule{scopes: []hutch.Scope{hutch.ScopeExec}, about: noSandbox}
+	copying    = rule{scopes: []hutch.Scope{hutch.ScopeFiles}} // of what is one's own
 	administer = rule{scopes: []hutch.Scope{hutch.ScopeAdmin}, about: theServer}
 )
 
@@ -129,6 +132,8 @@ var rules = map[string]rule{
 	"WriteFile": change, "EditFile": change, "Mkdir": change, "Move": change, "Copy": change, "Delete": change, "Chmod": change, "Unpack": change,
 
 	"SetSecret": keep, "Secrets": keep, "DeleteSecret": keep,
+
+	"Backup": copying, "RestoreBackup": copying, "DeleteBackup": {scopes: copying.scopes, about: noSandbox}, "Backups": {scopes: read.scopes, about: noSandbox},
 
 	"Share": own, "Unshare": own, "Grants": own,
 

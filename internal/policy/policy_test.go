@@ -93,6 +93,7 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	}
 	w := &world{tokens: tokens, seen: &observer{}}
 	opt.Tokens, opt.Secrets = tokens, secret.Given(nil)
+	opt.Backups = noBackups{}
 	if opt.Observer == nil {
 		opt.Observer = w.seen
 	}
@@ -101,6 +102,15 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	}
 	return w
 }
+
+type noBackups struct{}
+
+func (noBackups) Backup(context.Context, string, hutch.BackupRequest) (hutch.Backup, error) {
+	return hutch.Backup{}, nil
+}
+func (noBackups) Backups(context.Context) ([]hutch.Backup, error)                         { return nil, nil }
+func (noBackups) RestoreBackup(context.Context, string, hutch.RestoreBackupRequest) error { return nil }
+func (noBackups) DeleteBackup(context.Context, string) error                              { return nil }
 
 // as is a context of a new token.
 func (w *world) as(t testing.TB, req hutch.TokenRequest) context.Context {
@@ -127,7 +137,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
-		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets]()) {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups]()) {
 			if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 				t.Errorf("%q: %s: %v", who, m.Name, err)
 			}
@@ -142,7 +152,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 // An observer that refuses is heeded: what cannot be put on record is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
-	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets]()) {
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups]()) {
 		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
@@ -158,10 +168,10 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 // What a scope is for, and no more.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
-		hutch.ScopeRead: "Contexts GitDiff GitStatus Languages ListFiles Logs Pack Process Processes ReadFile Sandbox Sandboxes SearchFiles Stat Wait Watch",
+		hutch.ScopeRead: "Backups Contexts GitDiff GitStatus Languages ListFiles Logs Pack Process Processes ReadFile Sandbox Sandboxes SearchFiles Stat Wait Watch",
 		hutch.ScopeExec: "CleanProcesses Contexts Create CreateContext DeleteContext DeleteSecret Destroy Exec GitClone GitCommit Grants Input Interrupt Languages Logs Process Processes " +
 			"Resize RunCode Sandbox Sandboxes Secrets SetSecret Share Signal StartProcess Unshare Wait",
-		hutch.ScopeFiles: "Chmod Copy Delete EditFile GitDiff GitStatus ListFiles Mkdir Move Pack ReadFile Sandbox Sandboxes SearchFiles Stat Unpack Watch WriteFile",
+		hutch.ScopeFiles: "Backup Backups Chmod Copy Delete DeleteBackup EditFile GitDiff GitStatus ListFiles Mkdir Move Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Stat Unpack Watch WriteFile",
 		hutch.ScopePorts: "",
 		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
 	}
@@ -170,7 +180,7 @@ func TestScopes(t *testing.T) {
 			w := newWorld(t, empty(), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
-			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets]()) {
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups]()) {
 				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 					allowed = append(allowed, m.Name)
 				}

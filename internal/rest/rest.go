@@ -35,7 +35,8 @@ type Options struct {
 	// Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// Accounts and Audit likewise.
+	// Backups, Accounts and Audit likewise.
+	Backups  hutch.Backups
 	Accounts hutch.Accounts
 	Audit    audit.Reader
 }
@@ -46,6 +47,7 @@ type Handler struct {
 	tokens   hutch.Tokens
 	sharing  hutch.Sharing
 	vault    hutch.Secrets
+	backups  hutch.Backups
 	accounts hutch.Accounts
 	audit    audit.Reader
 	log      *slog.Logger
@@ -63,7 +65,7 @@ type Handler struct {
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, accounts: opt.Accounts, audit: opt.Audit, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, accounts: opt.Accounts, audit: opt.Audit, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}
@@ -87,6 +89,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.route("/v1/secrets", methods{"GET": h.secrets})
 	h.route("/v1/secrets/{name}", methods{"PUT": h.setSecret, "DELETE": h.deleteSecret})
 	h.routeFiles()
+	h.backupRoutes()
 	h.contextRoutes()
 	h.tokenRoutes()
 	h.monitorRoutes()

@@ -1,0 +1,58 @@
+package client
+
+import (
+	"context"
+
+	"hutch"
+)
+
+var _ hutch.Backups = (*Client)(nil)
+
+// Backup implements hutch.Backups.
+func (c *Client) Backup(ctx context.Context, sandbox string, req hutch.BackupRequest) (hutch.Backup, error) {
+	path, err := sandboxPath(sandbox)
+	if err == nil {
+		err = checkText(req.Name, req.Dir, nil)
+	}
+	if err != nil {
+		return hutch.Backup{}, err
+	}
+	return call[hutch.Backup](ctx, c, "POST", path+"/backups", req)
+}
+
+// Backups implements hutch.Backups.
+func (c *Client) Backups(ctx context.Context) ([]hutch.Backup, error) {
+	return call[[]hutch.Backup](ctx, c, "GET", "/v1/backups", nil)
+}
+
+// RestoreBackup implements hutch.Backups.
+func (c *Client) RestoreBackup(ctx context.Context, backup string, req hutch.RestoreBackupRequest) error {
+	err := hutch.CheckID(backup)
+	if err == nil {
+		err = checkText("", req.Dir, nil)
+	}
+	if err == nil {
+		_, err = call[struct{}](ctx, c, "POST", "/v1/backups/"+backup+"/restore", req)
+	}
+	return err
+}
+
+// DeleteBackup implements hutch.Backups.
+func (c *Client) DeleteBackup(ctx context.Context, backup string) error {
+	err := hutch.CheckID(backup)
+	if err == nil {
+		_, err = call[struct{}](ctx, c, "DELETE", "/v1/backups/"+backup, nil)
+	}
+	return err
+}
+
+// Backup copies a folder of the sandbox to where the server keeps backups.
+func (s *Sandbox) Backup(ctx context.Context, req hutch.BackupRequest) (hutch.Backup, error) {
+	return s.client.Backup(ctx, s.ID, req)
+}
+
+// RestoreBackup makes a folder of the sandbox what it was, in dir or, if that
+// is empty, where it came from.
+func (s *Sandbox) RestoreBackup(ctx context.Context, backup, dir string) error {
+	return s.client.RestoreBackup(ctx, backup, hutch.RestoreBackupRequest{SandboxID: s.ID, Dir: dir})
+}

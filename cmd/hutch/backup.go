@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/internal/backup"
+)
+
+func newBackup(h *home, std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use: "backup", Short: "Keep copies of folders apart from their sandboxes",
+		Long: `Keep copies of sandboxes' folders on the server, or in the S3-compatible bucket
+that it was given. They outlive their sandboxes, and hold files alone: no memory
+and no processes.
+` + remoteHelp,
+		Example: `  hutch backup create demo --name before
+  hutch backup list
+  hutch backup restore demo bk-k3f9q2mzx7ap`,
+	}
+	c.AddCommand(newBackupCreate(h, std), newBackupList(h, std), newBackupRestore(h), newBackupDelete(h, std))
+	for _, sub := range c.Commands() {
+		sub.Args = explainArgs(sub.Args)
+	}
+	return c
+}
+
+func newBackupCreate(h *home, std streams) *cobra.Command {
+	var req hutch.BackupRequest
+	var ttl time.Duration
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "create SANDBOX [FOLDER]", Short: "Copy a folder, /workspace if none is named",
+		Long: `Copy a folder of a sandbox, which goes on running, and print the backup's id. What
+programs change meanwhile may be in the copy or not.
+` + remoteHelp,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			if len(args) > 1 {
+				req.Dir = args[1]
+			}
+			req.TTL = hutch.InSeconds(ttl)
+			made, err := svc.Backup(c.Context(), args[0], req)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, made)
+			}
+			fmt.Fprintln(std.out, made.ID)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&req.Name, "name", "", "a name for people")
+	c.Flags().DurationVar(&ttl, "ttl", 0, "how long it is kept (default: until it is deleted)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newBackupList(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List backups, the oldest first", Long: "List backups, the oldest first.\n" + remoteHelp,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			list, err := svc.Backups(c.Context())
+			if err != nil {
+				return err
+			}
+			return writeList(std.out, asJSON, list, "BACKUP\tNAME\tSANDBOX\tFOLDER\tBYTES\tMADE\tEXPIRES", func(b hutch.Backup) []any {
+				expires := "never"
+				if b.ExpiresAt != nil {
+					expires = b.ExpiresAt.Local().Format(time.DateTime)
+				}
+				return []any{b.ID, plain(b.Name), b.SandboxID, plain(b.Dir), b.Size, b.CreatedAt.Local().Format(time.DateTime), expires}
+			})
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newBackupRestore(h *home) *cobra.Command {
+	return &cobra.Command{
+		Use: "restore SANDBOX BACKUP [FOLDER]", Short: "Make a folder what it was",
+		Long: `Put a backup in a folder of a sandbox: the one that it came from, if none is named.
+What is in that folder goes, once the backup has arrived whole and undamaged;
+if it has not, the folder is left as it was.
+` + remoteHelp,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			return svc.RestoreBackup(c.Context(), args[1], hutch.RestoreBackupRequest{SandboxID: args[0], Dir: strings.Join(args[2:], "")})
+		},
+	}
+}
+
+func newBackupDelete(h *home, std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete BACKUP...", Aliases: []string{"rm"}, Short: "Delete backups", Long: "Delete backups.\n" + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			for _, id := range args {
+				if err := svc.DeleteBackup(c.Context(), id); err != nil {
+					return err
+				}
+				fmt.Fprintln(std.out, id)
+			}
+			return nil
+		},
+	}
+}
+
+// sweepBackups is how often expired backups are looked for.
+const sweepBackups = time.Hour
+
+// openBackups opens where backups are kept: a folder, or a bucket whose keys
+// are in the environment as Amazon's own programs read them.
+func (s *server) openBackups(context.Context) error {
+	var to backup.Store
+	var err error
+	if address := s.backupsTo; strings.HasPrefix(address, "s3:") {
+		to, err = backup.OpenBucket(address, credentials.NewChainCredentials([]credentials.Provider{
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+		}))
+	} else {
+		if address == "" {
+			address = filepath.Join(s.dir, "backups")
+		}
+		to, err = backup.OpenFolder(address)
+	}
+	if err != nil {
+		return err
+	}
+	s.backups = backup.New(backup.Options{Service: s.veil, Store: to, Room: s.backupRoom << 20, Log: s.log})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.backups.KeepSwept(ctx, sweepBackups)
+	}()
+	s.undo = append(s.undo, func() error { cancel(); <-ended; return nil })
+	return nil
+}

@@ -1,0 +1,351 @@
+// Package backup keeps copies of sandboxes' folders in a [Store]: a folder of
+// this machine, or a bucket of an S3-compatible service.
+//
+// A backup is two objects: the folder as a tar archive, made and read inside
+// the sandbox and to us so many bytes, compressed with Zstandard; and, written
+// after it, a record that says what it is and how its bytes sum up. So there is
+// no half of a backup: without its record it is nothing, and what does not sum
+// up to it is not restored.
+package backup
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"hutch"
+)
+
+// Options are what backups are made with; only Service and Store must be set.
+type Options struct {
+	Service hutch.Service
+	Store   Store
+	// Room is how many bytes the backups of one owner may take; default 10 GiB.
+	Room int64
+	Log  *slog.Logger
+}
+
+// DefaultRoom is what an owner's backups may take, in bytes.
+const DefaultRoom = 10 << 30
+
+// Backups implements hutch.Backups for the owner in the context.
+type Backups struct {
+	svc   hutch.Service
+	store Store
+	room  int64
+	log   *slog.Logger
+	now   func() time.Time
+
+	mu    sync.Mutex
+	turns map[string]chan struct{} // by owner's folder: one backup at a time, so that together they fit
+}
+
+var _ hutch.Backups = (*Backups)(nil)
+
+// New returns backups of what opt.Service has.
+func New(opt Options) *Backups {
+	return &Backups{
+		svc: opt.Service, store: opt.Store, room: cmp.Or(opt.Room, DefaultRoom), now: time.Now,
+		log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), turns: map[string]chan struct{}{},
+	}
+}
+
+// record is the second object of a backup.
+type record struct {
+	Version int          `json:"version"`
+	Backup  hutch.Backup `json:"backup"`
+	SHA256  string       `json:"sha256"` // of the first
+}
+
+const (
+	version  = 1
+	maxOwned = 1000    // backups of one owner
+	maxNote  = 8 << 10 // bytes of a record
+
+	archiveSuffix = ".tar.zst"
+	recordSuffix  = ".json"
+)
+
+// folder is where the owner's backups are. Owners' names are any text.
+func folder(ctx context.Context) string {
+	owner, _ := hutch.OwnerOf(ctx)
+	sum := sha256.Sum256([]byte(owner.ID))
+	return hex.EncodeToString(sum[:16]) + "/"
+}
+
+// Backup implements hutch.Backups.
+func (b *Backups) Backup(ctx context.Context, sandbox string, req hutch.BackupRequest) (hutch.Backup, error) {
+	if err := check(req); err != nil {
+		return hutch.Backup{}, err
+	}
+	home := folder(ctx)
+	end, err := b.turn(ctx, home)
+	if err != nil {
+		return hutch.Backup{}, err
+	}
+	defer end()
+	room, err := b.left(ctx, home)
+	if err != nil {
+		return hutch.Backup{}, err
+	}
+	dir, err := b.svc.Stat(ctx, sandbox, cmp.Or(req.Dir, "/workspace"))
+	if err != nil {
+		return hutch.Backup{}, err
+	}
+	made := hutch.Backup{ID: hutch.NewID("bk"), Name: req.Name, SandboxID: sandbox, Dir: dir.Path, CreatedAt: b.now().UTC()}
+	if req.TTL > 0 {
+		expires := made.CreatedAt.Add(req.TTL.Duration())
+		made.ExpiresAt = &expires
+	}
+	if err := b.write(ctx, home, &made, room); err != nil {
+		return hutch.Backup{}, errors.Join(err, b.remove(context.WithoutCancel(ctx), home, made.ID))
+	}
+	return made, nil
+}
+
+// maxTTL keeps the end of a backup among the years that JSON can tell.
+const maxTTL = hutch.Seconds(100 * 365 * 24 * 3600)
+
+func check(req hutch.BackupRequest) error {
+	switch {
+	case len(req.Name) > hutch.MaxBackupName:
+		return hutch.Errorf(hutch.Invalid, "the name has %d bytes: use at most %d", len(req.Name), hutch.MaxBackupName).With("field", "name")
+	case !(0 <= req.TTL && req.TTL <= maxTTL):
+		return hutch.Errorf(hutch.Invalid, "ttl is %v s: give 0, to keep it until it is deleted, to %.0f", req.TTL, float64(maxTTL)).With("field", "ttl")
+	}
+	return nil
+}
+
+// write writes both objects of a backup, of at most room bytes.
+func (b *Backups) write(ctx context.Context, home string, made *hutch.Backup, room int64) error {
+	sum := sha256.New()
+	counted := &counter{w: sum, room: room}
+	packing, cancel := context.WithCancel(ctx)
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(b.pack(packing, made, w)) }()
+	err := b.store.Put(ctx, home+made.ID+archiveSuffix, io.TeeReader(r, counted))
+	cancel()
+	r.Close()
+	if counted.err != nil {
+		return counted.err
+	}
+	if err != nil {
+		return err
+	}
+	made.Size = counted.n
+	note, err := json.Marshal(record{version, *made, hex.EncodeToString(sum.Sum(nil))})
+	if err != nil {
+		return err
+	}
+	return b.store.Put(ctx, home+made.ID+recordSuffix, bytes.NewReader(note))
+}
+
+// pack writes the compressed archive of a folder.
+func (b *Backups) pack(ctx context.Context, of *hutch.Backup, w io.Writer) error {
+	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	err = b.svc.Pack(ctx, of.SandboxID, hutch.PackRequest{Dir: of.Dir, Format: hutch.Tar}, z)
+	return errors.Join(err, z.Close())
+}
+
+// counter counts and sums up what is stored.
+type counter struct {
+	w       io.Writer
+	n, room int64
+	err     error
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	if c.n += int64(len(p)); c.n > c.room {
+		c.err = full(c.room)
+		return 0, c.err
+	}
+	return c.w.Write(p)
+}
+
+func full(room int64) error {
+	return hutch.Errorf(hutch.Exhausted, "the backups would take more than the %d bytes that are left for them: delete some, or back up a smaller folder", room).
+		With("limit", "backups")
+}
+
+// turn waits until no other backup of the owner is being made.
+func (b *Backups) turn(ctx context.Context, home string) (end func(), err error) {
+	b.mu.Lock()
+	turn := b.turns[home]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		b.turns[home] = turn
+	}
+	b.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// left is how much room the owner has.
+func (b *Backups) left(ctx context.Context, home string) (int64, error) {
+	all, err := b.list(ctx, home)
+	if err != nil {
+		return 0, err
+	}
+	if len(all) >= maxOwned {
+		return 0, hutch.Errorf(hutch.Exhausted, "there are %d backups, as many as one may have: delete some", len(all)).With("limit", "backups")
+	}
+	left := b.room
+	for _, one := range all {
+		left -= one.Size
+	}
+	if left <= 0 {
+		return 0, full(0)
+	}
+	return left, nil
+}
+
+// Backups implements hutch.Backups.
+func (b *Backups) Backups(ctx context.Context) ([]hutch.Backup, error) {
+	return b.list(ctx, folder(ctx))
+}
+
+// list is the living backups below a folder, the oldest first. One that has
+// expired is removed when it is seen.
+func (b *Backups) list(ctx context.Context, home string) ([]hutch.Backup, error) {
+	keys, err := b.store.List(ctx, home)
+	if err != nil {
+		return nil, err
+	}
+	var all []hutch.Backup
+	for _, key := range keys {
+		id, ok := strings.CutSuffix(strings.TrimPrefix(key, home), recordSuffix)
+		if !ok {
+			continue
+		}
+		rec, err := b.record(ctx, home, id)
+		switch kind := hutch.KindOf(err); {
+		case err == nil:
+			all = append(all, rec.Backup)
+		case kind != hutch.NotFound:
+			b.log.Warn("read a backup's record", "backup", id, "err", err)
+		}
+	}
+	slices.SortFunc(all, func(a, b hutch.Backup) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// record reads what is known of a backup.
+func (b *Backups) record(ctx context.Context, home, id string) (record, error) {
+	if err := hutch.CheckID(id); err != nil {
+		return record{}, err
+	}
+	none := hutch.Errorf(hutch.NotFound, "there is no backup %q: list those there are", id)
+	r, err := b.store.Get(ctx, home+id+recordSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, none
+	}
+	if err != nil {
+		return record{}, err
+	}
+	defer r.Close()
+	var rec record
+	text, err := io.ReadAll(io.LimitReader(r, maxNote))
+	if err == nil {
+		err = json.Unmarshal(text, &rec)
+	}
+	switch {
+	case err != nil || rec.Backup.ID != id:
+		return rec, hutch.Errorf(hutch.Internal, "the record of the backup %q is damaged: delete it", id).Because(err)
+	case rec.Version != version:
+		return rec, hutch.Errorf(hutch.Unsupported, "the backup %q is in format %d, and this hutch knows %d: restore it with the version that made it", id, rec.Version, version)
+	case rec.Backup.ExpiresAt != nil && b.now().After(*rec.Backup.ExpiresAt):
+		return rec, errors.Join(none, b.remove(ctx, home, id))
+	}
+	return rec, nil
+}
+
+// DeleteBackup implements hutch.Backups. A damaged one can be deleted, too.
+func (b *Backups) DeleteBackup(ctx context.Context, id string) error {
+	home := folder(ctx)
+	if _, err := b.record(ctx, home, id); err != nil && hutch.KindOf(err) != hutch.Internal {
+		return err
+	}
+	return b.remove(ctx, home, id)
+}
+
+// remove removes the record first: without it, the rest is nothing.
+func (b *Backups) remove(ctx context.Context, home, id string) error {
+	return errors.Join(b.store.Delete(ctx, home+id+recordSuffix), b.store.Delete(ctx, home+id+archiveSuffix))
+}
+
+// Sweep removes what has expired, and archives without a record that are older
+// than any that is being made, of all owners.
+func (b *Backups) Sweep(ctx context.Context) error {
+	keys, err := b.store.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		home, name := path.Split(key)
+		if id, ok := strings.CutSuffix(name, recordSuffix); ok {
+			_, err = b.record(ctx, home, id)
+		} else if id, ok := strings.CutSuffix(name, archiveSuffix); ok {
+			err = b.orphan(ctx, home, id, keys)
+		}
+		if err != nil && hutch.KindOf(err) != hutch.NotFound {
+			b.log.Warn("look after a backup", "key", key, "err", err)
+		}
+	}
+	return ctx.Err()
+}
+
+// orphan removes an archive without a record, unless its owner makes one now.
+func (b *Backups) orphan(ctx context.Context, home, id string, keys []string) error {
+	if _, found := slices.BinarySearch(keys, home+id+recordSuffix); found {
+		return nil
+	}
+	end, err := b.turn(ctx, home)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if _, err := b.record(ctx, home, id); hutch.KindOf(err) != hutch.NotFound {
+		return err
+	}
+	return b.remove(ctx, home, id)
+}
+
+// KeepSwept sweeps now and after every while, until ctx is done.
+func (b *Backups) KeepSwept(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := b.Sweep(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn("look for expired backups", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

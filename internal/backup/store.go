@@ -1,0 +1,116 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Store keeps objects by key: names with slashes between them, of letters,
+// digits, dots and hyphens. Its methods are safe for concurrent use.
+type Store interface {
+	// Put stores all that r gives under a key or, on any error, nothing.
+	Put(ctx context.Context, key string, r io.Reader) error
+
+	// Get opens an object. The error is fs.ErrNotExist when there is none.
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+
+	// List returns the keys that begin with prefix.
+	List(ctx context.Context, prefix string) ([]string, error)
+
+	// Delete removes an object. That there is none is no error.
+	Delete(ctx context.Context, key string) error
+}
+
+// Folder is a store in a folder of this machine, which nobody else writes to.
+type Folder string
+
+const half = ".new" // the end of what is being written
+
+// OpenFolder opens a folder, which is made when it is missing. What a killed
+// server left half written goes.
+func OpenFolder(path string) (Folder, error) {
+	f := Folder(path)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return f, err
+	}
+	keys, err := f.List(context.Background(), "")
+	for _, key := range keys {
+		if strings.HasSuffix(key, half) {
+			err = errors.Join(err, f.Delete(context.Background(), key))
+		}
+	}
+	return f, err
+}
+
+// Put implements Store.
+func (f Folder) Put(_ context.Context, key string, r io.Reader) (err error) {
+	path := filepath.Join(string(f), filepath.FromSlash(key))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	w, err := os.OpenFile(path+half, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	if err == nil {
+		err = w.Sync()
+	}
+	if err = errors.Join(err, w.Close()); err == nil {
+		err = os.Rename(path+half, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(path+half))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// Get implements Store.
+func (f Folder) Get(_ context.Context, key string) (io.ReadCloser, error) {
+	return os.Open(filepath.Join(string(f), filepath.FromSlash(key)))
+}
+
+// List implements Store.
+func (f Folder) List(_ context.Context, prefix string) (keys []string, err error) {
+	root := string(f)
+	if dir, _, ok := strings.Cut(prefix, "/"); ok {
+		root = filepath.Join(root, dir)
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		key, err := filepath.Rel(string(f), path)
+		if key = filepath.ToSlash(key); strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // nothing was stored yet
+	}
+	return keys, err
+}
+
+// Delete implements Store.
+func (f Folder) Delete(_ context.Context, key string) error {
+	path := filepath.Join(string(f), filepath.FromSlash(key))
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"hutch"
+	"hutch/internal/hutchtest"
+)
+
+// gateway is an S3 service whose buckets are folders.
+const gateway = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+
+// bucket starts that service and returns the URL of a bucket of it, and how to
+// end the service.
+func bucket(t *testing.T, creds *credentials.Credentials) (address string, end func()) {
+	t.Helper()
+	dir := t.TempDir()
+	install := exec.Command("go", "install", gateway)
+	install.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-trimpath")
+	if out, err := install.CombinedOutput(); err != nil {
+		hutchtest.Skip(t, "go install %s: %v: %s", gateway, err, out)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := free.Addr().String()
+	free.Close()
+	root := filepath.Join(dir, "buckets")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := creds.GetWithContext(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(dir, "versitygw"), "--quiet", "--port", host, "posix", root)
+	cmd.Env = []string{"ROOT_ACCESS_KEY=" + keys.AccessKeyID, "ROOT_SECRET_KEY=" + keys.SecretAccessKey}
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	t.Cleanup(end)
+	client, err := minio.New(host, &minio.Options{Creds: creds, Region: "us-east-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for client.MakeBucket(ctx, "hutch", minio.MakeBucketOptions{}) != nil {
+		if ctx.Err() != nil {
+			t.Fatal("the service does not answer")
+		}
+	}
+	return "s3://hutch/some/prefix?region=us-east-1&endpoint=http://" + host, end
+}
+
+var testKeys = credentials.NewStaticV4("hutch-test", "hutch-test-secret", "")
+
+func TestFolder(t *testing.T) {
+	f, err := OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	testStore(t, f)
+}
+
+func TestBucket(t *testing.T) {
+	address, end := bucket(t, testKeys)
+	store, err := OpenBucket(address, testKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("Store", func(t *testing.T) { testStore(t, store) })
+	t.Run("ThereAndBack", func(t *testing.T) {
+		b, svc, _ := rig(t, Options{})
+		b.store = store
+		write(t, svc, "app/large", noise(partSize+1000)) // two parts
+		made := backUp(t, b, t.Context(), hutch.BackupRequest{Dir: "app"})
+		want := read(t, svc, "app/large")
+		write(t, svc, "app/large", "changed")
+		if err := b.RestoreBackup(t.Context(), made.ID, hutch.RestoreBackupRequest{SandboxID: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		if read(t, svc, "app/large") != want {
+			t.Error("the file did not come back as it was")
+		}
+	})
+	t.Run("Refused", func(t *testing.T) {
+		stranger, err := OpenBucket(address, credentials.NewStaticV4("hutch-test", "another", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing, err := OpenBucket(strings.Replace(address, "//hutch/", "//no-such-bucket/", 1), testKeys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, store := range map[string]Store{"SignatureDoesNotMatch": stranger, "NoSuchBucket": missing} {
+			_, listed := store.List(t.Context(), "")
+			for _, err := range []error{listed, store.Put(t.Context(), "x/y", strings.NewReader("z"))} {
+				if hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), name) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	})
+	t.Run("Down", func(t *testing.T) {
+		end()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := store.Put(ctx, "x/y", strings.NewReader("z")); err == nil {
+			t.Error("stored without a service")
+		}
+	})
+}
+
+// testStore holds a store to its contract.
+func testStore(t *testing.T, s Store) {
+	ctx := t.Context()
+	get := func(key string) string {
+		t.Helper()
+		r, err := s.Get(ctx, key)
+		if err != nil {
+			return err.Error()
+		}
+		defer r.Close()
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if keys, err := s.List(ctx, ""); err != nil || len(keys) != 0 {
+		t.Fatalf("an empty store has %q, %v", keys, err)
+	}
+	if _, err := s.Get(ctx, "a/nothing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("get what is not there: %v", err)
+	}
+	if err := s.Delete(ctx, "a/nothing"); err != nil {
+		t.Errorf("delete what is not there: %v", err)
+	}
+	large := bytes.Repeat([]byte("0123456789abcdef"), partSize/16+1)
+	for key, text := range map[string]string{"a/one": "1", "a/two": "", "b/one": string(large)} {
+		if err := s.Put(ctx, key, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		if get(key) != text {
+			t.Errorf("%s is not what was put", key)
+		}
+	}
+	if err := s.Put(ctx, "a/one", strings.NewReader("another")); err != nil || get("a/one") != "another" {
+		t.Errorf("put again: %v, %q", err, get("a/one"))
+	}
+	// Half of an object is none, and leaves the one before.
+	for _, key := range []string{"a/one", "a/half"} {
+		if err := s.Put(ctx, key, io.MultiReader(bytes.NewReader(large), broken{})); !errors.Is(err, errFull) {
+			t.Errorf("put half of %s: %v", key, err)
+		}
+	}
+	if got := get("a/one"); got != "another" {
+		t.Errorf("a failed put changed the object to %d bytes", len(got))
+	}
+	for prefix, want := range map[string]string{"": "a/one a/two b/one", "a/": "a/one a/two", "c/": ""} {
+		keys, err := s.List(ctx, prefix)
+		slices.Sort(keys)
+		if err != nil || strings.Join(keys, " ") != want {
+			t.Errorf("list %q: %q, %v; want %s", prefix, keys, err, want)
+		}
+	}
+	if err := s.Delete(ctx, "a/one"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(ctx, "a/one"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("get what was deleted: %v", err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for _, bad := range []string{
+		"", "bucket", "s3://", "https://host/bucket", "s3://user:pass@bucket", "s3://bucket?endpoint=host", "s3://bucket?endpoint=", "s3://bucket?endpoint=http://a/path", "s3://%zz",
+	} {
+		if _, err := OpenBucket(bad, testKeys); hutch.KindOf(err) != hutch.Invalid {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	b, err := OpenBucket("s3://bucket/a/b/?endpoint=https://s3.example.com", testKeys)
+	if err != nil || b.name != "bucket" || b.prefix != "a/b/" {
+		t.Errorf("opened %+v, %v", b, err)
+	}
+}

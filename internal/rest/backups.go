@@ -1,0 +1,42 @@
+package rest
+
+import (
+	"net/http"
+
+	"hutch"
+)
+
+func (h *Handler) backupRoutes() {
+	when := h.when(h.backups != nil)
+	h.route("/v1/sandboxes/{id}/backups", methods{"POST": when(h.backUp)})
+	h.route("/v1/backups", methods{"GET": when(h.listBackups)})
+	h.route("/v1/backups/{backup}", methods{"DELETE": when(h.deleteBackup)})
+	h.route("/v1/backups/{backup}/restore", methods{"POST": when(h.restoreBackup)})
+}
+
+func (h *Handler) backUp(w http.ResponseWriter, r *http.Request) {
+	var req hutch.BackupRequest
+	if err := h.body(w, r, &req); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.backups.Backup(r.Context(), r.PathValue("id"), req))
+}
+
+func (h *Handler) listBackups(w http.ResponseWriter, r *http.Request) {
+	list, err := h.backups.Backups(r.Context())
+	reply(h, w, r)(orEmpty(list), err)
+}
+
+func (h *Handler) deleteBackup(w http.ResponseWriter, r *http.Request) {
+	h.done(w, r, h.backups.DeleteBackup(r.Context(), r.PathValue("backup")))
+}
+
+func (h *Handler) restoreBackup(w http.ResponseWriter, r *http.Request) {
+	var req hutch.RestoreBackupRequest
+	err := h.body(w, r, &req)
+	if err == nil {
+		err = h.backups.RestoreBackup(r.Context(), r.PathValue("backup"), req)
+	}
+	h.done(w, r, err)
+}
