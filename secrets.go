@@ -11,14 +11,21 @@ import (
 // beside them are the server's, which all may use. Values go in, and come out
 // nowhere but in the environment of programs that ask for them.
 type Secrets interface {
-	// SetSecret keeps a value under a name, in place of the one that is there.
-	SetSecret(ctx context.Context, name, value string) (Secret, error)
+	// SetSecret keeps a secret under a name, in place of the one that is there.
+	SetSecret(ctx context.Context, name string, req SecretRequest) (Secret, error)
 
 	// Secrets lists the caller's secrets and the server's, by name.
 	Secrets(ctx context.Context) ([]Secret, error)
 
 	// DeleteSecret forgets a secret. One that is not there is NotFound.
 	DeleteSecret(ctx context.Context, name string) error
+}
+
+// SecretRequest sets a secret.
+type SecretRequest struct {
+	Value string `json:"value"`
+	// Brokered, when set, keeps the value out of sandboxes.
+	Brokered *Brokering `json:"brokered,omitempty"`
 }
 
 // Secret is the record of a secret, without its value.
@@ -29,7 +36,8 @@ type Secret struct {
 	UpdatedAt *time.Time `json:"updatedAt,omitempty"` // none where Shared
 	// Redacted tells that its value is replaced in what comes out. One of less
 	// than MinRedacted bytes is not: it would be found everywhere.
-	Redacted bool `json:"redacted"`
+	Redacted bool       `json:"redacted"`
+	Brokered *Brokering `json:"brokered,omitempty"`
 }
 
 const (

@@ -167,7 +167,8 @@ var types = map[string]any{
 	"BackupRequest":        hutch.BackupRequest{},
 	"RestoreBackupRequest": hutch.RestoreBackupRequest{},
 	"Secret":               hutch.Secret{},
-	"SecretValue":          stream.SecretValue{},
+	"SecretRequest":        hutch.SecretRequest{},
+	"Brokering":            hutch.Brokering{},
 	"Size":                 hutch.Size{},
 	"Token":                hutch.Token{},
 	"TokenLimits":          hutch.TokenLimits{},
@@ -409,7 +410,7 @@ func vault(t *testing.T) *secret.Vault {
 	}
 	v, err := secret.Open(path, key, nil)
 	if err == nil {
-		_, err = v.SetSecret(t.Context(), "GITHUB_TOKEN", "ghp_5XJ2r7Hk")
+		_, err = v.SetSecret(t.Context(), "GITHUB_TOKEN", hutch.SecretRequest{Value: "ghp_5XJ2r7Hk"})
 	}
 	if err != nil {
 		t.Fatal(err)

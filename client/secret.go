@@ -5,20 +5,19 @@ import (
 	"unicode/utf8"
 
 	"hutch"
-	"hutch/internal/stream"
 )
 
 var _ hutch.Secrets = (*Client)(nil)
 
 // SetSecret implements hutch.Secrets.
-func (c *Client) SetSecret(ctx context.Context, name, value string) (hutch.Secret, error) {
+func (c *Client) SetSecret(ctx context.Context, name string, req hutch.SecretRequest) (hutch.Secret, error) {
 	if err := hutch.CheckSecretName(name); err != nil {
 		return hutch.Secret{}, err
 	}
-	if !utf8.ValidString(value) { // not shown, as checkText would
+	if !utf8.ValidString(req.Value) { // not shown, as checkText would
 		return hutch.Secret{}, hutch.Errorf(hutch.Invalid, "the value is not UTF-8: encode it, in base64 say").With("field", "value")
 	}
-	return call[hutch.Secret](ctx, c, "PUT", "/v1/secrets/"+name, stream.SecretValue{Value: value})
+	return call[hutch.Secret](ctx, c, "PUT", "/v1/secrets/"+name, req)
 }
 
 // Secrets implements hutch.Secrets.

@@ -33,15 +33,29 @@ place. Values are never shown again.
 }
 
 func newSecretSet(h *home, std streams) *cobra.Command {
-	return &cobra.Command{
+	var b hutch.Brokering
+	var brokered bool
+	c := &cobra.Command{
 		Use: "set NAME", Short: "Set a secret to what is typed, unseen, or piped in",
 		Long: `Set a secret to what is typed, unseen, or to all of the standard input but a last
 line feed. It takes the place of one of that name; programs that run keep the old
 value, which is looked for in output for 30 days more.
+
+With --host, the secret is brokered: programs get a placeholder for it, and the
+server adds the value to the requests that they send there over TLS. Where to,
+--as says: replace puts it in the place of the placeholder, wherever that stands
+in a header; header:NAME, basic:USER and query:NAME set it.
 ` + remoteHelp,
+		Example: `  hutch secret set GITHUB_TOKEN --host api.github.com --host github.com
+  hutch secret set WEATHER_KEY --host api.weather.example:8443 --as query:appid
+  hutch secret set ANTHROPIC_API_KEY --brokered`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := hutch.CheckSecretName(args[0]); err != nil {
+				return err
+			}
+			req, err := brokering(c, args[0], b, brokered)
+			if err != nil {
 				return err
 			}
 			value, err := readSecret(c.Context(), std, args[0])
@@ -52,13 +66,32 @@ value, which is looked for in output for 30 days more.
 			if err != nil {
 				return err
 			}
-			made, err := svc.SetSecret(c.Context(), args[0], value)
+			req.Value = value
+			made, err := svc.SetSecret(c.Context(), args[0], req)
 			if err == nil && !made.Redacted {
 				fmt.Fprintf(std.err, "hutch: warning: a value of less than %d bytes is not replaced in output, where it would be found by chance\n", hutch.MinRedacted)
 			}
 			return err
 		},
 	}
+	f := c.Flags()
+	f.BoolVar(&brokered, "brokered", false, "keep the value out of sandboxes; for ANTHROPIC_API_KEY no host need be named")
+	f.StringSliceVar(&b.Hosts, "host", nil, "host, or HOST:PORT, that the value is sent to, and no other; implies --brokered")
+	f.StringVar(&b.As, "as", "", "where it goes: replace, header:NAME, basic:USER or query:NAME (default replace)")
+	f.StringVar(&b.Format, "format", "", `what the header is set to, such as "Bearer {}" (default "{}")`)
+	return c
+}
+
+// brokering is what flags say of how a secret is brokered, checked before its
+// value is asked for.
+func brokering(c *cobra.Command, name string, b hutch.Brokering, brokered bool) (req hutch.SecretRequest, err error) {
+	f := c.Flags()
+	if !brokered && !f.Changed("host") && !f.Changed("as") && !f.Changed("format") {
+		return req, nil
+	}
+	b, err = b.Complete(name)
+	req.Brokered = &b
+	return req, err
 }
 
 // readSecret reads a value that nobody is to see.
@@ -122,13 +155,17 @@ func newSecretList(h *home, std streams) *cobra.Command {
 				return writeJSON(std.out, list)
 			}
 			t := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "SECRET\tSET\tREDACTED")
+			fmt.Fprintln(t, "SECRET\tSET\tREDACTED\tBROKERED FOR")
 			for _, s := range list {
 				set := "by the server"
 				if s.UpdatedAt != nil {
 					set = s.UpdatedAt.Format(time.DateTime)
 				}
-				fmt.Fprintf(t, "%s\t%s\t%t\n", s.Name, set, s.Redacted)
+				hosts := "-"
+				if s.Brokered != nil {
+					hosts = strings.Join(s.Brokered.Hosts, ",")
+				}
+				fmt.Fprintf(t, "%s\t%s\t%t\t%s\n", s.Name, set, s.Redacted, hosts)
 			}
 			return t.Flush()
 		},

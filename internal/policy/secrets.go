@@ -7,9 +7,9 @@ import (
 )
 
 // SetSecret implements hutch.Secrets.
-func (p *Policy) SetSecret(ctx context.Context, name, value string) (hutch.Secret, error) {
+func (p *Policy) SetSecret(ctx context.Context, name string, req hutch.SecretRequest) (hutch.Secret, error) {
 	return do(ctx, p, call{verb: "SetSecret", target: name}, func(ctx context.Context) (hutch.Secret, error) {
-		return p.opt.Secrets.SetSecret(ctx, name, value)
+		return p.opt.Secrets.SetSecret(ctx, name, req)
 	})
 }
 

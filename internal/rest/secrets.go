@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"hutch"
-	"hutch/internal/stream"
 )
 
 var errNoSecrets = hutch.Errorf(hutch.Unsupported, "this server keeps no secrets")
@@ -19,7 +18,7 @@ func (h *Handler) secrets(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) setSecret(w http.ResponseWriter, r *http.Request) {
-	var body stream.SecretValue
+	var body hutch.SecretRequest
 	err := h.body(w, r, &body)
 	if err == nil && h.vault == nil {
 		err = errNoSecrets
@@ -28,7 +27,7 @@ func (h *Handler) setSecret(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	reply(h, w, r)(h.vault.SetSecret(r.Context(), r.PathValue("name"), body.Value))
+	reply(h, w, r)(h.vault.SetSecret(r.Context(), r.PathValue("name"), body))
 }
 
 func (h *Handler) deleteSecret(w http.ResponseWriter, r *http.Request) {

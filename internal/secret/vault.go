@@ -42,11 +42,14 @@ type Vault struct {
 	path  string // empty: in memory alone
 	key   *Key
 	given map[string]string // the server's
+	// brokered are those of the given that are.
+	brokered map[string]hutch.Brokering
 
 	mu      sync.RWMutex
 	kept    document
 	lookers map[string]*Redactor // by owner, made when asked for
 	all     *Redactor
+	answers map[string]*Redactor // for what hosts answer, by what was sent
 }
 
 var _ hutch.Secrets = (*Vault)(nil)
@@ -59,10 +62,11 @@ type document struct {
 }
 
 type entry struct {
-	Owner   string    `json:"owner,omitempty"`
-	Name    string    `json:"name"`
-	Value   string    `json:"value"`
-	Updated time.Time `json:"updated"`
+	Owner    string           `json:"owner,omitempty"`
+	Name     string           `json:"name"`
+	Value    string           `json:"value"`
+	Updated  time.Time        `json:"updated"`
+	Brokered *hutch.Brokering `json:"brokered,omitempty"`
 }
 
 const version = 1
@@ -112,12 +116,16 @@ func unseal(sealed []byte, key *Key) (d document, err error) {
 }
 
 // SetSecret implements hutch.Secrets.
-func (v *Vault) SetSecret(ctx context.Context, name, value string) (hutch.Secret, error) {
-	if err := check(name, value); err != nil {
+func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequest) (hutch.Secret, error) {
+	if err := check(name, req.Value); err != nil {
+		return hutch.Secret{}, err
+	}
+	brokered, err := complete(name, req)
+	if err != nil {
 		return hutch.Secret{}, err
 	}
 	owner, _ := hutch.OwnerOf(ctx)
-	made := entry{owner.ID, name, value, time.Now().UTC()}
+	made := entry{owner.ID, name, req.Value, time.Now().UTC(), brokered}
 	return made.record(), v.change(func(d *document) error {
 		d.retire(owner.ID, name)
 		d.Secrets = append(d.Secrets, made)
@@ -160,8 +168,8 @@ func (v *Vault) Secrets(ctx context.Context) ([]hutch.Secret, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	byName := map[string]hutch.Secret{}
-	for name, value := range v.given {
-		byName[name] = hutch.Secret{Name: name, Shared: true, Redacted: len(value) >= hutch.MinRedacted}
+	for name := range v.given {
+		byName[name] = v.givenEntry(name).record()
 	}
 	for _, e := range v.kept.Secrets {
 		if e.Owner == owner.ID {
@@ -174,26 +182,51 @@ func (v *Vault) Secrets(ctx context.Context) ([]hutch.Secret, error) {
 }
 
 func (e entry) record() hutch.Secret {
-	return hutch.Secret{Name: e.Name, UpdatedAt: &e.Updated, Redacted: len(e.Value) >= hutch.MinRedacted}
+	s := hutch.Secret{Name: e.Name, Redacted: len(e.Value) >= hutch.MinRedacted, Brokered: e.Brokered}
+	if s.Shared = e.Updated.IsZero(); !s.Shared {
+		s.UpdatedAt = &e.Updated
+	}
+	return s
 }
 
-// Value is the value of a secret for an owner: an own one before the server's.
+// givenEntry is one of the server's secrets.
+func (v *Vault) givenEntry(name string) entry {
+	e := entry{Name: name, Value: v.given[name]}
+	if b, ok := v.brokered[name]; ok {
+		e.Brokered = &b
+	}
+	return e
+}
+
+// Value is what a program of an owner gets for a secret, an own one before the
+// server's: its value or, where that is brokered, the placeholder.
 func (v *Vault) Value(owner, name string) (string, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
+	e, err := v.findLocked(owner, name)
+	switch {
+	case err != nil:
+		return "", err
+	case e.Brokered != nil:
+		return placeholder(e), nil
+	}
+	return e.Value, nil
+}
+
+func (v *Vault) findLocked(owner, name string) (entry, error) {
 	var own []string
 	for _, e := range v.kept.Secrets {
 		if e.Owner == owner {
 			if e.Name == name {
-				return e.Value, nil
+				return e, nil
 			}
 			own = append(own, e.Name)
 		}
 	}
-	if value := v.given[name]; value != "" {
-		return value, nil
+	if v.given[name] != "" {
+		return v.givenEntry(name), nil
 	}
-	return "", unknown(name, append(own, slices.Collect(maps.Keys(v.given))...))
+	return entry{}, unknown(name, append(own, slices.Collect(maps.Keys(v.given))...))
 }
 
 func unknown(name string, known []string) error {
@@ -246,7 +279,7 @@ func (v *Vault) redactorLocked(of func(entry) bool) *Redactor {
 
 // changedLocked forgets what was made of other secrets.
 func (v *Vault) changedLocked() {
-	v.lookers = map[string]*Redactor{}
+	v.lookers, v.answers = map[string]*Redactor{}, map[string]*Redactor{}
 	v.all = v.redactorLocked(func(entry) bool { return true })
 }
 

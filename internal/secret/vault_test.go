@@ -44,7 +44,7 @@ func owner(id string) context.Context {
 
 func set(t *testing.T, v *secret.Vault, ctx context.Context, name, value string) {
 	t.Helper()
-	if _, err := v.SetSecret(ctx, name, value); err != nil {
+	if _, err := v.SetSecret(ctx, name, hutch.SecretRequest{Value: value}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -157,21 +157,21 @@ func TestWhatCannotBeASecret(t *testing.T) {
 	t.Parallel()
 	v := safe{t.TempDir()}.open(t, nil)
 	for name, value := range map[string]string{"": "xxxxxx", "1A": "xxxxxx", "A-B": "xxxxxx", "A\n": "xxxxxx", "EMPTY": "", "NUL": "a\x00b", "LONG": strings.Repeat("x", hutch.MaxSecret+1)} {
-		if _, err := v.SetSecret(owner("a"), name, value); !errors.Is(err, hutch.Invalid) || len(err.Error()) > 300 {
+		if _, err := v.SetSecret(owner("a"), name, hutch.SecretRequest{Value: value}); !errors.Is(err, hutch.Invalid) || len(err.Error()) > 300 {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if made, err := v.SetSecret(owner("a"), "SHORT", "12345"); err != nil || made.Redacted {
+	if made, err := v.SetSecret(owner("a"), "SHORT", hutch.SecretRequest{Value: "12345"}); err != nil || made.Redacted {
 		t.Error(made, err)
 	}
 	var err error
 	for i := 0; err == nil && i < 100; i++ {
-		_, err = v.SetSecret(owner("a"), fmt.Sprint("S", i), strings.Repeat("x", hutch.MaxSecret))
+		_, err = v.SetSecret(owner("a"), fmt.Sprint("S", i), hutch.SecretRequest{Value: strings.Repeat("x", hutch.MaxSecret)})
 	}
 	if !errors.Is(err, hutch.Exhausted) {
 		t.Errorf("no end of secrets: %v", err)
 	}
-	if _, err := secret.Given(nil).SetSecret(owner("a"), "A", "xxxxxx"); !errors.Is(err, hutch.Unsupported) {
+	if _, err := secret.Given(nil).SetSecret(owner("a"), "A", hutch.SecretRequest{Value: "xxxxxx"}); !errors.Is(err, hutch.Unsupported) {
 		t.Error(err)
 	}
 }
@@ -184,7 +184,7 @@ func TestParallelCallers(t *testing.T) {
 	for i := range 64 {
 		wg.Go(func() {
 			ctx, name := owner(fmt.Sprint(i%4)), fmt.Sprint("S", i)
-			if _, err := v.SetSecret(ctx, name, value+name); err != nil {
+			if _, err := v.SetSecret(ctx, name, hutch.SecretRequest{Value: value + name}); err != nil {
 				t.Error(err)
 			}
 			if got := v.Redactor(ctx).String(value + name); got != "[redacted:"+name+"]" {

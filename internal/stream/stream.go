@@ -88,11 +88,6 @@ type Piece struct {
 	Redacted bool         `json:"redacted,omitempty"` // a secret was replaced: see hutch.Output
 }
 
-// SecretValue is the body of a call that sets a secret.
-type SecretValue struct {
-	Value string `json:"value"`
-}
-
 // NewPiece is o in JSON.
 func NewPiece(o hutch.Output) Piece {
 	p := Piece{Stream: o.Stream, Encoding: "utf-8", Cursor: o.Cursor, Lost: o.Lost, Redacted: o.Redacted}

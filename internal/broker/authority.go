@@ -1,0 +1,162 @@
+package broker
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// Authority signs the certificates that sandboxes are shown in place of those
+// of brokered hosts. Its key is of one installation, and only sandboxes of that
+// trust it. It signs for names alone, never for addresses, and what it signs
+// can sign nothing.
+type Authority struct {
+	cert    *x509.Certificate
+	key     *ecdsa.PrivateKey
+	leafKey *ecdsa.PrivateKey // of all leaves; it is nowhere but in memory
+
+	mu     sync.Mutex
+	leaves map[string]*tls.Certificate
+}
+
+const (
+	authorityLife = 10 * 365 * 24 * time.Hour
+	leafLife      = 7 * 24 * time.Hour
+	maxLeaves     = 256 // kept
+	skew          = time.Hour
+)
+
+// OpenAuthority reads the authority in a file, key and certificate, or makes
+// one when there is none.
+func OpenAuthority(path string) (*Authority, error) {
+	a, err := loadAuthority(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeAuthority(path); err == nil || errors.Is(err, fs.ErrExist) {
+			a, err = loadAuthority(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the certificate authority in %s: %w", path, err)
+	}
+	return a, nil
+}
+
+func loadAuthority(path string) (*Authority, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
+		return nil, errors.Join(err, hutch.Errorf(hutch.Denied, "others than its owner may read it, and could pass for any host in a sandbox: `chmod 600` it or, if somebody may have, remove it to have another made"))
+	}
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "it holds no key and certificate: put it back or, to have another made, remove it").Because(err)
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok || !pair.Leaf.IsCA || time.Now().After(pair.Leaf.NotAfter) {
+		return nil, hutch.Errorf(hutch.Invalid, "its certificate is none of a valid authority: remove it to have another made")
+	}
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	return &Authority{cert: pair.Leaf, key: key, leafKey: leafKey, leaves: map[string]*tls.Certificate{}}, err
+}
+
+// makeAuthority makes one that was not there; who comes second is told so.
+func makeAuthority(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: "Hutch sandbox authority " + rand.Text()[:8]},
+		NotBefore:    time.Now().Add(-skew), NotAfter: time.Now().Add(authorityLife),
+		KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
+		PermittedDNSDomainsCritical: true, // as all of the constraints
+		ExcludedIPRanges:            []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return place(path, append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...))
+}
+
+// place writes a file that nobody else may read and that was not there, as a
+// whole or not at all.
+func place(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), path)
+}
+
+func serial() *big.Int {
+	n, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)) // rand.Reader does not fail
+	return n
+}
+
+// Certificate is what sandboxes are to trust, as PEM.
+func (a *Authority) Certificate() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
+// leaf is a certificate for a host, made when it is first asked for.
+func (a *Authority) leaf(host string) (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.leaves[host]; c != nil && time.Until(c.Leaf.NotAfter) > leafLife/2 {
+		return c, nil
+	}
+	c, err := a.sign(host)
+	if err != nil {
+		return nil, fmt.Errorf("sign a certificate for %s: %w", host, err)
+	}
+	if len(a.leaves) >= maxLeaves {
+		clear(a.leaves)
+	}
+	a.leaves[host] = c
+	return c, nil
+}
+
+func (a *Authority) sign(host string) (*tls.Certificate, error) {
+	template := &x509.Certificate{
+		SerialNumber: serial(), DNSNames: []string{host},
+		NotBefore: time.Now().Add(-skew), NotAfter: time.Now().Add(leafLife),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, a.leafKey.Public(), a.key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: a.leafKey, Leaf: leaf}, err
+}

@@ -1,0 +1,56 @@
+package broker
+
+import (
+	"cmp"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"hutch"
+	"hutch/internal/secret"
+)
+
+// add puts a credential where it belongs in a request that goes out, and
+// reports whether it did.
+func add(c secret.Credential, out *http.Request) bool {
+	kind, name, err := hutch.ParsePlacement(c.As)
+	if err != nil {
+		return false // it was checked when it was set
+	}
+	switch kind {
+	case hutch.AsHeader:
+		out.Header.Set(name, strings.Replace(cmp.Or(c.Format, "{}"), "{}", c.Value, 1))
+	case hutch.AsBasic:
+		out.SetBasicAuth(name, c.Value)
+	case hutch.AsQuery:
+		q := out.URL.Query()
+		q.Set(name, c.Value)
+		out.URL.RawQuery = q.Encode()
+	case hutch.AsReplace:
+		return replace(c, out.Header)
+	}
+	return true
+}
+
+// replace puts the value in the place of the placeholder, in all headers.
+func replace(c secret.Credential, h http.Header) (found bool) {
+	for _, values := range h {
+		for i, v := range values {
+			if values[i] = replaceIn(v, c); values[i] != v {
+				found = true
+			}
+		}
+	}
+	return found
+}
+
+// replaceIn knows the one place where clients encode what they send: user and
+// password of basic authentication.
+func replaceIn(text string, c secret.Credential) string {
+	if scheme, coded, ok := strings.Cut(text, " "); ok && strings.EqualFold(scheme, "basic") {
+		if pair, err := base64.StdEncoding.DecodeString(coded); err == nil {
+			return scheme + " " + base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(string(pair), c.Placeholder, c.Value)))
+		}
+	}
+	return strings.ReplaceAll(text, c.Placeholder, c.Value)
+}

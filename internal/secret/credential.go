@@ -1,0 +1,103 @@
+package secret
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hutch"
+)
+
+// Credential is a brokered secret.
+type Credential struct {
+	hutch.Brokering
+	Name        string
+	Value       string
+	Placeholder string // what programs have in its place
+}
+
+// Broker makes one of the server's secrets a brokered one. It is for the time
+// before the vault is used.
+func (v *Vault) Broker(name string, b hutch.Brokering) error {
+	if v.given[name] == "" {
+		return unknown(name, slices.Collect(maps.Keys(v.given)))
+	}
+	done, err := complete(name, hutch.SecretRequest{Value: v.given[name], Brokered: &b})
+	if err != nil {
+		return fmt.Errorf("broker %s: %w", name, err)
+	}
+	if v.brokered == nil {
+		v.brokered = map[string]hutch.Brokering{}
+	}
+	v.brokered[name] = *done
+	return nil
+}
+
+// complete checks how a secret is to be brokered, if it is.
+func complete(name string, req hutch.SecretRequest) (*hutch.Brokering, error) {
+	if req.Brokered == nil {
+		return nil, nil
+	}
+	if err := hutch.CheckBrokered(req.Value); err != nil {
+		return nil, err
+	}
+	b, err := req.Brokered.Complete(name)
+	return &b, err
+}
+
+// Brokered are those of an owner's secrets, by their names, that are brokered.
+// A name that is none is left out.
+func (v *Vault) Brokered(owner string, names []string) (list []Credential) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if e, err := v.findLocked(owner, name); err == nil && e.Brokered != nil {
+			list = append(list, Credential{*e.Brokered, e.Name, e.Value, placeholder(e)})
+		}
+	}
+	return list
+}
+
+const maxAnswers = 256 // redactors kept
+
+// Answers replaces credentials, in all that a host answers that was sent them.
+func (v *Vault) Answers(list []Credential) *Redactor {
+	values := map[string][]string{}
+	var key strings.Builder
+	for _, c := range list {
+		values[c.Name] = append(values[c.Name], c.Value)
+		fmt.Fprintf(&key, "%q %q ", c.Name, c.Value)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r, known := v.answers[key.String()]
+	if !known {
+		if len(v.answers) >= maxAnswers {
+			clear(v.answers)
+		}
+		r = NewRedactor(values)
+		v.answers[key.String()] = r
+	}
+	return r
+}
+
+// prefixes are those by which services, and scanners for leaked keys, know a
+// key. Programs that check for theirs are content with a placeholder's.
+var prefixes = []string{
+	"sk-ant-api03-", "sk-ant-", "sk-proj-", "sk-", "sk_live_", "sk_test_", "rk_live_", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-",
+	"xoxb-", "xoxp-", "hf_", "npm_", "pypi-", "SG.", "AIza",
+}
+
+// placeholder stands for a secret inside. It tells nothing of the value but of
+// what kind it is, and stays the same when that is replaced.
+func placeholder(e entry) string {
+	sum := sha256.Sum256([]byte("hutch placeholder\x00" + e.Owner + "\x00" + e.Name))
+	prefix := ""
+	if i := slices.IndexFunc(prefixes, func(p string) bool { return strings.HasPrefix(e.Value, p) }); i >= 0 {
+		prefix = prefixes[i]
+	}
+	return prefix + "hutch" + hex.EncodeToString(sum[:20])
+}
