@@ -71,7 +71,7 @@ var layers = []layer{
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/problem", []string{"hutch"}},
 	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/...", "golang.org/x/net/netutil"}},
-	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem"}},
+	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem", "github.com/coder/websocket"}},
 	{"hutch/internal/audit", []string{"hutch"}},
 	{"hutch/internal/auth", []string{"hutch", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},

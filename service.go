@@ -58,4 +58,5 @@ type Service interface {
 
 	ProcessControl
 	Contexts
+	Ports
 }

@@ -138,6 +138,7 @@ var types = map[string]any{
 	"Environment":          hutch.Environment{},
 	"ExecRequest":          stream.Command{},
 	"ExecResult":           hutch.ExecResult{},
+	"ExposeRequest":        hutch.ExposeRequest{},
 	"FileEvent":            hutch.FileEvent{},
 	"FileInfo":             hutch.FileInfo{},
 	"GitChange":            hutch.GitChange{},
@@ -152,6 +153,12 @@ var types = map[string]any{
 	"Match":                hutch.Match{},
 	"MintedToken":          hutch.MintedToken{},
 	"Output":               stream.Piece{},
+	"Port":                 hutch.Port{},
+	"PortEvent":            hutch.PortEvent{},
+	"PortLifetime":         stream.PortLifetime{},
+	"PortLink":             hutch.PortLink{},
+	"PortToken":            stream.PortToken{},
+	"PortValidity":         stream.PortValidity{},
 	"Problem":              problem.Details{},
 	"Process":              hutch.Process{},
 	"ProcessRequest":       hutch.ProcessRequest{},
@@ -244,6 +251,8 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.EventType]():     "move",
 	reflect.TypeFor[hutch.Scope]():         "exec",
 	reflect.TypeFor[hutch.Access]():        "write",
+	reflect.TypeFor[hutch.PortAccess]():    "private",
+	reflect.TypeFor[hutch.PortEventType](): "open",
 }
 
 // fill puts something into all of v.
@@ -440,6 +449,8 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	post("/v1/tokens", `{"name":"`+values["token"]+`"}`)
 	post("/v1/sandboxes/"+values["id"]+"/contexts", `{"contextId":"notebook","language":"python"}`)
 	values["name"] = "GITHUB_TOKEN"
+	values["port"] = "8000"
+	post("/v1/sandboxes/"+values["id"]+"/ports", `{"port":8000}`)
 	return values
 }
 
@@ -649,7 +660,7 @@ func TestDocumentIsInOrder(t *testing.T) {
 	}
 	for kind, items := range doc["components"].(object) {
 		for name := range items.(object) {
-			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && name != "CodeError" && name != "FileEvent" {
+			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && name != "CodeError" && name != "FileEvent" && name != "PortEvent" {
 				t.Errorf("%s is not used", path)
 			}
 		}

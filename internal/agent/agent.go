@@ -17,6 +17,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,7 @@ type agent struct {
 	contexts *contexts
 	group    sync.WaitGroup // every goroutine but the reaper
 	idle     *idle
+	ports    atomic.Int32 // connections with servers
 
 	mu        sync.Mutex
 	env       []string // see adopt

@@ -138,6 +138,10 @@ func (c *conn) request(payload []byte) bool {
 	}
 	c.agent.idle.touch()
 	w := wire.NewWriter(c.Conn)
+	if req.Op == "port" {
+		c.port(w, req.Port)
+		return false // what the connection was for is over
+	}
 	answer, err := c.do(w, req)
 	switch {
 	case err != nil:
@@ -168,6 +172,8 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return struct{}{}, jobs.resize(*req.Resize)
 	case req.Op == "wait" && req.Wait != nil:
 		return nil, c.wait(w, *req.Wait)
+	case req.Op == "listening":
+		return listening()
 	case req.Op == "clean":
 		return wire.Cleaned{Removed: jobs.clean()}, nil
 	case req.Op == "context" && req.Context != nil:

@@ -22,6 +22,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,6 +65,9 @@ type Options struct {
 	// Secrets are those that every sandbox has, in variables of their names,
 	// where they can be had.
 	Secrets []string
+	// PreviewURL is where an exposed port is shown, by its label (hutch.Port);
+	// without it none is.
+	PreviewURL func(label string) string
 
 	Log *slog.Logger
 }
@@ -80,10 +84,13 @@ type Engine struct {
 	sandboxes map[name]*sandbox
 	retired   map[string]hutch.Usage // what was destroyed had used, by owner
 	closed    bool
+
+	exposed exposures
 }
 
 var (
 	_ hutch.Service  = (*Engine)(nil)
+	_ hutch.Previews = (*Engine)(nil)
 	_ hutch.Accounts = (*Engine)(nil)
 )
 
@@ -96,7 +103,9 @@ func New(opt Options) *Engine {
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{}}
+	e := &Engine{opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{}}
+	e.exposed.by = map[[sha256.Size]byte]*exposure{}
+	return e
 }
 
 // Start finds the sandboxes of an earlier run again, removes what it left
@@ -192,6 +201,8 @@ func (e *Engine) save(ctx context.Context, s *sandbox) error {
 	if e.opt.Store == nil {
 		return nil
 	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
 	s.mu.Lock()
 	rec := s.rec
 	s.mu.Unlock()

@@ -402,6 +402,7 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 	s.gone = true
 	s.alarm.stop()
 	s.mu.Unlock()
+	e.unexposeAll(s)
 	e.retire(s)
 	e.log.Info("destroyed", "sandbox", s.id, "why", why)
 	return nil

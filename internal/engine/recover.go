@@ -48,6 +48,11 @@ func (e *Engine) recover(ctx context.Context) error {
 		}
 		e.armLocked(s)
 		s.mu.Unlock()
+		for _, x := range s.ports() {
+			if err := e.publish(s.owner, x); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

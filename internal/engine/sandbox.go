@@ -32,6 +32,7 @@ type sandbox struct {
 	created time.Time
 	waiting atomic.Int32  // uses that wait for the turn
 	turn    chan struct{} // holds one token: see the package comment
+	saving  sync.Mutex    // what is written last is what was newest
 
 	mu     sync.Mutex
 	rec    store.Record

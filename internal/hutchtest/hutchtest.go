@@ -154,8 +154,9 @@ func Engine(t testing.TB, name string, change func(*engine.Options)) *engine.Eng
 	root := Image(t)
 	opt := engine.Options{
 		Dir: dir, Drivers: []driver.Driver{Driver(t, name, filepath.Join(dir, name))}, Ephemeral: true,
-		Image: func(context.Context, string) (image.Root, error) { return root, nil },
-		Log:   slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Image:      func(context.Context, string) (image.Root, error) { return root, nil },
+		Log:        slog.New(slog.NewTextHandler(t.Output(), nil)),
+		PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
 	}
 	if change != nil {
 		change(&opt)

@@ -131,6 +131,9 @@ var rules = map[string]rule{
 	"ReadFile": read, "Stat": read, "ListFiles": read, "SearchFiles": read, "Watch": read, "Pack": read,
 	"WriteFile": change, "EditFile": change, "Mkdir": change, "Move": change, "Copy": change, "Delete": change, "Chmod": change, "Unpack": change,
 
+	"Expose": show, "Unexpose": show, "LinkPort": show, "DialPort": connect,
+	"Ports": shown, "ValidatePortToken": shown, "WatchPorts": shown,
+
 	"SetSecret": keep, "Secrets": keep, "DeleteSecret": keep,
 
 	"Backup": copying, "RestoreBackup": copying, "DeleteBackup": {scopes: copying.scopes, about: noSandbox}, "Backups": {scopes: read.scopes, about: noSandbox},

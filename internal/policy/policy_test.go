@@ -138,6 +138,9 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
 		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups]()) {
+			if _, may := reflect.TypeFor[hutch.Ports]().MethodByName(m.Name); may && who == "ports" {
+				continue
+			}
 			if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 				t.Errorf("%q: %s: %v", who, m.Name, err)
 			}
@@ -168,11 +171,11 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 // What a scope is for, and no more.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
-		hutch.ScopeRead: "Backups Contexts GitDiff GitStatus Languages ListFiles Logs Pack Process Processes ReadFile Sandbox Sandboxes SearchFiles Stat Wait Watch",
-		hutch.ScopeExec: "CleanProcesses Contexts Create CreateContext DeleteContext DeleteSecret Destroy Exec GitClone GitCommit Grants Input Interrupt Languages Logs Process Processes " +
-			"Resize RunCode Sandbox Sandboxes Secrets SetSecret Share Signal StartProcess Unshare Wait",
+		hutch.ScopeRead: "Backups Contexts GitDiff GitStatus Languages ListFiles Logs Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Stat ValidatePortToken Wait Watch WatchPorts",
+		hutch.ScopeExec: "CleanProcesses Contexts Create CreateContext DeleteContext DeleteSecret Destroy DialPort Exec GitClone GitCommit Grants Input Interrupt Languages Logs Ports Process Processes " +
+			"Resize RunCode Sandbox Sandboxes Secrets SetSecret Share Signal StartProcess Unshare ValidatePortToken Wait WatchPorts",
 		hutch.ScopeFiles: "Backup Backups Chmod Copy Delete DeleteBackup EditFile GitDiff GitStatus ListFiles Mkdir Move Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Stat Unpack Watch WriteFile",
-		hutch.ScopePorts: "",
+		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
 	}
 	for _, scope := range hutch.Scopes {

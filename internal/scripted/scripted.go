@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,8 @@ type Service struct {
 	// OnLogs is what a process has printed.
 	OnLogs func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error)
 
+	// OnDial is what listens on every port; without it nothing does.
+	OnDial func(ctx context.Context, sandbox string, port int) (net.Conn, error)
 	// OnWait is how a wait for a process ends; without it at once.
 	OnWait func(ctx context.Context, p hutch.Process, req hutch.WaitRequest) (hutch.WaitResult, error)
 
@@ -36,6 +39,7 @@ type Service struct {
 	signals   []int
 	contexts  []hutch.CodeContext
 	inputs    map[string][]byte
+	ports     []hutch.Port
 }
 
 var _ hutch.Service = (*Service)(nil)

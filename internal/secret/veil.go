@@ -6,13 +6,15 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 
 	"hutch"
 	"hutch/internal/excerpt"
 )
 
 // Veil is a hutch.Service that lets no secret out: in output, results, records,
-// names and errors. Only the content of files and archives is as it is: a file
+// names and errors. Only the content of files and archives, and what servers
+// inside say, is as it is: a file
 // that was changed on its way would be a broken one, and ranges and sizes
 // would not fit.
 //
@@ -331,4 +333,42 @@ func (v *Veil) Pack(ctx context.Context, sandbox string, req hutch.PackRequest, 
 // Unpack implements hutch.Files.
 func (v *Veil) Unpack(ctx context.Context, sandbox string, req hutch.UnpackRequest, r io.Reader) error {
 	return v.error(ctx, v.svc.Unpack(ctx, sandbox, req, r))
+}
+
+// Expose implements hutch.Ports.
+func (v *Veil) Expose(ctx context.Context, sandbox string, req hutch.ExposeRequest) (hutch.Port, error) {
+	return clean[hutch.Port](ctx, v)(v.svc.Expose(ctx, sandbox, req))
+}
+
+// Unexpose implements hutch.Ports.
+func (v *Veil) Unexpose(ctx context.Context, sandbox string, port int) error {
+	return v.error(ctx, v.svc.Unexpose(ctx, sandbox, port))
+}
+
+// Ports implements hutch.Ports.
+func (v *Veil) Ports(ctx context.Context, sandbox string) ([]hutch.Port, error) {
+	return clean[[]hutch.Port](ctx, v)(v.svc.Ports(ctx, sandbox))
+}
+
+// ValidatePortToken implements hutch.Ports.
+func (v *Veil) ValidatePortToken(ctx context.Context, sandbox string, port int, token string) (bool, error) {
+	ok, err := v.svc.ValidatePortToken(ctx, sandbox, port, token)
+	return ok, v.error(ctx, err)
+}
+
+// LinkPort implements hutch.Ports.
+func (v *Veil) LinkPort(ctx context.Context, sandbox string, port int, lifetime hutch.Seconds) (hutch.PortLink, error) {
+	return clean[hutch.PortLink](ctx, v)(v.svc.LinkPort(ctx, sandbox, port, lifetime))
+}
+
+// DialPort implements hutch.Ports. What a server says is as it is, as the
+// content of files is.
+func (v *Veil) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
+	c, err := v.svc.DialPort(ctx, sandbox, port)
+	return c, v.error(ctx, err)
+}
+
+// WatchPorts implements hutch.Ports.
+func (v *Veil) WatchPorts(ctx context.Context, sandbox string, out func(hutch.PortEvent) error) error {
+	return v.error(ctx, v.svc.WatchPorts(ctx, sandbox, each(v.lookup(ctx), out)))
 }

@@ -1,6 +1,7 @@
 package secret_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -216,6 +218,23 @@ func (l *leaks) GitDiff(context.Context, string, hutch.GitDiffRequest) (string, 
 }
 func (l *leaks) GitCommit(context.Context, string, hutch.GitCommitRequest) (hutch.GitRepository, error) {
 	return full[hutch.GitRepository](), l.err()
+}
+func (l *leaks) Expose(context.Context, string, hutch.ExposeRequest) (hutch.Port, error) {
+	return hutch.Port{Name: value, URL: value, Token: value}, l.err()
+}
+func (l *leaks) Unexpose(context.Context, string, int) error { return l.err() }
+func (l *leaks) Ports(context.Context, string) ([]hutch.Port, error) {
+	return []hutch.Port{{Name: value, URL: value}}, l.err()
+}
+func (l *leaks) ValidatePortToken(context.Context, string, int, string) (bool, error) {
+	return false, l.err()
+}
+func (l *leaks) LinkPort(context.Context, string, int, hutch.Seconds) (hutch.PortLink, error) {
+	return hutch.PortLink{URL: value}, l.err()
+}
+func (l *leaks) DialPort(context.Context, string, int) (net.Conn, error) { return nil, l.err() }
+func (l *leaks) WatchPorts(_ context.Context, _ string, out func(hutch.PortEvent) error) error {
+	return cmp.Or(out(hutch.PortEvent{URL: value}), l.err())
 }
 func (l *leaks) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, _ io.Writer) (hutch.FileInfo, error) {
 	if req.Opened != nil {

@@ -21,7 +21,8 @@ func newEngine(t testing.TB) hutch.Service {
 	d := fake.New(t.TempDir())
 	e := engine.New(engine.Options{
 		Dir: t.TempDir(), Drivers: []driver.Driver{d}, Ephemeral: true,
-		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
+		Image:      func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
+		PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
 	})
 	if err := e.Start(t.Context()); err != nil {
 		t.Fatal(err)

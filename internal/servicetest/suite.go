@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Watch", s.watch()},
 		{"Archives", s.archives()},
 		{"Git", s.git()},
+		{"Ports", s.ports()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

@@ -29,6 +29,13 @@ type Record struct {
 	Handle  driver.Handle     `json:"handle"`            // the driver's, while it runs
 	Used    Used              `json:"used"`
 	Books   *Books            `json:"books,omitempty"`
+	Ports   []Exposure        `json:"ports,omitempty"`
+}
+
+// Exposure is an exposed port, without its URL.
+type Exposure struct {
+	hutch.Port
+	Key string `json:"key"` // what links to it are signed with
 }
 
 // Books are what can be told of a hibernated sandbox without waking it.

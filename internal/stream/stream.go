@@ -187,6 +187,21 @@ type Cleaned struct {
 	Removed int `json:"removed"`
 }
 
+// PortToken asks whether a token is that of a port.
+type PortToken struct {
+	Token string `json:"token"`
+}
+
+// PortValidity answers it.
+type PortValidity struct {
+	Valid bool `json:"valid"`
+}
+
+// PortLifetime asks for a link.
+type PortLifetime struct {
+	Lifetime hutch.Seconds `json:"lifetime,omitempty"` // default 3600
+}
+
 // Share asks to share a sandbox.
 type Share struct {
 	Access hutch.Access `json:"access"`

@@ -81,6 +81,10 @@
 //	         to the port, and asks by HTTP when there is a Path, again and again
 //	         at intervals from 2 to 50 ms (HTTP: 250 ms).
 //	adopt    gives a place that was made ahead its [Identity]; r with {}.
+//	port     connects with a server inside: r with {}, and from then on the
+//	         connection carries the bytes of that one, both ways, and their
+//	         ends. Where nothing listens, e of kind not_found.
+//	listening  r with an array of the ports that somebody listens on.
 //	clean    forgets the detached processes that have ended; r with a [Cleaned].
 //
 // # Files

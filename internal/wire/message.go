@@ -62,13 +62,14 @@ type Welcome struct {
 
 // Request is the envelope of all requests; Op names the one field that is set.
 type Request struct {
-	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean, park, adopt
+	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean, park, adopt, port, listening
 	Start  *Start  `json:"start,omitempty"`
 	Attach *Attach `json:"attach,omitempty"`
 	Signal *Signal `json:"signal,omitempty"`
 	Input  *Input  `json:"input,omitempty"`
 	Resize *Resize `json:"resize,omitempty"`
 	Wait   *Wait   `json:"wait,omitempty"`
+	Port   int     `json:"port,omitempty"`
 
 	Context *Context `json:"context,omitempty"` // of context, uncontext and interrupt
 	Run     *Run     `json:"run,omitempty"`

@@ -1,0 +1,174 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"hutch"
+	"hutch/internal/problem"
+	"hutch/internal/stream"
+)
+
+// Expose implements hutch.Ports.
+func (c *Client) Expose(ctx context.Context, sandbox string, req hutch.ExposeRequest) (hutch.Port, error) {
+	path, err := sandboxPath(sandbox)
+	if err == nil {
+		err = checkText(req.Name+req.Token, "", nil)
+	}
+	if err != nil {
+		return hutch.Port{}, err
+	}
+	return call[hutch.Port](ctx, c, "POST", path+"/ports", req)
+}
+
+// Unexpose implements hutch.Ports.
+func (c *Client) Unexpose(ctx context.Context, sandbox string, port int) error {
+	path, err := portPath(sandbox, port)
+	if err != nil {
+		return err
+	}
+	_, err = call[struct{}](ctx, c, "DELETE", path, nil)
+	return err
+}
+
+// Ports implements hutch.Ports.
+func (c *Client) Ports(ctx context.Context, sandbox string) ([]hutch.Port, error) {
+	path, err := sandboxPath(sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return call[[]hutch.Port](ctx, c, "GET", path+"/ports", nil)
+}
+
+// ValidatePortToken implements hutch.Ports.
+func (c *Client) ValidatePortToken(ctx context.Context, sandbox string, port int, token string) (bool, error) {
+	path, err := portPath(sandbox, port)
+	if err != nil {
+		return false, err
+	}
+	answer, err := call[stream.PortValidity](ctx, c, "POST", path+"/validate", stream.PortToken{Token: token})
+	return answer.Valid, err
+}
+
+// LinkPort implements hutch.Ports.
+func (c *Client) LinkPort(ctx context.Context, sandbox string, port int, lifetime hutch.Seconds) (hutch.PortLink, error) {
+	path, err := portPath(sandbox, port)
+	if err != nil {
+		return hutch.PortLink{}, err
+	}
+	return call[hutch.PortLink](ctx, c, "POST", path+"/link", stream.PortLifetime{Lifetime: lifetime})
+}
+
+// DialPort implements hutch.Ports. A deadline of the connection that passes
+// ends it.
+func (c *Client) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
+	path, err := portPath(sandbox, port)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.dial(ctx, path+"/connect")
+	if err != nil {
+		return nil, err
+	}
+	return stream.NewPipe(conn), nil
+}
+
+// WatchPorts implements hutch.Ports.
+func (c *Client) WatchPorts(ctx context.Context, sandbox string, out func(hutch.PortEvent) error) error {
+	path, err := sandboxPath(sandbox)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(ctx, "GET", path+"/ports", nil, "text/event-stream")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return c.refusal(ctx, resp).Err()
+	}
+	for r := bufio.NewReader(resp.Body); ; {
+		event, data, err := next(r)
+		if err != nil {
+			return c.fault(ctx, err)
+		}
+		switch event {
+		case "port":
+			var e hutch.PortEvent
+			if err := json.Unmarshal(data, &e); err != nil {
+				return c.fault(ctx, err)
+			}
+			if err := out(e); err != nil {
+				return err
+			}
+		case "error":
+			return problem.Read(http.StatusInternalServerError, data).Err()
+		}
+	}
+}
+
+func portPath(sandbox string, port int) (string, error) {
+	path, err := sandboxPath(sandbox)
+	if err == nil {
+		err = hutch.CheckPort(port)
+	}
+	return path + "/ports/" + strconv.Itoa(port), err
+}
+
+// Expose gives a port of the sandbox a URL.
+func (s *Sandbox) Expose(ctx context.Context, req hutch.ExposeRequest) (hutch.Port, error) {
+	return s.client.Expose(ctx, s.ID, req)
+}
+
+// Unexpose takes the URL of a port back.
+func (s *Sandbox) Unexpose(ctx context.Context, port int) error {
+	return s.client.Unexpose(ctx, s.ID, port)
+}
+
+// Ports lists the exposed ports.
+func (s *Sandbox) Ports(ctx context.Context) ([]hutch.Port, error) {
+	return s.client.Ports(ctx, s.ID)
+}
+
+// Link signs a URL with which anybody may see an exposed port for a while.
+func (s *Sandbox) Link(ctx context.Context, port int, lifetime time.Duration) (hutch.PortLink, error) {
+	return s.client.LinkPort(ctx, s.ID, port, hutch.InSeconds(lifetime))
+}
+
+// Dial connects with a server in the sandbox, whose port need not be exposed.
+func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
+	return s.client.DialPort(ctx, s.ID, port)
+}
+
+// Transport makes HTTP requests of a server in the sandbox, whatever host
+// their URLs name:
+//
+//	web := http.Client{Transport: sb.Transport(8000)}
+//	resp, err := web.Get("http://sandbox/")
+//
+// It also is what a reverse proxy of one's own needs (net/http/httputil).
+func (s *Sandbox) Transport(port int) *http.Transport {
+	return &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, port) },
+		MaxIdleConnsPerHost: 16,
+		IdleConnTimeout:     10 * time.Second, // each is a use of the sandbox
+		DisableCompression:  true,
+	}
+}
+
+// WebSocket connects with a WebSocket server in the sandbox.
+func (s *Sandbox) WebSocket(ctx context.Context, port int, path string, opt *websocket.DialOptions) (*websocket.Conn, *http.Response, error) {
+	if opt == nil {
+		opt = &websocket.DialOptions{}
+	}
+	opts := *opt
+	opts.HTTPClient = &http.Client{Transport: s.Transport(port)}
+	return websocket.Dial(ctx, "ws://localhost:"+strconv.Itoa(port)+path, &opts)
+}

@@ -1,0 +1,143 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"hutch"
+	"hutch/internal/stream"
+)
+
+func (h *Handler) portRoutes() {
+	h.route("/v1/sandboxes/{id}/ports", methods{"GET": h.ports, "POST": h.firstUse(h.expose)})
+	h.route("/v1/sandboxes/{id}/ports/{port}", methods{"DELETE": h.unexpose})
+	h.route("/v1/sandboxes/{id}/ports/{port}/validate", methods{"POST": h.validatePort})
+	h.route("/v1/sandboxes/{id}/ports/{port}/link", methods{"POST": h.linkPort})
+	h.route("/v1/sandboxes/{id}/ports/{port}/connect", methods{"GET": h.connect})
+}
+
+func (h *Handler) expose(w http.ResponseWriter, r *http.Request) {
+	var req hutch.ExposeRequest
+	if err := h.body(w, r, &req); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.svc.Expose(r.Context(), r.PathValue("id"), req))
+}
+
+// ports answers with the exposed ports or, to who asks for events, tells of
+// servers.
+func (h *Handler) ports(w http.ResponseWriter, r *http.Request) {
+	if !wantsEvents(r) {
+		list, err := h.svc.Ports(r.Context(), r.PathValue("id"))
+		reply(h, w, r)(orEmpty(list), err)
+		return
+	}
+	es := h.events(w)
+	defer es.stop()
+	err := h.svc.WatchPorts(r.Context(), r.PathValue("id"), func(e hutch.PortEvent) error { return es.send("", "port", e) })
+	if err != nil {
+		es.fail(h.describe(r, err))
+	}
+}
+
+func (h *Handler) unexpose(w http.ResponseWriter, r *http.Request) {
+	port, err := portOf(r)
+	if err == nil {
+		err = h.svc.Unexpose(r.Context(), r.PathValue("id"), port)
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func portOf(r *http.Request) (int, error) {
+	port, err := strconv.Atoi(r.PathValue("port"))
+	if err != nil {
+		return 0, hutch.Errorf(hutch.Invalid, "there is no port %.40q: use 1 to 65535", r.PathValue("port")).With("field", "port")
+	}
+	return port, hutch.CheckPort(port)
+}
+
+func (h *Handler) validatePort(w http.ResponseWriter, r *http.Request) {
+	var body stream.PortToken
+	port, err := portOf(r)
+	if err == nil {
+		err = h.body(w, r, &body)
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	valid, err := h.svc.ValidatePortToken(r.Context(), r.PathValue("id"), port, body.Token)
+	reply(h, w, r)(stream.PortValidity{Valid: valid}, err)
+}
+
+func (h *Handler) linkPort(w http.ResponseWriter, r *http.Request) {
+	var body stream.PortLifetime
+	port, err := portOf(r)
+	if err == nil {
+		err = h.body(w, r, &body)
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.svc.LinkPort(r.Context(), r.PathValue("id"), port, body.Lifetime))
+}
+
+// connect joins a WebSocket with a server. What keeps them apart is told before
+// there is a WebSocket.
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request) {
+	port, err := portOf(r)
+	if err == nil && !wantsSocket(r) {
+		err = hutch.Errorf(hutch.Invalid, "GET of connect opens a WebSocket: connect with a WebSocket client, or use hutch forward")
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	server, err := h.svc.DialPort(r.Context(), r.PathValue("id"), port)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	defer server.Close()
+	c, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return // answered already
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	var probe sync.WaitGroup
+	defer probe.Wait()
+	defer cancel()
+	probe.Go(func() { h.probe(ctx, cancel, c) })
+	stream.Join(ctx, stream.NewPipe(c), server)
+}
+
+// probe keeps a WebSocket open, and finds out when it is dead.
+func (h *Handler) probe(ctx context.Context, dead context.CancelFunc, c *websocket.Conn) {
+	tick := time.NewTicker(pingTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ping, done := context.WithTimeout(ctx, h.stall)
+		err := c.Ping(ping)
+		done()
+		if err != nil {
+			dead()
+			return
+		}
+	}
+}
