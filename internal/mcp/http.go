@@ -76,7 +76,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &answer{ResponseWriter: w, ctx: r.Context(), body: body}
 	defer h.answers.open(r, a)()
 	if r.Header.Get(headerVersion) >= modern {
-		h.modern.ServeHTTP(a, r)
+		if !h.servePlain(a, r) {
+			h.modern.ServeHTTP(a, r)
+		}
 		return
 	}
 	if r.Method == http.MethodDelete {

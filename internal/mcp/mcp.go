@@ -79,6 +79,8 @@ type server struct {
 	svc      hutch.Service
 	opt      Options
 	sdk      *sdk.Server
+	tools    map[string]sdk.ToolHandler // those of ours
+	meta     map[string]any             // of every result of the modern era
 	sessions *sessions
 	// single says that there is one connection, which is one session whatever
 	// its era.
@@ -91,7 +93,7 @@ type server struct {
 var fixtures func(*sdk.ServerOptions) func(*sdk.Server)
 
 func newServer(svc hutch.Service, opt Options) *server {
-	s := &server{svc: svc, opt: opt.withDefaults()}
+	s := &server{svc: svc, opt: opt.withDefaults(), tools: map[string]sdk.ToolHandler{}}
 	s.sessions = newSessions(svc, s.opt.Log)
 	instructions := instructions
 	if s.opt.OnlyConversations {
@@ -108,7 +110,9 @@ func newServer(svc hutch.Service, opt Options) *server {
 	if fixtures != nil {
 		add = fixtures(sdkOpt)
 	}
-	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "hutch", Title: "Hutch sandboxes", Version: s.opt.Version}, sdkOpt)
+	self := &sdk.Implementation{Name: "hutch", Title: "Hutch sandboxes", Version: s.opt.Version}
+	s.sdk = sdk.NewServer(self, sdkOpt)
+	s.meta = map[string]any{sdk.MetaKeyServerInfo: self}
 	add(s.sdk)
 	if !s.opt.OnlyConversations {
 		s.addTools()
@@ -172,9 +176,10 @@ func (c *call) identify(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() {}
 }
 
-// session is the session that a call came in, if it came in one.
+// session is the session that a call came in, if it came in one. A plain call
+// has none of the SDK's either.
 func (s *server) session(ctx context.Context, ss *sdk.ServerSession) *session {
-	if ss.ID() == "" && !s.single {
+	if ss == nil || ss.ID() == "" && !s.single {
 		return nil
 	}
 	return s.sessions.of(ss, auth.From(ctx))

@@ -34,7 +34,7 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 	// Bytes, because the SDK encodes the schema anew on every call of the
 	// modern era, and encoding bytes is nearly free.
 	t.InputSchema = mustJSON(schema)
-	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	s.tools[t.Name] = func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		c := &call{s: s, req: req, tool: t.Name}
 		ctx, release := c.identify(ctx)
 		defer release()
@@ -54,7 +54,8 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 			Content:           append([]sdk.Content{&sdk.TextContent{Text: out.text}}, c.images...),
 			StructuredContent: out.data,
 		}, nil
-	})
+	}
+	s.sdk.AddTool(t, s.tools[t.Name])
 }
 
 // guarded runs a tool so that a panic in it is that call's error and not the

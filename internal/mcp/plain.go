@@ -1,0 +1,109 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	strict "github.com/segmentio/encoding/json"
+)
+
+// plainCall is what most messages of the modern era are: a call of a tool that
+// keeps every rule and asks for nothing but the result. The SDK gives each a
+// session of its own and reads it a dozen times, which costs more than to run
+// a command; so plain calls are read once and answered here, in the same
+// words. Whatever else a message has, or has wrong, goes the SDK's way, which
+// knows all the rules.
+type plainCall struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Params  struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+		Meta      plainMeta       `json:"_meta"`
+	} `json:"params"`
+}
+
+type plainMeta struct {
+	Version      string                  `json:"io.modelcontextprotocol/protocolVersion"`
+	Capabilities *sdk.ClientCapabilities `json:"io.modelcontextprotocol/clientCapabilities"`
+	Client       sdk.Implementation      `json:"io.modelcontextprotocol/clientInfo"`
+	Trace        string                  `json:"traceparent"`
+}
+
+// readPlain returns the call that a request is, if it is a plain one. The body
+// is known to be JSON.
+func readPlain(r *http.Request, body []byte) (*plainCall, bool) {
+	h := r.Header
+	accept := strings.Join(h.Values("Accept"), ",")
+	if r.Method != http.MethodPost || h.Get("Content-Type") != "application/json" || h.Get("Last-Event-Id") != "" ||
+		!strings.Contains(accept, "application/json") || !strings.Contains(accept, "text/event-stream") {
+		return nil, false
+	}
+	var c plainCall
+	// Names of fields are matched by case, as the SDK does.
+	_, err := strict.Parse(body, &c, strict.DisallowUnknownFields|strict.DontMatchCaseInsensitiveStructFields)
+	return &c, err == nil && c.Version == "2.0" && plainID.Match(c.ID) &&
+		c.Method == "tools/call" && h.Get("Mcp-Method") == c.Method && h.Get("Mcp-Name") == c.Params.Name &&
+		c.Params.Meta.Version == modern && h.Get(headerVersion) == modern && c.Params.Meta.Capabilities != nil
+}
+
+// plainID are the ids that come back as they are.
+var plainID = regexp.MustCompile(`^(?:0|-?[1-9][0-9]{0,14}|"[ !#-\[\]-~]*")$`)
+
+// request is the call as the SDK would hand it to a tool.
+func (c *plainCall) request(r *http.Request) *sdk.CallToolRequest {
+	meta := sdk.Meta{sdk.MetaKeyProtocolVersion: c.Params.Meta.Version, "traceparent": c.Params.Meta.Trace}
+	return &sdk.CallToolRequest{
+		Params: &sdk.CallToolParamsRaw{Meta: meta, Name: c.Params.Name, Arguments: c.Params.Arguments},
+		Extra:  &sdk.RequestExtra{Header: r.Header},
+	}
+}
+
+// servePlain answers a call that is plain and of a tool of ours. It is false,
+// and nothing has happened, where it is not.
+func (h *Handler) servePlain(a *answer, r *http.Request) bool {
+	c, ok := readPlain(r, a.body)
+	if !ok || h.tools[c.Params.Name] == nil {
+		return false
+	}
+	header := a.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-cache, no-transform")
+	res, err := h.tools[c.Params.Name](r.Context(), c.request(r))
+	var msg []byte
+	if err == nil {
+		msg, err = h.resultMessage(c.ID, res)
+	}
+	if err != nil {
+		h.opt.Log.Error("tool call failed", "tool", c.Params.Name, "err", err)
+		msg = errorMessage(c.ID, codeGeneral, "internal error; the server's log has the cause")
+	}
+	// Not flushed: all of it, with its length, is one packet.
+	a.Write(append(append([]byte("event: message\ndata: "), msg...), "\n\n"...))
+	return true
+}
+
+// resultMessage is an answer of the modern era.
+func (s *server) resultMessage(id json.RawMessage, res *sdk.CallToolResult) ([]byte, error) {
+	type result struct {
+		Meta       map[string]any `json:"_meta"`
+		Content    []sdk.Content  `json:"content"`
+		Structured any            `json:"structuredContent,omitempty"`
+		IsError    bool           `json:"isError,omitempty"`
+		Type       string         `json:"resultType"`
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  result          `json:"result"`
+	}{"2.0", id, result{s.meta, res.Content, res.StructuredContent, res.IsError, "complete"}})
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
