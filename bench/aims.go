@@ -67,6 +67,12 @@ func (f *figures) aims(b bare) []aim {
 		{what: "CPU of it beyond the program", value: f.beyond(overMCP), limit: 2, unit: "ms"},
 		{what: "a line of a log over REST, p50", value: f.log.line, limit: 2, unit: "ms"},
 	}
+	if len(f.ready) > 0 {
+		all = append(all,
+			aim{what: "create from the pool, p50", value: f.ready.at(0.5), limit: 2, unit: "ms"},
+			aim{what: "creates at once from the pool, p50", value: f.together.at(0.5), limit: 150, unit: "ms"},
+		)
+	}
 	if f.runtime == "native" {
 		all = append(all, aim{what: "a log followed over REST", value: f.log.followed, limit: 200, atLeast: true, unit: "MB/s"})
 	}

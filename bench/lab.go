@@ -27,6 +27,7 @@ import (
 type lab struct {
 	plan
 	dir      string
+	root     image.Root
 	programs programs
 	engine   *engine.Engine
 	server   *server
@@ -99,15 +100,15 @@ func (l *lab) close() {
 }
 
 // embed starts an engine with the runtimes that are asked for and work.
-func (l *lab) embed(ctx context.Context) (*engine.Engine, error) {
+func (l *lab) embed(ctx context.Context) (_ *engine.Engine, err error) {
 	home, _ := os.UserHomeDir()
-	root, err := image.Host(ctx, filepath.Join(l.dir, "images"), image.HostOptions{Path: os.Getenv("PATH"), Home: home})
+	l.root, err = image.Host(ctx, filepath.Join(l.dir, "images"), image.HostOptions{Path: os.Getenv("PATH"), Home: home})
 	if err != nil {
 		return nil, err
 	}
 	var drivers []driver.Driver
 	for name := range strings.SplitSeq(l.plan.runtimes, ",") {
-		d, err := l.driver(name)
+		d, err := l.driver(l.dir, name)
 		if err != nil {
 			return nil, err
 		}
@@ -121,15 +122,20 @@ func (l *lab) embed(ctx context.Context) (*engine.Engine, error) {
 	if len(drivers) == 0 {
 		return nil, errors.New("no runtime to measure")
 	}
-	e := engine.New(engine.Options{
-		Dir: l.dir, Drivers: drivers, Ephemeral: true, MaxSandboxes: 1000, Log: slog.New(slog.DiscardHandler),
-		Image: func(context.Context, string) (image.Root, error) { return root, nil },
-	})
+	e := l.newEngine(l.dir, drivers, engine.Pool{})
 	return e, e.Start(ctx)
 }
 
-func (l *lab) driver(name string) (driver.Driver, error) {
-	opt := driver.Options{Dir: filepath.Join(l.dir, name), Agent: filepath.Join(l.dir, "hutch-agent")}
+func (l *lab) newEngine(dir string, drivers []driver.Driver, p engine.Pool) *engine.Engine {
+	return engine.New(engine.Options{
+		Dir: dir, Drivers: drivers, Pool: p, Ephemeral: true, MaxSandboxes: 1000, Log: slog.New(slog.DiscardHandler),
+		Image: func(context.Context, string) (image.Root, error) { return l.root, nil },
+	})
+}
+
+// driver is a driver of a runtime with its state below dir.
+func (l *lab) driver(dir, name string) (driver.Driver, error) {
+	opt := driver.Options{Dir: filepath.Join(dir, name), Agent: filepath.Join(l.dir, "hutch-agent")}
 	switch name {
 	case "native":
 		return native.New(opt)
@@ -151,7 +157,7 @@ const token = "bench-token-of-no-worth"
 
 // serve starts a server on a free port and reads its URL from what it says.
 func serve(ctx context.Context, dir string, callers int) (*server, error) {
-	cmd := exec.Command(filepath.Join(dir, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--max-sandboxes", "1000")
+	cmd := exec.Command(filepath.Join(dir, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--max-sandboxes", "1000", "--pool", "0")
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then end it

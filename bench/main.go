@@ -44,6 +44,7 @@ type plan struct {
 	loadTime time.Duration // of one number of callers in a round
 	callers  [3]int        // under load
 	alive    int           // sandboxes, for memory
+	burst    int           // creates at once
 	bytes    int64         // of output, for throughput
 }
 
@@ -61,9 +62,9 @@ func parse(args []string) (plan, error) {
 	if err := f.Parse(args); err != nil {
 		return p, err
 	}
-	p.creates, p.loadTime, p.callers, p.alive, p.bytes = 10, 2*time.Second, [3]int{1, 8, 32}, 100, 1<<28
+	p.creates, p.loadTime, p.callers, p.alive, p.burst, p.bytes = 10, 2*time.Second, [3]int{1, 8, 32}, 100, 100, 1<<28
 	if quick {
-		p.rounds, p.calls, p.creates, p.loadTime, p.callers, p.alive, p.bytes = 1, 10, 2, 200*time.Millisecond, [3]int{1, 2, 4}, 3, 8<<20
+		p.rounds, p.calls, p.creates, p.loadTime, p.callers, p.alive, p.burst, p.bytes = 1, 10, 2, 200*time.Millisecond, [3]int{1, 2, 4}, 3, 4, 8<<20
 	}
 	return p, nil
 }
@@ -85,6 +86,7 @@ func run(ctx context.Context, args []string) error {
 		do    func(context.Context) (table, error)
 	}{
 		{"Create and destroy, ms", lab.creation},
+		{"Pool: creates with and without, ms", lab.pool},
 		{"Exec of /bin/true, one caller, ms", lab.latency},
 		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", lab.load},
 		{"CPU for one exec of /bin/true, ms", lab.cpu},

@@ -21,6 +21,8 @@ type bare struct {
 type figures struct {
 	runtime   string
 	create    series
+	ready     series               // creates from the pool
+	together  series               // many of them at once
 	wake      series               // and the first result, from hibernation
 	exec      map[string]series    // by way
 	rate      map[string][]float64 // calls a second by way, for each number of callers

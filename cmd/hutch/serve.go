@@ -28,6 +28,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
+	"hutch/internal/linux/pressure"
 	"hutch/internal/listen"
 	"hutch/internal/mcp"
 	"hutch/internal/metrics"
@@ -44,6 +45,7 @@ type serveConfig struct {
 	listen       string
 	runtime      string
 	maxSandboxes int
+	pool         int
 	execTimeout  time.Duration
 	maxTimeout   time.Duration
 	sleepAfter   time.Duration
@@ -77,7 +79,7 @@ the one in the data folder. When the server ends, sandboxes go on running; its
 next start finds them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cmp.Or(checkLimits(cfg.limits), cfg.secure.check()); err != nil {
+			if err := cmp.Or(checkLimits(cfg.limits), checkPool(cfg.pool), cfg.secure.check()); err != nil {
 				return err
 			}
 			cfg.talk, cfg.monitor.trace = conversationEnv(), traceEnv()
@@ -88,6 +90,7 @@ next start finds them again.`,
 	f.StringVar(&cfg.listen, "listen", defaultListen, "address and port")
 	f.StringVar(&cfg.runtime, "runtime", "", "default runtime: gvisor or native (default: the first that works)")
 	f.IntVar(&cfg.maxSandboxes, "max-sandboxes", 100, "sandboxes at once")
+	f.IntVar(&cfg.pool, "pool", 64, "sandboxes kept ready for those to come, at most; how many there are follows use, 0 is none")
 	f.DurationVar(&cfg.execTimeout, "exec-timeout", 30*time.Second, "time limit of a command that names none")
 	f.DurationVar(&cfg.maxTimeout, "max-timeout", 24*time.Hour, "longest time limit that a command may ask for")
 	f.DurationVar(&cfg.sleepAfter, "sleep-after", 10*time.Minute, "idle time after which a sandbox sleeps")
@@ -111,6 +114,13 @@ next start finds them again.`,
 func checkLimits(l hutch.TokenLimits) error {
 	if min(l.Requests, l.Operations, l.Sandboxes) < hutch.Unlimited {
 		return usageError{fmt.Errorf("a limit of tokens is below %d: give a number, or %[1]d for none", hutch.Unlimited)}
+	}
+	return nil
+}
+
+func checkPool(n int) error {
+	if n < 0 || n > 10_000 {
+		return usageError{fmt.Errorf("--pool is %d: give a number from 0 to 10000", n)}
 	}
 	return nil
 }
@@ -335,7 +345,7 @@ func (s *server) findRuntimes(ctx context.Context) error {
 
 func (s *server) startEngine(ctx context.Context) error {
 	s.engine = engine.New(engine.Options{
-		Dir: s.dir, Drivers: s.runtimes, Image: images(s.home.images(), s.log), Store: s.store,
+		Dir: s.dir, Drivers: s.runtimes, Pool: engine.Pool{Max: s.pool, Min: s.idlePool(), Short: pressure.Memory}, Image: images(s.home.images(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
 	})
@@ -349,6 +359,15 @@ func (s *server) startEngine(ctx context.Context) error {
 		return s.engine.Close(ctx)
 	})
 	return nil
+}
+
+// idlePool is how many sandboxes are ready when nobody asks for any. A server of
+// conversations alone makes none of the usual kind.
+func (s *server) idlePool() int {
+	if s.talk.only {
+		return 0
+	}
+	return 2
 }
 
 // grace is how long the end of the server may take.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +31,15 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	}
 	defer e.tasks.Done()
 	defer s.put()
-	if err := e.open(ctx, s, opening{create: d.Create}); err != nil {
+	spare := e.claim(s)
+	e.creating.Add(1)
+	err = e.open(ctx, s, opening{spare: spare, create: d.Create})
+	e.creating.Add(-1)
+	if err != nil {
 		e.abandon(s, err)
 		return hutch.Sandbox{}, err
 	}
-	e.log.Info("created", "sandbox", s.id, "driver", d.Name())
+	e.log.Info("created", "sandbox", s.id, "driver", d.Name(), "ready", spare != nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.snapshotLocked(), nil
@@ -63,7 +68,7 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 		Limits: fillLimits(req.Limits, d.Name()), Labels: req.Labels,
 	}
 	if v.Image == "" {
-		v.Image = "host"
+		v.Image = defaultImage
 	}
 	if v.SleepAfter == 0 {
 		v.SleepAfter = hutch.InSeconds(e.opt.SleepAfter)
@@ -90,6 +95,18 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 		rec.Place = hutch.NewID("o")
 	}
 	return rec, d, nil
+}
+
+// defaultImage is that of sandboxes that name none.
+const defaultImage = "host"
+
+// usual is the kind of place that a sandbox gets which wants nothing special.
+func usual(opt Options) kind {
+	if len(opt.Drivers) == 0 {
+		return kind{}
+	}
+	name := opt.Drivers[0].Name()
+	return kind{name, defaultImage, fillLimits(hutch.Limits{}, name)}
 }
 
 const (
@@ -231,6 +248,7 @@ func (e *Engine) abandon(s *sandbox, cause error) {
 
 // opening is how a sandbox comes to run.
 type opening struct {
+	spare  *spare // its place, if there is one already
 	create func(context.Context, driver.Spec) (driver.Instance, error)
 	fill   func(*wire.Client) error // before anybody else can use it; may be nil
 	reason *string                  // what to say of it then; may be nil
@@ -246,17 +264,11 @@ func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
 	if err != nil {
 		return err
 	}
-	inst, err := e.place(ctx, how.create, driver.Spec{
-		ID: place, Root: root, Limits: v.Limits,
-		Boot: wire.Boot{
-			Token: token, Home: image.Home, Dir: image.Workspace, Hostname: v.ID,
-			Env: append(root.Env[:len(root.Env):len(root.Env)], pairs(env)...), MaxLive: v.Limits.Processes,
-		},
-	})
+	all := append(root.Env[:len(root.Env):len(root.Env)], pairs(env)...)
+	inst, agent, err := e.settle(ctx, how, driver.Spec{ID: place, Root: root, Limits: v.Limits, Boot: boot(token, v.ID, all, v.Limits)})
 	if err != nil {
 		return err
 	}
-	agent := wire.NewClient(inst.Dial, token)
 	if how.fill != nil {
 		err = how.fill(agent)
 	}
@@ -272,11 +284,44 @@ func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
 	return err
 }
 
+// settle gives a sandbox the place that is ready for it or, when that is of no
+// use after all, makes one.
+func (e *Engine) settle(ctx context.Context, how opening, spec driver.Spec) (driver.Instance, *wire.Client, error) {
+	if s := how.spare; s != nil {
+		err := s.become(ctx, spec)
+		if err == nil {
+			return s.inst, s.agent, nil
+		}
+		e.log.Warn("use a spare place", "place", s.place, "err", err)
+		e.discard([]*spare{s})
+	}
+	inst, err := e.place(ctx, how.create, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	return inst, wire.NewClient(inst.Dial, spec.Boot.Token), nil
+}
+
+// boot is what the agent of a place is told.
+func boot(token, hostname string, env []string, l hutch.Limits) wire.Boot {
+	return wire.Boot{Token: token, Home: image.Home, Dir: image.Workspace, Hostname: hostname, Env: env, MaxLive: l.Processes}
+}
+
+// atOnce is how many places are made at once: more would only make each of them
+// later.
+func atOnce() int { return 2 * runtime.NumCPU() }
+
 // createTime bounds how long a driver may take for a place.
 const createTime = time.Minute
 
 // place makes a place in good time, or none.
 func (e *Engine) place(ctx context.Context, create func(context.Context, driver.Spec) (driver.Instance, error), spec driver.Spec) (driver.Instance, error) {
+	select {
+	case e.making <- struct{}{}:
+		defer func() { <-e.making }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	late := hutch.Errorf(hutch.Unavailable, "the sandbox was not ready within %v: the host is overloaded, or the runtime hangs; try again, or look at `hutch doctor`", createTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, createTime, late)
 	defer cancel()

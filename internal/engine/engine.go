@@ -31,6 +31,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hutch"
@@ -52,6 +53,7 @@ type Options struct {
 	// Ephemeral engines destroy their sandboxes when they close.
 	Ephemeral bool
 
+	Pool         Pool
 	MaxSandboxes int               // default 100
 	ExecTimeout  time.Duration     // of a command that names none; default 30 s
 	MaxTimeout   time.Duration     // longest a command may ask for; default 24 h
@@ -79,6 +81,10 @@ type Engine struct {
 	ctx    context.Context // done when the engine closes
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
+	pool   *pool
+	making chan struct{} // holds a token for each place that may be made at once
+
+	creating, calls atomic.Int32 // under way
 
 	mu        sync.Mutex
 	sandboxes map[name]*sandbox
@@ -103,7 +109,10 @@ func New(opt Options) *Engine {
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Engine{opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{}}
+	e := &Engine{
+		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt.Pool, usual(opt)), making: make(chan struct{}, atOnce()),
+		sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{},
+	}
 	e.exposed.by = map[[sha256.Size]byte]*exposure{}
 	return e
 }
@@ -118,6 +127,9 @@ func (e *Engine) Start(ctx context.Context) error {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	e.tasks.Go(e.watchHealth)
+	if e.opt.Pool.Max > 0 {
+		e.tasks.Go(e.keepPool)
+	}
 	return nil
 }
 
@@ -161,7 +173,7 @@ func (e *Engine) filesDir() string { return filepath.Join(e.opt.Dir, "files") }
 func (e *Engine) tableLocked() []*sandbox {
 	all := slices.Collect(maps.Values(e.sandboxes))
 	slices.SortFunc(all, func(a, b *sandbox) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.place, b.place))
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.id, b.id), cmp.Compare(a.owner, b.owner))
 	})
 	return all
 }

@@ -33,7 +33,7 @@ func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Cl
 	if s, err = e.find(ctx, id); err != nil {
 		return nil, nil, err
 	}
-	if agent := s.begin(); agent != nil {
+	if agent := e.begin(s); agent != nil {
 		return s, agent, nil
 	}
 	// It is being made, sleeps, or is changing its state: wait for the turn.
@@ -46,22 +46,24 @@ func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Cl
 	if err := e.wake(ctx, s); err != nil {
 		return nil, nil, err
 	}
-	return s, s.begin(), nil
+	return s, e.begin(s), nil
 }
 
 // begin counts a use of a running sandbox; nil when it does not run.
-func (s *sandbox) begin() *wire.Client {
+func (e *Engine) begin(s *sandbox) *wire.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.agent == nil || s.gone {
 		return nil
 	}
 	s.uses++
+	e.calls.Add(1)
 	return s.agent
 }
 
 // done ends a use.
 func (e *Engine) done(s *sandbox) {
+	e.calls.Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uses--
@@ -356,7 +358,7 @@ func receipt(id string) hutch.Destruction {
 
 // refuseLive is the error for a sandbox with live background processes.
 func (e *Engine) refuseLive(ctx context.Context, s *sandbox) error {
-	agent := s.begin()
+	agent := e.begin(s)
 	if agent == nil {
 		return nil
 	}

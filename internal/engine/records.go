@@ -41,7 +41,7 @@ func (e *Engine) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox
 
 // visit goes to several sandboxes at once, so that a few who do not answer hold
 // nobody up.
-func visit(all []*sandbox, do func(i int, s *sandbox)) {
+func visit[T any](all []T, do func(i int, one T)) {
 	var round sync.WaitGroup
 	slots := make(chan struct{}, 16)
 	for i, s := range all {

@@ -26,7 +26,9 @@ type Options struct {
 	Version string
 	// Usage is asked when the metrics are read; nil leaves sandboxes out.
 	Usage func(context.Context) (hutch.UsageReport, error)
-	Log   *slog.Logger
+	// Pool tells of the sandboxes that are kept ready; nil leaves them out.
+	Pool func() Pool
+	Log  *slog.Logger
 }
 
 // Metrics is an [audit.Observer], and an http.Handler for Prometheus.
@@ -60,6 +62,9 @@ func New(opt Options) *Metrics {
 	r.MustRegister(m.calls, m.took, m.underWay, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if opt.Usage != nil {
 		r.MustRegister(&sandboxes{opt.Usage, cmp.Or(opt.Log, slog.New(slog.DiscardHandler))})
+	}
+	if opt.Pool != nil {
+		r.MustRegister(pool(opt.Pool))
 	}
 	m.Handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second})
 	return m

@@ -11,6 +11,7 @@ import (
 	"hutch"
 	"hutch/client"
 	"hutch/internal/auth"
+	"hutch/internal/engine"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest"
 	"hutch/internal/policy"
@@ -33,10 +34,13 @@ func TestEngine(t *testing.T) {
 func TestOverHTTP(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
-			servicetest.Run(t, func(t *testing.T) hutch.Service { return overHTTP(t, hutchtest.Engine(t, runtime, nil)) })
+			servicetest.Run(t, func(t *testing.T) hutch.Service { return overHTTP(t, hutchtest.Engine(t, runtime, pooled)) })
 		})
 	}
 }
+
+// pooled has sandboxes be ready before they are asked for.
+func pooled(o *engine.Options) { o.Pool = engine.Pool{Max: 4, Min: 2} }
 
 func TestPolicy(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {

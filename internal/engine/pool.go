@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/image"
+)
+
+// Pool says how many places are kept ready for sandboxes to come. How many
+// there are follows what is asked for; the zero Pool keeps none.
+type Pool struct {
+	Max int // places at most, of all kinds together
+	Min int // of the default kind, also when nobody asks
+	// Short reports whether memory is short; then none are kept. It may be nil.
+	Short func() bool
+}
+
+// PoolState is what a pool has, and how often it had what was asked for.
+type PoolState struct {
+	Ready        int
+	Hits, Misses int64
+}
+
+// kind is what places have in common of which one is as good as the other.
+type kind struct {
+	runtime string
+	image   string
+	limits  hutch.Limits
+}
+
+func kindOf(v hutch.Sandbox) kind { return kind{v.Runtime, v.Image, v.Limits} }
+
+// pool is the spare places. Whoever takes one has it alone.
+type pool struct {
+	Pool
+	usual kind          // the default one
+	stir  chan struct{} // one was taken
+
+	mu    sync.Mutex
+	ready map[kind][]*spare // oldest first
+	asked map[kind]*demand
+	unfit map[string]bool // runtimes whose places cannot become somebody's
+	state PoolState
+}
+
+// maxKinds bounds of how many kinds the pool remembers that they were asked for.
+const maxKinds = 32
+
+func newPool(p Pool, usual kind) *pool {
+	p.Min = min(p.Min, p.Max)
+	return &pool{
+		Pool: p, usual: usual, stir: make(chan struct{}, 1),
+		ready: map[kind][]*spare{}, asked: map[kind]*demand{}, unfit: map[string]bool{},
+	}
+}
+
+// take returns a place of a kind, or nil when there is none.
+func (p *pool) take(k kind) *spare {
+	if p.Max == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked(k)
+	for i, s := range p.ready[k] {
+		if !s.dead() { // those the keeper removes
+			p.ready[k] = slices.Delete(p.ready[k], i, i+1)
+			p.state.Hits++
+			return s
+		}
+	}
+	p.state.Misses++
+	return nil
+}
+
+// noteLocked remembers that a kind was asked for, and wakes the keeper.
+func (p *pool) noteLocked(k kind) {
+	if p.asked[k] == nil && len(p.asked) < maxKinds {
+		p.asked[k] = &demand{}
+	}
+	if d := p.asked[k]; d != nil {
+		d.note(time.Now())
+	}
+	select {
+	case p.stir <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pool) put(s *spare) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready[s.kind] = append(p.ready[s.kind], s)
+}
+
+func (p *pool) short() bool { return p.Short != nil && p.Short() }
+
+// wantLocked is how many of a kind there should be.
+func (p *pool) wantLocked(k kind, now time.Time) int {
+	if p.unfit[k.runtime] {
+		return 0
+	}
+	n, least := 0, 0
+	if d := p.asked[k]; d != nil {
+		n = d.most(now)
+	}
+	if k == p.usual {
+		least = p.Min
+	}
+	return min(max(n, least), p.Max)
+}
+
+func (p *pool) readyLocked() int {
+	n := 0
+	for _, list := range p.ready {
+		n += len(list)
+	}
+	return n
+}
+
+// lacks returns the kind of which most are missing; ok is false when nothing
+// is, or there is no room.
+func (p *pool) lacks() (worst kind, ok bool) {
+	if p.short() {
+		return kind{}, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.readyLocked() >= p.Max {
+		return kind{}, false
+	}
+	now, most := time.Now(), 0
+	for k := range p.kindsLocked() {
+		if n := p.wantLocked(k, now) - len(p.ready[k]); n > most {
+			worst, most = k, n
+		}
+	}
+	return worst, most > 0
+}
+
+func (p *pool) kindsLocked() map[kind]bool {
+	kinds := map[kind]bool{p.usual: true}
+	for k := range p.asked {
+		kinds[k] = true
+	}
+	for k := range p.ready {
+		kinds[k] = true
+	}
+	return kinds
+}
+
+// images are those that places were made from.
+func (p *pool) images() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for k := range p.ready {
+		names = append(names, k.image)
+	}
+	return names
+}
+
+// surplus takes out the places that are dead, of an image that is not as it
+// was, or not wanted any more; and forgets kinds that nobody asks for.
+func (p *pool) surplus(roots map[string]image.Root) []*spare {
+	short := p.short()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []*spare
+	now := time.Now()
+	for k := range p.kindsLocked() {
+		kept, want := 0, p.wantLocked(k, now)
+		if short {
+			want = 0
+		}
+		p.ready[k] = slices.DeleteFunc(p.ready[k], func(s *spare) bool {
+			if kept < want && !s.dead() && reflect.DeepEqual(s.root, roots[k.image]) {
+				kept++
+				return false
+			}
+			out = append(out, s)
+			return true
+		})
+		p.forgetLocked(k, now)
+	}
+	return out
+}
+
+// forgetLocked forgets a kind of which there is none, and that nobody asks for.
+func (p *pool) forgetLocked(k kind, now time.Time) {
+	if len(p.ready[k]) == 0 {
+		delete(p.ready, k)
+	}
+	if d := p.asked[k]; d != nil && d.forgotten(now) {
+		delete(p.asked, k)
+	}
+}
+
+// empty takes out all.
+func (p *pool) empty() []*spare {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []*spare
+	for _, list := range p.ready {
+		out = append(out, list...)
+	}
+	p.ready = map[kind][]*spare{}
+	return out
+}
+
+// refuse keeps no places of a runtime any more.
+func (p *pool) refuse(runtime string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unfit[runtime] = true
+}

@@ -1,0 +1,29 @@
+package pressure
+
+import "testing"
+
+func TestSome(t *testing.T) {
+	t.Parallel()
+	for psi, want := range map[string]float64{
+		"some avg10=12.50 avg60=1.00 avg300=0.00 total=99\nfull avg10=40.00 avg60=0 avg300=0 total=1\n": 12.5,
+		"some avg10=0.00 avg60=90.00 avg300=0.00 total=99\n":                                            0,
+		"": 0,
+	} {
+		if got := some(psi); got != want {
+			t.Errorf("%q: %v, not %v", psi, got, want)
+		}
+	}
+}
+
+func TestScarce(t *testing.T) {
+	t.Parallel()
+	for info, want := range map[string]bool{
+		"MemTotal:  24000000 kB\nMemFree: 100 kB\nMemAvailable: 20000000 kB\n": false,
+		"MemTotal:  24000000 kB\nMemFree: 100 kB\nMemAvailable:  2000000 kB\n": true,
+		"": false,
+	} {
+		if got := scarce(info); got != want {
+			t.Errorf("%q: %v, not %v", info, got, want)
+		}
+	}
+}
