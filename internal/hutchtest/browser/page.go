@@ -116,6 +116,12 @@ func (p *Page) Type(selector, text string) {
 	p.Eval("document.activeElement.blur()", nil)
 }
 
+// Choose chooses one of the options of the element that a CSS selector finds.
+func (p *Page) Choose(selector, value string) {
+	p.t.Helper()
+	p.Eval("{const e = document.querySelector("+strconv.Quote(selector)+"); e.value = "+strconv.Quote(value)+"; if (e.value !== "+strconv.Quote(value)+") throw new Error('no such option'); e.dispatchEvent(new Event('change'))}", nil)
+}
+
 // Click clicks the element that a CSS selector finds, with the mouse, so that
 // nothing may lie on top of it.
 func (p *Page) Click(selector string) {
