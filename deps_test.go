@@ -36,7 +36,7 @@ var layers = []layer{
 
 	// Alone with the kernel.
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
-	{"hutch/internal/image", []string{sys}},
+	{"hutch/internal/image", []string{sys, "software.sslmate.com/src/go-pkcs12"}},
 	{"hutch/internal/window", nil},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
@@ -106,7 +106,7 @@ var layers = []layer{
 	}},
 	{"hutch/cmd/hutch-runsc", []string{"gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
 		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},

@@ -66,7 +66,7 @@ func examine(ctx context.Context, h *home) ([]report, error) {
 
 // examineImage says which languages the host image has.
 func examineImage(ctx context.Context, h *home) driver.Report {
-	root, err := images(h.images(), newLog(streams{err: io.Discard}, false))(ctx, "host")
+	root, err := images(h.images(), nil, newLog(streams{err: io.Discard}, false))(ctx, "host")
 	if err != nil {
 		return driver.Report{Findings: []driver.Finding{{Name: "image", Level: driver.Bad, Detail: err.Error(), Mend: "make the data folder writable, or choose another with --data"}}}
 	}

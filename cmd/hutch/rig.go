@@ -106,9 +106,10 @@ func worst(r driver.Report) string {
 	return "run `hutch doctor`"
 }
 
-// images makes root file systems by name. What the host image is made of may
+// images makes root file systems by name, in which programs trust an authority
+// beside those of this machine, if it is not empty. What the host image is made of may
 // change while the daemon runs; once in a while it is looked at again.
-func images(dir string, log *slog.Logger) func(context.Context, string) (image.Root, error) {
+func images(dir string, authority []byte, log *slog.Logger) func(context.Context, string) (image.Root, error) {
 	const fresh = time.Minute
 	var (
 		mu   sync.Mutex
@@ -125,7 +126,7 @@ func images(dir string, log *slog.Logger) func(context.Context, string) (image.R
 			return root, nil
 		}
 		userHome, _ := os.UserHomeDir()
-		r, err := image.Host(ctx, dir, image.HostOptions{Path: os.Getenv("PATH"), Home: userHome, Log: log})
+		r, err := image.Host(ctx, dir, image.HostOptions{Path: os.Getenv("PATH"), Home: userHome, Authority: authority, Log: log})
 		if err != nil {
 			return image.Root{}, err
 		}
@@ -174,7 +175,7 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 	}
 	vault := secret.Given(secrets())
 	m.engine = engine.New(engine.Options{
-		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), log), Ephemeral: true,
+		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), nil, log), Ephemeral: true,
 		Secret: vault.Value, Secrets: slices.Collect(maps.Keys(secrets())), Log: log,
 	})
 	m.Service = secret.NewVeil(m.engine, vault.Redactor)

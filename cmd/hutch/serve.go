@@ -24,6 +24,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/backup"
+	"hutch/internal/broker"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
@@ -56,6 +57,7 @@ type serveConfig struct {
 	secure       tlsConfig
 	issuer       auth.IssuerOptions
 	quiet        bool
+	broker       brokerConfig
 	secretKey    string
 	talk         conversationConfig
 	backupsTo    string
@@ -107,6 +109,7 @@ next start finds them again.`,
 	f.StringVar(&cfg.secretKey, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
 	f.StringVar(&cfg.backupsTo, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
 	f.Int64Var(&cfg.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")
+	brokerFlags(f, &cfg.broker)
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
 }
@@ -136,6 +139,7 @@ type server struct {
 	token      localToken
 	store      *store.Store
 	vault      *secret.Vault
+	authority  *broker.Authority
 	people     *auth.Issuer // nil for nobody
 	tokens     *auth.Registry
 	requests   *quota.Meter
@@ -183,6 +187,7 @@ func (s *server) run(ctx context.Context) (err error) {
 		{"open the data folder", s.openHome},
 		{"open the store", s.openStore},
 		{"open the secrets", s.openSecrets},
+		{"set up brokering", s.openBroker},
 		{"open the audit log", s.openAudit},
 		{"read the tokens", s.openTokens},
 		{"read what tokens have used", s.openMeters},
@@ -345,7 +350,8 @@ func (s *server) findRuntimes(ctx context.Context) error {
 
 func (s *server) startEngine(ctx context.Context) error {
 	s.engine = engine.New(engine.Options{
-		Dir: s.dir, Drivers: s.runtimes, Pool: engine.Pool{Max: s.pool, Min: s.idlePool(), Short: pressure.Memory}, Image: images(s.home.images(), s.log), Store: s.store,
+		Dir: s.dir, Drivers: s.runtimes, Pool: engine.Pool{Max: s.pool, Min: s.idlePool(), Short: pressure.Memory},
+		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
 	})

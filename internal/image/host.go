@@ -28,6 +28,9 @@ type HostOptions struct {
 	// Home is where version managers (pyenv, rustup) keep their choice. It is
 	// read while the image is made and never shown. May be empty.
 	Home string
+	// Authority is a certificate, as PEM, that programs inside trust beside
+	// those that the host does. May be empty.
+	Authority []byte
 	// Log is told what is left out, and why. May be nil.
 	Log *slog.Logger
 }
@@ -157,7 +160,7 @@ func sweepAbandoned(dir string) {
 // fingerprint names an image by everything that decides what is in it.
 func fingerprint(opt HostOptions, found []foundTool) string {
 	h := sha256.New()
-	fmt.Fprintln(h, hostVersion, runtime.GOARCH, os.Geteuid(), opt.Path, opt.Home)
+	fmt.Fprintln(h, hostVersion, runtime.GOARCH, os.Geteuid(), opt.Path, opt.Home, opt.Authority)
 	for _, name := range systemFolders {
 		stamp(h, "/"+name)
 	}

@@ -42,6 +42,7 @@ func buildHost(ctx context.Context, tmp, place string, opt HostOptions, found []
 		s.writeEtc,
 		s.copyEtc,
 		func() error { return s.showTools(ctx, opt, found) },
+		func() error { return s.trust(opt.Authority) },
 		s.mask,
 		s.dropDeadLinks,
 	} {

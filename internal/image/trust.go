@@ -1,0 +1,143 @@
+package image
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"software.sslmate.com/src/go-pkcs12"
+)
+
+// bundles are where systems keep the authorities that they trust, in one file.
+var bundles = []string{
+	"/etc/ssl/certs/ca-certificates.crt", // Debian, Alpine
+	"/etc/pki/tls/certs/ca-bundle.crt",   // Red Hat
+	"/etc/ssl/ca-bundle.pem",             // SUSE
+	"/etc/ssl/cert.pem",
+}
+
+const (
+	authorityFile = "/etc/ssl/certs/hutch-sandbox.pem"
+	cacerts       = "cacerts" // beside the skeleton: what Java trusts
+)
+
+// trust adds an authority to those of the host, for all programs: to the
+// system's bundle, which most read, to Java's, and to what Node.js adds to the
+// ones that it brings. Variables lead those to the bundle that bring their own.
+func (s *skeleton) trust(authority []byte) error {
+	if len(authority) == 0 {
+		return nil
+	}
+	if err := s.mkdirAll(filepath.Dir(authorityFile)); err != nil {
+		return err
+	}
+	if err := s.write(authorityFile, string(authority)); err != nil {
+		return err
+	}
+	bundle, err := s.addToBundles(authority)
+	if err != nil {
+		return err
+	}
+	s.Env = append(s.Env, "NODE_EXTRA_CA_CERTS="+authorityFile)
+	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "AWS_CA_BUNDLE"} {
+		s.Env = append(s.Env, name+"="+bundle)
+	}
+	text, err := os.ReadFile(s.onHost(bundle))
+	if err != nil {
+		return err
+	}
+	return s.trustInJava(text)
+}
+
+// addToBundles returns where the system's bundle is. A host without one gets
+// one that has nothing else.
+func (s *skeleton) addToBundles(authority []byte) (string, error) {
+	var done []string
+	for _, path := range bundles {
+		inside, ok := s.follow(path)
+		if !ok || slices.Contains(done, inside) || s.onHost(inside) != filepath.Join(s.Dir, inside) {
+			continue
+		}
+		text, err := os.ReadFile(s.onHost(inside))
+		if err != nil {
+			return "", err
+		}
+		if err := s.write(inside, strings.TrimRight(string(text), "\n")+"\n"+string(authority)); err != nil {
+			return "", err
+		}
+		done = append(done, inside)
+	}
+	if len(done) > 0 {
+		return done[0], nil
+	}
+	return bundles[0], s.write(bundles[0], string(authority))
+}
+
+// trustInJava makes a store of all that the bundle has, and shows it where the
+// image's Java environments look for one.
+func (s *skeleton) trustInJava(bundle []byte) error {
+	stores := s.javaStores()
+	if len(stores) == 0 {
+		return nil
+	}
+	store, err := pkcs12.Passwordless.EncodeTrustStore(certificates(bundle), "")
+	if err != nil {
+		return err
+	}
+	if err := s.write("../"+cacerts, string(store)); err != nil {
+		return err
+	}
+	for _, path := range stores {
+		if s.onHost(path) != filepath.Join(s.Dir, path) {
+			s.Binds = append(s.Binds, Bind{Source: filepath.Join(s.place, cacerts), Target: path})
+			continue
+		}
+		if err := s.mkdirAll(filepath.Dir(path)); err != nil {
+			return err
+		}
+		if err := s.write(path, string(store)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// javaStores are the files inside, free of links, that Java environments read.
+func (s *skeleton) javaStores() (list []string) {
+	for _, shown := range s.Binds {
+		for _, pattern := range []string{"lib/jvm/*/lib/security", "lib/jvm/*/jre/lib/security", "lib/security", "jre/lib/security"} {
+			found, _ := filepath.Glob(filepath.Join(shown.Source, pattern, cacerts)) // of a pattern of ours
+			for _, file := range found {
+				path, ok := s.storeOf(file, filepath.Join(shown.Target, strings.TrimPrefix(file, shown.Source)))
+				if ok && !slices.Contains(list, path) {
+					list = append(list, path)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// storeOf is where a store at path inside, on the host file, is written. It may
+// be a link to one in /etc that is not there: Debian's is made by a package of
+// its own.
+func (s *skeleton) storeOf(file, path string) (string, bool) {
+	if inside, ok := s.follow(path); ok {
+		return inside, true
+	}
+	target, err := os.Readlink(file)
+	return target, err == nil && filepath.IsAbs(target) && s.onHost(target) == filepath.Join(s.Dir, target)
+}
+
+// certificates are those in PEM that can be read.
+func certificates(text []byte) (list []*x509.Certificate) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
+			list = append(list, cert)
+		}
+	}
+	return list
+}
