@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"crypto/subtle"
 	"os"
 
 	"hutch"
@@ -9,17 +10,50 @@ import (
 
 // adopt takes on the identity of the sandbox that the place is for from now on.
 // Only the agent of a place of its own may give that a name: a driver that has
-// done so already is not in its way.
-func (a *agent) adopt(i wire.Identity) error {
+// done so already is not in its way. With another token, self closes when it has
+// its answer, and all other connections at once.
+func (a *agent) adopt(self *conn, i wire.Identity) error {
 	if now, _ := os.Hostname(); a.opt.Rename != nil && now != i.Hostname {
 		if err := a.opt.Rename(i.Hostname); err != nil {
 			return hutch.Errorf(hutch.Unsupported, "this place cannot be given another host name").Because(err)
 		}
 	}
+	a.contexts.tell(i.Tell)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.env = i.Env
+	if i.Token != "" && i.Token != a.token {
+		a.token = i.Token
+		a.closeAllButLocked(self)
+	}
 	return nil
+}
+
+// knows reports whether a token is the one that hello must bring.
+func (a *agent) knows(token string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return subtle.ConstantTimeCompare([]byte(token), []byte(a.token)) == 1
+}
+
+// tell has text for the interpreters of each language.
+func (cs *contexts) tell(text map[string]string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.all {
+		c.mu.Lock()
+		c.news = text[c.req.Language]
+		c.mu.Unlock()
+	}
+}
+
+// hear is what the interpreter has not been told yet, once.
+func (c *codeContext) hear() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	news := c.news
+	c.news = ""
+	return news
 }
 
 // baseEnv is what every command's environment is based on.

@@ -66,7 +66,8 @@ type agent struct {
 	ports    atomic.Int32 // connections with servers
 
 	mu        sync.Mutex
-	env       []string // see adopt
+	token     string   // see adopt
+	env       []string // likewise
 	ln        net.Listener
 	saved     *os.File // while the agent is parked: see park
 	told      chan os.Signal
@@ -85,7 +86,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	}
 	defer null.Close()
 	a := &agent{
-		opt: opt, ln: ln, boot: boot, env: boot.Env, user: user(boot), null: null, idle: newIdle(),
+		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: user(boot), null: null, idle: newIdle(),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
 	a.files = filesOf(boot, a.user)

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bufio"
-	"crypto/subtle"
 	"encoding/json"
 	"net"
 	"sync"
@@ -67,7 +66,7 @@ func (c *conn) hello() bool {
 	}
 	w := wire.NewWriter(c.Conn)
 	var h wire.Hello
-	if json.Unmarshal(payload, &h) != nil || subtle.ConstantTimeCompare([]byte(h.Token), []byte(c.agent.boot.Token)) != 1 {
+	if json.Unmarshal(payload, &h) != nil || !c.agent.knows(h.Token) {
 		return refuse(w, hutch.Errorf(hutch.Denied, "the agent does not know this token"))
 	}
 	if h.Version != wire.Version {
@@ -149,7 +148,7 @@ func (c *conn) request(payload []byte) bool {
 	case answer != nil:
 		w.WriteJSON(wire.TypeReply, answer)
 	}
-	return err != nil || req.Op != "park"
+	return err != nil || req.Op != "park" && (req.Op != "adopt" || req.Adopt.Token == "")
 }
 
 // do returns the answer of a request, or nil when a task will answer it.
@@ -190,7 +189,7 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 	case req.File != nil:
 		return c.file(w, req.Op, *req.File)
 	case req.Op == "adopt" && req.Adopt != nil:
-		return struct{}{}, c.agent.adopt(*req.Adopt)
+		return struct{}{}, c.agent.adopt(c, *req.Adopt)
 	case req.Op == "park":
 		return struct{}{}, c.agent.park(c)
 	case req.Op == "ping":

@@ -148,7 +148,8 @@ type codeContext struct {
 	current *codeRun
 	runs    int
 	used    time.Time
-	closed  bool // takes no runs any more
+	closed  bool   // takes no runs any more
+	news    string // see become
 }
 
 func (c *codeContext) info() wire.ContextInfo {
@@ -255,6 +256,7 @@ func (c *codeContext) perform(r *codeRun) {
 	c.mu.Lock()
 	runs := c.runs
 	c.mu.Unlock()
+	r.req.Input = c.hear() + r.req.Input
 	end := r.in(c.interp, runs, c.gone)
 	if end.Ended {
 		c.interp, c.strays = nil, true

@@ -38,6 +38,11 @@ func (a *agent) park(self *conn) error {
 	}
 	a.saved, a.told = saved, make(chan os.Signal, 1)
 	signal.Notify(a.told, resumed)
+	a.closeAllButLocked(self)
+	return a.ln.Close() // see reopen
+}
+
+func (a *agent) closeAllButLocked(self *conn) {
 	for _, c := range a.strangers {
 		c.Close()
 	}
@@ -46,7 +51,6 @@ func (a *agent) park(self *conn) error {
 			c.Close()
 		}
 	}
-	return a.ln.Close() // see reopen
 }
 
 // reopen waits until the place has been saved and listens again. It returns nil

@@ -81,14 +81,20 @@ type Instance interface {
 type Restorer interface {
 	Driver
 
-	// Restore makes a place from what Save wrote to dir, as Create does from
-	// nothing. The spec must be that of the place which was saved, and the
-	// image as it was.
+	// Restore makes a place from what Save or Copy wrote to dir, as Create does
+	// from nothing. The image must be as it was, and the spec that of the place
+	// which was saved but for its ID and host name; the agent has that one's
+	// boot (see wire.Identity). The same dir may be restored any number of times,
+	// also at once.
 	Restore(ctx context.Context, spec Spec, dir string) (Instance, error)
 
 	// RestoreFiles makes a place with no more of it than the written files,
 	// which does without those conditions.
 	RestoreFiles(ctx context.Context, spec Spec, dir string) (Instance, error)
+
+	// Build names the programs that memory belongs to: what one build saved,
+	// another need not restore.
+	Build() string
 }
 
 // Saver is a place that can be saved.
@@ -103,6 +109,23 @@ type Saver interface {
 	// Resume has the place run on, and a parked agent listen. Idempotent;
 	// Recover does it, too.
 	Resume(ctx context.Context) error
+
+	// Copy writes what Restore needs to dir, while the place stands still for
+	// no longer than that takes; then it runs on, and its agent, which must be
+	// parked, listens. What is written need not be on disk yet.
+	Copy(ctx context.Context, dir string) error
+
+	// CopyFiles writes what RestoreFiles needs to dir while the place runs: as
+	// after a loss of power, what is being written may be there by half.
+	CopyFiles(ctx context.Context, dir string) error
+}
+
+// Freezer is a place that can stand still with all that runs in it. Frozen, it
+// can be thawed and destroyed, and told the usage of; Recover thaws it.
+type Freezer interface {
+	Instance
+	Freeze(ctx context.Context) error
+	Thaw(ctx context.Context) error
 }
 
 // Renamer is a place that is given another host name from outside, since its

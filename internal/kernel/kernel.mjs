@@ -2,6 +2,7 @@
 // protocol is that of kernel.py. V8's own REPL mode does the hard part:
 // top-level await, the value of the last expression, and const and let that
 // may be declared again.
+import crypto from 'node:crypto';
 import fs from 'node:fs';
 import { Session } from 'node:inspector';
 import { createRequire } from 'node:module';
@@ -51,7 +52,16 @@ async function request() {
     const line = takeLine();
     if (line === null) took(await readChunk());
     else if (line.startsWith('{')) return JSON.parse(line);
+    else if (line.startsWith('reborn ')) reborn(JSON.parse(line.slice(7)));
   }
+}
+
+// reborn is for a process that is a copy: its sandbox has another name, and what
+// is random shall not be what it is in the other copies. Node cannot choose its
+// own random numbers anew, so they come from the kernel from now on.
+function reborn(env) {
+  Object.assign(process.env, env);
+  Math.random = () => crypto.randomBytes(6).readUIntBE(0, 6) / 2 ** 48;
 }
 
 function writeAll(fd, buf) {

@@ -80,7 +80,10 @@
 //	         and when one of them has come r with a [Waited]. The agent connects
 //	         to the port, and asks by HTTP when there is a Path, again and again
 //	         at intervals from 2 to 50 ms (HTTP: 250 ms).
-//	adopt    gives a place that was made ahead its [Identity]; r with {}.
+//	adopt    gives a place that was made ahead, or from the memory of another,
+//	         its [Identity]; r with {}. With another token it closes all
+//	         connections.
+//	park     closes all connections until the place has been saved; r with {}.
 //	port     connects with a server inside: r with {}, and from then on the
 //	         connection carries the bytes of that one, both ways, and their
 //	         ends. Where nothing listens, e of kind not_found.

@@ -72,6 +72,7 @@ var always = map[string]func(*testing.T, *suite){
 	"DestroyEndsWhatRuns":    destroyEndsWhatRuns,
 	"DeathIsNoticed":         deathIsNoticed,
 	"UsageIsSane":            usageIsSane,
+	"Freezes":                freezes,
 	"TwoDialsTwoConnections": twoDials,
 	"ManyDialsAtOnce":        manyDials,
 }

@@ -1,8 +1,11 @@
 package drivertest
 
 import (
+	"errors"
+	"os"
 	"testing"
 
+	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/wire"
 )
@@ -10,6 +13,7 @@ import (
 // saved are the tests of drivers whose places can be saved.
 var saved = map[string]func(*testing.T, *suite){
 	"SaveAndRestore": saveAndRestore,
+	"CopyAndRestore": copyAndRestore,
 }
 
 // counting is a program that holds a number in memory, and a file open that
@@ -84,4 +88,50 @@ func (p *place) save(t *testing.T, dir string) {
 	if err := p.Instance.(driver.Saver).Save(t.Context(), dir); err != nil {
 		t.Fatalf("save: %s", explain(err))
 	}
+}
+
+// A place is copied while it runs, and goes on. What is made from the copy has
+// all of it, an identity of its own, and goes its own way.
+func copyAndRestore(t *testing.T, s *suite) {
+	p := s.create(t, "parent")
+	if _, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: counting}); err != nil {
+		t.Fatal(err)
+	}
+	p.want(t, "until (echo > /dev/tcp/127.0.0.1/8123) 2>/dev/null; do sleep 0.1; done; echo kept > /workspace/file", "")
+	saver, dir := p.Instance.(driver.Saver), s.Dir(t)
+	if err := errors.Join(saver.CopyFiles(t.Context(), dir), p.agent.Park(t.Context()), saver.Copy(t.Context(), dir)); err != nil {
+		t.Fatalf("copy: %s", explain(err))
+	}
+	p.want(t, count+"; echo changed > /workspace/file", "2 held")
+	var copies []*place
+	for _, id := range []string{"one", "two"} {
+		spec := s.spec(id)
+		spec.Boot.Hostname = id
+		inst, err := s.driver.(driver.Restorer).Restore(t.Context(), spec, dir)
+		if err != nil {
+			t.Fatalf("restore: %s", explain(err))
+		}
+		copies = append(copies, s.adopt(t, inst, id))
+	}
+	p.want(t, count, "3 held")
+	for i, id := range []string{"one", "two"} {
+		copies[i].want(t, "echo $NAME; hostname; cat /workspace/file", id+"\n"+id+"\nkept")
+		copies[i].want(t, count+";"+count, "2 held\n3 held")
+	}
+}
+
+// adopt gives what was restored a token and an environment of its own.
+func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *place {
+	t.Helper()
+	p := own(t, inst)
+	if err := p.agent.Adopt(t.Context(), wire.Identity{Hostname: id, Token: id + "-token", Env: []string{"NAME=" + id, "PATH=" + os.Getenv("PATH")}}); err != nil {
+		t.Fatalf("adopt: %s", explain(err))
+	}
+	if _, err := p.agent.Ping(t.Context()); !errors.Is(err, hutch.Denied) {
+		t.Errorf("with the token of the other: %v", err)
+	}
+	p.agent.Close()
+	p.agent = wire.NewClient(inst.Dial, id+"-token")
+	t.Cleanup(p.agent.Close)
+	return p
 }

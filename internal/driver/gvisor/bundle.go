@@ -23,6 +23,10 @@ const (
 	container   = "agent"       // every sandbox has one container, of this name
 	meeting     = "/.hutch/run" // where [place.meeting] is inside
 	agentSocket = "agent.sock"
+
+	// upperFile is the writable layer to begin with, open in runsc: gVisor wants
+	// its path to be the same in all places that are made from one.
+	upperFile = "/proc/self/fd/5"
 )
 
 // writeBundle writes what runsc creates the place from.
@@ -31,7 +35,7 @@ func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	if err != nil {
 		return err
 	}
-	bundle.Annotations = map[string]string{"dev.gvisor.tar.rootfs.upper": p.upper()}
+	bundle.Annotations = map[string]string{"dev.gvisor.tar.rootfs.upper": upperFile}
 	bundle.Mounts = append(bundle.Mounts, specs.Mount{
 		Destination: meeting, Type: "bind", Source: p.meeting(), Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
 	})

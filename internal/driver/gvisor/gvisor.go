@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"hutch"
@@ -29,6 +30,7 @@ type Driver struct {
 	opt    Options
 	tree   *cgroup.Tree // nil where there are no control groups
 	prefix string       // of the names of this driver's groups
+	build  func() string
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -45,7 +47,7 @@ func New(opt Options) (*Driver, error) {
 	if err := os.MkdirAll(opt.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	d := &Driver{opt: opt}
+	d := &Driver{opt: opt, build: sync.OnceValue(func() string { return readBuild(opt.Runsc, opt.Agent) })}
 	tree, err := cgroup.Find()
 	if err == nil {
 		d.tree = tree
@@ -149,8 +151,8 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	}
 	p := d.place(id)
 	inst, err := open(p, procs)
-	if err == nil {
-		err = inst.Resume(ctx) // the daemon may have died while it was saved
+	if err == nil { // the daemon may have died while it was saved, or frozen
+		err = errors.Join(inst.Thaw(ctx), inst.Resume(ctx))
 	}
 	if err == nil {
 		return inst, nil

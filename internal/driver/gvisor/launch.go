@@ -23,8 +23,13 @@ func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 	if err := errors.Join(gate.open(), log.open()); err != nil {
 		return err
 	}
+	upper, err := os.Open(p.upper())
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
 	cmd := d.runsc(p, l)
-	cmd.ExtraFiles = []*os.File{gate.r, log.w} // 3, 4
+	cmd.ExtraFiles = []*os.File{gate.r, log.w, upper} // 3, 4, 5: see upperFile
 	if err := p.start(cmd); err != nil {
 		return err
 	}
@@ -34,7 +39,7 @@ func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 	defer func() { log.close(); <-said }()
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	defer stop()
-	err := p.admit(cmd.Process.Pid)
+	err = p.admit(cmd.Process.Pid)
 	if err == nil {
 		_, err = gate.w.Write([]byte{1})
 	}

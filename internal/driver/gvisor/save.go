@@ -2,11 +2,14 @@ package gvisor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/driver"
@@ -47,45 +50,75 @@ func (s saved) close() {
 	}
 }
 
-func (s saved) sync() error {
-	var errs []error
-	for _, f := range s {
-		errs = append(errs, f.Sync())
+// Save implements driver.Saver.
+func (i *instance) Save(ctx context.Context, dir string) error {
+	if err := i.CopyFiles(ctx, dir); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	if err := i.checkpoint(ctx, dir); err != nil {
+		return err
+	}
+	// What it does from now on is not saved, so it shall do nothing.
+	if err := i.sentry.Signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	return syncAll(dir)
 }
 
-// Save implements driver.Saver. A broken-off checkpoint would go on without us,
+// Copy implements driver.Saver.
+func (i *instance) Copy(ctx context.Context, dir string) error {
+	if err := i.checkpoint(ctx, dir); err != nil {
+		return err
+	}
+	return i.Resume(ctx)
+}
+
+// checkpoint writes the memory. One that is broken off would go on without us,
 // so this one cannot be.
-func (i *instance) Save(ctx context.Context, dir string) error {
+func (i *instance) checkpoint(ctx context.Context, dir string) error {
+	if err := copyFile(filepath.Join(dir, configFile), i.config()); err != nil {
+		return err
+	}
 	files, err := openSaved(dir, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
 	defer files.close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	// Resume, or an error of the disk would end the sandbox.
+	arg := map[string]any{"have_pages_file": true, "Resume": true, "metadata": map[string]string{"compression": "none"}}
+	return i.control().call(ctx, "containerManager.Checkpoint", arg, nil, files...)
+}
+
+// CopyFiles implements driver.Saver.
+func (i *instance) CopyFiles(ctx context.Context, dir string) error {
 	layer, err := os.OpenFile(filepath.Join(dir, filesLayer), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer layer.Close()
-	if err := copyFile(filepath.Join(dir, configFile), i.config()); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	if err := i.control().call(ctx, "Fs.TarRootfsUpperLayer", map[string]any{}, nil, layer); err != nil {
+	return i.control().call(ctx, "Fs.TarRootfsUpperLayer", map[string]any{}, nil, layer)
+}
+
+// syncAll returns when all files in dir are on disk.
+func syncAll(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
 		return err
 	}
-	arg := map[string]any{"have_pages_file": true, "Resume": true, "metadata": map[string]string{"compression": "none"}}
-	if err := i.control().call(ctx, "containerManager.Checkpoint", arg, nil, files...); err != nil {
-		return err
+	for _, e := range entries {
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
 	}
-	// Resume, or an error of the disk would end the sandbox. What it does from
-	// now on is not saved, so it shall do nothing.
-	if err := i.sentry.Signal(unix.SIGSTOP); err != nil {
-		return err
-	}
-	return errors.Join(files.sync(), layer.Sync())
+	return nil
 }
 
 // Resume implements driver.Saver.
@@ -121,7 +154,26 @@ func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 	if err != nil {
 		return nil, err
 	}
+	if config, err = moved(config, d.place(spec.ID), spec.Boot.Hostname); err != nil {
+		return nil, fmt.Errorf("read the configuration of a saved sandbox: %w", err)
+	}
 	return d.make(ctx, spec, origin{memory: files, config: config})
+}
+
+// moved is the configuration of a saved sandbox for a place of its own. The rest
+// has to be the very same.
+func moved(config []byte, p place, hostname string) ([]byte, error) {
+	var bundle specs.Spec
+	if err := json.Unmarshal(config, &bundle); err != nil {
+		return nil, err
+	}
+	for i := range bundle.Mounts {
+		if bundle.Mounts[i].Destination == meeting {
+			bundle.Mounts[i].Source = p.meeting()
+		}
+	}
+	bundle.Hostname = hostname
+	return json.Marshal(&bundle)
 }
 
 // RestoreFiles implements driver.Restorer.

@@ -95,6 +95,9 @@ func (i *instance) kill(ctx context.Context) error {
 	if err := i.process.Kill(); err != nil {
 		return err
 	}
+	if err := i.Thaw(ctx); err != nil { // the frozen do not die
+		return err
+	}
 	select {
 	case <-i.done:
 		return nil

@@ -32,7 +32,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 		return nil, hutch.Errorf(hutch.NotFound, "the native sandbox %q no longer runs", id)
 	}
 	d.keepUID(r.UID)
-	return i, nil
+	return i, i.Thaw(ctx)
 }
 
 // find returns the place that a record speaks of, as far as it is there.

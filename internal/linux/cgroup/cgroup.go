@@ -150,7 +150,7 @@ func (g *Group) Kill() error {
 	if err := put(dir, "pids.max", "0"); err != nil {
 		return ignoreAbsent(err)
 	}
-	return ignoreAbsent(killAll(dir))
+	return errors.Join(ignoreAbsent(killAll(dir)), g.Thaw()) // what is frozen dies when it thaws
 }
 
 // killAll kills the processes in the group at dir. A number may be given to a
@@ -201,6 +201,7 @@ func (g *Group) Remove(ctx context.Context) error {
 }
 
 func (g *Group) remove() error {
+	g.removeIcebox()
 	var errs error
 	for i, dir := range g.dirs() {
 		if err := ignoreAbsent(unix.Rmdir(dir)); err != nil {

@@ -1,0 +1,149 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Freeze has every process in the group stand still, and returns when they do.
+// On version 1 that takes a folder of its own, which is made for as long as they
+// are frozen: so a group costs no more for it while nobody freezes it.
+func (g *Group) Freeze(ctx context.Context) error {
+	err := g.freeze(ctx)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("freeze control group %s: %w", g.name, err), g.Thaw())
+}
+
+func (g *Group) freeze(ctx context.Context) error {
+	if !g.tree.v1() {
+		dir := g.dirs()[0]
+		if err := put(dir, "cgroup.freeze", "1"); err != nil {
+			return err
+		}
+		return reads(ctx, dir, "cgroup.events", "frozen 1")
+	}
+	dir := g.icebox()
+	if dir == "" {
+		return errors.ErrUnsupported
+	}
+	if err := mkdirIn(filepath.Dir(dir), g.name); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := put(dir, "freezer.state", "FROZEN"); err != nil {
+		return err
+	}
+	if err := g.gather(ctx, dir); err != nil {
+		return err
+	}
+	return reads(ctx, dir, "freezer.state", "FROZEN")
+}
+
+// gather moves all processes of the group to where they freeze. They may fork
+// until the last of them is there.
+func (g *Group) gather(ctx context.Context, dir string) error {
+	for moved := map[int]bool{}; ; {
+		pids, err := processes(g.dir("pids"))
+		if err != nil {
+			return err
+		}
+		more := false
+		for _, pid := range pids {
+			if moved[pid] {
+				continue
+			}
+			more, moved[pid] = true, true
+			if err := put(dir, "cgroup.procs", strconv.Itoa(pid)); ignoreGone(err) != nil {
+				return err
+			}
+		}
+		if !more {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// reads waits for a file to have a line.
+func reads(ctx context.Context, dir, file, line string) error {
+	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
+		b, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return err
+		}
+		for l := range strings.Lines(string(b)) {
+			if strings.TrimSpace(l) == line {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Thaw has a frozen group run on. One that is not frozen, or does not exist, is
+// as it should be.
+func (g *Group) Thaw() error {
+	if err := g.thaw(); ignoreAbsent(err) != nil {
+		return fmt.Errorf("thaw control group %s: %w", g.name, err)
+	}
+	return nil
+}
+
+func (g *Group) thaw() error {
+	if !g.tree.v1() {
+		return put(g.dirs()[0], "cgroup.freeze", "0")
+	}
+	dir := g.icebox()
+	if dir == "" {
+		return nil
+	}
+	if err := put(dir, "freezer.state", "THAWED"); err != nil {
+		return err
+	}
+	return g.leaveIcebox(dir)
+}
+
+// leaveIcebox moves what has thawed to where everything else is. The folder
+// goes with the group, when something that is just being forked keeps it.
+func (g *Group) leaveIcebox(dir string) error {
+	pids, err := processes(dir)
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := put(g.tree.base1["freezer"], "cgroup.procs", strconv.Itoa(pid)); ignoreGone(err) != nil {
+			return err
+		}
+	}
+	g.removeIcebox()
+	return nil
+}
+
+// icebox is the group's folder of version 1's freezer, "" where there is none.
+func (g *Group) icebox() string {
+	base := g.tree.base1["freezer"]
+	if base == "" {
+		return ""
+	}
+	return filepath.Join(base, folder, g.name)
+}
+
+// removeIcebox removes the folder, and the common one with the last.
+func (g *Group) removeIcebox() {
+	if dir := g.icebox(); dir != "" && os.Remove(dir) == nil {
+		os.Remove(filepath.Dir(dir))
+	}
+}
