@@ -68,6 +68,8 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/runner", "hutch/internal/store", sys,
 	}},
 
+	{"hutch/internal/egress", []string{"hutch", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
+
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/problem", []string{"hutch"}},
 	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/...", "golang.org/x/net/netutil"}},

@@ -144,7 +144,9 @@ type Connection struct {
 type ConnectionQuery struct {
 	After   int64   `json:"after,omitempty"`   // a cursor: what is newer
 	Verdict Verdict `json:"verdict,omitempty"` // only these
-	Limit   int     `json:"limit,omitempty"`   // the newest so many; default 100
+	// Limit is how many lines at most: the newest, or the first after After;
+	// default 100.
+	Limit int `json:"limit,omitempty"`
 	// Wait is for how long to wait for a line when there is none; at most 60.
 	Wait Seconds `json:"wait,omitempty"`
 }

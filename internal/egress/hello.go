@@ -1,0 +1,84 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"time"
+)
+
+// manner is a protocol, as far as it can be told from how a client begins.
+type manner int
+
+const (
+	other  manner = iota
+	secure        // TLS
+	plain         // HTTP
+)
+
+const recordHandshake = 22 // the first byte of TLS
+
+const (
+	helloTime = 20 * time.Second // for a client to say what it wants
+	maxHello  = 64 << 10
+	maxLine   = 8 << 10 // of a request, to tell that it is one
+)
+
+// encryptedHello is the extension that hides a second name from us. Browsers
+// send a dummy of it too, which none but the server can tell from a real one.
+const encryptedHello = 0xfe0d
+
+var (
+	errNoName    = errors.New("the hello of TLS names nobody: a rule by name needs the name")
+	errEncrypted = errors.New("the hello of TLS is encrypted, or pretends to be (Chromium: --disable-features=EncryptedClientHello): the name that is meant cannot be told")
+	errNoHello   = errors.New("what began like TLS is none")
+	errHeard     = errors.New("heard")
+)
+
+// hello reads the hello of TLS from c and returns the name in it, in lower
+// case. What was read comes first from the reader it returns.
+func hello(c net.Conn) (name string, again net.Conn, err error) {
+	var read bytes.Buffer
+	var extensions []uint16
+	ear := &listener{Conn: c, r: io.TeeReader(io.LimitReader(c, maxHello), &read)}
+	err = tls.Server(ear, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		name, extensions = strings.ToLower(h.ServerName), h.Extensions
+		return nil, errHeard
+	}}).Handshake()
+	again = &resumed{c, io.MultiReader(&read, c)}
+	switch {
+	case !errors.Is(err, errHeard):
+		return "", again, errNoHello
+	case slices.Contains(extensions, encryptedHello):
+		return name, again, errEncrypted
+	case name == "":
+		return "", again, errNoName
+	}
+	return name, again, nil
+}
+
+// listener is a connection on which nothing is answered.
+type listener struct {
+	net.Conn
+	r io.Reader
+}
+
+func (l *listener) Read(b []byte) (int, error)  { return l.r.Read(b) }
+func (l *listener) Write(b []byte) (int, error) { return len(b), nil }
+
+// resumed is a connection of which something was read before.
+type resumed struct {
+	net.Conn
+	r io.Reader
+}
+
+func (r *resumed) Read(b []byte) (int, error) { return r.r.Read(b) }
+func (r *resumed) CloseWrite() error          { return closeWrite(r.Conn) }
+
+// alert is TLS's word for a name that is not served here, so that a client
+// says more than that the connection ended.
+var alert = []byte{21, 3, 1, 0, 2, 2, 49} // fatal, access_denied

@@ -1,0 +1,200 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// carryHTTP carries requests of HTTP/1, each to the name that it asks for if
+// that is allowed. They are read and written anew: what the server gets is what
+// was checked.
+func (g *Gateway) carryHTTP(p *passage, down, up net.Conn) error {
+	down.SetReadDeadline(time.Time{})
+	way := &proxy{g: g, p: p, up: make(chan net.Conn, 1)}
+	way.up <- up
+	transport := &http.Transport{DialContext: way.dial, DisableCompression: true, MaxConnsPerHost: 1, IdleConnTimeout: quietTime}
+	defer transport.CloseIdleConnections()
+	way.forward = &httputil.ReverseProxy{
+		Rewrite: way.rewrite, Transport: transport, FlushInterval: -1,
+		ModifyResponse: way.answered, ErrorHandler: way.failed, ErrorLog: silent,
+	}
+	server := &http.Server{
+		Handler: way, ReadHeaderTimeout: helloTime, IdleTimeout: quietTime, MaxHeaderBytes: 64 << 10, ErrorLog: silent,
+	}
+	one := &single{conn: down, done: make(chan struct{})}
+	if err := server.Serve(one); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+var silent = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+
+// proxy is the requests of one connection, which come one after the other.
+type proxy struct {
+	g       *Gateway
+	p       *passage
+	up      chan net.Conn // that was dialed before anybody asked
+	forward *httputil.ReverseProxy
+}
+
+// request is one of them, on record.
+type request struct {
+	line           *hutch.Connection
+	sent, received int64 // of the passage, when it began
+	status         int
+	reason         string
+}
+
+type requestKey struct{}
+
+// dial reaches the server again, when it has closed the connection between two
+// requests.
+func (x *proxy) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	select {
+	case up := <-x.up:
+		return up, nil
+	default:
+		return x.g.opt.Dial(ctx, network, x.p.dst.String())
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (x *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := x.p.named("http", hostOf(r))
+	if v.allowed() && r.Method == http.MethodConnect {
+		v = denied("a request to connect leads to somewhere else")
+	}
+	if !v.allowed() {
+		x.refuse(w, r, v)
+		return
+	}
+	x.g.counts.requests.Add(1)
+	x.g.opt.Observe.Decided("http", hutch.Allowed)
+	q := &request{sent: x.p.sent.Load(), received: x.p.received.Load()}
+	line := x.line(r)
+	line.Verdict, line.Rule, line.Open = hutch.Allowed, v.rule, true
+	q.line = x.g.record.add(line)
+	defer x.close(q)
+	x.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, q)))
+}
+
+func (x *proxy) line(r *http.Request) hutch.Connection {
+	return hutch.Connection{
+		Time: time.Now().UTC(), Protocol: "http", Host: shown(hostOf(r)), Method: shown(r.Method),
+		Address: x.p.dst.Addr().String(), Port: int(x.p.dst.Port()),
+	}
+}
+
+func (x *proxy) refuse(w http.ResponseWriter, r *http.Request, v verdict) {
+	line := x.line(r)
+	line.Status = http.StatusForbidden
+	x.g.deny(line, v.reason)
+	w.Header().Set("Connection", "close")
+	http.Error(w, "the network of this sandbox does not allow it: "+r.Method+" "+hostOf(r), http.StatusForbidden)
+}
+
+func (x *proxy) close(q *request) {
+	x.g.record.end(q.line, func(c *hutch.Connection) {
+		c.Sent, c.Received = x.p.sent.Load()-q.sent, x.p.received.Load()-q.received
+		c.Status, c.Reason = q.status, q.reason
+	})
+}
+
+// rewrite makes the request to send of the one that came: the same, but for
+// what would turn the connection into something that cannot be looked into.
+func (x *proxy) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.Scheme, r.Out.URL.Host = "http", x.p.dst.String()
+	r.Out.URL.RawQuery = r.In.URL.RawQuery
+	r.Out.Host = r.In.Host
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if values, ok := r.In.Header[name]; ok {
+			r.Out.Header[name] = values
+		}
+	}
+	if _, ok := r.In.Header["User-Agent"]; !ok {
+		r.Out.Header["User-Agent"] = nil // none of ours
+	}
+	if !strings.EqualFold(r.In.Header.Get("Upgrade"), "websocket") {
+		r.Out.Header.Del("Upgrade")
+		r.Out.Header.Del("Connection")
+		r.Out.Header.Del("Http2-Settings")
+	}
+}
+
+func (x *proxy) answered(resp *http.Response) error {
+	if q, ok := resp.Request.Context().Value(requestKey{}).(*request); ok {
+		q.status = resp.StatusCode
+	}
+	return nil
+}
+
+func (x *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if q, ok := r.Context().Value(requestKey{}).(*request); ok {
+		q.status, q.reason = http.StatusBadGateway, because(err)
+	}
+	http.Error(w, "the server could not be reached", http.StatusBadGateway)
+}
+
+// hostOf is the name that a request is for, as rules write names.
+func hostOf(r *http.Request) string {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return a.String()
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// single listens for one connection, which is there.
+type single struct {
+	conn net.Conn
+	once sync.Once
+	done chan struct{}
+}
+
+// Accept implements net.Listener: after the connection has ended, it fails.
+func (s *single) Accept() (net.Conn, error) {
+	if c := s.conn; c != nil {
+		s.conn = nil
+		return &signalled{Conn: c, closed: sync.OnceFunc(func() { close(s.done) })}, nil
+	}
+	<-s.done
+	return nil, net.ErrClosed
+}
+
+func (s *single) Close() error   { return nil }
+func (s *single) Addr() net.Addr { return nothing{} }
+
+type nothing struct{}
+
+func (nothing) Network() string { return "tcp" }
+func (nothing) String() string  { return "" }
+
+// signalled tells when it is closed.
+type signalled struct {
+	net.Conn
+	closed func()
+}
+
+func (s *signalled) Close() error {
+	defer s.closed()
+	return s.Conn.Close()
+}
+
+func (s *signalled) CloseWrite() error { return closeWrite(s.Conn) }
+
+var _ io.Closer = (*signalled)(nil)

@@ -1,0 +1,124 @@
+package egress
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// record is the log of a sandbox: its newest lines, in the order of their
+// cursors. What happens again and again is one line with a count.
+type record struct {
+	mu      sync.Mutex
+	lines   []*hutch.Connection
+	cursor  int64
+	id      int64
+	changed chan struct{} // closed at the next line; nil when nobody waits
+}
+
+// alike is how far back a line is looked for that says the same.
+const alike = 32
+
+// add puts a line at the end of the log. One that is over, and says what
+// another says, is counted there.
+func (r *record) add(c hutch.Connection) *hutch.Connection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !c.Open {
+		for _, old := range r.lines[max(0, len(r.lines)-alike):] {
+			if same(old, &c) {
+				old.Count++
+				old.Time = c.Time
+				r.lastLocked(old)
+				return old
+			}
+		}
+	}
+	r.id++
+	c.ID, c.Count = r.id, 1
+	if len(r.lines) == hutch.MaxConnections {
+		r.lines = slices.Delete(r.lines, 0, 1)
+	}
+	r.lines = append(r.lines, &c)
+	r.lastLocked(&c)
+	return &c
+}
+
+func same(a, b *hutch.Connection) bool {
+	return a.Verdict == hutch.Refused && b.Verdict == hutch.Refused && !a.Open && a.Sent+a.Received == 0 &&
+		a.Protocol == b.Protocol && a.Host == b.Host && a.Address == b.Address && a.Port == b.Port && a.Reason == b.Reason && a.Method == b.Method
+}
+
+// note changes a line that is open.
+func (r *record) note(c *hutch.Connection, change func(*hutch.Connection)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(c)
+}
+
+// end changes a line for the last time: it moves to the end of the log, if it
+// is in it still.
+func (r *record) end(c *hutch.Connection, change func(*hutch.Connection)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(c)
+	c.Open, c.Duration = false, hutch.InSeconds(time.Since(c.Time))
+	if slices.Contains(r.lines, c) {
+		r.lastLocked(c)
+	}
+}
+
+// lastLocked makes a line the newest.
+func (r *record) lastLocked(c *hutch.Connection) {
+	if i := slices.Index(r.lines, c); i < len(r.lines)-1 {
+		r.lines = append(slices.Delete(r.lines, i, i+1), c)
+	}
+	r.cursor++
+	c.Cursor = r.cursor
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
+// read returns the lines that q asks for, and waits for them if it says so.
+func (r *record) read(ctx context.Context, q hutch.ConnectionQuery) hutch.ConnectionLog {
+	ctx, cancel := context.WithTimeout(ctx, q.Wait.Duration())
+	defer cancel()
+	for {
+		found, changed := r.look(q)
+		if len(found.Connections) > 0 || q.Wait == 0 {
+			return found
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return found
+		}
+	}
+}
+
+func (r *record) look(q hutch.ConnectionQuery) (hutch.ConnectionLog, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := hutch.ConnectionLog{Connections: []hutch.Connection{}, Next: r.cursor}
+	for _, c := range r.lines {
+		if c.Cursor > q.After && (q.Verdict == "" || c.Verdict == q.Verdict) {
+			found.Connections = append(found.Connections, *c)
+		}
+	}
+	switch extra := len(found.Connections) - q.Limit; {
+	case extra > 0 && q.After > 0: // the reader goes on from here
+		found.Connections = found.Connections[:q.Limit]
+		found.Next = found.Connections[q.Limit-1].Cursor
+	case extra > 0:
+		found.Connections = found.Connections[extra:]
+	}
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+	}
+	return found, r.changed
+}

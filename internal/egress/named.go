@@ -1,0 +1,122 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"time"
+)
+
+// carryNamed carries a connection that is allowed for the sake of a name, when
+// that name is asked for on it.
+func (g *Gateway) carryNamed(p *passage, down, up net.Conn) error {
+	client, server := ahead(down), ahead(up)
+	web := p.dst.Port() == 80 || p.dst.Port() == 443
+	if !web {
+		first, err := firstWord(client, server)
+		if err != nil {
+			return err
+		}
+		if first == server {
+			relay(client, server)
+			return nil
+		}
+	}
+	client.SetReadDeadline(time.Now().Add(helloTime))
+	switch how, err := tell(client.r); {
+	case errors.Is(err, errHidden):
+		p.refuse(err.Error())
+		return nil
+	case err != nil:
+		return err
+	case how == secure:
+		return g.carryTLS(p, client, server)
+	case how == plain || web:
+		return g.carryHTTP(p, client, server)
+	}
+	relay(client, server)
+	return nil
+}
+
+func (g *Gateway) carryTLS(p *passage, down, up net.Conn) error {
+	name, down, err := hello(down)
+	v := p.named("tls", name)
+	if err != nil {
+		v = verdict{reason: err.Error()}
+	}
+	if !v.allowed() {
+		down.Write(alert)
+		p.refuse(v.reason)
+		return nil
+	}
+	relay(down, up)
+	return nil
+}
+
+// buffered is a connection of which one can know what comes next.
+type buffered struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func ahead(c net.Conn) *buffered { return &buffered{c, bufio.NewReaderSize(c, maxLine)} }
+
+func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
+func (b *buffered) CloseWrite() error          { return closeWrite(b.Conn) }
+
+// firstWord waits for the first byte, and returns whose it was. That tells
+// protocols apart: with TLS and HTTP it is the client's.
+func firstWord(client, server *buffered) (*buffered, error) {
+	type word struct {
+		from *buffered
+		err  error
+	}
+	words := make(chan word, 2)
+	for _, c := range []*buffered{client, server} {
+		c.SetReadDeadline(time.Now().Add(quietTime))
+		go func() {
+			_, err := c.r.Peek(1)
+			words <- word{c, err}
+		}()
+	}
+	first := <-words
+	for _, c := range []*buffered{client, server} {
+		c.SetReadDeadline(time.Unix(1, 0)) // so that nobody waits any more
+	}
+	<-words
+	server.SetReadDeadline(time.Time{})
+	client.SetReadDeadline(time.Time{})
+	return first.from, first.err
+}
+
+var errHidden = errors.New("what was sent could be a request of HTTP that is hidden from us")
+
+// tell says what a client begins with, and leaves it to be read. Text is HTTP
+// if its first line says so; when that line does not end, nobody can tell.
+func tell(r *bufio.Reader) (manner, error) {
+	for n := 1; ; n++ {
+		head, err := r.Peek(n)
+		if err == bufio.ErrBufferFull || errors.Is(err, os.ErrDeadlineExceeded) {
+			return other, errHidden
+		}
+		if err != nil {
+			return other, err
+		}
+		if head[0] == recordHandshake {
+			return secure, nil
+		}
+		line := bytes.TrimLeft(head, "\r\n") // which servers pass over
+		switch c := head[n-1]; {
+		case len(line) == 0:
+		case c == '\n':
+			if bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")) {
+				return plain, nil
+			}
+			return other, nil
+		case c == 0, (c < ' ' && c != '\t' || c > '~') && !bytes.ContainsAny(line, " \t"):
+			return other, nil
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package egress
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"hutch"
+)
+
+const (
+	answerTTL  = 60 // seconds
+	maxAnswers = 8  // addresses: with the longest name they fit in 512 bytes
+	askTime    = 5 * time.Second
+	// dnsQuiet is for how long the resolver waits for another question.
+	dnsQuiet = 3 * time.Second
+)
+
+// isResolver reports whether dst is the resolver that a sandbox has.
+func (g *Gateway) isResolver(dst netip.AddrPort) bool {
+	return dst.Port() == 53 && slices.Contains(g.opt.Names, dst.Addr())
+}
+
+// answerDatagrams answers questions that come one in a datagram.
+func (g *Gateway) answerDatagrams(ctx context.Context, f Flow) {
+	c, err := f.Accept()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	var answers sync.WaitGroup
+	defer answers.Wait()
+	for {
+		buf := make([]byte, 1500)
+		c.SetReadDeadline(time.Now().Add(dnsQuiet))
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		g.lookups <- struct{}{}
+		answers.Go(func() {
+			defer func() { <-g.lookups }()
+			if answer := g.answer(ctx, buf[:n]); answer != nil {
+				c.Write(answer)
+			}
+		})
+	}
+}
+
+// answerStream answers questions one after the other, each behind its length.
+func (g *Gateway) answerStream(ctx context.Context, f Flow) {
+	c, err := f.Accept()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	buf := make([]byte, 2+1500)
+	for {
+		c.SetReadDeadline(time.Now().Add(dnsQuiet))
+		if _, err := io.ReadFull(c, buf[:2]); err != nil {
+			return
+		}
+		n := int(binary.BigEndian.Uint16(buf))
+		if n > len(buf)-2 {
+			return
+		}
+		if _, err := io.ReadFull(c, buf[2:2+n]); err != nil {
+			return
+		}
+		g.lookups <- struct{}{}
+		answer := g.answer(ctx, buf[2:2+n])
+		<-g.lookups
+		if answer == nil {
+			return
+		}
+		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+			return
+		}
+	}
+}
+
+// answer answers one message, or says nothing to what is no question.
+func (g *Gateway) answer(ctx context.Context, message []byte) []byte {
+	var p dnsmessage.Parser
+	head, err := p.Start(message)
+	if err != nil || head.Response {
+		return nil
+	}
+	reply := dnsmessage.Message{Header: dnsmessage.Header{
+		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true,
+	}}
+	switch questions, err := p.AllQuestions(); {
+	case err != nil || len(questions) != 1:
+		reply.RCode = dnsmessage.RCodeFormatError
+	case head.OpCode != 0 || questions[0].Class != dnsmessage.ClassINET:
+		reply.RCode = dnsmessage.RCodeNotImplemented
+	default:
+		reply.Questions = questions
+		reply.Answers, reply.RCode = g.resolve(ctx, questions[0])
+	}
+	b, err := reply.Pack()
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// resolve answers a question, as far as the rules go.
+func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode) {
+	g.counts.lookups.Add(1)
+	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
+	line := hutch.Connection{Time: time.Now().UTC(), Protocol: "dns", Host: shown(name)}
+	if reason := g.silence(name); reason != "" {
+		g.deny(line, reason)
+		return nil, dnsmessage.RCodeNameError
+	}
+	if q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeAAAA {
+		return nil, dnsmessage.RCodeSuccess
+	}
+	if !g.asking.Allow() {
+		g.deny(line, "there are more than "+strconv.Itoa(lookupRate)+" lookups a second")
+		return nil, dnsmessage.RCodeRefused
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	addrs, err := g.opt.Resolver.lookup(ctx, name)
+	if none, ok := errors.AsType[*net.DNSError](err); ok && none.IsNotFound {
+		return nil, dnsmessage.RCodeNameError
+	}
+	if err != nil {
+		line.Verdict, line.Reason = hutch.Allowed, "the server's own resolver has no answer: "+because(err)
+		g.record.add(line)
+		return nil, dnsmessage.RCodeServerFailure
+	}
+	kept := g.reachable(addrs)
+	if len(kept) == 0 {
+		g.deny(line, "it leads to "+addrs[0].String()+", which is not public: if that is meant, "+g.mend(addrs[0].String()))
+	}
+	g.pins.add(name, kept)
+	return resources(q, kept), dnsmessage.RCodeSuccess
+}
+
+// silence is why a name is not asked for, or "".
+func (g *Gateway) silence(name string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closed:
+		return ended
+	case g.rules.network.Mode == hutch.NetworkNone:
+		return g.noneAtAll()
+	case !isName(name):
+		return "it is no name of a machine"
+	case !g.rules.asks(name):
+		return "no rule is about " + name + ": " + g.mend(name)
+	}
+	return ""
+}
+
+// reachable are those of a name's addresses that may be reached: whoever owns a
+// name may have it point to anything, also to what is not theirs.
+func (g *Gateway) reachable(addrs []netip.Addr) []netip.Addr {
+	g.mu.Lock()
+	r := g.rules
+	g.mu.Unlock()
+	var kept []netip.Addr
+	for _, a := range addrs {
+		how, _ := g.host.reachOf(a)
+		if how == public || r.addr(&g.host, a, 0) != "" {
+			kept = append(kept, a)
+		}
+	}
+	return kept
+}
+
+func resources(q dnsmessage.Question, addrs []netip.Addr) []dnsmessage.Resource {
+	var list []dnsmessage.Resource
+	for _, a := range addrs {
+		r := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: answerTTL}}
+		if a.Is4() {
+			r.Body = &dnsmessage.AResource{A: a.As4()}
+		} else {
+			r.Body = &dnsmessage.AAAAResource{AAAA: a.As16()}
+		}
+		if len(list) < maxAnswers && a.Is6() == (q.Type == dnsmessage.TypeAAAA) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// isName reports whether a name can be a machine's, and is not an address.
+func isName(name string) bool {
+	rule, err := hutch.ParseNetworkRule(name)
+	return err == nil && rule.Name == name && !rule.Below
+}
+
+// shown is a name that anybody may have made up, to be looked at.
+func shown(name string) string {
+	clean := strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, name)
+	return clean[:min(len(clean), 255)]
+}
+
+// Resolver asks the world for addresses, and remembers them for a while. It may
+// serve many gateways.
+type Resolver struct {
+	net net.Resolver
+
+	mu    sync.Mutex
+	known map[string]answer
+}
+
+type answer struct {
+	addrs []netip.Addr
+	until time.Time
+}
+
+const maxKnown = 4096
+
+// NewResolver asks through dial, or the host's servers when it is nil.
+func NewResolver(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Resolver {
+	return &Resolver{net: net.Resolver{PreferGo: true, Dial: dial}, known: map[string]answer{}}
+}
+
+// lookup returns the addresses of a name, of both kinds: that there are none of
+// one does not mean that there is no such name.
+func (r *Resolver) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	r.mu.Lock()
+	have, ok := r.known[name]
+	r.mu.Unlock()
+	if ok && time.Now().Before(have.until) {
+		return have.addrs, nil
+	}
+	addrs, err := r.net.LookupNetIP(ctx, "ip", name+".")
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range addrs {
+		addrs[i] = a.Unmap()
+	}
+	r.keep(name, answer{addrs, time.Now().Add(answerTTL / 2 * time.Second)})
+	return addrs, nil
+}
+
+// keep remembers an answer, in place of any other when there are many.
+func (r *Resolver) keep(name string, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for old := range r.known {
+		if len(r.known) < maxKnown {
+			break
+		}
+		delete(r.known, old)
+	}
+	r.known[name] = a
+}

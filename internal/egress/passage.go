@@ -1,0 +1,165 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"hutch"
+)
+
+// passage is a connection that is allowed, while it lasts.
+type passage struct {
+	g      *Gateway
+	dst    netip.AddrPort
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	line   *hutch.Connection
+	name   string // that was asked for on it; guarded by the gateway's mutex
+
+	sent, received atomic.Int64
+
+	mu      sync.Mutex
+	verdict hutch.Verdict
+	reason  string // why it failed or was cut
+}
+
+// begin lets a connection pass, or writes down why it may not.
+func (g *Gateway) begin(ctx context.Context, protocol string, dst netip.AddrPort) (*passage, verdict) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := g.decideLocked(protocol, dst)
+	if v.allowed() {
+		v.reason = g.fullLocked()
+	}
+	line := hutch.Connection{Time: time.Now().UTC(), Protocol: protocol, Address: dst.Addr().String(), Port: int(dst.Port()), Verdict: hutch.Allowed, Rule: v.rule, Open: true}
+	line.Host = line.Address
+	if names := cmp.Or(lastOf(v.names), lastOf(g.pins.of(dst.Addr()))); names != "" {
+		line.Host = names
+	}
+	if !v.allowed() {
+		line.Open, line.Rule = false, ""
+		g.deny(line, v.reason)
+		return nil, v
+	}
+	g.counts.allowed.Add(1)
+	g.opt.Observe.Decided(protocol, hutch.Allowed)
+	p := &passage{g: g, dst: dst, line: g.record.add(line), verdict: hutch.Allowed}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	g.live[p] = struct{}{}
+	return p, v
+}
+
+// fullLocked is why no connection is begun now, or "".
+func (g *Gateway) fullLocked() string {
+	l := g.rules.network.Limits
+	switch most := cmp.Or(l.Connections, defaultConnections); {
+	case g.closed:
+		return ended
+	case g.spent:
+		return spent(l.Total)
+	case len(g.live) >= most:
+		return fmt.Sprintf("the limit of %d connections at once (network.limits.connections) is reached", most)
+	case !g.fresh.Allow():
+		return fmt.Sprintf("the limit of %d new connections a second (network.limits.rate) is reached", cmp.Or(l.Rate, defaultRate))
+	}
+	return ""
+}
+
+// deny writes down what is not allowed.
+func (g *Gateway) deny(line hutch.Connection, reason string) {
+	line.Verdict, line.Reason = hutch.Refused, reason
+	g.counts.denied.Add(1)
+	g.opt.Observe.Decided(line.Protocol, hutch.Refused)
+	g.record.add(line)
+}
+
+const ended = "the network of the sandbox ended"
+
+func spent(total int64) string {
+	return fmt.Sprintf("the limit of %d bytes (network.limits.totalBytes) is reached", total)
+}
+
+func lastOf(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[len(names)-1]
+}
+
+// named decides about the name that is asked for on a passage, and notes it.
+func (p *passage) named(protocol, name string) verdict {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	v := p.g.namedLocked(name, p.dst)
+	p.g.record.note(p.line, func(c *hutch.Connection) {
+		c.Protocol, c.Host = protocol, cmp.Or(shown(name), c.Host)
+		if v.allowed() {
+			c.Rule = v.rule
+		}
+	})
+	p.name = name
+	return v
+}
+
+// refuse ends a passage as one that should not have been.
+func (p *passage) refuse(reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.verdict == hutch.Allowed {
+		p.verdict, p.reason = hutch.Refused, reason
+		p.g.counts.allowed.Add(-1)
+		p.g.counts.denied.Add(1)
+		p.g.opt.Observe.Decided(p.line.Protocol, hutch.Refused)
+	}
+}
+
+// cut ends a passage that was allowed until now.
+func (p *passage) cut(reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reason = cmp.Or(p.reason, "cut: "+reason)
+	p.cancel(errors.New(reason))
+}
+
+// fail notes why a passage leads nowhere.
+func (p *passage) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reason = cmp.Or(p.reason, because(err))
+}
+
+// because says what went wrong without the addresses, which the line has.
+func because(err error) string {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		return "nothing came in time"
+	}
+	return err.Error()
+}
+
+// end closes the books of a passage.
+func (p *passage) end() {
+	p.cancel(nil)
+	p.mu.Lock()
+	p.g.record.end(p.line, func(c *hutch.Connection) {
+		c.Sent, c.Received = p.sent.Load(), p.received.Load()
+		c.Verdict, c.Reason = p.verdict, p.reason
+		if c.Verdict == hutch.Refused {
+			c.Rule = ""
+		}
+	})
+	p.mu.Unlock()
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	delete(p.g.live, p)
+}

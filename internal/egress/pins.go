@@ -1,0 +1,91 @@
+package egress
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// pinTime is for how long an address belongs to the name that it was the
+	// answer to, whatever its time to live: programs keep addresses longer.
+	pinTime = 10 * time.Minute
+	maxPins = 4096
+)
+
+// pin is an address that was the answer to a name.
+type pin struct {
+	addr netip.Addr
+	name string
+}
+
+// pins are what a sandbox was told about names. An address is that of a name
+// only when it was.
+type pins struct {
+	mu    sync.Mutex
+	until map[pin]time.Time
+	names map[netip.Addr][]string
+}
+
+// add notes the answers to a name.
+func (p *pins) add(name string, addrs []netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.until == nil {
+		p.until, p.names = map[pin]time.Time{}, map[netip.Addr][]string{}
+	}
+	for _, a := range addrs {
+		k := pin{a, name}
+		if _, known := p.until[k]; !known {
+			p.roomLocked()
+			p.names[a] = append(p.names[a], name)
+		}
+		p.until[k] = time.Now().Add(pinTime)
+	}
+}
+
+// roomLocked makes room for one more: the old go first, or else any.
+func (p *pins) roomLocked() {
+	if len(p.until) < maxPins {
+		return
+	}
+	now := time.Now()
+	for k, until := range p.until {
+		if now.After(until) {
+			p.dropLocked(k)
+		}
+	}
+	for k := range p.until {
+		if len(p.until) < maxPins {
+			return
+		}
+		p.dropLocked(k)
+	}
+}
+
+func (p *pins) dropLocked(k pin) {
+	delete(p.until, k)
+	var left []string
+	for _, n := range p.names[k.addr] {
+		if n != k.name {
+			left = append(left, n)
+		}
+	}
+	if p.names[k.addr] = left; left == nil {
+		delete(p.names, k.addr)
+	}
+}
+
+// of are the names that an address was the answer to, the latest last.
+func (p *pins) of(a netip.Addr) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	var names []string
+	for _, n := range p.names[a] {
+		if now.Before(p.until[pin{a, n}]) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
