@@ -162,7 +162,6 @@ func hostOf(r *http.Request) string {
 // single listens for one connection, which is there.
 type single struct {
 	conn net.Conn
-	once sync.Once
 	done chan struct{}
 }
 
