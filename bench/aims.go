@@ -67,6 +67,9 @@ func (f *figures) aims(b bare) []aim {
 		{what: "CPU of it beyond the program", value: f.beyond(overMCP), limit: 2, unit: "ms"},
 		{what: "a line of a log over REST, p50", value: f.log.line, limit: 2, unit: "ms"},
 	}
+	if f.governed > 0 {
+		all = append(all, aim{what: "exec over MCP with all that governs it, best rate", value: f.governed, limit: 1000, atLeast: true, unit: "/s"})
+	}
 	if len(f.ready) > 0 {
 		all = append(all,
 			aim{what: "create from the pool, p50", value: f.ready.at(0.5), limit: 2, unit: "ms"},

@@ -43,40 +43,63 @@ func (l *lab) governance(ctx context.Context) (table, error) {
 	return t, nil
 }
 
+// house is what stands before the calls of a server.
+type house struct {
+	db                   *store.Store
+	tokens               *auth.Registry
+	requests, operations *quota.Meter
+	record               *audit.Log
+}
+
+func openHouse(ctx context.Context, dir string) (h *house, err error) {
+	h = &house{}
+	if h.db, err = store.Open(ctx, filepath.Join(dir, "hutch.db")); err != nil {
+		return nil, err
+	}
+	meter := func(window time.Duration, name string) *quota.Meter {
+		m, failed := quota.Open(ctx, quota.Options{Shelf: h.db.Shelf(name), Window: window, What: name, Limit: name})
+		err = errors.Join(err, failed)
+		return m
+	}
+	h.requests, h.operations = meter(time.Minute, "requests"), meter(time.Hour, "operations")
+	var err1, err2 error
+	h.tokens, err1 = auth.Open(ctx, auth.Options{Shelf: h.db.Shelf("tokens"), Local: token, LocalLimits: plenty})
+	h.record, err2 = audit.Open(ctx, audit.Options{Dir: filepath.Join(dir, "audit")})
+	return h, errors.Join(err, err1, err2)
+}
+
+// plenty is counted, and enough.
+var plenty = hutch.TokenLimits{Operations: 1 << 30, Requests: 1 << 30, Sandboxes: 1 << 30}
+
+// observers are as those of `hutch serve`, on disk.
+func (h *house) observers() audit.Observers {
+	return audit.Observers{metrics.New(metrics.Options{}), h.record}
+}
+
+func (h *house) close(ctx context.Context) error {
+	return errors.Join(h.operations.Close(ctx), h.requests.Close(ctx), h.record.Close(), h.db.Close())
+}
+
 // governed are calls of one verb with more and more before it, nothing first.
 func governed(ctx context.Context, dir string) (subjects []subject, done func() error, err error) {
-	db, err := store.Open(ctx, filepath.Join(dir, "hutch.db"))
+	h, err := openHouse(ctx, dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	tokens, err := auth.Open(ctx, auth.Options{Shelf: db.Shelf("tokens")})
-	if err != nil {
-		return nil, nil, err
-	}
-	minted, err := tokens.CreateToken(ctx, hutch.TokenRequest{Name: "bench", Limits: hutch.TokenLimits{Operations: 1 << 30, Requests: 1 << 30}})
-	if err != nil {
-		return nil, nil, err
-	}
-	open := func(window time.Duration, name string) (*quota.Meter, error) {
-		return quota.Open(ctx, quota.Options{Shelf: db.Shelf(name), Window: window, What: name, Limit: name})
-	}
-	requests, err1 := open(time.Minute, "requests")
-	operations, err2 := open(time.Hour, "operations")
-	record, err3 := audit.Open(ctx, audit.Options{Dir: filepath.Join(dir, "audit")})
 	svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 		return hutch.ExecResult{}, nil
 	}}
-	_, err4 := svc.Create(ctx, hutch.CreateRequest{ID: "box"})
-	plain, err5 := policy.New(ctx, svc, policy.Options{Tokens: tokens})
-	counted, err6 := policy.New(ctx, svc, policy.Options{Tokens: tokens, Operations: operations})
-	whole, err7 := policy.New(ctx, svc, policy.Options{Tokens: tokens, Operations: operations, Observer: audit.Observers{metrics.New(metrics.Options{}), record}})
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+	_, err1 := svc.Create(ctx, hutch.CreateRequest{ID: "box"})
+	plain, err2 := policy.New(ctx, svc, policy.Options{Tokens: h.tokens})
+	counted, err3 := policy.New(ctx, svc, policy.Options{Tokens: h.tokens, Operations: h.operations})
+	whole, err4 := policy.New(ctx, svc, policy.Options{Tokens: h.tokens, Operations: h.operations, Observer: h.observers()})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, nil, err
 	}
 	// through is a call as a request makes it: with a token to look up.
 	through := func(name string, svc hutch.Service, requests *quota.Meter) subject {
 		return subject{name, func(ctx context.Context, _ int) error {
-			who, err := tokens.Check(ctx, minted.Secret)
+			who, err := h.tokens.Check(ctx, token)
 			if err != nil {
 				return err
 			}
@@ -89,11 +112,9 @@ func governed(ctx context.Context, dir string) (subjects []subject, done func() 
 		}}
 	}
 	return []subject{
-			{"nothing", func(ctx context.Context, _ int) error { return runIn(ctx, svc, "box", program) }},
-			through("token and policy", plain, nil),
-			through("and quotas", counted, requests),
-			through("and metrics and audit, on disk", whole, requests),
-		}, func() error {
-			return errors.Join(operations.Close(ctx), requests.Close(ctx), record.Close(), db.Close())
-		}, nil
+		{"nothing", func(ctx context.Context, _ int) error { return runIn(ctx, svc, "box", program) }},
+		through("token and policy", plain, nil),
+		through("and quotas", counted, h.requests),
+		through("and metrics and audit, on disk", whole, h.requests),
+	}, func() error { return h.close(ctx) }, nil
 }

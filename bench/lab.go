@@ -150,7 +150,7 @@ type server struct {
 	process *exec.Cmd
 	url     string
 	rest    *client.Client
-	callers []*caller // over MCP, a session each
+	callers []*caller // over MCP
 }
 
 const token = "bench-token-of-no-worth"
@@ -179,11 +179,7 @@ func serve(ctx context.Context, dir string, callers int) (*server, error) {
 	}
 	s.rest = client.New(s.url, token)
 	for range callers {
-		c, err := dial(ctx, s.url)
-		if err != nil {
-			return nil, errors.Join(err, s.close(ctx))
-		}
-		s.callers = append(s.callers, c)
+		s.callers = append(s.callers, newCaller(s.url, token))
 	}
 	return s, nil
 }
@@ -196,13 +192,8 @@ func (s *server) close(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	for _, c := range s.callers {
-		c.session.Close()
+		c.close()
 	}
 	errs = append(errs, s.process.Process.Signal(syscall.SIGTERM), s.process.Wait())
 	return errors.Join(errs...)
-}
-
-// revision is the one of MCP that is spoken.
-func (l *lab) revision() string {
-	return l.server.callers[0].session.InitializeResult().ProtocolVersion
 }

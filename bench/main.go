@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer lab.close()
 	fmt.Println(machine())
-	fmt.Printf("%d rounds of %d calls; MCP (revision %s) and REST against a `hutch serve` process over loopback TCP\n", p.rounds, p.calls, lab.revision())
+	fmt.Printf("%d rounds of %d calls; MCP (revision %s) and REST against a `hutch serve` process over loopback TCP\n", p.rounds, p.calls, revision)
 	for _, step := range []struct {
 		title string
 		do    func(context.Context) (table, error)
@@ -89,6 +89,7 @@ func run(ctx context.Context, args []string) error {
 		{"Pool: creates with and without, ms", lab.pool},
 		{"Exec of /bin/true, one caller, ms", lab.latency},
 		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", lab.load},
+		{fmt.Sprintf("Governance: exec of /bin/true over MCP in %d sandboxes, calls a second by number of callers", p.alive), lab.governedLoad},
 		{"CPU for one exec of /bin/true, ms", lab.cpu},
 		{"Output", lab.output},
 		{"Code contexts, ms", lab.contexts},

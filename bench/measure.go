@@ -26,6 +26,7 @@ type figures struct {
 	wake      series               // and the first result, from hibernation
 	exec      map[string]series    // by way
 	rate      map[string][]float64 // calls a second by way, for each number of callers
+	governed  float64              // calls a second over MCP, with all that stands before it
 	success   float64              // share of the calls under load
 	inside    []float64            // ms for a fork and exec by a shell inside, by round
 	insideCPU []float64
