@@ -49,6 +49,9 @@ var layers = []layer{
 
 	{"hutch/internal/git", []string{"hutch"}},
 
+	// Where the network of a sandbox ends.
+	{"hutch/internal/netstack", []string{"hutch/internal/linux/tun", "golang.org/x/time/rate", "gvisor.dev/gvisor/pkg/...", sys}},
+
 	// Runtimes keep the contract and do not know each other.
 	{"hutch/internal/driver", []string{"hutch", "hutch/internal/image", "hutch/internal/wire"}},
 	{"hutch/internal/driver/fake", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent"}},
