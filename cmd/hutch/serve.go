@@ -34,6 +34,7 @@ import (
 	"hutch/internal/mcp"
 	"hutch/internal/metrics"
 	"hutch/internal/policy"
+	"hutch/internal/preview"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
 	"hutch/internal/rest"
@@ -63,6 +64,7 @@ type serveConfig struct {
 	backupsTo    string
 	backupRoom   int64 // MiB
 	monitor      monitorConfig
+	preview      previewConfig
 }
 
 func newServe(h *home, std streams) *cobra.Command {
@@ -81,7 +83,7 @@ the one in the data folder. When the server ends, sandboxes go on running; its
 next start finds them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cmp.Or(checkLimits(cfg.limits), checkPool(cfg.pool), cfg.secure.check()); err != nil {
+			if err := cmp.Or(checkLimits(cfg.limits), checkPool(cfg.pool), cfg.secure.check(), cfg.preview.check()); err != nil {
 				return err
 			}
 			cfg.talk, cfg.monitor.trace = conversationEnv(), traceEnv()
@@ -106,6 +108,7 @@ next start finds them again.`,
 	f.StringVar(&cfg.issuer.URL, "oidc-issuer", "", "also take tokens of people from this OpenID Connect issuer, e.g. https://id.example.com")
 	f.StringVar(&cfg.issuer.Audience, "oidc-audience", "", "the audience that they must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
 	cfg.monitor.flags(f)
+	cfg.preview.flags(f)
 	f.StringVar(&cfg.secretKey, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
 	f.StringVar(&cfg.backupsTo, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
 	f.Int64Var(&cfg.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")
@@ -354,6 +357,7 @@ func (s *server) startEngine(ctx context.Context) error {
 		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
+		PreviewURL: s.previewURL,
 	})
 	if err := s.engine.Start(ctx); err != nil {
 		return err
@@ -387,8 +391,10 @@ func (s *server) serve(ctx context.Context) error {
 	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Backups: s.policy, Accounts: s.policy, Audit: s.policy, Log: s.log})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
+	handler := s.handler()
+	defer handler.Close()
 	hs := &http.Server{
-		Handler:           s.handler(),
+		Handler:           handler,
 		TLSConfig:         s.tls,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second,
@@ -423,7 +429,7 @@ func (s *server) serve(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) handler() http.Handler {
+func (s *server) handler() *preview.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
 	if !s.talk.only {
@@ -431,10 +437,10 @@ func (s *server) handler() http.Handler {
 	}
 	s.talks.Routes(mux)
 	s.monitorRoutes(mux)
-	return guard.New(mux, guard.Options{
+	return s.previews(guard.New(mux, guard.Options{
 		Metadata: s.issuerRoutes(mux), Check: s.tokens.Check, Requests: s.requests, Refuse: refuse,
 		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: isOpen, Log: s.log,
-	})
+	}))
 }
 
 // refuse answers a request over a limit, as its surface has it.

@@ -60,6 +60,12 @@ func (s *server) addTools() {
 		OutputSchema: result[hutch.Destruction](),
 	}, s.destroySandbox)
 	s.addFileTools()
+	add(s, &sdk.Tool{
+		Name: "exposePort", Title: "Show a port",
+		Description: "Give a server in a sandbox a URL that a browser can open. The server may start later, and the sandbox may sleep: opening the URL wakes it. The same port gives the same URL again.",
+		Annotations: hints{idempotent: true, openWorld: true}.annotations(),
+		InputSchema: schema[exposePortArgs](nil),
+	}, s.exposePort)
 }
 
 type properties = map[string]*jsonschema.Schema

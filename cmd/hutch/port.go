@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/stream"
+)
+
+func newExpose(h *home, std streams) *cobra.Command {
+	var req hutch.ExposeRequest
+	var private, public, asJSON bool
+	var link time.Duration
+	c := &cobra.Command{
+		Use: "expose SANDBOX PORT", Short: "Give a server in a sandbox a URL",
+		Long: `Give a port of a sandbox a URL, and print it. The server there may start later,
+and the sandbox may sleep: who opens the URL wakes it. Another token takes the
+place of the one before. A private port opens to those who log in with a token
+that may see the sandbox, or to who has a link.
+` + remoteHelp,
+		Example: "  hutch expose demo 8000\n  hutch expose demo 8000 --private --link 1h",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if req.Port, err = parsePort(args[1]); err != nil {
+				return err
+			}
+			if private && public {
+				return usageError{errors.New("--private and --public exclude each other")}
+			}
+			if private {
+				req.Access = hutch.PrivatePort
+			} else if public {
+				req.Access = hutch.PublicPort
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			p, err := svc.Expose(c.Context(), args[0], req)
+			if err != nil {
+				return err
+			}
+			if link > 0 {
+				l, err := svc.LinkPort(c.Context(), args[0], req.Port, hutch.InSeconds(link))
+				if err != nil {
+					return err
+				}
+				p.URL = l.URL
+			}
+			if asJSON {
+				return writeJSON(std.out, p)
+			}
+			_, err = fmt.Fprintln(std.out, p.URL)
+			return err
+		},
+	}
+	c.Flags().StringVar(&req.Name, "name", "", "what to call it")
+	c.Flags().StringVar(&req.Token, "token", "", "last part of the URL's host name, 1 to 16 of a-z, 0-9, _ and hyphen (default: random)")
+	c.Flags().BoolVar(&private, "private", false, "for those who log in, or have a link")
+	c.Flags().BoolVar(&public, "public", false, "for all who know the URL (default, if it is new)")
+	c.Flags().DurationVar(&link, "link", 0, "print a link that is signed, and opens it for so long")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func parsePort(text string) (int, error) {
+	port, err := strconv.Atoi(text)
+	if err != nil || hutch.CheckPort(port) != nil {
+		return 0, usageError{fmt.Errorf("there is no port %q: give 1 to 65535", text)}
+	}
+	return port, nil
+}
+
+func newUnexpose(h *home) *cobra.Command {
+	return &cobra.Command{
+		Use: "unexpose SANDBOX PORT", Short: "Take the URL of a port back, and cut who is connected by it", Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			port, err := parsePort(args[1])
+			if err != nil {
+				return err
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			return svc.Unexpose(c.Context(), args[0], port)
+		},
+	}
+}
+
+func newPorts(h *home, std streams) *cobra.Command {
+	var follow, asJSON bool
+	c := &cobra.Command{
+		Use: "ports SANDBOX", Short: "List the exposed ports, or tell of servers as they come and go",
+		Long: "List the exposed ports of a sandbox and their URLs or, with --follow, tell of\nevery server that begins to listen or stops.\n" + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			if follow {
+				return followPorts(c.Context(), svc, args[0], std.out, asJSON)
+			}
+			list, err := svc.Ports(c.Context(), args[0])
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, list)
+			}
+			return writePorts(std.out, list)
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "tell of servers as they come and go")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func writePorts(out io.Writer, list []hutch.Port) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PORT\tNAME\tACCESS\tURL")
+	for _, p := range list {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", p.Port, cell(p.Name), p.Access, p.URL)
+	}
+	return w.Flush()
+}
+
+func followPorts(ctx context.Context, svc *client.Client, sandbox string, out io.Writer, asJSON bool) error {
+	err := svc.WatchPorts(ctx, sandbox, func(e hutch.PortEvent) error {
+		if asJSON {
+			return json.NewEncoder(out).Encode(e)
+		}
+		_, err := fmt.Fprintln(out, strings.TrimSpace(fmt.Sprintf("%-5s %5d  %s", e.Type, e.Port, e.URL)))
+		return err
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func newForward(h *home, std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "forward SANDBOX [[ADDRESS:]LOCAL:]PORT", Short: "Connect a port of this machine with one of a sandbox",
+		Long: `Listen on a port of this machine, on 127.0.0.1 unless an address is given, and
+carry every connection to a server in a sandbox, whatever it speaks, until
+interrupted. Without LOCAL it is the same port; 0 is a free one.
+` + remoteHelp,
+		Example: "  hutch forward demo 5432\n  hutch forward demo 8080:80",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			local, port, err := parseForward(args[1])
+			if err != nil {
+				return err
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			ln, err := net.Listen("tcp", local)
+			if err != nil {
+				return fmt.Errorf("listen: %w", err)
+			}
+			fmt.Fprintf(std.err, "%s leads to port %d of %s\n", ln.Addr(), port, args[0])
+			return forward(c.Context(), svc, args[0], port, ln, std.err)
+		},
+	}
+}
+
+func parseForward(text string) (local string, port int, err error) {
+	i := strings.LastIndexByte(text, ':')
+	if port, err = parsePort(text[i+1:]); err != nil {
+		return "", 0, err
+	}
+	switch local = text[:max(i, 0)]; {
+	case i < 0:
+		local = fmt.Sprintf("127.0.0.1:%d", port)
+	case !strings.Contains(local, ":"):
+		local = "127.0.0.1:" + local
+	}
+	return local, port, nil
+}
+
+// forward carries connections until ctx is done.
+func forward(ctx context.Context, svc *client.Client, sandbox string, port int, ln net.Listener, errs io.Writer) error {
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		c, err := ln.Accept()
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		if err != nil {
+			return err
+		}
+		conns.Go(func() {
+			server, err := svc.DialPort(ctx, sandbox, port)
+			if err != nil {
+				c.Close()
+				fmt.Fprintln(errs, "hutch:", err)
+				return
+			}
+			stream.Join(ctx, c, server)
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package preview
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+const (
+	// cookieName is the cookie that opens a private preview, to its host alone.
+	cookieName = "hutch-preview"
+	// tokenHeader brings a token of this server beside an Authorization that is
+	// for the program inside.
+	tokenHeader = "Hutch-Token"
+)
+
+// rewrite addresses a request to the server inside. The host stays the one that
+// the client knows, so that redirects and links lead back here.
+func rewrite(pr *httputil.ProxyRequest) {
+	v := visitOf(pr.In)
+	u := pr.Out.URL
+	u.Scheme, u.Host, u.RawQuery = "http", v.label, pr.In.URL.RawQuery
+	if v.prefix != "" {
+		u.Path = strings.TrimPrefix(u.Path, v.prefix)
+		u.RawPath = strings.TrimPrefix(u.RawPath, v.prefix)
+		pr.Out.Header.Set("X-Forwarded-Prefix", v.prefix)
+	}
+	pr.Out.Host = pr.In.Host
+	if remote(pr.In).IsLoopback() { // a proxy on this machine says for whom it asks
+		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
+	}
+	pr.SetXForwarded()
+	pr.Out.Header.Set("X-Forwarded-Proto", v.scheme())
+}
+
+// scheme is that of the URL by which the port is known.
+func (v *visit) scheme() string {
+	scheme, _, _ := strings.Cut(v.URL, ":")
+	return scheme
+}
+
+// hide takes the daemon's credentials out of a request.
+func (h *Handler) hide(r *http.Request) {
+	r.Header.Del(tokenHeader)
+	if given := r.Header["Authorization"]; len(given) > 0 {
+		r.Header["Authorization"] = slices.DeleteFunc(given, func(value string) bool { return h.opt.Known(r.Context(), bearer(value)) })
+	}
+	if visitOf(r).prefix != "" {
+		r.Header.Del("Cookie") // they are the daemon's host's
+		return
+	}
+	if lines := r.Header["Cookie"]; len(lines) > 0 {
+		for i, line := range lines {
+			lines[i] = without(line, cookieName)
+		}
+		r.Header["Cookie"] = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	}
+}
+
+// without is the value of a Cookie header without one name.
+func without(line, name string) string {
+	if !strings.Contains(line, name) {
+		return line
+	}
+	pairs := slices.DeleteFunc(strings.Split(line, ";"), func(pair string) bool {
+		key, _, _ := strings.Cut(pair, "=")
+		return textproto.TrimString(key) == name
+	})
+	return strings.TrimSpace(strings.Join(pairs, ";"))
+}
+
+// bearer is the token in the value of an Authorization header, or empty.
+func bearer(value string) string {
+	scheme, token, _ := strings.Cut(value, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// beyond are headers of an answer that reach further than its own host: to
+// what browsers keep of a whole domain, or where they look for this one.
+var beyond = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security"}
+
+// tame takes out of an answer what would reach beyond its host.
+func (h *Handler) tame(resp *http.Response) error {
+	v, header := visitOf(resp.Request), resp.Header
+	for _, name := range beyond {
+		header.Del(name)
+	}
+	if v.prefix != "" {
+		tamePath(v, resp)
+		return nil
+	}
+	if cookies := header["Set-Cookie"]; len(cookies) > 0 {
+		header["Set-Cookie"] = ownCookies(cookies)
+	}
+	header.Set("Origin-Agent-Cluster", "?1") // no document.domain in common with another preview
+	if header.Get("Referrer-Policy") == "" {
+		header.Set("Referrer-Policy", "same-origin") // the host name is a secret
+	}
+	return nil
+}
+
+// ownCookies are the cookies of an answer, all of them for its host alone.
+func ownCookies(lines []string) []string {
+	var own []string
+	for _, line := range lines {
+		name, _, _ := strings.Cut(line, "=")
+		if textproto.TrimString(name) == cookieName {
+			continue
+		}
+		attributes := strings.Split(line, ";")
+		kept := slices.DeleteFunc(attributes[1:], func(a string) bool {
+			key, _, _ := strings.Cut(a, "=")
+			return strings.EqualFold(strings.TrimSpace(key), "domain")
+		})
+		own = append(own, strings.Join(append(attributes[:1:1], kept...), ";"))
+	}
+	return own
+}
+
+// In the form of paths an answer comes from the daemon's own host.
+
+// alone has a browser take a page for an origin that is nobody's: without
+// cookies, storage, service workers, or a way to act on the daemon's pages.
+const alone = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads"
+
+func isolate(header http.Header, r *http.Request) {
+	header.Set("Content-Security-Policy", alone)
+	header.Set("X-Content-Type-Options", "nosniff")
+	if r.Header.Get("Origin") == "null" { // which is what such a page asks as
+		header.Set("Access-Control-Allow-Origin", "null")
+	}
+}
+
+func tamePath(v *visit, resp *http.Response) {
+	header := resp.Header
+	for name := range header {
+		if strings.HasPrefix(name, "Access-Control-") {
+			header.Del(name)
+		}
+	}
+	for _, name := range []string{"Set-Cookie", "Service-Worker-Allowed", "Www-Authenticate", "X-Content-Type-Options"} {
+		header.Del(name)
+	}
+	if to := header.Get("Location"); strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") {
+		header.Set("Location", v.prefix+to)
+	}
+	header.Set("Referrer-Policy", "no-referrer") // the path is a secret
+}
+
+// answerPreflight lets such a page make any request of its own server.
+func answerPreflight(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodOptions || r.Header.Get("Origin") != "null" || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	w.Header().Set("Access-Control-Allow-Methods", r.Header.Get("Access-Control-Request-Method"))
+	w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}

@@ -1,0 +1,121 @@
+package preview
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"hutch"
+	"hutch/internal/problem"
+)
+
+// notice is what is said in place of a preview: to people as a page, to
+// programs as problem details.
+type notice struct {
+	status int
+	kind   hutch.Kind
+	Title  string
+	Text   string
+	Retry  int    // seconds after which to try again; the page does so itself
+	Login  string // URL to log in at; may be empty
+}
+
+var (
+	unknown  = notice{status: http.StatusNotFound, kind: hutch.NotFound, Title: "There is no such preview", Text: "The link may be old or incomplete: the port is no longer exposed, it has another token, or its sandbox is gone. Expose it again for a new link."}
+	tooMany  = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many wrong links", Text: "Many previews that do not exist were asked for from your address. Wait for a minute.", Retry: 60}
+	tooLarge = notice{status: http.StatusRequestEntityTooLarge, kind: hutch.Invalid, Title: "The request is too large", Text: "Send it in parts."}
+
+	nobody = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "Nothing answers on port %d yet", Text: "The sandbox %s runs, and no server listens there. This page tries again by itself.", Retry: 2}
+	silent = notice{status: http.StatusGatewayTimeout, kind: hutch.Timeout, Title: "The server on port %d does not answer", Text: "It took the request in the sandbox %s and said nothing in good time. Look at its log."}
+	broken = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "The server on port %d broke off", Text: "What it said in the sandbox %s was no HTTP, or ended too soon. Look at its log."}
+)
+
+// about fills in what a notice is about.
+func (n notice) about(v *visit) notice {
+	n.Title = fmt.Sprintf(n.Title, v.Port.Port)
+	n.Text = fmt.Sprintf(n.Text, v.SandboxID)
+	return n
+}
+
+// trouble is the notice of an error of ours.
+func trouble(e *hutch.Error) notice {
+	n := notice{status: problem.Status(e.Kind), kind: e.Kind, Title: "The sandbox cannot be reached", Text: e.Message}
+	switch e.Kind {
+	case hutch.NotFound:
+		return unknown
+	case hutch.Exhausted, hutch.Unavailable:
+		n.status, n.Retry = http.StatusServiceUnavailable, 5
+	}
+	return n
+}
+
+// locked asks who wants to see a private preview to show that they may.
+func (h *Handler) locked(r *http.Request, v *visit) notice {
+	n := notice{
+		status: http.StatusUnauthorized, kind: hutch.Denied, Title: "This preview is private",
+		Text: "Open it by a signed link that has not expired, or show a token: log in or, in a program, send the header " + tokenHeader + ".",
+	}
+	if h.opt.Login != "" && v.prefix == "" {
+		back := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
+		n.Login = h.opt.Login + pathPrefix + "login?" + url.Values{"to": {v.label}, "path": {back.String()}}.Encode()
+	}
+	return n
+}
+
+//go:embed notice.html
+var noticeText string
+
+//go:embed login.html
+var loginText string
+
+var (
+	noticePage = template.Must(template.New("notice").Parse(noticeText))
+	loginPage  = template.Must(template.New("login").Parse(loginText))
+)
+
+// page answers with a notice.
+func (h *Handler) page(w http.ResponseWriter, r *http.Request, n notice) {
+	header := w.Header()
+	if n.Retry > 0 {
+		header.Set("Retry-After", strconv.Itoa(n.Retry))
+	}
+	if n.status == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", `Bearer realm="hutch preview"`)
+	}
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		d := problem.New(hutch.Errorf(n.kind, "%s. %s", n.Title, n.Text))
+		d.Status, d.Title = n.status, http.StatusText(n.status)
+		d.Write(w)
+		return
+	}
+	if r.Method != http.MethodGet {
+		n.Retry = 0 // who tries again would send nothing
+	}
+	ours(header)
+	w.WriteHeader(n.status)
+	noticePage.Execute(w, n)
+}
+
+// ours are the headers of a page of our own, which runs nothing.
+func ours(header http.Header) {
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Add("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+}
+
+// loginForm is what the page for logging in has in it.
+type loginForm struct {
+	Label, Path string
+	Wrong       bool
+}
+
+func (h *Handler) askToken(w http.ResponseWriter, status int, form loginForm) {
+	ours(w.Header())
+	w.WriteHeader(status)
+	loginPage.Execute(w, form)
+}

@@ -1,0 +1,386 @@
+// Package preview shows servers in sandboxes to browsers: each exposed port is
+// a host name of its own, LABEL.DOMAIN (see hutch.Port), so that to a browser
+// it is an origin of its own, which shares nothing with the daemon's or with
+// another preview's.
+//
+// Both sides of it are hostile. What comes from a client is held to bounds and
+// time limits, and opens nothing without the label, which is a secret, or for a
+// private port without a token, a signed link or the cookie that one of these
+// left. What comes from a sandbox keeps its meaning, but for what would reach
+// beyond its own host: cookies for other hosts, wiped storage. No credential of
+// the daemon goes in.
+//
+// Who has no names under the domain can use paths, /preview/LABEL/, on the
+// daemon's own host. A browser then is told to take every such page for an
+// origin that is nobody's (CSP sandbox): see docs/decisions/previews.md.
+package preview
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// Sandboxes are where previews are found, and reached on behalf of the owner in
+// the context.
+type Sandboxes interface {
+	hutch.Previews
+	DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error)
+}
+
+// Options say where previews are. Sandboxes is needed.
+type Options struct {
+	Sandboxes Sandboxes
+	// Domain is the one that labels stand before; default localhost, names
+	// under which are this machine to browsers, with no set-up (RFC 6761).
+	Domain string
+	// Login is the URL of the server that people may be sent to, to log in
+	// to private previews: its own, without a path.
+	Login string
+	// Known reports whether a token is one of this server, which is not handed
+	// on to programs inside; May whether it lets see a preview. Without them,
+	// no token does.
+	Known func(ctx context.Context, token string) bool
+	May   func(ctx context.Context, token string, p hutch.Preview) bool
+	// Patience is how long a server may take to begin its answer; default 2
+	// minutes. MaxBody bounds requests, in bytes; default 1 GiB.
+	Patience time.Duration
+	MaxBody  int64
+	Log      *slog.Logger
+}
+
+// Handler shows previews, and hands all other requests on.
+type Handler struct {
+	next      http.Handler
+	opt       Options
+	log       *slog.Logger
+	transport *http.Transport
+	proxy     *httputil.ReverseProxy
+	guesses   guesses
+}
+
+// New puts previews in front of next.
+func New(next http.Handler, opt Options) *Handler {
+	if opt.Domain == "" {
+		opt.Domain = "localhost"
+	}
+	if opt.Patience == 0 {
+		opt.Patience = 2 * time.Minute
+	}
+	if opt.MaxBody == 0 {
+		opt.MaxBody = 1 << 30
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Known == nil {
+		opt.Known = func(context.Context, string) bool { return false }
+	}
+	if opt.May == nil {
+		opt.May = func(context.Context, string, hutch.Preview) bool { return false }
+	}
+	h := &Handler{next: next, opt: opt, log: opt.Log}
+	h.transport = &http.Transport{
+		DialContext:            h.dial,
+		DisableCompression:     true,
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        idleTime,
+		ResponseHeaderTimeout:  opt.Patience,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+		WriteBufferSize:        32 << 10,
+		ReadBufferSize:         32 << 10,
+	}
+	h.proxy = &httputil.ReverseProxy{
+		Rewrite: rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: h.transport, BufferPool: &buffers{},
+		ErrorLog: slog.NewLogLogger(opt.Log.Handler(), slog.LevelDebug),
+	}
+	return h
+}
+
+const (
+	// idleTime is how long a connection is kept for the next request. It is a
+	// use of the sandbox, and shorter than servers keep theirs: Node's 5 s.
+	idleTime  = 4 * time.Second
+	maxHeader = 64 << 10 // of an answer, in bytes
+)
+
+// Close closes idle connections.
+func (h *Handler) Close() { h.transport.CloseIdleConnections() }
+
+// pathPrefix is where the form of paths begins.
+const pathPrefix = "/preview/"
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if label, ok := h.labelOf(r.Host); ok {
+		h.open(w, r, &visit{label: label})
+		return
+	}
+	rest, ok := strings.CutPrefix(r.URL.Path, pathPrefix)
+	label, rest, slash := strings.Cut(rest, "/")
+	switch {
+	case ok && label == "login" && !slash:
+		h.login(w, r)
+	case ok && isLabel(label) && !slash:
+		http.Redirect(w, r, pathPrefix+label+"/", http.StatusPermanentRedirect)
+	case ok && isLabel(label):
+		h.open(w, r, &visit{label: label, prefix: pathPrefix + label})
+	default:
+		h.next.ServeHTTP(w, r)
+	}
+}
+
+// labelOf is the label in a Host header, if that names a preview.
+func (h *Handler) labelOf(host string) (string, bool) {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	label, domain, _ := strings.Cut(strings.ToLower(strings.TrimSuffix(host, ".")), ".")
+	return label, domain == h.opt.Domain && isLabel(label)
+}
+
+// isLabel reports whether a name begins as labels do: with a port. Others stay
+// names of the daemon.
+func isLabel(name string) bool {
+	port, _, ok := strings.Cut(name, "-")
+	return ok && port != "" && strings.Trim(port, "0123456789") == "" && len(name) <= 63
+}
+
+// visit is one request of a preview.
+type visit struct {
+	label  string
+	prefix string // of the path, in the form of paths; else empty
+	hutch.Preview
+}
+
+type visitKey struct{}
+
+func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*visit) }
+
+// open shows a preview to who may see it.
+func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
+	began, addr := time.Now(), client(r)
+	sw := &steady{ResponseWriter: w}
+	defer func() {
+		h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "method", r.Method, "status", sw.status, "took", time.Since(began))
+	}()
+	if v.prefix != "" {
+		isolate(sw.Header(), r)
+	}
+	if h.guesses.over(addr) {
+		h.page(sw, r, tooMany)
+		return
+	}
+	p, ok := h.opt.Sandboxes.Preview(v.label)
+	if !ok || r.Method == http.MethodConnect {
+		h.guesses.wrong(addr, v.label)
+		h.page(sw, r, unknown)
+		return
+	}
+	v.Preview = p
+	if !h.enter(sw, r, v) {
+		return
+	}
+	h.forward(sw, r, v)
+}
+
+// forward hands a request to the server inside, for as long as the port is
+// exposed.
+func (h *Handler) forward(w *steady, r *http.Request, v *visit) {
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), visitKey{}, v))
+	defer cancel()
+	defer context.AfterFunc(v.Life, cancel)()
+	r = r.WithContext(ctx)
+	if r.ContentLength > h.opt.MaxBody {
+		h.page(w, r, tooLarge)
+		return
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		body := http.MaxBytesReader(w.ResponseWriter, r.Body, h.opt.MaxBody)
+		r.Body = &steadyBody{body, http.NewResponseController(w.ResponseWriter)}
+	}
+	if v.prefix != "" && answerPreflight(w, r) {
+		return
+	}
+	h.hide(r)
+	h.proxy.ServeHTTP(w, r)
+}
+
+// dial connects with the server that a label stands for.
+func (h *Handler) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	label, _, _ := strings.Cut(addr, ":")
+	p, ok := h.opt.Sandboxes.Preview(label)
+	if !ok {
+		return nil, hutch.Errorf(hutch.NotFound, "the port is no longer exposed")
+	}
+	return h.opt.Sandboxes.DialPort(hutch.WithOwner(ctx, hutch.Owner{ID: p.Owner}), p.SandboxID, p.Port.Port)
+}
+
+// failed answers for a server that does not.
+func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
+	v := visitOf(r)
+	if v.prefix != "" {
+		isolate(w.Header(), r)
+	}
+	timeout, late := errors.AsType[net.Error](err)
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	e, ours := errors.AsType[*hutch.Error](err)
+	switch {
+	case v.Life.Err() != nil:
+		h.page(w, r, unknown)
+	case r.Context().Err() != nil: // nobody is there to be told
+		w.WriteHeader(http.StatusBadGateway)
+	case large:
+		h.page(w, r, tooLarge)
+	case ours && e.Kind == hutch.Unavailable && e.Data["port"] != nil:
+		h.page(w, r, nobody.about(v))
+	case ours:
+		h.page(w, r, trouble(e))
+	case late && timeout.Timeout():
+		h.page(w, r, silent.about(v))
+	default:
+		h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "err", err)
+		h.page(w, r, broken.about(v))
+	}
+}
+
+// stall is how long a client may leave what is sent to it unread; silence how
+// long nothing of a body may come.
+const (
+	stall   = 5 * time.Minute
+	silence = time.Minute
+)
+
+// steady is an answer whose every piece has a time limit, and which may take as
+// long as it likes while pieces go out.
+type steady struct {
+	http.ResponseWriter
+	rc     *http.ResponseController
+	status int
+}
+
+// Unwrap lets http.ResponseController find the original.
+func (s *steady) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s *steady) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		s.status = status
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+func (s *steady) Write(b []byte) (int, error) {
+	if s.rc == nil {
+		s.rc = http.NewResponseController(s.ResponseWriter)
+	}
+	s.rc.SetWriteDeadline(time.Now().Add(stall))
+	n, err := s.ResponseWriter.Write(b)
+	s.rc.SetWriteDeadline(time.Time{}) // what is silent is not late
+	return n, err
+}
+
+// steadyBody is a body of which something comes all the time.
+type steadyBody struct {
+	io.ReadCloser
+	rc *http.ResponseController
+}
+
+func (s *steadyBody) Read(b []byte) (int, error) {
+	s.rc.SetReadDeadline(time.Now().Add(silence))
+	n, err := s.ReadCloser.Read(b)
+	if err != nil {
+		s.rc.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// buffers are lent to copy answers with.
+type buffers struct{ pool sync.Pool }
+
+func (p *buffers) Get() []byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, 64<<10)
+}
+
+func (p *buffers) Put(b []byte) { p.pool.Put(&b) }
+
+// guesses count the labels that there are not, and that an address asked for
+// within a minute. Who has guessed often is told nothing more for the rest of
+// it, also of labels that there are. To ask for the same one again, as a page
+// does that was left open, is no guess.
+type guesses struct {
+	mu    sync.Mutex
+	until time.Time
+	by    map[netip.Addr]map[[sha256.Size]byte]struct{}
+}
+
+const (
+	maxGuesses  = 30
+	maxGuessers = 10_000 // addresses; those over it share one count
+)
+
+func (g *guesses) over(addr netip.Addr) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Now().Before(g.until) && len(g.by[g.countedLocked(addr)]) >= maxGuesses
+}
+
+func (g *guesses) wrong(addr netip.Addr, guess string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); !now.Before(g.until) {
+		g.until, g.by = now.Add(time.Minute), map[netip.Addr]map[[sha256.Size]byte]struct{}{}
+	}
+	addr = g.countedLocked(addr)
+	if g.by[addr] == nil {
+		g.by[addr] = map[[sha256.Size]byte]struct{}{}
+	}
+	if len(g.by[addr]) < maxGuesses {
+		g.by[addr][sha256.Sum256([]byte(guess))] = struct{}{}
+	}
+}
+
+func (g *guesses) countedLocked(addr netip.Addr) netip.Addr {
+	if g.by[addr] == nil && len(g.by) >= maxGuessers {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+func remote(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return from.Addr().Unmap()
+}
+
+// client is the address that a request comes from: a network of IPv6 counts as
+// one. A proxy on this machine says for whom it asks.
+func client(r *http.Request) netip.Addr {
+	addr := remote(r)
+	if list := r.Header.Values("X-Forwarded-For"); addr.IsLoopback() && len(list) > 0 {
+		last := list[len(list)-1]
+		last = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
+		if said, err := netip.ParseAddr(last); err == nil {
+			addr = said.Unmap()
+		}
+	}
+	if addr.Is6() {
+		network, _ := addr.WithZone("").Prefix(64)
+		return network.Addr()
+	}
+	return addr
+}
