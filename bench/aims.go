@@ -76,6 +76,13 @@ func (f *figures) aims(b bare) []aim {
 			aim{what: "creates at once from the pool, p50", value: f.together.at(0.5), limit: 150, unit: "ms"},
 		)
 	}
+	if len(f.first) > 1 {
+		limit := 5.0
+		if f.runtime == "gvisor" {
+			limit = 15
+		}
+		all = append(all, aim{what: "first code that uses pandas, warm, p50", value: f.first[1].at(0.5), limit: limit, unit: "ms"})
+	}
 	if f.runtime == "native" {
 		all = append(all, aim{what: "a log followed over REST", value: f.log.followed, limit: 200, atLeast: true, unit: "MB/s"})
 	}

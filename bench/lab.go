@@ -122,13 +122,13 @@ func (l *lab) embed(ctx context.Context) (_ *engine.Engine, err error) {
 	if len(drivers) == 0 {
 		return nil, errors.New("no runtime to measure")
 	}
-	e := l.newEngine(l.dir, drivers, engine.Pool{})
+	e := l.newEngine(l.dir, drivers, engine.Pool{}, nil)
 	return e, e.Start(ctx)
 }
 
-func (l *lab) newEngine(dir string, drivers []driver.Driver, p engine.Pool) *engine.Engine {
+func (l *lab) newEngine(dir string, drivers []driver.Driver, p engine.Pool, env map[string]string) *engine.Engine {
 	return engine.New(engine.Options{
-		Dir: dir, Drivers: drivers, Pool: p, Ephemeral: true, MaxSandboxes: 1000, Log: slog.New(slog.DiscardHandler),
+		Dir: dir, Drivers: drivers, Pool: p, Env: env, Ephemeral: true, MaxSandboxes: 1000, Log: slog.New(slog.DiscardHandler),
 		Image: func(context.Context, string) (image.Root, error) { return l.root, nil },
 	})
 }

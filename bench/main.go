@@ -93,6 +93,7 @@ func run(ctx context.Context, args []string) error {
 		{"CPU for one exec of /bin/true, ms", lab.cpu},
 		{"Output", lab.output},
 		{"Code contexts, ms", lab.contexts},
+		{"First code in a sandbox, ms", lab.warm},
 		{"Tokens, policy, quotas, metrics and audit before a call that does nothing, µs", lab.governance},
 		{"Hibernation, ms", lab.sleep},
 		{"Logs of background processes, somebody following", lab.logs},

@@ -23,6 +23,7 @@ type figures struct {
 	create    series
 	ready     series               // creates from the pool
 	together  series               // many of them at once
+	first     []series             // code in a sandbox with an interpreter that waits: Python, pandas
 	wake      series               // and the first result, from hibernation
 	exec      map[string]series    // by way
 	rate      map[string][]float64 // calls a second by way, for each number of callers

@@ -46,7 +46,7 @@ func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, e
 	if err != nil {
 		return b, err
 	}
-	e := l.newEngine(dir, []driver.Driver{d}, engine.Pool{Max: pool, Min: pool})
+	e := l.newEngine(dir, []driver.Driver{d}, engine.Pool{Max: pool, Min: pool}, nil)
 	if err := e.Start(ctx); err != nil {
 		return b, err
 	}
@@ -67,8 +67,8 @@ func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, e
 
 // bear creates n sandboxes, so many at once, when the pool is full.
 func bear(ctx context.Context, e *engine.Engine, pool, n, width int) ([]time.Duration, error) {
-	for e.PoolState().Ready < pool && ctx.Err() == nil {
-		time.Sleep(10 * time.Millisecond)
+	if err := filled(ctx, e, pool); err != nil {
+		return nil, err
 	}
 	time.Sleep(settle)
 	took, errs := make([]time.Duration, n), make([]error, n)

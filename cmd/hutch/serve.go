@@ -48,6 +48,7 @@ type serveConfig struct {
 	runtime      string
 	maxSandboxes int
 	pool         int
+	warm         []string
 	execTimeout  time.Duration
 	maxTimeout   time.Duration
 	sleepAfter   time.Duration
@@ -95,6 +96,7 @@ next start finds them again.`,
 	f.StringVar(&cfg.runtime, "runtime", "", "default runtime: gvisor or native (default: the first that works)")
 	f.IntVar(&cfg.maxSandboxes, "max-sandboxes", 100, "sandboxes at once")
 	f.IntVar(&cfg.pool, "pool", 64, "sandboxes kept ready for those to come, at most; how many there are follows use, 0 is none")
+	f.StringArrayVar(&cfg.warm, "warm", nil, "an interpreter that waits in each of them, with modules imported, e.g. python=pandas,numpy (may be repeated)")
 	f.DurationVar(&cfg.execTimeout, "exec-timeout", 30*time.Second, "time limit of a command that names none")
 	f.DurationVar(&cfg.maxTimeout, "max-timeout", 24*time.Hour, "longest time limit that a command may ask for")
 	f.DurationVar(&cfg.sleepAfter, "sleep-after", 10*time.Minute, "idle time after which a sandbox sleeps")
@@ -352,8 +354,12 @@ func (s *server) findRuntimes(ctx context.Context) error {
 }
 
 func (s *server) startEngine(ctx context.Context) error {
+	pool, err := s.poolOptions()
+	if err != nil {
+		return err
+	}
 	s.engine = engine.New(engine.Options{
-		Dir: s.dir, Drivers: s.runtimes, Pool: engine.Pool{Max: s.pool, Min: s.idlePool(), Short: pressure.Memory},
+		Dir: s.dir, Drivers: s.runtimes, Pool: pool,
 		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
@@ -371,13 +377,21 @@ func (s *server) startEngine(ctx context.Context) error {
 	return nil
 }
 
-// idlePool is how many sandboxes are ready when nobody asks for any. A server of
-// conversations alone makes none of the usual kind.
-func (s *server) idlePool() int {
+// poolOptions are what sandboxes are kept ready. When nobody asks for any that is
+// a few of the usual kind, of which a server of conversations alone makes none.
+func (s *server) poolOptions() (engine.Pool, error) {
+	p := engine.Pool{Max: s.pool, Min: 2, Short: pressure.Memory}
 	if s.talk.only {
-		return 0
+		p.Min = 0
 	}
-	return 2
+	for _, text := range s.warm {
+		w, err := engine.ParseWarm(text)
+		if err != nil {
+			return p, usageError{fmt.Errorf("--warm %s: %w", text, err)}
+		}
+		p.Warm = append(p.Warm, w)
+	}
+	return p, nil
 }
 
 // grace is how long the end of the server may take.

@@ -177,6 +177,8 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return wire.Cleaned{Removed: jobs.clean()}, nil
 	case req.Op == "context" && req.Context != nil:
 		return c.agent.contexts.create(*req.Context)
+	case req.Op == "spare" && req.Context != nil:
+		return struct{}{}, c.agent.contexts.spare(*req.Context)
 	case req.Op == "contexts":
 		return c.agent.contexts.list(), nil
 	case req.Op == "uncontext" && req.Context != nil:

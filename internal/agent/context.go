@@ -18,6 +18,7 @@ type contexts struct {
 	mu     sync.Mutex
 	closed bool
 	all    []*codeContext // oldest first
+	spares []*spare
 }
 
 // create makes a context, or returns the one of that id.
@@ -34,13 +35,14 @@ func (cs *contexts) create(req wire.Context) (wire.ContextInfo, error) {
 	if err := cs.room(); err != nil {
 		return wire.ContextInfo{}, err
 	}
-	mark := hutch.NewID("k")
-	i, err := cs.agent.interpret(req, mark)
-	if err != nil {
-		return wire.ContextInfo{}, err
+	i := cs.takeSpare(req)
+	if i == nil {
+		if i, err = cs.agent.interpret(req, hutch.NewID("k")); err != nil {
+			return wire.ContextInfo{}, err
+		}
 	}
 	c = &codeContext{
-		agent: cs.agent, req: req, mark: mark, interp: i, created: time.Now(), used: time.Now(),
+		agent: cs.agent, req: req, mark: i.mark, interp: i, created: time.Now(), used: time.Now(),
 		wake: make(chan struct{}, 1), gone: make(chan struct{}), ended: make(chan struct{}),
 	}
 	cs.mu.Lock()

@@ -25,13 +25,16 @@ import (
 //	interpreter  LF, id, kind, text, LF. The kinds are + and . for a piece and
 //	             the last piece of a message, ! with a number for an ack when
 //	             all output so far is read, < when standard input is open, $
-//	             with an exit code for the end
+//	             with an exit code for the end. A spare one (see spare.go)
+//	             says ^ with its process's id when it is prepared
 //
 // A line that is none of these is dropped: user code may write to any
 // descriptor that it finds.
 type interpreter struct {
 	*running
+	mark    string // id of the process
 	control *os.File
+	ready   chan struct{} // holds a token when a spare one is prepared
 	taps    [2]*tap
 	done    chan struct{} // closed when it has ended and all it wrote is read
 	status  syscall.WaitStatus
@@ -54,7 +57,7 @@ func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
 	if err != nil {
 		return nil, unstarted(err)
 	}
-	i := &interpreter{running: p, control: control, done: make(chan struct{})}
+	i := &interpreter{running: p, mark: mark, control: control, ready: make(chan struct{}, 1), done: make(chan struct{})}
 	for n, t := range [...]wire.Type{wire.TypeStdout, wire.TypeStderr} {
 		i.taps[n] = newTap(p.outs[n], t, i.output)
 		a.group.Go(i.taps[n].run)
@@ -233,6 +236,7 @@ func (i *interpreter) answer(line []byte) {
 	r := i.current
 	i.mu.Unlock()
 	if r == nil {
+		i.prepared(line)
 		return
 	}
 	text, ok := bytes.CutPrefix(line, []byte(r.req.ID))

@@ -3,11 +3,14 @@ package engine
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"hutch"
 	"hutch/internal/image"
+	"hutch/internal/kernel"
+	"hutch/internal/wire"
 )
 
 // Pool says how many places are kept ready for sandboxes to come. How many
@@ -15,8 +18,36 @@ import (
 type Pool struct {
 	Max int // places at most, of all kinds together
 	Min int // of the default kind, also when nobody asks
+	// Warm are the interpreters that wait in each place, for its first context
+	// of their language.
+	Warm []Warm
 	// Short reports whether memory is short; then none are kept. It may be nil.
 	Short func() bool
+}
+
+// Warm is an interpreter with what it has imported.
+type Warm struct {
+	Language string
+	Modules  []string
+}
+
+// ParseWarm reads "python" and "python=pandas,numpy".
+func ParseWarm(text string) (Warm, error) {
+	language, modules, some := strings.Cut(text, "=")
+	w := Warm{Language: language}
+	if some {
+		w.Modules = strings.Split(modules, ",")
+	}
+	_, err := w.context()
+	return w, err
+}
+
+func (w Warm) context() (wire.Context, error) {
+	k, err := kernel.Lookup(w.Language)
+	if err != nil {
+		return wire.Context{}, err
+	}
+	return k.Spare(w.Modules)
 }
 
 // PoolState is what a pool has, and how often it had what was asked for.

@@ -164,8 +164,9 @@ func (e *Engine) stock(k kind) error {
 		return err
 	}
 	s.agent = wire.NewClient(s.inst.Dial, s.token)
-	err = s.adopt(e.ctx, "spare", root.Env)
+	err = s.adopt(e.ctx, "spare", append(root.Env[:len(root.Env):len(root.Env)], pairs(e.opt.Env)...))
 	if err == nil {
+		e.warm(s)
 		e.pool.put(s)
 		return nil
 	}
@@ -174,4 +175,18 @@ func (e *Engine) stock(k kind) error {
 		e.pool.refuse(k.runtime)
 	}
 	return err
+}
+
+// warm has the interpreters wait in a place that the pool is to have ready. One
+// that does not costs the first context of its language time, and nothing else.
+func (e *Engine) warm(s *spare) {
+	for _, w := range e.pool.Warm {
+		req, err := w.context()
+		if err == nil {
+			err = s.agent.Spare(e.ctx, req)
+		}
+		if err != nil && e.ctx.Err() == nil {
+			e.log.Warn("make a spare interpreter", "place", s.place, "language", w.Language, "err", err)
+		}
+	}
 }

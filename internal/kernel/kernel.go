@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"maps"
 	"mime"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -41,6 +42,9 @@ type Kernel struct {
 	name     string // of the file with the source
 	// input turns a run into what the interpreter is sent.
 	input func(Code) (input, source string)
+	// fixed are patterns of the variables that a spare interpreter cannot be
+	// given any more; nil when there are none to spare.
+	fixed []string
 	// convert turns code into what the interpreter takes.
 	convert func(code string) (string, error)
 }
@@ -70,6 +74,7 @@ var kernels = []Kernel{
 	{
 		Language: "python", aliases: []string{"py", "python3"}, name: "kernel.py", source: pythonSource,
 		argv: []string{"python3", wire.SourceArg}, input: jsonInput,
+		fixed: []string{"PATH", "HOME", "LANG", "LC_*", "LD_*", "TZ", "PYTHON*", "HUTCH_IPYTHON", "IPYTHON*", "MPL*", "*_NUM_THREADS"},
 	},
 	{
 		Language: "typescript", aliases: []string{"ts"}, name: "kernel.mjs", source: javascriptSource,
@@ -107,8 +112,32 @@ func Lookup(language string) (Kernel, error) {
 
 // Context says how the agent is to make a context.
 func (k Kernel) Context() wire.Context {
-	return wire.Context{Language: k.Language, Argv: slices.Clone(k.argv), Source: k.source, SourceName: k.name}
+	c := wire.Context{Language: k.Language, Argv: slices.Clone(k.argv), Source: k.source, SourceName: k.name}
+	if k.fixed != nil {
+		c.Fixed, c.Become = k.fixed, `{"become":`+wire.EnvArg+"}\n"
+	}
+	return c
 }
+
+// Spare says how the agent is to start an interpreter for a context to come,
+// with these modules imported.
+func (k Kernel) Spare(modules []string) (wire.Context, error) {
+	if k.fixed == nil {
+		return wire.Context{}, hutch.Errorf(hutch.Unsupported, "no interpreters of %s are kept ready: only of python", k.Language)
+	}
+	for _, name := range modules {
+		if !module.MatchString(name) {
+			return wire.Context{}, hutch.Errorf(hutch.Invalid, "%.80q is no name of a module", name)
+		}
+	}
+	text, err := json.Marshal(map[string][]string{"prepare": append([]string{}, modules...)})
+	c := k.Context()
+	c.Prepare = string(text) + "\n"
+	return c, err
+}
+
+// module is what the names of modules look like.
+var module = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
 // Run says how the agent is to run code.
 func (k Kernel) Run(c Code) (wire.Run, error) {

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import functools
 import getpass
+import importlib
 import io
 import json
 import linecache
@@ -576,6 +577,23 @@ def interpret():
     return Interpreter()
 
 
+def prepare(modules):
+    """Imports what a context to come may want. What cannot be imported, its code
+    will find out."""
+    for name in modules:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    channel.run = os.environ["HUTCH_PROCESS"]
+    channel.write("^")
+    channel.run = None
+
+
+def become(env):
+    """Takes on the environment of the context that this was spared for."""
+    os.environ.clear()
+    os.environ.update(env)
+
+
 def main():
     signal.signal(signal.SIGINT, channel.on_interrupt)
     os.register_at_fork(after_in_child=in_child)
@@ -588,7 +606,13 @@ def main():
     interpreter = interpret()
     os.dup2(interpreter.null, 0)
     while True:
-        interpreter.serve(channel.request())
+        request = channel.request()
+        if "prepare" in request:
+            prepare(request["prepare"])
+        elif "become" in request:
+            become(request["become"])
+        else:
+            interpreter.serve(request)
 
 
 main()

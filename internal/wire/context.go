@@ -28,6 +28,10 @@ const (
 	MaxPiece = 48 << 10
 )
 
+// EnvArg stands for the environment of a context, as a JSON object, in
+// Context.Become.
+const EnvArg = "\x00env"
+
 // StdinArg stands for the path of a run's standard input in Run.Input.
 const StdinArg = "\x00stdin"
 
@@ -43,6 +47,13 @@ type Context struct {
 	Dir        string   `json:"dir,omitempty"`
 	Env        []string `json:"env,omitempty"`
 	IdleMS     int64    `json:"idleMs,omitempty"` // how long it may be without a run; 0 is for ever
+	// Become is what a spare interpreter is sent to be this context's, which
+	// only one can that stands in the default folder and has the same values of
+	// all variables that a pattern of Fixed matches. Without it none is taken.
+	Become string   `json:"become,omitempty"`
+	Fixed  []string `json:"fixed,omitempty"`
+	// Prepare is what a spare interpreter is sent at its start.
+	Prepare string `json:"prepare,omitempty"`
 }
 
 // ContextInfo is the agent's record of a context.
@@ -131,6 +142,13 @@ func (cs *contextInfos) UnmarshalJSON(b []byte) error {
 // CreateContext makes a context. One of the same id is returned as it is.
 func (c *Client) CreateContext(ctx context.Context, req Context) (ContextInfo, error) {
 	return call[ContextInfo](ctx, c, Request{Op: "context", Context: &req})
+}
+
+// Spare has the agent start an interpreter for a context to come that has the
+// same Argv and Source, and returns when that is prepared.
+func (c *Client) Spare(ctx context.Context, req Context) error {
+	_, err := call[struct{}](ctx, c, Request{Op: "spare", Context: &req})
+	return err
 }
 
 // Context returns the record of a context.

@@ -112,6 +112,8 @@
 //	context  makes a code context, a queue of runs before an interpreter that
 //	         keeps its state; r with its [ContextInfo]. One of the same id is
 //	         returned as it is; without Argv none is made.
+//	spare    starts an interpreter for a context to come; r with {} when it is
+//	         prepared. The first context that can takes it.
 //	contexts r with a []ContextInfo, oldest first.
 //	uncontext  ends a context and all it started; r with {}.
 //	interrupt  ends the run under way in a context, as Ctrl-C would; r with {}.

@@ -71,7 +71,7 @@ type Request struct {
 	Wait   *Wait   `json:"wait,omitempty"`
 	Port   int     `json:"port,omitempty"`
 
-	Context *Context `json:"context,omitempty"` // of context, uncontext and interrupt
+	Context *Context `json:"context,omitempty"` // of context, spare, uncontext and interrupt
 	Run     *Run     `json:"run,omitempty"`
 
 	File  *File     `json:"file,omitempty"` // of the requests about files

@@ -39,8 +39,11 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
-// pooled has sandboxes be ready before they are asked for.
-func pooled(o *engine.Options) { o.Pool = engine.Pool{Max: 4, Min: 2} }
+// pooled has sandboxes be ready before they are asked for, and an interpreter in
+// each.
+func pooled(o *engine.Options) {
+	o.Pool = engine.Pool{Max: 4, Min: 2, Warm: []engine.Warm{{Language: "python", Modules: []string{"decimal"}}}}
+}
 
 func TestPolicy(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {

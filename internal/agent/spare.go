@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"encoding/json"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/wire"
+)
+
+// maxSpares is how many spare interpreters there may be.
+const maxSpares = 8
+
+// prepareTime bounds how long one may take to be prepared: what is to be
+// imported may be large. becomeTime bounds how long it may leave unread what it
+// is sent: it runs as the user, whose programs may have stopped it.
+const (
+	prepareTime = 30 * time.Second
+	becomeTime  = time.Second
+)
+
+// spare is an interpreter that is no context's yet.
+type spare struct {
+	*interpreter
+	req wire.Context
+	env map[string]string
+}
+
+// spare starts a spare interpreter and waits until it is prepared.
+func (cs *contexts) spare(req wire.Context) error {
+	i, err := cs.agent.interpret(req, hutch.NewID("k"))
+	if err != nil {
+		return err
+	}
+	err = i.tell(req.Prepare)
+	if err == nil {
+		err = i.prepare()
+	}
+	if err == nil {
+		err = cs.addSpare(&spare{i, req, cs.agent.variables(req)})
+	}
+	if err != nil {
+		i.tree.kill()
+	}
+	return err
+}
+
+func (i *interpreter) prepare() error {
+	select {
+	case <-i.ready:
+		return nil
+	case <-i.done:
+		return hutch.Errorf(hutch.Unavailable, "the spare interpreter ended before it was prepared")
+	case <-time.After(prepareTime):
+		return hutch.Errorf(hutch.Timeout, "the spare interpreter was not prepared within %v", prepareTime)
+	}
+}
+
+// prepared takes the word of an interpreter without a run that it is prepared.
+func (i *interpreter) prepared(line []byte) {
+	if string(line) == i.mark+"^" {
+		select {
+		case i.ready <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (cs *contexts) addSpare(s *spare) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed || len(cs.spares) >= maxSpares {
+		return hutch.Errorf(hutch.Exhausted, "there are %d spare interpreters, the limit", maxSpares)
+	}
+	cs.spares = append(cs.spares, s)
+	return nil
+}
+
+// takeSpare gives a context a spare interpreter; nil when none will do.
+func (cs *contexts) takeSpare(req wire.Context) *interpreter {
+	if req.Become == "" || req.Dir != "" {
+		return nil
+	}
+	env := cs.agent.variables(req)
+	s := cs.findSpare(func(s *spare) bool {
+		return slices.Equal(s.req.Argv, req.Argv) && s.req.Source == req.Source && agree(req.Fixed, s.env, env)
+	})
+	if s == nil {
+		return nil
+	}
+	env[wire.ProcessEnv] = s.mark
+	text, _ := json.Marshal(env) // of texts alone
+	if s.gone() || s.tell(strings.ReplaceAll(req.Become, wire.EnvArg, string(text))) != nil {
+		s.tree.kill()
+		return nil
+	}
+	return s.interpreter
+}
+
+func (cs *contexts) findSpare(fits func(*spare) bool) *spare {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	i := slices.IndexFunc(cs.spares, fits)
+	if i < 0 {
+		return nil
+	}
+	s := cs.spares[i]
+	cs.spares = slices.Delete(cs.spares, i, i+1)
+	return s
+}
+
+// tell sends an interpreter something that is no run.
+func (i *interpreter) tell(text string) error {
+	i.control.SetWriteDeadline(time.Now().Add(becomeTime))
+	defer i.control.SetWriteDeadline(time.Time{})
+	_, err := i.control.WriteString(text)
+	return err
+}
+
+// variables is the environment of a context.
+func (a *agent) variables(c wire.Context) map[string]string {
+	all := map[string]string{}
+	for _, kv := range a.environ(wire.Start{Env: c.Env}, filepath.Join("/", a.boot.Dir, c.Dir)) {
+		name, value, _ := strings.Cut(kv, "=")
+		all[name] = value
+	}
+	delete(all, wire.ProcessEnv)
+	return all
+}
+
+// agree reports whether all variables that a pattern matches are the same.
+func agree(patterns []string, a, b map[string]string) bool {
+	within := func(a, b map[string]string) bool {
+		for name, value := range a {
+			if other, there := b[name]; there && other == value {
+				continue
+			}
+			if slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, name); return ok }) {
+				return false
+			}
+		}
+		return true
+	}
+	return within(a, b) && within(b, a)
+}
