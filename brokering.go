@@ -79,8 +79,11 @@ func (b Brokering) checkFormat(kind string) error {
 	return nil
 }
 
-// Brokers reports whether b is about a host and port.
+// Brokers reports whether b is about a host and port; 0 is any.
 func (b Brokering) Brokers(host string, port uint16) bool {
+	if port == 0 {
+		return slices.ContainsFunc(b.Hosts, func(h string) bool { name, _, _ := strings.Cut(h, ":"); return name == host })
+	}
 	if port != 443 {
 		host += ":" + strconv.Itoa(int(port))
 	}

@@ -71,7 +71,7 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/runner", "hutch/internal/store", sys,
 	}},
 
-	{"hutch/internal/egress", []string{"hutch", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
+	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/problem", []string{"hutch"}},

@@ -38,7 +38,10 @@ const (
 type Network struct {
 	Mode NetworkMode `json:"mode,omitempty"` // default allow-list
 	// Allow are rules, as ParseNetworkRule reads them.
-	Allow  []string      `json:"allow,omitempty"`
+	Allow []string `json:"allow,omitempty"`
+	// Links are other sandboxes of the same owner, as ParseNetworkLink reads
+	// them, whose ports are reached by a name.
+	Links  []string      `json:"links,omitempty"`
 	Limits NetworkLimits `json:"limits,omitzero"`
 }
 
@@ -55,7 +58,7 @@ const MaxNetworkRules = 1000
 
 // IsZero reports whether n says nothing.
 func (n Network) IsZero() bool {
-	return n.Mode == "" && len(n.Allow) == 0 && n.Limits == NetworkLimits{}
+	return n.Mode == "" && len(n.Allow) == 0 && len(n.Links) == 0 && n.Limits == NetworkLimits{}
 }
 
 // Canonical is n with its defaults and with rules in their one form, or why it
@@ -85,7 +88,9 @@ func (n Network) Canonical() (Network, error) {
 		}
 	}
 	n.Allow = allow
-	return n, nil
+	var err error
+	n.Links, err = canonicalLinks(n.Links)
+	return n, err
 }
 
 // NetworkState is what a sandbox may reach, and what it did.

@@ -61,6 +61,12 @@ type Options struct {
 	HostAddrs func() ([]net.Addr, error)
 	// Observe is told of what happened, for counts; nil for nobody.
 	Observe Observer
+	// Brokering is who speaks to hosts in the sandbox's place; the zero one is
+	// nobody.
+	Brokering Brokering
+	// Link connects with a port of another sandbox of the same owner, by its
+	// id; nil knows of none.
+	Link func(ctx context.Context, sandbox string, port uint16) (net.Conn, error)
 }
 
 // Observer counts for all sandboxes.
@@ -132,6 +138,7 @@ func (g *Gateway) Set(n hutch.Network) error {
 	if err != nil {
 		return err
 	}
+	r.brokered = g.opt.Brokering.rule
 	l := r.network.Limits
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,6 +188,8 @@ func (g *Gateway) Close() {
 type verdict struct {
 	rule   string   // that allows it
 	names  []string // one of which has to be asked for on it; none for a net
+	anyway bool     // as the address is allowed, whatever is asked for
+	link   string   // the sandbox that it leads to
 	reason string   // why it is denied
 }
 
@@ -194,8 +203,11 @@ func (g *Gateway) decideLocked(protocol string, dst netip.AddrPort) verdict {
 	if r.network.Mode == hutch.NetworkNone {
 		return denied("%s", g.noneAtAll())
 	}
+	if l, ok := r.links[addr]; ok && protocol == "tcp" {
+		return verdict{rule: "link " + l.Name, link: l.Sandbox}
+	}
 	if rule := r.addr(&g.host, addr, dst.Port()); rule != "" {
-		return verdict{rule: rule}
+		return verdict{rule: rule, names: g.brokeredLocked(protocol, dst), anyway: true}
 	}
 	how, _ := g.host.reachOf(addr)
 	if how == never {
@@ -271,6 +283,9 @@ func (g *Gateway) TCP(ctx context.Context, f Flow) {
 		return
 	}
 	g.pass(ctx, f, "tcp", func(p *passage, v verdict, down, up net.Conn) error {
+		if len(v.names) > 0 && v.anyway {
+			return g.carryAnyway(p, down, up)
+		}
 		if len(v.names) > 0 {
 			return g.carryNamed(p, down, up)
 		}
@@ -301,7 +316,7 @@ func (g *Gateway) pass(ctx context.Context, f Flow, protocol string, carry func(
 		return
 	}
 	defer p.end()
-	up, err := g.opt.Dial(p.ctx, protocol, f.Dst().String())
+	up, err := g.reach(p.ctx, protocol, f.Dst(), v)
 	if err != nil {
 		f.Refuse()
 		p.fail(err)

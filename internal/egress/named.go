@@ -51,6 +51,10 @@ func (g *Gateway) carryTLS(p *passage, down, up net.Conn) error {
 		p.refuse(v.reason)
 		return nil
 	}
+	if g.opt.Brokering.rule(name, p.dst.Port()) != "" {
+		g.broker(p, name, down, up)
+		return nil
+	}
 	relay(down, up)
 	return nil
 }

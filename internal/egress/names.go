@@ -122,6 +122,9 @@ func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmess
 	g.counts.lookups.Add(1)
 	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
 	line := hutch.Connection{Time: time.Now().UTC(), Protocol: "dns", Host: shown(name)}
+	if link, ok := strings.CutSuffix(name, hutch.LinkDomain); ok {
+		return g.resolveLink(q, link, line)
+	}
 	if reason := g.silence(name); reason != "" {
 		g.deny(line, reason)
 		return nil, dnsmessage.RCodeNameError

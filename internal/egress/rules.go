@@ -9,8 +9,10 @@ import (
 
 // rules are what a sandbox may reach, ready to decide.
 type rules struct {
-	network hutch.Network
-	list    []hutch.NetworkRule
+	network  hutch.Network
+	list     []hutch.NetworkRule
+	links    map[netip.Addr]hutch.NetworkLink
+	brokered func(host string, port uint16) string // as Brokering.rule
 }
 
 func newRules(n hutch.Network) (*rules, error) {
@@ -29,7 +31,8 @@ func newRules(n hutch.Network) (*rules, error) {
 	if n.Mode == hutch.NetworkNone {
 		r.list = nil
 	}
-	return r, nil
+	r.links, err = linked(n.Links)
+	return r, err
 }
 
 // find is the first rule that holds, or "".
@@ -42,12 +45,15 @@ func (r *rules) find(holds func(hutch.NetworkRule) bool) string {
 
 // name is the rule that allows a name at a port, or "".
 func (r *rules) name(name string, port uint16) string {
+	if rule := r.brokered(name, port); rule != "" {
+		return rule
+	}
 	return r.find(func(rule hutch.NetworkRule) bool { return rule.HasName(name) && rule.HasPort(port) })
 }
 
 // asks reports whether the address of a name may be asked for.
 func (r *rules) asks(name string) bool {
-	return r.network.Mode == hutch.NetworkOpen || r.find(func(rule hutch.NetworkRule) bool { return rule.HasName(name) }) != ""
+	return r.network.Mode == hutch.NetworkOpen || r.brokered(name, 0) != "" || r.find(func(rule hutch.NetworkRule) bool { return rule.HasName(name) }) != ""
 }
 
 // addr is what allows an address at a port, or "". With port 0 it is what

@@ -1,0 +1,135 @@
+package egress
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/broker"
+	"hutch/internal/secret"
+)
+
+// Brokering says for which hosts a sandbox has secrets that it does not hold,
+// and who speaks to them.
+type Brokering struct {
+	Broker *broker.Broker
+	// Credentials are the sandbox's, at the moment. It may not call the gateway.
+	Credentials func() []secret.Credential
+	// Answers masks credentials.
+	Answers func([]secret.Credential) *secret.Redactor
+	// Used is told of every request; may be nil.
+	Used func(host string, u broker.Use)
+}
+
+// of are the credentials for a host and port, of which 0 is any.
+func (b Brokering) of(host string, port uint16) []secret.Credential {
+	if b.Broker == nil {
+		return nil
+	}
+	return slices.DeleteFunc(b.Credentials(), func(c secret.Credential) bool { return !c.Brokers(host, port) })
+}
+
+// rule is how the log calls what allows a host and port, or "".
+func (b Brokering) rule(host string, port uint16) string {
+	var names []string
+	for _, c := range b.of(host, port) {
+		names = append(names, c.Name)
+	}
+	return ruleOf(names)
+}
+
+func ruleOf(secrets []string) string {
+	if len(secrets) == 0 {
+		return ""
+	}
+	return "secret " + strings.Join(secrets, ", ")
+}
+
+// brokeredLocked are the names, among those of an address, for which there are
+// credentials.
+func (g *Gateway) brokeredLocked(protocol string, dst netip.AddrPort) (names []string) {
+	if protocol != "tcp" {
+		return nil
+	}
+	for _, name := range g.pins.of(dst.Addr()) {
+		if g.rules.brokered(name, dst.Port()) != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// carryAnyway carries a connection to an address that is allowed as such, and
+// is also one of a brokered host: if that is asked for on it, it is brokered.
+func (g *Gateway) carryAnyway(p *passage, down, up net.Conn) error {
+	client, server := ahead(down), ahead(up)
+	first, err := firstWord(client, server)
+	if err != nil {
+		return err
+	}
+	var again net.Conn = client
+	if begins, _ := client.r.Peek(client.r.Buffered()); first == client && begins[0] == recordHandshake {
+		client.SetReadDeadline(time.Now().Add(helloTime))
+		var name string
+		name, again, err = hello(client)
+		if err == nil && g.opt.Brokering.rule(name, p.dst.Port()) != "" && p.named("tls", name).allowed() {
+			g.broker(p, name, again, server)
+			return nil
+		}
+		client.SetReadDeadline(time.Time{})
+	}
+	relay(again, server)
+	return nil
+}
+
+// broker has the broker be the host. up is the first connection that it asks
+// for.
+func (g *Gateway) broker(p *passage, host string, down, up net.Conn) {
+	first := make(chan net.Conn, 1)
+	first <- up
+	down.SetReadDeadline(time.Time{})
+	b := g.opt.Brokering
+	b.Broker.Serve(p.ctx, down, broker.Route{
+		Sandbox: g.opt.Sandbox, Host: host, Port: p.dst.Port(),
+		Credentials: func() ([]secret.Credential, *secret.Redactor) {
+			list := b.of(host, p.dst.Port())
+			return list, b.Answers(list)
+		},
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			select {
+			case up := <-first:
+				return up, nil
+			default:
+				return g.opt.Dial(ctx, "tcp", p.dst.String())
+			}
+		},
+		Seen: func(u broker.Use) { g.brokered(p, host, u) },
+	})
+}
+
+// brokered writes down a request that the broker has answered.
+func (g *Gateway) brokered(p *passage, host string, u broker.Use) {
+	line := hutch.Connection{
+		Time: u.Began.UTC(), Protocol: "http", Host: host, Address: p.dst.Addr().String(), Port: int(p.dst.Port()), Verdict: hutch.Allowed,
+		Rule: ruleOf(u.Secrets), Method: shown(u.Method), Status: u.Status, Duration: hutch.InSeconds(time.Since(u.Began)),
+	}
+	if u.Err != nil {
+		line.Reason = because(u.Err)
+	}
+	if u.Status == http.StatusMisdirectedRequest {
+		g.deny(line, line.Reason)
+	} else {
+		g.counts.requests.Add(1)
+		g.opt.Observe.Decided("http", hutch.Allowed)
+		g.record.add(line)
+	}
+	if g.opt.Brokering.Used != nil {
+		g.opt.Brokering.Used(net.JoinHostPort(host, strconv.Itoa(line.Port)), u)
+	}
+}

@@ -1,0 +1,76 @@
+package egress
+
+import (
+	"context"
+	"hash/fnv"
+	"net"
+	"net/netip"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"hutch"
+)
+
+// linkNet is where other sandboxes seem to be: a net that is set aside for
+// measurements (RFC 2544), so that no server in use is hidden.
+var linkNet = netip.MustParsePrefix("198.18.0.0/16")
+
+// linked gives every link an address. A name mostly has the same one whatever
+// the others are, so that a program which remembers it is not led elsewhere.
+func linked(texts []string) (map[netip.Addr]hutch.NetworkLink, error) {
+	links := map[netip.Addr]hutch.NetworkLink{}
+	for _, text := range texts {
+		l, err := hutch.ParseNetworkLink(text)
+		if err != nil {
+			return nil, err
+		}
+		addr := linkAddr(l.Name)
+		for links[addr].Name != "" {
+			if addr = addr.Next(); !linkNet.Contains(addr) {
+				addr = linkNet.Addr()
+			}
+		}
+		links[addr] = l
+	}
+	return links, nil
+}
+
+func linkAddr(name string) netip.Addr {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	sum, a := h.Sum32(), linkNet.Addr().As4()
+	a[2], a[3] = byte(sum>>8), byte(sum)
+	return netip.AddrFrom4(a)
+}
+
+// resolveLink answers for the names of other sandboxes, and asks nobody else.
+func (g *Gateway) resolveLink(q dnsmessage.Question, name string, line hutch.Connection) ([]dnsmessage.Resource, dnsmessage.RCode) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	reason := "no link has the name " + shown(name) + ": hutch network " + g.opt.Sandbox + " --link " + shown(name)
+	switch {
+	case g.closed:
+		reason = ended
+	case g.rules.network.Mode == hutch.NetworkNone:
+		reason = g.noneAtAll()
+	default:
+		for addr, l := range g.rules.links {
+			if l.Name == name {
+				return resources(q, []netip.Addr{addr}), dnsmessage.RCodeSuccess
+			}
+		}
+	}
+	g.deny(line, reason)
+	return nil, dnsmessage.RCodeNameError
+}
+
+// reach connects with what a verdict is about.
+func (g *Gateway) reach(ctx context.Context, protocol string, dst netip.AddrPort, v verdict) (net.Conn, error) {
+	if v.link == "" {
+		return g.opt.Dial(ctx, protocol, dst.String())
+	}
+	if g.opt.Link == nil {
+		return nil, hutch.Errorf(hutch.NotFound, "there is no sandbox %q", v.link)
+	}
+	return g.opt.Link(ctx, v.link, dst.Port())
+}
