@@ -23,6 +23,7 @@ import (
 
 func newCode(h *home, std streams) *cobra.Command {
 	var f codeFlags
+	var m maker
 	c := &cobra.Command{
 		Use:   "code [flags] SANDBOX [FILE]",
 		Short: "Run code in a context of a sandbox, which keeps its state",
@@ -42,7 +43,7 @@ saved in --save.
 			if err != nil {
 				return err
 			}
-			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0]}); err != nil {
+			if err := m.ensure(c.Context(), svc, hutch.CreateRequest{ID: args[0]}); err != nil {
 				return err
 			}
 			r := &repl{svc: svc, sandbox: args[0], codeFlags: f, std: std, images: imageProtocol(std.out)}
@@ -59,6 +60,7 @@ saved in --save.
 		},
 	}
 	f.flags(c)
+	m.flags(c)
 	return c
 }
 

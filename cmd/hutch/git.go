@@ -39,6 +39,7 @@ func newGitClone(h *home, std streams) *cobra.Command {
 	var req hutch.GitCloneRequest
 	var timeout time.Duration
 	var passwordStdin, asJSON bool
+	var m maker
 	c := &cobra.Command{
 		Use: "clone [flags] SANDBOX URL [DIR]", Short: "Clone a repository, with its credentials in memory alone",
 		Long: `Clone a repository into the sandbox, which is made if there is none. The password or
@@ -59,7 +60,7 @@ no file, argument or environment.`,
 			if err != nil {
 				return err
 			}
-			if _, err := svc.Create(c.Context(), hutch.CreateRequest{ID: args[0]}); err != nil {
+			if err := m.ensure(c.Context(), svc, hutch.CreateRequest{ID: args[0]}); err != nil {
 				return err
 			}
 			repo, err := svc.GitClone(c.Context(), args[0], req)
@@ -76,6 +77,7 @@ no file, argument or environment.`,
 	f.BoolVar(&passwordStdin, "password-stdin", false, "read the password from the standard input")
 	f.DurationVarP(&timeout, "timeout", "t", 0, "give up after this time (default 10m)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
+	m.flags(c)
 	return c
 }
 

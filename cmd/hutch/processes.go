@@ -106,6 +106,7 @@ func newStart(h *home, std streams) *cobra.Command {
 	var restart string
 	var asJSON bool
 	var p placement
+	var m maker
 	c := &cobra.Command{
 		Use: "start [flags] SANDBOX COMMAND [ARG...]", Short: "Start a background process in a sandbox",
 		Long: `Start a background process in the sandbox of that id, which is made if there is
@@ -126,7 +127,7 @@ none, and print the process's id. It outlives this command.
 			if err != nil {
 				return err
 			}
-			if _, err := svc.Create(c.Context(), p.request(args[0])); err != nil {
+			if err := m.ensure(c.Context(), svc, p.request(args[0])); err != nil {
 				return err
 			}
 			started, err := svc.StartProcess(c.Context(), args[0], req)
@@ -149,6 +150,7 @@ none, and print the process's id. It outlives this command.
 	f.StringArrayVar(&req.Secrets, "secret", nil, "secret to set as environment variable, NAME or VARIABLE=NAME; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	p.flags(c)
+	m.flags(c)
 	return c
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ The server is $HUTCH_URL (default http://` + defaultListen + `), the token $HUTC
 func newExec(h *home, std streams) *cobra.Command {
 	var j job
 	var p placement
+	var m maker
 	var session string
 	c := &cobra.Command{
 		Use:   "exec [flags] SANDBOX [COMMAND [ARG...] | FILE [ARG...]]",
@@ -63,7 +65,7 @@ are exit code 125. The default time limit is the server's, 30 s.
 			if err != nil {
 				return err
 			}
-			if _, err := svc.Create(c.Context(), p.request(args[0])); err != nil {
+			if err := m.ensure(c.Context(), svc, p.request(args[0])); err != nil {
 				return err
 			}
 			req.SessionID = session
@@ -72,8 +74,26 @@ are exit code 125. The default time limit is the server's, 30 s.
 	}
 	j.flags(c)
 	p.flags(c)
+	m.flags(c)
 	c.Flags().StringVarP(&session, "session", "s", "", "run it in the session of that name, which keeps its folder, variables and functions")
 	return c
+}
+
+// maker makes the sandbox that a command is about, where there is none.
+type maker struct{ not bool }
+
+func (m *maker) flags(c *cobra.Command) {
+	c.Flags().BoolVar(&m.not, "no-create", false, "make no sandbox: use one that there is, which may be another's who shares it with you")
+}
+
+// ensure never takes another's sandbox for the caller's own unless told to:
+// whoever shares one chooses its id.
+func (m maker) ensure(ctx context.Context, svc hutch.Service, req hutch.CreateRequest) error {
+	if m.not {
+		return nil
+	}
+	_, err := svc.Create(ctx, req)
+	return err
 }
 
 func newList(h *home, std streams) *cobra.Command {

@@ -21,6 +21,7 @@ func newShell(h *home, std streams) *cobra.Command {
 	var p placement
 	var attach string
 	var verbose bool
+	var m maker
 	c := &cobra.Command{
 		Use:   "shell [flags] [SANDBOX [COMMAND [ARG...]]]",
 		Short: "Open a terminal in a sandbox",
@@ -51,7 +52,7 @@ code is the program's.
 			t.svc, t.sandbox = svc, args[0]
 			if attach != "" {
 				t.process, err = findProcess(c.Context(), svc, args[0], attach)
-			} else if _, err = svc.Create(c.Context(), p.request(args[0])); err == nil {
+			} else if err = m.ensure(c.Context(), svc, p.request(args[0])); err == nil {
 				err = t.start(c.Context(), args[1:])
 			}
 			if err != nil {
@@ -64,6 +65,7 @@ code is the program's.
 	c.Flags().SetInterspersed(false)
 	c.Flags().StringVar(&attach, "attach", "", "go back to this terminal, by its process id or name")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what is done, without a server")
+	m.flags(c)
 	return c
 }
 

@@ -75,7 +75,7 @@ func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimi
 	}
 	who := i.opt.URL + "#" + t.Subject // in which no issuer has a "#"
 	return &Principal{
-		ID: who, Owner: who, Name: nameOf(c, t.Subject), Scopes: scopesOf(c.Scope), Limits: limits,
+		ID: who, Owner: who, Name: nameOf(c, t.Subject), Scopes: scopesOf(c.Scope), Limits: limits, Metadata: i.MetadataURL(),
 		expires: t.Expiry, life: context.Background(),
 	}, nil
 }

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -16,6 +17,9 @@ type Principal struct {
 	Owner  string // of the sandboxes it makes; empty for the server's own
 	Scopes []hutch.Scope
 	Limits hutch.TokenLimits // hutch.Unlimited for none, never 0
+	// Metadata is the URL where a client learns whom to ask for more scopes
+	// (RFC 9728); empty where nobody gives any.
+	Metadata string
 
 	expires time.Time
 	life    context.Context
@@ -24,6 +28,17 @@ type Principal struct {
 // Has reports whether the principal has one of the scopes.
 func (p *Principal) Has(any ...hutch.Scope) bool {
 	return slices.ContainsFunc(any, func(s hutch.Scope) bool { return slices.Contains(p.Scopes, s) })
+}
+
+// Lack is the error of a verb that needs one of some scopes, of which p has
+// none. Its data are what a challenge is made of (RFC 6750).
+func (p *Principal) Lack(verb string, any []hutch.Scope) error {
+	err := hutch.Errorf(hutch.Denied, "the token %q has the scopes %q, and %s needs one of %q: ask for a token that has it", p.Name, p.Scopes, verb, any).
+		With("needs", any)
+	if p.Metadata == "" {
+		return err.With("scope", string(any[0]))
+	}
+	return err.With("scope", scopePrefix+string(any[0])).With("resourceMetadata", p.Metadata)
 }
 
 // Self is the principal as an owner of sandboxes.
@@ -35,7 +50,8 @@ func (p *Principal) Self() hutch.Owner {
 // when the principal's token ends.
 func (p *Principal) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.life, func() { cancel(context.Cause(p.life)) })
+	life := cmp.Or(p.life, context.Background())
+	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
 	if p.expires.IsZero() {
 		return ctx, func() { stop(); cancel(context.Canceled) }
 	}

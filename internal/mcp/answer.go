@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -26,6 +27,12 @@ type answer struct {
 	started bool
 	closed  bool
 	refused bool // the SDK's own words are dropped
+	// challenge, when set, tells a client which scope to ask for: the answer
+	// then has status 403. While it may yet come, the event with which the SDK
+	// begins a stream, in prime, is held back.
+	challenge string
+	mayAsk    bool
+	prime     []byte
 	every   time.Duration
 	timer   *time.Timer
 }
@@ -52,12 +59,32 @@ func (a *answer) startLocked(status int) {
 	if strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") {
 		h.Set("X-Accel-Buffering", "no")
 	}
+	if a.challenge != "" {
+		h.Set("WWW-Authenticate", a.challenge)
+		status = http.StatusForbidden
+	}
 	a.ResponseWriter.WriteHeader(status)
+	if len(a.prime) > 0 {
+		a.ResponseWriter.Write(a.prime)
+	}
+}
+
+// ask makes the answer a challenge, if there is one and it is not too late.
+func (a *answer) ask(challenge string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mayAsk {
+		a.challenge = challenge
+	}
 }
 
 func (a *answer) Write(b []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.mayAsk && !a.started && bytes.HasPrefix(b, []byte("event: prime\n")) {
+		a.prime = bytes.Clone(b)
+		return len(b), nil
+	}
 	a.startLocked(http.StatusOK)
 	if a.refused {
 		a.refused = false
@@ -79,7 +106,9 @@ func (a *answer) writeLocked(b []byte) (int, error) {
 func (a *answer) Flush() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	http.NewResponseController(a.ResponseWriter).Flush()
+	if a.started {
+		http.NewResponseController(a.ResponseWriter).Flush()
+	}
 }
 
 // keepAlive writes a comment, which clients ignore, after every so long of

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/problem"
 )
 
 // The codes of failures. The 2026-07-28 revision lets no new ones into this
@@ -99,7 +100,11 @@ func (c *call) available(ctx context.Context) []string {
 
 // fail turns err into what this call's era wants to see.
 func (c *call) fail(ctx context.Context, err error) (*sdk.CallToolResult, error) {
-	return c.failure(ctx, err).render(c.modern())
+	f := c.failure(ctx, err)
+	if a := c.answer(); a != nil {
+		a.ask(problem.Challenge(f.Data))
+	}
+	return f.render(c.modern())
 }
 
 // render gives the older revisions a JSON-RPC error and the modern one a

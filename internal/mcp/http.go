@@ -73,7 +73,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	a := &answer{ResponseWriter: w, ctx: r.Context(), body: body}
+	who := auth.From(r.Context())
+	a := &answer{ResponseWriter: w, ctx: r.Context(), body: body, mayAsk: who != nil && who.Metadata != ""}
 	defer h.answers.open(r, a)()
 	if r.Header.Get(headerVersion) >= modern {
 		if !h.servePlain(a, r) {
@@ -82,9 +83,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodDelete {
-		h.sessions.interrupt(r.Header.Get(headerSession), auth.From(r.Context()))
+		h.sessions.interrupt(r.Header.Get(headerSession), who)
 	}
-	if auth.From(r.Context()) != nil {
+	if who != nil {
 		ofOne(h.older).ServeHTTP(a, r)
 		return
 	}

@@ -202,8 +202,7 @@ func (p *Policy) admit(ctx context.Context, who *auth.Principal, c call) (contex
 	case who == nil || !known:
 		return ctx, hutch.Errorf(hutch.Denied, "nobody may do this without a token")
 	case !who.Has(r.scopes...):
-		return ctx, hutch.Errorf(hutch.Denied, "the token %q has the scopes %q, and %s needs one of %q: ask for a token that has it", who.Name, who.Scopes, c.verb, r.scopes).
-			With("needs", r.scopes)
+		return ctx, who.Lack(c.verb, r.scopes)
 	case r.about == theServer:
 		return ctx, nil
 	}

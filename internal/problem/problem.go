@@ -66,7 +66,7 @@ func New(err error) Details {
 func Write(w http.ResponseWriter, err error) { New(err).Write(w) }
 
 // Write answers with d. A datum "retryAfter", in seconds, becomes the header
-// of that name.
+// of that name; a missing scope becomes a challenge.
 func (d Details) Write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", ContentType)
@@ -74,8 +74,26 @@ func (d Details) Write(w http.ResponseWriter) {
 	if after, ok := seconds(d.Data["retryAfter"]); ok {
 		h.Set("Retry-After", strconv.Itoa(after))
 	}
+	if words := Challenge(d.Data); words != "" {
+		h.Set("WWW-Authenticate", words)
+	}
 	w.WriteHeader(d.Status)
 	json.NewEncoder(w).Encode(d) // an error here is a client that has gone
+}
+
+// Challenge tells a client, in the header WWW-Authenticate, which scope its
+// token lacks (RFC 6750) and where it learns whom to ask. It is empty for data
+// of errors that are about something else.
+func Challenge(data map[string]any) string {
+	scope, _ := data["scope"].(string)
+	if scope == "" {
+		return ""
+	}
+	words := fmt.Sprintf(`Bearer realm="hutch", error="insufficient_scope", scope=%q`, scope)
+	if from, _ := data["resourceMetadata"].(string); from != "" {
+		words += fmt.Sprintf(`, resource_metadata=%q`, from)
+	}
+	return words
 }
 
 func seconds(v any) (int, bool) {
