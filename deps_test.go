@@ -36,7 +36,7 @@ var layers = []layer{
 
 	// Alone with the kernel.
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
-	{"hutch/internal/image", []string{"hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
+	{"hutch/internal/image", []string{sys, "software.sslmate.com/src/go-pkcs12"}},
 	{"hutch/internal/window", nil},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
@@ -65,13 +65,14 @@ var layers = []layer{
 		"github.com/opencontainers/runtime-spec/specs-go",
 	}},
 
+	// What a sandbox reaches.
+	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
+
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/runner", "hutch/internal/store", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", sys,
 	}},
-
-	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/problem", []string{"hutch"}},
@@ -97,7 +98,7 @@ var layers = []layer{
 	// For tests only: no line above names these.
 	{"hutch/internal/scripted", []string{"hutch"}},
 	{"hutch/internal/servicetest", []string{"hutch"}},
-	{"hutch/internal/driver/drivertest", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/netstack", "hutch/internal/wire", sys}},
+	{"hutch/internal/driver/drivertest", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", sys}},
 	{"hutch/internal/hutchtest/...", []string{anything}},
 	{"hutch/test/...", []string{anything}},
 	{"hutch/bench/...", []string{anything}},
@@ -112,8 +113,8 @@ var layers = []layer{
 	}},
 	{"hutch/cmd/hutch-runsc", []string{"gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
-		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
+		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},
 }

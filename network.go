@@ -1,6 +1,7 @@
 package hutch
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -179,4 +180,52 @@ func (q ConnectionQuery) Check() (ConnectionQuery, error) {
 		q.Limit = 100
 	}
 	return q, nil
+}
+
+// Within refuses a canonical n that allows what the ceiling does not. What has
+// no limit of its own has that of the ceiling.
+func (n Network) Within(ceiling Network) error {
+	beyond := func(format string, args ...any) error {
+		return Errorf(Denied, "%s, which is beyond what this token may allow: ask someone with the scope admin", Errorf(Denied, format, args...).Message).With("field", "network")
+	}
+	if n.Mode == NetworkOpen && ceiling.Mode != NetworkOpen {
+		return beyond("the network is to be open")
+	}
+	for _, text := range n.Allow {
+		if !ceiling.allows(text) {
+			return beyond("the network is to reach %s", text)
+		}
+	}
+	over := func(l, most int64) bool { return most > 0 && l > most }
+	if l, most := n.Limits, ceiling.Limits; over(int64(l.Connections), int64(most.Connections)) || over(int64(l.Rate), int64(most.Rate)) || over(l.Bandwidth, most.Bandwidth) || over(l.Total, most.Total) {
+		return beyond("a limit of the network is over that of the server, which is %+v", most)
+	}
+	return nil
+}
+
+// allows reports whether a rule is covered: by another, or by a network that is
+// open, unless it is about a net, which may be private.
+func (n Network) allows(text string) bool {
+	rule, err := ParseNetworkRule(text)
+	if err != nil {
+		return false
+	}
+	if n.Mode == NetworkOpen && !rule.Net.IsValid() {
+		return true
+	}
+	return slices.ContainsFunc(n.Allow, func(text string) bool {
+		have, err := ParseNetworkRule(text)
+		return err == nil && have.Covers(rule)
+	})
+}
+
+// Or is n with the server's default for what it does not say.
+func (n Network) Or(fallback Network) Network {
+	if n.Mode == "" && len(n.Allow) == 0 {
+		n.Mode, n.Allow = fallback.Mode, fallback.Allow
+	}
+	l, other := &n.Limits, fallback.Limits
+	l.Connections, l.Rate = cmp.Or(l.Connections, other.Connections), cmp.Or(l.Rate, other.Rate)
+	l.Bandwidth, l.Total = cmp.Or(l.Bandwidth, other.Bandwidth), cmp.Or(l.Total, other.Total)
+	return n
 }

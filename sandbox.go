@@ -57,6 +57,7 @@ type CreateRequest struct {
 	// variables: each is NAME, or VARIABLE=NAME. Their values are looked up
 	// when a program starts, and are no part of the sandbox.
 	Secrets    []string          `json:"secrets,omitempty"`
+	Network    Network           `json:"network,omitzero"` // what it may reach; default: the server's
 	Limits     Limits            `json:"limits,omitzero"`
 	KeepAlive  bool              `json:"keepAlive,omitempty"`  // never idles
 	SleepAfter Seconds           `json:"sleepAfter,omitempty"` // without use; default 600
@@ -84,6 +85,7 @@ type Sandbox struct {
 	OnIdle      IdleAction        `json:"onIdle"`
 	Health      Health            `json:"health"`
 	Limits      Limits            `json:"limits"`
+	Network     Network           `json:"network"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Processes   []Process         `json:"processes"` // never null in JSON
 }

@@ -59,4 +59,5 @@ type Service interface {
 	ProcessControl
 	Contexts
 	Ports
+	Networks
 }

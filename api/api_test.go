@@ -152,6 +152,12 @@ var types = map[string]any{
 	"Logs":                 stream.Logs{},
 	"Match":                hutch.Match{},
 	"MintedToken":          hutch.MintedToken{},
+	"Network":              hutch.Network{},
+	"NetworkLimits":        hutch.NetworkLimits{},
+	"NetworkState":         hutch.NetworkState{},
+	"Connection":           hutch.Connection{},
+	"ConnectionLog":        hutch.ConnectionLog{},
+	"Traffic":              hutch.Traffic{},
 	"Output":               stream.Piece{},
 	"Port":                 hutch.Port{},
 	"PortEvent":            hutch.PortEvent{},
@@ -253,6 +259,8 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.Access]():        "write",
 	reflect.TypeFor[hutch.PortAccess]():    "private",
 	reflect.TypeFor[hutch.PortEventType](): "open",
+	reflect.TypeFor[hutch.NetworkMode]():   "open",
+	reflect.TypeFor[hutch.Verdict]():       "denied",
 }
 
 // fill puts something into all of v.

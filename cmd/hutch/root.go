@@ -64,7 +64,7 @@ func newRoot(std streams) *cobra.Command {
 		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(std), newAudit(&h, std), newUsage(&h, std),
 		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),
 		newToken(&h, std), newShare(&h, std), newSecret(&h, std), newBackup(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std),
-		newExpose(&h, std), newUnexpose(&h), newPorts(&h, std), newForward(&h, std),
+		newExpose(&h, std), newUnexpose(&h), newPorts(&h, std), newForward(&h, std), newNetwork(&h, std),
 	)
 	for _, c := range root.Commands() {
 		c.Args = explainArgs(c.Args)

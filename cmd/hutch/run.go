@@ -184,16 +184,18 @@ type placement struct {
 	runtime string
 	limits  hutch.Limits
 	labels  map[string]string
+	network networkFlags
 }
 
 // request asks for the sandbox of an id.
 func (p *placement) request(id string) hutch.CreateRequest {
-	return hutch.CreateRequest{ID: id, Runtime: p.runtime, Limits: p.limits, Labels: p.labels}
+	return hutch.CreateRequest{ID: id, Runtime: p.runtime, Limits: p.limits, Labels: p.labels, Network: p.network.network()}
 }
 
 func (p *placement) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&p.runtime, "runtime", "", "gvisor (strong isolation) or native (fast, for code you trust more); default: the first that works")
+	p.network.flags(f, "network", "allow", "a sandbox that is made")
 	f.Float64Var(&p.limits.CPU, "cpu", 0, "cores (default 1)")
 	f.IntVar(&p.limits.Memory, "memory", 0, "MiB (default 512)")
 	f.IntVar(&p.limits.Disk, "disk", 0, "MiB of written files (default 1024; on native half the memory)")
@@ -236,7 +238,7 @@ standard input. There is no time limit but --timeout.`,
 					err = cerr
 				}
 			}()
-			sb, err := m.Create(c.Context(), hutch.CreateRequest{Limits: p.limits, KeepAlive: true})
+			sb, err := m.Create(c.Context(), hutch.CreateRequest{Limits: p.limits, Network: p.network.network(), KeepAlive: true})
 			if err != nil {
 				return err
 			}

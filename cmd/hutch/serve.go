@@ -59,6 +59,8 @@ type serveConfig struct {
 	secure       tlsConfig
 	issuer       auth.IssuerOptions
 	quiet        bool
+	network      networkFlags // of sandboxes that are asked for without one
+	dns          string
 	broker       brokerConfig
 	secretKey    string
 	talk         conversationConfig
@@ -87,6 +89,13 @@ next start finds them again.`,
 			if err := cmp.Or(checkLimits(cfg.limits), checkPool(cfg.pool), cfg.secure.check(), cfg.preview.check()); err != nil {
 				return err
 			}
+			if _, err := cfg.network.network().Canonical(); err != nil {
+				return usageError{err}
+			}
+			var err error
+			if cfg.dns, err = checkDNS(cfg.dns); err != nil {
+				return err
+			}
 			cfg.talk, cfg.monitor.trace = conversationEnv(), traceEnv()
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
@@ -107,6 +116,8 @@ next start finds them again.`,
 	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
 	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; more wait")
 	cfg.secure.flags(f)
+	cfg.network.flags(f, "network", "network-allow", "a new sandbox, and no token without the scope admin further,")
+	f.StringVar(&cfg.dns, "dns", "", "DNS server that names are asked of (default: those of this machine)")
 	f.StringVar(&cfg.issuer.URL, "oidc-issuer", "", "also take tokens of people from this OpenID Connect issuer, e.g. https://id.example.com")
 	f.StringVar(&cfg.issuer.Audience, "oidc-audience", "", "the audience that they must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
 	cfg.monitor.flags(f)
@@ -317,7 +328,7 @@ func (s *server) mayListen(ctx context.Context) error {
 
 func (s *server) openPolicy(ctx context.Context) (err error) {
 	s.policy, err = policy.New(ctx, s.veil, policy.Options{
-		Tokens: s.tokens, Secrets: s.vault, Backups: s.backups, Accounts: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"),
+		Network: s.network.network(), Tokens: s.tokens, Secrets: s.vault, Backups: s.backups, Accounts: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"),
 		Redact: func(text string) string { return s.redactor().String(text) }, Log: s.log,
 	})
 	return err
@@ -362,6 +373,7 @@ func (s *server) startEngine(ctx context.Context) error {
 		Dir: s.dir, Drivers: s.runtimes, Pool: pool,
 		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
+		Gateway: gateways(s.dns, nil), Network: s.network.network(),
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
 		PreviewURL: s.previewURL,
 	})

@@ -80,7 +80,7 @@ func (h *home) ownShell(ctx context.Context, t *terminal, p placement, log *slog
 			err = cerr
 		}
 	}()
-	sb, err := m.Create(ctx, hutch.CreateRequest{Limits: p.limits, KeepAlive: true})
+	sb, err := m.Create(ctx, hutch.CreateRequest{Limits: p.limits, Network: p.network.network(), KeepAlive: true})
 	if err != nil {
 		return err
 	}

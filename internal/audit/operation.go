@@ -96,7 +96,7 @@ func OriginOf(ctx context.Context) Origin {
 var looks = map[string]bool{
 	"Sandbox": true, "Sandboxes": true, "Process": true, "Processes": true, "Logs": true, "Wait": true,
 	"Languages": true, "Contexts": true, "GitStatus": true, "GitDiff": true,
-	"Ports": true, "ValidatePortToken": true, "WatchPorts": true,
+	"Ports": true, "ValidatePortToken": true, "WatchPorts": true, "Network": true, "Connections": true,
 	"Grants": true, "Token": true, "Tokens": true, "Usage": true, "Audit": true,
 	"ReadFile": true, "Stat": true, "ListFiles": true, "SearchFiles": true, "Watch": true, "Pack": true,
 }

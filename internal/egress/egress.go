@@ -37,15 +37,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"hutch"
+	"hutch/internal/netstack"
 )
-
-// Flow is a connection that is asked for, or the datagrams between two ports,
-// as in package netstack.
-type Flow interface {
-	Dst() netip.AddrPort
-	Accept() (net.Conn, error)
-	Refuse()
-}
 
 // Options are what a gateway is made from.
 type Options struct {
@@ -77,7 +70,7 @@ type Observer interface {
 	Carried(sent, received int)
 }
 
-// Gateway is the way out of one sandbox. Its methods are safe for concurrent
+// Gateway is the way out of one sandbox: it implements netstack.Handler. Its methods are safe for concurrent
 // use.
 type Gateway struct {
 	opt    Options
@@ -126,6 +119,8 @@ func New(n hutch.Network, opt Options) (*Gateway, error) {
 	}
 	return g, g.Set(n)
 }
+
+var _ netstack.Handler = (*Gateway)(nil)
 
 type nobody struct{}
 
@@ -277,7 +272,7 @@ func (g *Gateway) namedLocked(name string, dst netip.AddrPort) verdict {
 }
 
 // TCP implements netstack.Handler.
-func (g *Gateway) TCP(ctx context.Context, f Flow) {
+func (g *Gateway) TCP(ctx context.Context, f netstack.Flow) {
 	if g.isResolver(f.Dst()) {
 		g.answerStream(ctx, f)
 		return
@@ -295,7 +290,7 @@ func (g *Gateway) TCP(ctx context.Context, f Flow) {
 }
 
 // UDP implements netstack.Handler.
-func (g *Gateway) UDP(ctx context.Context, f Flow) {
+func (g *Gateway) UDP(ctx context.Context, f netstack.Flow) {
 	if g.isResolver(f.Dst()) {
 		g.answerDatagrams(ctx, f)
 		return
@@ -309,7 +304,7 @@ func (g *Gateway) UDP(ctx context.Context, f Flow) {
 // pass connects a flow with what it is for, if that is allowed and there: whom
 // the world refuses is refused. The passage ends when carry returns, and carry
 // fails when the passage ends.
-func (g *Gateway) pass(ctx context.Context, f Flow, protocol string, carry func(p *passage, v verdict, down, up net.Conn) error) {
+func (g *Gateway) pass(ctx context.Context, f netstack.Flow, protocol string, carry func(p *passage, v verdict, down, up net.Conn) error) {
 	p, v := g.begin(ctx, protocol, f.Dst())
 	if p == nil {
 		f.Refuse()

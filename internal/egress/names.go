@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"hutch"
+	"hutch/internal/netstack"
 )
 
 const (
@@ -32,7 +33,7 @@ func (g *Gateway) isResolver(dst netip.AddrPort) bool {
 }
 
 // answerDatagrams answers questions that come one in a datagram.
-func (g *Gateway) answerDatagrams(ctx context.Context, f Flow) {
+func (g *Gateway) answerDatagrams(ctx context.Context, f netstack.Flow) {
 	c, err := f.Accept()
 	if err != nil {
 		return
@@ -59,7 +60,7 @@ func (g *Gateway) answerDatagrams(ctx context.Context, f Flow) {
 }
 
 // answerStream answers questions one after the other, each behind its length.
-func (g *Gateway) answerStream(ctx context.Context, f Flow) {
+func (g *Gateway) answerStream(ctx context.Context, f netstack.Flow) {
 	c, err := f.Accept()
 	if err != nil {
 		return

@@ -240,6 +240,7 @@ type flow struct {
 	got     chan net.Conn // closed when refused
 }
 
+func (f *flow) Src() netip.AddrPort { return netip.AddrPort{} }
 func (f *flow) Dst() netip.AddrPort { return f.dst }
 func (f *flow) Refuse()             { f.once.Do(func() { close(f.got) }) }
 

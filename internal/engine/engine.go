@@ -67,6 +67,11 @@ type Options struct {
 	// Secrets are those that every sandbox has, in variables of their names,
 	// where they can be had.
 	Secrets []string
+	// Gateway makes the way out of a sandbox that may reach n; without it there
+	// is none, and sandboxes reach nothing.
+	Gateway func(owner, sandbox string, n hutch.Network) (Gateway, error)
+	// Network is that of sandboxes that are asked for without one.
+	Network hutch.Network
 	// PreviewURL is where an exposed port is shown, by its label (hutch.Port);
 	// without it none is.
 	PreviewURL func(label string) string

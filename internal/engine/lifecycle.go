@@ -405,6 +405,7 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 	s.alarm.stop()
 	s.mu.Unlock()
 	e.unexposeAll(s)
+	s.disconnect()
 	e.retire(s)
 	e.log.Info("destroyed", "sandbox", s.id, "why", why)
 	return nil

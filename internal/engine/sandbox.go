@@ -47,6 +47,8 @@ type sandbox struct {
 	health hutch.Health
 	usage  reading
 	saved  int64 // executions that were on disk at the last look
+
+	gateway Gateway // once it was asked for
 }
 
 // reading is what Usage said at a time, to tell CPU percent from the next.

@@ -33,6 +33,9 @@ type Options struct {
 	// Accounts and Audit are what was used and done.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
+	// Network is the most that sandboxes may reach by the word of callers
+	// without the scope admin.
+	Network hutch.Network
 	// Operations counts calls about sandboxes; nil does not count.
 	Operations *quota.Meter
 	// Observer is told of every call; nil for nobody.
@@ -133,6 +136,8 @@ var rules = map[string]rule{
 
 	"Expose": show, "Unexpose": show, "LinkPort": show, "DialPort": connect,
 	"Ports": shown, "ValidatePortToken": shown, "WatchPorts": shown,
+
+	"Network": see, "Connections": see, "SetNetwork": own,
 
 	"SetSecret": keep, "Secrets": keep, "DeleteSecret": keep,
 

@@ -15,6 +15,9 @@ import (
 // place of what one asked for.
 func (p *Policy) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	return do(ctx, p, call{verb: "Create", sandbox: req.ID}, func(ctx context.Context) (hutch.Sandbox, error) {
+		if err := p.mayReach(ctx, req.Network); err != nil {
+			return hutch.Sandbox{}, err
+		}
 		return p.next.Create(ctx, req)
 	})
 }

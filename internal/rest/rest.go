@@ -92,6 +92,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.backupRoutes()
 	h.contextRoutes()
 	h.portRoutes()
+	h.networkRoutes()
 	h.tokenRoutes()
 	h.monitorRoutes()
 	h.documentRoutes()

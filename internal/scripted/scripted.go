@@ -75,7 +75,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	sb := hutch.Sandbox{
 		ID: req.ID, Status: hutch.Running, Image: "host", Runtime: "scripted", CreatedAt: now, LastUsedAt: now,
 		KeepAlive: req.KeepAlive, SleepAfter: req.SleepAfter, OnIdle: req.OnIdle, Health: hutch.Healthy,
-		Limits: req.Limits, Labels: req.Labels, Processes: []hutch.Process{},
+		Limits: req.Limits, Network: req.Network, Labels: req.Labels, Processes: []hutch.Process{},
 	}
 	if s.sandboxes == nil {
 		s.sandboxes = map[string]hutch.Sandbox{}

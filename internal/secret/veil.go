@@ -372,3 +372,18 @@ func (v *Veil) DialPort(ctx context.Context, sandbox string, port int) (net.Conn
 func (v *Veil) WatchPorts(ctx context.Context, sandbox string, out func(hutch.PortEvent) error) error {
 	return v.error(ctx, v.svc.WatchPorts(ctx, sandbox, each(v.lookup(ctx), out)))
 }
+
+// Network implements hutch.Networks.
+func (v *Veil) Network(ctx context.Context, sandbox string) (hutch.NetworkState, error) {
+	return clean[hutch.NetworkState](ctx, v)(v.svc.Network(ctx, sandbox))
+}
+
+// SetNetwork implements hutch.Networks.
+func (v *Veil) SetNetwork(ctx context.Context, sandbox string, n hutch.Network) (hutch.NetworkState, error) {
+	return clean[hutch.NetworkState](ctx, v)(v.svc.SetNetwork(ctx, sandbox, n))
+}
+
+// Connections implements hutch.Networks.
+func (v *Veil) Connections(ctx context.Context, sandbox string, q hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
+	return clean[hutch.ConnectionLog](ctx, v)(v.svc.Connections(ctx, sandbox, q))
+}

@@ -222,6 +222,15 @@ func (l *leaks) GitCommit(context.Context, string, hutch.GitCommitRequest) (hutc
 func (l *leaks) Expose(context.Context, string, hutch.ExposeRequest) (hutch.Port, error) {
 	return hutch.Port{Name: value, URL: value, Token: value}, l.err()
 }
+func (l *leaks) Network(context.Context, string) (hutch.NetworkState, error) {
+	return full[hutch.NetworkState](), l.err()
+}
+func (l *leaks) SetNetwork(context.Context, string, hutch.Network) (hutch.NetworkState, error) {
+	return full[hutch.NetworkState](), l.err()
+}
+func (l *leaks) Connections(context.Context, string, hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
+	return full[hutch.ConnectionLog](), l.err()
+}
 func (l *leaks) Unexpose(context.Context, string, int) error { return l.err() }
 func (l *leaks) Ports(context.Context, string) ([]hutch.Port, error) {
 	return []hutch.Port{{Name: value, URL: value}}, l.err()

@@ -9,6 +9,7 @@ import (
 	"hutch/client"
 	"hutch/internal/driver"
 	"hutch/internal/driver/fake"
+	"hutch/internal/egress"
 	"hutch/internal/engine"
 	"hutch/internal/image"
 	"hutch/internal/rest"
@@ -21,7 +22,10 @@ func newEngine(t testing.TB) hutch.Service {
 	d := fake.New(t.TempDir())
 	e := engine.New(engine.Options{
 		Dir: t.TempDir(), Drivers: []driver.Driver{d}, Ephemeral: true,
-		Image:      func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
+		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
+		Gateway: func(_, sandbox string, n hutch.Network) (engine.Gateway, error) {
+			return egress.New(n, egress.Options{Sandbox: sandbox})
+		},
 		PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
 	})
 	if err := e.Start(t.Context()); err != nil {

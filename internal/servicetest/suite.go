@@ -56,6 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Archives", s.archives()},
 		{"Git", s.git()},
 		{"Ports", s.ports()},
+		{"Network", s.networks()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

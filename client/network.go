@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"hutch"
+)
+
+// Network implements hutch.Networks.
+func (c *Client) Network(ctx context.Context, sandbox string) (hutch.NetworkState, error) {
+	path, err := sandboxPath(sandbox)
+	if err != nil {
+		return hutch.NetworkState{}, err
+	}
+	return call[hutch.NetworkState](ctx, c, "GET", path+"/network", nil)
+}
+
+// SetNetwork implements hutch.Networks.
+func (c *Client) SetNetwork(ctx context.Context, sandbox string, n hutch.Network) (hutch.NetworkState, error) {
+	path, err := sandboxPath(sandbox)
+	if err != nil {
+		return hutch.NetworkState{}, err
+	}
+	return call[hutch.NetworkState](ctx, c, "PUT", path+"/network", n)
+}
+
+// Connections implements hutch.Networks.
+func (c *Client) Connections(ctx context.Context, sandbox string, q hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
+	path, err := sandboxPath(sandbox)
+	if err == nil {
+		q, err = q.Check()
+	}
+	if err != nil {
+		return hutch.ConnectionLog{}, err
+	}
+	v := url.Values{"limit": {strconv.Itoa(q.Limit)}}
+	if q.After > 0 {
+		v.Set("after", strconv.FormatInt(q.After, 10))
+	}
+	if q.Verdict != "" {
+		v.Set("verdict", string(q.Verdict))
+	}
+	if q.Wait > 0 {
+		v.Set("wait", strconv.FormatFloat(float64(q.Wait), 'f', -1, 64))
+	}
+	return call[hutch.ConnectionLog](ctx, c, "GET", path+"/network/connections?"+v.Encode(), nil)
+}
+
+// Allow lets the sandbox reach more: what the rules name, beside what it may
+// reach already.
+func (s *Sandbox) Allow(ctx context.Context, rules ...string) (hutch.NetworkState, error) {
+	state, err := s.client.Network(ctx, s.ID)
+	if err != nil {
+		return state, err
+	}
+	state.Network.Allow = append(state.Network.Allow, rules...)
+	return s.client.SetNetwork(ctx, s.ID, state.Network)
+}
+
+// SetNetwork says anew what the sandbox may reach.
+func (s *Sandbox) SetNetwork(ctx context.Context, n hutch.Network) (hutch.NetworkState, error) {
+	return s.client.SetNetwork(ctx, s.ID, n)
+}
+
+// Network tells what the sandbox may reach, and what it did reach.
+func (s *Sandbox) Network(ctx context.Context) (hutch.NetworkState, error) {
+	return s.client.Network(ctx, s.ID)
+}
+
+// Connections are the lines of the log after a cursor, waited for if there are
+// none.
+func (s *Sandbox) Connections(ctx context.Context, after int64, wait time.Duration) (hutch.ConnectionLog, error) {
+	return s.client.Connections(ctx, s.ID, hutch.ConnectionQuery{After: after, Wait: hutch.InSeconds(wait)})
+}

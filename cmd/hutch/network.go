@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"hutch"
+	"hutch/internal/egress"
+	"hutch/internal/engine"
+	"hutch/internal/linux/tun"
+)
+
+// networkFlags are what a sandbox may reach, as flags.
+type networkFlags struct {
+	mode  string
+	allow []string
+}
+
+func (n *networkFlags) flags(f *pflag.FlagSet, mode, allow, of string) {
+	f.StringVar(&n.mode, mode, "", "what "+of+" may reach: none, allow-list or open (default: what the server says, or else allow-list)")
+	f.StringSliceVar(&n.allow, allow, nil, "let it reach a name or net, such as example.com, *.example.com:443 or 10.1.0.0/16:5432")
+}
+
+func (n networkFlags) network() hutch.Network {
+	return hutch.Network{Mode: hutch.NetworkMode(n.mode), Allow: n.allow}
+}
+
+func newNetwork(h *home, std streams) *cobra.Command {
+	var mode string
+	var allow, deny []string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "network SANDBOX", Short: "Say what a sandbox of the server may reach, and see what it did",
+		Long: `Say what a sandbox may reach, and see what went over its network. Without flags,
+nothing changes. A change holds at once: what is not allowed any more is cut.
+
+A rule is a name (example.com, at ports 80 and 443; example.com:22; *.example.com for
+all below it) or a net (203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443).
+` + remoteHelp,
+		Example: `  hutch network demo --allow pypi.org --allow files.pythonhosted.org
+  hutch network demo --deny pypi.org
+  hutch network demo --mode open
+  hutch network log demo --follow`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			state, err := svc.Network(c.Context(), args[0])
+			if err == nil && (mode != "" || len(allow)+len(deny) > 0) {
+				n, nerr := changeNetwork(state.Network, mode, allow, deny)
+				if nerr != nil {
+					return nerr
+				}
+				state, err = svc.SetNetwork(c.Context(), args[0], n)
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(std.out, state)
+			}
+			return showNetwork(std.out, state)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&mode, "mode", "", "none, allow-list or open")
+	f.StringSliceVar(&allow, "allow", nil, "add a rule")
+	f.StringSliceVar(&deny, "deny", nil, "take a rule back, as it is listed")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	c.AddCommand(newNetworkLog(h, std))
+	for _, sub := range c.Commands() {
+		sub.Args = explainArgs(sub.Args)
+	}
+	return c
+}
+
+// changeNetwork is n with another mode, and rules more and less.
+func changeNetwork(n hutch.Network, mode string, allow, deny []string) (hutch.Network, error) {
+	n.Mode = cmp.Or(hutch.NetworkMode(mode), n.Mode)
+	n.Allow = append(slices.Clone(n.Allow), allow...)
+	for _, text := range deny {
+		rule, err := hutch.ParseNetworkRule(text)
+		if err != nil {
+			return n, err
+		}
+		before := len(n.Allow)
+		n.Allow = slices.DeleteFunc(n.Allow, func(have string) bool { return have == rule.String() })
+		if len(n.Allow) == before {
+			return n, hutch.Errorf(hutch.NotFound, "there is no rule %s to take back: those that there are, are listed without flags", rule)
+		}
+	}
+	return n, nil
+}
+
+func showNetwork(out io.Writer, s hutch.NetworkState) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Network.Mode, hutch.NetworkAllowList))
+	fmt.Fprintf(w, "allow\t%s\n", cmp.Or(strings.Join(s.Network.Allow, " "), "-"))
+	t := s.Traffic
+	fmt.Fprintf(w, "connections\t%d open, %d allowed, %d denied\n", t.Open, t.Allowed, t.Denied)
+	fmt.Fprintf(w, "asked\t%d names, %d requests\n", t.Lookups, t.Requests)
+	fmt.Fprintf(w, "bytes\t%d sent, %d received\n", t.Sent, t.Received)
+	return w.Flush()
+}
+
+func newNetworkLog(h *home, std streams) *cobra.Command {
+	var q hutch.ConnectionQuery
+	var follow, denied, asJSON bool
+	c := &cobra.Command{
+		Use: "log SANDBOX", Short: "Show what a sandbox reached, or tried to",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			if denied {
+				q.Verdict = hutch.Refused
+			}
+			for {
+				log, err := svc.Connections(c.Context(), args[0], q)
+				if err != nil {
+					return err
+				}
+				if err := showConnections(std.out, log.Connections, asJSON); err != nil || !follow {
+					return err
+				}
+				q.After, q.Wait = log.Next, 30
+			}
+		},
+	}
+	f := c.Flags()
+	f.BoolVarP(&follow, "follow", "f", false, "go on with what comes")
+	f.BoolVar(&denied, "denied", false, "only what was denied")
+	f.IntVarP(&q.Limit, "limit", "n", 100, "lines at most, the newest")
+	f.BoolVar(&asJSON, "json", false, "print a line of JSON for each")
+	return c
+}
+
+func showConnections(out io.Writer, list []hutch.Connection, asJSON bool) error {
+	for _, c := range list {
+		if asJSON {
+			if err := writeJSON(out, c); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := fmt.Fprintln(out, connectionLine(c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connectionLine is a line of the log for people.
+func connectionLine(c hutch.Connection) string {
+	what := c.Host
+	if c.Port != 0 {
+		what = net.JoinHostPort(c.Host, fmt.Sprint(c.Port))
+	}
+	if c.Method != "" {
+		what = c.Method + " " + what
+	}
+	parts := []string{c.Time.Local().Format(time.TimeOnly), fmt.Sprintf("%-7s", c.Verdict), fmt.Sprintf("%-4s", c.Protocol), what}
+	if c.Status != 0 {
+		parts = append(parts, fmt.Sprint(c.Status))
+	}
+	if c.Sent+c.Received > 0 {
+		parts = append(parts, fmt.Sprintf("%d/%d bytes", c.Sent, c.Received))
+	}
+	if c.Count > 1 {
+		parts = append(parts, fmt.Sprintf("(%d times)", c.Count))
+	}
+	if c.Open {
+		parts = append(parts, "(open)")
+	}
+	if c.Reason != "" {
+		parts = append(parts, "- "+c.Reason)
+	}
+	return strings.Join(parts, " ")
+}
+
+// gateways makes the ways out of sandboxes. They share what the resolver knows;
+// dns is the server that it asks, or "" for those of this machine.
+func gateways(dns string, observe egress.Observer) func(owner, sandbox string, n hutch.Network) (engine.Gateway, error) {
+	var ask func(ctx context.Context, network, address string) (net.Conn, error)
+	if dns != "" {
+		ask = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, dns)
+		}
+	}
+	resolver, names := egress.NewResolver(ask), []netip.Addr{tun.Gateway4, tun.Gateway6}
+	return func(_, sandbox string, n hutch.Network) (engine.Gateway, error) {
+		return egress.New(n, egress.Options{Sandbox: sandbox, Names: names, Resolver: resolver, Observe: observe})
+	}
+}
+
+// checkDNS completes the address of a DNS server.
+func checkDNS(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(a, 53).String(), nil
+	}
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return "", usageError{fmt.Errorf("--dns is %q: give an address, such as 9.9.9.9 or [2620:fe::fe]:53", text)}
+	}
+	return a.String(), nil
+}

@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+
+	"hutch"
+	"hutch/internal/netstack"
+)
+
+// Gateway decides what a sandbox reaches, as package egress does.
+type Gateway interface {
+	netstack.Handler
+	// Set holds to n from now on, and cuts what it does not allow.
+	Set(n hutch.Network) error
+	Traffic() hutch.Traffic
+	// Connections reads the log; q has been checked.
+	Connections(ctx context.Context, q hutch.ConnectionQuery) hutch.ConnectionLog
+	// Close cuts everything.
+	Close()
+}
+
+// gateway returns that of a sandbox, making it when it is asked for first; nil
+// where there are none. It lasts as long as the sandbox, also while that sleeps:
+// what was resolved before still counts when it wakes.
+func (e *Engine) gateway(s *sandbox) (Gateway, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gateway != nil || e.opt.Gateway == nil || s.gone {
+		return s.gateway, nil
+	}
+	g, err := e.opt.Gateway(s.owner, s.id, s.rec.Sandbox.Network)
+	if err == nil {
+		s.gateway = g
+	}
+	return g, err
+}
+
+// disconnect ends the network of a sandbox that is gone.
+func (s *sandbox) disconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gateway != nil {
+		s.gateway.Close()
+	}
+}
+
+// Network implements hutch.Networks.
+func (e *Engine) Network(ctx context.Context, id string) (hutch.NetworkState, error) {
+	s, err := e.find(ctx, id)
+	if err != nil {
+		return hutch.NetworkState{}, err
+	}
+	return e.networkOf(s)
+}
+
+func (e *Engine) networkOf(s *sandbox) (hutch.NetworkState, error) {
+	g, err := e.gateway(s)
+	if err != nil {
+		return hutch.NetworkState{}, err
+	}
+	state := hutch.NetworkState{SandboxID: s.id, Network: s.network()}
+	if g != nil {
+		state.Traffic = g.Traffic()
+	}
+	return state, nil
+}
+
+// SetNetwork implements hutch.Networks.
+func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hutch.NetworkState, error) {
+	n, err := n.Or(e.opt.Network).Canonical()
+	if err != nil {
+		return hutch.NetworkState{}, err
+	}
+	s, err := e.find(ctx, id)
+	if err != nil {
+		return hutch.NetworkState{}, err
+	}
+	if err := s.take(ctx); err != nil {
+		return hutch.NetworkState{}, err
+	}
+	defer s.put()
+	if s.leaving() {
+		return hutch.NetworkState{}, notFound(id)
+	}
+	if err := e.setNetwork(ctx, s, n); err != nil {
+		return hutch.NetworkState{}, err
+	}
+	return e.networkOf(s)
+}
+
+// setNetwork changes what a sandbox may reach, on disk first.
+func (e *Engine) setNetwork(ctx context.Context, s *sandbox, n hutch.Network) error {
+	g, err := e.gateway(s)
+	if err != nil {
+		return err
+	}
+	old := s.network()
+	set := func(n hutch.Network) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.rec.Sandbox.Network = n
+	}
+	set(n)
+	if err := e.save(context.WithoutCancel(ctx), s); err != nil {
+		set(old)
+		return err
+	}
+	if g == nil {
+		return nil
+	}
+	return g.Set(n)
+}
+
+func (s *sandbox) network() hutch.Network {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rec.Sandbox.Network
+}
+
+// Connections implements hutch.Networks.
+func (e *Engine) Connections(ctx context.Context, id string, q hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
+	none := hutch.ConnectionLog{Connections: []hutch.Connection{}}
+	q, err := q.Check()
+	if err != nil {
+		return none, err
+	}
+	s, err := e.find(ctx, id)
+	if err != nil {
+		return none, err
+	}
+	g, err := e.gateway(s)
+	if err != nil || g == nil {
+		return none, err
+	}
+	return g.Connections(ctx, q), nil
+}

@@ -1,0 +1,53 @@
+package policy_test
+
+import (
+	"errors"
+	"testing"
+
+	"hutch"
+	"hutch/internal/policy"
+	"hutch/internal/scripted"
+)
+
+// Who runs code opens no door for it that the server has shut.
+func TestNetworkCeiling(t *testing.T) {
+	t.Parallel()
+	ceiling := hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"*.example.com", "10.0.0.0/8:5432"}, Limits: hutch.NetworkLimits{Connections: 10}}
+	for _, c := range []struct {
+		ceiling hutch.Network
+		n       hutch.Network
+		want    error
+	}{
+		{ceiling, hutch.Network{}, nil},
+		{ceiling, hutch.Network{Mode: hutch.NetworkNone}, nil},
+		{ceiling, hutch.Network{Allow: []string{"api.example.com:443", "10.1.2.3:5432"}}, nil},
+		{ceiling, hutch.Network{Allow: []string{"api.example.com"}, Limits: hutch.NetworkLimits{Connections: 5}}, nil},
+		{ceiling, hutch.Network{Mode: hutch.NetworkOpen}, hutch.Denied},
+		{ceiling, hutch.Network{Allow: []string{"evil.example.net"}}, hutch.Denied},
+		{ceiling, hutch.Network{Allow: []string{"api.example.com:22"}}, hutch.Denied},
+		{ceiling, hutch.Network{Allow: []string{"10.1.2.3"}}, hutch.Denied},
+		{ceiling, hutch.Network{Mode: hutch.NetworkNone, Limits: hutch.NetworkLimits{Connections: 11}}, hutch.Denied},
+		{ceiling, hutch.Network{Allow: []string{"*"}}, hutch.Invalid},
+		{hutch.Network{}, hutch.Network{Allow: []string{"example.com"}}, hutch.Denied},
+		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen, Allow: []string{"example.com:*"}}, nil},
+		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen, Allow: []string{"192.168.0.0/16"}}, hutch.Denied},
+	} {
+		w := newWorld(t, &scripted.Service{}, policy.Options{Network: c.ceiling})
+		agent := w.as(t, hutch.TokenRequest{Name: "agent", Scopes: []hutch.Scope{hutch.ScopeExec}})
+		admin := w.as(t, hutch.TokenRequest{Name: "admin", Scopes: []hutch.Scope{hutch.ScopeExec, hutch.ScopeAdmin}})
+		_, err := w.Create(agent, hutch.CreateRequest{ID: "made", Network: c.n})
+		if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("create with %+v below %+v: %v", c.n, c.ceiling, err)
+		}
+		if _, err := w.Create(agent, hutch.CreateRequest{ID: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = w.SetNetwork(agent, "box", c.n)
+		if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("set %+v below %+v: %v", c.n, c.ceiling, err)
+		}
+		if _, err := w.SetNetwork(admin, "box", c.n); err != nil && c.want != hutch.Invalid {
+			t.Errorf("an admin sets %+v: %v", c.n, err)
+		}
+	}
+}

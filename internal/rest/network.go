@@ -1,0 +1,50 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+
+	"hutch"
+)
+
+func (h *Handler) networkRoutes() {
+	h.route("/v1/sandboxes/{id}/network", methods{"GET": h.network, "PUT": h.setNetwork})
+	h.route("/v1/sandboxes/{id}/network/connections", methods{"GET": h.netConnections})
+}
+
+func (h *Handler) network(w http.ResponseWriter, r *http.Request) {
+	reply(h, w, r)(h.svc.Network(r.Context(), r.PathValue("id")))
+}
+
+func (h *Handler) setNetwork(w http.ResponseWriter, r *http.Request) {
+	var n hutch.Network
+	if err := h.body(w, r, &n); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	reply(h, w, r)(h.svc.SetNetwork(r.Context(), r.PathValue("id"), n))
+}
+
+func (h *Handler) netConnections(w http.ResponseWriter, r *http.Request) {
+	p := paramsOf(r, "after", "verdict", "limit", "wait")
+	q := hutch.ConnectionQuery{After: p.number("after"), Limit: int(p.number("limit")), Verdict: hutch.Verdict(p.Get("verdict")), Wait: p.seconds("wait")}
+	if p.err != nil {
+		h.fail(w, r, p.err)
+		return
+	}
+	log, err := h.svc.Connections(r.Context(), r.PathValue("id"), q)
+	log.Connections = orEmpty(log.Connections)
+	reply(h, w, r)(log, err)
+}
+
+func (p *params) seconds(name string) hutch.Seconds {
+	v := p.Get(name)
+	if v == "" || p.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil {
+		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give seconds", name, v).With("field", name)
+	}
+	return hutch.Seconds(n)
+}

@@ -1,0 +1,100 @@
+package servicetest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"hutch"
+)
+
+func (s *suite) networks() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"Default":   s.networkDefault,
+		"Set":       s.networkSet,
+		"AtCreate":  s.networkAtCreate,
+		"Refused":   s.networkRefused,
+		"Log":       s.networkLog,
+		"NoSandbox": s.networkNoSandbox,
+	}
+}
+
+func (s *suite) networkDefault(t *testing.T) {
+	state, err := s.svc.Network(bounded(t), s.open(t))
+	if err != nil || state.Network.Mode != hutch.NetworkAllowList || len(state.Network.Allow) > 0 {
+		t.Errorf("a new sandbox may reach %+v, %v; want nothing", state.Network, err)
+	}
+}
+
+// What is set is kept in its one form, in place of what was there.
+func (s *suite) networkSet(t *testing.T) {
+	id := s.open(t)
+	for _, n := range []hutch.Network{
+		{Allow: []string{"Example.com", "example.com.", "10.1.0.0/16:5432"}, Limits: hutch.NetworkLimits{Connections: 7}},
+		{Mode: hutch.NetworkOpen},
+		{Mode: hutch.NetworkNone, Allow: []string{"[2001:db8::]/32:443"}},
+	} {
+		want, _ := n.Canonical()
+		set, err := s.svc.SetNetwork(bounded(t), id, n)
+		got, gerr := s.svc.Network(bounded(t), id)
+		sb, serr := s.svc.Sandbox(bounded(t), id)
+		if err := errors.Join(err, gerr, serr); err != nil {
+			t.Fatal(err)
+		}
+		for _, have := range []hutch.Network{set.Network, got.Network, sb.Network} {
+			if have.Mode != want.Mode || !slices.Equal(have.Allow, want.Allow) || have.Limits != want.Limits || set.SandboxID != id {
+				t.Errorf("set %+v, and it is %+v; want %+v", n, have, want)
+			}
+		}
+	}
+}
+
+func (s *suite) networkAtCreate(t *testing.T) {
+	sb := s.make(t, hutch.CreateRequest{Network: hutch.Network{Allow: []string{"*.EXAMPLE.com:443"}}})
+	if n := sb.Network; n.Mode != hutch.NetworkAllowList || !slices.Equal(n.Allow, []string{"*.example.com:443"}) {
+		t.Errorf("made with %+v", n)
+	}
+	if _, err := s.svc.Create(bounded(t), hutch.CreateRequest{Runtime: s.Runtime, Network: hutch.Network{Allow: []string{"*"}}}); !errors.Is(err, hutch.Invalid) {
+		t.Errorf("made with a rule that is none: %v", err)
+	}
+}
+
+func (s *suite) networkRefused(t *testing.T) {
+	id := s.open(t)
+	for _, n := range []hutch.Network{{Mode: "closed"}, {Allow: []string{"https://example.com/"}}, {Limits: hutch.NetworkLimits{Rate: -1}}} {
+		if _, err := s.svc.SetNetwork(bounded(t), id, n); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%+v: %v", n, err)
+		}
+	}
+	for _, q := range []hutch.ConnectionQuery{{Limit: -1}, {Limit: hutch.MaxConnections + 1}, {Wait: 61}, {Verdict: "maybe"}, {After: -1}} {
+		if _, err := s.svc.Connections(bounded(t), id, q); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+// Nobody waits longer for a line of the log than they said.
+func (s *suite) networkLog(t *testing.T) {
+	id := s.open(t)
+	log, err := s.svc.Connections(bounded(t), id, hutch.ConnectionQuery{})
+	if err != nil || log.Connections == nil {
+		t.Fatalf("%+v, %v", log, err)
+	}
+	start := time.Now()
+	log, err = s.svc.Connections(bounded(t), id, hutch.ConnectionQuery{After: log.Next + 1, Wait: 0.05})
+	if err != nil || len(log.Connections) > 0 || time.Since(start) > 20*time.Second {
+		t.Errorf("after %v: %+v, %v", time.Since(start), log, err)
+	}
+}
+
+func (s *suite) networkNoSandbox(t *testing.T) {
+	_, get := s.svc.Network(bounded(t), "never-was")
+	_, set := s.svc.SetNetwork(bounded(t), "never-was", hutch.Network{})
+	_, log := s.svc.Connections(bounded(t), "never-was", hutch.ConnectionQuery{})
+	for _, err := range []error{get, set, log} {
+		if !errors.Is(err, hutch.NotFound) {
+			t.Errorf("no sandbox: %v", err)
+		}
+	}
+}
