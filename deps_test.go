@@ -36,7 +36,7 @@ var layers = []layer{
 
 	// Alone with the kernel.
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
-	{"hutch/internal/image", []string{sys, "software.sslmate.com/src/go-pkcs12"}},
+	{"hutch/internal/image", []string{"hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
 	{"hutch/internal/window", nil},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
@@ -98,7 +98,7 @@ var layers = []layer{
 	// For tests only: no line above names these.
 	{"hutch/internal/scripted", []string{"hutch"}},
 	{"hutch/internal/servicetest", []string{"hutch"}},
-	{"hutch/internal/driver/drivertest", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", sys}},
+	{"hutch/internal/driver/drivertest", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/netstack", "hutch/internal/wire", sys}},
 	{"hutch/internal/hutchtest/...", []string{anything}},
 	{"hutch/test/...", []string{anything}},
 	{"hutch/bench/...", []string{anything}},

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"os"
 
 	"hutch"
 	"hutch/internal/image"
@@ -50,6 +51,8 @@ type Spec struct {
 	// Boot is what the agent is to be told. The driver sets Listen, UID, GID
 	// and Version, as the place demands; the rest is the engine's.
 	Boot wire.Boot
+	// Network asks for a network device: see Networked.
+	Network bool
 }
 
 // Handle is how a driver finds a place again: small, opaque JSON, kept in the
@@ -74,6 +77,18 @@ type Instance interface {
 	// the host. It returns when that is so. Idempotent; ctx bounds the wait,
 	// and on error it can be called again.
 	Destroy(ctx context.Context) error
+}
+
+// Networked is a place with a network device, of package tun.
+type Networked interface {
+	Instance
+
+	// Network returns the other end of the device, in non-blocking mode. It
+	// gives and takes one IP packet at a time, also after a restart of the
+	// daemon; the caller closes it. Until it is read, what programs send waits.
+	// The error is hutch.Unavailable where the place was made without, because
+	// nobody asked for it or this machine has none.
+	Network() (*os.File, error)
 }
 
 // Restorer is a Driver whose places can be saved with their memory and all that

@@ -3,6 +3,8 @@ package image
 import (
 	"io/fs"
 	"path/filepath"
+
+	"hutch/internal/linux/tun"
 )
 
 // allowed is what the image takes from the host's /etc, as patterns: what
@@ -37,9 +39,8 @@ var own = map[string]string{
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 	"group": "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
 	"hosts": "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
-	// The two below are laid over by drivers that know better.
-	"hostname":      "sandbox\n",
-	"resolv.conf":   "# no name server\n",
+	"hostname":      "sandbox\n", // laid over by drivers that know better
+	"resolv.conf":   "nameserver " + tun.Gateway4.String() + "\nnameserver " + tun.Gateway6.String() + "\n",
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
 	"shells":        "/bin/sh\n/bin/bash\n",
 	"gitconfig":     "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n",

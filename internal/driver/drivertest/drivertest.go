@@ -36,6 +36,8 @@ type Config struct {
 	Saves bool
 	// Adopts is set where places can be given another identity.
 	Adopts bool
+	// Networked says that places have a network if they want.
+	Networked bool
 	// Limited says which limits hold here: "memory", "pids", "disk".
 	Limited []string
 }
@@ -51,6 +53,9 @@ func Run(t *testing.T, c Config) {
 	}
 	if c.Saves {
 		maps.Copy(tests, saved)
+	}
+	if c.Networked {
+		maps.Copy(tests, networked)
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

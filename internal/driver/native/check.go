@@ -12,12 +12,13 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/linux/tun"
 )
 
 // Check makes a place without an image, and removes it: no list of kernel
 // settings tells as much.
 func (d *Driver) Check(ctx context.Context) driver.Report {
-	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers()}
+	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers(), d.checkNetwork()}
 	r := driver.Report{OK: true, Findings: findings}
 	for _, f := range findings {
 		r.OK = r.OK && f.Level != driver.Bad
@@ -88,6 +89,17 @@ func (d *Driver) checkUsers() driver.Finding {
 		f.Level = driver.Warning
 		f.Detail = "native sandboxes run under this user's id: the agent in them is kept from the commands by the kernel's checks on tracing alone"
 		f.Mend = "start the server as root"
+	}
+	return f
+}
+
+// checkNetwork does not make a device: that would be one of the host's own.
+func (d *Driver) checkNetwork() driver.Finding {
+	f := driver.Finding{Name: "network devices", Level: driver.Good, Detail: "a sandbox can have a network of its own"}
+	if err := tun.Check(); err != nil {
+		f.Level = driver.Warning
+		f.Detail = fmt.Sprintf("sandboxes have no network: %v", err)
+		f.Mend = "sudo modprobe tun && sudo chmod 666 /dev/net/tun; in a container: docker run --device /dev/net/tun"
 	}
 	return f
 }

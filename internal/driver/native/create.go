@@ -102,7 +102,7 @@ func (d *Driver) config(spec driver.Spec) (place.Config, error) {
 	c := place.Config{
 		Hostname: spec.Boot.Hostname, Privileged: d.root, User: image.UID, Group: image.GID,
 		Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)<<20/4096 + 1024,
-		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles, Processes: uint64(spec.Limits.PIDs),
+		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles, Processes: uint64(spec.Limits.PIDs), Network: spec.Network,
 	}
 	if !d.root { // the agent has the same id, and is counted with the rest
 		c.Processes += agentThreads

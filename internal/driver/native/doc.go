@@ -16,6 +16,11 @@
 // there is one id, the caller's own, and the agent protects itself from the
 // commands that share it by not being dumpable and by the seccomp filter.
 //
+// A place that is to have a network makes its device itself, in its own network
+// namespace, and its agent keeps the other end: so that goes with the place, and
+// the daemon copies it from there whenever it starts. No program inside can; and
+// what it would gain is to see what it has sent.
+//
 // # What is outside
 //
 // A folder below the driver's own, named after the place, with the record of

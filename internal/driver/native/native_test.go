@@ -117,10 +117,42 @@ func TestContract(t *testing.T) {
 			}
 			syscall.Kill(r.PID, syscall.SIGKILL)
 		},
-		Isolated: true,
-		Adopts:   os.Geteuid() == 0,
-		Limited:  limited,
+		Isolated:  true,
+		Networked: networked(t),
+		Adopts:    os.Geteuid() == 0,
+		Limited:   limited,
 	})
+}
+
+// networked reports whether network devices can be made here.
+func networked(t *testing.T) bool {
+	f := newDriver(t, t.TempDir()).checkNetwork()
+	if f.Level != driver.Good {
+		t.Log("without networks: " + f.Detail)
+	}
+	return f.Level == driver.Good
+}
+
+// TestNetworksAreTested keeps the tests of networks from being left out unseen.
+func TestNetworksAreTested(t *testing.T) {
+	if !networked(t) {
+		skip(t, "no network device can be made here")
+	}
+}
+
+// openToAll lets everyone make network devices while the test lasts, as most
+// systems do.
+func openToAll(t *testing.T) {
+	const device = "/dev/net/tun"
+	info, err := os.Stat(device)
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	if err := os.Chmod(device, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(device, info.Mode().Perm()) })
 }
 
 // TestAsOrdinaryUser runs the tests again without root.
@@ -129,6 +161,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 		t.Skip("it is an ordinary user who runs this already")
 	}
 	t.Parallel()
+	openToAll(t)
 	const nobody = 1_234_567
 	if _, err := agent(); err != nil {
 		t.Fatal(err)

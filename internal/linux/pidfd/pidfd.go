@@ -109,6 +109,21 @@ func (p *Process) Signal(s unix.Signal) error {
 	return err
 }
 
+// File returns a copy of one of the process's descriptors. Who may trace the
+// process may ask for that.
+func (p *Process) File(number int) (*os.File, error) {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return nil, os.ErrProcessDone
+	}
+	fd := -1
+	conn.Control(func(of uintptr) { fd, err = unix.PidfdGetfd(int(of), number, 0) })
+	if err != nil {
+		return nil, fmt.Errorf("copy descriptor %d of process %d: %w", number, p.pid, err)
+	}
+	return os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d of process %d", number, p.pid)), nil
+}
+
 // Close lets go of a process that has ended, or that only Open was asked for.
 func (p *Process) Close() error { return p.file.Close() }
 

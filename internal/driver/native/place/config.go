@@ -16,8 +16,11 @@ const (
 	configFD = 4 // what [Send] writes
 	statusFD = 5 // what [Receive] reads
 	agentFD  = 6 // the agent program
+	// NetworkFD is the other end of the network device, which the place puts
+	// there. The agent keeps it, for a daemon that starts again.
+	NetworkFD = 7
 	// FirstTree is the first of the descriptors that Bind.Tree may name.
-	FirstTree = 7
+	FirstTree = 8
 )
 
 // Program is what to execute, as the process itself sees it.
@@ -53,6 +56,8 @@ type Config struct {
 	Files   []string `json:"files"` // empty, to have something bound over them
 	Binds   []Bind   `json:"binds"`
 	CPUs    string   `json:"cpus"` // as in /sys/devices/system/cpu/online
+	// Network asks for a network device.
+	Network bool `json:"network,omitempty"`
 	// Filter is the seccomp filter, as the kernel takes it.
 	Filter []byte `json:"filter"`
 	// MaxFiles bounds the open files of a process, Processes the processes and

@@ -53,7 +53,7 @@ func build() error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(Config) error{becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, dropPrivileges} {
+	for _, step := range []func(Config) error{makeNetwork, becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, dropPrivileges} {
 		if err := step(config); err != nil {
 			return err
 		}
@@ -77,6 +77,7 @@ func begin() (wire.Boot, error) {
 		return wire.Boot{}, err
 	}
 	unix.CloseOnExec(listenFD)
+	unix.CloseOnExec(NetworkFD)
 	config, status := os.NewFile(configFD, "config"), os.NewFile(statusFD, "status")
 	defer config.Close()
 	boot, err := receiveBoot(config)

@@ -3,10 +3,13 @@ package place
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/tun"
 )
 
 // agentCaps are what the agent of a privileged place keeps: it starts commands
@@ -47,6 +50,23 @@ func setHostname(c Config) error {
 		return fmt.Errorf("set the host name: %w", err)
 	}
 	return nil
+}
+
+// makeNetwork makes the network device while this process still is who started
+// it, and may open what makes such. Without it the place is as good, but alone.
+func makeNetwork(c Config) error {
+	if !c.Network {
+		return nil
+	}
+	fd, err := tun.Create()
+	if errors.Is(err, tun.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return os.NewSyscallError("dup3", unix.Dup3(fd, NetworkFD, 0))
 }
 
 // raiseLoopback brings up the one interface that a new network namespace has.

@@ -1,0 +1,173 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/netstack"
+)
+
+var networked = map[string]func(*testing.T, *suite){
+	"NetworkReachesTheHandler":  networkReachesTheHandler,
+	"NetworkRefuses":            networkRefuses,
+	"NetworkLeadsNowhereElse":   networkLeadsNowhereElse,
+	"NetworkIsKeptFromPrograms": networkIsKeptFromPrograms,
+	"NetworkOfTheRecovered":     networkOfTheRecovered,
+	"NoNetworkUnlessAsked":      noNetworkUnlessAsked,
+}
+
+// echoes sends back what comes, but for port 1, where nobody is.
+type echoes struct{}
+
+func (echoes) TCP(_ context.Context, f netstack.Flow) { echo(f) }
+func (echoes) UDP(_ context.Context, f netstack.Flow) { echo(f) }
+
+func echo(f netstack.Flow) {
+	if f.Dst().Port() == 1 {
+		return
+	}
+	if c, err := f.Accept(); err == nil {
+		io.Copy(c, onlyReader{c})
+	}
+}
+
+type onlyReader struct{ io.Reader }
+
+type networkedPlace struct {
+	*place
+	stack *netstack.Stack
+}
+
+// network makes a place with a network that echoes.
+func (s *suite) network(t *testing.T, id string) *networkedPlace {
+	t.Helper()
+	spec := s.spec(id)
+	spec.Network = true
+	inst, err := s.driver.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatalf("create %s: %s", id, explain(err))
+	}
+	return &networkedPlace{own(t, inst), attach(t, inst)}
+}
+
+// attach ends the network of a place here.
+func attach(t *testing.T, inst driver.Instance) *netstack.Stack {
+	t.Helper()
+	file, err := inst.(driver.Networked).Network()
+	if err != nil {
+		t.Fatal(explain(err))
+	}
+	stack, err := netstack.Start(file, echoes{}, netstack.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stack.Close() })
+	return stack
+}
+
+// say sends a line to an address over one of bash's own connections.
+func say(network, host string) string {
+	return `exec 3<>/dev/` + network + `/` + host + ` && echo hello >&3 && timeout 10 head -c 6 <&3`
+}
+
+func networkReachesTheHandler(t *testing.T, s *suite) {
+	p := s.network(t, "reaches")
+	for _, to := range []string{"93.184.215.14/80", "2606:2800::1/443", "10.0.0.1/22", "192.0.0.1/53"} {
+		for _, network := range []string{"tcp", "udp"} {
+			if out, exit := p.run(t, say(network, to)); out != "hello\n" {
+				t.Errorf("%s %s: %q, %+v", network, to, out, exit)
+			}
+		}
+	}
+	if out, _ := p.run(t, "head -c 50000000 /dev/zero | (exec 3<>/dev/tcp/93.184.215.14/80; cat >&3 & head -c 50000000 <&3 | wc -c)"); out != "50000000\n" {
+		t.Errorf("%q of 50 MB came back", out)
+	}
+}
+
+// networkRefuses says so at once.
+func networkRefuses(t *testing.T, s *suite) {
+	p := s.network(t, "refuses")
+	out, _ := p.run(t, "exec 3<>/dev/tcp/93.184.215.14/1")
+	if !strings.Contains(out, "refused") {
+		t.Errorf("tcp: %q", out)
+	}
+	out, _ = p.run(t, "exec 3<>/dev/udp/93.184.215.14/1; for i in {1..100}; do echo x >&3 || break; sleep 0.05; done")
+	if !strings.Contains(out, "refused") {
+		t.Errorf("udp: %q", out)
+	}
+}
+
+// networkLeadsNowhereElse: a server of the host's is not seen at any address. All
+// but the place's own lead to the handler.
+func networkLeadsNowhereElse(t *testing.T, s *suite) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var reached atomic.Bool
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			reached.Store(true)
+			c.Close()
+		}
+	}()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.network(t, "alone")
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for _, a := range addresses {
+		ip := a.(*net.IPNet).IP
+		if out, _ := p.run(t, say("tcp", ip.String()+"/"+port)+"; true"); !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && out != "hello\n" {
+			t.Errorf("%v: %q, and not the handler", ip, out)
+		}
+	}
+	if reached.Load() {
+		t.Error("somebody reached the host")
+	}
+}
+
+// networkIsKeptFromPrograms: what they are given is a connection, and never the
+// device's other end.
+func networkIsKeptFromPrograms(t *testing.T, s *suite) {
+	p := s.network(t, "kept")
+	p.want(t, "for f in /proc/[0-9]*/fd/*; do readlink $f; done 2>/dev/null | grep -c -e tun -e /dev/net; true", "0")
+	p.want(t, "cat /dev/net/tun 2>/dev/null; ip tuntap add dev x mode tun 2>/dev/null && echo made; true", "")
+}
+
+// networkOfTheRecovered: a daemon that starts again has it again.
+func networkOfTheRecovered(t *testing.T, s *suite) {
+	p := s.network(t, "again")
+	p.want(t, say("tcp", "93.184.215.14/80"), "hello")
+	p.agent.Close()
+	p.stack.Close()
+
+	inst, err := s.New(t, s.dir).Recover(t.Context(), "again", p.Handle())
+	if err != nil {
+		t.Fatal(explain(err))
+	}
+	again := own(t, inst)
+	attach(t, inst)
+	again.want(t, say("tcp", "93.184.215.14/80"), "hello")
+	again.want(t, say("udp", "2606:2800::1/53"), "hello")
+}
+
+func noNetworkUnlessAsked(t *testing.T, s *suite) {
+	p := s.create(t, "without")
+	if file, err := p.Instance.(driver.Networked).Network(); !errors.Is(err, hutch.Unavailable) {
+		t.Errorf("a network: %v, %v", file, err)
+	}
+	out, _ := p.run(t, "exec 3<>/dev/tcp/93.184.215.14/80")
+	if !strings.Contains(out, "unreachable") {
+		t.Errorf("%q", out)
+	}
+}

@@ -1,0 +1,33 @@
+package native
+
+import (
+	"os"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/native/place"
+	"hutch/internal/linux/tun"
+)
+
+var _ driver.Networked = (*instance)(nil)
+
+// Network copies the descriptor that the place's agent keeps. Nobody inside can
+// get at it there; and one who could would find in it what he has sent himself.
+func (i *instance) Network() (*os.File, error) {
+	if i.process == nil {
+		return nil, i.unreachable(os.ErrProcessDone)
+	}
+	file, err := i.process.File(place.NetworkFD)
+	if err != nil {
+		return nil, i.unreachable(err)
+	}
+	if !tun.Is(file) {
+		file.Close()
+		return nil, hutch.Errorf(hutch.Unavailable, "the sandbox %q was made without a network: `hutch doctor` tells what this machine lacks for one; mend that, and make a new sandbox", i.id)
+	}
+	return file, nil
+}
+
+func (i *instance) unreachable(err error) error {
+	return hutch.Errorf(hutch.Unavailable, "the network of sandbox %q cannot be reached: look at its status, or destroy it and make a new one", i.id).Because(err)
+}

@@ -1,0 +1,189 @@
+package tun
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// device is where they are made.
+const device = "/dev/net/tun"
+
+// ErrNone is the error of Create where this machine, or its administrator, has
+// no devices for us.
+var ErrNone = errors.New("no way to " + device)
+
+// Create makes the device in the network namespace of the calling thread, which
+// needs CAP_NET_ADMIN over that, and returns the other end: a descriptor that
+// gives and takes one packet at a time, and does not block. The device lives as
+// long as that is open.
+func Create() (int, error) {
+	fd, err := open()
+	if err != nil {
+		return -1, err
+	}
+	if err := setUp(fd); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("make the network device: %w", err)
+	}
+	return fd, nil
+}
+
+// Check reports whether devices can be made. It makes none.
+func Check() error {
+	fd, err := open()
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+func open() (int, error) {
+	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	for _, none := range []error{unix.ENOENT, unix.EACCES, unix.EPERM, unix.ENODEV, unix.ENXIO} {
+		if errors.Is(err, none) {
+			return -1, fmt.Errorf("%w: %w", ErrNone, err)
+		}
+	}
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: device, Err: err}
+	}
+	return fd, nil
+}
+
+func setUp(fd int) error {
+	request, err := unix.NewIfreq(Name)
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		return err
+	}
+	index, err := index()
+	if err != nil {
+		return err
+	}
+	return configure(index)
+}
+
+// Is reports whether a file is a copy of what Create returned.
+func Is(file *os.File) (is bool) {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	conn.Control(func(fd uintptr) {
+		request, err := unix.NewIfreq("")
+		is = err == nil && unix.IoctlIfreq(int(fd), unix.TUNGETIFF, request) == nil && request.Name() == Name
+	})
+	return is
+}
+
+func index() (uint32, error) {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(s)
+	request, err := unix.NewIfreq(Name)
+	if err != nil {
+		return 0, err
+	}
+	err = unix.IoctlIfreq(s, unix.SIOCGIFINDEX, request)
+	return request.Uint32(), err
+}
+
+// configure brings the device up with its addresses, and has it lead
+// everywhere. A kernel without IPv6 has none of that inside, either.
+func configure(index uint32) error {
+	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	for _, m := range []struct {
+		message  []byte
+		optional bool
+	}{
+		{linkUp(index), false},
+		{address(index, unix.AF_INET, Inside4.Addr().AsSlice(), Inside4.Bits()), false},
+		{route(index, unix.AF_INET), false},
+		{address(index, unix.AF_INET6, Inside6.Addr().AsSlice(), Inside6.Bits()), true},
+		{route(index, unix.AF_INET6), true},
+	} {
+		if err := ask(s, m.message); err != nil && !m.optional {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkUp has no address of IPv6 made up, for which routers would be looked for.
+func linkUp(index uint32) []byte {
+	const noMode = 1 // IN6_ADDR_GEN_MODE_NONE
+	info := unix.IfInfomsg{Index: int32(index), Flags: unix.IFF_UP, Change: unix.IFF_UP}
+	six := attribute(unix.AF_INET6, attribute(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{noMode}))
+	return message(unix.RTM_NEWLINK, bytesOf(&info), attribute(unix.IFLA_MTU, number(MTU)), attribute(unix.IFLA_AF_SPEC, six))
+}
+
+func address(index uint32, family uint8, a []byte, bits int) []byte {
+	info := unix.IfAddrmsg{Family: family, Prefixlen: uint8(bits), Index: index, Flags: unix.IFA_F_NODAD}
+	return message(unix.RTM_NEWADDR, bytesOf(&info), attribute(unix.IFA_LOCAL, a), attribute(unix.IFA_ADDRESS, a))
+}
+
+// route leads to every address, without a neighbour in between.
+func route(index uint32, family uint8) []byte {
+	info := unix.RtMsg{
+		Family: family, Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,
+		Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST,
+	}
+	return message(unix.RTM_NEWROUTE, bytesOf(&info), attribute(unix.RTA_OIF, number(index)))
+}
+
+// ask sends a message of rtnetlink(7) and waits for the answer.
+func ask(s int, message []byte) error {
+	if err := unix.Sendto(s, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return os.NewSyscallError("sendto", err)
+	}
+	answer := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(s, answer, 0)
+	if err != nil {
+		return os.NewSyscallError("recvfrom", err)
+	}
+	if n < unix.SizeofNlMsghdr+4 {
+		return fmt.Errorf("an answer of %d bytes from the kernel", n)
+	}
+	if code := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); code != 0 {
+		return os.NewSyscallError("rtnetlink", unix.Errno(-code))
+	}
+	return nil
+}
+
+func message(kind uint16, info []byte, attributes ...[]byte) []byte {
+	b := make([]byte, unix.SizeofNlMsghdr)
+	b = append(b, info...)
+	for _, a := range attributes {
+		b = append(b, a...)
+	}
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	binary.NativeEndian.PutUint16(b[4:], kind)
+	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)
+	return b
+}
+
+// attribute is a length, a kind and a value, filled up to four bytes.
+func attribute(kind uint16, value []byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
+	return append(b, make([]byte, -len(b)&3)...)
+}
+
+func number(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
+
+// bytesOf is a struct of the kernel's as it is in memory.
+func bytesOf[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }
