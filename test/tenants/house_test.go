@@ -10,11 +10,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"hutch"
+	"hutch/internal/audit"
 	"hutch/internal/auth"
+	"hutch/internal/backup"
+	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
@@ -25,6 +29,7 @@ import (
 	"hutch/internal/problem"
 	"hutch/internal/quota"
 	"hutch/internal/rest"
+	"hutch/internal/secret"
 )
 
 // house is a server with all that stands before its engine.
@@ -35,25 +40,60 @@ type house struct {
 	rest   *rest.Handler
 }
 
+// local is the token that a server has without set-up.
+const local = "root-of-the-house"
+
+// open opens a house whose sandboxes are of the fake runtime.
 func open(t *testing.T) *house {
 	t.Helper()
-	e := engine.New(engine.Options{
-		Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true,
-		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
+	return openWith(t, func(vault *secret.Vault) *engine.Engine {
+		e := engine.New(engine.Options{
+			Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true, Secret: vault.Value,
+			PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
+			Image:      func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
+		})
+		must(t, e.Start(t.Context()))
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			if err := e.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		return e
 	})
-	must(t, e.Start(t.Context()))
-	tokens, err := auth.Open(t.Context(), auth.Options{Local: "root-of-the-house"})
+}
+
+func openWith(t *testing.T, build func(*secret.Vault) *engine.Engine) *house {
+	t.Helper()
+	dir := t.TempDir()
+	key, err := secret.LoadKey(filepath.Join(dir, "key"), filepath.Join(dir, "secrets"))
+	must(t, err)
+	vault, err := secret.Open(filepath.Join(dir, "secrets"), key, nil)
+	must(t, err)
+	record, err := audit.Open(t.Context(), audit.Options{Dir: filepath.Join(dir, "audit")})
+	must(t, err)
+	e := build(vault)
+	tokens, err := auth.Open(t.Context(), auth.Options{Local: local})
 	must(t, err)
 	requests, err := quota.Open(t.Context(), quota.Options{Window: time.Minute, What: "requests of a minute", Limit: "requestsPerMinute"})
 	must(t, err)
-	p, err := policy.New(t.Context(), e, policy.Options{Tokens: tokens})
+	kept, err := backup.OpenFolder(filepath.Join(dir, "backups"))
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p})}
-	tools := mcp.NewHandler(p, mcp.Options{})
+	veil := secret.NewVeil(e, vault.Redactor)
+	p, err := policy.New(t.Context(), veil, policy.Options{
+		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Accounts: e, Audit: record, Observer: record,
+	})
+	must(t, err)
+	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
+	must(t, err)
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Audit: p})}
+	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)
 	mux.Handle("/v1/", h.rest)
-	h.Server = httptest.NewServer(guard.New(mux, guard.Options{Check: tokens.Check, Requests: requests, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+	talks.Routes(mux)
+	h.Server = httptest.NewServer(guard.New(mux, guard.Options{Check: tokens.Check, Requests: requests, Open: conversation.Open, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
 		if r.URL.Path == "/mcp" {
 			mcp.Refuse(w, r, err)
 			return
@@ -65,8 +105,9 @@ func open(t *testing.T) *house {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		tools.Close(ctx)
+		talks.Close()
 		h.Server.Close()
-		if err := e.Close(ctx); err != nil {
+		if err := record.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -95,6 +136,9 @@ func (h *house) tenant(t testing.TB, req hutch.TokenRequest) *tenant {
 	must(t, err)
 	return &tenant{h, minted}
 }
+
+// root is the tenant that a server has without set-up.
+func (h *house) root() *tenant { return &tenant{h, hutch.MintedToken{Secret: local}} }
 
 // answer is what came back of a request.
 type answer struct {

@@ -30,6 +30,10 @@ var bodies = map[string]string{
 	"POST /v1/sandboxes/{id}/contexts":                   `{"language":"bash"}`,
 	"POST /v1/sandboxes/{id}/contexts/{context}/run":     `{"code":"cat secret"}`,
 	"POST /v1/sandboxes/{id}/run":                        `{"language":"bash","code":"cat secret"}`,
+	"POST /v1/sandboxes/{id}/backups":                    `{}`,
+	"POST /v1/sandboxes/{id}/ports":                      `{"port":8080}`,
+	"POST /v1/sandboxes/{id}/ports/{port}/validate":      `{"token":"x"}`,
+	"POST /v1/sandboxes/{id}/ports/{port}/link":          `{}`,
 	"PUT /v1/sandboxes/{id}/grants/{token}":              `{"access":"write"}`,
 	"PUT /v1/sandboxes/{id}/files/content":               "taken",
 	"PUT /v1/sandboxes/{id}/files/archive":               "taken",
@@ -65,7 +69,7 @@ func TestEveryRoute(t *testing.T) {
 		}
 		tried++
 		ask := func(id string) answer {
-			path := strings.NewReplacer("{id}", id, "{process}", process, "{context}", code, "{token}", "ada").Replace(r.Path)
+			path := strings.NewReplacer("{id}", id, "{process}", process, "{context}", code, "{token}", "ada", "{port}", "8080").Replace(r.Path)
 			_, below, _ := strings.Cut(r.Path, "{id}")
 			a := eve.ask(t, r.Method, path+"?"+queries[below], bodies[route])
 			a.body = strings.ReplaceAll(a.body, id, "ID")
