@@ -69,7 +69,7 @@ var layers = []layer{
 	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
 	// The engine knows the contract of runtimes, and none of them.
-	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite"}},
+	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite/..."}},
 	{"hutch/internal/engine", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", sys,
 	}},

@@ -19,7 +19,7 @@ func (s *Store) Shelf(name string) *Shelf { return &Shelf{s, name} }
 func (s *Shelf) Put(ctx context.Context, key string, doc []byte) error {
 	_, err := s.store.db.ExecContext(ctx, `insert into shelves values (?, ?, ?) on conflict do update set doc = excluded.doc`, s.name, key, doc)
 	if err != nil {
-		return fmt.Errorf("store %s %s: %w", s.name, key, err)
+		return fmt.Errorf("store %s %s: %w", s.name, key, explained(err))
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (s *Store) Put(ctx context.Context, r Record) error {
 	created := r.Sandbox.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z")
 	_, err = s.put.ExecContext(ctx, r.Place, r.Sandbox.Status, r.Sandbox.Runtime, created, doc)
 	if err != nil {
-		return fmt.Errorf("store sandbox %s: %w", r.Place, err)
+		return fmt.Errorf("store sandbox %s: %w", r.Place, explained(err))
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ create table if not exists usage (
 // to the sum of its owner; both or neither.
 func (s *Store) Retire(ctx context.Context, place, owner string, used hutch.Usage) error {
 	if err := s.retire(ctx, place, owner, used); err != nil {
-		return fmt.Errorf("delete sandbox %s from the store: %w", place, err)
+		return fmt.Errorf("delete sandbox %s from the store: %w", place, explained(err))
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type daemon struct {
 	program string
 	dir     string
 	address string
+	args    []string // more, of serve
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -50,6 +51,7 @@ func (d *daemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cmd = exec.Command(d.program, "serve", "--quiet", "--listen", d.address, "--data", d.dir)
+	d.cmd.Args = append(d.cmd.Args, d.args...)
 	d.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	d.stderr = &bytes.Buffer{}
 	d.cmd.Stderr = d.stderr
@@ -124,7 +126,7 @@ func (d *daemon) leftovers(mark string) (found []string) {
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, d.dir) {
+		if strings.Contains(line, d.dir+"/") {
 			found = append(found, "mount "+line)
 		}
 	}
