@@ -99,6 +99,9 @@ type NetworkState struct {
 	SandboxID string  `json:"sandboxId"`
 	Network   Network `json:"network"`
 	Traffic   Traffic `json:"traffic"`
+	// Unavailable is why it reaches nothing whatever the rules say; empty when
+	// it may.
+	Unavailable string `json:"unavailable,omitempty"`
 }
 
 // Traffic counts what went over a network since the server started.

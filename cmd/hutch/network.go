@@ -109,6 +109,9 @@ func showNetwork(out io.Writer, s hutch.NetworkState) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Network.Mode, hutch.NetworkAllowList))
 	fmt.Fprintf(w, "allow\t%s\n", cmp.Or(strings.Join(s.Network.Allow, " "), "-"))
+	if s.Unavailable != "" {
+		fmt.Fprintf(w, "none\t%s\n", s.Unavailable)
+	}
 	t := s.Traffic
 	fmt.Fprintf(w, "connections\t%d open, %d allowed, %d denied\n", t.Open, t.Allowed, t.Denied)
 	fmt.Fprintf(w, "asked\t%d names, %d requests\n", t.Lookups, t.Requests)

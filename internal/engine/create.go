@@ -329,6 +329,7 @@ func (e *Engine) place(ctx context.Context, create func(context.Context, driver.
 	late := hutch.Errorf(hutch.Unavailable, "the sandbox was not ready within %v: the host is overloaded, or the runtime hangs; try again, or look at `hutch doctor`", createTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, createTime, late)
 	defer cancel()
+	spec.Network = e.opt.Gateway != nil
 	inst, err := create(ctx, spec)
 	if err != nil && context.Cause(ctx) == error(late) {
 		err = late.Because(err)

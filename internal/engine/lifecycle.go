@@ -270,8 +270,9 @@ func liveProcesses(ctx context.Context, agent *wire.Client) ([]wire.Process, err
 // outOfMemory is why a sandbox failed whose place was killed as a whole.
 const outOfMemory = "it reached its memory limit and was killed"
 
-// watch waits for a place to die.
+// watch ends the network of a place here, and waits for the place to die.
 func (e *Engine) watch(s *sandbox, inst driver.Instance) {
+	defer e.attach(s, inst)()
 	select {
 	case <-inst.Done():
 	case <-e.ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"hutch"
+	"hutch/internal/driver"
 	"hutch/internal/netstack"
 )
 
@@ -35,6 +36,36 @@ func (e *Engine) gateway(s *sandbox) (Gateway, error) {
 	return g, err
 }
 
+// attach has the network of a place end at the sandbox's gateway, until what it
+// returns is called. What programs sent before, waits.
+func (e *Engine) attach(s *sandbox, inst driver.Instance) (detach func()) {
+	stack, err := e.connect(s, inst)
+	s.mu.Lock()
+	s.unattached = err
+	s.mu.Unlock()
+	if err != nil {
+		e.log.Debug("a sandbox without a network", "sandbox", s.id, "err", err)
+		return func() {}
+	}
+	return func() { stack.Close() }
+}
+
+func (e *Engine) connect(s *sandbox, inst driver.Instance) (*netstack.Stack, error) {
+	g, err := e.gateway(s)
+	if err != nil {
+		return nil, err
+	}
+	place, ok := inst.(driver.Networked)
+	if !ok || g == nil {
+		return nil, hutch.Errorf(hutch.Unsupported, "the runtime has no network")
+	}
+	file, err := place.Network()
+	if err != nil {
+		return nil, err
+	}
+	return netstack.Start(file, g, netstack.Limits{})
+}
+
 // disconnect ends the network of a sandbox that is gone.
 func (s *sandbox) disconnect() {
 	s.mu.Lock()
@@ -59,6 +90,9 @@ func (e *Engine) networkOf(s *sandbox) (hutch.NetworkState, error) {
 		return hutch.NetworkState{}, err
 	}
 	state := hutch.NetworkState{SandboxID: s.id, Network: s.network()}
+	if err := s.noNetwork(); err != nil {
+		state.Unavailable = err.Error()
+	}
 	if g != nil {
 		state.Traffic = g.Traffic()
 	}
@@ -109,6 +143,13 @@ func (e *Engine) setNetwork(ctx context.Context, s *sandbox, n hutch.Network) er
 		return nil
 	}
 	return g.Set(n)
+}
+
+// noNetwork is why nothing is reached, whatever the rules.
+func (s *sandbox) noNetwork() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unattached
 }
 
 func (s *sandbox) network() hutch.Network {

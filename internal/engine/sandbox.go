@@ -48,7 +48,8 @@ type sandbox struct {
 	usage  reading
 	saved  int64 // executions that were on disk at the last look
 
-	gateway Gateway // once it was asked for
+	gateway    Gateway // once it was asked for
+	unattached error   // why there is no network now
 }
 
 // reading is what Usage said at a time, to tell CPU percent from the next.
