@@ -7,6 +7,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
@@ -30,6 +32,7 @@ func main() {
 	signal.Ignore(syscall.SIGHUP)
 	gate()
 	if i := slices.Index(os.Args, "boot"); i > 0 {
+		makeNetwork()
 		grantMemory(os.Args[i:])
 	}
 	if !slices.Contains(os.Args, "create") {
@@ -65,6 +68,41 @@ func gate() {
 		os.Exit(1)
 	}
 	pipe.Close()
+}
+
+// The two ends of a sandbox's network device, as the daemon knows them (package
+// gvisor): its own, and the one that it gives to the sandbox's stack.
+const networkFD, deviceFD = 900, 901
+
+// queue is how many packets may wait for their reader: as many as with a network
+// device. The system's own number for messages, 10, would lose packets of
+// programs that open a few connections at once.
+const queue = 500
+
+// makeNetwork makes the two ends, in the process of the sandbox, which keeps
+// both of them: so a daemon finds its end there whenever it starts.
+func makeNetwork() {
+	if _, err := unix.FcntlInt(networkFD, unix.F_GETFD, 0); err == nil {
+		return // this process has executed itself again
+	}
+	// The network namespace is this sandbox's own. Where the kernel keeps this
+	// from ordinary users all the same, there are 10.
+	_ = os.WriteFile("/proc/sys/net/unix/max_dgram_qlen", []byte(strconv.Itoa(queue)), 0)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		fail(err)
+	}
+	for i, fd := range []int{networkFD, deviceFD} {
+		if err := unix.Dup3(pair[i], fd, 0); err != nil {
+			fail(err)
+		}
+		unix.Close(pair[i])
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "make a network device:", err)
+	os.Exit(1)
 }
 
 // grantMemory sets what a booting sandbox takes for all the memory there is.

@@ -57,6 +57,9 @@ func Run(t *testing.T, c Config) {
 	if c.Networked {
 		maps.Copy(tests, networked)
 	}
+	if c.Networked && c.Saves {
+		tests["NetworkOfTheRestored"] = networkOfTheRestored
+	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			dir := c.Dir(t)

@@ -12,6 +12,7 @@ import (
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/netstack"
+	"hutch/internal/wire"
 )
 
 var networked = map[string]func(*testing.T, *suite){
@@ -170,4 +171,32 @@ func noNetworkUnlessAsked(t *testing.T, s *suite) {
 	if !strings.Contains(out, "unreachable") {
 		t.Errorf("%q", out)
 	}
+}
+
+// networkOfTheRestored: what waits for connections or is about to begin one goes
+// on, and finds the network as it was. A connection that was open does not.
+func networkOfTheRestored(t *testing.T, s *suite) {
+	p := s.network(t, "restored")
+	_, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: "exec 3<>/dev/tcp/93.184.215.14/80; echo one >&3; head -n 2 <&3; echo over > /tmp/over"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.want(t, say("tcp", "93.184.215.14/80"), "hello")
+	dir := s.Dir(t)
+	p.save(t, dir)
+	p.stack.Close()
+	if err := p.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spec := s.spec("restored")
+	spec.Network = true
+	inst, err := s.driver.(driver.Restorer).Restore(t.Context(), spec, dir)
+	if err != nil {
+		t.Fatalf("restore: %s", explain(err))
+	}
+	again := own(t, inst)
+	attach(t, inst)
+	again.want(t, say("tcp", "93.184.215.14/80"), "hello")
+	again.want(t, say("udp", "2606:2800::1/53"), "hello")
+	again.want(t, "for i in {1..100}; do test -f /tmp/over && break; sleep 0.1; done; cat /tmp/over", "over")
 }

@@ -93,10 +93,10 @@ func receive(conn *net.UnixConn, result any) error {
 	return nil
 }
 
-// start sets up the loopback interface and starts the first process, or has
-// what was saved go on.
-func (c control) start(ctx context.Context, saved saved) error {
-	if err := c.call(ctx, "containerManager.SetNetworkArgs", loopback, nil); err != nil {
+// start sets up the network interfaces and starts the first process, or has what
+// was saved go on.
+func (c control) start(ctx context.Context, saved saved, devices ...*os.File) error {
+	if err := c.call(ctx, "containerManager.SetNetworkArgs", links(len(devices) > 0), nil, devices...); err != nil {
 		return err
 	}
 	if saved == nil {
@@ -123,16 +123,3 @@ func (c control) readGroup(ctx context.Context, controller, name string) (string
 	}
 	return answer.Results[0].Value, nil
 }
-
-// loopback is the one network interface of a sandbox.
-var loopback = map[string]any{"LoopbackLinks": []any{map[string]any{
-	"Name": "lo",
-	"Addresses": []any{
-		map[string]any{"Address": net.IPv4(127, 0, 0, 1), "PrefixLen": 8},
-		map[string]any{"Address": net.IPv6loopback, "PrefixLen": 128},
-	},
-	"Routes": []any{
-		map[string]any{"Destination": net.IPNet{IP: net.IPv4(127, 0, 0, 0), Mask: net.CIDRMask(8, 32)}},
-		map[string]any{"Destination": net.IPNet{IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128)}},
-	},
-}}}

@@ -132,11 +132,12 @@ func (d *Driver) create(ctx context.Context, p place, spec driver.Spec, from ori
 	if err != nil {
 		return nil, err
 	}
+	procs.Network = spec.Network
 	inst, err := open(p, procs)
 	if err != nil {
 		return nil, err
 	}
-	if err := inst.begin(ctx, spec.Limits.CPU, from.memory); err != nil {
+	if err := inst.begin(ctx, spec, from.memory); err != nil {
 		inst.forget()
 		return nil, err
 	}

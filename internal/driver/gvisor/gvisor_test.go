@@ -120,6 +120,8 @@ func TestDriver(t *testing.T) {
 		Adopts:   true,
 		Saves:    true,
 		Limited:  limited,
+
+		Networked: true,
 	})
 }
 

@@ -61,10 +61,10 @@ const answerTime = 20 * time.Second
 
 // begin starts the agent or has what was saved go on, waits until the agent
 // accepts connections, and from then on limits the CPU.
-func (i *instance) begin(ctx context.Context, cores float64, saved saved) error {
+func (i *instance) begin(ctx context.Context, spec driver.Spec, saved saved) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("the agent did not answer in %v", answerTime))
 	defer cancel()
-	if err := i.control().start(ctx, saved); err != nil {
+	if err := i.start(ctx, spec, saved); err != nil {
 		return err
 	}
 	if err := i.answer(ctx); err != nil {
@@ -73,7 +73,19 @@ func (i *instance) begin(ctx context.Context, cores float64, saved saved) error 
 	if i.group == nil {
 		return nil
 	}
-	return i.group.Limit(cgroup.Limits{CPU: cores})
+	return i.group.Limit(cgroup.Limits{CPU: spec.Limits.CPU})
+}
+
+func (i *instance) start(ctx context.Context, spec driver.Spec, saved saved) error {
+	if !spec.Network {
+		return i.control().start(ctx, saved)
+	}
+	device, err := i.endOfDevice(deviceFD)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	return i.control().start(ctx, saved, device)
 }
 
 func (i *instance) answer(ctx context.Context) error {

@@ -36,6 +36,8 @@ func (p place) control() control {
 type processes struct {
 	Sentry process `json:"sentry"`
 	Gofer  process `json:"gofer"`
+	// Network says that the sandbox has a network device.
+	Network bool `json:"network,omitempty"`
 }
 
 // processes reads from runsc's state which they are.
@@ -59,7 +61,7 @@ func (p place) processes() (processes, error) {
 		return processes{}, err
 	}
 	gofer, err := identify(state.GoferPID)
-	return processes{sentry, gofer}, err
+	return processes{Sentry: sentry, Gofer: gofer}, err
 }
 
 // raze kills what runs in the place, waits for its end and removes all of it.
