@@ -177,14 +177,19 @@ func (who *tenant) want(t testing.TB, method, path, body string) (v map[string]a
 	return v
 }
 
-// call calls a tool in the older revision, without a session.
+// call calls a tool in the modern revision, which has no sessions.
 func (who *tenant) call(t testing.TB, tool string, args map[string]any) answer {
 	t.Helper()
-	params, err := json.Marshal(map[string]any{"name": tool, "arguments": args, "_meta": map[string]any{
+	return who.ask(t, "POST", "/mcp", message(t, map[string]any{"name": tool, "arguments": args, "_meta": map[string]any{
 		"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": map[string]any{},
-	}})
-	must(t, err)
-	return who.ask(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+string(params)+`}`,
-		"Content-Type", "application/json", "Accept", "application/json, text/event-stream",
+	}}), "Content-Type", "application/json", "Accept", "application/json, text/event-stream",
 		"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", tool)
+}
+
+// message is a call of a tool in JSON-RPC.
+func message(t testing.TB, params map[string]any) string {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+	must(t, err)
+	return string(b)
 }
