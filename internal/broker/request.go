@@ -130,8 +130,9 @@ func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r, ok := errors.AsType[refused](err); ok {
 		status, why = r.status, r.why
 	}
-	x.tell(made, status, err)
-	d := problem.New(hutch.Errorf(kindOf(status), "%s", made.mask.String(why)))
+	shown := hutch.Errorf(kindOf(status), "%s", made.mask.String(why))
+	x.tell(made, status, shown)
+	d := problem.New(shown)
 	d.Status, d.Title = status, http.StatusText(status)
 	d.Write(w)
 }
@@ -154,7 +155,7 @@ func (x *exchange) tell(made *request, status int, err error) {
 	made.told = true
 	made.use.Status, made.use.Err = status, err
 	if err != nil {
-		x.log.Info("a brokered request got no answer", "sandbox", x.Sandbox, "host", x.Host, "status", status, "err", made.mask.String(err.Error()))
+		x.log.Info("a brokered request got no answer", "sandbox", x.Sandbox, "host", x.Host, "status", status, "err", err)
 	}
 	if x.Seen != nil {
 		x.Seen(made.use)

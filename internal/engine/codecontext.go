@@ -154,7 +154,7 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 	defer e.done(s)
 	s.ran()
 	began := time.Now()
-	env, err := e.requestEnv(s.owner, req.Env, req.Secrets)
+	env, err := e.lentEnv(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.RunResult{}, err
 	}

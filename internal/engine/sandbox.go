@@ -30,9 +30,10 @@ type sandbox struct {
 	name
 	place   string // what it is called on this host, unlike any other
 	created time.Time
-	waiting atomic.Int32  // uses that wait for the turn
-	turn    chan struct{} // holds one token: see the package comment
-	saving  sync.Mutex    // what is written last is what was newest
+	waiting atomic.Int32             // uses that wait for the turn
+	turn    chan struct{}            // holds one token: see the package comment
+	saving  sync.Mutex               // what is written last is what was newest
+	secrets atomic.Pointer[[]string] // as secretNames has them; never changed, but replaced
 
 	mu     sync.Mutex
 	rec    store.Record
@@ -66,6 +67,7 @@ func newSandbox(rec store.Record) *sandbox {
 		created: rec.Sandbox.CreatedAt, turn: make(chan struct{}, 1), rec: rec,
 	}
 	s.turn <- struct{}{}
+	s.noteSecretsLocked() // nobody else has it yet
 	return s
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	"hutch"
 	"hutch/internal/store"
@@ -29,7 +30,7 @@ func (e *Engine) checkSecrets(rec *store.Record) error {
 // programEnv is the environment of a program beyond what its sandbox sets for
 // all: the sandbox's secrets, over them what the request says.
 func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
-	all, err := e.requestEnv(s.owner, env, secrets)
+	all, err := e.lentEnv(s, env, secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +47,53 @@ func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string)
 	}
 	e.addCommon(s.owner, fixed, all)
 	return all, nil
+}
+
+// lentEnv is what a request about a sandbox sets, with its secrets. Of these it
+// is noted that the sandbox has asked for them: one that is brokered opens the
+// way to its hosts, and to a sandbox, not to a program.
+func (e *Engine) lentEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
+	all, err := e.requestEnv(s.owner, env, secrets)
+	if err != nil || !s.lend(secrets) {
+		return all, err
+	}
+	return all, e.save(e.ctx, s)
+}
+
+// lend notes secrets that are asked for, and reports whether that is new.
+func (s *sandbox) lend(uses []string) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, use := range uses {
+		_, name, err := hutch.ParseSecretUse(use)
+		if err == nil && !slices.Contains(s.rec.Lent, name) && len(s.rec.Lent) < maxSecrets {
+			s.rec.Lent, changed = append(slices.Clip(s.rec.Lent), name), true
+		}
+	}
+	if changed {
+		s.noteSecretsLocked()
+	}
+	return changed
+}
+
+// noteSecretsLocked gathers the names of the secrets that a sandbox asked for.
+func (s *sandbox) noteSecretsLocked() {
+	names := slices.Clone(s.rec.Lent)
+	for _, use := range s.rec.Secrets {
+		if _, name, err := hutch.ParseSecretUse(use); err == nil {
+			names = append(names, name)
+		}
+	}
+	s.secrets.Store(&names)
+}
+
+// secretNames are the secrets that a sandbox has: those that it asked for, and
+// those of all. It takes no lock.
+func (e *Engine) secretNames(s *sandbox) []string {
+	if names := s.secrets.Load(); names != nil {
+		return slices.Concat(*names, e.opt.Secrets)
+	}
+	return e.opt.Secrets
 }
 
 // requestEnv is what a request sets, with its secrets.

@@ -33,8 +33,8 @@ type answer struct {
 	challenge string
 	mayAsk    bool
 	prime     []byte
-	every   time.Duration
-	timer   *time.Timer
+	every     time.Duration
+	timer     *time.Timer
 }
 
 // Unwrap lets http.ResponseController find the original.

@@ -25,6 +25,7 @@ type Record struct {
 	Sandbox hutch.Sandbox     `json:"sandbox"`
 	Env     map[string]string `json:"env,omitempty"`
 	Secrets []string          `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values
+	Lent    []string          `json:"lent,omitempty"`    // secrets that its programs have asked for, by name
 	Token   string            `json:"token"`             // the agent's
 	Handle  driver.Handle     `json:"handle"`            // the driver's, while it runs
 	Used    Used              `json:"used"`
