@@ -118,6 +118,7 @@ func (s *server) openMonitors(ctx context.Context) error {
 		s.observers = append(audit.Observers{t}, s.observers...)
 		s.undo = append(s.undo, func() error { return s.endTraces(t) })
 	}
+	close(s.watched)
 	return s.openMetrics(ctx)
 }
 

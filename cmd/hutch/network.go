@@ -38,7 +38,7 @@ func (n networkFlags) network() hutch.Network {
 
 func newNetwork(h *home, std streams) *cobra.Command {
 	var mode string
-	var allow, deny []string
+	var allow, deny, link, unlink []string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "network SANDBOX", Short: "Say what a sandbox of the server may reach, and see what it did",
@@ -46,11 +46,13 @@ func newNetwork(h *home, std streams) *cobra.Command {
 nothing changes. A change holds at once: what is not allowed any more is cut.
 
 A rule is a name (example.com, at ports 80 and 443; example.com:22; *.example.com for
-all below it) or a net (203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443).
+all below it) or a net (203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443). A link
+is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 ` + remoteHelp,
 		Example: `  hutch network demo --allow pypi.org --allow files.pythonhosted.org
   hutch network demo --deny pypi.org
   hutch network demo --mode open
+  hutch network demo --link db=my-database
   hutch network log demo --follow`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -59,8 +61,11 @@ all below it) or a net (203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443).
 				return err
 			}
 			state, err := svc.Network(c.Context(), args[0])
-			if err == nil && (mode != "" || len(allow)+len(deny) > 0) {
+			if err == nil && (mode != "" || len(allow)+len(deny)+len(link)+len(unlink) > 0) {
 				n, nerr := changeNetwork(state.Network, mode, allow, deny)
+				if nerr == nil {
+					n.Links, nerr = changeLinks(n.Links, link, unlink)
+				}
 				if nerr != nil {
 					return nerr
 				}
@@ -79,6 +84,8 @@ all below it) or a net (203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443).
 	f.StringVar(&mode, "mode", "", "none, allow-list or open")
 	f.StringSliceVar(&allow, "allow", nil, "add a rule")
 	f.StringSliceVar(&deny, "deny", nil, "take a rule back, as it is listed")
+	f.StringSliceVar(&link, "link", nil, "let it reach another sandbox, by its id or as NAME=ID")
+	f.StringSliceVar(&unlink, "unlink", nil, "take a link back, by its name")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.AddCommand(newNetworkLog(h, std))
 	for _, sub := range c.Commands() {
@@ -105,12 +112,31 @@ func changeNetwork(n hutch.Network, mode string, allow, deny []string) (hutch.Ne
 	return n, nil
 }
 
+// changeLinks are links more and less.
+func changeLinks(links, more, less []string) ([]string, error) {
+	links = append(slices.Clone(links), more...)
+	for _, name := range less {
+		before := len(links)
+		links = slices.DeleteFunc(links, func(text string) bool {
+			l, err := hutch.ParseNetworkLink(text)
+			return err == nil && l.Name == name
+		})
+		if len(links) == before {
+			return nil, hutch.Errorf(hutch.NotFound, "there is no link %s to take back: those that there are, are listed without flags", name)
+		}
+	}
+	return links, nil
+}
+
 func showNetwork(out io.Writer, s hutch.NetworkState) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Network.Mode, hutch.NetworkAllowList))
 	fmt.Fprintf(w, "allow\t%s\n", cmp.Or(strings.Join(s.Network.Allow, " "), "-"))
 	if s.Unavailable != "" {
 		fmt.Fprintf(w, "none\t%s\n", s.Unavailable)
+	}
+	if len(s.Network.Links) > 0 {
+		fmt.Fprintf(w, "links\t%s\n", strings.Join(s.Network.Links, " "))
 	}
 	t := s.Traffic
 	fmt.Fprintf(w, "connections\t%d open, %d allowed, %d denied\n", t.Open, t.Allowed, t.Denied)
@@ -198,7 +224,8 @@ func connectionLine(c hutch.Connection) string {
 
 // gateways makes the ways out of sandboxes. They share what the resolver knows;
 // dns is the server that it asks, or "" for those of this machine.
-func gateways(dns string, observe egress.Observer) func(owner, sandbox string, n hutch.Network) (engine.Gateway, error) {
+// What else a way out is made from, complete says; it may be nil.
+func gateways(dns string, observe egress.Observer, complete func(engine.Exit, *egress.Options)) func(engine.Exit) (engine.Gateway, error) {
 	var ask func(ctx context.Context, network, address string) (net.Conn, error)
 	if dns != "" {
 		ask = func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -206,8 +233,12 @@ func gateways(dns string, observe egress.Observer) func(owner, sandbox string, n
 		}
 	}
 	resolver, names := egress.NewResolver(ask), []netip.Addr{tun.Gateway4, tun.Gateway6}
-	return func(_, sandbox string, n hutch.Network) (engine.Gateway, error) {
-		return egress.New(n, egress.Options{Sandbox: sandbox, Names: names, Resolver: resolver, Observe: observe})
+	return func(x engine.Exit) (engine.Gateway, error) {
+		opt := egress.Options{Sandbox: x.Sandbox, Names: names, Resolver: resolver, Observe: observe}
+		if complete != nil {
+			complete(x, &opt)
+		}
+		return egress.New(x.Network, opt)
 	}
 }
 

@@ -175,7 +175,7 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 	}
 	vault := secret.Given(secrets())
 	m.engine = engine.New(engine.Options{
-		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), nil, log), Ephemeral: true, Gateway: gateways("", nil),
+		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), nil, log), Ephemeral: true, Gateway: gateways("", nil, nil),
 		Secret: vault.Value, Secrets: slices.Collect(maps.Keys(secrets())), Log: log,
 	})
 	m.Service = secret.NewVeil(m.engine, vault.Redactor)

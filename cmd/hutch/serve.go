@@ -61,7 +61,7 @@ type serveConfig struct {
 	quiet        bool
 	network      networkFlags // of sandboxes that are asked for without one
 	dns          string
-	broker       brokerConfig
+	brokering    brokerConfig
 	secretKey    string
 	talk         conversationConfig
 	backupsTo    string
@@ -125,7 +125,7 @@ next start finds them again.`,
 	f.StringVar(&cfg.secretKey, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
 	f.StringVar(&cfg.backupsTo, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
 	f.Int64Var(&cfg.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")
-	brokerFlags(f, &cfg.broker)
+	brokerFlags(f, &cfg.brokering)
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
 }
@@ -156,7 +156,9 @@ type server struct {
 	store      *store.Store
 	vault      *secret.Vault
 	authority  *broker.Authority
-	people     *auth.Issuer // nil for nobody
+	broker     *broker.Broker
+	watched    chan struct{} // closed when the observers are there
+	people     *auth.Issuer  // nil for nobody
 	tokens     *auth.Registry
 	requests   *quota.Meter
 	operations *quota.Meter
@@ -373,7 +375,7 @@ func (s *server) startEngine(ctx context.Context) error {
 		Dir: s.dir, Drivers: s.runtimes, Pool: pool,
 		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
-		Gateway: gateways(s.dns, nil), Network: s.network.network(),
+		Gateway: gateways(s.dns, nil, s.completeExit), Network: s.network.network(),
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
 		PreviewURL: s.previewURL,
 	})

@@ -509,7 +509,7 @@ func (f observer) Begin(ctx context.Context, op Operation) (context.Context, fun
 // TestVerbs: every verb of the service is in its place.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
-	all := map[string]bool{"Audit": true}
+	all := map[string]bool{"Audit": true, Broker: true}
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[hutch.Service](), reflect.TypeFor[hutch.Sharing](), reflect.TypeFor[hutch.Tokens](), reflect.TypeFor[hutch.Accounts](),
 	} {

@@ -91,6 +91,10 @@ func OriginOf(ctx context.Context) Origin {
 	return o
 }
 
+// Broker is the verb of a request that secrets were added to on its way out of a
+// sandbox. It is nobody's call, and on record when it has been answered.
+const Broker = "Broker"
+
 // looks are the verbs that change nothing and run nothing. Any other, also one
 // that is not known here, counts as a change: it is on record before it begins.
 var looks = map[string]bool{
@@ -98,6 +102,7 @@ var looks = map[string]bool{
 	"Languages": true, "Contexts": true, "GitStatus": true, "GitDiff": true,
 	"Ports": true, "ValidatePortToken": true, "WatchPorts": true, "Network": true, "Connections": true,
 	"Grants": true, "Token": true, "Tokens": true, "Usage": true, "Audit": true,
+	Broker:     true,
 	"ReadFile": true, "Stat": true, "ListFiles": true, "SearchFiles": true, "Watch": true, "Pack": true,
 }
 

@@ -61,6 +61,9 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 		return store.Record{}, nil, err
 	}
 	network, err := req.Network.Or(e.opt.Network).Canonical()
+	if err == nil {
+		err = e.checkLinks(ctx, network.Links)
+	}
 	if err != nil {
 		return store.Record{}, nil, err
 	}

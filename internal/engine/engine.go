@@ -69,7 +69,7 @@ type Options struct {
 	Secrets []string
 	// Gateway makes the way out of a sandbox that may reach n; without it there
 	// is none, and sandboxes reach nothing.
-	Gateway func(owner, sandbox string, n hutch.Network) (Gateway, error)
+	Gateway func(Exit) (Gateway, error)
 	// Network is that of sandboxes that are asked for without one.
 	Network hutch.Network
 	// PreviewURL is where an exposed port is shown, by its label (hutch.Port);

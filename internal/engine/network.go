@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -20,6 +21,15 @@ type Gateway interface {
 	Close()
 }
 
+// Exit is a sandbox whose way out is to be made.
+type Exit struct {
+	Owner, Sandbox string
+	Network        hutch.Network
+	// Secrets are the names of those that the sandbox has asked for, and those of
+	// all, at the moment. It may be called at any time.
+	Secrets func() []string
+}
+
 // gateway returns that of a sandbox, making it when it is asked for first; nil
 // where there are none. It lasts as long as the sandbox, also while that sleeps:
 // what was resolved before still counts when it wakes.
@@ -29,7 +39,7 @@ func (e *Engine) gateway(s *sandbox) (Gateway, error) {
 	if s.gateway != nil || e.opt.Gateway == nil || s.gone {
 		return s.gateway, nil
 	}
-	g, err := e.opt.Gateway(s.owner, s.id, s.rec.Sandbox.Network)
+	g, err := e.opt.Gateway(Exit{s.owner, s.id, s.rec.Sandbox.Network, func() []string { return e.secretNames(s) }})
 	if err == nil {
 		s.gateway = g
 	}
@@ -116,10 +126,29 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 	if s.leaving() {
 		return hutch.NetworkState{}, notFound(id)
 	}
+	old := s.network().Links
+	if err := e.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l string) bool { return slices.Contains(old, l) })); err != nil {
+		return hutch.NetworkState{}, err
+	}
 	if err := e.setNetwork(ctx, s, n); err != nil {
 		return hutch.NetworkState{}, err
 	}
 	return e.networkOf(s)
+}
+
+// checkLinks refuses links to what the caller does not have. That may come to
+// be later: so it is looked again whenever one is used.
+func (e *Engine) checkLinks(ctx context.Context, links []string) error {
+	for _, text := range links {
+		l, err := hutch.ParseNetworkLink(text)
+		if err == nil {
+			_, err = e.find(ctx, l.Sandbox)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // setNetwork changes what a sandbox may reach, on disk first.

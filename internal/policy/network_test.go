@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -48,6 +49,31 @@ func TestNetworkCeiling(t *testing.T) {
 		}
 		if _, err := w.SetNetwork(admin, "box", c.n); err != nil && c.want != hutch.Invalid {
 			t.Errorf("an admin sets %+v: %v", c.n, err)
+		}
+	}
+}
+
+// To have a secret brokered for a host is to reach it, so it is held to the same.
+func TestBrokeringCeiling(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, &scripted.Service{}, policy.Options{Network: hutch.Network{Allow: []string{"api.example.com"}}})
+	agent := w.as(t, hutch.TokenRequest{Name: "agent", Scopes: []hutch.Scope{hutch.ScopeExec}})
+	admin := w.as(t, hutch.TokenRequest{Name: "admin", Scopes: []hutch.Scope{hutch.ScopeExec, hutch.ScopeAdmin}})
+	for _, c := range []struct {
+		ctx   context.Context
+		hosts []string
+		want  error
+	}{
+		{agent, []string{"api.example.com"}, hutch.Unsupported}, // by the vault, which keeps nothing here
+		{admin, []string{"evil.example.net:8443"}, hutch.Unsupported},
+		{agent, []string{"evil.example.net"}, hutch.Denied},
+		{agent, []string{"api.example.com", "api.example.com:8443"}, hutch.Denied},
+		{agent, []string{"sub.api.example.com"}, hutch.Denied},
+		{agent, nil, hutch.Invalid},
+	} {
+		_, err := w.SetSecret(c.ctx, "KEY", hutch.SecretRequest{Value: "a-value", Brokered: &hutch.Brokering{Hosts: c.hosts}})
+		if !errors.Is(err, c.want) {
+			t.Errorf("%q: %v", c.hosts, err)
 		}
 	}
 }

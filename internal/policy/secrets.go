@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"net"
+	"strconv"
 
 	"hutch"
 )
@@ -9,8 +11,32 @@ import (
 // SetSecret implements hutch.Secrets.
 func (p *Policy) SetSecret(ctx context.Context, name string, req hutch.SecretRequest) (hutch.Secret, error) {
 	return do(ctx, p, call{verb: "SetSecret", target: name}, func(ctx context.Context) (hutch.Secret, error) {
+		if err := p.mayBroker(ctx, name, req.Brokered); err != nil {
+			return hutch.Secret{}, err
+		}
 		return p.opt.Secrets.SetSecret(ctx, name, req)
 	})
+}
+
+// mayBroker refuses to broker a secret for hosts that the caller could not have
+// its sandboxes reach: to ask for the secret is to reach them.
+func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering) error {
+	if b == nil {
+		return nil
+	}
+	whole, err := b.Complete(name)
+	if err != nil {
+		return err
+	}
+	var n hutch.Network
+	for _, text := range whole.Hosts {
+		host, port, err := hutch.ParseBrokeredHost(text)
+		if err != nil {
+			return err
+		}
+		n.Allow = append(n.Allow, net.JoinHostPort(host, strconv.Itoa(int(port))))
+	}
+	return p.mayReach(ctx, n)
 }
 
 // Secrets implements hutch.Secrets.

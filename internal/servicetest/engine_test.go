@@ -23,8 +23,8 @@ func newEngine(t testing.TB) hutch.Service {
 	e := engine.New(engine.Options{
 		Dir: t.TempDir(), Drivers: []driver.Driver{d}, Ephemeral: true,
 		Image: func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
-		Gateway: func(_, sandbox string, n hutch.Network) (engine.Gateway, error) {
-			return egress.New(n, egress.Options{Sandbox: sandbox})
+		Gateway: func(x engine.Exit) (engine.Gateway, error) {
+			return egress.New(x.Network, egress.Options{Sandbox: x.Sandbox})
 		},
 		PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
 	})
