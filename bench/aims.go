@@ -67,6 +67,13 @@ func (f *figures) aims(b bare) []aim {
 		{what: "CPU of it beyond the program", value: f.beyond(overMCP), limit: 2, unit: "ms"},
 		{what: "a line of a log over REST, p50", value: f.log.line, limit: 2, unit: "ms"},
 	}
+	if f.page.rate > 0 {
+		all = append(all, aim{what: "a page by a preview adds, p50", value: f.page.adds, limit: 1, unit: "ms"},
+			aim{what: "bytes by a preview, of those without", value: 100 * f.page.share, limit: 50, atLeast: true, unit: "%"})
+		if f.runtime == "native" {
+			all = append(all, aim{what: "pages by previews", value: f.page.rate, limit: 5000, atLeast: true, unit: "/s"})
+		}
+	}
 	if f.governed > 0 {
 		all = append(all, aim{what: "exec over MCP with all that governs it, best rate", value: f.governed, limit: 1000, atLeast: true, unit: "/s"})
 	}

@@ -38,6 +38,7 @@ type plan struct {
 	bin      string
 	profile  string
 	only     string
+	page     string // serve a page there instead
 	rounds   int
 	calls    int           // of each subject in a round
 	creates  int           // of each runtime in a round
@@ -57,6 +58,7 @@ func parse(args []string) (plan, error) {
 	f.IntVar(&p.calls, "n", 200, "calls of each subject in a round")
 	f.IntVar(&p.rounds, "rounds", 5, "rounds")
 	f.StringVar(&p.only, "only", "", "measure only the table whose title begins so")
+	f.StringVar(&p.page, "page", "", "serve a page at this address instead, for the bench to look at")
 	f.BoolVar(&quick, "quick", false, "a few calls of everything, to see that it works")
 	f.StringVar(&p.profile, "cpuprofile", "", "write a profile of the in-process calls under load to this file")
 	if err := f.Parse(args); err != nil {
@@ -73,6 +75,9 @@ func run(ctx context.Context, args []string) error {
 	p, err := parse(args)
 	if err != nil {
 		return err
+	}
+	if p.page != "" {
+		return servePage(p.page)
 	}
 	lab, err := newLab(ctx, p)
 	if err != nil {
@@ -97,6 +102,7 @@ func run(ctx context.Context, args []string) error {
 		{"Tokens, policy, quotas, metrics and audit before a call that does nothing, µs", lab.governance},
 		{"Hibernation, ms", lab.sleep},
 		{"Logs of background processes, somebody following", lab.logs},
+		{"Previews", lab.previews},
 		{"Files in and out", lab.files},
 		{"Reading a file of 4 kB, p50, ms", lab.reads},
 		{fmt.Sprintf("%d sandboxes alive", p.alive), lab.crowd},

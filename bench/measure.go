@@ -35,6 +35,7 @@ type figures struct {
 	crowd     series             // exec over MCP with all of them alive
 	memory    memory             // of one sandbox
 	log       figure             // over REST
+	page      view               // by a preview
 }
 
 // creation measures a sandbox from nothing until a command has run in it, and

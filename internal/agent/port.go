@@ -126,15 +126,36 @@ func hasGone(c net.Conn) bool {
 	return gone || err != nil
 }
 
-// carry moves what from says. Between sockets the kernel does it.
+// carry moves what from says.
 func carry(to, from net.Conn) {
-	_, err := io.Copy(to, from)
+	err := move(to, from)
 	if err == nil {
 		err = to.(interface{ CloseWrite() error }).CloseWrite()
 	}
 	if err != nil {
 		to.Close()
 		from.Close()
+	}
+}
+
+// move copies words, which is quicker than to have the kernel move them, and
+// has the kernel do it as soon as there is more to be moved.
+func move(to, from net.Conn) error {
+	words := make([]byte, 8<<10)
+	for {
+		n, err := from.Read(words)
+		if _, werr := to.Write(words[:n]); werr != nil {
+			return werr
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case n == len(words):
+			_, err := io.Copy(to, from)
+			return err
+		}
 	}
 }
 

@@ -173,7 +173,7 @@ func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*vi
 // open shows a preview to who may see it.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	began, addr := time.Now(), client(r)
-	sw := &steady{ResponseWriter: w}
+	sw := &steady{ResponseWriter: w, lively: r.ProtoMajor > 1}
 	defer func() {
 		h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "method", r.Method, "status", sw.status, "took", time.Since(began))
 	}()
@@ -268,8 +268,9 @@ const (
 // long as it likes while pieces go out.
 type steady struct {
 	http.ResponseWriter
-	rc     *http.ResponseController
 	status int
+	lively bool // silence would end it at the limit, as it does a stream of HTTP/2
+	limit  time.Time
 }
 
 // Unwrap lets http.ResponseController find the original.
@@ -283,12 +284,15 @@ func (s *steady) WriteHeader(status int) {
 }
 
 func (s *steady) Write(b []byte) (int, error) {
-	if s.rc == nil {
-		s.rc = http.NewResponseController(s.ResponseWriter)
+	if now := time.Now(); s.limit.Sub(now) < stall/2 {
+		s.limit = now.Add(stall)
+		http.NewResponseController(s.ResponseWriter).SetWriteDeadline(s.limit)
 	}
-	s.rc.SetWriteDeadline(time.Now().Add(stall))
 	n, err := s.ResponseWriter.Write(b)
-	s.rc.SetWriteDeadline(time.Time{}) // what is silent is not late
+	if s.lively {
+		s.limit = time.Time{}
+		http.NewResponseController(s.ResponseWriter).SetWriteDeadline(s.limit)
+	}
 	return n, err
 }
 
@@ -314,7 +318,7 @@ func (p *buffers) Get() []byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {
 		return *b
 	}
-	return make([]byte, 64<<10)
+	return make([]byte, 128<<10)
 }
 
 func (p *buffers) Put(b []byte) { p.pool.Put(&b) }

@@ -62,7 +62,7 @@ type bed struct {
 }
 
 // open serves previews of what inside does; nothing, if that is nil.
-func open(t *testing.T, inside http.HandlerFunc, change func(*Options)) *bed {
+func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	t.Helper()
 	life, cut := context.WithCancel(context.Background())
 	b := &bed{house: &house{inside: inside, dialled: make(chan hutch.Owner, 1)}, cut: cut}
