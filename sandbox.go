@@ -48,11 +48,18 @@ type Limits struct {
 // CreateRequest asks for a sandbox. When ID names one that exists, that one is
 // returned as it is and the rest of the request is not applied.
 type CreateRequest struct {
-	ID          string            `json:"sandboxId,omitempty"` // minted when empty
-	NormalizeID bool              `json:"normalizeId,omitempty"`
-	Image       string            `json:"image,omitempty"`   // default "host"
-	Runtime     string            `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
-	Env         map[string]string `json:"env,omitempty"`     // set for everything that runs inside
+	ID          string `json:"sandboxId,omitempty"` // minted when empty
+	NormalizeID bool   `json:"normalizeId,omitempty"`
+	Image       string `json:"image,omitempty"`   // default "host"
+	Runtime     string `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
+	// Snapshot is what the sandbox begins as, by id or name: with the files, the
+	// processes and the memory of the one that it was made of. Image, runtime
+	// and limits are that one's, as are the variables that Env does not set.
+	Snapshot string `json:"snapshot,omitempty"`
+	// FilesOnly takes the files alone of the snapshot, whose memory may be of
+	// another version of Hutch or of programs that have changed on the host.
+	FilesOnly bool              `json:"filesOnly,omitempty"`
+	Env       map[string]string `json:"env,omitempty"` // set for everything that runs inside
 	// Secrets are given to every command, process and context as environment
 	// variables: each is NAME, or VARIABLE=NAME. Their values are looked up
 	// when a program starts, and are no part of the sandbox.
@@ -71,6 +78,7 @@ type Sandbox struct {
 	ID          string            `json:"sandboxId"`
 	Status      Status            `json:"status"`
 	Reason      string            `json:"reason,omitempty"` // why Status is error or stopped
+	Paused      bool              `json:"paused,omitempty"` // while it is running: it stands still until it is used
 	Owner       string            `json:"owner,omitempty"`
 	Image       string            `json:"image"`
 	Runtime     string            `json:"runtime"`

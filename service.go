@@ -58,6 +58,7 @@ type Service interface {
 
 	ProcessControl
 	Contexts
+	Snapshots
 	Ports
 	Networks
 }

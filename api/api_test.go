@@ -160,6 +160,9 @@ var types = map[string]any{
 	"Traffic":              hutch.Traffic{},
 	"Output":               stream.Piece{},
 	"Port":                 hutch.Port{},
+	"Snapshot":             hutch.Snapshot{},
+	"SnapshotRequest":      hutch.SnapshotRequest{},
+	"ForkRequest":          hutch.ForkRequest{},
 	"PortEvent":            hutch.PortEvent{},
 	"PortLifetime":         stream.PortLifetime{},
 	"PortLink":             hutch.PortLink{},
@@ -438,7 +441,7 @@ func vault(t *testing.T) *secret.Vault {
 // prepare makes what the examples name: values of path parameters.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
-	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap"}
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "snapshot": "python-warm"}
 	post := func(path, body string) (answer map[string]any) {
 		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
 		if err != nil {

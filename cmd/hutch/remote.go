@@ -163,8 +163,12 @@ func sandboxRow(s hutch.Sandbox) []any {
 			live++
 		}
 	}
+	status := string(s.Status)
+	if s.Paused {
+		status = "paused"
+	}
 	return []any{
-		s.ID, s.Status, s.Runtime, s.Uptime.Duration().Round(time.Second),
+		s.ID, status, s.Runtime, s.Uptime.Duration().Round(time.Second),
 		fmt.Sprintf("%.0f %%", s.Resources.CPU), fmt.Sprintf("%.0f MB", s.Resources.Memory), live,
 	}
 }

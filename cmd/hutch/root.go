@@ -65,6 +65,7 @@ func newRoot(std streams) *cobra.Command {
 		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),
 		newToken(&h, std), newShare(&h, std), newSecret(&h, std), newBackup(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std),
 		newExpose(&h, std), newUnexpose(&h), newPorts(&h, std), newForward(&h, std), newNetwork(&h, std),
+		newSnapshot(&h, std), newTemplate(&h, std), newRestore(&h, std), newFork(&h, std), newPause(&h), newResume(&h),
 	)
 	for _, c := range root.Commands() {
 		c.Args = explainArgs(c.Args)

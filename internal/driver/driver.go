@@ -128,11 +128,8 @@ type Saver interface {
 	// Copy writes what Restore needs to dir, while the place stands still for
 	// no longer than that takes; then it runs on, and its agent, which must be
 	// parked, listens. What is written need not be on disk yet.
+	// On error it runs on, too, and dir is of no use.
 	Copy(ctx context.Context, dir string) error
-
-	// CopyFiles writes what RestoreFiles needs to dir while the place runs: as
-	// after a loss of power, what is being written may be there by half.
-	CopyFiles(ctx context.Context, dir string) error
 }
 
 // Freezer is a place that can stand still with all that runs in it. Frozen, it

@@ -18,6 +18,9 @@ import (
 
 // Create implements hutch.Service.
 func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	if req.Snapshot != "" {
+		return e.createFrom(ctx, req)
+	}
 	rec, d, err := e.draft(ctx, req)
 	if err != nil {
 		return hutch.Sandbox{}, err
@@ -191,7 +194,7 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 	if s := e.sandboxes[name{rec.Sandbox.Owner, rec.Sandbox.ID}]; s != nil {
 		return s, false, nil
 	}
-	if err := e.roomLocked(ctx); err != nil {
+	if err := e.roomLocked(ctx, 1); err != nil {
 		return nil, false, err
 	}
 	e.tasks.Add(1) // until Create is done
@@ -201,8 +204,8 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 	return s, true, nil
 }
 
-// roomLocked refuses one more sandbox that takes memory when there are enough.
-func (e *Engine) roomLocked(ctx context.Context) error {
+// roomLocked refuses more sandboxes that take memory when there are enough.
+func (e *Engine) roomLocked(ctx context.Context, more int) error {
 	owner, _ := hutch.OwnerOf(ctx)
 	active, own := 0, 0
 	for n, s := range e.sandboxes {
@@ -217,9 +220,9 @@ func (e *Engine) roomLocked(ctx context.Context) error {
 	}
 	const full = "the limit of %d sandboxes at once (%s) is reached: destroy one, or wait until an idle one stops"
 	switch {
-	case owner.MaxSandboxes > 0 && own >= owner.MaxSandboxes:
+	case owner.MaxSandboxes > 0 && own+more > owner.MaxSandboxes:
 		return hutch.Errorf(hutch.Exhausted, full, owner.MaxSandboxes, "of this token").With("limit", "sandboxes")
-	case active >= e.opt.MaxSandboxes:
+	case active+more > e.opt.MaxSandboxes:
 		return hutch.Errorf(hutch.Exhausted, full, e.opt.MaxSandboxes, "maxSandboxes").With("limit", "maxSandboxes")
 	}
 	return nil

@@ -94,6 +94,7 @@ type Engine struct {
 	mu        sync.Mutex
 	sandboxes map[name]*sandbox
 	retired   map[string]hutch.Usage // what was destroyed had used, by owner
+	snaps     snapshots
 	closed    bool
 
 	exposed exposures
@@ -128,7 +129,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(e.filesDir(), 0o700), os.MkdirAll(e.memoryDir(), 0o700)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
-	if err := e.recover(ctx); err != nil {
+	if err := errors.Join(e.loadSnapshots(), e.recover(ctx)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	e.tasks.Go(e.watchHealth)
@@ -163,7 +164,7 @@ func (e *Engine) Close(ctx context.Context) error {
 func (e *Engine) leave(ctx context.Context, s *sandbox) {
 	s.mu.Lock()
 	s.alarm.stop()
-	inst, agent := s.inst, s.agent
+	inst, agent := s.inst, cmp.Or(s.agent, s.paused)
 	s.mu.Unlock()
 	if agent != nil {
 		e.account(ctx, s, inst)

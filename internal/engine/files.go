@@ -15,15 +15,14 @@ import (
 // packTime bounds packing and unpacking, in ms.
 const packTime = 10 * 60 * 1000
 
-// pack writes the files of a sandbox, whose turn the caller holds, to disk:
-// aside first, then synced and renamed. The archive is made by tar inside the
+// pack writes the files of a sandbox to disk: aside first, then synced and
+// renamed. The archive is made by tar inside the
 // sandbox and is only ever read by tar inside a sandbox: to the daemon it is
 // so many bytes, and not more than the sandbox may write.
-func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client) (err error) {
+func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path string) (err error) {
 	s.mu.Lock()
 	room := int64(s.rec.Sandbox.Limits.Disk)<<20*5/4 + 64<<20
 	s.mu.Unlock()
-	path := e.filesOf(s.place)
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("keep files: %w", err)
@@ -57,9 +56,9 @@ func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client) (err 
 	return os.Rename(f.Name(), path)
 }
 
-// unpack puts the files of a stopped sandbox into its new place.
-func (e *Engine) unpack(ctx context.Context, place string, agent *wire.Client) error {
-	f, err := os.Open(e.filesOf(place))
+// unpack puts the files of a stopped sandbox, or of a snapshot, into a new place.
+func (e *Engine) unpack(ctx context.Context, path string, agent *wire.Client) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("restore files: %w", err)
 	}

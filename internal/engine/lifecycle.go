@@ -84,7 +84,7 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 	case gone:
 		return notFound(s.id)
 	case status == hutch.Running:
-		return nil
+		return e.unpause(ctx, s)
 	case status == hutch.Failed:
 		return hutch.Errorf(hutch.Conflict, "the sandbox %q is in error: %s. Destroy it and create it again", s.id, reason).With("sandboxId", s.id)
 	}
@@ -93,7 +93,7 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	e.mu.Lock()
-	err = e.roomLocked(ctx)
+	err = e.roomLocked(ctx, 1)
 	e.mu.Unlock()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 
 // restart makes a new place for a stopped sandbox, and puts its files there.
 func (e *Engine) restart(ctx context.Context, s *sandbox, d driver.Driver) error {
-	fill := func(a *wire.Client) error { return e.unpack(ctx, s.place, a) }
+	fill := func(a *wire.Client) error { return e.unpack(ctx, e.filesOf(s.place), a) }
 	if err := e.open(ctx, s, opening{create: d.Create, fill: fill}); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (e *Engine) armLocked(s *sandbox) {
 	if v.ExpiresAt != nil {
 		next = *v.ExpiresAt
 	}
-	if v.Status == hutch.Running && !v.KeepAlive && s.uses == 0 {
+	if v.Status == hutch.Running && !v.KeepAlive && !v.Paused && s.uses == 0 {
 		if idle := v.LastUsedAt.Add(v.SleepAfter.Duration()); next.IsZero() || idle.Before(next) {
 			next = idle
 		}
@@ -148,7 +148,7 @@ func (e *Engine) due(s *sandbox) {
 	defer s.put()
 	s.mu.Lock()
 	v, now := s.rec.Sandbox, time.Now()
-	idle := v.Status == hutch.Running && !v.KeepAlive && s.uses == 0 && !now.Before(v.LastUsedAt.Add(v.SleepAfter.Duration()))
+	idle := v.Status == hutch.Running && !v.KeepAlive && !v.Paused && s.uses == 0 && !now.Before(v.LastUsedAt.Add(v.SleepAfter.Duration()))
 	expired := v.ExpiresAt != nil && !now.Before(*v.ExpiresAt)
 	gone := s.gone
 	s.mu.Unlock()
@@ -203,7 +203,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	if err := e.quiet(agent, live); err != nil {
 		return err
 	}
-	if err := e.pack(ctx, s, agent); err != nil {
+	if err := e.pack(ctx, s, agent, e.filesOf(s.place)); err != nil {
 		return err
 	}
 	e.account(ctx, s, inst)
@@ -307,7 +307,7 @@ func (e *Engine) fail(s *sandbox, inst driver.Instance, reason string) {
 		s.mu.Unlock()
 		return
 	}
-	agent := s.agent
+	agent := cmp.Or(s.agent, s.paused)
 	s.mu.Unlock()
 	e.account(e.ctx, s, inst) // some tell even when they are dead
 	s.mu.Lock()
@@ -382,7 +382,7 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 		s.mu.Unlock()
 		return nil
 	}
-	inst, agent := s.inst, s.agent
+	inst, agent := s.inst, cmp.Or(s.agent, s.paused)
 	s.mu.Unlock()
 	if inst != nil {
 		e.account(ctx, s, inst)

@@ -201,6 +201,7 @@ func (e *Engine) watchHealth() {
 		all := e.tableLocked()
 		e.mu.Unlock()
 		visit(all, func(_ int, s *sandbox) { e.examine(s) })
+		e.expireSnapshots()
 	}
 }
 

@@ -75,6 +75,7 @@ func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 	}
 	s.since, s.health = rec.Sandbox.CreatedAt, hutch.Healthy
 	s.runsLocked(inst, agent)
+	e.refreezeLocked(ctx, s, rec.Books)
 	e.background(func() { e.watch(s, inst) })
 	e.log.Info("recovered", "sandbox", s.id)
 }

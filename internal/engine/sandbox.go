@@ -39,6 +39,7 @@ type sandbox struct {
 	rec    store.Record
 	inst   driver.Instance // while running and not taken out of use
 	agent  *wire.Client    // the same
+	paused *wire.Client    // of a paused sandbox, which has no agent but this
 	since  time.Time       // when it last began to run
 	uses   int             // uses under way
 	gone   bool            // destroyed, or never came to be
@@ -110,7 +111,8 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 	}
 	if to != hutch.Running {
 		s.rec.Used.End()
-		s.inst, s.agent, s.rec.Handle, s.usage = nil, nil, nil, reading{}
+		s.inst, s.agent, s.paused, s.rec.Handle, s.usage = nil, nil, nil, nil, reading{}
+		s.rec.Sandbox.Paused = false
 	}
 }
 

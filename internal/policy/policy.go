@@ -143,6 +143,9 @@ var rules = map[string]rule{
 
 	"Backup": copying, "RestoreBackup": copying, "DeleteBackup": {scopes: copying.scopes, about: noSandbox}, "Backups": {scopes: read.scopes, about: noSandbox},
 
+	"Snapshot": own, "Fork": own, "Pause": run, "Resume": run, "DeleteSnapshot": keep,
+	"Snapshots": {scopes: see.scopes, about: noSandbox},
+
 	"Share": own, "Unshare": own, "Grants": own,
 
 	"Usage": {scopes: see.scopes, about: theServer}, "Audit": administer, "Metrics": administer,

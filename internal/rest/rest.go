@@ -91,6 +91,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.routeFiles()
 	h.backupRoutes()
 	h.contextRoutes()
+	h.snapshotRoutes()
 	h.portRoutes()
 	h.networkRoutes()
 	h.tokenRoutes()

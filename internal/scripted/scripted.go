@@ -40,6 +40,7 @@ type Service struct {
 	contexts  []hutch.CodeContext
 	inputs    map[string][]byte
 	ports     []hutch.Port
+	snapshots []hutch.Snapshot
 }
 
 var _ hutch.Service = (*Service)(nil)

@@ -492,3 +492,25 @@ func TestCutOutputCutsNoSecret(t *testing.T) {
 		}
 	}
 }
+
+func (l *leaks) Snapshot(context.Context, string, hutch.SnapshotRequest) (hutch.Snapshot, error) {
+	return full[hutch.Snapshot](), l.err()
+}
+
+func (l *leaks) Snapshots(context.Context) ([]hutch.Snapshot, error) {
+	return full[[]hutch.Snapshot](), l.err()
+}
+
+func (l *leaks) DeleteSnapshot(context.Context, string) error { return l.err() }
+
+func (l *leaks) Fork(context.Context, string, hutch.ForkRequest) ([]hutch.Sandbox, error) {
+	return full[[]hutch.Sandbox](), l.err()
+}
+
+func (l *leaks) Pause(context.Context, string) (hutch.Sandbox, error) {
+	return full[hutch.Sandbox](), l.err()
+}
+
+func (l *leaks) Resume(context.Context, string) (hutch.Sandbox, error) {
+	return full[hutch.Sandbox](), l.err()
+}

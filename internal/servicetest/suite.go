@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Git", s.git()},
 		{"Ports", s.ports()},
 		{"Network", s.networks()},
+		{"Snapshots", s.snapshots()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

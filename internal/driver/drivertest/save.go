@@ -99,7 +99,7 @@ func copyAndRestore(t *testing.T, s *suite) {
 	}
 	p.want(t, "until (echo > /dev/tcp/127.0.0.1/8123) 2>/dev/null; do sleep 0.1; done; echo kept > /workspace/file", "")
 	saver, dir := p.Instance.(driver.Saver), s.Dir(t)
-	if err := errors.Join(saver.CopyFiles(t.Context(), dir), p.agent.Park(t.Context()), saver.Copy(t.Context(), dir)); err != nil {
+	if err := errors.Join(p.agent.Park(t.Context()), saver.Copy(t.Context(), dir)); err != nil {
 		t.Fatalf("copy: %s", explain(err))
 	}
 	p.want(t, count+"; echo changed > /workspace/file", "2 held")

@@ -52,7 +52,7 @@ func (s saved) close() {
 
 // Save implements driver.Saver.
 func (i *instance) Save(ctx context.Context, dir string) error {
-	if err := i.CopyFiles(ctx, dir); err != nil {
+	if err := i.copyFiles(ctx, dir); err != nil {
 		return err
 	}
 	if err := i.checkpoint(ctx, dir); err != nil {
@@ -67,10 +67,8 @@ func (i *instance) Save(ctx context.Context, dir string) error {
 
 // Copy implements driver.Saver.
 func (i *instance) Copy(ctx context.Context, dir string) error {
-	if err := i.checkpoint(ctx, dir); err != nil {
-		return err
-	}
-	return i.Resume(ctx)
+	err := i.checkpoint(ctx, dir)
+	return errors.Join(err, i.Resume(ctx))
 }
 
 // checkpoint writes the memory. One that is broken off would go on without us,
@@ -91,8 +89,8 @@ func (i *instance) checkpoint(ctx context.Context, dir string) error {
 	return i.control().call(ctx, "containerManager.Checkpoint", arg, nil, files...)
 }
 
-// CopyFiles implements driver.Saver.
-func (i *instance) CopyFiles(ctx context.Context, dir string) error {
+// copyFiles writes the writable layer, while the programs run.
+func (i *instance) copyFiles(ctx context.Context, dir string) error {
 	layer, err := os.OpenFile(filepath.Join(dir, filesLayer), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+
+	"hutch"
+)
+
+// Snapshot implements hutch.Service.
+func (c *Client) Snapshot(ctx context.Context, sandbox string, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
+	return sandboxCall[hutch.Snapshot](ctx, c, sandbox, "snapshots", req)
+}
+
+// Snapshots implements hutch.Service.
+func (c *Client) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
+	return call[[]hutch.Snapshot](ctx, c, "GET", "/v1/snapshots", nil)
+}
+
+// DeleteSnapshot implements hutch.Service.
+func (c *Client) DeleteSnapshot(ctx context.Context, snapshot string) error {
+	if err := hutch.CheckID(snapshot); err != nil {
+		return err
+	}
+	_, err := call[struct{}](ctx, c, "DELETE", "/v1/snapshots/"+snapshot, nil)
+	return err
+}
+
+// Fork implements hutch.Service.
+func (c *Client) Fork(ctx context.Context, sandbox string, req hutch.ForkRequest) ([]hutch.Sandbox, error) {
+	if err := checkText("", "", req.Env); err != nil {
+		return nil, err
+	}
+	return sandboxCall[[]hutch.Sandbox](ctx, c, sandbox, "fork", req)
+}
+
+// Pause implements hutch.Service.
+func (c *Client) Pause(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
+	return sandboxCall[hutch.Sandbox](ctx, c, sandbox, "pause", nil)
+}
+
+// Resume implements hutch.Service.
+func (c *Client) Resume(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
+	return sandboxCall[hutch.Sandbox](ctx, c, sandbox, "resume", nil)
+}
+
+// sandboxCall asks a sandbox for something.
+func sandboxCall[T any](ctx context.Context, c *Client, sandbox, verb string, req any) (none T, err error) {
+	path, err := sandboxPath(sandbox)
+	if err != nil {
+		return none, err
+	}
+	return call[T](ctx, c, "POST", path+"/"+verb, req)
+}
+
+// Restore makes a new sandbox that begins as a snapshot.
+func (c *Client) Restore(ctx context.Context, snapshot string) (*Sandbox, error) {
+	return c.Open(ctx, hutch.CreateRequest{Snapshot: snapshot})
+}
+
+// Snapshot keeps what the sandbox is now.
+func (s *Sandbox) Snapshot(ctx context.Context, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
+	return s.client.Snapshot(ctx, s.ID, req)
+}
+
+// Fork makes n copies of the sandbox as it is now.
+func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
+	list, err := s.client.Fork(ctx, s.ID, hutch.ForkRequest{Count: n})
+	var forks []*Sandbox
+	for _, sb := range list {
+		forks = append(forks, s.client.Handle(sb.ID))
+	}
+	return forks, err
+}
+
+// Pause has everything in the sandbox stand still until it is used.
+func (s *Sandbox) Pause(ctx context.Context) error {
+	_, err := s.client.Pause(ctx, s.ID)
+	return err
+}
+
+// Resume has the sandbox run on.
+func (s *Sandbox) Resume(ctx context.Context) error {
+	_, err := s.client.Resume(ctx, s.ID)
+	return err
+}

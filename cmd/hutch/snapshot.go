@@ -1,0 +1,226 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+)
+
+func newSnapshot(h *home, std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use: "snapshot", Short: "Keep what a sandbox is, with its memory where the runtime can",
+		Long: `Keep what a sandbox is at a moment, to make others that begin so: its files and, on
+gvisor, its processes, their memory and its code contexts. The sandbox runs on.
+` + remoteHelp,
+		Example: `  hutch snapshot create demo --name before
+  hutch restore before
+  hutch snapshot rm before`,
+	}
+	c.AddCommand(newSnapshotCreate(h, std, "create SANDBOX", ""), newSnapshotList(h, std, false), newSnapshotRemove(h))
+	for _, sub := range c.Commands() {
+		sub.Args = explainArgs(sub.Args)
+	}
+	return c
+}
+
+// newTemplate is newSnapshot for those with a name, to be made many sandboxes of.
+func newTemplate(h *home, std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use: "template", Short: "Make sandboxes that begin warm, with libraries imported",
+		Long: `Make templates: snapshots with a name, that sandboxes begin as. What a code context of
+the first has imported, theirs have imported, too.
+` + remoteHelp,
+		Example: `  hutch code warm 'import pandas'
+  hutch template create --from warm --name pandas
+  hutch restore pandas --id demo`,
+	}
+	c.AddCommand(newSnapshotCreate(h, std, "create", "from"), newSnapshotList(h, std, true), newSnapshotRemove(h))
+	for _, sub := range c.Commands() {
+		sub.Args = explainArgs(sub.Args)
+	}
+	return c
+}
+
+// newSnapshotCreate takes the sandbox as its argument or, for templates, from a
+// flag, and then wants a name.
+func newSnapshotCreate(h *home, std streams, use, from string) *cobra.Command {
+	var req hutch.SnapshotRequest
+	var ttl time.Duration
+	var asJSON bool
+	var sandbox string
+	c := &cobra.Command{
+		Use: use, Short: "Keep what a sandbox is now, and print the snapshot's id",
+		Long: "Keep what a sandbox is now, and print the snapshot's id. With memory it waits some\nseconds for a moment at which no command is under way.\n" + remoteHelp,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				sandbox = args[0]
+			}
+			if sandbox == "" || from != "" && (req.Name == "" || len(args) > 0) {
+				return usageError{fmt.Errorf("usage: %s", c.UseLine())}
+			}
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			req.TTL = hutch.InSeconds(ttl)
+			snap, err := svc.Snapshot(c.Context(), sandbox, req)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, snap)
+			case !snap.Memory && !req.FilesOnly:
+				fmt.Fprintf(std.err, "hutch: the runtime %s saves no memory: the snapshot has the files alone\n", plain(snap.Runtime))
+			}
+			fmt.Fprintln(std.out, snap.ID)
+			return nil
+		},
+	}
+	f := c.Flags()
+	if from != "" {
+		f.StringVar(&sandbox, from, "", "the sandbox that it is made of")
+		f.BoolVar(&req.Shared, "shared", false, "let everybody on the server make sandboxes of it (for administrators)")
+	}
+	f.StringVar(&req.Name, "name", "", "a name, like no other of yours")
+	f.BoolVar(&req.FilesOnly, "files-only", false, "leave memory out")
+	f.DurationVar(&ttl, "ttl", 0, "how long it is kept (default: until it is deleted)")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List them, the oldest first", Long: "List them, the oldest first.\n" + remoteHelp, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			all, err := svc.Snapshots(c.Context())
+			if err != nil {
+				return err
+			}
+			var list []hutch.Snapshot
+			for _, s := range all {
+				if s.Name != "" || !named {
+					list = append(list, s)
+				}
+			}
+			return writeList(std.out, asJSON, list, "SNAPSHOT\tNAME\tSANDBOX\tRUNTIME\tMEMORY\tBYTES\tMADE\tEXPIRES", snapshotRow)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func snapshotRow(s hutch.Snapshot) []any {
+	expires := "never"
+	if s.ExpiresAt != nil {
+		expires = s.ExpiresAt.Local().Format(time.DateTime)
+	}
+	return []any{s.ID, plain(s.Name), s.SandboxID, plain(s.Runtime), s.Memory, s.Size, s.CreatedAt.Local().Format(time.DateTime), expires}
+}
+
+func newSnapshotRemove(h *home) *cobra.Command {
+	return &cobra.Command{
+		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete, by id or name", Long: "Delete, by id or name. Sandboxes that began so do not need it.\n" + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			for _, id := range args {
+				if err := svc.DeleteSnapshot(c.Context(), id); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func newRestore(h *home, std streams) *cobra.Command {
+	var req hutch.CreateRequest
+	c := &cobra.Command{
+		Use: "restore SNAPSHOT", Short: "Make a sandbox that begins as a snapshot, and print its id",
+		Long: "Make a sandbox that begins as a snapshot or template, by its id or name, and print\nthe sandbox's id.\n" + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			req.Snapshot = args[0]
+			sb, err := svc.Create(c.Context(), req)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(std.out, sb.ID)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&req.ID, "id", "", "its id (default: a new one)")
+	f.BoolVar(&req.FilesOnly, "files-only", false, "take the files alone")
+	f.StringToStringVarP(&req.Env, "env", "e", nil, "set an environment variable; may be repeated")
+	return c
+}
+
+func newFork(h *home, std streams) *cobra.Command {
+	var req hutch.ForkRequest
+	c := &cobra.Command{
+		Use: "fork SANDBOX", Short: "Make copies of a sandbox as it is now, and print their ids",
+		Long: "Make copies of a sandbox as it is now, all or none, and print their ids: on gvisor with\nits processes and their memory, elsewhere with its files.\n" + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			forks, err := svc.Fork(c.Context(), args[0], req)
+			for _, f := range forks {
+				fmt.Fprintln(std.out, f.ID)
+			}
+			return err
+		},
+	}
+	c.Flags().IntVarP(&req.Count, "count", "n", 1, "how many")
+	c.Flags().StringToStringVarP(&req.Env, "env", "e", nil, "set an environment variable in the copies; may be repeated")
+	return c
+}
+
+func newPause(h *home) *cobra.Command {
+	return &cobra.Command{
+		Use: "pause SANDBOX", Short: "Have everything in a sandbox stand still until it is used",
+		Long: "Have everything in a sandbox stand still, in memory, until it is used or resumed.\n" + remoteHelp, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			_, err = svc.Pause(c.Context(), args[0])
+			return err
+		},
+	}
+}
+
+func newResume(h *home) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume SANDBOX", Short: "Have a sandbox run that is paused, hibernated or stopped",
+		Long: "Have a sandbox run that is paused, hibernated or stopped. Any use does so, too.\n" + remoteHelp, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			svc, err := h.dial()
+			if err != nil {
+				return err
+			}
+			_, err = svc.Resume(c.Context(), args[0])
+			return err
+		},
+	}
+}

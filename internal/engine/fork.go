@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/kernel"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// Fork implements hutch.Snapshots.
+func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]hutch.Sandbox, error) {
+	n := max(req.Count, 1)
+	if req.Count < 0 || n > hutch.MaxForks {
+		return nil, hutch.Errorf(hutch.Invalid, "count is %d: give 1 to %d", req.Count, hutch.MaxForks)
+	}
+	parent, err := e.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkEnv(req.Env); err != nil {
+		return nil, err
+	}
+	if err := e.room(ctx, n); err != nil {
+		return nil, err
+	}
+	v, err := draftSnapshot(parent, hutch.SnapshotRequest{})
+	if err != nil {
+		return nil, err
+	}
+	snap, err := e.capture(ctx, id, v, parts{memory: true})
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(snap.dir)
+	forks, err := e.populate(ctx, snap, n, req.Env)
+	if err == nil {
+		e.log.Info("forked", "sandbox", id, "forks", n, "stood", snap.Snapshot.Stood)
+	}
+	return forks, err
+}
+
+func (e *Engine) room(ctx context.Context, n int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.roomLocked(ctx, n)
+}
+
+// populate makes n sandboxes of a snapshot, or none.
+func (e *Engine) populate(ctx context.Context, snap *snapshot, n int, env map[string]string) ([]hutch.Sandbox, error) {
+	forks, errs := make([]hutch.Sandbox, n), make([]error, n)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, max(2, runtime.NumCPU()))
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			forks[i], errs[i] = e.beginAs(ctx, snap, hutch.CreateRequest{Env: env})
+		})
+	}
+	wg.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return forks, nil
+	}
+	for i, f := range forks {
+		if errs[i] == nil {
+			_, failed := e.Destroy(context.WithoutCancel(ctx), f.ID, true)
+			err = errors.Join(err, failed)
+		}
+	}
+	return nil, err
+}
+
+// createFrom is Create of a sandbox that begins as a snapshot.
+func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	snap, err := e.snaps.find(ctx, req.Snapshot)
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	if err := snap.verify(); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	return e.beginAs(ctx, snap, req)
+}
+
+// beginAs makes a sandbox of a snapshot.
+func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	rec, d, err := e.draftFrom(ctx, snap, req)
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	how := opening{create: d.Create, fill: func(a *wire.Client) error { return e.unpack(ctx, filepath.Join(snap.dir, snapFiles), a) }}
+	if snap.Snapshot.Memory && !req.FilesOnly {
+		r, ok := d.(driver.Restorer)
+		if err := snap.fits(r, ok); err != nil {
+			return hutch.Sandbox{}, err
+		}
+		how = opening{create: snap.restore(r, rec)}
+	}
+	s, made, err := e.enter(ctx, rec)
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	if !made {
+		return e.join(ctx, s)
+	}
+	defer e.tasks.Done()
+	defer s.put()
+	if err := e.open(ctx, s, how); err != nil {
+		e.abandon(s, err)
+		return hutch.Sandbox{}, err
+	}
+	e.log.Info("created", "sandbox", s.id, "driver", d.Name(), "snapshot", snap.Snapshot.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshotLocked(), nil
+}
+
+// draftFrom is draft for a sandbox that begins as a snapshot, whose settings it
+// has where it may have no others.
+func (e *Engine) draftFrom(ctx context.Context, snap *snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
+	v, was := snap.Snapshot, snap.Record
+	if req.Image != "" && req.Image != v.Image || req.Runtime != "" && req.Runtime != v.Runtime && v.Memory && !req.FilesOnly || req.Limits != (hutch.Limits{}) && req.Limits != v.Limits {
+		return store.Record{}, nil, hutch.Errorf(hutch.Invalid, "image, runtime and limits of a sandbox that begins as a snapshot are the snapshot's: leave them out")
+	}
+	req.Image, req.Limits = v.Image, v.Limits
+	if req.Runtime == "" {
+		req.Runtime = v.Runtime
+	}
+	env := maps.Clone(was.Env)
+	maps.Copy(env, req.Env)
+	req.Env = env
+	if v.Owner == nameOf(ctx, "").owner { // nobody else has these
+		req.Secrets = append(slices.Clone(was.Secrets), req.Secrets...)
+	}
+	return e.draft(ctx, req)
+}
+
+// fits reports whether the memory can be of use on this server.
+func (s *snapshot) fits(r driver.Restorer, ok bool) error {
+	switch {
+	case !ok:
+		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore memory: create with filesOnly", s.Snapshot.Runtime)
+	case s.Build != r.Build():
+		return hutch.Errorf(hutch.Conflict, "the memory of the snapshot %q is of %s, and this server has %s: create with filesOnly for its files, or make the snapshot anew", s.Snapshot.ID, s.Build, r.Build())
+	}
+	return nil
+}
+
+// restore makes a place of the snapshot's memory that is the sandbox of rec.
+func (s *snapshot) restore(r driver.Restorer, rec store.Record) func(context.Context, driver.Spec) (driver.Instance, error) {
+	return func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+		inst, err := r.Restore(ctx, spec, filepath.Join(s.dir, snapMemory))
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			return nil, hutch.Errorf(hutch.Unavailable, "the memory of the snapshot %q could not be restored: where programs of this host have changed since it was made, create with filesOnly for its files", s.Snapshot.ID).Because(err)
+		}
+		agent := wire.NewClient(inst.Dial, s.Record.Token)
+		defer agent.Close()
+		who := wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Token: spec.Boot.Token, Tell: kernel.Reborn(rec.Env)}
+		if err := agent.Adopt(ctx, who); err != nil {
+			return nil, errors.Join(err, inst.Destroy(context.WithoutCancel(ctx)))
+		}
+		return inst, nil
+	}
+}

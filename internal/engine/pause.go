@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// stillTime is how long one waits for a moment at which nobody uses a sandbox.
+const stillTime = 5 * time.Second
+
+// still takes a running sandbox out of use, waking it before, and hands what it
+// runs in to do, at a moment when nothing is under way in it. Who comes meanwhile
+// waits. The caller holds no turn; do must bring the sandbox back into use, or
+// leave it paused.
+func (e *Engine) still(ctx context.Context, id string, do func(s *sandbox, inst driver.Instance, agent *wire.Client) error) error {
+	for end := time.Now().Add(stillTime); ; {
+		s, agent, err := e.use(ctx, id)
+		if err != nil {
+			return err
+		}
+		books, err := readBooks(ctx, s.id, agent)
+		e.done(s)
+		if err != nil {
+			return err
+		}
+		if err := s.take(ctx); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		inst := s.inst
+		s.mu.Unlock()
+		if s.rest(books) {
+			defer s.put()
+			return do(s, inst, agent)
+		}
+		s.put()
+		if time.Now().After(end) {
+			return hutch.Errorf(hutch.Conflict, "the sandbox %q is in use: something has been under way in it for %v without a pause; end it, or start it as a background process, and try again", id, stillTime)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// reuse brings a sandbox that still took out of use back into it.
+func (e *Engine) reuse(s *sandbox, inst driver.Instance, agent *wire.Client) {
+	s.mu.Lock()
+	s.inst, s.agent, s.rec.Books = inst, agent, nil
+	s.rec.Sandbox.LastUsedAt = time.Now().UTC()
+	e.armLocked(s)
+	s.mu.Unlock()
+	select {
+	case <-inst.Done(): // while nobody was to notice
+		e.background(func() { e.died(s, inst) })
+	default:
+	}
+}
+
+// Pause implements hutch.Snapshots.
+func (e *Engine) Pause(ctx context.Context, id string) (v hutch.Sandbox, err error) {
+	err = e.still(ctx, id, func(s *sandbox, inst driver.Instance, agent *wire.Client) error {
+		f, ok := inst.(driver.Freezer)
+		if !ok {
+			e.reuse(s, inst, agent)
+			return hutch.Errorf(hutch.Unsupported, "the runtime of the sandbox %q cannot pause it", id)
+		}
+		if err := f.Freeze(ctx); err != nil {
+			e.reuse(s, inst, agent)
+			return err
+		}
+		s.mu.Lock()
+		s.inst, s.paused, s.rec.Sandbox.Paused = inst, agent, true // but no agent: nobody begins a use
+		e.armLocked(s)
+		v = s.snapshotLocked()
+		s.mu.Unlock()
+		e.log.Info("paused", "sandbox", s.id)
+		return e.save(context.WithoutCancel(ctx), s)
+	})
+	return v, err
+}
+
+// Resume implements hutch.Snapshots.
+func (e *Engine) Resume(ctx context.Context, id string) (hutch.Sandbox, error) {
+	s, _, err := e.use(ctx, id)
+	if err != nil {
+		return hutch.Sandbox{}, err
+	}
+	e.done(s)
+	return e.look(ctx, s), nil
+}
+
+// unpause has a paused sandbox, whose turn the caller holds, run on; another is
+// as it should be.
+func (e *Engine) unpause(ctx context.Context, s *sandbox) error {
+	s.mu.Lock()
+	inst, agent := s.inst, s.paused
+	s.mu.Unlock()
+	if agent == nil {
+		return nil
+	}
+	if err := inst.(driver.Freezer).Thaw(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.paused, s.rec.Sandbox.Paused = nil, false
+	s.mu.Unlock()
+	e.reuse(s, inst, agent)
+	return e.save(context.WithoutCancel(ctx), s)
+}
+
+// refreezeLocked pauses a recovered sandbox again that was paused when the daemon
+// ended.
+func (e *Engine) refreezeLocked(ctx context.Context, s *sandbox, books *store.Books) {
+	if f, ok := s.inst.(driver.Freezer); ok && s.rec.Sandbox.Paused && f.Freeze(ctx) == nil {
+		s.agent, s.paused, s.rec.Books = nil, s.agent, books
+		return
+	}
+	s.rec.Sandbox.Paused = false
+}

@@ -1,0 +1,202 @@
+package servicetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"hutch"
+)
+
+func (s *suite) snapshots() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"Begin":  s.beginsAsSnapshot,
+		"Memory": s.snapshotsHaveMemory,
+		"Names":  s.snapshotNames,
+		"Fork":   s.forks,
+		"Pause":  s.pauses,
+		"Errors": s.snapshotErrors,
+	}
+}
+
+func (s *suite) keep(t *testing.T, id string, req hutch.SnapshotRequest) hutch.Snapshot {
+	t.Helper()
+	snap, err := s.svc.Snapshot(bounded(t), id, req)
+	if err != nil {
+		t.Fatalf("snapshot: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.svc.DeleteSnapshot(ctx, snap.ID); err != nil {
+			t.Errorf("delete a snapshot: %v", err)
+		}
+	})
+	return snap
+}
+
+// A sandbox begins with what was there when the snapshot was made, under its own
+// name, and neither hears of the other after that.
+func (s *suite) beginsAsSnapshot(t *testing.T) {
+	parent := s.make(t, hutch.CreateRequest{Env: map[string]string{"COLOUR": "green", "SHAPE": "round"}}).ID
+	s.run(t, parent, "echo kept > file")
+	snap := s.keep(t, parent, hutch.SnapshotRequest{})
+	if snap.SandboxID != parent || snap.Size <= 0 || snap.CreatedAt.IsZero() || snap.Runtime == "" {
+		t.Errorf("the record is %+v", snap)
+	}
+	s.run(t, parent, "echo changed > file")
+	for range 2 {
+		child := s.make(t, hutch.CreateRequest{Snapshot: snap.ID, Env: map[string]string{"SHAPE": "square"}}).ID
+		got := s.run(t, child, "cat file; echo $SANDBOX_ID $COLOUR $SHAPE; echo child > file")
+		if want := "kept\n" + child + " green square\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := s.run(t, parent, "cat file; echo $SANDBOX_ID"); got != "changed\n"+parent+"\n" {
+		t.Errorf("the parent has %q", got)
+	}
+}
+
+// Where a snapshot has memory, programs and contexts go on in it; they choose
+// other random numbers than elsewhere.
+func (s *suite) snapshotsHaveMemory(t *testing.T) {
+	parent := s.open(t)
+	s.python(t, parent, "import random; held = 41; random.seed(1)")
+	snap := s.keep(t, parent, hutch.SnapshotRequest{})
+	if !snap.Memory {
+		return
+	}
+	numbers := map[string]bool{s.python(t, parent, "random.random()"): true}
+	for range 2 {
+		child := s.make(t, hutch.CreateRequest{Snapshot: snap.ID}).ID
+		if got := s.python(t, child, "import os; (held + 1, os.environ['SANDBOX_ID'])"); got != "(42, '"+child+"')" {
+			t.Errorf("the context says %s", got)
+		}
+		numbers[s.python(t, child, "random.random()")] = true
+	}
+	if len(numbers) != 3 {
+		t.Errorf("the random numbers are %v", numbers)
+	}
+	bare := s.make(t, hutch.CreateRequest{Snapshot: snap.ID, FilesOnly: true}).ID
+	if list, err := s.svc.Contexts(bounded(t), bare); len(list) != 0 || err != nil {
+		t.Errorf("with the files alone there are contexts: %v, %v", list, err)
+	}
+}
+
+// python runs code in the default context, and returns its result as text.
+func (s *suite) python(t *testing.T, id, code string) string {
+	t.Helper()
+	return value(s.code(t, id, hutch.RunRequest{Language: "python", Code: code}))
+}
+
+func (s *suite) snapshotNames(t *testing.T) {
+	id, name := s.open(t), hutch.NewID("tmpl")
+	snap := s.keep(t, id, hutch.SnapshotRequest{Name: name, FilesOnly: true, TTL: 3600})
+	if snap.Name != name || snap.Memory || snap.ExpiresAt == nil {
+		t.Errorf("the record is %+v", snap)
+	}
+	_, err := s.svc.Snapshot(bounded(t), id, hutch.SnapshotRequest{Name: name})
+	wantKind(t, hutch.Conflict, err, "a name twice")
+	s.make(t, hutch.CreateRequest{Snapshot: name})
+	list, err := s.svc.Snapshots(bounded(t))
+	found := 0
+	for _, v := range list {
+		if v.ID == snap.ID && v.Name == name {
+			found++
+		}
+	}
+	if found != 1 || err != nil {
+		t.Errorf("it is %d times in the list, %v", found, err)
+	}
+	for range 2 {
+		if err := s.svc.DeleteSnapshot(bounded(t), name); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	}
+	_, err = s.svc.Create(bounded(t), hutch.CreateRequest{Snapshot: name})
+	wantKind(t, hutch.NotFound, err, "create from a deleted snapshot")
+	s.keep(t, id, hutch.SnapshotRequest{Name: name, FilesOnly: true}) // the name is free again
+}
+
+func (s *suite) forks(t *testing.T) {
+	parent := s.open(t)
+	s.run(t, parent, "echo kept > file")
+	forks, err := s.svc.Fork(bounded(t), parent, hutch.ForkRequest{Count: 3, Env: map[string]string{"ROLE": "fork"}})
+	if err != nil {
+		t.Fatalf("fork: %v", err)
+	}
+	names := map[string]bool{parent: true}
+	for _, f := range forks {
+		t.Cleanup(func() { s.remove(t, f.ID) })
+		names[f.ID] = true
+		if got := s.run(t, f.ID, "cat file; echo $SANDBOX_ID $ROLE; rm file"); got != "kept\n"+f.ID+" fork\n" {
+			t.Errorf("the fork says %q", got)
+		}
+	}
+	if len(names) != 4 {
+		t.Errorf("the sandboxes are %v", names)
+	}
+	if got := s.run(t, parent, "cat file"); got != "kept\n" {
+		t.Errorf("the parent says %q", got)
+	}
+}
+
+// What is paused stands still, can be looked at, and runs on for who uses it.
+func (s *suite) pauses(t *testing.T) {
+	id := s.open(t)
+	p := s.start(t, id, hutch.ProcessRequest{Command: "while :; do date +%N; sleep 0.01; done"})
+	paused, err := s.svc.Pause(bounded(t), id)
+	if errors.Is(err, hutch.Unsupported) {
+		if got := s.run(t, id, "echo on"); got != "on\n" {
+			t.Errorf("it says %q", got)
+		}
+		return
+	}
+	if err != nil || !paused.Paused || paused.Status != hutch.Running {
+		t.Fatalf("pause: %+v, %v", paused, err)
+	}
+	sb, err := s.svc.Sandbox(bounded(t), id)
+	if err != nil || !sb.Paused || len(sb.Processes) != 1 || sb.Processes[0].ID != p.ID {
+		t.Errorf("it is %+v, %v", sb, err)
+	}
+	if sb, err = s.svc.Resume(bounded(t), id); err != nil || sb.Paused {
+		t.Errorf("resumed it is %+v, %v", sb, err)
+	}
+	if _, err := s.svc.Pause(bounded(t), id); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.run(t, id, "echo on"); got != "on\n" {
+		t.Errorf("it says %q", got)
+	}
+	if _, err := s.svc.Pause(bounded(t), id); err != nil { // and is destroyed so
+		t.Fatal(err)
+	}
+}
+
+func (s *suite) snapshotErrors(t *testing.T) {
+	id, gone := s.open(t), hutch.NewID("gone")
+	_, err := s.svc.Snapshot(bounded(t), gone, hutch.SnapshotRequest{})
+	wantKind(t, hutch.NotFound, err, "snapshot of no sandbox")
+	_, err = s.svc.Fork(bounded(t), gone, hutch.ForkRequest{})
+	wantKind(t, hutch.NotFound, err, "fork of no sandbox")
+	_, err = s.svc.Pause(bounded(t), gone)
+	wantKind(t, hutch.NotFound, err, "pause of no sandbox")
+	_, err = s.svc.Resume(bounded(t), gone)
+	wantKind(t, hutch.NotFound, err, "resume of no sandbox")
+	_, err = s.svc.Create(bounded(t), hutch.CreateRequest{Snapshot: gone})
+	wantKind(t, hutch.NotFound, err, "begin as no snapshot")
+	wantKind(t, hutch.Invalid, s.svc.DeleteSnapshot(bounded(t), "A/b"), "delete a bad name")
+	_, err = s.svc.Snapshot(bounded(t), id, hutch.SnapshotRequest{Name: "-bad"})
+	wantKind(t, hutch.Invalid, err, "a bad name")
+	_, err = s.svc.Snapshot(bounded(t), id, hutch.SnapshotRequest{TTL: -1})
+	wantKind(t, hutch.Invalid, err, "a past expiry")
+	for _, n := range []int{-1, hutch.MaxForks + 1} {
+		_, err = s.svc.Fork(bounded(t), id, hutch.ForkRequest{Count: n})
+		wantKind(t, hutch.Invalid, err, "%d forks", n)
+	}
+	_, err = s.svc.Fork(bounded(t), id, hutch.ForkRequest{Count: hutch.MaxForks})
+	wantKind(t, hutch.Exhausted, err, "forks beyond the limit")
+	snap := s.keep(t, id, hutch.SnapshotRequest{FilesOnly: true})
+	_, err = s.svc.Create(bounded(t), hutch.CreateRequest{Snapshot: snap.ID, Limits: hutch.Limits{Memory: 64}})
+	wantKind(t, hutch.Invalid, err, "other limits than the snapshot's")
+}
