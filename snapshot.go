@@ -35,7 +35,7 @@ type Snapshots interface {
 
 	// Pause has everything in the sandbox stand still, in memory, until it is
 	// used or resumed: any use does. It needs a moment as Snapshot does, and
-	// is Unsupported where the host has no control groups.
+	// is Unsupported on native where the host has no control groups.
 	Pause(ctx context.Context, sandbox string) (Sandbox, error)
 
 	// Resume has a sandbox run that is paused, hibernated or stopped.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hutch"
@@ -22,6 +23,7 @@ type instance struct {
 	handle driver.Handle
 	sentry *pidfd.Process
 	done   chan struct{} // closed when the sentry is dead, or forgotten
+	froze  atomic.Bool   // by this instance: see Thaw
 
 	mu      sync.Mutex
 	removed bool
