@@ -223,14 +223,18 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return (&net.Dialer{}).DialContext(ctx, network, server)
 }
 
-// engine is one whose sandboxes live in this world.
-func (w *world) engine(t *testing.T, runtime string) *engine.Engine {
-	resolver := egress.NewResolver(func(ctx context.Context, _, _ string) (net.Conn, error) {
+func (w *world) resolver() *egress.Resolver {
+	return egress.NewResolver(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", w.dns.LocalAddr().String())
 	})
+}
+
+// engine is one whose sandboxes live in this world.
+func (w *world) engine(t *testing.T, runtime string) *engine.Engine {
+	resolver := w.resolver()
 	return hutchtest.Engine(t, runtime, func(o *engine.Options) {
-		o.Gateway = func(_, sandbox string, n hutch.Network) (engine.Gateway, error) {
-			return egress.New(n, egress.Options{Sandbox: sandbox, Names: []netip.Addr{tun.Gateway4, tun.Gateway6}, Resolver: resolver, Dial: w.dial})
+		o.Gateway = func(x engine.Exit) (engine.Gateway, error) {
+			return egress.New(x.Network, egress.Options{Sandbox: x.Sandbox, Names: []netip.Addr{tun.Gateway4, tun.Gateway6}, Resolver: resolver, Dial: w.dial})
 		}
 	})
 }
