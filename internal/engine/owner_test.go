@@ -116,3 +116,37 @@ func TestSandboxesOfAnOwner(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Snapshots are their owner's, unless they are shared: then all may begin as
+// them, and nobody else deletes them.
+func TestSnapshotsOfAnOwner(t *testing.T) {
+	b := start(t, nil)
+	sb, err := b.Create(as(t, "ada"), hutch.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, req := range []hutch.SnapshotRequest{{Name: "own"}, {Name: "shared", Shared: true}} {
+		if _, err := b.Snapshot(as(t, "ada"), sb.ID, req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bob := as(t, "bob")
+	if list, err := b.Snapshots(bob); len(list) != 1 || list[0].Name != "shared" || err != nil {
+		t.Errorf("bob sees %+v, %v", list, err)
+	}
+	if _, err := b.Create(bob, hutch.CreateRequest{Snapshot: "own"}); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("bob begins as ada's: %v", err)
+	}
+	if _, err := b.Create(bob, hutch.CreateRequest{Snapshot: "shared"}); err != nil {
+		t.Errorf("bob begins as what is shared: %v", err)
+	}
+	if err := b.DeleteSnapshot(bob, "shared"); !errors.Is(err, hutch.Denied) {
+		t.Errorf("bob deletes what is shared: %v", err)
+	}
+	if err := b.DeleteSnapshot(bob, "own"); err != nil { // as if it never was
+		t.Errorf("bob deletes ada's: %v", err)
+	}
+	if list, err := b.Snapshots(as(t, "ada")); len(list) != 2 || err != nil {
+		t.Errorf("ada sees %+v, %v", list, err)
+	}
+}

@@ -19,7 +19,7 @@ import (
 )
 
 // steps are where a daemon is killed.
-var steps = []string{"parked", "saved", "freeing", "waking", "woken"}
+var steps = []string{"parked", "saved", "freeing", "waking", "woken", "copying", "copied"}
 
 const stepEnv, dirEnv = "HUTCH_TEST_STEP", "HUTCH_TEST_DIR"
 
@@ -40,7 +40,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			if _, err := r.Destroy(t.Context(), "victim", true); err != nil {
 				t.Error(err)
 			}
-			if left := r.left(t); len(left) != 0 {
+			if left := append(r.left(t), r.kept(t)...); len(left) != 0 {
 				t.Errorf("left: %q", left)
 			}
 		})
@@ -78,15 +78,20 @@ func TestVictim(t *testing.T) {
 		return // it is one only for TestKilledAtEveryStep
 	}
 	r := open(t, dir, func(d driver.Driver) driver.Driver { return halting{d.(driver.Restorer), step} })
-	r.sleeper(t, hutch.CreateRequest{ID: "victim"})
+	r.sleeper(t, hutch.CreateRequest{ID: "victim", KeepAlive: strings.HasPrefix(step, "cop")})
+	if strings.HasPrefix(step, "cop") {
+		r.Snapshot(t.Context(), "victim", hutch.SnapshotRequest{})
+	}
 	r.until(t, "victim", hutch.Hibernated)
 	r.run(t, "victim", "true")
 	t.Fatal("it lives")
 }
 
+func same(d driver.Driver) driver.Driver { return d }
+
 func reopen(t *testing.T, dir string) room {
 	t.Helper()
-	r := open(t, dir, func(d driver.Driver) driver.Driver { return d })
+	r := open(t, dir, same)
 	t.Cleanup(func() {
 		if err := r.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -149,6 +154,13 @@ func (p haltingPlace) Save(ctx context.Context, dir string) error {
 	p.h.halt("parked")
 	err := p.Saver.Save(ctx, dir)
 	p.h.halt("saved")
+	return err
+}
+
+func (p haltingPlace) Copy(ctx context.Context, dir string) error {
+	p.h.halt("copying")
+	err := p.Saver.Copy(ctx, dir)
+	p.h.halt("copied")
 	return err
 }
 
