@@ -1,7 +1,11 @@
 package main
 
 import (
+	"encoding/xml"
+	"math"
+	"slices"
 	"testing"
+	"time"
 
 	"hutch/internal/hutchtest"
 )
@@ -34,5 +38,37 @@ func TestGovernance(t *testing.T) {
 	}
 	if err := done(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestScore(t *testing.T) {
+	for _, c := range []struct{ median, p95, p99, success, want float64 }{
+		{0, 0, 0, 1, 100}, {1000, 1000, 1000, 1, 90}, {1000, 2000, 3000, 1, 84.5}, {0, 0, 20_000, 1, 85}, {1000, 1000, 1000, 0.5, 45},
+	} {
+		if got := score(c.median, c.p95, c.p99, c.success); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	var times []time.Duration
+	for i := range 100 {
+		times = append(times, time.Duration((i*37)%100))
+	}
+	if d := trimmed(times); len(d) != 90 || d[0] != 5 || d[89] != 94 {
+		t.Errorf("trimmed: %v", d)
+	}
+}
+
+// TestPlot: a plot is XML with all that was measured.
+func TestPlot(t *testing.T) {
+	c := chart{title: "a < b", x: []int{1, 8, 64}, lines: []line{{"one", []float64{0, 40, 90}}, {"two", []float64{3, 2, 1}}}}
+	var doc struct {
+		Text  []string   `xml:"text"`
+		Lines []struct{} `xml:"polyline"`
+	}
+	if err := xml.Unmarshal([]byte(c.svg()), &doc); err != nil || len(doc.Lines) != 2 || !slices.Contains(doc.Text, "a < b") || !slices.Contains(doc.Text, "64") {
+		t.Errorf("%v: %+v", err, doc)
+	}
+	if c.top(0) != height-foot || c.top(c.most()) != top || c.most() < 90 || c.left(0) != left || c.left(2) != width-right {
+		t.Errorf("axes: 0 at %v, %v at %v", c.top(0), c.most(), c.top(c.most()))
 	}
 }

@@ -57,8 +57,11 @@ func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 	if l.engine, err = l.embed(ctx); err != nil {
 		return nil, err
 	}
-	if l.server, err = serve(ctx, l.dir, l.most()); err != nil {
+	if l.server, err = serve(ctx, l.dir, "data", "--pool", "0"); err != nil {
 		return nil, err
+	}
+	for range l.most() {
+		l.server.callers = append(l.server.callers, newCaller(l.server.url, token))
 	}
 	l.programs.keepers = append(l.programs.keepers, l.server.process.Process.Pid)
 	for _, svc := range []hutch.Service{l.engine, l.server.rest} {
@@ -156,8 +159,9 @@ type server struct {
 const token = "bench-token-of-no-worth"
 
 // serve starts a server on a free port and reads its URL from what it says.
-func serve(ctx context.Context, dir string, callers int) (*server, error) {
-	cmd := exec.Command(filepath.Join(dir, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--max-sandboxes", "1000", "--pool", "0")
+func serve(ctx context.Context, dir, data string, args ...string) (*server, error) {
+	args = append([]string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, data), "--max-sandboxes", "1000"}, args...)
+	cmd := exec.Command(filepath.Join(dir, "hutch"), args...)
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then end it
@@ -178,9 +182,6 @@ func serve(ctx context.Context, dir string, callers int) (*server, error) {
 		return nil, fmt.Errorf("the server did not start: %w", cmd.Wait())
 	}
 	s.rest = client.New(s.url, token)
-	for range callers {
-		s.callers = append(s.callers, newCaller(s.url, token))
-	}
 	return s, nil
 }
 

@@ -47,6 +47,8 @@ type plan struct {
 	alive    int           // sandboxes, for memory
 	burst    int           // creates at once
 	bytes    int64         // of output, for throughput
+	scale    scale
+	plots    string // folder for plots; empty for none
 }
 
 func parse(args []string) (plan, error) {
@@ -61,12 +63,15 @@ func parse(args []string) (plan, error) {
 	f.StringVar(&p.page, "page", "", "serve a page at this address instead, for the bench to look at")
 	f.BoolVar(&quick, "quick", false, "a few calls of everything, to see that it works")
 	f.StringVar(&p.profile, "cpuprofile", "", "write a profile of the in-process calls under load to this file")
+	f.StringVar(&p.plots, "plots", "", "folder to write plots to, as SVG")
 	if err := f.Parse(args); err != nil {
 		return p, err
 	}
+	p.scale = scale{[]int{1, 10, 100, 500}, []int{1, 2, 4, 8, 16, 32, 64}, map[string]int{"gvisor": 100}}
 	p.creates, p.loadTime, p.callers, p.alive, p.burst, p.bytes = 10, 2*time.Second, [3]int{1, 8, 32}, 100, 100, 1<<28
 	if quick {
 		p.rounds, p.calls, p.creates, p.loadTime, p.callers, p.alive, p.burst, p.bytes = 1, 10, 2, 200*time.Millisecond, [3]int{1, 2, 4}, 3, 4, 8<<20
+		p.scale = scale{sandboxes: []int{1, 3}, callers: []int{1, 4}}
 	}
 	return p, nil
 }
@@ -92,8 +97,11 @@ func run(ctx context.Context, args []string) error {
 	}{
 		{"Create and destroy, ms", lab.creation},
 		{"Pool: creates with and without, ms", lab.pool},
+		{"By hand: a new sandbox for one /bin/true, ms", lab.byHand},
+		{"Interactive: from create to the end of the first command, over REST, ms", lab.interactive},
 		{"Exec of /bin/true, one caller, ms", lab.latency},
 		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", lab.load},
+		{"Scaling: exec of /bin/true over MCP, calls a second", lab.scaling},
 		{fmt.Sprintf("Governance: exec of /bin/true over MCP in %d sandboxes, calls a second by number of callers", p.alive), lab.governedLoad},
 		{"CPU for one exec of /bin/true, ms", lab.cpu},
 		{"Output", lab.output},

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"hutch"
+)
+
+// scale is how many sandboxes and callers there are in turn.
+type scale struct {
+	sandboxes []int
+	callers   []int
+	most      map[string]int // sandboxes of a runtime, where not all
+}
+
+// scaling measures calls over MCP by the number of sandboxes alive and of
+// callers, who go through all sandboxes in turn.
+func (l *lab) scaling(ctx context.Context) (table, error) {
+	head := []string{"sandboxes, by callers"}
+	for _, n := range l.scale.callers {
+		head = append(head, fmt.Sprint(n))
+	}
+	t := newTable(head...)
+	callers := make([]*caller, slices.Max(l.scale.callers))
+	for i := range callers {
+		callers[i] = newCaller(l.server.url, token)
+		defer callers[i].close()
+	}
+	for _, f := range l.runtimes {
+		chart, err := l.climb(ctx, f.runtime, callers, &t)
+		if err == nil && l.plots != "" {
+			err = chart.save(l.plots)
+		}
+		if err != nil {
+			return t, err
+		}
+	}
+	t.note("Calls a second · p99 in ms.")
+	return t, nil
+}
+
+// climb measures one runtime with more and more sandboxes.
+func (l *lab) climb(ctx context.Context, runtime string, callers []*caller, t *table) (c chart, err error) {
+	c = chart{name: "scaling-" + runtime, title: runtime + ": exec of /bin/true over MCP, calls a second by callers", x: l.scale.callers}
+	var ids []string
+	defer func() {
+		for _, id := range ids {
+			_, end := l.server.rest.Destroy(context.WithoutCancel(ctx), id, true)
+			err = errors.Join(err, end)
+		}
+	}()
+	for _, n := range l.scale.sandboxes {
+		if most := l.scale.most[runtime]; most > 0 && n > most {
+			break
+		}
+		for len(ids) < n {
+			id := "scale-" + runtime + "-" + strconv.Itoa(len(ids))
+			if _, err := l.server.rest.Create(ctx, hutch.CreateRequest{ID: id, Runtime: runtime, KeepAlive: true}); err != nil {
+				return c, err
+			}
+			ids = append(ids, id)
+		}
+		cells, rates := []string{fmt.Sprintf("%s: %d", runtime, n)}, []float64{}
+		for _, k := range l.scale.callers {
+			rate, p99, err := l.rush(ctx, callers[:k], ids)
+			if err != nil {
+				return c, err
+			}
+			cells, rates = append(cells, number(rate)+" · "+number(p99)), append(rates, rate)
+		}
+		t.row(cells...)
+		c.lines = append(c.lines, line{fmt.Sprint(n, " sandboxes"), rates})
+	}
+	return c, nil
+}
+
+// rush has callers call sandboxes in turn for a while.
+func (l *lab) rush(ctx context.Context, callers []*caller, ids []string) (rate, p99 float64, err error) {
+	var turn atomic.Int64
+	took := make([][]time.Duration, len(callers))
+	var t tally
+	t.press(ctx, subject{call: func(ctx context.Context, k int) error {
+		began := time.Now()
+		err := callers[k].exec(ctx, ids[int(turn.Add(1))%len(ids)], program)
+		took[k] = append(took[k], time.Since(began))
+		return err
+	}}, len(callers), l.loadTime)
+	return t.rate(), ms(quantile(slices.Concat(took...), 0.99)), t.failure
+}
