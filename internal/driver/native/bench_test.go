@@ -27,46 +27,53 @@ func spec(root image.Root, id string) driver.Spec {
 // BenchmarkCreate measures a cold create up to the agent's first answer, beside
 // the namespaces that it is made of.
 func BenchmarkCreate(b *testing.B) {
-	b.Run("place", func(b *testing.B) {
-		d, r := newDriver(b, b.TempDir()), root(b)
-		var created, answered time.Duration
-		for n := range b.N {
-			begin := time.Now()
-			i, err := d.Create(b.Context(), spec(r, fmt.Sprint("bench-", n)))
-			if err != nil {
-				b.Fatal(err)
-			}
-			created += time.Since(begin)
-			c := wire.NewClient(i.Dial, token)
-			if _, err := c.Ping(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-			answered += time.Since(begin)
-			b.StopTimer()
-			c.Close()
-			if err := i.Destroy(context.Background()); err != nil {
-				b.Fatal(err)
-			}
-			b.StartTimer()
-		}
-		b.ReportMetric(float64(created.Microseconds())/float64(b.N), "µs-created")
-		b.ReportMetric(float64(answered.Microseconds())/float64(b.N), "µs-answered")
-	})
-	b.Run("namespaces", func(b *testing.B) {
-		null, err := os.Open(os.DevNull)
+	b.Run("place", func(b *testing.B) { benchCreate(b, false) })
+	b.Run("network", func(b *testing.B) { benchCreate(b, true) })
+	b.Run("namespaces", benchNamespaces)
+}
+
+func benchCreate(b *testing.B, network bool) {
+	d, r := newDriver(b, b.TempDir()), root(b)
+	var created, answered time.Duration
+	for n := range b.N {
+		begin := time.Now()
+		s := spec(r, fmt.Sprint("bench-", n))
+		s.Network = network
+		i, err := d.Create(b.Context(), s)
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer null.Close()
-		fd := int(null.Fd())
-		for range b.N {
-			pid, pidfd, err := clone.Start(clone.Command{Path: "/bin/true", Argv: []string{"true"}, Files: []int{fd, fd, fd}, Namespaces: namespaces})
-			if err != nil {
-				b.Fatal(err)
-			}
-			var status syscall.WaitStatus
-			syscall.Wait4(pid, &status, 0, nil)
-			syscall.Close(pidfd)
+		created += time.Since(begin)
+		c := wire.NewClient(i.Dial, token)
+		if _, err := c.Ping(b.Context()); err != nil {
+			b.Fatal(err)
 		}
-	})
+		answered += time.Since(begin)
+		b.StopTimer()
+		c.Close()
+		if err := i.Destroy(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(created.Microseconds())/float64(b.N), "µs-created")
+	b.ReportMetric(float64(answered.Microseconds())/float64(b.N), "µs-answered")
+}
+
+func benchNamespaces(b *testing.B) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer null.Close()
+	fd := int(null.Fd())
+	for range b.N {
+		pid, pidfd, err := clone.Start(clone.Command{Path: "/bin/true", Argv: []string{"true"}, Files: []int{fd, fd, fd}, Namespaces: namespaces})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var status syscall.WaitStatus
+		syscall.Wait4(pid, &status, 0, nil)
+		syscall.Close(pidfd)
+	}
 }
