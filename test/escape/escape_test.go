@@ -67,7 +67,7 @@ var attacks = []attack{
 	{name: "cgroup", gives: "no limits, or a program that the host runs as root"},
 	{name: "devices", gives: "the host's memory and disks", but: map[string]allowances{
 		"gvisor": {
-			"networks":         "gVisor's own /dev/net/tun, for which its loopback-only stack asks for CAP_NET_ADMIN",
+			"networks":         "gVisor's own /dev/net/tun, for which its own stack asks for CAP_NET_ADMIN",
 			"file systems":     "gVisor's own /dev/fuse, which serves mounts that only its root can make",
 			"any other device": "these two",
 		},

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/egress"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
+	"hutch/internal/linux/tun"
 	"hutch/internal/store"
 )
 
@@ -47,6 +50,9 @@ func newField(t *testing.T, runtime string) *field {
 	f.svc = hutchtest.Engine(t, runtime, func(o *engine.Options) {
 		o.Store, f.dir = records, o.Dir
 		o.MaxSandboxes = 200
+		o.Gateway = func(x engine.Exit) (engine.Gateway, error) {
+			return egress.New(x.Network, egress.Options{Sandbox: x.Sandbox, Names: []netip.Addr{tun.Gateway4, tun.Gateway6}})
+		}
 	})
 	return f
 }

@@ -1,4 +1,7 @@
+import glob
+
 port = int(os.environ["PORT"])
+OWN = "lo", "eth0"  # what a sandbox has
 
 
 def tcp(address, port, family=socket.AF_INET):
@@ -11,8 +14,10 @@ def tcp(address, port, family=socket.AF_INET):
 def udp(address):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        s.sendto(b"evil", (address, 53))
-    return ok("sent to %s" % address)
+        s.settimeout(1)
+        s.connect((address, 53))
+        s.send(b"evil")
+        return ok("answered by %s: %r" % (address, s.recv(100)))
 
 
 def lookup(name):
@@ -29,8 +34,62 @@ attempt("cloud metadata", lambda: any_of(lambda a: tcp(a, 80), ["169.254.169.254
 attempt("the internet", lambda: any_of(lambda a: tcp(a, 443), ["1.1.1.1", "8.8.8.8"]))
 attempt("the internet by datagrams", lambda: any_of(udp, ["1.1.1.1", "255.255.255.255", "224.0.0.1"]))
 attempt("names", lambda: any_of(lookup, ["example.com", "metadata.google.internal"]))
-attempt("other interfaces", lambda: [n for _, n in socket.if_nameindex() if n != "lo"])
+attempt("other interfaces", lambda: [n for _, n in socket.if_nameindex() if n not in OWN])
 attempt("other interfaces, by /proc", lambda: [
-    l for l in slurp("/proc/net/dev").decode().splitlines()[2:] if not l.strip().startswith("lo:")])
-attempt("other interfaces, by /sys", lambda: [n for n in os.listdir("/sys/class/net") if n != "lo"])
-attempt("routes out", lambda: [l for l in slurp("/proc/net/route").decode().splitlines()[1:] if l.strip() and not l.startswith("lo")])
+    l for l in slurp("/proc/net/dev").decode().splitlines()[2:] if l.split(":")[0].strip() not in OWN])
+attempt("other interfaces, by /sys", lambda: [n for n in os.listdir("/sys/class/net") if n not in OWN])
+attempt("routes by other interfaces", lambda: [l for l in slurp("/proc/net/route").decode().splitlines()[1:] if l.strip() and l.split()[0] not in OWN])
+
+# What follows lies about where it comes from, or how it should go.
+
+
+def lying(option, value, source=""):
+    """Connects with a socket that has an option, from a source."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.settimeout(1)
+        s.setsockopt(socket.IPPROTO_IP, option, value)
+        if source:
+            s.bind((source, 0))
+        s.connect((os.environ["ADDRESSES"].split()[0], port))
+    return ok("connected")
+
+
+IP_OPTIONS, IP_FREEBIND, IP_TRANSPARENT = 4, 15, 19
+attempt("a source route to the host", lambda: lying(IP_OPTIONS, bytes([0x83, 7, 4, 127, 0, 0, 1, 0])))
+attempt("a strict source route to the host", lambda: lying(IP_OPTIONS, bytes([0x89, 7, 4, 127, 0, 0, 1, 0])))
+attempt("another's source address", lambda: lying(IP_TRANSPARENT, 1, "127.0.0.1"))
+attempt("the gateway's source address", lambda: lying(IP_FREEBIND, 1, "192.0.0.1"))
+attempt("the gateway's other ports", lambda: any_of(lambda p: tcp("192.0.0.1", p), [22, 80, 443, 2375, 8080, port]))
+attempt("the gateway's other ports, IPv6", lambda: any_of(lambda p: tcp("fd68:7574:6368::1", p, socket.AF_INET6), [22, 80, 8080, port]))
+attempt("cloud metadata, IPv6", lambda: tcp("fd00:ec2::254", 80, socket.AF_INET6))
+attempt("the host as IPv4 in IPv6", lambda: any_of(
+    lambda a: tcp("::ffff:" + a, port, socket.AF_INET6), [a for a in os.environ["ADDRESSES"].split() if ":" not in a]))
+
+
+def flood():
+    """Sends much to nobody: the sandbox, and those beside it, stay well."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.setblocking(False)
+        for n in range(200000):
+            try:
+                s.sendto(b"x" * (n % 1000), ("192.0.2.%d" % (n % 256), n % 65535 + 1))
+            except BlockingIOError:
+                pass
+            except OSError:
+                pass
+
+
+attempt("a flood", flood)
+
+
+def device():
+    """Whether a process that is seen holds the other end of the network device."""
+    for path in glob.glob("/proc/[0-9]*/fd/*") + glob.glob("/proc/[0-9]*/task/*/fd/*"):
+        try:
+            if "/dev/net/tun" in os.readlink(path):
+                return path
+        except OSError:
+            pass
+
+
+attempt("the other end of the network device", device)
