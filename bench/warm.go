@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"hutch"
@@ -15,14 +16,23 @@ import (
 
 // starter is code that is the first in its sandbox, and what it imports.
 type starter struct {
-	name    string
-	modules []string
-	code    string
+	name string
+	bare []string // the program that runs it
+	warm engine.Warm
+	code string
 }
 
 var starters = []starter{
-	{"Python", nil, "42"},
-	{"Python with pandas", []string{"pandas"}, "import pandas; int(pandas.Series([42])[0])"},
+	{"Python", barePythonArgs, engine.Warm{Language: "python"}, "42"},
+	{"Python with pandas", barePythonArgs, engine.Warm{Language: "python", Modules: []string{"pandas"}}, "import pandas; int(pandas.Series([42])[0])"},
+	{"JavaScript", []string{"/usr/bin/node", "-e"}, engine.Warm{Language: "javascript"}, "42"},
+}
+
+var barePythonArgs = []string{"/usr/bin/python3", "-c"}
+
+// run runs the code without Hutch.
+func (s starter) run(ctx context.Context, _ int) error {
+	return exec.CommandContext(ctx, s.bare[0], append(s.bare[1:len(s.bare):len(s.bare)], s.code)...).Run()
 }
 
 // systemPython is the system's own, and no IPython around it.
@@ -33,20 +43,18 @@ var systemPython = map[string]string{"PATH": "/usr/bin:/bin", "HUTCH_IPYTHON": "
 func (l *lab) warm(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× bare", "MiB before")
 	for _, s := range starters {
-		if exec.Command("/usr/bin/python3", "-c", s.code).Run() != nil {
-			t.note("This host has no " + s.name + ": apt-get install python3-pandas")
+		if s.run(ctx, 0) != nil {
+			t.note("This host has no " + s.name + ": apt-get install python3-pandas nodejs")
 			continue
 		}
-		bare, err := interleave(ctx, l.rounds, l.creates, []subject{{"bare: python3 -c", func(ctx context.Context, _ int) error {
-			return exec.CommandContext(ctx, "/usr/bin/python3", "-c", s.code).Run()
-		}}})
+		bare, err := interleave(ctx, l.rounds, l.creates, []subject{{s.name, s.run}})
 		if err != nil {
 			return t, err
 		}
-		t.firsts("bare: /usr/bin/python3 -c, "+s.name, bare[0], bare[0], "")
+		t.firsts("bare: "+strings.Join(s.bare, " ")+", "+s.name, bare[0], bare[0], "")
 		for _, f := range l.runtimes {
-			for _, w := range [][]engine.Warm{nil, {{Language: "python", Modules: s.modules}}} {
-				took, size, err := l.firstRuns(ctx, f.runtime, s.code, w)
+			for _, w := range [][]engine.Warm{nil, {s.warm}} {
+				took, size, err := l.firstRuns(ctx, f.runtime, s, w)
 				if err != nil {
 					return t, err
 				}
@@ -69,7 +77,7 @@ func (t *table) firsts(name string, took, bare series, size string) {
 }
 
 // firstRuns measures code in new sandboxes, and what memory they take before.
-func (l *lab) firstRuns(ctx context.Context, runtime, code string, w []engine.Warm) (took series, size float64, err error) {
+func (l *lab) firstRuns(ctx context.Context, runtime string, s starter, w []engine.Warm) (took series, size float64, err error) {
 	dir := filepath.Join(l.dir, "warm")
 	d, err := l.driver(dir, runtime)
 	if err != nil {
@@ -86,7 +94,7 @@ func (l *lab) firstRuns(ctx context.Context, runtime, code string, w []engine.Wa
 			if err := filled(ctx, e, l.creates); err != nil {
 				return nil, 0, err
 			}
-			if round[i], size, err = firstRun(ctx, e, code); err != nil {
+			if round[i], size, err = firstRun(ctx, e, s); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -95,7 +103,7 @@ func (l *lab) firstRuns(ctx context.Context, runtime, code string, w []engine.Wa
 	return took, size, nil
 }
 
-func firstRun(ctx context.Context, e *engine.Engine, code string) (took time.Duration, size float64, err error) {
+func firstRun(ctx context.Context, e *engine.Engine, s starter) (took time.Duration, size float64, err error) {
 	sb, err := e.Create(ctx, hutch.CreateRequest{})
 	if err != nil {
 		return 0, 0, err
@@ -105,10 +113,10 @@ func firstRun(ctx context.Context, e *engine.Engine, code string) (took time.Dur
 		return 0, 0, err
 	}
 	began := time.Now()
-	res, err := e.RunCode(ctx, sb.ID, hutch.RunRequest{Code: code}, nil)
+	res, err := e.RunCode(ctx, sb.ID, hutch.RunRequest{Language: s.warm.Language, Code: s.code}, nil)
 	took = time.Since(began)
 	if err == nil && (len(res.Results) != 1 || res.Results[0].Text() != "42") {
-		err = fmt.Errorf("%s gave %+v", code, res)
+		err = fmt.Errorf("%s gave %+v", s.code, res)
 	}
 	return took, sb.Resources.Memory, err
 }

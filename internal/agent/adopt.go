@@ -45,6 +45,9 @@ func (cs *contexts) tell(text map[string]string) {
 		c.news = text[c.req.Language]
 		c.mu.Unlock()
 	}
+	for _, s := range cs.spares {
+		s.news = text[s.req.Language]
+	}
 }
 
 // hear is what the interpreter has not been told yet, once.

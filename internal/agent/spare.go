@@ -26,8 +26,9 @@ const (
 // spare is an interpreter that is no context's yet.
 type spare struct {
 	*interpreter
-	req wire.Context
-	env map[string]string
+	req  wire.Context
+	env  map[string]string
+	news string // what it has not been told yet; see adopt
 }
 
 // spare starts a spare interpreter and waits until it is prepared.
@@ -41,7 +42,7 @@ func (cs *contexts) spare(req wire.Context) error {
 		err = i.prepare()
 	}
 	if err == nil {
-		err = cs.addSpare(&spare{i, req, cs.agent.variables(req)})
+		err = cs.addSpare(&spare{interpreter: i, req: req, env: cs.agent.variables(req)})
 	}
 	if err != nil {
 		i.tree.kill()
@@ -94,7 +95,7 @@ func (cs *contexts) takeSpare(req wire.Context) *interpreter {
 	}
 	env[wire.ProcessEnv] = s.mark
 	text, _ := json.Marshal(env) // of texts alone
-	if s.gone() || s.tell(strings.ReplaceAll(req.Become, wire.EnvArg, string(text))) != nil {
+	if s.gone() || s.tell(s.news+strings.ReplaceAll(req.Become, wire.EnvArg, string(text))) != nil {
 		s.tree.kill()
 		return nil
 	}

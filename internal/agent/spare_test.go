@@ -45,6 +45,30 @@ func check(t *testing.T, c *wire.Client, id, want string, env ...string) outcome
 	return o
 }
 
+func TestSpareNode(t *testing.T) {
+	t.Parallel()
+	c, _ := serve(t, wire.Boot{})
+	k, err := kernel.Lookup("javascript")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := k.Spare([]string{"zlib", "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Env = []string{"BORN=spare"}
+	if err := c.Spare(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	const code = `const born: string = require('fs').readFileSync('/proc/self/environ', 'latin1');
+[process.env.WHOSE, process.env.BORN, born.includes('BORN=spare')]`
+	ts := kernelContext(t, c, "ts", "typescript", "WHOSE=ours")
+	o := runIn(t, c, ts, "ts", kernel.Code{Text: code}, time.Minute, nil)
+	if got := strings.Join(o.result, ""); got != "[ 'ours', undefined, true ]" || !o.begun.Fresh {
+		t.Errorf("it gave %q (%+v)", got, o)
+	}
+}
+
 func TestSpare(t *testing.T) {
 	c := spared(t, "colorsys", "no_such_module")
 	check(t, c, "first", "(True, 'ours', 1)", "WHOSE=ours")

@@ -172,7 +172,9 @@ func (e *Engine) stock(k kind) error {
 	}
 	e.discard([]*spare{s})
 	if errors.Is(err, hutch.Unsupported) {
+		e.log.Info("no places are kept ready", "driver", k.runtime, "why", err)
 		e.pool.refuse(k.runtime)
+		return nil
 	}
 	return err
 }

@@ -69,7 +69,7 @@ var kernels = []Kernel{
 	},
 	{
 		Language: "javascript", aliases: []string{"js", "node", "nodejs"}, name: "kernel.mjs", source: javascriptSource,
-		argv: nodeArgv, input: jsonInput,
+		argv: nodeArgv, input: jsonInput, fixed: nodeFixed,
 	},
 	{
 		Language: "python", aliases: []string{"py", "python3"}, name: "kernel.py", source: pythonSource,
@@ -78,7 +78,7 @@ var kernels = []Kernel{
 	},
 	{
 		Language: "typescript", aliases: []string{"ts"}, name: "kernel.mjs", source: javascriptSource,
-		argv: nodeArgv, input: jsonInput, convert: runner.StripTypes,
+		argv: nodeArgv, input: jsonInput, fixed: nodeFixed, convert: runner.StripTypes,
 	},
 }
 
@@ -87,6 +87,8 @@ var nodeArgv = []string{
 	"bash", "--norc", "-c", `command -v node >/dev/null || { echo "hutch: this sandbox has no program node: use an image that has it" >&2; exit 127; }
 exec node --enable-source-maps "$1" 200<&0 201>&1 202>&2 </dev/null`, "bash", wire.SourceArg,
 }
+
+var nodeFixed = []string{"PATH", "HOME", "LANG", "LC_*", "LD_*", "TZ", "NODE_*", "UV_*"}
 
 // Speaks reports whether there are code contexts in a language.
 func Speaks(language string) bool {
@@ -123,7 +125,7 @@ func (k Kernel) Context() wire.Context {
 // with these modules imported.
 func (k Kernel) Spare(modules []string) (wire.Context, error) {
 	if k.fixed == nil {
-		return wire.Context{}, hutch.Errorf(hutch.Unsupported, "no interpreters of %s are kept ready: only of python", k.Language)
+		return wire.Context{}, hutch.Errorf(hutch.Unsupported, "no interpreters of %s are kept ready: only of python and javascript", k.Language)
 	}
 	for _, name := range modules {
 		if !module.MatchString(name) {

@@ -326,8 +326,30 @@ async function serve(req) {
   return process.exitCode || 0;
 }
 
+// prepare loads what a context to come may want. What cannot be loaded, its code
+// will find out.
+function prepare(modules) {
+  for (const name of modules) {
+    try { createRequire(path.join(process.cwd(), 'context'))(name); } catch {}
+  }
+  run = process.env.HUTCH_PROCESS;
+  write('^');
+  run = null;
+}
+
+// become takes on the environment of the context that this was spared for.
+function become(env) {
+  for (const name of Object.keys(process.env)) if (!(name in env)) delete process.env[name];
+  Object.assign(process.env, env);
+}
+
 for (;;) {
   const req = await request();
+  if (req.prepare || req.become) {
+    if (req.prepare) prepare(req.prepare);
+    else become(req.become);
+    continue;
+  }
   const before = {};
   for (const [k, v] of Object.entries(req.env)) {
     before[k] = process.env[k];
