@@ -149,7 +149,7 @@ func TestRootless(t *testing.T) {
 	if os.Geteuid() == 0 {
 		openToAll(t)
 	}
-	hutchtest.Rootless(t, "Test(Clients|Attacks|RulesChange)")
+	hutchtest.Rootless(t, "Test(Clients|Attacks|RulesChange|Brokered|NotAsked|LinkedSandboxes)$")
 }
 
 // openToAll lets everyone make network devices while the test lasts, as most
