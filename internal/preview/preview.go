@@ -129,8 +129,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.open(w, r, &visit{label: label})
 		return
 	}
-	rest, ok := strings.CutPrefix(r.URL.Path, pathPrefix)
-	label, rest, slash := strings.Cut(rest, "/")
+	path, ok := strings.CutPrefix(r.URL.Path, pathPrefix)
+	label, _, slash := strings.Cut(path, "/")
 	switch {
 	case ok && label == "login" && !slash:
 		h.login(w, r)
