@@ -232,3 +232,21 @@ func (n Network) Or(fallback Network) Network {
 	l.Bandwidth, l.Total = cmp.Or(l.Bandwidth, other.Bandwidth), cmp.Or(l.Total, other.Total)
 	return n
 }
+
+// Changed is n in another mode, if one is given, with rules more and less.
+func (n Network) Changed(mode NetworkMode, allow, deny []string) (Network, error) {
+	n.Mode = cmp.Or(mode, n.Mode)
+	n.Allow = append(slices.Clone(n.Allow), allow...)
+	for _, text := range deny {
+		rule, err := ParseNetworkRule(text)
+		if err != nil {
+			return n, err
+		}
+		before := len(n.Allow)
+		n.Allow = slices.DeleteFunc(n.Allow, func(have string) bool { return have == rule.String() })
+		if len(n.Allow) == before {
+			return n, Errorf(NotFound, "there is no rule %s to take back: show the network to see those that there are", rule)
+		}
+	}
+	return n, nil
+}

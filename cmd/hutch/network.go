@@ -62,7 +62,7 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 			}
 			state, err := svc.Network(c.Context(), args[0])
 			if err == nil && (mode != "" || len(allow)+len(deny)+len(link)+len(unlink) > 0) {
-				n, nerr := changeNetwork(state.Network, mode, allow, deny)
+				n, nerr := state.Network.Changed(hutch.NetworkMode(mode), allow, deny)
 				if nerr == nil {
 					n.Links, nerr = changeLinks(n.Links, link, unlink)
 				}
@@ -92,24 +92,6 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 		sub.Args = explainArgs(sub.Args)
 	}
 	return c
-}
-
-// changeNetwork is n with another mode, and rules more and less.
-func changeNetwork(n hutch.Network, mode string, allow, deny []string) (hutch.Network, error) {
-	n.Mode = cmp.Or(hutch.NetworkMode(mode), n.Mode)
-	n.Allow = append(slices.Clone(n.Allow), allow...)
-	for _, text := range deny {
-		rule, err := hutch.ParseNetworkRule(text)
-		if err != nil {
-			return n, err
-		}
-		before := len(n.Allow)
-		n.Allow = slices.DeleteFunc(n.Allow, func(have string) bool { return have == rule.String() })
-		if len(n.Allow) == before {
-			return n, hutch.Errorf(hutch.NotFound, "there is no rule %s to take back: those that there are, are listed without flags", rule)
-		}
-	}
-	return n, nil
 }
 
 // changeLinks are links more and less.

@@ -173,6 +173,7 @@ type server struct {
 	tls        *tls.Config // nil for none
 	audit      *audit.Log
 	metrics    *metrics.Metrics
+	traffic    *metrics.Traffic
 	observers  audit.Observers
 	prices     hutch.Prices
 	listener   net.Listener
@@ -371,11 +372,12 @@ func (s *server) startEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.traffic = metrics.NewTraffic()
 	s.engine = engine.New(engine.Options{
 		Dir: s.dir, Drivers: s.runtimes, Pool: pool,
 		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
-		Gateway: gateways(s.dns, nil, s.completeExit), Network: s.network.network(),
+		Gateway: gateways(s.dns, s.traffic, s.completeExit), Network: s.network.network(),
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
 		PreviewURL: s.previewURL,
 	})

@@ -66,6 +66,14 @@ func (s *server) addTools() {
 		Annotations: hints{idempotent: true, openWorld: true}.annotations(),
 		InputSchema: schema[exposePortArgs](nil),
 	}, s.exposePort)
+	add(s, &sdk.Tool{
+		Name: "network", Title: "Show or change the network",
+		Description: "Show what a sandbox may reach, and what was denied; or change it. By default nothing is reachable but by rules. A change may need a token that is allowed to.",
+		Annotations: hints{openWorld: true}.annotations(),
+		InputSchema: schema[networkArgs](func(p properties) {
+			p["mode"].Enum = oneOf(hutch.NetworkNone, hutch.NetworkAllowList, hutch.NetworkOpen)
+		}),
+	}, s.network)
 }
 
 type properties = map[string]*jsonschema.Schema

@@ -84,7 +84,7 @@ func brief(sb hutch.Sandbox) hutch.Sandbox {
 		}
 		processes[i] = p
 	}
-	sb.Processes = processes
+	sb.Processes, sb.Network.Allow = processes, few(sb.Network.Allow)
 	return sb
 }
 

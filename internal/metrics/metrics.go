@@ -28,7 +28,9 @@ type Options struct {
 	Usage func(context.Context) (hutch.UsageReport, error)
 	// Pool tells of the sandboxes that are kept ready; nil leaves them out.
 	Pool func() Pool
-	Log  *slog.Logger
+	// Traffic is what sandboxes' networks are told to; nil leaves it out.
+	Traffic *Traffic
+	Log     *slog.Logger
 }
 
 // Metrics is an [audit.Observer], and an http.Handler for Prometheus.
@@ -65,6 +67,9 @@ func New(opt Options) *Metrics {
 	}
 	if opt.Pool != nil {
 		r.MustRegister(pool(opt.Pool))
+	}
+	if opt.Traffic != nil {
+		r.MustRegister(opt.Traffic.decided, opt.Traffic.bytes)
 	}
 	m.Handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second})
 	return m

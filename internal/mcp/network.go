@@ -1,0 +1,74 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hutch"
+)
+
+type networkArgs struct {
+	SandboxID string   `json:"sandboxId"`
+	Mode      string   `json:"mode,omitempty" jsonschema:"to change it"`
+	Allow     []string `json:"allow,omitempty" jsonschema:"rules to add: example.com (web ports), *.example.com, example.com:22, 10.1.0.0/16:5432"`
+	Deny      []string `json:"deny,omitempty" jsonschema:"rules to take back"`
+}
+
+// networkSeen is the structured result of network.
+type networkSeen struct {
+	hutch.NetworkState
+	Denied []hutch.Connection `json:"denied"` // the last few
+}
+
+// maxDenied is how many denied connections are shown.
+const maxDenied = 10
+
+func (s *server) network(ctx context.Context, c *call, in networkArgs) (reply, error) {
+	c.sandbox = in.SandboxID
+	if err := need("sandboxId", in.SandboxID, "the sandbox whose network is meant; exec makes one"); err != nil {
+		return reply{}, err
+	}
+	state, err := s.svc.Network(ctx, in.SandboxID)
+	if err == nil && (in.Mode != "" || len(in.Allow)+len(in.Deny) > 0) {
+		var n hutch.Network
+		if n, err = state.Network.Changed(hutch.NetworkMode(in.Mode), in.Allow, in.Deny); err == nil {
+			state, err = s.svc.SetNetwork(ctx, in.SandboxID, n)
+		}
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	log, err := s.svc.Connections(ctx, in.SandboxID, hutch.ConnectionQuery{Verdict: hutch.Refused, Limit: maxDenied})
+	if err != nil {
+		return reply{}, err
+	}
+	state.Network.Allow = few(state.Network.Allow)
+	return reply{describeNetwork(state, log.Connections), networkSeen{state, log.Connections}}, nil
+}
+
+func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s · %s · %d open, %d allowed, %d denied", s.SandboxID, s.Network.Mode, s.Traffic.Open, s.Traffic.Allowed, s.Traffic.Denied)
+	if s.Unavailable != "" {
+		fmt.Fprintf(&b, "\nit reaches nothing: %s", s.Unavailable)
+	}
+	for _, rule := range s.Network.Allow {
+		fmt.Fprintf(&b, "\nallow %s", rule)
+	}
+	for _, d := range denied {
+		fmt.Fprintf(&b, "\ndenied %s %s: %s", d.Protocol, readable([]byte(d.Host)), readable([]byte(d.Reason)))
+	}
+	return b.String()
+}
+
+// maxRulesShown bounds the rules in a record.
+const maxRulesShown = 50
+
+func few(rules []string) []string {
+	if len(rules) <= maxRulesShown {
+		return rules
+	}
+	return append(slices.Clone(rules[:maxRulesShown]), fmt.Sprintf("… and %d more", len(rules)-maxRulesShown))
+}

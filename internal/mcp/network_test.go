@@ -1,0 +1,45 @@
+package mcp_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"hutch"
+	"hutch/internal/mcp"
+	"hutch/internal/scripted"
+)
+
+func TestNetworkTool(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		svc := &scripted.Service{}
+		_, url := serve(t, svc, mcp.Options{})
+		if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		ss := dial(t, url, era, nil)
+		for _, c := range []struct {
+			args map[string]any
+			want string
+		}{
+			{map[string]any{"allow": []string{"Example.com", "10.0.0.0/8:5432"}}, "allow example.com\nallow 10.0.0.0/8:5432\ndenied dns evil.example.net: no rule"},
+			{map[string]any{"deny": []string{"example.com"}}, "allow 10.0.0.0/8:5432\ndenied"},
+			{map[string]any{"mode": "open"}, "box · open ·"},
+			{map[string]any{}, "box · open ·"},
+			{map[string]any{"allow": []string{"*"}}, "the mode open"},
+			{map[string]any{"deny": []string{"example.com"}}, "there is no rule example.com"},
+		} {
+			c.args["sandboxId"] = "box"
+			res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: "network", Arguments: c.args})
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = res.Content[0].(*sdk.TextContent).Text
+			}
+			if !strings.Contains(got, c.want) {
+				t.Errorf("%v: %s; want %q", c.args, got, c.want)
+			}
+		}
+	})
+}
