@@ -23,12 +23,12 @@ type line struct {
 }
 
 // colours are told apart by people who see few of them, on white and on black.
-var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7"}
+var colours = []string{"#888888", "#0072b2", "#d55e00", "#009e73", "#cc79a7"}
 
 // The picture, in pixels.
 const (
 	width, height          = 720, 360
-	left, right, top, foot = 60, 130, 40, 40
+	left, right, top, foot = 60, 180, 40, 40
 )
 
 // save writes the chart as SVG into a folder.

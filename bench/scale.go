@@ -41,13 +41,21 @@ func (l *lab) scaling(ctx context.Context) (table, error) {
 			return t, err
 		}
 	}
-	t.note("Calls a second · p99 in ms.")
+	t.note("Calls a second · p99 in ms. The baseline of a runtime was measured just before it.")
 	return t, nil
 }
 
 // climb measures one runtime with more and more sandboxes.
 func (l *lab) climb(ctx context.Context, runtime string, callers []*caller, t *table) (c chart, err error) {
 	c = chart{name: "scaling-" + runtime, title: runtime + ": exec of /bin/true over MCP, calls a second by callers", x: l.scale.callers}
+	bare := []float64{} // of this very minute
+	for _, k := range l.scale.callers {
+		var b tally
+		b.press(ctx, fork, k, l.loadTime)
+		bare = append(bare, b.rate())
+	}
+	c.lines = append(c.lines, line{bareFork, bare})
+	t.row(append([]string{runtime + ": " + bareFork}, each(bare)...)...)
 	var ids []string
 	defer func() {
 		for _, id := range ids {
@@ -78,6 +86,13 @@ func (l *lab) climb(ctx context.Context, runtime string, callers []*caller, t *t
 		c.lines = append(c.lines, line{fmt.Sprint(n, " sandboxes"), rates})
 	}
 	return c, nil
+}
+
+func each(figures []float64) (cells []string) {
+	for _, v := range figures {
+		cells = append(cells, number(v))
+	}
+	return cells
 }
 
 // rush has callers call sandboxes in turn for a while.

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"hutch"
 	"hutch/internal/engine"
@@ -54,6 +55,27 @@ func TestUsage(t *testing.T) {
 	b.end(t)
 	b.boot(t)
 	check("destroyed, after a restart", 0)
+}
+
+// What kill -9 takes of the count is what ran since the last look: after one,
+// all is in the store.
+func TestUsageIsKeptAtEachLook(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.HealthEvery = 20 * time.Millisecond })
+	b.create(t, hutch.CreateRequest{ID: "box"})
+	for range 3 {
+		b.run(t, "box", "true")
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		list, err := b.store.All(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		if n := list[0].Used.Executions; n == 3 {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("%d executions are in the store, of 3", n)
+		}
+	}
 }
 
 // A command is told of the trace that its call is part of.
