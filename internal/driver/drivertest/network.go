@@ -18,6 +18,7 @@ import (
 var networked = map[string]func(*testing.T, *suite){
 	"NetworkReachesTheHandler":  networkReachesTheHandler,
 	"NetworkRefuses":            networkRefuses,
+	"NetworkTakesManyAtOnce":    networkTakesManyAtOnce,
 	"NetworkLeadsNowhereElse":   networkLeadsNowhereElse,
 	"NetworkIsKeptFromPrograms": networkIsKeptFromPrograms,
 	"NetworkOfTheRecovered":     networkOfTheRecovered,
@@ -103,6 +104,33 @@ func networkRefuses(t *testing.T, s *suite) {
 	if !strings.Contains(out, "refused") {
 		t.Errorf("udp: %q", out)
 	}
+}
+
+// manyConnections begins 300 at the same moment, and then uses all.
+const manyConnections = `python3 -c '
+import select, socket, time
+begin, many = time.time(), []
+for n in range(300):
+    s = socket.socket()
+    s.setblocking(False)
+    s.connect_ex(("93.184.215.14", 80 + n))
+    many.append(s)
+for s in many:
+    select.select([], [s], [], 20)
+    s.setblocking(True)
+    s.settimeout(20)
+    s.sendall(b"hello")
+print("connected in", round(time.time() - begin, 3), "s")
+print(sum(s.recv(5) == b"hello" for s in many))
+'`
+
+func networkTakesManyAtOnce(t *testing.T, s *suite) {
+	p := s.network(t, "many")
+	out, _ := p.run(t, manyConnections)
+	if !strings.HasSuffix(out, "\n300\n") {
+		t.Errorf("of 300 connections: %q", out)
+	}
+	t.Log(out)
 }
 
 // networkLeadsNowhereElse: a server of the host's is not seen at any address. All
