@@ -256,8 +256,36 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// On a full disk no snapshot is made, which is said, and nothing is lost.
+func TestSnapshotOnAFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user can make no small disk")
+	}
+	r := newRoom(t)
+	disk := filepath.Join(r.dir, "snapshots")
+	if err := unix.Mount("small", disk, "tmpfs", 0, "size=2m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	id := r.counted(t)
+	for range 2 {
+		if _, err := r.Snapshot(t.Context(), id, hutch.SnapshotRequest{}); !errors.Is(err, hutch.Exhausted) {
+			t.Errorf("snapshot: %v", err)
+		}
+		if _, err := r.Fork(t.Context(), id, hutch.ForkRequest{}); !errors.Is(err, hutch.Exhausted) {
+			t.Errorf("fork: %v", err)
+		}
+	}
+	if got := r.run(t, id, count); got != "2" {
+		t.Errorf("the counter says %q", got)
+	}
+	if kept := r.kept(t); len(kept) != 0 {
+		t.Errorf("left: %q", kept)
+	}
+}
+
 func TestRootless(t *testing.T) {
-	hutchtest.Rootless(t, "TestEverythingSleeps|TestUsesAtAllTimes|TestMemoryThatFitsNoMore|TestKilledAtEveryStep")
+	hutchtest.Rootless(t, "TestEverythingSleeps|TestUsesAtAllTimes|TestMemoryThatFitsNoMore|TestKilledAtEveryStep|TestForksGoTheirOwnWays|TestSnapshotsOverAnUpgrade")
 }
 
 func TestLifetimeEndsInSleep(t *testing.T) {
