@@ -96,5 +96,11 @@ func (f *figures) aims(b bare) []aim {
 	if len(f.wake) > 0 {
 		all = append(all, aim{what: "wake from hibernation, p50", value: f.wake.at(0.5), limit: 100, unit: "ms"})
 	}
+	if len(f.forked) > 0 {
+		all = append(all, aim{what: "fork of a Python with 30 MB, p50", value: f.forked.at(0.5), limit: 100, unit: "ms"})
+	}
+	if len(f.template) > 0 {
+		all = append(all, aim{what: "begin as a template with pandas, p50", value: f.template.at(0.5), limit: 150, unit: "ms"})
+	}
 	return all
 }

@@ -109,6 +109,7 @@ func run(ctx context.Context, args []string) error {
 		{"First code in a sandbox, ms", lab.warm},
 		{"Tokens, policy, quotas, metrics and audit before a call that does nothing, µs", lab.governance},
 		{"Hibernation, ms", lab.sleep},
+		{"Snapshots, ms", lab.snapshots},
 		{"Logs of background processes, somebody following", lab.logs},
 		{"Previews", lab.previews},
 		{"Files in and out", lab.files},

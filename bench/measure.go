@@ -25,6 +25,8 @@ type figures struct {
 	together  series               // many of them at once
 	first     []series             // code in a sandbox with an interpreter that waits: Python, pandas
 	wake      series               // and the first result, from hibernation
+	forked    series               // and the first result
+	template  series               // a sandbox that begins with pandas, and uses it
 	exec      map[string]series    // by way
 	rate      map[string][]float64 // calls a second by way, for each number of callers
 	governed  float64              // calls a second over MCP, with all that stands before it
