@@ -1,31 +1,97 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
 	"hutch"
+	"hutch/internal/engine"
+	"hutch/internal/netstack"
 )
 
-// What a sandbox may reach is the same after its sleep and after a restart.
-func TestNetworkIsKept(t *testing.T) {
-	b := start(t, nil)
-	b.create(t, hutch.CreateRequest{ID: "awake"})
-	b.create(t, hutch.CreateRequest{ID: "asleep", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
-	n := hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"*.example.com:443"}, Limits: hutch.NetworkLimits{Rate: 7}}
-	for _, id := range []string{"awake", "asleep"} {
-		if _, err := b.SetNetwork(t.Context(), id, n); err != nil {
+// exits are the ways out that an engine had made.
+type exits map[string]engine.Exit
+
+func (x exits) make(e engine.Exit) (engine.Gateway, error) {
+	x[e.Sandbox] = e
+	return &way{}, nil
+}
+
+// way is a way out that leads nowhere.
+type way struct{ netstack.Handler }
+
+func (*way) Set(hutch.Network) error { return nil }
+func (*way) Traffic() hutch.Traffic  { return hutch.Traffic{} }
+func (*way) Close()                  {}
+func (*way) Connections(context.Context, hutch.ConnectionQuery) hutch.ConnectionLog {
+	return hutch.ConnectionLog{}
+}
+
+// TestSecretsASandboxAskedFor are known to its way out, also after a restart.
+func TestSecretsASandboxAskedFor(t *testing.T) {
+	made := exits{}
+	b := start(t, func(o *engine.Options) {
+		o.Gateway, o.Secrets = made.make, []string{"COMMON"}
+		o.Secret = func(_, name string) (string, error) {
+			if name == "NONE" {
+				return "", hutch.Errorf(hutch.NotFound, "there is none")
+			}
+			return "value of " + name, nil
+		}
+	})
+	expect := func(want ...string) {
+		t.Helper()
+		if _, err := b.Network(t.Context(), "box"); err != nil {
+			t.Fatal(err)
+		}
+		if got := made["box"].Secrets(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			t.Errorf("it has %q, not %q", got, want)
+		}
+	}
+	b.create(t, hutch.CreateRequest{ID: "box", Secrets: []string{"X=MADE"}})
+	expect("COMMON", "MADE")
+	for range 2 {
+		if _, err := b.Exec(t.Context(), "box", hutch.ExecRequest{Command: "true", Secrets: []string{"ASKED"}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.until(t, "asleep", hutch.Stopped)
+	if _, err := b.Exec(t.Context(), "box", hutch.ExecRequest{Command: "true", Secrets: []string{"NONE"}}, nil); !errors.Is(err, hutch.NotFound) {
+		t.Error(err)
+	}
+	expect("ASKED", "COMMON", "MADE")
 	b.end(t)
+	clear(made)
 	b.boot(t)
-	b.run(t, "asleep", "true")
-	for _, id := range []string{"awake", "asleep"} {
-		got, err := b.Network(t.Context(), id)
-		if err != nil || got.Network.Mode != n.Mode || !slices.Equal(got.Network.Allow, n.Allow) || got.Network.Limits != n.Limits {
-			t.Errorf("%s may reach %+v, %v; want %+v", id, got.Network, err, n)
-		}
+	expect("ASKED", "COMMON", "MADE")
+}
+
+// TestLinksAreToWhatTheOwnerHas, and to nobody else's.
+func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
+	b := start(t, nil)
+	ann, bob := hutch.WithOwner(t.Context(), hutch.Owner{ID: "ann"}), hutch.WithOwner(t.Context(), hutch.Owner{ID: "bob"})
+	create := func(ctx context.Context, id string, links ...string) error {
+		_, err := b.Create(ctx, hutch.CreateRequest{ID: id, Network: hutch.Network{Links: links}})
+		return err
+	}
+	if err := errors.Join(create(bob, "db"), create(bob, "web", "db"), create(ann, "box")); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(ann, "other", "db"); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("another's sandbox is linked: %v", err)
+	}
+	if _, err := b.SetNetwork(ann, "box", hutch.Network{Links: []string{"db"}}); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("another's sandbox is linked: %v", err)
+	}
+	if _, err := b.Destroy(bob, "db", true); err != nil {
+		t.Fatal(err)
+	}
+	state, err := b.SetNetwork(bob, "web", hutch.Network{Mode: hutch.NetworkOpen, Links: []string{"db"}})
+	if err != nil || len(state.Network.Links) != 1 {
+		t.Errorf("a link that was there before: %+v, %v", state, err)
+	}
+	if _, err := b.SetNetwork(bob, "web", hutch.Network{Links: []string{"db", "none"}}); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("a link to nothing: %v", err)
 	}
 }
