@@ -78,6 +78,7 @@ func newWorld(t *testing.T) *world {
 		case r.URL.Path == "/hello":
 			fmt.Fprintf(rw, `{"name":"hello","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"hello","version":"1.0.0","dist":{"tarball":"https://%s/none.tgz"}}}}`, r.Host)
 		default:
+			io.Copy(io.Discard, r.Body) // or its connection may be reset under the answer
 			fmt.Fprint(rw, "hello from "+r.Host)
 		}
 	})
