@@ -38,7 +38,7 @@ func (s *suite) keep(t *testing.T, id string, req hutch.SnapshotRequest) hutch.S
 // A sandbox begins with what was there when the snapshot was made, under its own
 // name, and neither hears of the other after that.
 func (s *suite) beginsAsSnapshot(t *testing.T) {
-	parent := s.make(t, hutch.CreateRequest{Env: map[string]string{"COLOUR": "green", "SHAPE": "round"}}).ID
+	parent := s.make(t, hutch.CreateRequest{Env: map[string]string{"COLOUR": "green", "SHAPE": "round"}, Network: hutch.Network{Mode: hutch.NetworkNone}}).ID
 	s.run(t, parent, "echo kept > file")
 	snap := s.keep(t, parent, hutch.SnapshotRequest{})
 	if snap.SandboxID != parent || snap.Size <= 0 || snap.CreatedAt.IsZero() || snap.Runtime == "" {
@@ -46,7 +46,11 @@ func (s *suite) beginsAsSnapshot(t *testing.T) {
 	}
 	s.run(t, parent, "echo changed > file")
 	for range 2 {
-		child := s.make(t, hutch.CreateRequest{Snapshot: snap.ID, Env: map[string]string{"SHAPE": "square"}}).ID
+		sb := s.make(t, hutch.CreateRequest{Snapshot: snap.ID, Env: map[string]string{"SHAPE": "square"}})
+		if sb.Network.Mode != hutch.NetworkNone {
+			t.Errorf("its network is %+v", sb.Network)
+		}
+		child := sb.ID
 		got := s.run(t, child, "cat file; echo $SANDBOX_ID $COLOUR $SHAPE; echo child > file")
 		if want := "kept\n" + child + " green square\n"; got != want {
 			t.Errorf("%q, want %q", got, want)
