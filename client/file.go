@@ -351,7 +351,13 @@ func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchReque
 	if err != nil {
 		return err
 	}
-	resp, err := c.do(ctx, "GET", u, nil, "text/event-stream")
+	return follow(ctx, c, u, "change", out)
+}
+
+// follow hands events of one name to out, until the server says that there are
+// no more.
+func follow[E any](ctx context.Context, c *Client, path, name string, out func(E) error) error {
+	resp, err := c.do(ctx, "GET", path, nil, "text/event-stream")
 	if err != nil {
 		return err
 	}
@@ -365,8 +371,8 @@ func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchReque
 			return c.fault(ctx, err)
 		}
 		switch event {
-		case "change":
-			var e hutch.FileEvent
+		case name:
+			var e E
 			if err := json.Unmarshal(data, &e); err != nil {
 				return c.fault(ctx, err)
 			}

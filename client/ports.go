@@ -1,9 +1,7 @@
 package client
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"net"
 	"net/http"
 	"strconv"
@@ -12,7 +10,6 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
-	"hutch/internal/problem"
 	"hutch/internal/stream"
 )
 
@@ -86,32 +83,7 @@ func (c *Client) WatchPorts(ctx context.Context, sandbox string, out func(hutch.
 	if err != nil {
 		return err
 	}
-	resp, err := c.do(ctx, "GET", path+"/ports", nil, "text/event-stream")
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return c.refusal(ctx, resp).Err()
-	}
-	for r := bufio.NewReader(resp.Body); ; {
-		event, data, err := next(r)
-		if err != nil {
-			return c.fault(ctx, err)
-		}
-		switch event {
-		case "port":
-			var e hutch.PortEvent
-			if err := json.Unmarshal(data, &e); err != nil {
-				return c.fault(ctx, err)
-			}
-			if err := out(e); err != nil {
-				return err
-			}
-		case "error":
-			return problem.Read(http.StatusInternalServerError, data).Err()
-		}
-	}
+	return follow(ctx, c, path+"/ports", "port", out)
 }
 
 func portPath(sandbox string, port int) (string, error) {

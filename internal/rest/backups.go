@@ -8,19 +8,14 @@ import (
 
 func (h *Handler) backupRoutes() {
 	when := h.when(h.backups != nil)
-	h.route("/v1/sandboxes/{id}/backups", methods{"POST": when(h.backUp)})
+	h.route("/v1/sandboxes/{id}/backups", methods{"POST": when(posts(h, h.backUp))})
 	h.route("/v1/backups", methods{"GET": when(h.listBackups)})
 	h.route("/v1/backups/{backup}", methods{"DELETE": when(h.deleteBackup)})
 	h.route("/v1/backups/{backup}/restore", methods{"POST": when(h.restoreBackup)})
 }
 
-func (h *Handler) backUp(w http.ResponseWriter, r *http.Request) {
-	var req hutch.BackupRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.backups.Backup(r.Context(), r.PathValue("id"), req))
+func (h *Handler) backUp(r *http.Request, req hutch.BackupRequest) (hutch.Backup, error) {
+	return h.backups.Backup(r.Context(), r.PathValue("id"), req)
 }
 
 func (h *Handler) listBackups(w http.ResponseWriter, r *http.Request) {

@@ -37,13 +37,8 @@ func (h *Handler) resize(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, err)
 }
 
-func (h *Handler) wait(w http.ResponseWriter, r *http.Request) {
-	var req hutch.WaitRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.svc.Wait(r.Context(), r.PathValue("id"), r.PathValue("process"), req))
+func (h *Handler) wait(r *http.Request, req hutch.WaitRequest) (hutch.WaitResult, error) {
+	return h.svc.Wait(r.Context(), r.PathValue("id"), r.PathValue("process"), req)
 }
 
 func (h *Handler) cleanProcesses(w http.ResponseWriter, r *http.Request) {

@@ -94,15 +94,6 @@ func (p *params) mode(name string) fs.FileMode {
 	return fs.FileMode(n)
 }
 
-// nothing answers a call that has nothing to tell.
-func (h *Handler) nothing(w http.ResponseWriter, r *http.Request, err error) {
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
 func (h *Handler) stat(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path")
 	p := q.path("path")
@@ -119,7 +110,7 @@ func (h *Handler) deleteFile(w http.ResponseWriter, r *http.Request) {
 	if q.err == nil {
 		q.err = h.svc.Delete(r.Context(), r.PathValue("id"), p, recursive)
 	}
-	h.nothing(w, r, q.err)
+	h.done(w, r, q.err)
 }
 
 func (h *Handler) mkdir(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +119,7 @@ func (h *Handler) mkdir(w http.ResponseWriter, r *http.Request) {
 	if q.err == nil {
 		q.err = h.svc.Mkdir(r.Context(), r.PathValue("id"), p, parents)
 	}
-	h.nothing(w, r, q.err)
+	h.done(w, r, q.err)
 }
 
 func (h *Handler) move(w http.ResponseWriter, r *http.Request) {
@@ -137,7 +128,7 @@ func (h *Handler) move(w http.ResponseWriter, r *http.Request) {
 	if q.err == nil {
 		q.err = h.svc.Move(r.Context(), r.PathValue("id"), from, to, replace)
 	}
-	h.nothing(w, r, q.err)
+	h.done(w, r, q.err)
 }
 
 func (h *Handler) copy(w http.ResponseWriter, r *http.Request) {
@@ -146,7 +137,7 @@ func (h *Handler) copy(w http.ResponseWriter, r *http.Request) {
 	if q.err == nil {
 		q.err = h.svc.Copy(r.Context(), r.PathValue("id"), from, to, replace)
 	}
-	h.nothing(w, r, q.err)
+	h.done(w, r, q.err)
 }
 
 func (h *Handler) chmod(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +149,7 @@ func (h *Handler) chmod(w http.ResponseWriter, r *http.Request) {
 	if q.err == nil {
 		q.err = h.svc.Chmod(r.Context(), r.PathValue("id"), p, mode)
 	}
-	h.nothing(w, r, q.err)
+	h.done(w, r, q.err)
 }
 
 func (h *Handler) editFile(w http.ResponseWriter, r *http.Request) {
@@ -347,7 +338,7 @@ func (h *Handler) unpack(w http.ResponseWriter, r *http.Request) {
 	if q.err == nil {
 		q.err = h.svc.Unpack(r.Context(), r.PathValue("id"), req, h.upload(w, r))
 	}
-	h.nothing(w, r, q.err)
+	h.done(w, r, q.err)
 }
 
 // archiveTypes are the media types of archives.

@@ -6,22 +6,12 @@ import (
 	"hutch"
 )
 
-func (h *Handler) gitClone(w http.ResponseWriter, r *http.Request) {
-	var req hutch.GitCloneRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.svc.GitClone(r.Context(), r.PathValue("id"), req))
+func (h *Handler) gitClone(r *http.Request, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
+	return h.svc.GitClone(r.Context(), r.PathValue("id"), req)
 }
 
-func (h *Handler) gitCommit(w http.ResponseWriter, r *http.Request) {
-	var req hutch.GitCommitRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.svc.GitCommit(r.Context(), r.PathValue("id"), req))
+func (h *Handler) gitCommit(r *http.Request, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
+	return h.svc.GitCommit(r.Context(), r.PathValue("id"), req)
 }
 
 func (h *Handler) gitStatus(w http.ResponseWriter, r *http.Request) {

@@ -18,7 +18,7 @@ import (
 // that leave a body unread.
 var (
 	rawBodies = []string{"/files/content", "/files/archive", "/input"}
-	bodiless  = []string{"/interrupt", "/rotate"}
+	bodiless  = []string{"/interrupt", "/rotate", "/pause", "/resume"}
 )
 
 func endsWith(path string, ends []string) bool {

@@ -8,7 +8,7 @@ import (
 )
 
 func (h *Handler) networkRoutes() {
-	h.route("/v1/sandboxes/{id}/network", methods{"GET": h.network, "PUT": h.setNetwork})
+	h.route("/v1/sandboxes/{id}/network", methods{"GET": h.network, "PUT": posts(h, h.setNetwork)})
 	h.route("/v1/sandboxes/{id}/network/connections", methods{"GET": h.netConnections})
 }
 
@@ -16,13 +16,8 @@ func (h *Handler) network(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.Network(r.Context(), r.PathValue("id")))
 }
 
-func (h *Handler) setNetwork(w http.ResponseWriter, r *http.Request) {
-	var n hutch.Network
-	if err := h.body(w, r, &n); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.svc.SetNetwork(r.Context(), r.PathValue("id"), n))
+func (h *Handler) setNetwork(r *http.Request, n hutch.Network) (hutch.NetworkState, error) {
+	return h.svc.SetNetwork(r.Context(), r.PathValue("id"), n)
 }
 
 func (h *Handler) netConnections(w http.ResponseWriter, r *http.Request) {

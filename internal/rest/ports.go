@@ -14,20 +14,15 @@ import (
 )
 
 func (h *Handler) portRoutes() {
-	h.route("/v1/sandboxes/{id}/ports", methods{"GET": h.ports, "POST": h.firstUse(h.expose)})
+	h.route("/v1/sandboxes/{id}/ports", methods{"GET": h.ports, "POST": h.firstUse(posts(h, h.expose))})
 	h.route("/v1/sandboxes/{id}/ports/{port}", methods{"DELETE": h.unexpose})
-	h.route("/v1/sandboxes/{id}/ports/{port}/validate", methods{"POST": h.validatePort})
-	h.route("/v1/sandboxes/{id}/ports/{port}/link", methods{"POST": h.linkPort})
+	h.route("/v1/sandboxes/{id}/ports/{port}/validate", methods{"POST": posts(h, h.validatePort)})
+	h.route("/v1/sandboxes/{id}/ports/{port}/link", methods{"POST": posts(h, h.linkPort)})
 	h.route("/v1/sandboxes/{id}/ports/{port}/connect", methods{"GET": h.connect})
 }
 
-func (h *Handler) expose(w http.ResponseWriter, r *http.Request) {
-	var req hutch.ExposeRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.svc.Expose(r.Context(), r.PathValue("id"), req))
+func (h *Handler) expose(r *http.Request, req hutch.ExposeRequest) (hutch.Port, error) {
+	return h.svc.Expose(r.Context(), r.PathValue("id"), req)
 }
 
 // ports answers with the exposed ports or, to who asks for events, tells of
@@ -51,11 +46,7 @@ func (h *Handler) unexpose(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = h.svc.Unexpose(r.Context(), r.PathValue("id"), port)
 	}
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	h.done(w, r, err)
 }
 
 func portOf(r *http.Request) (int, error) {
@@ -66,31 +57,20 @@ func portOf(r *http.Request) (int, error) {
 	return port, hutch.CheckPort(port)
 }
 
-func (h *Handler) validatePort(w http.ResponseWriter, r *http.Request) {
-	var body stream.PortToken
+func (h *Handler) validatePort(r *http.Request, body stream.PortToken) (v stream.PortValidity, err error) {
 	port, err := portOf(r)
 	if err == nil {
-		err = h.body(w, r, &body)
+		v.Valid, err = h.svc.ValidatePortToken(r.Context(), r.PathValue("id"), port, body.Token)
 	}
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	valid, err := h.svc.ValidatePortToken(r.Context(), r.PathValue("id"), port, body.Token)
-	reply(h, w, r)(stream.PortValidity{Valid: valid}, err)
+	return v, err
 }
 
-func (h *Handler) linkPort(w http.ResponseWriter, r *http.Request) {
-	var body stream.PortLifetime
+func (h *Handler) linkPort(r *http.Request, body stream.PortLifetime) (link hutch.PortLink, err error) {
 	port, err := portOf(r)
 	if err == nil {
-		err = h.body(w, r, &body)
+		link, err = h.svc.LinkPort(r.Context(), r.PathValue("id"), port, body.Lifetime)
 	}
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.svc.LinkPort(r.Context(), r.PathValue("id"), port, body.Lifetime))
+	return link, err
 }
 
 // connect joins a WebSocket with a server. What keeps them apart is told before

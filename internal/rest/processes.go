@@ -10,13 +10,8 @@ import (
 	"hutch/internal/stream"
 )
 
-func (h *Handler) startProcess(w http.ResponseWriter, r *http.Request) {
-	var req hutch.ProcessRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.svc.StartProcess(r.Context(), r.PathValue("id"), req))
+func (h *Handler) startProcess(r *http.Request, req hutch.ProcessRequest) (hutch.Process, error) {
+	return h.svc.StartProcess(r.Context(), r.PathValue("id"), req)
 }
 
 func (h *Handler) processes(w http.ResponseWriter, r *http.Request) {
@@ -36,11 +31,7 @@ func (h *Handler) signal(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = h.svc.Signal(r.Context(), r.PathValue("id"), r.PathValue("process"), body.Signal)
 	}
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	h.done(w, r, err)
 }
 
 // logs answers with the output of a background process: what there is or, as

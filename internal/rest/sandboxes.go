@@ -71,6 +71,18 @@ func reply(h *Handler, w http.ResponseWriter, r *http.Request) func(v any, err e
 	}
 }
 
+// posts answers with what do makes of the body of a request.
+func posts[Body, Answer any](h *Handler, do func(*http.Request, Body) (Answer, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var body Body
+		if err := h.body(w, r, &body); err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		reply(h, w, r)(do(r, body))
+	}
+}
+
 // orEmpty keeps null out of JSON.
 func orEmpty[T any](list []T) []T {
 	if list == nil {

@@ -35,9 +35,5 @@ func (h *Handler) deleteSecret(w http.ResponseWriter, r *http.Request) {
 	if h.vault != nil {
 		err = h.vault.DeleteSecret(r.Context(), r.PathValue("name"))
 	}
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	h.done(w, r, err)
 }

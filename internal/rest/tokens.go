@@ -11,11 +11,11 @@ import (
 // Who may call is the services' to decide.
 func (h *Handler) tokenRoutes() {
 	tokens, sharing := h.when(h.tokens != nil), h.when(h.sharing != nil)
-	h.route("/v1/tokens", methods{"GET": tokens(h.listTokens), "POST": tokens(h.createToken)})
+	h.route("/v1/tokens", methods{"GET": tokens(h.listTokens), "POST": tokens(posts(h, h.createToken))})
 	h.route("/v1/tokens/{token}", methods{"GET": tokens(h.token), "DELETE": tokens(h.revokeToken)})
 	h.route("/v1/tokens/{token}/rotate", methods{"POST": tokens(h.rotateToken)})
 	h.route("/v1/sandboxes/{id}/grants", methods{"GET": sharing(h.grants)})
-	h.route("/v1/sandboxes/{id}/grants/{token}", methods{"PUT": sharing(h.share), "DELETE": sharing(h.unshare)})
+	h.route("/v1/sandboxes/{id}/grants/{token}", methods{"PUT": sharing(posts(h, h.share)), "DELETE": sharing(h.unshare)})
 }
 
 // when keeps routes of what this server has, and refuses those of what it has
@@ -35,13 +35,8 @@ func (h *Handler) listTokens(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.tokens.Tokens(r.Context()))
 }
 
-func (h *Handler) createToken(w http.ResponseWriter, r *http.Request) {
-	var req hutch.TokenRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.tokens.CreateToken(r.Context(), req))
+func (h *Handler) createToken(r *http.Request, req hutch.TokenRequest) (hutch.MintedToken, error) {
+	return h.tokens.CreateToken(r.Context(), req)
 }
 
 func (h *Handler) token(w http.ResponseWriter, r *http.Request) {
@@ -60,13 +55,8 @@ func (h *Handler) grants(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.sharing.Grants(r.Context(), r.PathValue("id")))
 }
 
-func (h *Handler) share(w http.ResponseWriter, r *http.Request) {
-	var req stream.Share
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	reply(h, w, r)(h.sharing.Share(r.Context(), r.PathValue("id"), r.PathValue("token"), req.Access))
+func (h *Handler) share(r *http.Request, req stream.Share) (hutch.Grant, error) {
+	return h.sharing.Share(r.Context(), r.PathValue("id"), r.PathValue("token"), req.Access)
 }
 
 func (h *Handler) unshare(w http.ResponseWriter, r *http.Request) {
