@@ -83,7 +83,7 @@ func (l *lab) climb(ctx context.Context, runtime string, callers []*caller, t *t
 			cells, rates = append(cells, number(rate)+" · "+number(p99)), append(rates, rate)
 		}
 		t.row(cells...)
-		c.lines = append(c.lines, line{fmt.Sprint(n, " sandboxes"), rates})
+		c.lines = append(c.lines, line{fmt.Sprint("sandboxes: ", n), rates})
 	}
 	return c, nil
 }
