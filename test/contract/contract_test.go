@@ -62,7 +62,7 @@ func governed(t *testing.T, svc hutch.Service) hutch.Service {
 		t.Fatal(err)
 	}
 	minted, err := tokens.CreateToken(t.Context(), hutch.TokenRequest{
-		Name: "contract", Limits: hutch.TokenLimits{Requests: 1 << 20, Operations: 1 << 20, Sandboxes: 100},
+		Name: "contract", Scopes: hutch.Scopes, Limits: hutch.TokenLimits{Requests: 1 << 20, Operations: 1 << 20, Sandboxes: 100},
 	})
 	if err != nil {
 		t.Fatal(err)
