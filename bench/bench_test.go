@@ -3,12 +3,23 @@ package main
 import (
 	"encoding/xml"
 	"math"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"hutch/internal/hutchtest"
 )
+
+// TestMain is also main: the benchmark runs itself again, as the server of the
+// page that previews show.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-page" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // TestQuick measures a little of everything: that it works, not how fast.
 func TestQuick(t *testing.T) {
