@@ -121,8 +121,11 @@ func (s *scene) serve(b *broker.Broker) {
 
 func (s *scene) route() broker.Route {
 	vault := secret.Given(nil)
+	s.mu.Lock()
+	port := s.port
+	s.mu.Unlock()
 	return broker.Route{
-		Sandbox: "demo", Host: host, Port: s.port,
+		Sandbox: "demo", Host: host, Port: port,
 		Credentials: func() ([]secret.Credential, *secret.Redactor) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -52,7 +52,9 @@ func TestClients(t *testing.T) {
 	}), credential("replace", ""))
 	_, port, _ := net.SplitHostPort(s.addr)
 	n, _ := strconv.Atoi(port)
+	s.mu.Lock()
 	s.port = uint16(n)
+	s.mu.Unlock()
 
 	dir := t.TempDir()
 	ca, store, hosts, source := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cacerts"), filepath.Join(dir, "hosts"), filepath.Join(dir, "Client.java")
