@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	killTime = 12 * time.Second // bounds a kill, within what the daemon allows
+	killTime = 20 * time.Second // bounds a kill, within what the daemon allows
 	// hurry is how long a kill may try to stop a tree without disturbing
 	// others. A fork bomb leaves so little of the processor that a look at the
 	// process table takes seconds.

@@ -22,7 +22,7 @@ const (
 	// killGrace is how long after its time limit a process may take to be
 	// reported dead before its agent counts as hung. A sentry that shares two
 	// cores with much else needs that long to end five hundred processes.
-	killGrace = 20 * time.Second
+	killGrace = 28 * time.Second
 	maxIdle   = 32 // connections kept for reuse
 )
 

@@ -215,7 +215,7 @@ func timedOut(said string) func(hutch.ExecResult, error, int64) string {
 
 // grace is what an end may take beyond the time limit on a host that does much
 // else: the daemon's own patience, and a little.
-const grace = 25 * time.Second
+const grace = 33 * time.Second
 
 func TestGreedyPrograms(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
