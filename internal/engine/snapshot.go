@@ -15,8 +15,12 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxSnapshots bounds those of one owner.
-const maxSnapshots = 100
+// Bounds on the snapshots of one owner: how many, and bytes on disk from which
+// on there are no more.
+const (
+	maxSnapshots = 100
+	snapshotRoom = 20 << 30
+)
 
 // Snapshot implements hutch.Snapshots.
 func (e *Engine) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
@@ -70,7 +74,7 @@ func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) (hutch.Snapshot, error
 func (l *snapshots) enter(v hutch.Snapshot) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
+	n, size := 0, int64(0)
 	others := slices.Clone(l.making)
 	for _, s := range l.all {
 		if !s.expired(time.Now()) {
@@ -81,12 +85,16 @@ func (l *snapshots) enter(v hutch.Snapshot) error {
 		if o.Owner != v.Owner {
 			continue
 		}
+		size += o.Size
 		if n++; v.Name != "" && (o.Name == v.Name || o.ID == v.Name) {
 			return hutch.Errorf(hutch.Conflict, "there is a snapshot %q already: choose another name, or delete it first", v.Name).With("field", "name")
 		}
 	}
 	if n >= maxSnapshots {
 		return hutch.Errorf(hutch.Exhausted, "the limit of %d snapshots is reached: delete some first", maxSnapshots).With("limit", "snapshots")
+	}
+	if size >= snapshotRoom {
+		return hutch.Errorf(hutch.Exhausted, "the snapshots take %d bytes, and from %d on there are no more: delete some first", size, int64(snapshotRoom)).With("limit", "snapshots")
 	}
 	l.making = append(l.making, v)
 	return nil
