@@ -41,7 +41,10 @@ type Tree struct {
 // version 2. As root it is the root of the hierarchy as far as it is seen here,
 // unless systemd has delegated a group to this process; for other users only
 // such a group. The error wraps [ErrNone] when there is none.
-func Find() (*Tree, error) { return find("/proc/self", os.Geteuid() == 0) }
+//
+// It reads of its own thread: the first, which stands for the process, may be
+// in a sandbox's group just now, to start something there.
+func Find() (*Tree, error) { return find("/proc/thread-self", os.Geteuid() == 0) }
 
 func find(proc string, root bool) (*Tree, error) {
 	mounts, err := readMounts(filepath.Join(proc, "mountinfo"))
