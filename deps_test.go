@@ -38,6 +38,7 @@ var layers = []layer{
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image", []string{"hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
 	{"hutch/internal/window", nil},
+	{"hutch/internal/durable", nil},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
@@ -71,7 +72,7 @@ var layers = []layer{
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite/..."}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", sys,
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
@@ -88,9 +89,9 @@ var layers = []layer{
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/problem"}},
-	{"hutch/internal/backup", []string{"hutch", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
-	{"hutch/internal/secret", []string{"hutch", "hutch/internal/excerpt", "filippo.io/age"}},
-	{"hutch/internal/broker", []string{"hutch", "hutch/internal/problem", "hutch/internal/secret"}},
+	{"hutch/internal/backup", []string{"hutch", "hutch/internal/durable", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/secret", []string{"hutch", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
+	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
@@ -113,7 +114,7 @@ var layers = []layer{
 	}},
 	{"hutch/cmd/hutch-runsc", []string{"gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
 		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/durable"
 )
 
 // home is the data folder:
@@ -106,16 +106,7 @@ func (h *home) secret(name string, make func() string) (secret string, fresh boo
 // mint writes a new secret to path, or returns the one that another process
 // wrote meanwhile.
 func mint(path, secret string) (string, error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-") // mode 0600
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = fmt.Fprintln(tmp, secret)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return "", err
-	}
-	if err := os.Link(tmp.Name(), path); !errors.Is(err, fs.ErrExist) {
+	if err := durable.Create(path, []byte(secret+"\n")); !errors.Is(err, fs.ErrExist) {
 		return secret, err
 	}
 	b, err := os.ReadFile(path)

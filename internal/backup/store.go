@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"hutch/internal/durable"
 )
 
 // Store keeps objects by key: names with slashes between them, of letters,
@@ -67,16 +69,7 @@ func (f Folder) Put(_ context.Context, key string, r io.Reader) (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(path+half))
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 // Get implements Store.

@@ -14,11 +14,11 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"hutch"
+	"hutch/internal/durable"
 )
 
 // Authority signs the certificates that sandboxes are shown in place of those
@@ -100,22 +100,7 @@ func makeAuthority(path string) error {
 		return err
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return place(path, append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...))
-}
-
-// place writes a file that nobody else may read and that was not there, as a
-// whole or not at all.
-func place(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Link(f.Name(), path)
+	return durable.Create(path, append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...))
 }
 
 func serial() *big.Int {

@@ -10,6 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/durable"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -111,16 +112,7 @@ func (e *Engine) memorize(ctx context.Context, s *sandbox, inst driver.Saver, ag
 	if err := errors.Join(os.RemoveAll(e.memoryOf(s.place)), os.Rename(half, e.memoryOf(s.place))); err != nil {
 		return err
 	}
-	return syncDir(e.memoryDir())
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return durable.SyncDir(e.memoryDir())
 }
 
 // commit notes on disk that the sandbox hibernates.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/durable"
 	"hutch/internal/store"
 )
 
@@ -95,7 +96,7 @@ func (s *snapshot) seal() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeSynced(filepath.Join(s.dir, manifestFile), text), syncDir(filepath.Join(s.dir, snapMemory)), syncDir(s.dir))
+	return errors.Join(durable.Create(filepath.Join(s.dir, manifestFile), text), durable.SyncDir(filepath.Join(s.dir, snapMemory)))
 }
 
 // read reads a file to say what it is.
@@ -146,15 +147,6 @@ func (s *snapshot) untouched(name string) bool {
 	now, err := stampOf(f)
 	was, ok := s.seen[name]
 	return err == nil && ok && now == was
-}
-
-func writeSynced(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func (e *Engine) snapshotsDir() string { return filepath.Join(e.opt.Dir, "snapshots") }

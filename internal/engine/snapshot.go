@@ -12,6 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/durable"
 	"hutch/internal/wire"
 )
 
@@ -189,7 +190,7 @@ func (e *Engine) keep(snap *snapshot) error {
 		return err
 	}
 	snap.dir = named
-	if err := syncDir(e.snapshotsDir()); err != nil {
+	if err := durable.SyncDir(e.snapshotsDir()); err != nil {
 		return err
 	}
 	e.snaps.mu.Lock()

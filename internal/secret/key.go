@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"filippo.io/age"
 
 	"hutch"
+	"hutch/internal/durable"
 )
 
 // Key is what a vault is encrypted with: an age identity, so that with it
@@ -49,31 +49,8 @@ func LoadKey(path, vault string) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replace(path, []byte(identity.String()+"\n")); err != nil {
+	if err := durable.Replace(path, []byte(identity.String()+"\n")); err != nil {
 		return nil, fmt.Errorf("keep the secret key: %w", err)
 	}
 	return &Key{identity}, nil
-}
-
-// replace writes a file that nobody else may read, as a whole or not at all, to
-// be there after a loss of power.
-func replace(path string, content []byte) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

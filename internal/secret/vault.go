@@ -26,6 +26,7 @@ import (
 	"filippo.io/age"
 
 	"hutch"
+	"hutch/internal/durable"
 )
 
 const (
@@ -354,5 +355,5 @@ func (d *document) save(path string, key *Key) error {
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
-	return replace(path, sealed.Bytes())
+	return durable.Replace(path, sealed.Bytes())
 }

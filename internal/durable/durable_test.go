@@ -1,0 +1,71 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+func TestWholeOrNot(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "key")
+	if err := Create(path, []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Create(path, []byte("second")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("create what is there: %v", err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "first" {
+		t.Errorf("it holds %q", b)
+	}
+	if err := Replace(path, []byte("third")); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if b, _ := os.ReadFile(path); string(b) != "third" || err != nil || info.Mode() != 0o600 {
+		t.Errorf("it holds %q, %v, %v", b, info.Mode(), err)
+	}
+	for _, f := range []func(string, []byte) error{Create, Replace} {
+		if err := f(filepath.Join(dir, "none", "key"), nil); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("in a folder that is not there: %v", err)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Of those who race to create a file, one does.
+func TestOneCreates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	var made sync.Map
+	var racers sync.WaitGroup
+	for i := range 16 {
+		racers.Go(func() {
+			if err := Create(path, []byte{byte(i)}); err == nil {
+				made.Store(i, true)
+			} else if !errors.Is(err, fs.ErrExist) {
+				t.Error(err)
+			}
+		})
+	}
+	racers.Wait()
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) != 1 {
+		t.Fatal(b, err)
+	}
+	n := 0
+	made.Range(func(i, _ any) bool {
+		n++
+		if i != int(b[0]) {
+			t.Errorf("%d is told that it made the file of %d", i, b[0])
+		}
+		return true
+	})
+	if n != 1 {
+		t.Errorf("%d made it", n)
+	}
+}
