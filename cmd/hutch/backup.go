@@ -26,9 +26,6 @@ and no processes.
   hutch backup restore demo bk-k3f9q2mzx7ap`,
 	}
 	c.AddCommand(newBackupCreate(h, std), newBackupList(h, std), newBackupRestore(h), newBackupDelete(h, std))
-	for _, sub := range c.Commands() {
-		sub.Args = explainArgs(sub.Args)
-	}
 	return c
 }
 

@@ -33,9 +33,6 @@ relative to /workspace.
 		newFSList(h, std), newFSFind(h, std), newFSGrep(h, std), newFSStat(h, std), newFSCat(h, std), newFSWrite(h, std), newFSEdit(h, std),
 		newFSMkdir(h), newFSMove(h, "mv"), newFSMove(h, "cp"), newFSRemove(h), newFSChmod(h),
 	)
-	for _, sub := range c.Commands() {
-		sub.Args = explainArgs(sub.Args)
-	}
 	return c
 }
 

@@ -29,9 +29,6 @@ or relative to /workspace, which is the default.
 		},
 	}
 	c.AddCommand(newGitClone(h, std), newGitStatus(h, std), newGitDiff(h, std), newGitCommit(h, std))
-	for _, sub := range c.Commands() {
-		sub.Args = explainArgs(sub.Args)
-	}
 	return c
 }
 

@@ -88,9 +88,6 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 	f.StringSliceVar(&unlink, "unlink", nil, "take a link back, by its name")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.AddCommand(newNetworkLog(h, std))
-	for _, sub := range c.Commands() {
-		sub.Args = explainArgs(sub.Args)
-	}
 	return c
 }
 

@@ -67,9 +67,7 @@ func newRoot(std streams) *cobra.Command {
 		newExpose(&h, std), newUnexpose(&h), newPorts(&h, std), newForward(&h, std), newNetwork(&h, std),
 		newSnapshot(&h, std), newTemplate(&h, std), newRestore(&h, std), newFork(&h, std), newPause(&h), newResume(&h),
 	)
-	for _, c := range root.Commands() {
-		c.Args = explainArgs(c.Args)
-	}
+	explain(root)
 	h.withNames(root)
 	return root
 }
@@ -79,6 +77,14 @@ func commandNames(c *cobra.Command) (names []string) {
 		names = append(append(names, sub.Name()), sub.Aliases...)
 	}
 	return names
+}
+
+// explain has all commands below c say what arguments they want.
+func explain(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		sub.Args = explainArgs(sub.Args)
+		explain(sub)
+	}
 }
 
 // explainArgs makes wrong arguments a usage error that shows the right ones.

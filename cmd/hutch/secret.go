@@ -26,9 +26,6 @@ place. Values are never shown again.
   hutch exec --secret GITHUB_TOKEN demo 'git clone https://x:$GITHUB_TOKEN@github.com/me/app'`,
 	}
 	c.AddCommand(newSecretSet(h, std), newSecretList(h, std), newSecretDelete(h, std))
-	for _, sub := range c.Commands() {
-		sub.Args = explainArgs(sub.Args)
-	}
 	return c
 }
 

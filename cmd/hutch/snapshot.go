@@ -20,9 +20,6 @@ gvisor, its processes, their memory and its code contexts. The sandbox runs on.
   hutch snapshot rm before`,
 	}
 	c.AddCommand(newSnapshotCreate(h, std, "create SANDBOX", ""), newSnapshotList(h, std, false), newSnapshotRemove(h))
-	for _, sub := range c.Commands() {
-		sub.Args = explainArgs(sub.Args)
-	}
 	return c
 }
 
@@ -38,9 +35,6 @@ the first has imported, theirs have imported, too.
   hutch restore pandas --id demo`,
 	}
 	c.AddCommand(newSnapshotCreate(h, std, "create", "from"), newSnapshotList(h, std, true), newSnapshotRemove(h))
-	for _, sub := range c.Commands() {
-		sub.Args = explainArgs(sub.Args)
-	}
 	return c
 }
 

@@ -78,9 +78,6 @@ the data folder.
 		newTokenVerb(h, std, "revoke", "End a token, and what is under way for it", func(ctx context.Context, t hutch.Tokens, token string) (any, error) {
 			return t.RevokeToken(ctx, token)
 		}))
-	for _, c := range c.Commands() {
-		c.Args = explainArgs(c.Args)
-	}
 	return c
 }
 
