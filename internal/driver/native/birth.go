@@ -61,7 +61,7 @@ func (b *birth) descriptors() []int {
 	for _, f := range append(b.files[1:4:4], b.program) {
 		fds = append(fds, int(f.Fd()))
 	}
-	fds = append(fds, null) // for the network device
+	fds = append(fds, null, null) // for the network device, and the host name
 	for _, t := range b.trees {
 		fds = append(fds, int(t))
 	}

@@ -18,10 +18,13 @@ type inside struct {
 	agent *wire.Client
 }
 
+// newPlace makes one as those of the pool are: under another name at first, which
+// must make no difference to anything.
 func newPlace(t *testing.T, limits func(*hutch.Limits)) *inside {
 	t.Helper()
 	t.Parallel()
 	s := spec(root(t), "test")
+	s.Boot.Hostname = "spare"
 	s.Limits.Memory, s.Limits.Disk, s.Limits.PIDs, s.Limits.CPU = 1024, 512, 256, 2
 	if limits != nil {
 		limits(&s.Limits)
@@ -37,6 +40,9 @@ func newPlace(t *testing.T, limits func(*hutch.Limits)) *inside {
 			t.Error(err)
 		}
 	})
+	if err := i.(driver.Renamer).Rename("test"); err != nil {
+		t.Fatal(err)
+	}
 	return &inside{t, i, agent}
 }
 

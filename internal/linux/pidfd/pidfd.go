@@ -4,6 +4,7 @@ package pidfd
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -107,6 +108,16 @@ func (p *Process) Signal(s unix.Signal) error {
 		return os.ErrProcessDone
 	}
 	return err
+}
+
+// With calls do with the descriptor, which stays the process's.
+func (p *Process) With(do func(fd int) error) error {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return os.ErrProcessDone
+	}
+	failed := conn.Control(func(fd uintptr) { err = do(int(fd)) })
+	return cmp.Or(failed, err)
 }
 
 // File returns a copy of one of the process's descriptors. Who may trace the

@@ -19,8 +19,12 @@ const (
 	// NetworkFD is the other end of the network device, which the place puts
 	// there. The agent keeps it, for a daemon that starts again.
 	NetworkFD = 7
+	// NameFD is the file with the host name, which the place puts there. The
+	// agent keeps it, for the daemon to write another: everybody else can only
+	// read it.
+	NameFD = 8
 	// FirstTree is the first of the descriptors that Bind.Tree may name.
-	FirstTree = 8
+	FirstTree = 9
 )
 
 // Program is what to execute, as the process itself sees it.

@@ -164,7 +164,21 @@ func (b *builder) makeOwn() {
 	b.mkdir(own+"/empty.d", 0o555)
 	b.write(own+"/empty", "")
 	b.write(own+"/hostname", b.config.Hostname+"\n")
+	b.keepName()
 	b.seal(b.root, own, mount.ReadOnly|mount.NoSUID|mount.NoDev|mount.NoExec)
+}
+
+// keepName opens the file with the host name while that can be written to.
+func (b *builder) keepName() {
+	if b.err != nil {
+		return
+	}
+	fd, err := unix.Openat(int(b.root), rel(own+"/hostname"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	b.do("open", own+"/hostname", err)
+	if err == nil {
+		b.do("keep", own+"/hostname", unix.Dup3(fd, NameFD, 0))
+		unix.Close(fd)
+	}
 }
 
 // seal binds a folder below t over itself, with more attributes.
