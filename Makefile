@@ -1,8 +1,8 @@
 # `make run` and `make test` do everything; Go is all they need.
 #
-# hutch, hutch-agent and hutch-runsc are static programs that are found side by
-# side. hutch-runsc is gVisor, at the version in go.mod: it takes a minute to
-# build, once.
+# hutch, hutch-agent, hutch-runsc and hutch-gofer are static programs that are
+# found side by side. hutch-runsc is gVisor, at the version in go.mod: it takes a
+# minute to build, once.
 
 GO      ?= go
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
@@ -18,7 +18,7 @@ run: build
 	@bin/hutch doctor || true
 	@bin/hutch serve $(ARGS)
 
-build: bin/hutch bin/hutch-agent bin/hutch-runsc
+build: bin/hutch bin/hutch-agent bin/hutch-runsc bin/hutch-gofer
 
 bin/hutch: $(SOURCES) | go
 	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/hutch
@@ -26,8 +26,8 @@ bin/hutch: $(SOURCES) | go
 bin/hutch-agent: $(SOURCES) | go
 	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/hutch-agent
 
-bin/hutch-runsc: cmd/hutch-runsc/main.go go.mod | go
-	$(BUILD) -ldflags '-s -w' -o $@ ./cmd/hutch-runsc
+bin/hutch-runsc bin/hutch-gofer: bin/%: $(wildcard cmd/hutch-runsc/*.go cmd/hutch-gofer/*.go internal/driver/gvisor/gofer/*.go) go.mod | go
+	$(BUILD) -ldflags '-s -w' -o $@ ./cmd/$*
 
 go:
 	@command -v $(GO) >/dev/null || { \

@@ -240,7 +240,9 @@ func (f *figures) press(p *pressed) {
 }
 
 // sandboxes are the processes of all sandboxes.
-func (l *lab) sandboxes() []int { return l.programs.running("hutch-agent", "hutch-runsc") }
+func (l *lab) sandboxes() []int {
+	return l.programs.running("hutch-agent", "hutch-runsc", "hutch-gofer")
+}
 
 // cpu measures what a call costs, whoever pays: this process, the server, the
 // agent, the runtime and the program itself.
@@ -260,7 +262,9 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 	}
 	t.row(bareFork, number(l.bare.cpu), "")
 	here := func() time.Duration { return spent() + cpuOf(l.sandboxes()) }
-	there := func() time.Duration { return cpuOf(l.programs.running("hutch", "hutch-agent", "hutch-runsc")) }
+	there := func() time.Duration {
+		return cpuOf(l.programs.running("hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"))
+	}
 	for _, f := range l.runtimes {
 		t.row(f.runtime+": fork + exec inside, by a shell", number(median(f.insideCPU)), "")
 		f.cpu = map[string]float64{}
@@ -358,6 +362,10 @@ func (l *lab) outputRate(ctx context.Context, svc hutch.Service, id string) (flo
 	return megabytes(got, time.Since(began)), nil
 }
 
+// rest is how long after its start a sandbox gives back the memory that only
+// that needed, and a second.
+const rest = 3 * time.Second
+
 // crowd measures many sandboxes at once: what each holds while idle, and calls
 // that go to all of them in turn.
 func (l *lab) crowd(ctx context.Context) (table, error) {
@@ -369,7 +377,7 @@ func (l *lab) crowd(ctx context.Context) (table, error) {
 		t.row(f.runtime, number(f.memory.private), number(f.memory.pss), number(f.memory.anon),
 			number(f.crowd.at(0.5)), number(f.crowd.at(0.95)), number(f.crowd.at(0.99)))
 	}
-	t.note("Memory of all processes of a sandbox, before anything ran in it. Private: pages that no other process maps; Pss adds a fair share of the others.")
+	t.note("Memory of all processes of a sandbox, before anything ran in it. Private: what no other sandbox has, and is in no file; Pss adds a fair share of programs and libraries.")
 	return t, nil
 }
 
@@ -388,6 +396,7 @@ func (l *lab) crowdOf(ctx context.Context, f *figures) error {
 		}
 		ids = append(ids, id)
 	}
+	time.Sleep(rest)
 	pids := slices.DeleteFunc(l.sandboxes(), func(pid int) bool { return slices.Contains(before, pid) })
 	sum, err := memoryOf(pids)
 	if err != nil {

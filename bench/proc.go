@@ -30,7 +30,7 @@ type programs struct {
 
 func copyPrograms(from, to string) (programs, error) {
 	p := programs{dir: to, files: map[string]os.FileInfo{}, keepers: []int{os.Getpid()}}
-	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc"} {
+	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"} {
 		path := filepath.Join(to, name)
 		if err := copyProgram(filepath.Join(from, name), path); err != nil {
 			return p, fmt.Errorf("%w: run `make build`", err)
@@ -97,14 +97,16 @@ func (p programs) inMemory(name string) []os.FileInfo {
 
 // memory is what a set of processes holds, in MiB.
 type memory struct {
-	private float64 // pages that no other process maps
-	pss     float64 // those, and a fair share of the others
+	private float64 // what would be free without them, but for files
+	pss     float64 // that, and a fair share of programs and libraries
 	anon    float64 // resident and of no file
 }
 
+// memoryOf counts what several of the processes share once. It is not asked of
+// what they share with others.
 func memoryOf(pids []int) (memory, error) {
 	var m memory
-	for _, pid := range pids {
+	for _, pid := range spaces(pids) {
 		roll, err := kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		if err != nil {
 			return m, err
@@ -113,11 +115,29 @@ func memoryOf(pids []int) (memory, error) {
 		if err != nil {
 			return m, err
 		}
-		m.private += (roll["Private_Clean"] + roll["Private_Dirty"]) / 1024
+		m.private += (roll["Pss_Anon"] + roll["Pss_Shmem"]) / 1024
 		m.pss += roll["Pss"] / 1024
 		m.anon += status["RssAnon"] / 1024
 	}
 	return m, nil
+}
+
+// spaces leaves one process for each address space. The processes in which
+// gVisor runs the threads of a program have one together, and each shows all
+// of it as private.
+func spaces(pids []int) (one []int) {
+	for _, pid := range pids {
+		if !slices.ContainsFunc(one, func(other int) bool { return sameMemory(pid, other) }) {
+			one = append(one, pid)
+		}
+	}
+	return one
+}
+
+func sameMemory(a, b int) bool {
+	const kcmpVM = 1 // KCMP_VM, see kcmp(2)
+	order, _, err := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpVM, 0, 0, 0)
+	return err == 0 && order == 0
 }
 
 // kilobytes reads the lines `Name:   123 kB` of a file.

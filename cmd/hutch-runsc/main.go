@@ -35,6 +35,9 @@ func main() {
 		makeNetwork()
 		grantMemory(os.Args[i:])
 	}
+	if slices.Contains(os.Args, "gofer") {
+		goOn()
+	}
 	if !slices.Contains(os.Args, "create") {
 		thrift()
 	}
@@ -90,18 +93,18 @@ func makeNetwork() {
 	_ = os.WriteFile("/proc/sys/net/unix/max_dgram_qlen", []byte(strconv.Itoa(queue)), 0)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		fail(err)
+		fail("make a network device", err)
 	}
 	for i, fd := range []int{networkFD, deviceFD} {
 		if err := unix.Dup3(pair[i], fd, 0); err != nil {
-			fail(err)
+			fail("make a network device", err)
 		}
 		unix.Close(pair[i])
 	}
 }
 
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, "make a network device:", err)
+func fail(doing string, err error) {
+	fmt.Fprintf(os.Stderr, "%s: %v\n", doing, err)
 	os.Exit(1)
 }
 

@@ -27,7 +27,8 @@ func Rootless(t *testing.T, pattern string) {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{
-		"test": self, "hutch-agent": Program(t, "hutch-agent"), "hutch-runsc": Program(t, "hutch-runsc"),
+		"test": self, "hutch-agent": Program(t, "hutch-agent"),
+		"hutch-runsc": Program(t, "hutch-runsc"), "hutch-gofer": Program(t, "hutch-gofer"),
 	} {
 		copyProgram(t, path, filepath.Join(dir, name))
 	}

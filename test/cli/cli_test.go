@@ -95,7 +95,7 @@ func install(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc"} {
+	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"} {
 		duplicate(t, hutchtest.Program(t, name), filepath.Join(bin, name), 0o755)
 	}
 	for _, name := range []string{"seattle.csv", "summary.py"} {

@@ -313,7 +313,7 @@ func checksums(t *testing.T) map[string]string {
 	t.Helper()
 	sums := map[string]string{}
 	for _, path := range []string{
-		hutchtest.Program(t, "hutch-agent"), hutchtest.Program(t, "hutch-runsc"), "/usr/bin/env", "/bin/sh", "/etc/passwd",
+		hutchtest.Program(t, "hutch-agent"), hutchtest.Program(t, "hutch-runsc"), hutchtest.Program(t, "hutch-gofer"), "/usr/bin/env", "/bin/sh", "/etc/passwd",
 	} {
 		b, err := os.ReadFile(path)
 		if err != nil {

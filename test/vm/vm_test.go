@@ -109,7 +109,7 @@ func files(t *testing.T) string {
 		name := filepath.Base(pkg) + ".test"
 		a.file("usr/bin/"+name, filepath.Join(dir, name))
 	}
-	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc"} {
+	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"} {
 		a.file("usr/bin/"+name, hutchtest.Program(t, name))
 	}
 	for _, path := range needed(t, programs...) {

@@ -21,7 +21,7 @@ import (
 // Check implements driver.Driver. What decides is whether a sandbox can really
 // be made here: it makes a small one, and removes it.
 func (d *Driver) Check(ctx context.Context) driver.Report {
-	findings := []driver.Finding{program("hutch-runsc", d.opt.Runsc), program("hutch-agent", d.opt.Agent), limiting()}
+	findings := []driver.Finding{program("hutch-runsc", d.opt.Runsc), goferProgram(d.opt.Runsc), program("hutch-agent", d.opt.Agent), limiting()}
 	if usable(findings) {
 		findings = append(findings, d.attempt(ctx))
 	}
@@ -42,6 +42,18 @@ func program(name, path string) driver.Finding {
 		return driver.Finding{Name: name, Level: driver.Bad, Detail: fmt.Sprintf("%s: %v", path, err), Mend: "make build"}
 	}
 	return driver.Finding{Name: name, Level: driver.Good, Detail: path}
+}
+
+// goferProgram tells whether hutch-runsc will find what it becomes.
+func goferProgram(runsc string) driver.Finding {
+	if real, err := filepath.EvalSymlinks(runsc); err == nil {
+		runsc = real
+	}
+	f := program("hutch-gofer", filepath.Join(filepath.Dir(runsc), "hutch-gofer"))
+	if f.Level == driver.Bad {
+		f.Level, f.Detail = driver.Warning, f.Detail+": sandboxes work, but each takes 2 MiB more"
+	}
+	return f
 }
 
 // limiting tells which limits hold.

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/lisafs"
+	"gvisor.dev/gvisor/pkg/seccomp"
+	"gvisor.dev/gvisor/runsc/cmd/sandboxsetup"
+	"gvisor.dev/gvisor/runsc/config"
+	"gvisor.dev/gvisor/runsc/flag"
+	"gvisor.dev/gvisor/runsc/fsgofer"
+	"gvisor.dev/gvisor/runsc/fsgofer/extension"
+	"gvisor.dev/gvisor/runsc/fsgofer/filter"
+	"gvisor.dev/gvisor/runsc/specutils"
+
+	"hutch/internal/driver/gvisor/gofer"
+)
+
+// goOn has gVisor's gofer go on as hutch-gofer, a program beside this one. Where
+// there is none, it serves the files itself and takes more memory.
+func goOn() {
+	self, err := os.Executable()
+	if err != nil {
+		fail("find hutch-gofer", err)
+	}
+	program, err := os.Open(filepath.Join(filepath.Dir(self), "hutch-gofer"))
+	switch {
+	case err == nil:
+		extension.Register(&successor{program: program})
+	case !errors.Is(err, fs.ErrNotExist):
+		fail("find hutch-gofer", err)
+	}
+}
+
+// successor is an extension of gVisor's gofer: gVisor calls PrepareGofer when
+// the file system of the process is made.
+type successor struct {
+	program *os.File
+	flags   *flag.FlagSet
+}
+
+func (s *successor) Name() string                       { return "hutch-gofer" }
+func (s *successor) SetFlags(f *flag.FlagSet)           { s.flags = f }
+func (s *successor) SeccompRules() seccomp.SyscallRules { return seccomp.NewSyscallRules() }
+func (s *successor) TryHandleMount(*specs.Spec, *specs.Mount, string, bool) (lisafs.ConnectionImpl, lisafs.ConnectionOpts, error) {
+	return nil, lisafs.ConnectionOpts{}, nil
+}
+
+// servedRoot is where gVisor has put the image, and processFiles the folder of
+// the files that this process has open.
+const servedRoot, processFiles = "/root", sandboxsetup.ProcFDBindMount
+
+// PrepareGofer does not return, but for an error. It does what gVisor's gofer
+// does from there on until it serves, except for what only hutch-gofer can do
+// for itself.
+func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.GoferPrepareResult, error) {
+	conf, err := config.NewFromFlags(flag.CommandLine)
+	if err != nil {
+		return extension.GoferPrepareResult{}, err
+	}
+	service, err := s.service(c.Spec, conf)
+	if err != nil {
+		return extension.GoferPrepareResult{}, err
+	}
+	return extension.GoferPrepareResult{}, s.become(service)
+}
+
+// service tells the sandbox where its mounts are, and returns how to serve them.
+func (s *successor) service(spec *specs.Spec, conf *config.Config) (gofer.Service, error) {
+	confs := s.flag("gofer-mount-confs").(*specutils.GoferMountConfFlags).GetArray()
+	mounts, err := sandboxsetup.ResolveMounts(conf, spec.Mounts, servedRoot, confs)
+	if err != nil {
+		return gofer.Service{}, err
+	}
+	if err := sandboxsetup.WriteMounts(s.flag("mounts-fd").(int), mounts); err != nil {
+		return gofer.Service{}, err
+	}
+	uds := conf.GetHostUDS()
+	service := gofer.Service{
+		Root:   servedRoot,
+		Mounts: served(spec.Root.Readonly, mounts, confs, s.flag("io-fds").(*sandboxsetup.IntFlags).GetArray()),
+		Files: fsgofer.Config{
+			HostUDS: uds, HostFifo: conf.HostFifo, CharDevicePolicy: conf.CharacterDevicePolicy, DonateMountPointFD: conf.DirectFS,
+		},
+		Filter: filter.Options{UDSOpenEnabled: uds.AllowOpen(), UDSCreateEnabled: uds.AllowCreate(), DirectFS: conf.DirectFS},
+		Exit:   s.flag("sync-sentry-exit-fd").(int),
+	}
+	return service, nil
+}
+
+func (s *successor) flag(name string) any { return flag.Get(s.flags.Lookup(name).Value) }
+
+// served pairs what gVisor has a gofer for with its socket: the root, and then
+// the mounts in their order.
+func served(readOnly bool, mounts []specs.Mount, confs []specutils.GoferMountConf, sockets []int) (list []gofer.Mount) {
+	serve := func(path string, readOnly bool) {
+		conf := confs[0]
+		confs = confs[1:]
+		if conf.ShouldUseLisafs() {
+			list = append(list, gofer.Mount{Socket: sockets[0], Path: path, ReadOnly: readOnly || conf.ShouldUseOverlayfs()})
+			sockets = sockets[1:]
+		}
+	}
+	serve("/", readOnly)
+	for _, m := range mounts {
+		if specutils.HasMountConfig(m) {
+			serve(m.Destination, specutils.IsReadonlyMount(m.Options))
+		}
+	}
+	return list
+}
+
+// capabilities are what gVisor leaves its gofer.
+var capabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_SYS_CHROOT"}
+
+// become gives up /proc and all but those capabilities, and executes
+// hutch-gofer, which is found once more among the files that this process has
+// open.
+func (s *successor) become(service gofer.Service) error {
+	arg, err := service.Encode()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"spec-fd", "rpc-fd"} {
+		unix.CloseOnExec(s.flag(name).(int))
+	}
+	if err := os.Chdir(processFiles); err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	// What is not in the bounding set ends with this program.
+	last := append(slices.Clone(capabilities), "CAP_SYS_ADMIN")
+	if err := sandboxsetup.ApplyCaps(&specs.LinuxCapabilities{
+		Bounding: capabilities, Inheritable: capabilities, Ambient: capabilities, Effective: last, Permitted: last,
+	}); err != nil {
+		return err
+	}
+	sandboxsetup.UmountProcInProcess()
+	err = unix.Exec(strconv.Itoa(int(s.program.Fd())), append(os.Args, arg), nil)
+	return fmt.Errorf("execute hutch-gofer: %w", err)
+}
