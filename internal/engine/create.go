@@ -25,6 +25,12 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
+	return e.make(ctx, rec, func(s *sandbox) opening { return opening{spare: e.claim(s), create: d.Create} })
+}
+
+// make makes the sandbox of a record, in the way that how tells once it has its
+// turn; or finds the one that is there.
+func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) opening) (hutch.Sandbox, error) {
 	s, made, err := e.enter(ctx, rec)
 	if err != nil {
 		return hutch.Sandbox{}, err
@@ -34,15 +40,14 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	}
 	defer e.tasks.Done()
 	defer s.put()
-	spare := e.claim(s)
 	e.creating.Add(1)
-	err = e.open(ctx, s, opening{spare: spare, create: d.Create})
-	e.creating.Add(-1)
-	if err != nil {
+	defer e.creating.Add(-1)
+	o := how(s)
+	if err := e.open(ctx, s, o); err != nil {
 		e.abandon(s, err)
 		return hutch.Sandbox{}, err
 	}
-	e.log.Info("created", "sandbox", s.id, "driver", d.Name(), "ready", spare != nil)
+	e.log.Info("created", "sandbox", s.id, "driver", rec.Sandbox.Runtime, "ready", o.spare != nil, "snapshot", o.snapshot)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.snapshotLocked(), nil
@@ -197,7 +202,7 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 	if err := e.roomLocked(ctx, 1); err != nil {
 		return nil, false, err
 	}
-	e.tasks.Add(1) // until Create is done
+	e.tasks.Add(1) // until make is done
 	s = newSandbox(rec)
 	<-s.turn
 	e.sandboxes[s.name] = s
@@ -258,10 +263,11 @@ func (e *Engine) abandon(s *sandbox, cause error) {
 
 // opening is how a sandbox comes to run.
 type opening struct {
-	spare  *spare // its place, if there is one already
-	create func(context.Context, driver.Spec) (driver.Instance, error)
-	fill   func(*wire.Client) error // before anybody else can use it; may be nil
-	reason *string                  // what to say of it then; may be nil
+	spare    *spare // its place, if there is one already
+	create   func(context.Context, driver.Spec) (driver.Instance, error)
+	fill     func(*wire.Client) error // before anybody else can use it; may be nil
+	reason   *string                  // what to say of it then; may be nil
+	snapshot string                   // that it begins as
 }
 
 // open makes a place for the sandbox, whose turn the caller holds, and sets it

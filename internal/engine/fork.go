@@ -99,31 +99,15 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRe
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	how := opening{create: d.Create, fill: func(a *wire.Client) error { return e.unpack(ctx, filepath.Join(snap.dir, snapFiles), a) }}
+	how := opening{snapshot: snap.Snapshot.ID, create: d.Create, fill: func(a *wire.Client) error { return e.unpack(ctx, filepath.Join(snap.dir, snapFiles), a) }}
 	if snap.Snapshot.Memory && !req.FilesOnly {
 		r, ok := d.(driver.Restorer)
 		if err := snap.fits(r, ok); err != nil {
 			return hutch.Sandbox{}, err
 		}
-		how = opening{create: snap.restore(r, rec)}
+		how.create, how.fill = snap.restore(r, rec), nil
 	}
-	s, made, err := e.enter(ctx, rec)
-	if err != nil {
-		return hutch.Sandbox{}, err
-	}
-	if !made {
-		return e.join(ctx, s)
-	}
-	defer e.tasks.Done()
-	defer s.put()
-	if err := e.open(ctx, s, how); err != nil {
-		e.abandon(s, err)
-		return hutch.Sandbox{}, err
-	}
-	e.log.Info("created", "sandbox", s.id, "driver", d.Name(), "snapshot", snap.Snapshot.ID)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.snapshotLocked(), nil
+	return e.make(ctx, rec, func(*sandbox) opening { return how })
 }
 
 // draftFrom is draft for a sandbox that begins as a snapshot, whose settings it
