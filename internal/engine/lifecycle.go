@@ -49,6 +49,23 @@ func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Cl
 	return s, e.begin(s), nil
 }
 
+// hold has do work on a sandbox that is neither being made nor destroyed nor
+// changing its state meanwhile: its turn is held. It need not run.
+func (e *Engine) hold(ctx context.Context, id string, do func(*sandbox) error) error {
+	s, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.put()
+	if s.leaving() {
+		return notFound(id)
+	}
+	return do(s)
+}
+
 // begin counts a use of a running sandbox; nil when it does not run.
 func (e *Engine) begin(s *sandbox) *wire.Client {
 	s.mu.Lock()

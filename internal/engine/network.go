@@ -115,25 +115,19 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 	if err != nil {
 		return hutch.NetworkState{}, err
 	}
-	s, err := e.find(ctx, id)
-	if err != nil {
-		return hutch.NetworkState{}, err
-	}
-	if err := s.take(ctx); err != nil {
-		return hutch.NetworkState{}, err
-	}
-	defer s.put()
-	if s.leaving() {
-		return hutch.NetworkState{}, notFound(id)
-	}
-	old := s.network().Links
-	if err := e.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l string) bool { return slices.Contains(old, l) })); err != nil {
-		return hutch.NetworkState{}, err
-	}
-	if err := e.setNetwork(ctx, s, n); err != nil {
-		return hutch.NetworkState{}, err
-	}
-	return e.networkOf(s)
+	var state hutch.NetworkState
+	err = e.hold(ctx, id, func(s *sandbox) error {
+		old := s.network().Links
+		if err := e.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l string) bool { return slices.Contains(old, l) })); err != nil {
+			return err
+		}
+		if err := e.setNetwork(ctx, s, n); err != nil {
+			return err
+		}
+		state, err = e.networkOf(s)
+		return err
+	})
+	return state, err
 }
 
 // checkLinks refuses links to what the caller does not have. That may come to

@@ -50,28 +50,11 @@ func (e *Engine) Expose(ctx context.Context, id string, req hutch.ExposeRequest)
 		return hutch.Port{}, hutch.Errorf(hutch.Unsupported, "nothing here can show a port: run the server (hutch serve), or use hutch forward")
 	}
 	var x store.Exposure
-	err := e.changePorts(ctx, id, func(s *sandbox) (err error) {
+	err := e.hold(ctx, id, func(s *sandbox) (err error) {
 		x, err = e.expose(ctx, s, req)
 		return err
 	})
 	return e.shown(x.Port), err
-}
-
-// changePorts lets change do its work on a sandbox, whose turn is held so that
-// it is neither being made nor destroyed meanwhile.
-func (e *Engine) changePorts(ctx context.Context, id string, change func(*sandbox) error) error {
-	s, err := e.find(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := s.take(ctx); err != nil {
-		return err
-	}
-	defer s.put()
-	if s.leaving() {
-		return notFound(id)
-	}
-	return change(s)
 }
 
 const maxExposed = 100 // ports of a sandbox
@@ -156,7 +139,7 @@ func (e *Engine) Unexpose(ctx context.Context, id string, port int) error {
 	if err := hutch.CheckPort(port); err != nil {
 		return err
 	}
-	return e.changePorts(ctx, id, func(s *sandbox) error {
+	return e.hold(ctx, id, func(s *sandbox) error {
 		all := s.ports()
 		x, ok := portOf(all, port)
 		if !ok {
