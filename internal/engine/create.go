@@ -351,26 +351,18 @@ func (e *Engine) place(ctx context.Context, create func(context.Context, driver.
 
 // admit sets a sandbox running in a place, on disk first.
 func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, reason *string) error {
-	s.mu.Lock()
-	rec := s.rec
-	s.mu.Unlock()
-	rec.Sandbox.Status, rec.Sandbox.Reason, rec.Handle, rec.Books = hutch.Running, "", inst.Handle(), nil
+	why := ""
 	if reason != nil {
-		rec.Sandbox.Reason = *reason
+		why = *reason
 	}
-	if e.opt.Store != nil {
-		if err := e.opt.Store.Put(ctx, rec); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.moveLocked(hutch.Running, rec.Sandbox.Reason)
-	s.rec.Books = nil
-	s.runsLocked(inst, agent)
-	e.armLocked(s)
-	e.background(func() { e.watch(s, inst) })
-	return nil
+	return e.commit(ctx, s, func(r *store.Record) {
+		r.Sandbox.Status, r.Sandbox.Reason, r.Handle, r.Books = hutch.Running, why, inst.Handle(), nil
+	}, func() {
+		s.moveLocked(hutch.Running, why)
+		s.runsLocked(inst, agent)
+		e.armLocked(s)
+		e.background(func() { e.watch(s, inst) })
+	})
 }
 
 func pairs(env map[string]string) []string {

@@ -15,8 +15,9 @@
 // across all the slow work that takes; and a mutex over its fields, held for
 // moments. Whoever uses a sandbox holds neither: a use is counted, and a
 // change of state that would cut it short waits for an idle moment or, for
-// destroy, does not care. The engine's own mutex guards the table of
-// sandboxes. Order: turn, engine, sandbox.
+// destroy, does not care. A third lock is held while its record is written, so
+// that what is on disk last is what was newest. The engine's own mutex guards
+// the table of sandboxes. Order: turn, saving, engine, sandbox.
 package engine
 
 import (
@@ -216,13 +217,28 @@ func (e *Engine) driver(name string) (driver.Driver, error) {
 
 // save writes a sandbox's record.
 func (e *Engine) save(ctx context.Context, s *sandbox) error {
-	if e.opt.Store == nil {
-		return nil
-	}
+	return e.commit(ctx, s, func(*store.Record) {}, func() {})
+}
+
+// commit changes a sandbox's record on disk, and only then has thenLocked do so
+// in memory. One of a sandbox that is gone is not written again.
+func (e *Engine) commit(ctx context.Context, s *sandbox, change func(*store.Record), thenLocked func()) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.mu.Lock()
-	rec := s.rec
+	rec, gone := s.rec, s.gone
 	s.mu.Unlock()
-	return e.opt.Store.Put(ctx, rec)
+	if gone {
+		return nil
+	}
+	change(&rec)
+	if e.opt.Store != nil {
+		if err := e.opt.Store.Put(ctx, rec); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	thenLocked()
+	return nil
 }

@@ -35,15 +35,17 @@ func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, a
 	if alive(books) && working(ctx, inst) || !s.rest(books) {
 		return nil // idle it is not, or used meanwhile
 	}
-	if err = e.memorize(ctx, s, inst, agent); err == nil && s.waiting.Load() == 0 {
-		err = e.commit(s)
+	err = e.memorize(ctx, s, inst, agent)
+	awaited := s.waiting.Load() > 0
+	if err == nil && !awaited {
+		err = e.lay(s, hutch.Hibernated, "")
 	}
-	if err == nil && s.hibernates() {
-		agent.Close()
-		e.log.Info("hibernated", "sandbox", s.id)
-		return e.raze(inst)
+	if err != nil || awaited {
+		return errors.Join(err, e.rouse(s, inst, agent))
 	}
-	return errors.Join(err, e.rouse(s, inst, agent))
+	agent.Close()
+	e.log.Info("hibernated", "sandbox", s.id)
+	return e.raze(inst)
 }
 
 // readBooks is what can be told of a sandbox that sleeps.
@@ -115,44 +117,23 @@ func (e *Engine) memorize(ctx context.Context, s *sandbox, inst driver.Saver, ag
 	return durable.SyncDir(e.memoryDir())
 }
 
-// commit notes on disk that the sandbox hibernates.
-func (e *Engine) commit(s *sandbox) error {
-	if e.opt.Store == nil {
-		return nil
-	}
-	s.mu.Lock()
-	rec := s.rec
-	s.mu.Unlock()
-	rec.Sandbox.Status, rec.Handle = hutch.Hibernated, nil
-	return e.opt.Store.Put(context.WithoutCancel(e.ctx), rec)
+// lay has a sandbox that nobody uses sleep. Then its place may go.
+func (e *Engine) lay(s *sandbox, as hutch.Status, reason string) error {
+	return e.commit(context.WithoutCancel(e.ctx), s, func(r *store.Record) {
+		r.Sandbox.Status, r.Sandbox.Reason, r.Handle = as, reason, nil
+		r.Used.End()
+	}, func() { s.moveLocked(as, reason) })
 }
 
-func (s *sandbox) hibernates() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting.Load() > 0 {
-		return false
-	}
-	s.moveLocked(hutch.Hibernated, "")
-	return true
-}
-
-// rouse has a sandbox that was to hibernate run on where it was.
+// rouse has a sandbox that was to hibernate run on where it was. Its folder
+// stays while the record may say that it hibernates.
 func (e *Engine) rouse(s *sandbox, inst driver.Saver, agent *wire.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
 	defer cancel()
 	err := inst.Resume(ctx)
-	s.mu.Lock()
-	s.inst, s.agent, s.rec.Books = inst, agent, nil
-	rec := s.rec
-	s.mu.Unlock()
-	if e.opt.Store != nil {
-		err = errors.Join(err, e.opt.Store.Put(ctx, rec))
-	}
-	select {
-	case <-inst.Done(): // while nobody was to notice
-		e.background(func() { e.died(s, inst) })
-	default:
+	e.reuse(s, inst, agent)
+	if failed := e.save(ctx, s); failed != nil {
+		return errors.Join(err, failed)
 	}
 	return errors.Join(err, os.RemoveAll(e.halfSaved(s.place)), os.RemoveAll(e.memoryOf(s.place)))
 }

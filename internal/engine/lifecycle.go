@@ -414,14 +414,9 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 		}
 		agent.Close()
 	}
-	if err := e.forget(context.WithoutCancel(ctx), s); err != nil {
+	if err := e.forget(context.WithoutCancel(ctx), s, why); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.moveLocked(hutch.Destroyed, why)
-	s.gone = true
-	s.alarm.stop()
-	s.mu.Unlock()
 	e.unexposeAll(s)
 	s.disconnect()
 	e.retire(s)
@@ -429,22 +424,32 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 	return nil
 }
 
-// forget removes what is on disk of a sandbox, but for what it used.
-func (e *Engine) forget(ctx context.Context, s *sandbox) error {
+// forget removes what is on disk of a sandbox, but for what it used, and has it
+// be gone: nobody writes a record of it again.
+func (e *Engine) forget(ctx context.Context, s *sandbox, why string) error {
 	if err := os.Remove(e.filesOf(s.place)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if err := os.RemoveAll(e.memoryOf(s.place)); err != nil {
 		return err
 	}
-	if e.opt.Store == nil {
-		return nil
-	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
 	s.mu.Lock()
 	used := s.rec.Used.Usage
 	s.mu.Unlock()
 	used.Disk = 0
-	return e.opt.Store.Retire(ctx, s.place, s.owner, used)
+	if e.opt.Store != nil {
+		if err := e.opt.Store.Retire(ctx, s.place, s.owner, used); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moveLocked(hutch.Destroyed, why)
+	s.gone = true
+	s.alarm.stop()
+	return nil
 }
 
 func (e *Engine) filesOf(place string) string { return filepath.Join(e.filesDir(), place+".tar") }

@@ -50,11 +50,10 @@ func (e *Engine) still(ctx context.Context, id string, do func(s *sandbox, inst 
 	}
 }
 
-// reuse brings a sandbox that still took out of use back into it.
+// reuse brings a sandbox that rest took out of use back into it.
 func (e *Engine) reuse(s *sandbox, inst driver.Instance, agent *wire.Client) {
 	s.mu.Lock()
-	s.inst, s.agent, s.rec.Books = inst, agent, nil
-	s.rec.Sandbox.LastUsedAt = time.Now().UTC()
+	s.runsLocked(inst, agent)
 	e.armLocked(s)
 	s.mu.Unlock()
 	select {

@@ -60,7 +60,6 @@ func (e *Engine) recover(ctx context.Context) error {
 // adopt finds the place of a sandbox that ran when the daemon ended.
 func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 	rec := s.rec
-	s.rec.Books = nil // of a sleep that was not to be
 	inst, agent, err := e.rejoin(ctx, rec)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ type sandbox struct {
 	created time.Time
 	waiting atomic.Int32             // uses that wait for the turn
 	turn    chan struct{}            // holds one token: see the package comment
-	saving  sync.Mutex               // what is written last is what was newest
+	saving  sync.Mutex               // held while the record is written
 	secrets atomic.Pointer[[]string] // as secretNames has them; never changed, but replaced
 
 	mu     sync.Mutex
@@ -107,7 +107,7 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 	case hutch.Stopped, hutch.Hibernated:
 		s.health = hutch.Asleep
 	default:
-		s.health = hutch.Unhealthy
+		s.health, s.rec.Books = hutch.Unhealthy, nil
 	}
 	if to != hutch.Running {
 		s.rec.Used.End()
@@ -118,8 +118,8 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 
 // runsLocked takes on the place that the sandbox runs in from now on.
 func (s *sandbox) runsLocked(inst driver.Instance, agent *wire.Client) {
-	s.inst, s.agent, s.rec.Handle = inst, agent, inst.Handle()
-	s.rec.Sandbox.LastUsedAt = time.Now()
+	s.inst, s.agent, s.rec.Handle, s.rec.Books = inst, agent, inst.Handle(), nil
+	s.rec.Sandbox.LastUsedAt = time.Now().UTC()
 }
 
 // snapshotLocked is the record to show, without what only the agent and the

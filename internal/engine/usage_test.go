@@ -2,10 +2,12 @@ package engine_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"hutch"
+	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 )
 
@@ -95,5 +97,39 @@ func TestTraceparent(t *testing.T) {
 	}
 	if got := b.run(t, "box", "echo $TRACEPARENT"); got != "\n" {
 		t.Errorf("without a trace: %q", got)
+	}
+}
+
+// A look at a sandbox that is destroyed meanwhile does not bring its record back.
+func TestDestroyedWhileLookedAt(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })
+	var seen atomic.Bool
+	looked, destroyed, later := make(chan bool), make(chan bool), make(chan bool, 1)
+	b.driver.Break(fake.Faults{Usage: func(id string) error {
+		if id == "next" {
+			select {
+			case later <- true:
+			default:
+			}
+			return nil
+		}
+		if seen.CompareAndSwap(false, true) {
+			looked <- true
+			<-destroyed
+		}
+		return nil
+	}})
+	b.create(t, hutch.CreateRequest{ID: "box"})
+	<-looked
+	b.run(t, "box", "true") // something to save
+	if _, err := b.Destroy(t.Context(), "box", true); err != nil {
+		t.Fatal(err)
+	}
+	close(destroyed)
+	b.create(t, hutch.CreateRequest{ID: "next"})
+	<-later // of the round of looks after that one
+	list, err := b.store.All(t.Context())
+	if err != nil || len(list) != 1 || list[0].Sandbox.ID != "next" {
+		t.Errorf("in the store: %+v, %v", list, err)
 	}
 }

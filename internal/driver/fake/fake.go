@@ -26,6 +26,7 @@ type Faults struct {
 	Create  func(id string) error // before anything is made
 	Dial    func(id string) error
 	Destroy func(id string) error // before anything is removed
+	Usage   func(id string) error
 	// Converse, when set, speaks in the agent's stead on every connection.
 	Converse func(id string, conn net.Conn)
 }
@@ -207,7 +208,14 @@ func (p *place) Dial(ctx context.Context) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", p.address)
 }
 
-func (p *place) Usage(context.Context) (driver.Usage, error) { return driver.Usage{PIDs: 1}, nil }
+func (p *place) Usage(context.Context) (driver.Usage, error) {
+	if f := p.driver.plan().Usage; f != nil {
+		if err := f(p.id); err != nil {
+			return driver.Usage{}, err
+		}
+	}
+	return driver.Usage{PIDs: 1}, nil
+}
 
 func (p *place) Done() <-chan struct{} { return p.done }
 
