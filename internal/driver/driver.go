@@ -91,6 +91,18 @@ type Networked interface {
 	Network() (*os.File, error)
 }
 
+// Connector is a place whose servers can be reached without its agent, which
+// would only pass the bytes on.
+type Connector interface {
+	Instance
+
+	// Connect connects with a server on the place's own loopback. No error says
+	// that there is none: the agent knows more addresses. ctx bounds the
+	// connecting alone; the connection has CloseWrite, and need not end with
+	// the place.
+	Connect(ctx context.Context, port int) (net.Conn, error)
+}
+
 // Restorer is a Driver whose places can be saved with their memory and all that
 // runs in them; its instances are Savers.
 type Restorer interface {

@@ -84,9 +84,11 @@ func bearer(value string) string {
 // what browsers keep of a whole domain, or where they look for this one.
 var beyond = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security"}
 
-// tame takes out of an answer what would reach beyond its host.
+// tame takes out of an answer what would reach beyond its host, and notes how
+// long it is.
 func (h *Handler) tame(resp *http.Response) error {
 	v, header := visitOf(resp.Request), resp.Header
+	v.length = resp.ContentLength
 	for _, name := range beyond {
 		header.Del(name)
 	}

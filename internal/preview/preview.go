@@ -67,6 +67,7 @@ type Handler struct {
 	log       *slog.Logger
 	transport *http.Transport
 	proxy     *httputil.ReverseProxy
+	buffers   buffers
 	guesses   guesses
 }
 
@@ -104,7 +105,7 @@ func New(next http.Handler, opt Options) *Handler {
 		ReadBufferSize:         32 << 10,
 	}
 	h.proxy = &httputil.ReverseProxy{
-		Rewrite: rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: h.transport, BufferPool: &buffers{},
+		Rewrite: rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: h.transport,
 		ErrorLog: slog.NewLogLogger(opt.Log.Handler(), slog.LevelDebug),
 	}
 	return h
@@ -163,6 +164,7 @@ func isLabel(name string) bool {
 type visit struct {
 	label  string
 	prefix string // of the path, in the form of paths; else empty
+	length int64  // of the answer's body, once it has begun; -1 when it does not say
 	hutch.Preview
 }
 
@@ -216,7 +218,9 @@ func (h *Handler) forward(w *steady, r *http.Request, v *visit) {
 		return
 	}
 	h.hide(r)
-	h.proxy.ServeHTTP(w, r)
+	proxy := *h.proxy
+	proxy.BufferPool = loan{&h.buffers, v}
+	proxy.ServeHTTP(w, r)
 }
 
 // dial connects with the server that a label stands for.
@@ -310,18 +314,6 @@ func (s *steadyBody) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
-
-// buffers are lent to copy answers with.
-type buffers struct{ pool sync.Pool }
-
-func (p *buffers) Get() []byte {
-	if b, ok := p.pool.Get().(*[]byte); ok {
-		return *b
-	}
-	return make([]byte, 128<<10)
-}
-
-func (p *buffers) Put(b []byte) { p.pool.Put(&b) }
 
 // guesses count the labels that there are not, and that an address asked for
 // within a minute. Who has guessed often is told nothing more for the rest of

@@ -81,6 +81,7 @@ var always = map[string]func(*testing.T, *suite){
 	"DeathIsNoticed":         deathIsNoticed,
 	"UsageIsSane":            usageIsSane,
 	"Freezes":                freezes,
+	"Connects":               connects,
 	"TwoDialsTwoConnections": twoDials,
 	"ManyDialsAtOnce":        manyDials,
 }

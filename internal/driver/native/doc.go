@@ -21,6 +21,8 @@
 // the daemon copies it from there whenever it starts. No program inside can; and
 // what it would gain is to see what it has sent.
 //
+// To reach a server inside, the daemon has a child make a socket in there.
+//
 // # What is outside
 //
 // A folder below the driver's own, named after the place, with the record of

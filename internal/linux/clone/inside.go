@@ -1,0 +1,93 @@
+package clone
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// SetHostname gives the UTS namespace of a process another host name, by a
+// descriptor of the process.
+func SetHostname(pidfd int, name string) error {
+	text, err := syscall.ByteSliceFromString(name)
+	if err != nil {
+		return err
+	}
+	_, err = inside(pidfd, unix.CLONE_NEWUTS, unix.SYS_SETHOSTNAME, uintptr(unsafe.Pointer(&text[0])), uintptr(len(name)), 0)
+	runtime.KeepAlive(text)
+	if err != nil {
+		return fmt.Errorf("set the host name of another namespace: %w", err)
+	}
+	return nil
+}
+
+// Socket makes a socket of TCP over IPv4 in the network namespace of a process,
+// where it stays. It does not block.
+func Socket(pidfd int) (int, error) {
+	const kind = unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	fd, err := inside(pidfd, unix.CLONE_NEWNET, unix.SYS_SOCKET, unix.AF_INET, kind, 0)
+	if err != nil {
+		return -1, fmt.Errorf("make a socket in another namespace: %w", err)
+	}
+	return int(fd), nil
+}
+
+// inside makes one system call in a namespace of a process, by a descriptor of
+// that. Who made its user namespace may do so, an ordinary user too, but only
+// from within, where no program with threads can go. So a child goes: it
+// executes nothing, cannot be seen from inside, and is gone when this returns.
+// The descriptors that it makes are ours.
+func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err error) {
+	e := &errand{pidfd: uintptr(pidfd), namespaces: unix.CLONE_NEWUSER | namespace, call: call, a: a, b: b, c: c, args: cloneArgs{
+		flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES, exitSignal: uint64(unix.SIGCHLD),
+	}}
+	id, errno := forkErrand(e)
+	afterFork()
+	runtime.KeepAlive(e)
+	if errno != 0 {
+		return 0, os.NewSyscallError("clone", syscall.Errno(errno))
+	}
+	var status syscall.WaitStatus
+	for err = syscall.EINTR; err == syscall.EINTR; {
+		_, err = syscall.Wait4(int(id), &status, 0, nil)
+	}
+	if err == nil && e.errno != 0 {
+		err = e.errno
+	}
+	return e.result, err
+}
+
+// errand is what the child needs, which may neither allocate nor touch its
+// parent's stack.
+type errand struct {
+	args              cloneArgs
+	pidfd, namespaces uintptr
+	call, a, b, c     uintptr
+	result            uintptr
+	errno             syscall.Errno
+}
+
+// forkErrand makes the child and, in it, never returns: see forkExec.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func forkErrand(e *errand) (pid, errno uintptr) {
+	beforeFork()
+	pid, errno = rawClone(&e.args, unsafe.Sizeof(e.args))
+	if pid != 0 || errno != 0 {
+		return pid, errno
+	}
+	afterForkInChild()
+	_, _, e.errno = syscall.RawSyscall(unix.SYS_SETNS, e.pidfd, e.namespaces, 0)
+	if e.errno == 0 {
+		e.result, _, e.errno = syscall.RawSyscall(e.call, e.a, e.b, e.c)
+	}
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	}
+}
