@@ -47,6 +47,7 @@ type plan struct {
 	alive    int           // sandboxes, for memory
 	burst    int           // creates at once
 	bytes    int64         // of output, for throughput
+	filled   int           // files of 100 kB, in a sandbox that is copied
 	scale    scale
 	plots    string // folder for plots; empty for none
 }
@@ -68,9 +69,11 @@ func parse(args []string) (plan, error) {
 		return p, err
 	}
 	p.scale = scale{[]int{1, 10, 100, 500}, []int{1, 2, 4, 8, 16, 32, 64}, map[string]int{"gvisor": 100}}
+	p.filled = 5000
 	p.creates, p.loadTime, p.callers, p.alive, p.burst, p.bytes = 10, 2*time.Second, [3]int{1, 8, 32}, 100, 100, 1<<28
 	if quick {
 		p.rounds, p.calls, p.creates, p.loadTime, p.callers, p.alive, p.burst, p.bytes = 1, 10, 2, 200*time.Millisecond, [3]int{1, 2, 4}, 3, 4, 8<<20
+		p.filled = 50
 		p.scale = scale{sandboxes: []int{1, 3}, callers: []int{1, 4}}
 	}
 	return p, nil
@@ -110,6 +113,7 @@ func run(ctx context.Context, args []string) error {
 		{"Tokens, policy, quotas, metrics and audit before a call that does nothing, µs", lab.governance},
 		{"Hibernation, ms", lab.sleep},
 		{"Snapshots, ms", lab.snapshots},
+		{"Copies of a sandbox with many files", lab.fileCopies},
 		{"Logs of background processes, somebody following", lab.logs},
 		{"Previews", lab.previews},
 		{"Files in and out", lab.files},
