@@ -53,6 +53,9 @@ type Spec struct {
 	Boot wire.Boot
 	// Network asks for a network device: see Networked.
 	Network bool
+	// Layer is what the place has already, where its driver is a Layerer; nil
+	// for nothing.
+	Layer Layer
 }
 
 // Handle is how a driver finds a place again: small, opaque JSON, kept in the
@@ -143,6 +146,25 @@ type Saver interface {
 	// On error it runs on, too, and dir is of no use.
 	Copy(ctx context.Context, dir string) error
 }
+
+// Layerer is a Driver whose places can share the files that they begin with.
+type Layerer interface {
+	Driver
+
+	// Layers reports whether they can on this machine, as far as is known.
+	Layers() bool
+
+	// Layer makes a layer of what was written in a place that nobody uses any
+	// more. The place is destroyed in any case. The error is hutch.Unsupported
+	// where this machine or that place allows none; Create's is, where it turns
+	// out then.
+	Layer(ctx context.Context, inst Instance) (Layer, error)
+}
+
+// Layer is files that places share: each sees them as its own, and keeps what it
+// changes to itself. What they take is freed when the layer is closed and the
+// last place that began with it is gone, whatever becomes of the daemon.
+type Layer interface{ Close() error }
 
 // Freezer is a place that can stand still with all that runs in it. Frozen, it
 // can be thawed and destroyed, and told the usage of; Recover thaws it.

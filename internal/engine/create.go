@@ -259,6 +259,7 @@ func (e *Engine) abandon(s *sandbox, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone, s.fault = true, cause
+	s.releaseLocked()
 }
 
 // opening is how a sandbox comes to run.

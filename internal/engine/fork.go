@@ -42,6 +42,7 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 		return nil, err
 	}
 	defer os.RemoveAll(snap.dir)
+	snap.alone = n == 1
 	forks, err := e.populate(ctx, snap, n, req.Env)
 	if err == nil {
 		e.log.Info("forked", "sandbox", id, "forks", n, "stood", snap.Snapshot.Stood)
@@ -99,15 +100,14 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRe
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	how := opening{snapshot: snap.Snapshot.ID, create: d.Create, fill: func(a *wire.Client) error { return e.unpack(ctx, filepath.Join(snap.dir, snapFiles), a) }}
-	if snap.Snapshot.Memory && !req.FilesOnly {
-		r, ok := d.(driver.Restorer)
-		if err := snap.fits(r, ok); err != nil {
-			return hutch.Sandbox{}, err
-		}
-		how.create, how.fill = snap.restore(r, rec), nil
+	if !snap.Snapshot.Memory || req.FilesOnly {
+		return e.make(ctx, rec, func(s *sandbox) opening { return e.withFilesOf(ctx, snap, s, d) })
 	}
-	return e.make(ctx, rec, func(*sandbox) opening { return how })
+	r, ok := d.(driver.Restorer)
+	if err := snap.fits(r, ok); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	return e.make(ctx, rec, func(*sandbox) opening { return opening{snapshot: snap.Snapshot.ID, create: snap.restore(r, rec)} })
 }
 
 // draftFrom is draft for a sandbox that begins as a snapshot, whose settings it

@@ -53,7 +53,9 @@ type savedFile struct {
 // snapshot is one in memory.
 type snapshot struct {
 	manifest
-	dir string
+	dir   string
+	alone bool // one sandbox begins as this, and no other
+	below below
 
 	mu   sync.Mutex
 	seen map[string]stamp // the files that were found in order

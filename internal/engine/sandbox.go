@@ -46,6 +46,7 @@ type sandbox struct {
 	gone   bool            // destroyed, or never came to be
 	fault  error           // why creating failed
 	alarm  alarm
+	below  *below             // what it shares with others; nil for nothing
 	rouse  context.CancelFunc // ends the work of going to sleep; nil before the first
 	health hutch.Health
 	usage  reading
@@ -112,6 +113,7 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 	}
 	if to != hutch.Running {
 		s.rec.Used.End()
+		s.releaseLocked()
 		s.inst, s.agent, s.paused, s.rec.Handle, s.usage = nil, nil, nil, nil, reading{}
 		s.rec.Sandbox.Paused = false
 	}

@@ -14,6 +14,7 @@ func (s *suite) snapshots() map[string]func(*testing.T) {
 		"Memory": s.snapshotsHaveMemory,
 		"Names":  s.snapshotNames,
 		"Fork":   s.forks,
+		"Shared": s.sharesFiles,
 		"Pause":  s.pauses,
 		"Errors": s.snapshotErrors,
 	}
@@ -142,6 +143,47 @@ func (s *suite) forks(t *testing.T) {
 	}
 	if got := s.run(t, parent, "cat file"); got != "kept\n" {
 		t.Errorf("the parent says %q", got)
+	}
+}
+
+// Copies have the files as their own, whatever they share of them: each may do
+// all to them, be copied again, and outlive what it was made of.
+func (s *suite) sharesFiles(t *testing.T) {
+	parent := s.open(t)
+	s.run(t, parent, "mkdir -p d/e; echo one > d/file; ln d/file linked; echo two > d/e/file; head -c 5000000 /dev/urandom > large; sha256sum large > sum")
+	forks, err := s.svc.Fork(bounded(t), parent, hutch.ForkRequest{Count: 3})
+	if err != nil {
+		t.Fatalf("fork: %v", err)
+	}
+	for _, f := range forks {
+		t.Cleanup(func() { s.remove(t, f.ID) })
+	}
+	changed := forks[0].ID
+	const change = `echo more >> linked; mv d moved; rm moved/e/file; cat moved/file; ls -A moved/e; sha256sum --quiet -c sum && echo x >> large; tail -c 2 large`
+	if got := s.run(t, changed, change); got != "one\nmore\nx\n" {
+		t.Errorf("the fork says %q", got)
+	}
+	again, err := s.svc.Fork(bounded(t), changed, hutch.ForkRequest{Count: 2})
+	if err != nil {
+		t.Fatalf("fork of a fork: %v", err)
+	}
+	snap := s.keep(t, forks[1].ID, hutch.SnapshotRequest{FilesOnly: true})
+	late := s.make(t, hutch.CreateRequest{Snapshot: snap.ID}).ID
+	if err := s.svc.DeleteSnapshot(bounded(t), snap.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.remove(t, changed)
+	s.remove(t, forks[1].ID)
+	for _, f := range again {
+		t.Cleanup(func() { s.remove(t, f.ID) })
+		if got := s.run(t, f.ID, "cat moved/file; [ moved/file -ef linked ] && echo same; ls -A moved/e; tail -c 2 large; ls"); got != "one\nmore\nsame\nx\nlarge\nlinked\nmoved\nsum\n" {
+			t.Errorf("the fork of the fork says %q", got)
+		}
+	}
+	for _, id := range []string{forks[2].ID, late, parent} {
+		if got := s.run(t, id, "cat d/file d/e/file && sha256sum --quiet -c sum && ls"); got != "one\ntwo\nd\nlarge\nlinked\nsum\n" {
+			t.Errorf("another says %q", got)
+		}
 	}
 }
 

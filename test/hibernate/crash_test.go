@@ -32,8 +32,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 			t.Parallel()
 			dir := hutchtest.Dir(t)
 			hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // or skip
-			killed(t, dir, step)
-			r := reopen(t, dir)
+			killed(t, dir, "TestVictim", step)
+			r := reopen(t, dir, "gvisor")
 			if got := r.run(t, "victim", count); got != "2" {
 				t.Errorf("the counter says %q", got)
 			}
@@ -47,10 +47,11 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// killed runs a daemon until it says that it is at the step, and kills it.
-func killed(t *testing.T, dir, step string) {
+// killed runs a test that is a daemon until it says that it is at the step, and
+// kills it.
+func killed(t *testing.T, dir, victim, step string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVictim$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+victim+"$", "-test.v")
 	cmd.Env = append(os.Environ(), stepEnv+"="+step, dirEnv+"="+dir, "TMPDIR="+dir) // it does not tidy up
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -77,7 +78,7 @@ func TestVictim(t *testing.T) {
 	if step == "" {
 		return // it is one only for TestKilledAtEveryStep
 	}
-	r := open(t, dir, func(d driver.Driver) driver.Driver { return halting{d.(driver.Restorer), step} })
+	r := open(t, dir, "gvisor", func(d driver.Driver) driver.Driver { return halting{d.(driver.Restorer), step} })
 	r.sleeper(t, hutch.CreateRequest{ID: "victim", KeepAlive: strings.HasPrefix(step, "cop")})
 	if strings.HasPrefix(step, "cop") {
 		r.Snapshot(t.Context(), "victim", hutch.SnapshotRequest{})
@@ -89,9 +90,9 @@ func TestVictim(t *testing.T) {
 
 func same(d driver.Driver) driver.Driver { return d }
 
-func reopen(t *testing.T, dir string) room {
+func reopen(t *testing.T, dir, runtime string) room {
 	t.Helper()
-	r := open(t, dir, same)
+	r := open(t, dir, runtime, same)
 	t.Cleanup(func() {
 		if err := r.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -100,14 +101,14 @@ func reopen(t *testing.T, dir string) room {
 	return r
 }
 
-func open(t *testing.T, dir string, wrap func(driver.Driver) driver.Driver) room {
+func open(t *testing.T, dir, runtime string, wrap func(driver.Driver) driver.Driver) room {
 	t.Helper()
 	records, err := store.Open(t.Context(), filepath.Join(dir, "db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { records.Close() })
-	d := wrap(hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")))
+	d := wrap(hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)))
 	root := hutchtest.Image(t)
 	host := func(context.Context, string) (image.Root, error) { return root, nil }
 	r := room{engine.New(engine.Options{Dir: dir, Drivers: []driver.Driver{d}, Image: host, Store: records}), dir}

@@ -127,7 +127,7 @@ func TestSnapshotsOverAnUpgrade(t *testing.T) {
 	t.Parallel()
 	dir := hutchtest.Dir(t)
 	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // or skip
-	r := open(t, dir, same)
+	r := open(t, dir, "gvisor", same)
 	id := r.counted(t)
 	r.run(t, id, "echo kept > /workspace/file")
 	old, err := r.Snapshot(t.Context(), id, hutch.SnapshotRequest{Name: "old"})
@@ -143,7 +143,7 @@ func TestSnapshotsOverAnUpgrade(t *testing.T) {
 	if err := errors.Join(r.Close(context.Background()), rewrite(r.file(old, "manifest.json"), "build", "gVisor of old")); err != nil {
 		t.Fatal(err)
 	}
-	r = reopen(t, dir)
+	r = reopen(t, dir, "gvisor")
 	if sb, err := r.Sandbox(t.Context(), id); !sb.Paused || err != nil {
 		t.Errorf("after the restart it is %+v, %v", sb, err)
 	}

@@ -36,6 +36,8 @@ type Config struct {
 	Saves bool
 	// Adopts is set where places can be given another identity.
 	Adopts bool
+	// Layers is set for a driver.Layerer.
+	Layers bool
 	// Networked says that places have a network if they want.
 	Networked bool
 	// Limited says which limits hold here: "memory", "pids", "disk".
@@ -53,6 +55,9 @@ func Run(t *testing.T, c Config) {
 	}
 	if c.Saves {
 		maps.Copy(tests, saved)
+	}
+	if c.Layers {
+		maps.Copy(tests, layered)
 	}
 	if c.Networked {
 		maps.Copy(tests, networked)

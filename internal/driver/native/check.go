@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 // Check makes a place without an image, and removes it: no list of kernel
 // settings tells as much.
 func (d *Driver) Check(ctx context.Context) driver.Report {
-	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers(), d.checkNetwork()}
+	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers(), d.checkNetwork(), d.checkLayers(ctx)}
 	r := driver.Report{OK: true, Findings: findings}
 	for _, f := range findings {
 		r.OK = r.OK && f.Level != driver.Bad
@@ -27,10 +28,7 @@ func (d *Driver) Check(ctx context.Context) driver.Report {
 }
 
 func (d *Driver) checkNamespaces(ctx context.Context) driver.Finding {
-	i, err := d.Create(ctx, driver.Spec{
-		ID:     fmt.Sprintf("check-%d-%x", os.Getpid(), rand.Uint32()),
-		Limits: hutch.Limits{CPU: 1, Memory: 64, Disk: 1, PIDs: 16},
-	})
+	i, err := d.Create(ctx, trial(nil))
 	if err == nil {
 		err = i.Destroy(ctx)
 	}
@@ -41,6 +39,14 @@ func (d *Driver) checkNamespaces(ctx context.Context) driver.Finding {
 		err = cause
 	}
 	return driver.Finding{Name: "namespaces", Level: driver.Bad, Detail: err.Error(), Mend: mend(err)}
+}
+
+// trial is a place without an image.
+func trial(on driver.Layer) driver.Spec {
+	return driver.Spec{
+		ID:     fmt.Sprintf("check-%d-%x", os.Getpid(), rand.Uint32()),
+		Limits: hutch.Limits{CPU: 1, Memory: 64, Disk: 1, PIDs: 16}, Layer: on,
+	}
 }
 
 // forbidden are the settings that most often forbid a place.
@@ -102,4 +108,35 @@ func (d *Driver) checkNetwork() driver.Finding {
 		f.Mend = "sudo modprobe tun && sudo chmod 666 /dev/net/tun; in a container: docker run --device /dev/net/tun"
 	}
 	return f
+}
+
+// checkLayers makes a place on what another has left.
+func (d *Driver) checkLayers(ctx context.Context) driver.Finding {
+	f := driver.Finding{Name: "shared files", Level: driver.Good, Detail: "copies of a sandbox share its files"}
+	if err := d.tryLayers(ctx); err != nil {
+		f.Level = driver.Warning
+		f.Detail = fmt.Sprintf("each copy of a sandbox has files of its own: %v", cmp.Or(hutch.AsError(err).Cause, err))
+		f.Mend = "start the server as root, on Linux 6.3 or newer with overlayfs"
+	}
+	return f
+}
+
+func (d *Driver) tryLayers(ctx context.Context) error {
+	if !d.Layers() {
+		return unlayered(nil)
+	}
+	below, err := d.Create(ctx, trial(nil))
+	if err != nil {
+		return err
+	}
+	l, err := d.Layer(ctx, below)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	i, err := d.Create(ctx, trial(l))
+	if err != nil {
+		return err
+	}
+	return i.Destroy(ctx)
 }

@@ -83,7 +83,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 			return nil, err
 		}
 	}
-	return i, i.start(ctx, config, boot(spec))
+	return i, i.start(ctx, config, boot(spec), spec.Layer)
 }
 
 func groupLimits(l hutch.Limits) cgroup.Limits {
@@ -115,7 +115,7 @@ func (d *Driver) config(spec driver.Spec) (place.Config, error) {
 }
 
 // start starts the place's first process and waits until it is the agent.
-func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boot) error {
+func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boot, below driver.Layer) error {
 	b, err := i.newBirth(&config)
 	if err != nil {
 		return err
@@ -126,6 +126,11 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 	}
 	stop := context.AfterFunc(ctx, func() { i.process.Kill() })
 	defer stop()
+	if below != nil {
+		if err := i.begin(below.(*layer), &config); err != nil {
+			return err
+		}
+	}
 	sent := place.Send(b.config, config, boot)
 	b.config.Close()
 	if err := place.Receive(b.status); err != nil {

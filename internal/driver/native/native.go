@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"hutch/internal/driver"
 	"hutch/internal/linux/cgroup"
@@ -21,7 +22,8 @@ type Driver struct {
 	tree   *cgroup.Tree
 	noTree error // why tree is nil
 
-	program program
+	program   program
+	layerless atomic.Bool // no layer could be used
 
 	mu   sync.Mutex
 	uids map[int]bool // first ids of living places

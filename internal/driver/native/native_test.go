@@ -120,6 +120,7 @@ func TestContract(t *testing.T) {
 		Isolated:  true,
 		Networked: networked(t),
 		Adopts:    true,
+		Layers:    os.Geteuid() == 0,
 		Limited:   limited,
 	})
 }

@@ -31,13 +31,13 @@ func (i *instance) Usage(context.Context) (driver.Usage, error) {
 	}, nil
 }
 
-// disk is what is written. The root of the first process is the file system
+// disk is what is written, without a layer below. The root of the first process is the file system
 // that we made, and nobody inside can give it another: the way to it leads
-// through no name of theirs, and asking a file system in memory never blocks.
+// through no name of theirs, and asking one in memory never blocks.
 func (i *instance) disk() int64 {
 	var st unix.Statfs_t
 	err := unix.Statfs(fmt.Sprintf("/proc/%d/root", i.record.PID), &st)
-	if err != nil || st.Type != unix.TMPFS_MAGIC || i.process.Dead() { // the number may be a stranger's
+	if err != nil || st.Type != unix.TMPFS_MAGIC && st.Type != unix.OVERLAYFS_SUPER_MAGIC || i.process.Dead() { // the number may be a stranger's
 		return 0
 	}
 	return int64(st.Blocks-st.Bfree) * st.Bsize

@@ -7,6 +7,7 @@ package mount
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -98,6 +99,21 @@ func New(kind string, attributes int, options ...[2]string) (Tree, error) {
 		return -1, fmt.Errorf("mount a %s: %w", kind, err)
 	}
 	return Tree(t), nil
+}
+
+// Copy copies an attached tree without what is mounted below it.
+func (t Tree) Copy() (Tree, error) { return cloneAt(int(t), "", unix.AT_EMPTY_PATH) }
+
+// Root copies the mount that is the root of this process, without those below
+// it.
+func Root() (Tree, error) { return cloneAt(unix.AT_FDCWD, "/", 0) }
+
+// MapIDs has a tree that was attached nowhere yet show its files with the ids
+// that they have in a user namespace, which is given by a descriptor. It is for
+// the host's root, and not every file system can.
+func (t Tree) MapIDs(users int) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users)}
+	return os.NewSyscallError("mount_setattr", unix.MountSetattr(int(t), "", unix.AT_EMPTY_PATH, &attr))
 }
 
 // AttachTo attaches t at a path of this process.

@@ -54,6 +54,9 @@ type Config struct {
 	// Size and Inodes bound what can be written.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`
+	// Layered says that the daemon puts the root at AttachPoint before it sends
+	// this: files that the place shares with others, below what it writes.
+	Layered bool `json:"layered,omitempty"`
 	// The root file system, made in this order.
 	Folders []Folder `json:"folders"`
 	Links   []Link   `json:"links"`

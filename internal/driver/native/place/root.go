@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -36,16 +37,14 @@ var hidden = []string{
 	"vmallocinfo",
 }
 
-// attachPoint is where the new root hangs until it is the root. It exists
+// AttachPoint is where the new root hangs until it is the root. It exists
 // wherever this program could be started, and covers nothing we need.
-const attachPoint = "/proc"
+const AttachPoint = "/proc"
 
 func makeRoot(c Config) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
-	root, err := mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
-		{"size", strconv.FormatInt(c.Size, 10)}, {"nr_inodes", strconv.FormatInt(c.Inodes, 10)}, {"mode", "0555"},
-	}...)
+	root, err := newRoot(c)
 	if err != nil {
 		return err
 	}
@@ -62,8 +61,10 @@ func makeRoot(c Config) error {
 	if err != nil {
 		return err
 	}
-	if err := root.AttachTo(attachPoint); err != nil {
-		return err
+	if !c.Layered {
+		if err := root.AttachTo(AttachPoint); err != nil {
+			return err
+		}
 	}
 	b := builder{root: root, config: c}
 	b.fill()
@@ -74,6 +75,17 @@ func makeRoot(c Config) error {
 		return b.err
 	}
 	return root.Pivot()
+}
+
+// newRoot makes the root, or finds the one that the daemon has put there.
+func newRoot(c Config) (mount.Tree, error) {
+	if c.Layered {
+		fd, err := unix.Open(AttachPoint, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return mount.Tree(fd), os.NewSyscallError("open the root", err)
+	}
+	return mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
+		{"size", strconv.FormatInt(c.Size, 10)}, {"nr_inodes", strconv.FormatInt(c.Inodes, 10)}, {"mode", "0555"},
+	}...)
 }
 
 func openDevices() ([]mount.Tree, error) {
@@ -118,8 +130,7 @@ type builder struct {
 // fill makes what lies in the root itself.
 func (b *builder) fill() {
 	for _, f := range b.config.Folders {
-		b.mkdir(f.Path, f.Mode)
-		if f.User && b.config.Privileged {
+		if b.mkdir(f.Path, f.Mode) && f.User && b.config.Privileged {
 			b.do("give away", f.Path, unix.Fchownat(int(b.root), rel(f.Path), b.config.User, b.config.Group, 0))
 		}
 	}
@@ -163,22 +174,26 @@ func (b *builder) makeOwn() {
 	b.mkdir(own, 0o555)
 	b.mkdir(own+"/empty.d", 0o555)
 	b.write(own+"/empty", "")
-	b.write(own+"/hostname", b.config.Hostname+"\n")
-	b.keepName()
+	b.writeName()
 	b.seal(b.root, own, mount.ReadOnly|mount.NoSUID|mount.NoDev|mount.NoExec)
 }
 
-// keepName opens the file with the host name while that can be written to.
-func (b *builder) keepName() {
+// writeName writes the file with the host name, and keeps it open while that can
+// be done.
+func (b *builder) writeName() {
 	if b.err != nil {
 		return
 	}
-	fd, err := unix.Openat(int(b.root), rel(own+"/hostname"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	b.do("open", own+"/hostname", err)
-	if err == nil {
-		b.do("keep", own+"/hostname", unix.Dup3(fd, NameFD, 0))
-		unix.Close(fd)
+	const path = own + "/hostname"
+	fd, err := unix.Openat(int(b.root), rel(path), unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o444)
+	b.do("make", path, err)
+	if err != nil {
+		return
 	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(b.config.Hostname+"\n"))
+	b.do("write", path, err)
+	b.do("keep", path, unix.Dup3(fd, NameFD, 0))
 }
 
 // seal binds a folder below t over itself, with more attributes.
@@ -250,15 +265,15 @@ func (b *builder) cover(name, path string) {
 	b.put(t, path)
 }
 
-func (b *builder) mkdir(path string, mode uint32) {
-	if b.err == nil {
-		b.do("make", path, unix.Mkdirat(int(b.root), rel(path), mode))
-	}
+// mkdir makes a folder, and reports whether it did. Like the two below, it lets
+// be what a layer has already: that was made by this very program.
+func (b *builder) mkdir(path string, mode uint32) bool {
+	return b.err == nil && b.made(path, unix.Mkdirat(int(b.root), rel(path), mode))
 }
 
 func (b *builder) symlink(target, path string) {
 	if b.err == nil {
-		b.do("make", path, unix.Symlinkat(target, int(b.root), rel(path)))
+		b.made(path, unix.Symlinkat(target, int(b.root), rel(path)))
 	}
 }
 
@@ -267,8 +282,7 @@ func (b *builder) write(path, text string) {
 		return
 	}
 	fd, err := unix.Openat(int(b.root), rel(path), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
-	b.do("make", path, err)
-	if err != nil {
+	if !b.made(path, err) {
 		return
 	}
 	defer unix.Close(fd)
@@ -276,6 +290,14 @@ func (b *builder) write(path, text string) {
 		_, err = unix.Write(fd, []byte(text))
 		b.do("write", path, err)
 	}
+}
+
+func (b *builder) made(path string, err error) bool {
+	if err == nil || b.config.Layered && err == unix.EEXIST {
+		return err == nil
+	}
+	b.do("make", path, err)
+	return false
 }
 
 func (b *builder) do(what, path string, err error) {

@@ -1,0 +1,186 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/native/place"
+	"hutch/internal/linux/mount"
+)
+
+// A layer is the file system of a place whose processes have ended. What begins
+// with it has an overlay for its root: the layer below, a file system in memory
+// of its own above. Nothing of that has a name on this host, so there is nothing
+// to be counted or swept: the kernel keeps a layer for as long as a root lies on
+// it.
+//
+// The overlay is made by the daemon, since those that ordinary users may make
+// cannot rename the folders of a layer. The layer's files belong to the ids of
+// the place that it was; each place sees them as its own by a mount that maps
+// ids.
+
+var _ driver.Layerer = (*Driver)(nil)
+
+// layer implements driver.Layer.
+type layer struct {
+	size, inodes int64 // taken by it
+
+	mu   sync.Mutex
+	tree mount.Tree // attached nowhere; -1 when closed
+}
+
+// Layers implements driver.Layerer. Where the daemon is not root, places would
+// have to make their overlays themselves.
+func (d *Driver) Layers() bool { return d.root && !d.layerless.Load() }
+
+// Layer implements driver.Layerer.
+func (d *Driver) Layer(ctx context.Context, inst driver.Instance) (driver.Layer, error) {
+	i := inst.(*instance)
+	l, err := i.layer()
+	if gone := i.Destroy(ctx); gone != nil && err == nil {
+		l.Close()
+		err = gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (i *instance) layer() (*layer, error) {
+	if !i.driver.Layers() {
+		return nil, unlayered(nil)
+	}
+	l := &layer{}
+	return l, mount.Apart(func() (err error) {
+		if err = i.process.With(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) }); err != nil {
+			return fmt.Errorf("enter the mounts of a place: %w", err)
+		}
+		if err = l.measure(); err != nil {
+			return err
+		}
+		l.tree, err = mount.Root()
+		return err
+	})
+}
+
+// measure reads what the root takes. One that leaves its copies less than half
+// of their disk is not worth sharing: what they change of it takes room anew.
+func (l *layer) measure() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs("/", &st); err != nil {
+		return err
+	}
+	l.size, l.inodes = int64(st.Blocks-st.Bfree)*st.Bsize, int64(st.Files-st.Ffree)
+	if 2*l.size > int64(st.Blocks)*st.Bsize || 2*l.inodes > int64(st.Files) {
+		return hutch.Errorf(hutch.Unsupported, "the files take more than half of limits.disk: a copy that changed them all would have no room")
+	}
+	return nil
+}
+
+// Close implements driver.Layer.
+func (l *layer) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.tree.Close()
+	l.tree = -1
+	return err
+}
+
+// begin gives the place, which waits for its configuration, a root on the layer.
+func (i *instance) begin(l *layer, config *place.Config) error {
+	users, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", i.record.PID))
+	if err != nil {
+		return err
+	}
+	defer users.Close()
+	config.Layered = true
+	config.Size, config.Inodes = config.Size-l.size, config.Inodes-l.inodes
+	err = mount.Apart(func() error {
+		root, err := i.overlay(l, config, int(users.Fd()))
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		if err := i.process.With(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) }); err != nil {
+			return fmt.Errorf("enter the mounts of a place: %w", err)
+		}
+		return root.AttachTo(place.AttachPoint)
+	})
+	for _, lacks := range []error{unix.EINVAL, unix.EPERM, unix.ENODEV, unix.ENOSYS, unix.EOPNOTSUPP} {
+		if errors.Is(err, lacks) {
+			i.driver.layerless.Store(true)
+			return unlayered(err)
+		}
+	}
+	return err
+}
+
+func unlayered(err error) error {
+	return hutch.Errorf(hutch.Unsupported, "native sandboxes cannot share files here: that takes Linux 6.3 with overlayfs, and root").Because(err)
+}
+
+// overlay makes the root, out of folders of a file system in memory that hides
+// the place's folder from this thread.
+func (i *instance) overlay(l *layer, config *place.Config, users int) (mount.Tree, error) {
+	above, err := mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
+		{"size", strconv.FormatInt(config.Size, 10)}, {"nr_inodes", strconv.FormatInt(config.Inodes, 10)}, {"mode", "0700"},
+	}...)
+	if err != nil {
+		return -1, err
+	}
+	defer above.Close()
+	if err := errors.Join(above.AttachTo(i.dir), unix.Chdir(i.dir)); err != nil {
+		return -1, err
+	}
+	for _, dir := range []string{"layer", "mapped", "upper", "work"} {
+		if err := unix.Mkdir(dir, 0o555); err != nil {
+			return -1, err
+		}
+	}
+	if err := unix.Chown("upper", i.record.UID, i.record.UID); err != nil {
+		return -1, err
+	}
+	if err := l.show("layer", "mapped", users); err != nil {
+		return -1, err
+	}
+	return mount.New("overlay", mount.NoSUID|mount.NoDev, [][2]string{
+		{"lowerdir", "mapped"}, {"upperdir", "upper"}, {"workdir", "work"},
+		{"redirect_dir", "on"}, // or folders of the layer could not be renamed
+		{"index", "on"},        // or hard links of it would be parted by writing to one
+		{"xino", "on"},         // or its files would seem to be of another device
+	}...)
+}
+
+// show attaches the layer, and again with the ids of a place.
+func (l *layer) show(path, mapped string, users int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.tree.AttachTo(path); err != nil {
+		return err
+	}
+	// An attached tree goes with this thread's mounts.
+	next, err := l.tree.Copy()
+	if err != nil {
+		return err
+	}
+	shown, err := l.tree.Copy()
+	l.tree.Close()
+	l.tree = next
+	if err != nil {
+		return err
+	}
+	defer shown.Close()
+	if err := shown.MapIDs(users); err != nil {
+		return err
+	}
+	return shown.AttachTo(mapped)
+}

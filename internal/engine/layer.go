@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/wire"
+)
+
+// Sandboxes that begin as one snapshot share its files where the runtime can:
+// those are unpacked once, in a place for that alone, and what it has then is the
+// layer that the places of the sandboxes lie on. It is held by those that run.
+// A daemon that starts again knows of none: it makes another when one is wanted,
+// and the old one goes with the last that lies on it.
+
+// minShared is how much has to be written for a layer to be worth a place.
+const minShared = 4 << 20
+
+// below is what the sandboxes of one snapshot share.
+type below struct {
+	mu    sync.Mutex // held while the layer is made
+	layer driver.Layer
+	users int
+}
+
+// hold returns the layer, made when there is none. Who gets it releases it.
+func (b *below) hold(make func() (driver.Layer, error)) (driver.Layer, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.layer == nil {
+		l, err := make()
+		if err != nil {
+			return nil, err
+		}
+		b.layer = l
+	}
+	b.users++
+	return b.layer, nil
+}
+
+// release never waits for a layer to be made: who holds one has it.
+func (b *below) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.users--; b.users == 0 {
+		b.layer.Close()
+		b.layer = nil
+	}
+}
+
+// releaseLocked lets go of what the sandbox shares with others.
+func (s *sandbox) releaseLocked() {
+	if s.below != nil {
+		s.below.release()
+		s.below = nil
+	}
+}
+
+// withFiles is how a sandbox begins with the files of a snapshot.
+func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, s *sandbox, d driver.Driver) opening {
+	unpack := func(a *wire.Client) error { return e.unpack(ctx, snap.files(), a) }
+	apart := opening{snapshot: snap.Snapshot.ID, create: d.Create, fill: unpack}
+	r, ok := d.(driver.Layerer)
+	if !ok || !r.Layers() || !snap.shareable() {
+		return apart
+	}
+	l, err := snap.below.hold(func() (driver.Layer, error) { return e.layer(ctx, snap, r) })
+	if err != nil {
+		e.unshared(snap, err)
+		return apart
+	}
+	s.mu.Lock()
+	s.below = &snap.below
+	s.mu.Unlock()
+	shares := true
+	return opening{
+		snapshot: snap.Snapshot.ID,
+		create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+			spec.Layer = l
+			inst, err := d.Create(ctx, spec)
+			if !errors.Is(err, hutch.Unsupported) {
+				return inst, err
+			}
+			e.unshared(snap, err)
+			shares, spec.Layer = false, nil
+			return d.Create(ctx, spec)
+		},
+		fill: func(a *wire.Client) error {
+			if shares {
+				return nil
+			}
+			return unpack(a)
+		},
+	}
+}
+
+// unshared tells why sandboxes have files of their own.
+func (e *Engine) unshared(snap *snapshot, err error) {
+	e.log.Warn("share the files of a snapshot", "snapshot", snap.Snapshot.ID, "err", err, "cause", hutch.AsError(err).Cause)
+}
+
+func (s *snapshot) files() string { return filepath.Join(s.dir, snapFiles) }
+
+// shareable reports whether a layer of the files is of use. When a sandbox that
+// lies on one sleeps, its files are its own again: they must fit its memory then,
+// which a layer does not count in.
+func (s *snapshot) shareable() bool {
+	l := s.Snapshot.Limits
+	info, err := os.Stat(s.files())
+	return err == nil && !s.alone && info.Size() >= minShared && info.Size() <= int64(l.Disk)<<19 && l.Disk <= l.Memory*3/4
+}
+
+// layer makes the layer of a snapshot's files.
+func (e *Engine) layer(ctx context.Context, snap *snapshot, r driver.Layerer) (driver.Layer, error) {
+	v := snap.Snapshot
+	root, err := e.opt.Image(ctx, v.Image)
+	if err != nil {
+		return nil, err
+	}
+	id, token := hutch.NewID("layer"), rand.Text()
+	inst, err := e.place(ctx, r.Create, driver.Spec{ID: id, Root: root, Limits: v.Limits, Boot: boot(token, id, root.Env, v.Limits)})
+	if err != nil {
+		return nil, err
+	}
+	agent := wire.NewClient(inst.Dial, token)
+	defer agent.Close()
+	if err := e.unpack(ctx, snap.files(), agent); err != nil {
+		return nil, errors.Join(err, e.raze(inst))
+	}
+	return r.Layer(ctx, inst)
+}

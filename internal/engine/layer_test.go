@@ -1,0 +1,172 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/fake"
+	"hutch/internal/engine"
+)
+
+// sharing is the fake driver with layers, which are folders that are copied.
+type sharing struct {
+	*fake.Driver
+	dir          string // of the places
+	refuse, fail error  // for Layer, and for Create on one
+
+	mu           sync.Mutex
+	made, closed int
+}
+
+type folder struct {
+	of   *sharing
+	path string
+}
+
+func (d *sharing) Layers() bool { return true }
+
+func (d *sharing) Layer(ctx context.Context, inst driver.Instance) (driver.Layer, error) {
+	if d.refuse != nil {
+		return nil, errors.Join(d.refuse, inst.Destroy(ctx))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made++
+	l := folder{d, filepath.Join(d.dir, fmt.Sprint(".layer", d.made))}
+	from := filepath.Join(d.dir, string(inst.Handle()[1:len(inst.Handle())-1]))
+	err := errors.Join(os.RemoveAll(filepath.Join(from, ".tools")), os.CopyFS(l.path, os.DirFS(from)), inst.Destroy(ctx))
+	return l, err
+}
+
+func (d *sharing) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	if spec.Layer != nil && d.fail != nil {
+		return nil, d.fail
+	}
+	inst, err := d.Driver.Create(ctx, spec)
+	if err == nil && spec.Layer != nil {
+		err = os.CopyFS(filepath.Join(d.dir, spec.ID), os.DirFS(spec.Layer.(folder).path))
+	}
+	return inst, err
+}
+
+func (l folder) Close() error {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.of.closed++
+	return os.RemoveAll(l.path)
+}
+
+func (d *sharing) want(t *testing.T, made, closed int) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made != made || d.closed != closed {
+		t.Errorf("%d layers were made and %d closed, not %d and %d", d.made, d.closed, made, closed)
+	}
+}
+
+// share starts an engine with a sandbox that has files.
+func share(t *testing.T) (*bench, *sharing) {
+	t.Helper()
+	d := &sharing{dir: t.TempDir()}
+	d.Driver = fake.New(d.dir)
+	b := start(t, func(o *engine.Options) { o.Drivers = []driver.Driver{d} })
+	b.driver = d.Driver
+	b.create(t, hutch.CreateRequest{ID: "parent", Limits: hutch.Limits{Memory: 1024, Disk: 512}})
+	b.run(t, "parent", "head -c 5000000 /dev/zero > large; echo kept > file")
+	return b, d
+}
+
+func (b *bench) fork(t *testing.T, n int) []hutch.Sandbox {
+	t.Helper()
+	forks, err := b.Fork(t.Context(), "parent", hutch.ForkRequest{Count: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range forks {
+		if got := b.run(t, f.ID, "cat file; stat -c %s large"); got != "kept\n5000000\n" {
+			t.Errorf("the fork says %q", got)
+		}
+	}
+	return forks
+}
+
+func (b *bench) destroy(t *testing.T, id string) {
+	t.Helper()
+	if _, err := b.Destroy(t.Context(), id, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A layer is made once, for more than one, and held by those that run.
+func TestLayersAreHeld(t *testing.T) {
+	b, d := share(t)
+	b.fork(t, 1)
+	d.want(t, 0, 0)
+	forks := b.fork(t, 3)
+	d.want(t, 1, 0)
+	for _, f := range forks[1:] {
+		b.destroy(t, f.ID)
+	}
+	d.want(t, 1, 0)
+	b.driver.Kill(forks[0].ID)
+	b.until(t, forks[0].ID, hutch.Failed)
+	d.want(t, 1, 1)
+
+	snap, err := b.Snapshot(t.Context(), "parent", hutch.SnapshotRequest{Name: "kept"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.create(t, hutch.CreateRequest{ID: "one", Snapshot: "kept"})
+	b.create(t, hutch.CreateRequest{ID: "two", Snapshot: "kept", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+	d.want(t, 2, 1)
+	if err := b.DeleteSnapshot(t.Context(), snap.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.destroy(t, "one")
+	b.until(t, "two", hutch.Stopped)
+	d.want(t, 2, 2)
+	if got := b.run(t, "two", "cat file"); got != "kept\n" {
+		t.Errorf("woken it says %q", got)
+	}
+}
+
+// Where there can be no layer after all, copies have files of their own.
+func TestLayersThatCannotBe(t *testing.T) {
+	for _, refuse := range []bool{true, false} {
+		t.Run(fmt.Sprint("refuse=", refuse), func(t *testing.T) {
+			b, d := share(t)
+			none := hutch.Errorf(hutch.Unsupported, "none here")
+			if refuse {
+				d.refuse = none
+			} else {
+				d.fail = none
+			}
+			for _, f := range b.fork(t, 2) {
+				b.destroy(t, f.ID)
+			}
+			if d.closed != d.made {
+				t.Errorf("%d of %d layers were closed", d.closed, d.made)
+			}
+		})
+	}
+}
+
+// A create that fails lets go of the layer.
+func TestLayerOfAFailedCreate(t *testing.T) {
+	b, d := share(t)
+	d.fail = errors.New("broken")
+	if _, err := b.Fork(t.Context(), "parent", hutch.ForkRequest{Count: 2}); err == nil {
+		t.Fatal("it was forked")
+	}
+	if d.made == 0 || d.closed != d.made {
+		t.Errorf("%d of %d layers were closed", d.closed, d.made)
+	}
+}
