@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -158,6 +160,61 @@ func TestIdleStopKeepsFiles(t *testing.T) {
 	}
 	if got := b.run(t, "a", `od -An -c kept; readlink deep/link; stat -c %a deep`); !strings.Contains(got, `b  \0   y 377`) || !strings.Contains(got, "kept\n751\n") {
 		t.Errorf("after waking: %q", got)
+	}
+}
+
+// What is written while the files are being kept is not lost with the place.
+func TestUsedWhileFilesAreKept(t *testing.T) {
+	b := start(t, nil)
+	packed, goOn := filepath.Join(t.TempDir(), "packed"), filepath.Join(t.TempDir(), "go-on")
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+	b.run(t, "a", `mv .tools/tar .tools/real; printf '#!/bin/sh\n.tools/real "$@" || exit\ntouch `+packed+`\nwhile [ ! -e `+goOn+` ]; do sleep 0.01; done' > .tools/tar; chmod +x .tools/tar`)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(packed); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal("its files are not kept")
+		}
+	}
+	b.run(t, "a", "echo late > late")
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "a", hutch.Stopped)
+	if got := b.run(t, "a", "cat late"); got != "late\n" {
+		t.Errorf("after waking: %q", got)
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
+}
+
+// A sandbox of which it cannot be noted that it sleeps runs on.
+func TestStopThatCannotBeNoted(t *testing.T) {
+	tried := make(chan bool, 1)
+	b := start(t, func(o *engine.Options) {
+		o.Log = slog.New(slog.NewTextHandler(writer(func(line []byte) {
+			if bytes.Contains(line, []byte("idle or expired")) {
+				select {
+				case tried <- true:
+				default:
+				}
+			}
+		}), nil))
+	})
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+	b.run(t, "a", "echo here > file")
+	b.store.Close()
+	<-tried
+	if sb, err := b.Sandbox(t.Context(), "a"); err != nil || sb.Status != hutch.Running {
+		t.Errorf("it is %s, %v", sb.Status, err)
+	}
+	if got := b.run(t, "a", "cat file"); got != "here\n" {
+		t.Errorf("its file holds %q", got)
 	}
 }
 

@@ -26,13 +26,13 @@ func (e *Engine) memoryOf(place string) string  { return filepath.Join(e.memoryD
 func (e *Engine) halfSaved(place string) string { return e.memoryOf(place) + ".new" }
 
 // hibernate keeps all of an idle sandbox, whose turn the caller holds.
-func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
+func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time) error {
 	books, err := readBooks(ctx, s.id, agent)
 	if err != nil {
 		return err
 	}
 	e.account(ctx, s, inst)
-	if alive(books) && working(ctx, inst) || !s.rest(books) {
+	if alive(books) && working(ctx, inst) || !s.rest(books, since) {
 		return nil // idle it is not, or used meanwhile
 	}
 	err = e.memorize(ctx, s, inst, agent)
@@ -87,12 +87,12 @@ func working(ctx context.Context, inst driver.Instance) bool {
 	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
 }
 
-// rest takes a running sandbox that nobody uses out of use: from now on whoever
-// wants to waits for the turn.
-func (s *sandbox) rest(books *store.Books) bool {
+// rest takes a running sandbox out of use that nobody uses, nor has used since it
+// was last used then: from now on whoever wants to waits for the turn.
+func (s *sandbox) rest(books *store.Books, since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.uses > 0 || s.rec.Sandbox.Status != hutch.Running {
+	if s.uses > 0 || s.rec.Sandbox.Status != hutch.Running || !s.rec.Sandbox.LastUsedAt.Equal(since) {
 		return false
 	}
 	s.inst, s.agent, s.rec.Books = nil, nil, books

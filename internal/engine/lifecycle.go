@@ -199,7 +199,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
 	s.mu.Lock()
-	inst, agent, expires := s.inst, s.agent, s.rec.Sandbox.ExpiresAt
+	inst, agent, expires, since := s.inst, s.agent, s.rec.Sandbox.ExpiresAt, s.rec.Sandbox.LastUsedAt
 	s.rouse = cancel
 	s.mu.Unlock()
 	if expires != nil { // then there is nothing to keep
@@ -208,7 +208,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 		defer stop()
 	}
 	if saver, ok := inst.(driver.Saver); ok && how == hutch.IdleHibernate {
-		return e.hibernate(ctx, s, saver, agent)
+		return e.hibernate(ctx, s, saver, agent, since)
 	}
 	live, err := liveProcesses(ctx, agent)
 	if err != nil {
@@ -224,11 +224,12 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 		return err
 	}
 	e.account(ctx, s, inst)
-	if !s.stopIfIdle("idle: files are kept, processes have ended") {
-		return os.Remove(e.filesOf(s.place)) // used meanwhile
+	if !s.rest(nil, since) {
+		return os.Remove(e.filesOf(s.place)) // used meanwhile: they are not as they were
 	}
-	if err := e.save(e.ctx, s); err != nil {
-		return err
+	if err := e.lay(s, hutch.Stopped, "idle: files are kept, processes have ended"); err != nil {
+		e.reuse(s, inst, agent)
+		return errors.Join(err, os.Remove(e.filesOf(s.place)))
 	}
 	agent.Close()
 	e.log.Info("stopped", "sandbox", s.id)
@@ -242,16 +243,6 @@ func (s *sandbox) stir() {
 	if s.rouse != nil {
 		s.rouse()
 	}
-}
-
-func (s *sandbox) stopIfIdle(reason string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.uses > 0 || s.rec.Sandbox.Status != hutch.Running {
-		return false
-	}
-	s.moveLocked(hutch.Stopped, reason)
-	return true
 }
 
 // quiet ends background processes: asked first, then killed.

@@ -32,9 +32,9 @@ func (e *Engine) still(ctx context.Context, id string, do func(s *sandbox, inst 
 			return err
 		}
 		s.mu.Lock()
-		inst := s.inst
+		inst, since := s.inst, s.rec.Sandbox.LastUsedAt
 		s.mu.Unlock()
-		if s.rest(books) {
+		if s.rest(books, since) {
 			defer s.put()
 			return do(s, inst, agent)
 		}
