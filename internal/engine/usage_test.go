@@ -62,7 +62,7 @@ func TestUsage(t *testing.T) {
 // What kill -9 takes of the count is what ran since the last look: after one,
 // all is in the store.
 func TestUsageIsKeptAtEachLook(t *testing.T) {
-	b := start(t, func(o *engine.Options) { o.HealthEvery = 20 * time.Millisecond })
+	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })
 	b.create(t, hutch.CreateRequest{ID: "box"})
 	for range 3 {
 		b.run(t, "box", "true")
