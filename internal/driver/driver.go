@@ -122,9 +122,25 @@ type Restorer interface {
 	// which does without those conditions.
 	RestoreFiles(ctx context.Context, spec Spec, dir string) (Instance, error)
 
+	// Prepare makes a place for something that was saved, up to the point from
+	// which on it matters what. Of the spec's Boot it has nothing.
+	Prepare(ctx context.Context, spec Spec) (Vacancy, error)
+
 	// Build names the programs that memory belongs to: what one build saved,
 	// another need not restore.
 	Build() string
+}
+
+// Vacancy is a place in which nothing has begun yet. It has a Handle and is
+// Done and can be destroyed, but neither dialled nor recovered.
+type Vacancy interface {
+	Instance
+
+	// Restore has it go on as what Save or Copy wrote to dir; its host name and
+	// the rest of its identity are to be given by its agent (wire.Identity). The
+	// spec must be that of the place which was saved but for ID and Boot. Once,
+	// and on error nothing is left of the place.
+	Restore(ctx context.Context, dir string) (Instance, error)
 }
 
 // Saver is a place that can be saved.

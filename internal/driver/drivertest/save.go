@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
@@ -14,6 +15,7 @@ import (
 var saved = map[string]func(*testing.T, *suite){
 	"SaveAndRestore": saveAndRestore,
 	"CopyAndRestore": copyAndRestore,
+	"PreparedPlaces": preparedPlaces,
 }
 
 // counting is a program that holds a number in memory, and a file open that
@@ -134,4 +136,56 @@ func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *place {
 	p.agent = wire.NewClient(inst.Dial, id+"-token")
 	t.Cleanup(p.agent.Close)
 	return p
+}
+
+// A place that was made before it was known for what is as good as one that is
+// made for it, and refuses what needs another.
+func preparedPlaces(t *testing.T, s *suite) {
+	p, d := s.create(t, "parent"), s.driver.(driver.Restorer)
+	p.want(t, "echo kept > /workspace/file; echo in memory > /dev/shm/file", "")
+	dir := s.Dir(t)
+	if err := errors.Join(p.agent.Park(t.Context()), p.Instance.(driver.Saver).Copy(t.Context(), dir)); err != nil {
+		t.Fatalf("copy: %s", explain(err))
+	}
+	prepare := func(id string, l hutch.Limits) driver.Vacancy {
+		v, err := d.Prepare(t.Context(), driver.Spec{ID: id, Root: s.Root, Limits: l})
+		if err != nil {
+			t.Fatalf("prepare: %s", explain(err))
+		}
+		t.Cleanup(func() { v.Destroy(context.Background()) })
+		return v
+	}
+	inst, err := prepare("one", Limits).Restore(t.Context(), dir)
+	if err != nil {
+		t.Fatalf("restore: %s", explain(err))
+	}
+	one := s.adopt(t, inst, "one")
+	one.want(t, "hostname; cat /workspace/file /dev/shm/file", "one\nkept\nin memory")
+	again, err := d.Recover(t.Context(), "one", inst.Handle())
+	if err != nil {
+		t.Fatalf("recover: %s", explain(err))
+	}
+	if conn, err := again.Dial(t.Context()); err != nil {
+		t.Errorf("dial what was recovered: %s", explain(err))
+	} else {
+		conn.Close()
+	}
+
+	other := Limits
+	other.PIDs++
+	v := prepare("other", other)
+	if _, err := v.Restore(t.Context(), dir); err == nil {
+		t.Error("memory went on in a place with other limits")
+	}
+	gone(t, v)
+	v = prepare("other", Limits) // its name is free again
+	if _, err := v.Restore(t.Context(), s.Dir(t)); err == nil {
+		t.Error("a place went on as an empty folder")
+	}
+	gone(t, v)
+	v = prepare("other", Limits)
+	if n, err := d.Sweep(t.Context(), func(id string) bool { return id != "other" }); n != 1 || err != nil {
+		t.Errorf("%d were swept, %v", n, err)
+	}
+	gone(t, v)
 }

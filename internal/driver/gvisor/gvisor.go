@@ -83,7 +83,7 @@ func limits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{Memory: int64(l.Memory)<<20 + overhead, PIDs: 4*l.PIDs + 256}
 }
 
-// razeTime is how long it may take to remove what a failed Create has made.
+// razeTime is how long it may take to remove what failed.
 const razeTime = 20 * time.Second
 
 // Create implements driver.Driver.
@@ -91,7 +91,17 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return d.make(ctx, spec, origin{})
 }
 
+// make makes a place and has it begin.
 func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
+	v, err := d.vacate(ctx, spec, from)
+	if err != nil {
+		return nil, err
+	}
+	return v.fill(ctx, from.memory)
+}
+
+// vacate makes a place in which nothing has begun.
+func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*vacancy, error) {
 	p := d.place(spec.ID)
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
@@ -100,19 +110,24 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (drive
 		return nil, err
 	}
 	inst, err := d.create(ctx, p, spec, from)
-	if err == nil {
-		return inst, nil
+	if err != nil {
+		return nil, p.undo(ctx, err)
 	}
+	return &vacancy{inst, spec}, nil
+}
+
+// undo removes a place half made, and says why that is all that is left of it.
+func (p place) undo(ctx context.Context, cause error) error {
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), razeTime)
 	defer cancel()
 	if err := p.raze(clean); err != nil {
-		return nil, fmt.Errorf("remove a place half made: %w", err)
+		return fmt.Errorf("remove a place half made: %w", err)
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return nil, hutch.Errorf(hutch.Unavailable,
-		"gVisor could not start a sandbox; run \"hutch doctor\" to see what is missing on this host").Because(err)
+	return hutch.Errorf(hutch.Unavailable,
+		"gVisor could not start a sandbox; run \"hutch doctor\" to see what is missing on this host").Because(cause)
 }
 
 // create leaves behind what it made when it fails.
@@ -133,15 +148,7 @@ func (d *Driver) create(ctx context.Context, p place, spec driver.Spec, from ori
 		return nil, err
 	}
 	procs.Network = spec.Network
-	inst, err := open(p, procs)
-	if err != nil {
-		return nil, err
-	}
-	if err := inst.begin(ctx, spec, from.memory); err != nil {
-		inst.forget()
-		return nil, err
-	}
-	return inst, nil
+	return open(p, procs)
 }
 
 // Recover implements driver.Driver.

@@ -1,0 +1,98 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"hutch/internal/driver"
+)
+
+// vacancy is a place that runsc has created, which is most of the work, and in
+// which nothing has begun: neither is it known yet what will.
+type vacancy struct {
+	*instance
+	spec driver.Spec
+}
+
+var _ driver.Vacancy = (*vacancy)(nil)
+
+// Prepare implements driver.Restorer.
+func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) (driver.Vacancy, error) {
+	v, err := d.vacate(ctx, spec, origin{})
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// Restore implements driver.Vacancy.
+func (v *vacancy) Restore(ctx context.Context, dir string) (driver.Instance, error) {
+	files, err := v.takes(dir)
+	if err != nil {
+		return nil, errors.Join(err, v.Destroy(context.WithoutCancel(ctx)))
+	}
+	defer files.close()
+	return v.fill(ctx, files)
+}
+
+// takes opens what was saved, when the place is one that it can go on in.
+func (v *vacancy) takes(dir string) (saved, error) {
+	var was, is specs.Spec
+	if err := errors.Join(readConfig(filepath.Join(dir, configFile), &was), readConfig(v.config(), &is)); err != nil {
+		return nil, err
+	}
+	if !alike(was, is) {
+		return nil, errors.New("what was saved needs a place that is made for it")
+	}
+	return openSaved(dir, os.O_RDONLY)
+}
+
+func readConfig(path string, spec *specs.Spec) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, spec); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// alike reports whether two configurations differ in no more than what belongs
+// to a single place.
+func alike(a, b specs.Spec) bool {
+	return reflect.DeepEqual(general(a), general(b))
+}
+
+func general(s specs.Spec) specs.Spec {
+	if s.Process != nil {
+		process := *s.Process
+		process.Env = nil
+		s.Process = &process
+	}
+	s.Hostname = ""
+	s.Mounts = append([]specs.Mount(nil), s.Mounts...)
+	for i := range s.Mounts {
+		if s.Mounts[i].Destination == meeting {
+			s.Mounts[i].Source = ""
+		}
+	}
+	return s
+}
+
+// fill has the place begin, from the start or as what was saved. When it
+// cannot, nothing is left of it.
+func (v *vacancy) fill(ctx context.Context, files saved) (driver.Instance, error) {
+	if err := v.begin(ctx, v.spec, files); err != nil {
+		v.forget()
+		return nil, v.undo(ctx, err)
+	}
+	return v.instance, nil
+}
