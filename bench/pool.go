@@ -41,28 +41,53 @@ type births struct{ one, many series }
 
 // births measures an engine of its own with so many places ready.
 func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, err error) {
+	err = l.alone(ctx, runtime, engine.Pool{Max: pool, Min: pool}, func(e *engine.Engine) error {
+		for range l.rounds {
+			one, err := bear(ctx, e, pool, l.creates, 1)
+			if err != nil {
+				return err
+			}
+			many, err := bear(ctx, e, pool, l.burst, l.burst)
+			if err != nil {
+				return err
+			}
+			b.one, b.many = append(b.one, one), append(b.many, many)
+		}
+		return nil
+	})
+	return b, err
+}
+
+// alone has an engine that runs nothing else, with a pool.
+func (l *lab) alone(ctx context.Context, runtime string, p engine.Pool, do func(*engine.Engine) error) (err error) {
 	dir := filepath.Join(l.dir, "pool")
 	d, err := l.driver(dir, runtime)
 	if err != nil {
-		return b, err
+		return err
 	}
-	e := l.newEngine(dir, []driver.Driver{d}, engine.Pool{Max: pool, Min: pool}, nil)
+	e := l.newEngine(dir, []driver.Driver{d}, p, nil)
 	if err := e.Start(ctx); err != nil {
-		return b, err
+		return err
 	}
 	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
-	for range l.rounds {
-		one, err := bear(ctx, e, pool, l.creates, 1)
-		if err != nil {
-			return b, err
-		}
-		many, err := bear(ctx, e, pool, l.burst, l.burst)
-		if err != nil {
-			return b, err
-		}
-		b.one, b.many = append(b.one, one), append(b.many, many)
+	return do(e)
+}
+
+// goings are the ways in which a sandbox that was saved goes on: in a place that is
+// made for it, and in one that waits.
+var goings = []struct {
+	name   string
+	vacant int
+}{{"in a place made for it", 0}, {"in one that waits", 1}}
+
+// vacated waits until there are so many places for what was saved, and the
+// machine is at rest.
+func vacated(ctx context.Context, e *engine.Engine, n int) error {
+	for e.PoolState().Vacant < n && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
 	}
-	return b, nil
+	time.Sleep(settle / 10)
+	return ctx.Err()
 }
 
 // bear creates n sandboxes, so many at once, when the pool is full.

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"hutch"
+	"hutch/internal/engine"
 )
 
 // held is what the program holds in memory that sleeps.
@@ -19,34 +19,47 @@ func (l *lab) sleep(ctx context.Context) (table, error) {
 		if f.runtime != "gvisor" {
 			continue // keeps no memory
 		}
-		var awake series
-		for range l.rounds {
-			time.Sleep(settle)
-			a, w, err := l.naps(ctx, f.runtime)
+		var awake, wake series
+		for _, w := range goings {
+			err := l.alone(ctx, f.runtime, engine.Pool{Max: 2 * w.vacant, Min: w.vacant}, func(e *engine.Engine) (err error) {
+				awake, wake, err = l.nights(ctx, e, w.vacant)
+				return err
+			})
 			if err != nil {
 				return t, err
 			}
-			awake, f.wake = append(awake, a), append(f.wake, w)
+			if w.vacant == 0 {
+				t.quantiles(f.runtime+": code in a context, awake", awake, awake)
+			}
+			t.quantiles(f.runtime+": the same, hibernated, "+w.name, wake, awake)
 		}
-		t.quantiles(f.runtime+": code in a context, awake", awake, awake)
-		t.quantiles(f.runtime+": the same, hibernated", f.wake, awake)
+		f.wake = wake
 	}
-	t.note("The aim for the second is 100 ms.")
+	t.note("The aim for a wake is 100 ms.")
 	return t, nil
 }
 
-func (l *lab) naps(ctx context.Context, runtime string) (awake, wake []time.Duration, err error) {
-	sb, err := l.engine.Create(ctx, hutch.CreateRequest{Runtime: runtime, SleepAfter: 0.1})
+func (l *lab) nights(ctx context.Context, e *engine.Engine, vacant int) (awake, wake series, err error) {
+	for range l.rounds {
+		time.Sleep(settle)
+		a, w, err := l.naps(ctx, e, vacant)
+		if err != nil {
+			return nil, nil, err
+		}
+		awake, wake = append(awake, a), append(wake, w)
+	}
+	return awake, wake, nil
+}
+
+func (l *lab) naps(ctx context.Context, e *engine.Engine, vacant int) (awake, wake []time.Duration, err error) {
+	sb, err := e.Create(ctx, hutch.CreateRequest{SleepAfter: 0.1})
 	if err != nil {
 		return nil, nil, err
 	}
-	defer l.engine.Destroy(ctx, sb.ID, true)
+	defer e.Destroy(ctx, sb.ID, true)
 	ask := func(code string) (time.Duration, error) {
 		began := time.Now()
-		res, err := l.engine.RunCode(ctx, sb.ID, hutch.RunRequest{Language: "python", Code: code}, nil)
-		if err == nil && res.Error != nil {
-			err = fmt.Errorf("%s: %s", code, res.Error.Message)
-		}
+		err := runCode(ctx, e, sb.ID, code)
 		return time.Since(began), err
 	}
 	if _, err := ask(held); err != nil {
@@ -55,9 +68,12 @@ func (l *lab) naps(ctx context.Context, runtime string) (awake, wake []time.Dura
 	for range l.creates {
 		for sb.Status != hutch.Hibernated {
 			time.Sleep(20 * time.Millisecond)
-			if sb, err = l.engine.Sandbox(ctx, sb.ID); err != nil {
+			if sb, err = e.Sandbox(ctx, sb.ID); err != nil {
 				return nil, nil, err
 			}
+		}
+		if err := vacated(ctx, e, vacant); err != nil {
+			return nil, nil, err
 		}
 		w, err := ask("x[77]")
 		if err != nil {

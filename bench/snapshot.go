@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/engine"
 )
 
 // forks is how many copies one fork is measured with.
@@ -27,55 +28,77 @@ func (l *lab) snapshots(ctx context.Context) (table, error) {
 		if f.runtime != "gvisor" {
 			continue // keeps no memory
 		}
-		var cold, stood, took, forked, all, warm series
-		for range l.rounds {
-			time.Sleep(settle)
-			var one copies
-			if err := l.copied(ctx, f.runtime, &one); err != nil {
+		var first copies
+		for _, w := range goings {
+			var c copies
+			err := l.alone(ctx, f.runtime, engine.Pool{Max: w.vacant * 2 * forks, Min: w.vacant}, func(e *engine.Engine) error {
+				return l.copied(ctx, e, w.vacant, &c)
+			})
+			if err != nil {
 				return t, err
 			}
-			cold, stood, took = append(cold, one.cold), append(stood, one.stood), append(took, one.took)
-			forked, all, warm = append(forked, one.forked), append(all, one.all), append(warm, one.warm)
+			if w.vacant == 0 {
+				first = c
+				t.quantiles(f.runtime+": create", c.cold, c.cold)
+				t.quantiles(f.runtime+": snapshot of a Python with 30 MB", c.took, c.cold)
+				t.quantiles(f.runtime+": for which it stood still", c.stood, c.cold)
+			}
+			t.quantiles(f.runtime+": fork of it, and the first result, "+w.name, c.forked, first.cold)
+			t.quantiles(fmt.Sprintf("%s: %d forks at once, %s", f.runtime, forks, w.name), c.all, first.cold)
+			if len(c.warm) > 0 {
+				t.quantiles(f.runtime+": begin as a template with pandas, and use it, "+w.name, c.warm, first.cold)
+			}
+			f.forked, f.template = c.forked, c.warm
 		}
-		f.forked = forked
-		t.quantiles(f.runtime+": create", cold, cold)
-		t.quantiles(f.runtime+": snapshot of a Python with 30 MB", took, cold)
-		t.quantiles(f.runtime+": for which it stood still", stood, cold)
-		t.quantiles(f.runtime+": fork of it, and the first result", forked, cold)
-		t.quantiles(fmt.Sprintf("%s: %d forks at once", f.runtime, forks), all, cold)
-		if hasPandas() {
-			f.template = warm
-			t.quantiles(f.runtime+": begin as a template with pandas, and use it", warm, cold)
-		} else {
-			t.note("This host has no pandas for the template: apt-get install python3-pandas")
-		}
+	}
+	if !hasPandas() {
+		t.note("This host has no pandas for the template: apt-get install python3-pandas")
 	}
 	t.note("A fork is a snapshot and a restore. The aims are 100 ms for one and its first result, and 150 ms for the template.")
 	return t, nil
 }
 
-// copies are the times of one round.
-type copies struct{ cold, stood, took, forked, all, warm []time.Duration }
+// copies are the times of all rounds.
+type copies struct{ cold, stood, took, forked, all, warm series }
 
-func (l *lab) copied(ctx context.Context, runtime string, c *copies) error {
-	parent, err := l.engine.Create(ctx, hutch.CreateRequest{Runtime: runtime})
+func (l *lab) copied(ctx context.Context, e *engine.Engine, vacant int, c *copies) error {
+	for range l.rounds {
+		time.Sleep(settle)
+		var one round
+		if err := l.copyRound(ctx, e, vacant, &one); err != nil {
+			return err
+		}
+		c.cold, c.stood, c.took = append(c.cold, one.cold), append(c.stood, one.stood), append(c.took, one.took)
+		c.forked, c.all, c.warm = append(c.forked, one.forked), append(c.all, one.all), append(c.warm, one.warm)
+	}
+	return nil
+}
+
+// round is the times of one.
+type round struct{ cold, stood, took, forked, all, warm []time.Duration }
+
+func (l *lab) copyRound(ctx context.Context, e *engine.Engine, vacant int, c *round) error {
+	parent, err := e.Create(ctx, hutch.CreateRequest{})
 	if err != nil {
 		return err
 	}
-	defer l.engine.Destroy(ctx, parent.ID, true)
-	if err := l.code(ctx, parent.ID, held); err != nil {
+	defer e.Destroy(ctx, parent.ID, true)
+	if err := runCode(ctx, e, parent.ID, held); err != nil {
 		return err
 	}
 	for range l.creates {
-		if err := l.copyOnce(ctx, runtime, parent.ID, c); err != nil {
+		if err := l.copyOnce(ctx, e, vacant, parent.ID, c); err != nil {
 			return err
 		}
 	}
+	if err := vacated(ctx, e, vacant); err != nil {
+		return err
+	}
 	began := time.Now()
-	list, err := l.engine.Fork(ctx, parent.ID, hutch.ForkRequest{Count: forks})
+	list, err := e.Fork(ctx, parent.ID, hutch.ForkRequest{Count: forks})
 	c.all = append(c.all, time.Since(began))
 	for _, sb := range list {
-		l.engine.Destroy(ctx, sb.ID, true)
+		e.Destroy(ctx, sb.ID, true)
 	}
 	if err != nil {
 		return err
@@ -83,61 +106,67 @@ func (l *lab) copied(ctx context.Context, runtime string, c *copies) error {
 	if !hasPandas() {
 		return nil
 	}
-	return l.templated(ctx, runtime, c)
+	return l.templated(ctx, e, vacant, c)
 }
 
-func (l *lab) copyOnce(ctx context.Context, runtime, parent string, c *copies) error {
+func (l *lab) copyOnce(ctx context.Context, e *engine.Engine, vacant int, parent string, c *round) error {
 	began := time.Now()
-	sb, err := l.engine.Create(ctx, hutch.CreateRequest{Runtime: runtime})
+	sb, err := e.Create(ctx, hutch.CreateRequest{})
 	if err != nil {
 		return err
 	}
 	c.cold = append(c.cold, time.Since(began))
-	l.engine.Destroy(ctx, sb.ID, true)
+	e.Destroy(ctx, sb.ID, true)
 	began = time.Now()
-	snap, err := l.engine.Snapshot(ctx, parent, hutch.SnapshotRequest{})
+	snap, err := e.Snapshot(ctx, parent, hutch.SnapshotRequest{})
 	if err != nil {
 		return err
 	}
 	c.took, c.stood = append(c.took, time.Since(began)), append(c.stood, snap.Stood.Duration())
-	if err := l.engine.DeleteSnapshot(ctx, snap.ID); err != nil {
+	if err := e.DeleteSnapshot(ctx, snap.ID); err != nil {
+		return err
+	}
+	if err := vacated(ctx, e, vacant); err != nil {
 		return err
 	}
 	began = time.Now()
-	list, err := l.engine.Fork(ctx, parent, hutch.ForkRequest{})
+	list, err := e.Fork(ctx, parent, hutch.ForkRequest{})
 	if err != nil {
 		return err
 	}
-	err = l.code(ctx, list[0].ID, "x[77]")
+	err = runCode(ctx, e, list[0].ID, "x[77]")
 	c.forked = append(c.forked, time.Since(began))
-	l.engine.Destroy(ctx, list[0].ID, true)
+	e.Destroy(ctx, list[0].ID, true)
 	return err
 }
 
 // templated measures sandboxes that begin with a library imported.
-func (l *lab) templated(ctx context.Context, runtime string, c *copies) error {
-	parent, err := l.engine.Create(ctx, hutch.CreateRequest{Runtime: runtime, Env: systemPython})
+func (l *lab) templated(ctx context.Context, e *engine.Engine, vacant int, c *round) error {
+	parent, err := e.Create(ctx, hutch.CreateRequest{Env: systemPython})
 	if err != nil {
 		return err
 	}
-	defer l.engine.Destroy(ctx, parent.ID, true)
-	if err := l.code(ctx, parent.ID, warmed); err != nil {
+	defer e.Destroy(ctx, parent.ID, true)
+	if err := runCode(ctx, e, parent.ID, warmed); err != nil {
 		return err
 	}
-	snap, err := l.engine.Snapshot(ctx, parent.ID, hutch.SnapshotRequest{})
+	snap, err := e.Snapshot(ctx, parent.ID, hutch.SnapshotRequest{})
 	if err != nil {
 		return err
 	}
-	defer l.engine.DeleteSnapshot(ctx, snap.ID)
+	defer e.DeleteSnapshot(ctx, snap.ID)
 	for range l.creates {
+		if err := vacated(ctx, e, vacant); err != nil {
+			return err
+		}
 		began := time.Now()
-		sb, err := l.engine.Create(ctx, hutch.CreateRequest{Snapshot: snap.ID})
+		sb, err := e.Create(ctx, hutch.CreateRequest{Snapshot: snap.ID})
 		if err != nil {
 			return err
 		}
-		err = l.code(ctx, sb.ID, "pandas.DataFrame({'a': [1, 2]}).sum()")
+		err = runCode(ctx, e, sb.ID, "pandas.DataFrame({'a': [1, 2]}).sum()")
 		c.warm = append(c.warm, time.Since(began))
-		l.engine.Destroy(ctx, sb.ID, true)
+		e.Destroy(ctx, sb.ID, true)
 		if err != nil {
 			return err
 		}
@@ -145,9 +174,9 @@ func (l *lab) templated(ctx context.Context, runtime string, c *copies) error {
 	return nil
 }
 
-// code runs Python in the default context.
-func (l *lab) code(ctx context.Context, id, code string) error {
-	res, err := l.engine.RunCode(ctx, id, hutch.RunRequest{Language: "python", Code: code}, nil)
+// runCode runs Python in the default context.
+func runCode(ctx context.Context, e *engine.Engine, id, code string) error {
+	res, err := e.RunCode(ctx, id, hutch.RunRequest{Language: "python", Code: code}, nil)
 	if err == nil && res.Error != nil {
 		err = fmt.Errorf("%s: %s", code, res.Error.Message)
 	}

@@ -64,6 +64,9 @@ type Handle = json.RawMessage
 
 // Instance is a living place. Methods are safe for concurrent use.
 type Instance interface {
+	// ID is that of the spec.
+	ID() string
+
 	// Handle never changes.
 	Handle() Handle
 

@@ -40,8 +40,6 @@ func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) 
 	}
 	defer e.tasks.Done()
 	defer s.put()
-	e.creating.Add(1)
-	defer e.creating.Add(-1)
 	o := how(s)
 	if err := e.open(ctx, s, o); err != nil {
 		e.abandon(s, err)
@@ -115,13 +113,19 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 // defaultImage is that of sandboxes that name none.
 const defaultImage = "host"
 
-// usual is the kind of place that a sandbox gets which wants nothing special.
-func usual(opt Options) kind {
-	if len(opt.Drivers) == 0 {
-		return kind{}
+// least is how many places a pool keeps ready when nobody asks: of the kind that a
+// sandbox gets which wants nothing special.
+func least(opt Options) map[kind]int {
+	if len(opt.Drivers) == 0 || opt.Pool.Max == 0 {
+		return nil
 	}
-	name := opt.Drivers[0].Name()
-	return kind{name, defaultImage, fillLimits(hutch.Limits{}, name)}
+	d := opt.Drivers[0]
+	usual := kind{runtime: d.Name(), image: defaultImage, limits: fillLimits(hutch.Limits{}, d.Name())}
+	all := map[kind]int{usual: opt.Pool.Min}
+	if _, ok := d.(driver.Restorer); ok {
+		all[usual.vacated()] = min(opt.Pool.Min, 1)
+	}
+	return all
 }
 
 const (
@@ -274,6 +278,8 @@ type opening struct {
 // open makes a place for the sandbox, whose turn the caller holds, and sets it
 // running.
 func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
+	e.creating.Add(1)
+	defer e.creating.Add(-1)
 	s.mu.Lock()
 	v, place, env, token := s.rec.Sandbox, s.rec.Place, s.rec.Env, s.rec.Token
 	s.mu.Unlock()
@@ -357,7 +363,8 @@ func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, ag
 		why = *reason
 	}
 	return e.commit(ctx, s, func(r *store.Record) {
-		r.Sandbox.Status, r.Sandbox.Reason, r.Handle, r.Books = hutch.Running, why, inst.Handle(), nil
+		r.Sandbox.Status, r.Sandbox.Reason, r.Books = hutch.Running, why, nil
+		r.Handle, r.Seat = inst.Handle(), inst.ID()
 	}, func() {
 		s.moveLocked(hutch.Running, why)
 		s.runsLocked(inst, agent)

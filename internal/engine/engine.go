@@ -117,7 +117,7 @@ func New(opt Options) *Engine {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
-		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt.Pool, usual(opt)), making: make(chan struct{}, atOnce()),
+		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt.Pool, least(opt)), making: make(chan struct{}, atOnce()),
 		sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{},
 	}
 	e.exposed.by = map[[sha256.Size]byte]*exposure{}

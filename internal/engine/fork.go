@@ -107,7 +107,7 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRe
 	if err := snap.fits(r, ok); err != nil {
 		return hutch.Sandbox{}, err
 	}
-	return e.make(ctx, rec, func(*sandbox) opening { return opening{snapshot: snap.Snapshot.ID, create: snap.restore(r, rec)} })
+	return e.make(ctx, rec, func(*sandbox) opening { return opening{snapshot: snap.Snapshot.ID, create: e.resume(r, snap, rec)} })
 }
 
 // draftFrom is draft for a sandbox that begins as a snapshot, whose settings it
@@ -142,10 +142,10 @@ func (s *snapshot) fits(r driver.Restorer, ok bool) error {
 	return nil
 }
 
-// restore makes a place of the snapshot's memory that is the sandbox of rec.
-func (s *snapshot) restore(r driver.Restorer, rec store.Record) func(context.Context, driver.Spec) (driver.Instance, error) {
+// resume makes a place of a snapshot's memory that is the sandbox of rec.
+func (e *Engine) resume(r driver.Restorer, s *snapshot, rec store.Record) func(context.Context, driver.Spec) (driver.Instance, error) {
 	return func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		inst, err := r.Restore(ctx, spec, filepath.Join(s.dir, snapMemory))
+		inst, err := e.restore(ctx, r, rec.Sandbox, spec, filepath.Join(s.dir, snapMemory))
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, err

@@ -148,7 +148,7 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 	}
 	reason := ""
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		inst, err := r.Restore(ctx, spec, e.memoryOf(s.place))
+		inst, err := e.relive(ctx, r, s, spec)
 		if err == nil || ctx.Err() != nil {
 			return inst, err
 		}
@@ -160,4 +160,22 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 		return err
 	}
 	return os.RemoveAll(e.memoryOf(s.place))
+}
+
+// relive restores the memory of a hibernated sandbox, in a place that may have
+// been made before it was known for whom.
+func (e *Engine) relive(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
+	s.mu.Lock()
+	v := s.rec.Sandbox
+	s.mu.Unlock()
+	inst, err := e.restore(ctx, r, v, spec, e.memoryOf(s.place))
+	if err != nil {
+		return nil, err
+	}
+	agent := wire.NewClient(inst.Dial, spec.Boot.Token)
+	defer agent.Close()
+	if err := agent.Adopt(ctx, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env}); err != nil {
+		return nil, errors.Join(err, inst.Destroy(context.WithoutCancel(ctx)))
+	}
+	return inst, nil
 }

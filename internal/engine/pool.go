@@ -52,8 +52,8 @@ func (w Warm) context() (wire.Context, error) {
 
 // PoolState is what a pool has, and how often it had what was asked for.
 type PoolState struct {
-	Ready        int
-	Hits, Misses int64
+	Ready, Vacant int
+	Hits, Misses  int64 // of those that are ready
 }
 
 // kind is what places have in common of which one is as good as the other.
@@ -61,14 +61,21 @@ type kind struct {
 	runtime string
 	image   string
 	limits  hutch.Limits
+	// vacant are those that wait for something which was saved.
+	vacant bool
 }
 
-func kindOf(v hutch.Sandbox) kind { return kind{v.Runtime, v.Image, v.Limits} }
+func kindOf(v hutch.Sandbox) kind { return kind{runtime: v.Runtime, image: v.Image, limits: v.Limits} }
+
+func (k kind) vacated() kind {
+	k.vacant = true
+	return k
+}
 
 // pool is the spare places. Whoever takes one has it alone.
 type pool struct {
 	Pool
-	usual kind          // the default one
+	least map[kind]int  // how many there are also when nobody asks
 	stir  chan struct{} // one was taken
 
 	mu    sync.Mutex
@@ -81,10 +88,9 @@ type pool struct {
 // maxKinds bounds of how many kinds the pool remembers that they were asked for.
 const maxKinds = 32
 
-func newPool(p Pool, usual kind) *pool {
-	p.Min = min(p.Min, p.Max)
+func newPool(p Pool, least map[kind]int) *pool {
 	return &pool{
-		Pool: p, usual: usual, stir: make(chan struct{}, 1),
+		Pool: p, least: least, stir: make(chan struct{}, 1),
 		ready: map[kind][]*spare{}, asked: map[kind]*demand{}, unfit: map[string]bool{},
 	}
 }
@@ -100,12 +106,18 @@ func (p *pool) take(k kind) *spare {
 	for i, s := range p.ready[k] {
 		if !s.dead() { // those the keeper removes
 			p.ready[k] = slices.Delete(p.ready[k], i, i+1)
-			p.state.Hits++
+			p.countLocked(k, &p.state.Hits)
 			return s
 		}
 	}
-	p.state.Misses++
+	p.countLocked(k, &p.state.Misses)
 	return nil
+}
+
+func (p *pool) countLocked(k kind, n *int64) {
+	if !k.vacant {
+		*n++
+	}
 }
 
 // noteLocked remembers that a kind was asked for, and wakes the keeper.
@@ -135,22 +147,22 @@ func (p *pool) wantLocked(k kind, now time.Time) int {
 	if p.unfit[k.runtime] {
 		return 0
 	}
-	n, least := 0, 0
+	n := 0
 	if d := p.asked[k]; d != nil {
 		n = d.most(now)
 	}
-	if k == p.usual {
-		least = p.Min
-	}
-	return min(max(n, least), p.Max)
+	return min(max(n, p.least[k]), p.Max)
 }
 
-func (p *pool) readyLocked() int {
-	n := 0
-	for _, list := range p.ready {
-		n += len(list)
+func (p *pool) readyLocked() (ready, vacant int) {
+	for k, list := range p.ready {
+		if k.vacant {
+			vacant += len(list)
+		} else {
+			ready += len(list)
+		}
 	}
-	return n
+	return ready, vacant
 }
 
 // lacks returns the kind of which most are missing; ok is false when nothing
@@ -161,7 +173,7 @@ func (p *pool) lacks() (worst kind, ok bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.readyLocked() >= p.Max {
+	if ready, vacant := p.readyLocked(); ready+vacant >= p.Max {
 		return kind{}, false
 	}
 	now, most := time.Now(), 0
@@ -174,7 +186,10 @@ func (p *pool) lacks() (worst kind, ok bool) {
 }
 
 func (p *pool) kindsLocked() map[kind]bool {
-	kinds := map[kind]bool{p.usual: true}
+	kinds := map[kind]bool{}
+	for k := range p.least {
+		kinds[k] = true
+	}
 	for k := range p.asked {
 		kinds[k] = true
 	}

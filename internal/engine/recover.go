@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -85,7 +86,7 @@ func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance,
 	if err != nil {
 		return nil, nil, err
 	}
-	inst, err := d.Recover(ctx, rec.Place, rec.Handle)
+	inst, err := d.Recover(ctx, cmp.Or(rec.Seat, rec.Place), rec.Handle)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,11 +105,14 @@ func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance,
 
 // sweep removes what belongs to no sandbox.
 func (e *Engine) sweep(ctx context.Context, places map[string]*sandbox) error {
+	seats := map[string]string{} // the runtimes of living places, by their names
+	for _, s := range places {
+		if s.inst != nil {
+			seats[s.inst.ID()] = s.rec.Sandbox.Runtime
+		}
+	}
 	for _, d := range e.opt.Drivers {
-		n, err := d.Sweep(ctx, func(place string) bool {
-			s := places[place]
-			return s != nil && s.inst != nil && s.rec.Sandbox.Runtime == d.Name()
-		})
+		n, err := d.Sweep(ctx, func(seat string) bool { return seats[seat] == d.Name() })
 		if err != nil {
 			return err
 		}

@@ -121,7 +121,8 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 
 // runsLocked takes on the place that the sandbox runs in from now on.
 func (s *sandbox) runsLocked(inst driver.Instance, agent *wire.Client) {
-	s.inst, s.agent, s.rec.Handle, s.rec.Books = inst, agent, inst.Handle(), nil
+	s.inst, s.agent, s.rec.Books = inst, agent, nil
+	s.rec.Handle, s.rec.Seat = inst.Handle(), inst.ID()
 	s.rec.Sandbox.LastUsedAt = time.Now().UTC()
 }
 

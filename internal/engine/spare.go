@@ -13,13 +13,14 @@ import (
 	"hutch/internal/wire"
 )
 
-// spare is a place that is nobody's yet. Nothing has run in it but its agent.
+// spare is a place that is nobody's yet. Nothing has run in it but its agent,
+// and in a vacant one nothing at all.
 type spare struct {
 	kind
 	place, token string
 	root         image.Root
-	inst         driver.Instance
-	agent        *wire.Client
+	inst         driver.Instance // of a vacant one a driver.Vacancy
+	agent        *wire.Client    // of a vacant one nil
 }
 
 // adoptTime bounds how long a spare place may take to become somebody's.
@@ -59,7 +60,7 @@ func (e *Engine) PoolState() PoolState {
 	e.pool.mu.Lock()
 	defer e.pool.mu.Unlock()
 	state := e.pool.state
-	state.Ready = e.pool.readyLocked()
+	state.Ready, state.Vacant = e.pool.readyLocked()
 	return state
 }
 
@@ -78,7 +79,9 @@ func (e *Engine) claim(s *sandbox) *spare {
 // discard frees spare places.
 func (e *Engine) discard(spares []*spare) {
 	visit(spares, func(_ int, s *spare) {
-		s.agent.Close()
+		if s.agent != nil {
+			s.agent.Close()
+		}
 		if err := e.raze(s.inst); err != nil {
 			e.log.Error("remove a spare place", "place", s.place, "err", err)
 		}
@@ -159,6 +162,9 @@ func (e *Engine) stock(k kind) error {
 		return err
 	}
 	s := &spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), root: root}
+	if k.vacant {
+		return e.vacate(d.(driver.Restorer), s)
+	}
 	s.inst, err = e.place(e.ctx, d.Create, driver.Spec{ID: s.place, Root: root, Limits: k.limits, Boot: boot(s.token, s.place, root.Env, k.limits)})
 	if err != nil {
 		return err
@@ -177,6 +183,31 @@ func (e *Engine) stock(k kind) error {
 		return nil
 	}
 	return err
+}
+
+// vacate adds a place to the pool that waits for something which was saved.
+func (e *Engine) vacate(r driver.Restorer, s *spare) (err error) {
+	prepare := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) { return r.Prepare(ctx, spec) }
+	s.inst, err = e.place(e.ctx, prepare, driver.Spec{ID: s.place, Root: s.root, Limits: s.limits})
+	if err == nil {
+		e.pool.put(s)
+	}
+	return err
+}
+
+// restore makes a place in which goes on what a driver saved to dir: in one that
+// waits for that, when there is one.
+func (e *Engine) restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox, spec driver.Spec, dir string) (driver.Instance, error) {
+	s := e.pool.take(kindOf(v).vacated())
+	if s == nil {
+		return r.Restore(ctx, spec, dir)
+	}
+	inst, err := s.inst.(driver.Vacancy).Restore(ctx, dir)
+	if err == nil || ctx.Err() != nil {
+		return inst, err
+	}
+	e.log.Warn("use a vacant place", "place", s.place, "err", err, "cause", hutch.AsError(err).Cause)
+	return r.Restore(ctx, spec, dir)
 }
 
 // warm has the interpreters wait in a place that the pool is to have ready. One

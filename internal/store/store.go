@@ -28,6 +28,7 @@ type Record struct {
 	Lent    []string          `json:"lent,omitempty"`    // secrets that its programs have asked for, by name
 	Token   string            `json:"token"`             // the agent's
 	Handle  driver.Handle     `json:"handle"`            // the driver's, while it runs
+	Seat    string            `json:"seat,omitempty"`    // the driver's name of where it runs or last ran; empty is Place
 	Used    Used              `json:"used"`
 	Books   *Books            `json:"books,omitempty"`
 	Ports   []Exposure        `json:"ports,omitempty"`

@@ -101,7 +101,7 @@ func reopen(t *testing.T, dir, runtime string) room {
 	return r
 }
 
-func open(t *testing.T, dir, runtime string, wrap func(driver.Driver) driver.Driver) room {
+func open(t *testing.T, dir, runtime string, wrap func(driver.Driver) driver.Driver, change ...func(*engine.Options)) room {
 	t.Helper()
 	records, err := store.Open(t.Context(), filepath.Join(dir, "db"))
 	if err != nil {
@@ -111,7 +111,11 @@ func open(t *testing.T, dir, runtime string, wrap func(driver.Driver) driver.Dri
 	d := wrap(hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)))
 	root := hutchtest.Image(t)
 	host := func(context.Context, string) (image.Root, error) { return root, nil }
-	r := room{engine.New(engine.Options{Dir: dir, Drivers: []driver.Driver{d}, Image: host, Store: records}), dir}
+	opt := engine.Options{Dir: dir, Drivers: []driver.Driver{d}, Image: host, Store: records}
+	for _, c := range change {
+		c(&opt)
+	}
+	r := room{engine.New(opt), dir}
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -187,6 +187,9 @@ type place struct {
 	done    chan struct{}
 }
 
+// ID implements driver.Instance.
+func (p *place) ID() string { return p.id }
+
 func (p *place) Handle() driver.Handle {
 	h, _ := json.Marshal(p.id) // a string always can be
 	return h

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,6 +106,9 @@ func (i *instance) answer(ctx context.Context) error {
 		}
 	}
 }
+
+// ID implements driver.Instance.
+func (i *instance) ID() string { return filepath.Base(i.dir) }
 
 // Handle implements driver.Instance.
 func (i *instance) Handle() driver.Handle { return i.handle }

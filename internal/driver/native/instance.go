@@ -37,6 +37,9 @@ func (i *instance) watch() {
 	i.process.Close()
 }
 
+// ID implements driver.Instance.
+func (i *instance) ID() string { return i.id }
+
 // Handle is the record.
 func (i *instance) Handle() driver.Handle {
 	b, _ := json.Marshal(i.record) // numbers and strings: no error

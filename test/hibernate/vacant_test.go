@@ -1,0 +1,97 @@
+package hibernate
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/engine"
+	"hutch/internal/hutchtest"
+)
+
+// vacant waits until a place waits for something that was saved.
+func (r room) vacant(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(patience); r.PoolState().Vacant == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", r.PoolState())
+		}
+	}
+}
+
+// What was saved goes on in places that were made before it was known for whom,
+// again and again, and is itself in each.
+func TestGoesOnWhereAPlaceWaits(t *testing.T) {
+	t.Parallel()
+	var r room
+	r.Engine = hutchtest.Engine(t, "gvisor", func(o *engine.Options) {
+		r.dir, o.Pool = o.Dir, engine.Pool{Max: 3, Min: 1}
+	})
+	id, _ := r.sleeper(t, hutch.CreateRequest{ID: "sleeper", Env: map[string]string{"WHOSE": "mine"}})
+	for _, want := range []string{"2", "3"} {
+		r.until(t, id, hutch.Hibernated)
+		r.vacant(t)
+		if got := r.run(t, id, count+"; hostname; echo $WHOSE"); got != want+"\nsleeper\nmine" {
+			t.Errorf("it wakes as %q", got)
+		}
+	}
+	r.vacant(t)
+	forks, err := r.Fork(t.Context(), id, hutch.ForkRequest{Env: map[string]string{"WHOSE": "its own"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.run(t, forks[0].ID, count+"; hostname; echo $WHOSE"); got != "4\n"+forks[0].ID+"\nits own" {
+		t.Errorf("the fork says %q", got)
+	}
+	if left := r.left(t); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// A sandbox of other limits, which no place waits for, wakes all the same.
+func TestGoesOnWhereNoneFits(t *testing.T) {
+	t.Parallel()
+	var r room
+	r.Engine = hutchtest.Engine(t, "gvisor", func(o *engine.Options) { o.Pool = engine.Pool{Max: 3, Min: 1} })
+	r.vacant(t)
+	id, _ := r.sleeper(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 300}})
+	r.until(t, id, hutch.Hibernated)
+	if got := r.run(t, id, count); got != "2" {
+		t.Errorf("the counter says %q", got)
+	}
+	if r.PoolState().Vacant == 0 {
+		t.Error("it took a place of another size")
+	}
+}
+
+// A daemon that ends finds what went on in such a place again, by whatever name
+// that has; and what of it sleeps, too.
+func TestFoundWhereAPlaceWaited(t *testing.T) {
+	t.Parallel()
+	dir := hutchtest.Dir(t)
+	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // or skip
+	first := open(t, dir, "gvisor", same, func(o *engine.Options) { o.Pool = engine.Pool{Max: 3, Min: 1} })
+	id, _ := first.sleeper(t, hutch.CreateRequest{})
+	first.until(t, id, hutch.Hibernated)
+	first.vacant(t)
+	first.run(t, id, "true")
+	if err := first.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	r := reopen(t, dir, "gvisor")
+	if got := r.run(t, id, count); got != "2" {
+		t.Errorf("the counter says %q", got)
+	}
+	r.until(t, id, hutch.Hibernated)
+	if got := r.run(t, id, count); got != "3" {
+		t.Errorf("the counter says %q", got)
+	}
+	if _, err := r.Destroy(t.Context(), id, true); err != nil {
+		t.Error(err)
+	}
+	if left := append(r.left(t), r.kept(t)...); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
