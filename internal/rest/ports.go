@@ -4,10 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"sync"
-	"time"
-
-	"github.com/coder/websocket"
 
 	"hutch"
 	"hutch/internal/stream"
@@ -90,34 +86,13 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer server.Close()
-	c, err := websocket.Accept(w, r, nil)
-	if err != nil {
-		return // answered already
+	s := h.accept(w, r)
+	if s == nil {
+		return
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	var probe sync.WaitGroup
-	defer probe.Wait()
-	defer cancel()
-	probe.Go(func() { h.probe(ctx, cancel, c) })
-	stream.Join(ctx, stream.NewPipe(c), server)
-}
-
-// probe keeps a WebSocket open, and finds out when it is dead.
-func (h *Handler) probe(ctx context.Context, dead context.CancelFunc, c *websocket.Conn) {
-	tick := time.NewTicker(pingTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		ping, done := context.WithTimeout(ctx, h.stall)
-		err := c.Ping(ping)
-		done()
-		if err != nil {
-			dead()
-			return
-		}
-	}
+	defer s.close()
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	s.tasks.Go(func() { s.ping(ctx, cancel) })
+	stream.Join(ctx, stream.NewPipe(s.conn), server)
 }

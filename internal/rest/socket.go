@@ -33,16 +33,23 @@ func (h *Handler) attend(w http.ResponseWriter, r *http.Request, serve func(*soc
 		h.fail(w, r, hutch.Errorf(hutch.Invalid, "GET of %s opens a WebSocket: use POST, or connect with a WebSocket client", path.Base(r.URL.Path)))
 		return
 	}
+	s := h.accept(w, r)
+	if s == nil {
+		return
+	}
+	defer s.close()
+	s.finish(serve(s, r))
+}
+
+// accept opens a WebSocket, or answers why it cannot and returns nil.
+func (h *Handler) accept(w http.ResponseWriter, r *http.Request) *socket {
 	c, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		return // answered already
+		return nil
 	}
 	// r's context ends the command, not the connection: that is still needed
 	// to say how it ended.
-	s := &socket{conn: c, ctx: context.WithoutCancel(r.Context()), stall: h.stall}
-	defer s.tasks.Wait()
-	defer c.CloseNow()
-	s.finish(serve(s, r))
+	return &socket{conn: c, ctx: context.WithoutCancel(r.Context()), stall: h.stall}
 }
 
 func wantsSocket(r *http.Request) bool {
@@ -81,6 +88,11 @@ type socket struct {
 	tasks sync.WaitGroup
 	stdin *window.Queue // nil when the command came with all its input
 	buf   []byte        // of output
+}
+
+func (s *socket) close() {
+	s.conn.CloseNow()
+	s.tasks.Wait()
 }
 
 // command reads the first message, a command.

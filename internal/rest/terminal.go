@@ -41,13 +41,11 @@ func (h *Handler) look(w http.ResponseWriter, r *http.Request, req hutch.LogsReq
 		h.fail(w, r, err)
 		return
 	}
-	c, err := websocket.Accept(w, r, nil)
-	if err != nil {
-		return // answered already
+	s := h.accept(w, r)
+	if s == nil {
+		return
 	}
-	s := &socket{conn: c, ctx: context.WithoutCancel(r.Context()), stall: h.stall}
-	defer s.tasks.Wait()
-	defer c.CloseNow()
+	defer s.close()
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	s.tasks.Go(func() { s.ping(ctx, cancel) })
