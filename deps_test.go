@@ -67,8 +67,10 @@ var layers = []layer{
 		"github.com/opencontainers/runtime-spec/specs-go",
 	}},
 
+	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/...", "golang.org/x/net/netutil"}},
+
 	// What a sandbox reaches.
-	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
+	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite/..."}},
@@ -79,7 +81,6 @@ var layers = []layer{
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/problem", []string{"hutch"}},
 	{"hutch/internal/preview", []string{"hutch", "hutch/internal/problem"}},
-	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/...", "golang.org/x/net/netutil"}},
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem", "github.com/coder/websocket"}},
 	{"hutch/internal/audit", []string{"hutch"}},
 	{"hutch/internal/auth", []string{"hutch", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
@@ -92,7 +93,7 @@ var layers = []layer{
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/problem"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/durable", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
-	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/problem", "hutch/internal/secret"}},
+	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"hutch/internal/listen"
 	"hutch/internal/secret"
 )
 
@@ -91,8 +92,7 @@ func (b *Broker) Serve(ctx context.Context, conn net.Conn, to Route) {
 	ctx, cancel := context.WithCancel(ctx)
 	x := &exchange{Broker: b, Route: to}
 	upstream := x.transport()
-	l := newOnce(conn)
-	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	srv := &http.Server{
 		Handler:           x.handler(upstream),
@@ -104,7 +104,7 @@ func (b *Broker) Serve(ctx context.Context, conn net.Conn, to Route) {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 	}
-	srv.ServeTLS(l, "", "") // returns when the connection is closed
+	srv.ServeTLS(listen.Once(conn), "", "") // returns when the connection is closed
 	cancel()
 	x.busy.Lock() // and never unlocked: no request comes after the last
 	upstream.CloseIdleConnections()

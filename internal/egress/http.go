@@ -3,17 +3,16 @@ package egress
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"hutch"
+	"hutch/internal/listen"
 )
 
 // carryHTTP carries requests of HTTP/1, each to the name that it asks for if
@@ -32,8 +31,7 @@ func (g *Gateway) carryHTTP(p *passage, down, up net.Conn) error {
 	server := &http.Server{
 		Handler: way, ReadHeaderTimeout: helloTime, IdleTimeout: quietTime, MaxHeaderBytes: 64 << 10, ErrorLog: silent,
 	}
-	one := &single{conn: down, done: make(chan struct{})}
-	if err := server.Serve(one); !errors.Is(err, net.ErrClosed) {
+	if err := server.Serve(listen.Once(down)); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
@@ -158,42 +156,3 @@ func hostOf(r *http.Request) string {
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
-
-// single listens for one connection, which is there.
-type single struct {
-	conn net.Conn
-	done chan struct{}
-}
-
-// Accept implements net.Listener: after the connection has ended, it fails.
-func (s *single) Accept() (net.Conn, error) {
-	if c := s.conn; c != nil {
-		s.conn = nil
-		return &signalled{Conn: c, closed: sync.OnceFunc(func() { close(s.done) })}, nil
-	}
-	<-s.done
-	return nil, net.ErrClosed
-}
-
-func (s *single) Close() error   { return nil }
-func (s *single) Addr() net.Addr { return nothing{} }
-
-type nothing struct{}
-
-func (nothing) Network() string { return "tcp" }
-func (nothing) String() string  { return "" }
-
-// signalled tells when it is closed.
-type signalled struct {
-	net.Conn
-	closed func()
-}
-
-func (s *signalled) Close() error {
-	defer s.closed()
-	return s.Conn.Close()
-}
-
-func (s *signalled) CloseWrite() error { return closeWrite(s.Conn) }
-
-var _ io.Closer = (*signalled)(nil)

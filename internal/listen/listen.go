@@ -1,6 +1,6 @@
-// Package listen makes what the server listens with: a bound on connections,
-// and TLS, by files that are read again when they change or by certificates
-// that an ACME server gives.
+// Package listen makes what servers listen with: a bound on connections, or a
+// single one that is there already; and TLS, by files that are read again when
+// they change or by certificates that an ACME server gives.
 package listen
 
 import (

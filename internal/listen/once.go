@@ -1,20 +1,21 @@
-package broker
+package listen
 
 import (
 	"net"
 	"sync"
 )
 
-// once is a listener to which one connection comes. It ends with that.
-type once struct {
-	conn *watched
-	next chan net.Conn
+// Once is a listener to which one connection comes. It ends with that.
+func Once(conn net.Conn) net.Listener {
+	l := &once{addr: conn.LocalAddr(), next: make(chan net.Conn, 1), ended: make(chan struct{})}
+	l.next <- &watched{conn, sync.OnceFunc(func() { close(l.ended) })}
+	return l
 }
 
-func newOnce(conn net.Conn) *once {
-	l := &once{conn: &watched{Conn: conn, closed: make(chan struct{})}, next: make(chan net.Conn, 1)}
-	l.next <- l.conn
-	return l
+type once struct {
+	addr  net.Addr
+	next  chan net.Conn
+	ended chan struct{}
 }
 
 // Accept implements net.Listener.
@@ -22,26 +23,34 @@ func (l *once) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.next:
 		return conn, nil
-	case <-l.conn.closed:
+	case <-l.ended:
 		return nil, net.ErrClosed
 	}
 }
 
-// Close implements net.Listener.
+// Close implements net.Listener. The connection outlives it.
 func (l *once) Close() error { return nil }
 
 // Addr implements net.Listener.
-func (l *once) Addr() net.Addr { return l.conn.LocalAddr() }
+func (l *once) Addr() net.Addr { return l.addr }
 
-// watched is a connection that tells when it was closed.
+// watched is a connection that tells when it is closed.
 type watched struct {
 	net.Conn
-	once   sync.Once
-	closed chan struct{}
+	closed func()
 }
 
 // Close implements net.Conn.
 func (w *watched) Close() error {
-	w.once.Do(func() { close(w.closed) })
+	defer w.closed()
 	return w.Conn.Close()
+}
+
+// CloseWrite lets net/http tell the other end that nothing more comes, before it
+// closes a connection on which something may still be on its way.
+func (w *watched) CloseWrite() error {
+	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return w.Close()
 }
