@@ -10,6 +10,7 @@ package escape
 
 import (
 	"embed"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -108,17 +109,51 @@ func TestAttacks(t *testing.T) {
 			t.Parallel()
 			f := newField(t, runtime)
 			f.settle(t)
-			t.Run("attacks", func(t *testing.T) {
-				for _, a := range attacks {
-					t.Run(a.name, func(t *testing.T) {
-						t.Parallel()
-						f.attack(t, a)
-					})
-				}
-			})
-			f.prey.check(t)
+			f.attacks(t, attacks)
 		})
 	}
+}
+
+// Copies of a sandbox are held to the same, and more: they lie on files that
+// they share.
+func TestAttacksOnCopies(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root's sandboxes share files")
+	}
+	f := newField(t, "native")
+	f.begin = f.hostile(t)
+	f.settle(t)
+	if kind := f.sh(t, "neighbour", "echo changed > folder/shared; stat -f -c %T /"); kind != "overlayfs\n" {
+		t.Fatalf("the neighbour's root is a %s: it shares nothing", kind)
+	}
+	f.attacks(t, append(slices.Clone(attacks), attack{name: "layer", gives: "files of the host, or of other copies"}))
+}
+
+// hostile is a snapshot with what an attack can prepare for its copies.
+func (f *field) hostile(t *testing.T) string {
+	t.Helper()
+	id := f.sandbox(t, hutch.CreateRequest{})
+	f.sh(t, id, `mkdir folder; echo below > folder/shared; ln -s / root; ln -s ../../../../../.. up; cp /usr/bin/id setuid; chmod 6755 setuid
+		mknod folder/white c 0 0 2>/dev/null; head -c 5000000 /dev/urandom > large`)
+	snap, err := f.svc.Snapshot(t.Context(), id, hutch.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap.ID
+}
+
+// attacks makes attacks, beside each other.
+func (f *field) attacks(t *testing.T, list []attack) {
+	t.Run("attacks", func(t *testing.T) {
+		for _, a := range list {
+			t.Run(a.name, func(t *testing.T) {
+				t.Parallel()
+				f.attack(t, a)
+			})
+		}
+	})
+	f.prey.check(t)
 }
 
 func TestRootless(t *testing.T) {

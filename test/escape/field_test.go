@@ -35,6 +35,7 @@ type field struct {
 	svc     hutch.Service
 	records *store.Store
 	dir     string // the engine's own
+	begin   string // the snapshot that sandboxes begin as, if any
 	prey    *prey
 }
 
@@ -98,6 +99,7 @@ func (f *field) start(t *testing.T, id string, req hutch.ExecRequest, word strin
 // sandbox makes one that goes with the test.
 func (f *field) sandbox(t *testing.T, req hutch.CreateRequest) string {
 	t.Helper()
+	req.Snapshot = f.begin
 	s, err := f.svc.Create(t.Context(), req)
 	if err != nil {
 		t.Fatalf("create a sandbox: %v", err)
