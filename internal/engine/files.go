@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/klauspost/compress/zstd"
 
 	"hutch"
 	"hutch/internal/image"
@@ -15,17 +18,18 @@ import (
 // packTime bounds packing and unpacking, in ms.
 const packTime = 10 * 60 * 1000
 
-// pack writes the files of a sandbox to disk: aside first, then synced and
-// renamed. The archive is made by tar inside the
-// sandbox and is only ever read by tar inside a sandbox: to the daemon it is
-// so many bytes, and not more than the sandbox may write.
-func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path string) (err error) {
+// pack writes the files of a sandbox to disk, aside first. The archive is made
+// by tar inside the sandbox and is only ever read by tar inside a sandbox: to the
+// daemon it is so many bytes, and not more than the sandbox may write. One that is
+// to be kept is compressed: it may lie beside memory with the same files in it.
+// size is what it was before.
+func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path string, keep bool) (size int64, err error) {
 	s.mu.Lock()
-	room := int64(s.rec.Sandbox.Limits.Disk)<<20*5/4 + 64<<20
+	most := int64(s.rec.Sandbox.Limits.Disk)<<20*5/4 + 64<<20
 	s.mu.Unlock()
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("keep files: %w", err)
+		return 0, fmt.Errorf("keep files: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -33,6 +37,12 @@ func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path 
 		}
 	}()
 	defer f.Close()
+	out := io.WriteCloser(f)
+	if keep {
+		if out, err = compressor(f); err != nil {
+			return 0, fmt.Errorf("keep files: %w", err)
+		}
+	}
 	argv := []string{"tar", "--create", "--sparse", "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
 	for _, dir := range image.Writable {
 		argv = append(argv, dir[1:])
@@ -41,20 +51,24 @@ func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path 
 		if o.Stream != hutch.Stdout {
 			return nil
 		}
-		if room -= int64(len(o.Data)); room < 0 {
+		if size += int64(len(o.Data)); size > most {
 			return errors.New("the archive is larger than the sandbox's disk limit")
 		}
-		_, err := f.Write(o.Data)
+		_, err := out.Write(o.Data)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("keep files: %w", err)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return 0, fmt.Errorf("keep files: %w", err)
 	}
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("keep files: %w", err)
-	}
-	return os.Rename(f.Name(), path)
+	return size, os.Rename(f.Name(), path)
 }
+
+// compressor is as quick as disks are, and takes few MB of memory.
+func compressor(w io.Writer) (*zstd.Encoder, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
+}
+
+const window = 1 << 20
 
 // unpack puts the files of a stopped sandbox, or of a snapshot, into a new place.
 func (e *Engine) unpack(ctx context.Context, path string, agent *wire.Client) error {
@@ -63,11 +77,38 @@ func (e *Engine) unpack(ctx context.Context, path string, agent *wire.Client) er
 		return fmt.Errorf("restore files: %w", err)
 	}
 	defer f.Close()
+	z, err := expander(f)
+	if err != nil {
+		return fmt.Errorf("restore files: %w", err)
+	}
+	defer z.Close()
 	argv := []string{"tar", "--extract", "--file=-", "--directory=/", "--warning=no-all", "--no-overwrite-dir"}
-	if err := e.tar(ctx, agent, argv, f, nil); err != nil {
+	if err := e.tar(ctx, agent, argv, z, nil); err != nil {
 		return fmt.Errorf("restore files: %w", err)
 	}
 	return nil
+}
+
+// expander reads what a compressor wrote, or what was kept before there was one.
+func expander(f io.Reader) (io.ReadCloser, error) {
+	in := bufio.NewReaderSize(f, 64<<10)
+	if head, _ := in.Peek(4); string(head) != "\x28\xb5\x2f\xfd" { // RFC 8878
+		return io.NopCloser(in), nil
+	}
+	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, err
+	}
+	return z.IOReadCloser(), nil
+}
+
+// syncFile returns when a file is on disk.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func (e *Engine) tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader, out func(hutch.Output) error) error {

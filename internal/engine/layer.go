@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -26,6 +25,7 @@ const minShared = 4 << 20
 type below struct {
 	mu    sync.Mutex // held while the layer is made
 	layer driver.Layer
+	none  error // why there can be none
 	users int
 }
 
@@ -33,8 +33,14 @@ type below struct {
 func (b *below) hold(make func() (driver.Layer, error)) (driver.Layer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.none != nil {
+		return nil, b.none
+	}
 	if b.layer == nil {
 		l, err := make()
+		if errors.Is(err, hutch.Unsupported) {
+			b.none = err
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -112,8 +118,7 @@ func (s *snapshot) files() string { return filepath.Join(s.dir, snapFiles) }
 // which a layer does not count in.
 func (s *snapshot) shareable() bool {
 	l := s.Snapshot.Limits
-	info, err := os.Stat(s.files())
-	return err == nil && !s.alone && info.Size() >= minShared && info.Size() <= int64(l.Disk)<<19 && l.Disk <= l.Memory*3/4
+	return !s.alone && s.Unpacked >= minShared && s.Unpacked <= int64(l.Disk)<<19 && l.Disk <= l.Memory*3/4
 }
 
 // layer makes the layer of a snapshot's files.

@@ -220,8 +220,11 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	if err := e.quiet(agent, live); err != nil {
 		return err
 	}
-	if err := e.pack(ctx, s, agent, e.filesOf(s.place)); err != nil {
+	if _, err := e.pack(ctx, s, agent, e.filesOf(s.place), true); err != nil {
 		return err
+	}
+	if err := syncFile(e.filesOf(s.place)); err != nil {
+		return errors.Join(err, os.Remove(e.filesOf(s.place)))
 	}
 	e.account(ctx, s, inst)
 	if !s.rest(nil, since) {

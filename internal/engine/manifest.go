@@ -41,6 +41,7 @@ type manifest struct {
 	Snapshot hutch.Snapshot `json:"snapshot"`
 	Record   store.Record   `json:"record"` // of the sandbox that it was made of
 	Files    []savedFile    `json:"files"`
+	Unpacked int64          `json:"unpacked,omitempty"` // size of the archive of the written files, as tar makes it
 }
 
 // savedFile is one file of a snapshot.

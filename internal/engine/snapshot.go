@@ -154,7 +154,8 @@ func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshot, wh
 	if what.memory && saves && !what.files {
 		return nil
 	}
-	return e.pack(ctx, s, agent, filepath.Join(snap.dir, snapFiles))
+	snap.Unpacked, err = e.pack(ctx, s, agent, snap.files(), what.files)
+	return err
 }
 
 // captureMemory keeps all that runs, where the runtime can.
