@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
+	"hutch/client"
 	"hutch/internal/backup"
 )
 
@@ -114,19 +115,7 @@ func newBackupDelete(h *home, std streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete BACKUP...", Aliases: []string{"rm"}, Short: "Delete backups", Long: "Delete backups.\n" + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			for _, id := range args {
-				if err := svc.DeleteBackup(c.Context(), id); err != nil {
-					return err
-				}
-				fmt.Fprintln(std.out, id)
-			}
-			return nil
-		},
+		RunE: onEach(h, std, (*client.Client).DeleteBackup),
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,27 +115,17 @@ func newPorts(h *home, std streams) *cobra.Command {
 				return followPorts(c.Context(), svc, args[0], std.out, asJSON)
 			}
 			list, err := svc.Ports(c.Context(), args[0])
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return writeJSON(std.out, list)
 			}
-			return writePorts(std.out, list)
+			return writeList(std.out, asJSON, list, "PORT\tNAME\tACCESS\tURL", func(p hutch.Port) []any {
+				return []any{p.Port, cell(p.Name), p.Access, p.URL}
+			})
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "tell of servers as they come and go")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
-}
-
-func writePorts(out io.Writer, list []hutch.Port) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PORT\tNAME\tACCESS\tURL")
-	for _, p := range list {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", p.Port, cell(p.Name), p.Access, p.URL)
-	}
-	return w.Flush()
 }
 
 func followPorts(ctx context.Context, svc *client.Client, sandbox string, out io.Writer, asJSON bool) error {

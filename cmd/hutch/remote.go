@@ -156,6 +156,24 @@ func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(
 	return t.Flush()
 }
 
+// onEach is a command that does something to each of those that its arguments
+// name, and prints who they are.
+func onEach(h *home, std streams, do func(*client.Client, context.Context, string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		svc, err := h.dial()
+		if err != nil {
+			return err
+		}
+		for _, name := range args {
+			if err := do(svc, c.Context(), name); err != nil {
+				return err
+			}
+			fmt.Fprintln(std.out, name)
+		}
+		return nil
+	}
+}
+
 func sandboxRow(s hutch.Sandbox) []any {
 	live := 0
 	for _, p := range s.Processes {

@@ -6,13 +6,13 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"hutch"
+	"hutch/client"
 )
 
 func newSecret(h *home, std streams) *cobra.Command {
@@ -145,30 +145,25 @@ func newSecretList(h *home, std streams) *cobra.Command {
 				return err
 			}
 			list, err := svc.Secrets(c.Context())
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return writeJSON(std.out, list)
 			}
-			t := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "SECRET\tSET\tREDACTED\tBROKERED FOR")
-			for _, s := range list {
-				set := "by the server"
-				if s.UpdatedAt != nil {
-					set = s.UpdatedAt.Format(time.DateTime)
-				}
-				hosts := "-"
-				if s.Brokered != nil {
-					hosts = strings.Join(s.Brokered.Hosts, ",")
-				}
-				fmt.Fprintf(t, "%s\t%s\t%t\t%s\n", s.Name, set, s.Redacted, hosts)
-			}
-			return t.Flush()
+			return writeList(std.out, asJSON, list, "SECRET\tSET\tREDACTED\tBROKERED FOR", secretRow)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+func secretRow(s hutch.Secret) []any {
+	set, hosts := "by the server", "-"
+	if s.UpdatedAt != nil {
+		set = s.UpdatedAt.Format(time.DateTime)
+	}
+	if s.Brokered != nil {
+		hosts = strings.Join(s.Brokered.Hosts, ",")
+	}
+	return []any{s.Name, set, s.Redacted, hosts}
 }
 
 func newSecretDelete(h *home, std streams) *cobra.Command {
@@ -178,18 +173,6 @@ func newSecretDelete(h *home, std streams) *cobra.Command {
 output for 30 days more.
 ` + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			for _, name := range args {
-				if err := svc.DeleteSecret(c.Context(), name); err != nil {
-					return err
-				}
-				fmt.Fprintln(std.out, name)
-			}
-			return nil
-		},
+		RunE: onEach(h, std, (*client.Client).DeleteSecret),
 	}
 }

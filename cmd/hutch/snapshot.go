@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
+	"hutch/client"
 )
 
 func newSnapshot(h *home, std streams) *cobra.Command {
@@ -19,7 +20,7 @@ gvisor, its processes, their memory and its code contexts. The sandbox runs on.
   hutch restore before
   hutch snapshot rm before`,
 	}
-	c.AddCommand(newSnapshotCreate(h, std, "create SANDBOX", ""), newSnapshotList(h, std, false), newSnapshotRemove(h))
+	c.AddCommand(newSnapshotCreate(h, std, "create SANDBOX", ""), newSnapshotList(h, std, false), newSnapshotRemove(h, std))
 	return c
 }
 
@@ -34,7 +35,7 @@ the first has imported, theirs have imported, too.
   hutch template create --from warm --name pandas
   hutch restore pandas --id demo`,
 	}
-	c.AddCommand(newSnapshotCreate(h, std, "create", "from"), newSnapshotList(h, std, true), newSnapshotRemove(h))
+	c.AddCommand(newSnapshotCreate(h, std, "create", "from"), newSnapshotList(h, std, true), newSnapshotRemove(h, std))
 	return c
 }
 
@@ -120,22 +121,11 @@ func snapshotRow(s hutch.Snapshot) []any {
 	return []any{s.ID, plain(s.Name), s.SandboxID, plain(s.Runtime), s.Memory, s.Size, s.CreatedAt.Local().Format(time.DateTime), expires}
 }
 
-func newSnapshotRemove(h *home) *cobra.Command {
+func newSnapshotRemove(h *home, std streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete, by id or name", Long: "Delete, by id or name. Sandboxes that began so do not need it.\n" + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			for _, id := range args {
-				if err := svc.DeleteSnapshot(c.Context(), id); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		RunE: onEach(h, std, (*client.Client).DeleteSnapshot),
 	}
 }
 
