@@ -219,7 +219,7 @@ func (e *Engine) roomLocked(ctx context.Context, more int) error {
 	active, own := 0, 0
 	for n, s := range e.sandboxes {
 		s.mu.Lock()
-		if v := s.rec.Sandbox.Status; v != hutch.Stopped && v != hutch.Hibernated {
+		if v := s.rec.Sandbox.Status; s.waking.Load() || v != hutch.Stopped && v != hutch.Hibernated {
 			active++
 			if n.owner == owner.ID {
 				own++
@@ -300,7 +300,7 @@ func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
 	}
 	if err != nil {
 		agent.Close()
-		if derr := inst.Destroy(context.WithoutCancel(ctx)); derr != nil {
+		if derr := e.raze(inst); derr != nil {
 			e.log.Error("destroy a place that could not be used", "sandbox", v.ID, "err", derr)
 		}
 	}

@@ -167,7 +167,7 @@ func (e *Engine) leave(ctx context.Context, s *sandbox) {
 	s.alarm.stop()
 	inst, agent := s.inst, cmp.Or(s.agent, s.paused)
 	s.mu.Unlock()
-	if agent != nil {
+	if inst != nil { // and it is not just going
 		e.account(ctx, s, inst)
 		e.save(ctx, s)
 		agent.Close()
@@ -221,7 +221,8 @@ func (e *Engine) save(ctx context.Context, s *sandbox) error {
 }
 
 // commit changes a sandbox's record on disk, and only then has thenLocked do so
-// in memory. One of a sandbox that is gone is not written again.
+// in memory. One of a sandbox that is gone is not written again. That ctx ends
+// stops nothing: whether the record was written then, nobody would know.
 func (e *Engine) commit(ctx context.Context, s *sandbox, change func(*store.Record), thenLocked func()) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -233,7 +234,7 @@ func (e *Engine) commit(ctx context.Context, s *sandbox, change func(*store.Reco
 	}
 	change(&rec)
 	if e.opt.Store != nil {
-		if err := e.opt.Store.Put(ctx, rec); err != nil {
+		if err := e.opt.Store.Put(context.WithoutCancel(ctx), rec); err != nil {
 			return err
 		}
 	}

@@ -218,6 +218,55 @@ func TestStopThatCannotBeNoted(t *testing.T) {
 	}
 }
 
+// Sandboxes that wake at the same time take room from each other.
+func TestWakingTakesRoom(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.MaxSandboxes = 1 })
+	for _, id := range []string{"a", "b"} {
+		b.create(t, hutch.CreateRequest{ID: id, OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+		b.until(t, id, hutch.Stopped)
+	}
+	waking, goOn := make(chan bool), make(chan bool)
+	b.driver.Break(fake.Faults{Create: func(id string) error {
+		if id == "a" {
+			waking <- true
+			<-goOn
+		}
+		return nil
+	}})
+	woken := make(chan error)
+	go func() {
+		_, err := b.Resume(t.Context(), "a")
+		woken <- err
+	}()
+	<-waking
+	if _, err := b.Resume(t.Context(), "b"); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("the second of one at once: %v", err)
+	}
+	close(goOn)
+	if err := <-woken; err != nil {
+		t.Error(err)
+	}
+}
+
+// A server may end while a sandbox is being destroyed.
+func TestCloseWhileDestroying(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	going, goOn := make(chan bool), make(chan bool)
+	b.driver.Break(fake.Faults{Destroy: func(string) error { going <- true; <-goOn; return nil }})
+	destroyed := make(chan error)
+	go func() {
+		_, err := b.Destroy(t.Context(), "a", true)
+		destroyed <- err
+	}()
+	<-going
+	b.end(t)
+	close(goOn)
+	if err := <-destroyed; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUseKeepsAwake(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleDestroy, SleepAfter: 0.1})

@@ -119,7 +119,7 @@ func (e *Engine) memorize(ctx context.Context, s *sandbox, inst driver.Saver, ag
 
 // lay has a sandbox that nobody uses sleep. Then its place may go.
 func (e *Engine) lay(s *sandbox, as hutch.Status, reason string) error {
-	return e.commit(context.WithoutCancel(e.ctx), s, func(r *store.Record) {
+	return e.commit(e.ctx, s, func(r *store.Record) {
 		r.Sandbox.Status, r.Sandbox.Reason, r.Handle = as, reason, nil
 		r.Used.End()
 	}, func() { s.moveLocked(as, reason) })
@@ -159,7 +159,10 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 	if err := e.open(ctx, s, opening{create: create, reason: &reason}); err != nil {
 		return err
 	}
-	return os.RemoveAll(e.memoryOf(s.place))
+	if err := os.RemoveAll(e.memoryOf(s.place)); err != nil {
+		e.log.Error("remove the memory of a woken sandbox", "sandbox", s.id, "err", err)
+	}
+	return nil
 }
 
 // relive restores the memory of a hibernated sandbox, in a place that may have

@@ -109,12 +109,10 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	err = e.roomLocked(ctx, 1)
-	e.mu.Unlock()
-	if err != nil {
+	if err := e.reserve(ctx, s); err != nil {
 		return err
 	}
+	defer s.waking.Store(false)
 	if status == hutch.Hibernated {
 		err = e.recall(ctx, s, d)
 	} else {
@@ -124,6 +122,18 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 		e.log.Info("woken", "sandbox", s.id)
 	}
 	return err
+}
+
+// reserve counts a sandbox that is about to wake among those that run, if there
+// is room for one more.
+func (e *Engine) reserve(ctx context.Context, s *sandbox) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.roomLocked(ctx, 1); err != nil {
+		return err
+	}
+	s.waking.Store(true)
+	return nil
 }
 
 // restart makes a new place for a stopped sandbox, and puts its files there.

@@ -158,7 +158,7 @@ func (e *Engine) setNetwork(ctx context.Context, s *sandbox, n hutch.Network) er
 		s.rec.Sandbox.Network = n
 	}
 	set(n)
-	if err := e.save(context.WithoutCancel(ctx), s); err != nil {
+	if err := e.save(ctx, s); err != nil {
 		set(old)
 		return err
 	}

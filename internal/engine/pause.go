@@ -81,7 +81,7 @@ func (e *Engine) Pause(ctx context.Context, id string) (v hutch.Sandbox, err err
 		v = s.snapshotLocked()
 		s.mu.Unlock()
 		e.log.Info("paused", "sandbox", s.id)
-		return e.save(context.WithoutCancel(ctx), s)
+		return e.save(ctx, s)
 	})
 	return v, err
 }
@@ -112,7 +112,7 @@ func (e *Engine) unpause(ctx context.Context, s *sandbox) error {
 	s.paused, s.rec.Sandbox.Paused = nil, false
 	s.mu.Unlock()
 	e.reuse(s, inst, agent)
-	return e.save(context.WithoutCancel(ctx), s)
+	return e.save(ctx, s)
 }
 
 // refreezeLocked pauses a recovered sandbox again that was paused when the daemon

@@ -351,7 +351,7 @@ func (e *Engine) setPorts(ctx context.Context, s *sandbox, list []store.Exposure
 		s.rec.Ports = list
 	}
 	set(list)
-	err := e.save(context.WithoutCancel(ctx), s)
+	err := e.save(ctx, s)
 	if err != nil {
 		set(old)
 	}

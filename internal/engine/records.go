@@ -217,7 +217,7 @@ func (e *Engine) examine(s *sandbox) {
 	_, err := agent.Ping(ctx)
 	s.mu.Lock()
 	before := s.health
-	if s.inst != inst || e.ctx.Err() != nil {
+	if s.inst != inst || s.agent != agent || e.ctx.Err() != nil { // one that was paused does not answer
 		s.mu.Unlock()
 		return
 	}
