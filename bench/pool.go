@@ -14,7 +14,7 @@ import (
 )
 
 // pool measures creates that find a place ready beside those that do not: one
-// after the other, and many at once.
+// after the other, many at once, and such as begin as a template.
 func (l *lab) pool(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× cold")
 	for _, f := range l.runtimes {
@@ -31,29 +31,49 @@ func (l *lab) pool(ctx context.Context) (table, error) {
 		t.quantiles(f.runtime+": create, from the pool", ready.one, cold.one)
 		t.quantiles(fmt.Sprintf("%s: %d creates at once, cold", f.runtime, l.burst), cold.many, cold.many)
 		t.quantiles(fmt.Sprintf("%s: %d creates at once, from the pool", f.runtime, l.burst), ready.many, cold.many)
+		t.quantiles(f.runtime+": begin as a template, cold", cold.copied, cold.copied)
+		t.quantiles(f.runtime+": begin as a template, from the pool", ready.copied, cold.copied)
 	}
-	t.note("While creates are measured one by one, the pool is filled again behind them.")
+	t.note("While creates are measured one by one, the pool is filled again behind them. The template is a Python with 30 MB, of which native keeps the files.")
 	return t, nil
 }
 
 // births are the times of creates.
-type births struct{ one, many series }
+type births struct{ one, many, copied series }
 
-// births measures an engine of its own with so many places ready.
+// births measures with so many places ready.
 func (l *lab) births(ctx context.Context, runtime string, pool int) (b births, err error) {
-	err = l.alone(ctx, runtime, engine.Pool{Max: pool, Min: pool}, func(e *engine.Engine) error {
+	err = l.alone(ctx, runtime, engine.Pool{Max: pool + 1, Min: pool}, func(e *engine.Engine) error {
 		for range l.rounds {
-			one, err := bear(ctx, e, pool, l.creates, 1)
+			one, err := bear(ctx, e, hutch.CreateRequest{}, l.creates, 1)
 			if err != nil {
 				return err
 			}
-			many, err := bear(ctx, e, pool, l.burst, l.burst)
+			many, err := bear(ctx, e, hutch.CreateRequest{}, l.burst, l.burst)
 			if err != nil {
 				return err
 			}
 			b.one, b.many = append(b.one, one), append(b.many, many)
 		}
 		return nil
+	})
+	if err != nil {
+		return b, err
+	}
+	err = l.alone(ctx, runtime, engine.Pool{Max: 2 * min(pool, l.creates), Room: 4 << 30}, func(e *engine.Engine) error {
+		template, err := template(ctx, e)
+		if err == nil { // so that as many are wanted
+			_, err = bear(ctx, e, template, l.creates, 1)
+		}
+		for range l.rounds {
+			if err != nil {
+				return err
+			}
+			var copied []time.Duration
+			copied, err = bear(ctx, e, template, l.creates, 1)
+			b.copied = append(b.copied, copied)
+		}
+		return err
 	})
 	return b, err
 }
@@ -90,9 +110,23 @@ func vacated(ctx context.Context, e *engine.Engine, n int) error {
 	return ctx.Err()
 }
 
-// bear creates n sandboxes, so many at once, when the pool is full.
-func bear(ctx context.Context, e *engine.Engine, pool, n, width int) ([]time.Duration, error) {
-	if err := filled(ctx, e, pool); err != nil {
+// template asks for sandboxes that begin as a Python with 30 MB.
+func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error) {
+	sb, err := e.Create(ctx, hutch.CreateRequest{})
+	if err != nil {
+		return hutch.CreateRequest{}, err
+	}
+	defer e.Destroy(ctx, sb.ID, true)
+	if _, err := e.RunCode(ctx, sb.ID, hutch.RunRequest{Language: "python", Code: held}, nil); err != nil {
+		return hutch.CreateRequest{}, err
+	}
+	snap, err := e.Snapshot(ctx, sb.ID, hutch.SnapshotRequest{})
+	return hutch.CreateRequest{Snapshot: snap.ID}, err
+}
+
+// bear creates n sandboxes, so many at once, when as many as are wanted are ready.
+func bear(ctx context.Context, e *engine.Engine, req hutch.CreateRequest, n, width int) ([]time.Duration, error) {
+	if err := filled(ctx, e, req.Snapshot); err != nil {
 		return nil, err
 	}
 	time.Sleep(settle)
@@ -103,7 +137,7 @@ func bear(ctx context.Context, e *engine.Engine, pool, n, width int) ([]time.Dur
 		for i := first; i < min(first+width, n); i++ {
 			wg.Go(func() {
 				began := time.Now()
-				sb, err := e.Create(ctx, hutch.CreateRequest{})
+				sb, err := e.Create(ctx, req)
 				took[i], ids[i], errs[i] = time.Since(began), sb.ID, err
 			})
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func (l *lab) firstRuns(ctx context.Context, runtime string, s starter, w []engi
 	for range l.rounds {
 		round := make([]time.Duration, l.creates)
 		for i := range round {
-			if err := filled(ctx, e, l.creates); err != nil {
+			if err := filled(ctx, e, ""); err != nil {
 				return nil, 0, err
 			}
 			if round[i], size, err = firstRun(ctx, e, s); err != nil {
@@ -121,10 +122,14 @@ func firstRun(ctx context.Context, e *engine.Engine, s starter) (took time.Durat
 	return took, sb.Resources.Memory, err
 }
 
-// filled waits until so many places are ready.
-func filled(ctx context.Context, e *engine.Engine, n int) error {
-	for e.PoolState().Ready < n && ctx.Err() == nil {
-		time.Sleep(5 * time.Millisecond)
+// filled waits until the pool has what is wanted of places that begin as a
+// snapshot, or empty; where room is short, all that there is room for.
+func filled(ctx context.Context, e *engine.Engine, snapshot string) error {
+	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		s := e.PoolState()
+		if s.Ready+s.Vacant >= s.Max || !slices.ContainsFunc(s.Kinds, func(k hutch.PoolKind) bool { return k.Snapshot == snapshot && k.Ready < k.Wanted }) {
+			return nil
+		}
 	}
 	return ctx.Err()
 }

@@ -108,7 +108,7 @@ func (s *server) runs(do func(context.Context)) {
 // openMonitors makes what is told of every call: traces first, so that the
 // others know theirs.
 func (s *server) openMonitors(ctx context.Context) error {
-	s.metrics = metrics.New(metrics.Options{Version: version, Usage: s.engine.Usage, Pool: s.poolState, Traffic: s.traffic, Log: s.log})
+	s.metrics = metrics.New(metrics.Options{Version: version, Usage: s.engine.Usage, Pool: s.engine.Pool, Traffic: s.traffic, Log: s.log})
 	s.observers = audit.Observers{s.metrics, s.audit}
 	if s.monitor.trace.Endpoint != "" {
 		t, err := trace.New(ctx, s.monitor.trace)
@@ -121,8 +121,6 @@ func (s *server) openMonitors(ctx context.Context) error {
 	close(s.watched)
 	return s.openMetrics(ctx)
 }
-
-func (s *server) poolState() metrics.Pool { return metrics.Pool(s.engine.PoolState()) }
 
 // endTraces sends the last ones; that nobody takes them is no failure of ours.
 func (s *server) endTraces(t *trace.Tracer) error {

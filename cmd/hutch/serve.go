@@ -395,8 +395,9 @@ func (s *server) startEngine(ctx context.Context) error {
 
 // poolOptions are what sandboxes are kept ready. When nobody asks for any that is
 // a few of the usual kind, of which a server of conversations alone makes none.
+// Copies of snapshots may take an eighth of the memory that there is.
 func (s *server) poolOptions() (engine.Pool, error) {
-	p := engine.Pool{Max: s.pool, Min: 2, Short: pressure.Memory}
+	p := engine.Pool{Max: s.pool, Min: 2, Room: pressure.Total() / 8, Short: pressure.Memory}
 	if s.talk.only {
 		p.Min = 0
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"maps"
@@ -25,7 +26,7 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	return e.make(ctx, rec, func(s *sandbox) opening { return opening{spare: e.claim(s), create: d.Create} })
+	return e.make(ctx, rec, func(s *sandbox) opening { return opening{spare: e.claim(s, kindOf(rec.Sandbox)), create: d.Create} })
 }
 
 // make makes the sandbox of a record, in the way that how tells once it has its
@@ -41,6 +42,9 @@ func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) 
 	defer e.tasks.Done()
 	defer s.put()
 	o := how(s)
+	s.mu.Lock()
+	s.below = cmp.Or(o.below, s.below)
+	s.mu.Unlock()
 	if err := e.open(ctx, s, o); err != nil {
 		e.abandon(s, err)
 		return hutch.Sandbox{}, err
@@ -268,9 +272,11 @@ func (e *Engine) abandon(s *sandbox, cause error) {
 
 // opening is how a sandbox comes to run.
 type opening struct {
-	spare    *spare // its place, if there is one already
+	spare    *spare            // its place, if there is one already
+	tell     map[string]string // what the interpreters that live there are told
 	create   func(context.Context, driver.Spec) (driver.Instance, error)
-	fill     func(*wire.Client) error // before anybody else can use it; may be nil
+	fill     func(*wire.Client) error // what was created, before anybody else can use it; may be nil
+	below    *below                   // what it holds of others' files; may be nil
 	reason   *string                  // what to say of it then; may be nil
 	snapshot string                   // that it begins as
 }
@@ -292,26 +298,26 @@ func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
 	if err != nil {
 		return err
 	}
-	if how.fill != nil {
-		err = how.fill(agent)
-	}
-	if err == nil {
-		err = e.admit(ctx, s, inst, agent, how.reason)
-	}
+	err = e.admit(ctx, s, inst, agent, how.reason)
 	if err != nil {
-		agent.Close()
-		if derr := e.raze(inst); derr != nil {
-			e.log.Error("destroy a place that could not be used", "sandbox", v.ID, "err", derr)
-		}
+		e.scrap(inst, agent)
 	}
 	return err
+}
+
+// scrap frees a place that could not be used.
+func (e *Engine) scrap(inst driver.Instance, agent *wire.Client) {
+	agent.Close()
+	if err := e.raze(inst); err != nil {
+		e.log.Error("destroy a place that could not be used", "place", inst.ID(), "err", err)
+	}
 }
 
 // settle gives a sandbox the place that is ready for it or, when that is of no
 // use after all, makes one.
 func (e *Engine) settle(ctx context.Context, how opening, spec driver.Spec) (driver.Instance, *wire.Client, error) {
 	if s := how.spare; s != nil {
-		err := s.become(ctx, spec)
+		err := s.become(ctx, spec, how.tell)
 		if err == nil {
 			return s.inst, s.agent, nil
 		}
@@ -322,7 +328,15 @@ func (e *Engine) settle(ctx context.Context, how opening, spec driver.Spec) (dri
 	if err != nil {
 		return nil, nil, err
 	}
-	return inst, wire.NewClient(inst.Dial, spec.Boot.Token), nil
+	agent := wire.NewClient(inst.Dial, spec.Boot.Token)
+	if how.fill == nil {
+		return inst, agent, nil
+	}
+	if err := how.fill(agent); err != nil {
+		e.scrap(inst, agent)
+		return nil, nil, err
+	}
+	return inst, agent, nil
 }
 
 // boot is what the agent of a place is told.

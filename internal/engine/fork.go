@@ -94,20 +94,43 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 	return e.beginAs(ctx, snap, req)
 }
 
-// beginAs makes a sandbox of a snapshot.
+// beginAs makes a sandbox of a snapshot: in a place of the pool, if one waits
+// that began as that.
 func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	rec, d, err := e.draftFrom(ctx, snap, req)
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	if !snap.Snapshot.Memory || req.FilesOnly {
-		return e.make(ctx, rec, func(s *sandbox) opening { return e.withFilesOf(ctx, snap, s, d) })
-	}
+	k := snap.kind(rec.Sandbox, !req.FilesOnly)
 	r, ok := d.(driver.Restorer)
-	if err := snap.fits(r, ok); err != nil {
-		return hutch.Sandbox{}, err
+	if k.memory {
+		if err := snap.fits(r, ok); err != nil {
+			return hutch.Sandbox{}, err
+		}
 	}
-	return e.make(ctx, rec, func(*sandbox) opening { return opening{snapshot: snap.Snapshot.ID, create: e.resume(r, snap, rec)} })
+	return e.make(ctx, rec, func(s *sandbox) (how opening) {
+		sp := e.claimCopy(s, k)
+		switch {
+		case k.memory:
+			how = e.resume(snap, rec.Env, func(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
+				return e.restore(ctx, r, rec.Sandbox, spec, dir)
+			})
+		case sp != nil: // should that be of no use
+			how = e.unpacked(ctx, snap, d)
+		default:
+			how = e.withFilesOf(ctx, snap, d)
+		}
+		how.spare, how.snapshot = sp, snap.Snapshot.ID
+		return how
+	})
+}
+
+// kind is that of the places which begin as the snapshot, for sandboxes like v;
+// with memory if it has that, and it is wanted.
+func (s *snapshot) kind(v hutch.Sandbox, memory bool) kind {
+	k := kindOf(v)
+	k.snapshot, k.memory, k.size = s.Snapshot.ID, memory && s.Snapshot.Memory, s.Snapshot.Size
+	return k
 }
 
 // draftFrom is draft for a sandbox that begins as a snapshot, whose settings it
@@ -142,10 +165,12 @@ func (s *snapshot) fits(r driver.Restorer, ok bool) error {
 	return nil
 }
 
-// resume makes a place of a snapshot's memory that is the sandbox of rec.
-func (e *Engine) resume(r driver.Restorer, s *snapshot, rec store.Record) func(context.Context, driver.Spec) (driver.Instance, error) {
-	return func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		inst, err := e.restore(ctx, r, rec.Sandbox, spec, filepath.Join(s.dir, snapMemory))
+// resume is how a place goes on as a snapshot's memory, for a sandbox with that
+// environment.
+func (e *Engine) resume(s *snapshot, env map[string]string, restore func(context.Context, driver.Spec, string) (driver.Instance, error)) opening {
+	tell := kernel.Reborn(env)
+	return opening{tell: tell, create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+		inst, err := restore(ctx, spec, filepath.Join(s.dir, snapMemory))
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, err
@@ -154,10 +179,10 @@ func (e *Engine) resume(r driver.Restorer, s *snapshot, rec store.Record) func(c
 		}
 		agent := wire.NewClient(inst.Dial, s.Record.Token)
 		defer agent.Close()
-		who := wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Token: spec.Boot.Token, Tell: kernel.Reborn(rec.Env)}
+		who := wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Token: spec.Boot.Token, Tell: tell}
 		if err := agent.Adopt(ctx, who); err != nil {
 			return nil, errors.Join(err, inst.Destroy(context.WithoutCancel(ctx)))
 		}
 		return inst, nil
-	}
+	}}
 }

@@ -68,10 +68,15 @@ func (s *sandbox) releaseLocked() {
 	}
 }
 
-// withFiles is how a sandbox begins with the files of a snapshot.
-func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, s *sandbox, d driver.Driver) opening {
-	unpack := func(a *wire.Client) error { return e.unpack(ctx, snap.files(), a) }
-	apart := opening{snapshot: snap.Snapshot.ID, create: d.Create, fill: unpack}
+// unpacked is how a place begins with files of a snapshot that are its own.
+func (e *Engine) unpacked(ctx context.Context, snap *snapshot, d driver.Driver) opening {
+	return opening{create: d.Create, fill: func(a *wire.Client) error { return e.unpack(ctx, snap.files(), a) }}
+}
+
+// withFilesOf is how a place begins with the files of a snapshot, shared with
+// others if they can be. Who opens it has the layer to release then.
+func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, d driver.Driver) opening {
+	apart := e.unpacked(ctx, snap, d)
 	r, ok := d.(driver.Layerer)
 	if !ok || !r.Layers() || !snap.shareable() {
 		return apart
@@ -81,12 +86,9 @@ func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, s *sandbox, d 
 		e.unshared(snap, err)
 		return apart
 	}
-	s.mu.Lock()
-	s.below = &snap.below
-	s.mu.Unlock()
 	shares := true
 	return opening{
-		snapshot: snap.Snapshot.ID,
+		below: &snap.below,
 		create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 			spec.Layer = l
 			inst, err := d.Create(ctx, spec)
@@ -101,7 +103,7 @@ func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, s *sandbox, d 
 			if shares {
 				return nil
 			}
-			return unpack(a)
+			return apart.fill(a)
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -169,4 +170,45 @@ func TestLayerOfAFailedCreate(t *testing.T) {
 	if d.made == 0 || d.closed != d.made {
 		t.Errorf("%d of %d layers were closed", d.closed, d.made)
 	}
+}
+
+// Copies that wait hold the layer as others do, and who gets one holds it then.
+func TestLayersOfThePool(t *testing.T) {
+	b, d := share(t)
+	b.end(t)
+	b.opt.Pool = engine.Pool{Max: 4, Room: 1 << 30}
+	b.boot(t)
+	if _, err := b.Snapshot(t.Context(), "parent", hutch.SnapshotRequest{Name: "kept"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"one", "two"} {
+		b.create(t, hutch.CreateRequest{ID: id, Snapshot: "kept"})
+	}
+	b.ready(t, 2)
+	b.create(t, hutch.CreateRequest{ID: "three", Snapshot: "kept"})
+	if k := b.PoolState().Kinds[0]; k.Hits != 1 {
+		t.Errorf("%+v", k)
+	}
+	b.destroy(t, "one")
+	b.destroy(t, "two")
+	if err := b.DeleteSnapshot(t.Context(), "kept"); err != nil {
+		t.Fatal(err)
+	}
+	b.ready(t, 0)
+	if got := b.run(t, "three", "cat file; stat -c %s large"); got != "kept\n5000000\n" {
+		t.Errorf("it says %q", got)
+	}
+	b.destroy(t, "three")
+	for end := time.Now().Add(20 * time.Second); d.open() > 0; time.Sleep(time.Millisecond) { // the last spare ones go beside us
+		if time.Now().After(end) {
+			t.Fatalf("%d layers are open", d.open())
+		}
+	}
+	d.want(t, 1, 1)
+}
+
+func (d *sharing) open() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.made - d.closed
 }

@@ -207,6 +207,21 @@ func (l *snapshots) listLocked(ctx context.Context) []*snapshot {
 	return list
 }
 
+// byID returns the snapshot of an id, on behalf of nobody.
+func (l *snapshots) byID(id string) (*snapshot, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.all[id]; s != nil && !s.expired(time.Now()) {
+		return s, nil
+	}
+	return nil, hutch.Errorf(hutch.NotFound, "there is no snapshot %q any more", id)
+}
+
+func (l *snapshots) has(id string) bool {
+	_, err := l.byID(id)
+	return err == nil
+}
+
 func (s *snapshot) expired(now time.Time) bool {
 	return s.Snapshot.ExpiresAt != nil && !now.Before(*s.Snapshot.ExpiresAt)
 }

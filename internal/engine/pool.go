@@ -17,9 +17,12 @@ import (
 // there are follows what is asked for; the zero Pool keeps none.
 type Pool struct {
 	Max int // places at most, of all kinds together
-	Min int // of the default kind, also when nobody asks
+	Min int // of the default kind, also when nobody asks; others do not get their room
+	// Room is how many bytes places that begin as a snapshot may take together,
+	// by the size of that.
+	Room int64
 	// Warm are the interpreters that wait in each place, for its first context
-	// of their language.
+	// of their language. A snapshot has its own.
 	Warm []Warm
 	// Short reports whether memory is short; then none are kept. It may be nil.
 	Short func() bool
@@ -50,17 +53,16 @@ func (w Warm) context() (wire.Context, error) {
 	return k.Spare(w.Modules)
 }
 
-// PoolState is what a pool has, and how often it had what was asked for.
-type PoolState struct {
-	Ready, Vacant int
-	Hits, Misses  int64 // of those that are ready
-}
-
 // kind is what places have in common of which one is as good as the other.
 type kind struct {
 	runtime string
 	image   string
 	limits  hutch.Limits
+	// snapshot is the id of what they begin as, and memory whether that is with
+	// what was running. Who may begin as one, may have any of them.
+	snapshot string
+	memory   bool
+	size     int64 // of the snapshot
 	// vacant are those that wait for something which was saved.
 	vacant bool
 }
@@ -72,27 +74,40 @@ func (k kind) vacated() kind {
 	return k
 }
 
+// shelf is the places of a kind, and what is known of the demand for them.
+type shelf struct {
+	ready        []*spare // oldest first
+	asked        demand
+	hits, misses int64
+	fault        error // of the last that was made, and when to try again
+	retry        time.Time
+}
+
 // pool is the spare places. Whoever takes one has it alone.
 type pool struct {
 	Pool
 	least map[kind]int  // how many there are also when nobody asks
-	stir  chan struct{} // one was taken
+	stir  chan struct{} // for the keeper to look
 
-	mu    sync.Mutex
-	ready map[kind][]*spare // oldest first
-	asked map[kind]*demand
-	unfit map[string]bool // runtimes whose places cannot become somebody's
-	state PoolState
+	mu           sync.Mutex
+	shelves      map[kind]*shelf
+	unfit        map[string]error // runtimes whose places cannot become somebody's
+	doomed       []*spare         // for the keeper to free
+	hits, misses int64
 }
 
 // maxKinds bounds of how many kinds the pool remembers that they were asked for.
 const maxKinds = 32
 
 func newPool(p Pool, least map[kind]int) *pool {
-	return &pool{
+	n := &pool{
 		Pool: p, least: least, stir: make(chan struct{}, 1),
-		ready: map[kind][]*spare{}, asked: map[kind]*demand{}, unfit: map[string]bool{},
+		shelves: map[kind]*shelf{}, unfit: map[string]error{},
 	}
+	for k := range least {
+		n.shelves[k] = &shelf{}
+	}
+	return n
 }
 
 // take returns a place of a kind, or nil when there is none.
@@ -102,101 +117,112 @@ func (p *pool) take(k kind) *spare {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.noteLocked(k)
-	for i, s := range p.ready[k] {
+	sh := p.noteLocked(k)
+	for i, s := range sh.ready {
 		if !s.dead() { // those the keeper removes
-			p.ready[k] = slices.Delete(p.ready[k], i, i+1)
-			p.countLocked(k, &p.state.Hits)
+			sh.ready = slices.Delete(sh.ready, i, i+1)
+			sh.hits++
+			countCreate(k, &p.hits)
 			return s
 		}
 	}
-	p.countLocked(k, &p.state.Misses)
+	sh.misses++
+	countCreate(k, &p.misses)
 	return nil
 }
 
-func (p *pool) countLocked(k kind, n *int64) {
+// countCreate counts one; to go on in a vacant place is none.
+func countCreate(k kind, n *int64) {
 	if !k.vacant {
 		*n++
 	}
 }
 
-// noteLocked remembers that a kind was asked for, and wakes the keeper.
-func (p *pool) noteLocked(k kind) {
-	if p.asked[k] == nil && len(p.asked) < maxKinds {
-		p.asked[k] = &demand{}
+// noteLocked remembers that a kind was asked for, unless there are too many
+// others, and wakes the keeper.
+func (p *pool) noteLocked(k kind) *shelf {
+	sh := p.shelves[k]
+	if sh == nil {
+		sh = &shelf{}
+		if len(p.shelves) < maxKinds {
+			p.shelves[k] = sh
+		}
 	}
-	if d := p.asked[k]; d != nil {
-		d.note(time.Now())
-	}
+	sh.asked.note(time.Now())
+	p.wakeLocked()
+	return sh
+}
+
+// wakeLocked has the keeper look.
+func (p *pool) wakeLocked() {
 	select {
 	case p.stir <- struct{}{}:
 	default:
 	}
 }
 
+// put adds a place to those that are ready.
 func (p *pool) put(s *spare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ready[s.kind] = append(p.ready[s.kind], s)
+	sh := p.shelves[s.kind]
+	if sh == nil { // forgotten meanwhile
+		sh = &shelf{}
+		p.shelves[s.kind] = sh
+	}
+	sh.ready = append(sh.ready, s)
+	sh.fault = nil
+}
+
+// failed notes that no place of a kind could be made: others come first now.
+func (p *pool) failed(k kind, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if sh := p.shelves[k]; sh != nil {
+		sh.fault, sh.retry = err, time.Now().Add(poolEvery)
+	}
 }
 
 func (p *pool) short() bool { return p.Short != nil && p.Short() }
 
 // wantLocked is how many of a kind there should be.
 func (p *pool) wantLocked(k kind, now time.Time) int {
-	if p.unfit[k.runtime] {
+	if p.unfit[k.runtime] != nil {
 		return 0
 	}
-	n := 0
-	if d := p.asked[k]; d != nil {
-		n = d.most(now)
-	}
-	return min(max(n, p.least[k]), p.Max)
+	return min(max(p.shelves[k].asked.most(now), p.least[k]), p.Max)
 }
 
-func (p *pool) readyLocked() (ready, vacant int) {
-	for k, list := range p.ready {
-		if k.vacant {
-			vacant += len(list)
-		} else {
-			ready += len(list)
-		}
+// roomLocked reports whether there is room for one more of a kind.
+func (p *pool) roomLocked(k kind) bool {
+	free, held, promised := p.Max, int64(0), 0
+	for other, sh := range p.shelves {
+		free -= len(sh.ready)
+		held += other.size * int64(len(sh.ready))
+		promised += max(0, p.least[other]-len(sh.ready))
 	}
-	return ready, vacant
+	if len(p.shelves[k].ready) >= p.least[k] {
+		free -= promised
+	}
+	return free > 0 && (k.snapshot == "" || held+k.size <= p.Room)
 }
 
-// lacks returns the kind of which most are missing; ok is false when nothing
-// is, or there is no room.
+// lacks returns the kind of which most are missing, and can be made; ok is false
+// when there is none.
 func (p *pool) lacks() (worst kind, ok bool) {
 	if p.short() {
 		return kind{}, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ready, vacant := p.readyLocked(); ready+vacant >= p.Max {
-		return kind{}, false
-	}
 	now, most := time.Now(), 0
-	for k := range p.kindsLocked() {
-		if n := p.wantLocked(k, now) - len(p.ready[k]); n > most {
+	for k, sh := range p.shelves {
+		n := p.wantLocked(k, now) - len(sh.ready)
+		if n > most && now.After(sh.retry) && p.roomLocked(k) {
 			worst, most = k, n
 		}
 	}
 	return worst, most > 0
-}
-
-func (p *pool) kindsLocked() map[kind]bool {
-	kinds := map[kind]bool{}
-	for k := range p.least {
-		kinds[k] = true
-	}
-	for k := range p.asked {
-		kinds[k] = true
-	}
-	for k := range p.ready {
-		kinds[k] = true
-	}
-	return kinds
 }
 
 // images are those that places were made from.
@@ -204,8 +230,10 @@ func (p *pool) images() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var names []string
-	for k := range p.ready {
-		names = append(names, k.image)
+	for k, sh := range p.shelves {
+		if len(sh.ready) > 0 && !slices.Contains(names, k.image) {
+			names = append(names, k.image)
+		}
 	}
 	return names
 }
@@ -216,14 +244,16 @@ func (p *pool) surplus(roots map[string]image.Root) []*spare {
 	short := p.short()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []*spare
+	copies := short && p.copiesLocked() // those go first, and may be enough
+	out := p.doomed
+	p.doomed = nil
 	now := time.Now()
-	for k := range p.kindsLocked() {
+	for k, sh := range p.shelves {
 		kept, want := 0, p.wantLocked(k, now)
-		if short {
+		if short && (k.snapshot != "" || !copies) {
 			want = 0
 		}
-		p.ready[k] = slices.DeleteFunc(p.ready[k], func(s *spare) bool {
+		sh.ready = slices.DeleteFunc(sh.ready, func(s *spare) bool {
 			if kept < want && !s.dead() && reflect.DeepEqual(s.root, roots[k.image]) {
 				kept++
 				return false
@@ -231,36 +261,53 @@ func (p *pool) surplus(roots map[string]image.Root) []*spare {
 			out = append(out, s)
 			return true
 		})
-		p.forgetLocked(k, now)
+		if len(sh.ready) == 0 && p.least[k] == 0 && sh.asked.forgotten(now) {
+			delete(p.shelves, k)
+		}
 	}
 	return out
 }
 
-// forgetLocked forgets a kind of which there is none, and that nobody asks for.
-func (p *pool) forgetLocked(k kind, now time.Time) {
-	if len(p.ready[k]) == 0 {
-		delete(p.ready, k)
+// copiesLocked reports whether there are places that begin as a snapshot.
+func (p *pool) copiesLocked() bool {
+	for k, sh := range p.shelves {
+		if k.snapshot != "" && len(sh.ready) > 0 {
+			return true
+		}
 	}
-	if d := p.asked[k]; d != nil && d.forgotten(now) {
-		delete(p.asked, k)
+	return false
+}
+
+// withdraw puts the places that begin as a snapshot, which is no more, out of
+// everybody's reach.
+func (p *pool) withdraw(snapshot string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, sh := range p.shelves {
+		if k.snapshot == snapshot {
+			p.doomed = append(p.doomed, sh.ready...)
+			delete(p.shelves, k)
+		}
 	}
+	p.wakeLocked()
 }
 
 // empty takes out all.
 func (p *pool) empty() []*spare {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []*spare
-	for _, list := range p.ready {
-		out = append(out, list...)
+	out := p.doomed
+	for _, sh := range p.shelves {
+		out = append(out, sh.ready...)
+		sh.ready = nil
 	}
-	p.ready = map[kind][]*spare{}
+	p.doomed = nil
 	return out
 }
 
 // refuse keeps no places of a runtime any more.
-func (p *pool) refuse(runtime string) {
+func (p *pool) refuse(runtime string, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unfit[runtime] = true
+	p.unfit[runtime] = why
 }

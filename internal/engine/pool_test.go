@@ -27,11 +27,20 @@ func pooled(t *testing.T, p engine.Pool) *bench {
 // ready waits until so many places are ready.
 func (b *bench) ready(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); b.PoolState().Ready != n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); b.state(t).Ready != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%+v, not %d ready", b.PoolState(), n)
+			t.Fatalf("%+v, not %d ready", b.state(t), n)
 		}
 	}
+}
+
+func (b *bench) state(t *testing.T) hutch.PoolState {
+	t.Helper()
+	s, err := b.Pool(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func TestPoolServesCreates(t *testing.T) {
@@ -40,12 +49,12 @@ func TestPoolServesCreates(t *testing.T) {
 	if out := b.run(t, sb.ID, "echo $SANDBOX_ID $WHOSE"); out != "mine ours\n" {
 		t.Errorf("it says %q", out)
 	}
-	if s := b.PoolState(); s.Hits != 1 || s.Misses != 0 {
+	if s := b.state(t); s.Hits != 1 || s.Misses != 0 {
 		t.Errorf("%+v", s)
 	}
 	b.ready(t, 2)
 	b.create(t, hutch.CreateRequest{ID: "large", Limits: hutch.Limits{Memory: 2048}})
-	if s := b.PoolState(); s.Hits != 1 || s.Misses != 1 {
+	if s := b.state(t); s.Hits != 1 || s.Misses != 1 {
 		t.Errorf("of another size: %+v", s)
 	}
 }
@@ -85,7 +94,7 @@ func TestPoolGivesToOneAlone(t *testing.T) {
 		}
 		seen[home] = i
 	}
-	if s := b.PoolState(); s.Hits < 8 || s.Hits+s.Misses != 24 {
+	if s := b.state(t); s.Hits < 8 || s.Hits+s.Misses != 24 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -174,5 +183,127 @@ func changing(stale *atomic.Bool) func(context.Context, string) (image.Root, err
 			return image.Root{Env: []string{"AGE=new"}}, nil
 		}
 		return image.Root{Env: []string{"AGE=old"}}, nil
+	}
+}
+
+// template is a sandbox with a file, and a snapshot of it that others begin as;
+// some have asked for that, and as many as in a burst are ready.
+func (b *bench) template(t *testing.T, ctx context.Context, req hutch.SnapshotRequest) hutch.Snapshot {
+	t.Helper()
+	sb, err := b.Create(ctx, hutch.CreateRequest{Limits: hutch.Limits{Memory: 700}}) // not of the pool, where the fake has no tar
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WriteFile(ctx, sb.ID, hutch.WriteRequest{Path: "inherited"}, strings.NewReader("from the first")); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := b.Snapshot(ctx, sb.ID, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := b.Create(ctx, hutch.CreateRequest{Snapshot: snap.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return snap
+}
+
+// copies is what is ready of a snapshot.
+func (b *bench) copies(t *testing.T, snapshot string) hutch.PoolKind {
+	t.Helper()
+	for _, k := range b.state(t).Kinds {
+		if k.Snapshot == snapshot {
+			return k
+		}
+	}
+	return hutch.PoolKind{}
+}
+
+func TestPoolOfTemplates(t *testing.T) {
+	b := pooled(t, engine.Pool{Max: 8, Room: 1 << 30})
+	snap := b.template(t, t.Context(), hutch.SnapshotRequest{Name: "base"})
+	b.ready(t, 2)
+	sb := b.create(t, hutch.CreateRequest{ID: "copy", Snapshot: "base", Env: map[string]string{"WHOSE": "ours"}})
+	if out := b.run(t, sb.ID, "cat inherited; echo; echo $SANDBOX_ID $WHOSE"); out != "from the first\ncopy ours\n" {
+		t.Errorf("it says %q", out)
+	}
+	if k := b.copies(t, snap.ID); k.Hits != 1 || k.Misses != 2 {
+		t.Errorf("%+v", k)
+	}
+	b.ready(t, 3)
+	if err := b.DeleteSnapshot(t.Context(), "base"); err != nil {
+		t.Fatal(err)
+	}
+	if k := b.copies(t, snap.ID); k.Ready != 0 {
+		t.Errorf("of what was deleted there is %+v", k)
+	}
+	b.ready(t, 0)
+	again := b.template(t, t.Context(), hutch.SnapshotRequest{Name: "base"})
+	if k := b.copies(t, again.ID); k.Hits != 0 {
+		t.Errorf("of another by that name: %+v", k)
+	}
+}
+
+// Copies are for those who may begin as the first, and go to whoever asks.
+func TestPoolOfTemplatesKnowsOwners(t *testing.T) {
+	b := pooled(t, engine.Pool{Max: 8, Room: 1 << 30})
+	ada := hutch.WithOwner(t.Context(), hutch.Owner{ID: "ada"})
+	eve := hutch.WithOwner(t.Context(), hutch.Owner{ID: "eve"})
+	own := b.template(t, ada, hutch.SnapshotRequest{})
+	shared := b.template(t, ada, hutch.SnapshotRequest{Shared: true})
+	for own := b.copies(t, own.ID); own.Ready < own.Wanted; own = b.copies(t, own.Snapshot) {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := b.Create(eve, hutch.CreateRequest{Snapshot: own.ID}); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("another's: %v", err)
+	}
+	if k := b.copies(t, own.ID); k.Hits != 0 || k.Misses != 2 {
+		t.Errorf("%+v", k)
+	}
+	if _, err := b.Create(eve, hutch.CreateRequest{Snapshot: shared.ID}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A snapshot is large, and many may be asked for: there is a bound, and when
+// memory is short they go before the rest.
+func TestPoolOfTemplatesIsBounded(t *testing.T) {
+	var short atomic.Bool
+	b := pooled(t, engine.Pool{Max: 8, Min: 2, Room: 1, Short: short.Load})
+	snap := b.template(t, t.Context(), hutch.SnapshotRequest{})
+	b.ready(t, 2)
+	if k := b.copies(t, snap.ID); k.Ready != 0 || k.Why != "there is no room for more" {
+		t.Errorf("%+v", k)
+	}
+	b.end(t)
+	b.opt.Pool.Room = 1 << 30
+	b.boot(t)
+	for range 4 {
+		b.create(t, hutch.CreateRequest{Snapshot: snap.ID})
+	}
+	b.ready(t, 6)
+	short.Store(true)
+	b.create(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1024}}) // the pool is looked at
+	b.ready(t, 2)
+	if k := b.copies(t, snap.ID); k.Ready != 0 || !strings.Contains(k.Why, "short") {
+		t.Errorf("%+v", k)
+	}
+	b.create(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1024}})
+	b.ready(t, 0)
+}
+
+// Who asks for much of one kind leaves the usual one its room, and what cannot be
+// made holds up nobody.
+func TestPoolIsShared(t *testing.T) {
+	b := pooled(t, engine.Pool{Max: 4, Min: 2, Room: 1 << 30})
+	for range 6 {
+		b.create(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1024}})
+	}
+	b.ready(t, 4)
+	b.create(t, hutch.CreateRequest{})
+	b.ready(t, 4)
+	if k := b.state(t).Kinds; len(k) != 2 || k[0].Ready != 2 || k[1].Ready != 2 {
+		t.Errorf("%+v", k)
 	}
 }

@@ -226,11 +226,13 @@ func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
 	return e.drop(snap)
 }
 
-// drop deletes a snapshot: its name first.
+// drop deletes a snapshot: its name first, and with it the places that wait to
+// be given to somebody as its copies.
 func (e *Engine) drop(snap *snapshot) error {
 	e.snaps.mu.Lock()
 	delete(e.snaps.all, snap.Snapshot.ID)
 	e.snaps.mu.Unlock()
+	e.pool.withdraw(snap.Snapshot.ID)
 	gone := filepath.Join(e.snapshotsDir(), "."+snap.Snapshot.ID)
 	if err := os.Rename(snap.dir, gone); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -13,37 +13,57 @@ import (
 	"hutch/internal/wire"
 )
 
-// spare is a place that is nobody's yet. Nothing has run in it but its agent,
-// and in a vacant one nothing at all.
+// spare is a place that is nobody's yet. Nothing has run in it but its agent and,
+// where it begins as a snapshot, what ran in that: it stands still then. In a
+// vacant one nothing has run at all.
 type spare struct {
 	kind
 	place, token string
 	root         image.Root
 	inst         driver.Instance // of a vacant one a driver.Vacancy
 	agent        *wire.Client    // of a vacant one nil
+	frozen       bool
+	below        *below // what it holds of others' files
 }
 
 // adoptTime bounds how long a spare place may take to become somebody's.
 const adoptTime = 2 * time.Second
 
-// adopt makes the place one that has this name and environment.
-func (s *spare) adopt(ctx context.Context, hostname string, env []string) error {
+// adopt makes the place one that has this identity.
+func (s *spare) adopt(ctx context.Context, who wire.Identity) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptTime)
 	defer cancel()
 	if r, ok := s.inst.(driver.Renamer); ok {
-		if err := r.Rename(hostname); err != nil {
+		if err := r.Rename(who.Hostname); err != nil {
 			return err
 		}
 	}
-	return s.agent.Adopt(ctx, wire.Identity{Hostname: hostname, Env: env})
+	return s.agent.Adopt(ctx, who)
 }
 
-// become makes the place what it would have been made as from that.
-func (s *spare) become(ctx context.Context, spec driver.Spec) error {
+// become makes the place what it would have been made as from that, with tell
+// for the interpreters that live in it.
+func (s *spare) become(ctx context.Context, spec driver.Spec, tell map[string]string) error {
 	if !reflect.DeepEqual(s.root, spec.Root) {
 		return errors.New("the image is not as it was")
 	}
-	return s.adopt(ctx, spec.Boot.Hostname, spec.Boot.Env)
+	if s.frozen {
+		if err := s.inst.(driver.Freezer).Thaw(ctx); err != nil {
+			return err
+		}
+	}
+	return s.adopt(ctx, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Tell: tell})
+}
+
+// wait has the place stand still until it becomes somebody's, if programs run in
+// it: they shall go on where the snapshot was taken, and cost nothing until then.
+func (s *spare) wait(ctx context.Context) error {
+	f, ok := s.inst.(driver.Freezer)
+	if !ok || !s.memory {
+		return nil
+	}
+	s.frozen = true
+	return f.Freeze(ctx)
 }
 
 func (s *spare) dead() bool {
@@ -55,25 +75,25 @@ func (s *spare) dead() bool {
 	}
 }
 
-// PoolState tells how the pool does.
-func (e *Engine) PoolState() PoolState {
-	e.pool.mu.Lock()
-	defer e.pool.mu.Unlock()
-	state := e.pool.state
-	state.Ready, state.Vacant = e.pool.readyLocked()
-	return state
-}
-
 // claim gives a new sandbox, whose turn the caller holds, a place of the pool;
 // nil when there is none.
-func (e *Engine) claim(s *sandbox) *spare {
+func (e *Engine) claim(s *sandbox, k kind) *spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sp := e.pool.take(kindOf(s.rec.Sandbox))
+	sp := e.pool.take(k)
 	if sp != nil {
 		s.place, s.rec.Place, s.rec.Token = sp.place, sp.place, sp.token
+		s.below, sp.below = sp.below, nil
 	}
 	return sp
+}
+
+// claimCopy is claim for what begins as a snapshot, if others can, too.
+func (e *Engine) claimCopy(s *sandbox, k kind) *spare {
+	if !e.snaps.has(k.snapshot) {
+		return nil
+	}
+	return e.claim(s, k)
 }
 
 // discard frees spare places.
@@ -84,6 +104,9 @@ func (e *Engine) discard(spares []*spare) {
 		}
 		if err := e.raze(s.inst); err != nil {
 			e.log.Error("remove a spare place", "place", s.place, "err", err)
+		}
+		if s.below != nil {
+			s.below.release()
 		}
 	})
 }
@@ -98,13 +121,9 @@ func (e *Engine) keepPool() {
 	defer func() { e.discard(e.pool.empty()) }()
 	for {
 		e.discard(e.pool.surplus(e.currentRoots()))
-		for k, ok := e.pool.lacks(); ok && e.calm(); k, ok = e.pool.lacks() {
-			if err := e.stock(k); err != nil {
-				if e.ctx.Err() == nil {
-					e.log.Warn("make a spare place", "driver", k.runtime, "err", err, "cause", hutch.AsError(err).Cause)
-				}
-				break // until the next tick
-			}
+		if k, ok := e.pool.lacks(); ok && e.calm() {
+			e.stock(k)
+			continue
 		}
 		select {
 		case <-e.ctx.Done():
@@ -152,47 +171,96 @@ func (e *Engine) calm() bool {
 
 // stock adds a place to the pool, once it has shown that it can become
 // somebody's.
-func (e *Engine) stock(k kind) error {
-	d, err := e.driver(k.runtime)
-	if err != nil {
-		return err
-	}
-	root, err := e.opt.Image(e.ctx, k.image)
-	if err != nil {
-		return err
-	}
-	s := &spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), root: root}
-	if k.vacant {
-		return e.vacate(d.(driver.Restorer), s)
-	}
-	s.inst, err = e.place(e.ctx, d.Create, driver.Spec{ID: s.place, Root: root, Limits: k.limits, Boot: boot(s.token, s.place, root.Env, k.limits)})
-	if err != nil {
-		return err
-	}
-	s.agent = wire.NewClient(s.inst.Dial, s.token)
-	err = s.adopt(e.ctx, "spare", append(root.Env[:len(root.Env):len(root.Env)], pairs(e.opt.Env)...))
-	if err == nil {
-		e.warm(s)
-		e.pool.put(s)
-		return nil
-	}
-	e.discard([]*spare{s})
-	if errors.Is(err, hutch.Unsupported) {
+func (e *Engine) stock(k kind) {
+	s, err := e.prepare(k)
+	if k.snapshot == "" && !k.vacant && errors.Is(err, hutch.Unsupported) {
 		e.log.Info("no places are kept ready", "driver", k.runtime, "why", err)
-		e.pool.refuse(k.runtime)
-		return nil
+		e.pool.refuse(k.runtime, err)
+		return
 	}
-	return err
+	if err != nil {
+		e.pool.failed(k, err)
+		if e.ctx.Err() == nil {
+			e.log.Warn("make a spare place", "driver", k.runtime, "snapshot", k.snapshot, "err", err, "cause", hutch.AsError(err).Cause)
+		}
+		return
+	}
+	e.pool.put(s)
+	if k.snapshot != "" && !e.snaps.has(k.snapshot) { // deleted while this was made
+		e.pool.withdraw(k.snapshot)
+	}
 }
 
-// vacate adds a place to the pool that waits for something which was saved.
-func (e *Engine) vacate(r driver.Restorer, s *spare) (err error) {
-	prepare := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) { return r.Prepare(ctx, spec) }
-	s.inst, err = e.place(e.ctx, prepare, driver.Spec{ID: s.place, Root: s.root, Limits: s.limits})
-	if err == nil {
-		e.pool.put(s)
+// prepare makes a place of a kind, which is nobody's.
+func (e *Engine) prepare(k kind) (*spare, error) {
+	root, err := e.opt.Image(e.ctx, k.image)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	how, err := e.source(k)
+	if err != nil {
+		return nil, err
+	}
+	s := &spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), root: root, below: how.below}
+	spec := driver.Spec{ID: s.place, Root: root, Limits: k.limits}
+	if k.vacant {
+		s.inst, err = e.place(e.ctx, how.create, spec)
+		return s, err
+	}
+	spec.Boot = boot(s.token, s.place, root.Env, k.limits)
+	if s.inst, s.agent, err = e.settle(e.ctx, how, spec); err != nil {
+		if s.below != nil {
+			s.below.release()
+		}
+		return nil, err
+	}
+	if err := e.tryOut(s); err != nil {
+		e.discard([]*spare{s})
+		return nil, err
+	}
+	return s, nil
+}
+
+// tryOut has a place become somebody's for a first time, and get ready for the
+// second.
+func (e *Engine) tryOut(s *spare) error {
+	env := append(s.root.Env[:len(s.root.Env):len(s.root.Env)], pairs(e.opt.Env)...)
+	if err := s.adopt(e.ctx, wire.Identity{Hostname: "spare", Env: env}); err != nil {
+		return err
+	}
+	e.warm(s)
+	return s.wait(e.ctx)
+}
+
+// source is how a place of a kind is made.
+func (e *Engine) source(k kind) (opening, error) {
+	d, err := e.driver(k.runtime)
+	if err != nil {
+		return opening{}, err
+	}
+	switch r, _ := d.(driver.Restorer); {
+	case k.vacant:
+		return opening{create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) { return r.Prepare(ctx, spec) }}, nil
+	case k.snapshot != "":
+		return e.copying(k, d, r)
+	}
+	return opening{create: d.Create}, nil
+}
+
+// copying is how a place begins as a snapshot for whoever will have it. It takes
+// none of those that wait for that: somebody who wakes needs it more.
+func (e *Engine) copying(k kind, d driver.Driver, r driver.Restorer) (opening, error) {
+	snap, err := e.snaps.byID(k.snapshot)
+	if err != nil {
+		return opening{}, err
+	}
+	if err := snap.verify(); err != nil {
+		return opening{}, err
+	}
+	if k.memory {
+		return e.resume(snap, snap.Record.Env, r.Restore), nil
+	}
+	return e.withFilesOf(e.ctx, snap, d), nil
 }
 
 // restore makes a place in which goes on what a driver saved to dir: in one that
@@ -213,6 +281,9 @@ func (e *Engine) restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox
 // warm has the interpreters wait in a place that the pool is to have ready. One
 // that does not costs the first context of its language time, and nothing else.
 func (e *Engine) warm(s *spare) {
+	if s.memory {
+		return
+	}
 	for _, w := range e.pool.Warm {
 		req, err := w.context()
 		if err == nil {

@@ -27,7 +27,7 @@ type Options struct {
 	// Usage is asked when the metrics are read; nil leaves sandboxes out.
 	Usage func(context.Context) (hutch.UsageReport, error)
 	// Pool tells of the sandboxes that are kept ready; nil leaves them out.
-	Pool func() Pool
+	Pool func(context.Context) (hutch.PoolState, error)
 	// Traffic is what sandboxes' networks are told to; nil leaves it out.
 	Traffic *Traffic
 	Log     *slog.Logger

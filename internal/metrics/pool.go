@@ -1,34 +1,54 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"context"
 
-// Pool is what is known of the sandboxes that are kept ready.
-type Pool struct {
-	Ready, Vacant int
-	Hits, Misses  int64
-}
+	"github.com/prometheus/client_golang/prometheus"
 
-// pool reads it when it is asked.
-type pool func() Pool
+	"hutch"
+)
+
+// pool reads what is kept ready when it is asked.
+type pool func(context.Context) (hutch.PoolState, error)
 
 var (
-	ready   = prometheus.NewDesc("hutch_pool_ready", "Sandboxes that are kept ready and are nobody's yet.", nil, nil)
-	vacant  = prometheus.NewDesc("hutch_pool_vacant", "Places that are kept ready for sandboxes that wake, are forked or begin as a template.", nil, nil)
+	ready   = prometheus.NewDesc("hutch_pool_ready", "Sandboxes that are kept ready and are nobody's yet, by whether they begin empty or as a snapshot.", []string{"begins"}, nil)
+	wanted  = prometheus.NewDesc("hutch_pool_wanted", "Sandboxes that should be ready, by what was asked for.", []string{"begins"}, nil)
+	vacant  = prometheus.NewDesc("hutch_pool_vacant", "Places that are kept ready for sandboxes that wake, are forked or begin as a snapshot.", nil, nil)
 	creates = prometheus.NewDesc("hutch_pool_creates_total", "Sandboxes made, by whether one was ready (hit) or not (miss).", []string{"result"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (p pool) Describe(out chan<- *prometheus.Desc) {
 	out <- ready
+	out <- wanted
 	out <- vacant
 	out <- creates
 }
 
 // Collect implements prometheus.Collector.
 func (p pool) Collect(out chan<- prometheus.Metric) {
-	now := p()
-	out <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, float64(now.Ready))
-	out <- prometheus.MustNewConstMetric(vacant, prometheus.GaugeValue, float64(now.Vacant))
-	out <- prometheus.MustNewConstMetric(creates, prometheus.CounterValue, float64(now.Hits), "hit")
-	out <- prometheus.MustNewConstMetric(creates, prometheus.CounterValue, float64(now.Misses), "miss")
+	state, err := p(context.Background())
+	if err != nil {
+		return // it reads memory: no error
+	}
+	are, should := map[string]int{}, map[string]int{}
+	for _, k := range state.Kinds {
+		if k.Vacant {
+			continue
+		}
+		begins := "empty"
+		if k.Snapshot != "" {
+			begins = "snapshot"
+		}
+		are[begins] += k.Ready
+		should[begins] += k.Wanted
+	}
+	for _, begins := range []string{"empty", "snapshot"} {
+		out <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, float64(are[begins]), begins)
+		out <- prometheus.MustNewConstMetric(wanted, prometheus.GaugeValue, float64(should[begins]), begins)
+	}
+	out <- prometheus.MustNewConstMetric(vacant, prometheus.GaugeValue, float64(state.Vacant))
+	out <- prometheus.MustNewConstMetric(creates, prometheus.CounterValue, float64(state.Hits), "hit")
+	out <- prometheus.MustNewConstMetric(creates, prometheus.CounterValue, float64(state.Misses), "miss")
 }

@@ -29,13 +29,23 @@ func some(psi string) float64 {
 	return percent
 }
 
-// scarce reads lines like "MemTotal:   24683660 kB".
 func scarce(info string) bool {
-	sizes := map[string]int64{}
+	return size(info, "MemAvailable:")*share < size(info, "MemTotal:")
+}
+
+// Total is how many bytes of memory the machine has; 0 where nobody tells.
+func Total() int64 {
+	info, _ := os.ReadFile("/proc/meminfo")
+	return size(string(info), "MemTotal:")
+}
+
+// size reads a line like "MemTotal:   24683660 kB".
+func size(info, name string) int64 {
 	for line := range strings.Lines(info) {
-		if f := strings.Fields(line); len(f) == 3 {
-			sizes[f[0]], _ = strconv.ParseInt(f[1], 10, 64)
+		if f := strings.Fields(line); len(f) == 3 && f[0] == name {
+			kb, _ := strconv.ParseInt(f[1], 10, 64)
+			return kb << 10
 		}
 	}
-	return sizes["MemAvailable:"]*share < sizes["MemTotal:"]
+	return 0
 }

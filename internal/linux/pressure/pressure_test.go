@@ -27,3 +27,10 @@ func TestScarce(t *testing.T) {
 		}
 	}
 }
+
+func TestTotal(t *testing.T) {
+	t.Parallel()
+	if n := Total(); n < 64<<20 {
+		t.Errorf("a machine with %d bytes of memory", n)
+	}
+}
