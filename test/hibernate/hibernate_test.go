@@ -67,14 +67,20 @@ func (r room) sleeper(t *testing.T, req hutch.CreateRequest) (id, process string
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := r.StartProcess(t.Context(), sb.ID, hutch.ProcessRequest{Command: counter, Name: "counter"})
+	return sb.ID, r.count(t, sb.ID)
+}
+
+// count starts a counter, which says 1.
+func (r room) count(t *testing.T, id string) (process string) {
+	t.Helper()
+	p, err := r.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: counter, Name: "counter"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.run(t, sb.ID, count); got != "1" {
+	if got := r.run(t, id, count); got != "1" {
 		t.Fatalf("the counter says %q", got)
 	}
-	return sb.ID, p.ID
+	return p.ID
 }
 
 func (r room) run(t *testing.T, id, command string) string {

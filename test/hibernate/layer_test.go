@@ -1,15 +1,11 @@
 package hibernate
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"hutch"
-	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
 )
@@ -74,78 +70,4 @@ func TestCopiesSleep(t *testing.T) {
 			t.Errorf("woken it says %q", got)
 		}
 	}
-}
-
-// A daemon that is killed while it shares files leaves copies whole or not at
-// all, and nothing of the place that the layer was made in.
-func TestKilledWhileSharing(t *testing.T) {
-	for _, step := range []string{"laying", "laid", "lying", "forked"} {
-		t.Run(step, func(t *testing.T) {
-			t.Parallel()
-			dir := hutchtest.Dir(t)
-			hutchtest.Driver(t, "native", filepath.Join(dir, "native")) // or skip
-			killed(t, dir, "TestVictimThatShares", step)
-			r := reopen(t, dir, "native")
-			all, err := r.Sandboxes(t.Context(), hutch.Filter{})
-			if err != nil || len(all) == 0 || step == "forked" && len(all) != 4 {
-				t.Errorf("there are %d: %v", len(all), err)
-			}
-			for _, sb := range all {
-				if got := r.run(t, sb.ID, whole); got != "whole" {
-					t.Errorf("%s says %q", sb.ID, got)
-				}
-				if _, err := r.Destroy(t.Context(), sb.ID, true); err != nil {
-					t.Error(err)
-				}
-			}
-			places, err := os.ReadDir(filepath.Join(dir, "native"))
-			if kept := r.kept(t); len(kept) != 0 || len(places) != 0 || err != nil {
-				t.Errorf("left: %q, %v, %v", kept, places, err)
-			}
-		})
-	}
-}
-
-// TestVictimThatShares is the daemon that is killed.
-func TestVictimThatShares(t *testing.T) {
-	step, dir := os.Getenv(stepEnv), os.Getenv(dirEnv)
-	if step == "" {
-		return // it is one only for TestKilledWhileSharing
-	}
-	h := laying{step: step}
-	r := open(t, dir, "native", func(d driver.Driver) driver.Driver {
-		h.Layerer = d.(driver.Layerer)
-		return h
-	})
-	r.forked(t)
-	h.halt("forked")
-	t.Fatal("it lives")
-}
-
-// laying is a driver of layers that comes to one step and no further.
-type laying struct {
-	driver.Layerer
-	step string
-}
-
-func (l laying) halt(step string) {
-	if step == l.step {
-		fmt.Println("at step " + step)
-		select {}
-	}
-}
-
-func (l laying) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-	inst, err := l.Layerer.Create(ctx, spec)
-	if spec.Layer != nil {
-		l.halt("lying")
-	}
-	return inst, err
-}
-
-func (l laying) Layer(ctx context.Context, inst driver.Instance) (driver.Layer, error) {
-	l.halt("laying")
-	below, err := l.Layerer.Layer(ctx, inst)
-	l.halt("laid")
-	return below, err
 }

@@ -72,7 +72,7 @@ func TestFoundWhereAPlaceWaited(t *testing.T) {
 	t.Parallel()
 	dir := hutchtest.Dir(t)
 	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // or skip
-	first := open(t, dir, "gvisor", same, func(o *engine.Options) { o.Pool = engine.Pool{Max: 3, Min: 1} })
+	first := open(t, dir, "gvisor", func(o *engine.Options) { o.Pool = engine.Pool{Max: 3, Min: 1} })
 	id, _ := first.sleeper(t, hutch.CreateRequest{})
 	first.until(t, id, hutch.Hibernated)
 	first.vacant(t)
