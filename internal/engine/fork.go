@@ -149,7 +149,7 @@ func (e *Engine) draftFrom(ctx context.Context, snap *snapshot, req hutch.Create
 	req.Env = env
 	if v.Owner == nameOf(ctx, "").owner { // nobody else has these
 		req.Secrets = append(slices.Clone(was.Secrets), req.Secrets...)
-		req.Network = req.Network.Or(was.Sandbox.Network)
+		req.Network = e.inherited(ctx, req.Network, was.Sandbox.Network)
 	}
 	return e.draft(ctx, req)
 }

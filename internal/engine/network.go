@@ -145,6 +145,16 @@ func (e *Engine) checkLinks(ctx context.Context, links []string) error {
 	return nil
 }
 
+// inherited is the network of a copy: what it is asked for with, and else that of
+// its first, but for links to what is no more.
+func (e *Engine) inherited(ctx context.Context, asked, first hutch.Network) hutch.Network {
+	n := asked.Or(first)
+	if len(n.Links) == 0 {
+		n.Links = slices.DeleteFunc(slices.Clone(first.Links), func(l string) bool { return e.checkLinks(ctx, []string{l}) != nil })
+	}
+	return n
+}
+
 // setNetwork changes what a sandbox may reach, on disk first.
 func (e *Engine) setNetwork(ctx context.Context, s *sandbox, n hutch.Network) error {
 	g, err := e.gateway(s)
