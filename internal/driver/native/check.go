@@ -123,7 +123,7 @@ func (d *Driver) checkLayers(ctx context.Context) driver.Finding {
 
 func (d *Driver) tryLayers(ctx context.Context) error {
 	if !d.Layers() {
-		return unlayered(nil)
+		return noLayers
 	}
 	below, err := d.Create(ctx, trial(nil))
 	if err != nil {

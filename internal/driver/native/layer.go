@@ -50,14 +50,14 @@ func (d *Driver) Layer(ctx context.Context, inst driver.Instance) (driver.Layer,
 		err = gone
 	}
 	if err != nil {
-		return nil, err
+		return nil, d.unlayered(err)
 	}
 	return l, nil
 }
 
 func (i *instance) layer() (*layer, error) {
 	if !i.driver.Layers() {
-		return nil, unlayered(nil)
+		return nil, noLayers
 	}
 	l := &layer{}
 	return l, mount.Apart(func() (err error) {
@@ -115,17 +115,20 @@ func (i *instance) begin(l *layer, config *place.Config) error {
 		}
 		return root.AttachTo(place.AttachPoint)
 	})
+	return i.driver.unlayered(err)
+}
+
+var noLayers = hutch.Errorf(hutch.Unsupported, "native sandboxes cannot share files here: that takes Linux 6.3 with overlayfs, and root")
+
+// unlayered notes that this machine has no layers, if err says so.
+func (d *Driver) unlayered(err error) error {
 	for _, lacks := range []error{unix.EINVAL, unix.EPERM, unix.ENODEV, unix.ENOSYS, unix.EOPNOTSUPP} {
 		if errors.Is(err, lacks) {
-			i.driver.layerless.Store(true)
-			return unlayered(err)
+			d.layerless.Store(true)
+			return noLayers.Because(err)
 		}
 	}
 	return err
-}
-
-func unlayered(err error) error {
-	return hutch.Errorf(hutch.Unsupported, "native sandboxes cannot share files here: that takes Linux 6.3 with overlayfs, and root").Because(err)
 }
 
 // overlay makes the root, out of folders of a file system in memory that hides
