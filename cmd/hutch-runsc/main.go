@@ -137,12 +137,27 @@ func memoryLimit(bundle string) int64 {
 	return *spec.Linux.Resources.Memory.Limit
 }
 
+// hurry is the signal by which the daemon says that a sandbox is about to be
+// saved, or to go on as what was saved, for which gVisor makes a lot of garbage.
+// It passes this one on to nobody.
+const hurry = syscall.Signal(40)
+
 // thrift makes the long-lived processes small, of which there are two for each
-// sandbox; but first they are to start quickly.
+// sandbox; but first, and when they are to hurry, they are quick.
 func thrift() {
-	debug.SetGCPercent(400)
-	time.AfterFunc(2*time.Second, func() {
-		debug.SetGCPercent(40)
-		debug.FreeOSMemory()
-	})
+	hurries := make(chan os.Signal, 1)
+	signal.Notify(hurries, hurry)
+	debug.SetGCPercent(quick)
+	go func() {
+		for {
+			time.Sleep(2 * time.Second)
+			debug.SetGCPercent(small)
+			debug.FreeOSMemory()
+			<-hurries
+			debug.SetGCPercent(quick)
+		}
+	}()
 }
+
+// By how many percent the heap grows until garbage is collected.
+const quick, small = 400, 40

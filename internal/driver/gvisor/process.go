@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"hutch/internal/linux/pidfd"
 )
 
@@ -23,6 +25,10 @@ func identify(pid int) (process, error) {
 	started, err := pidfd.Started(pid)
 	return process{pid, started}, err
 }
+
+// hurry tells a sentry that its memory is about to be saved or restored: see
+// cmd/hutch-runsc.
+const hurry = unix.Signal(40)
 
 // end kills the process and waits for its end until ctx is done.
 func (p process) end(ctx context.Context) error {

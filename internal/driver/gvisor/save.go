@@ -84,6 +84,9 @@ func (i *instance) checkpoint(ctx context.Context, dir string) error {
 	defer files.close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
+	if err := i.sentry.Signal(hurry); err != nil {
+		return err
+	}
 	// Resume, or an error of the disk would end the sandbox.
 	arg := map[string]any{"have_pages_file": true, "Resume": true, "metadata": map[string]string{"compression": "none"}}
 	return i.control().call(ctx, "containerManager.Checkpoint", arg, nil, files...)

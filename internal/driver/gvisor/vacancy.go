@@ -39,6 +39,7 @@ func (v *vacancy) Restore(ctx context.Context, dir string) (driver.Instance, err
 		return nil, errors.Join(err, v.Destroy(context.WithoutCancel(ctx)))
 	}
 	defer files.close()
+	v.sentry.Signal(hurry) // one that is dead says so itself
 	return v.fill(ctx, files)
 }
 
