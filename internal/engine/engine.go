@@ -127,7 +127,7 @@ func New(opt Options) *Engine {
 // Start finds the sandboxes of an earlier run again, removes what it left
 // behind, and begins to watch over all. Call it once, before anything else.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := errors.Join(os.MkdirAll(e.filesDir(), 0o700), os.MkdirAll(e.memoryDir(), 0o700)); err != nil {
+	if err := errors.Join(os.MkdirAll(e.filesDir(), 0o700), os.MkdirAll(e.memoryDir(), 0o700), os.RemoveAll(e.trashDir()), os.Mkdir(e.trashDir(), 0o700)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	if err := errors.Join(e.loadSnapshots(), e.recover(ctx)); err != nil {
@@ -172,6 +172,25 @@ func (e *Engine) leave(ctx context.Context, s *sandbox) {
 		e.save(ctx, s)
 		agent.Close()
 	}
+}
+
+// trashDir is where folders are that nobody needs any more.
+func (e *Engine) trashDir() string { return filepath.Join(e.opt.Dir, "trash") }
+
+// shed removes a folder of the engine's without waiting for the disk.
+func (e *Engine) shed(dir string) {
+	gone := filepath.Join(e.trashDir(), hutch.NewID("gone"))
+	remove := func() {
+		if err := os.RemoveAll(gone); err != nil {
+			e.log.Error("remove a folder that nobody needs", "err", err)
+		}
+	}
+	if err := os.Rename(dir, gone); err != nil {
+		gone = dir
+		remove()
+		return
+	}
+	e.background(remove)
 }
 
 func (e *Engine) filesDir() string { return filepath.Join(e.opt.Dir, "files") }

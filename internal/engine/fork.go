@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -41,7 +40,7 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(snap.dir)
+	defer e.shed(snap.dir)
 	snap.alone = n == 1
 	forks, err := e.populate(ctx, snap, n, req.Env)
 	if err == nil {

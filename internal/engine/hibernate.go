@@ -159,9 +159,7 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 	if err := e.open(ctx, s, opening{create: create, reason: &reason}); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(e.memoryOf(s.place)); err != nil {
-		e.log.Error("remove the memory of a woken sandbox", "sandbox", s.id, "err", err)
-	}
+	e.shed(e.memoryOf(s.place))
 	return nil
 }
 
