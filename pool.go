@@ -4,6 +4,7 @@ import "context"
 
 // Pools tells what a server keeps ready for creates to come.
 type Pools interface {
+	// Pool needs the scope admin: it tells of all owners' snapshots.
 	Pool(ctx context.Context) (PoolState, error)
 }
 

@@ -176,6 +176,8 @@ var types = map[string]any{
 	"RunResult":            hutch.RunResult{},
 	"Sandbox":              hutch.Sandbox{},
 	"AuditRecord":          audit.Record{},
+	"PoolState":            hutch.PoolState{},
+	"PoolKind":             hutch.PoolKind{},
 	"Usage":                hutch.Usage{},
 	"UsageReport":          hutch.UsageReport{},
 	"ShareRequest":         stream.Share{},
@@ -390,7 +392,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Accounts: books{}, Audit: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Accounts: books{}, Pools: books{}, Audit: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +400,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Audit: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Pools: p, Audit: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), who)))
 	}))
@@ -568,6 +570,10 @@ func (b books) Follow(ctx context.Context, q audit.Query, out func(audit.Record)
 
 func (books) Usage(context.Context) (hutch.UsageReport, error) {
 	return hutch.UsageReport{Sandboxes: []hutch.Usage{}, Owners: []hutch.Usage{{}}}, nil
+}
+
+func (books) Pool(context.Context) (hutch.PoolState, error) {
+	return hutch.PoolState{Max: 64, Kinds: []hutch.PoolKind{{Runtime: "gvisor", Image: "host", Why: "they are being made"}}}, nil
 }
 
 // shelf is files that are always the same.

@@ -17,11 +17,19 @@ type AuditQuery = audit.Query
 // AuditRecord is one of them.
 type AuditRecord = audit.Record
 
-var _ hutch.Accounts = (*Client)(nil)
+var (
+	_ hutch.Accounts = (*Client)(nil)
+	_ hutch.Pools    = (*Client)(nil)
+)
 
 // Usage implements hutch.Accounts.
 func (c *Client) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return call[hutch.UsageReport](ctx, c, "GET", "/v1/usage", nil)
+}
+
+// Pool implements hutch.Pools.
+func (c *Client) Pool(ctx context.Context) (hutch.PoolState, error) {
+	return call[hutch.PoolState](ctx, c, "GET", "/v1/pool", nil)
 }
 
 // Audit hands the chosen records of the audit log to out, in the order in which

@@ -61,7 +61,11 @@ func examine(ctx context.Context, h *home) ([]report, error) {
 	for _, d := range ds {
 		reports = append(reports, report{d.Name(), true, d.Check(ctx)})
 	}
-	return append(reports, report{Part: "image host", Report: examineImage(ctx, h)}), nil
+	reports = append(reports, report{Part: "image host", Report: examineImage(ctx, h)})
+	if r, ok := examinePool(ctx, h); ok {
+		reports = append(reports, report{Part: "pool", Report: r})
+	}
+	return reports, nil
 }
 
 // examineImage says which languages the host image has.

@@ -61,7 +61,7 @@ func newRoot(std streams) *cobra.Command {
 	root.PersistentFlags().StringVar(&h.dir, "data", "", "data folder (default $HUTCH_DATA, /var/lib/hutch as root, else ~/.local/share/hutch)")
 	root.AddCommand(
 		newServe(&h, std), newConversation(&h, std), newRun(&h, std), newMCP(&h, std), newDoctor(&h, std),
-		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(std), newAudit(&h, std), newUsage(&h, std),
+		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(std), newAudit(&h, std), newUsage(&h, std), newPool(&h, std),
 		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),
 		newToken(&h, std), newShare(&h, std), newSecret(&h, std), newBackup(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std),
 		newExpose(&h, std), newUnexpose(&h), newPorts(&h, std), newForward(&h, std), newNetwork(&h, std),

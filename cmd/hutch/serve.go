@@ -331,7 +331,7 @@ func (s *server) mayListen(ctx context.Context) error {
 
 func (s *server) openPolicy(ctx context.Context) (err error) {
 	s.policy, err = policy.New(ctx, s.veil, policy.Options{
-		Network: s.network.network(), Tokens: s.tokens, Secrets: s.vault, Backups: s.backups, Accounts: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"),
+		Network: s.network.network(), Tokens: s.tokens, Secrets: s.vault, Backups: s.backups, Accounts: s.engine, Pools: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"),
 		Redact: func(text string) string { return s.redactor().String(text) }, Log: s.log,
 	})
 	return err
@@ -419,7 +419,7 @@ func grace() (context.Context, context.CancelFunc) {
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
 	s.mcp = mcp.NewHandler(s.policy, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
-	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Backups: s.policy, Accounts: s.policy, Audit: s.policy, Log: s.log})
+	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Backups: s.policy, Accounts: s.policy, Pools: s.policy, Audit: s.policy, Log: s.log})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
 	handler := s.handler()

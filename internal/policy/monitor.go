@@ -19,6 +19,11 @@ func (p *Policy) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	})
 }
 
+// Pool implements hutch.Pools.
+func (p *Policy) Pool(ctx context.Context) (hutch.PoolState, error) {
+	return do(ctx, p, call{verb: "Pool"}, p.opt.Pools.Pool)
+}
+
 // Query implements audit.Reader.
 func (p *Policy) Query(ctx context.Context, q audit.Query, out func(audit.Record) error) error {
 	return carry(ctx, p, call{verb: "Audit"}, func(ctx context.Context) error { return p.opt.Audit.Query(ctx, q, out) })

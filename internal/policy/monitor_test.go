@@ -23,6 +23,8 @@ func (b *books) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return hutch.UsageReport{}, nil
 }
 
+func (b *books) Pool(context.Context) (hutch.PoolState, error) { return hutch.PoolState{}, nil }
+
 func (b *books) Query(context.Context, audit.Query, func(audit.Record) error) error  { return nil }
 func (b *books) Follow(context.Context, audit.Query, func(audit.Record) error) error { return nil }
 
@@ -30,7 +32,7 @@ func (b *books) Follow(context.Context, audit.Query, func(audit.Record) error) e
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	var b books
-	p, err := policy.New(t.Context(), &scripted.Service{}, policy.Options{Accounts: &b, Audit: &b})
+	p, err := policy.New(t.Context(), &scripted.Service{}, policy.Options{Accounts: &b, Audit: &b, Pools: &b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +42,9 @@ func TestMonitoring(t *testing.T) {
 			who.Scopes = append(who.Scopes, hutch.ScopeAdmin)
 		}
 		ctx := auth.With(t.Context(), who)
+		_, pool := p.Pool(ctx)
 		for name, err := range map[string]error{
-			"query": p.Query(ctx, audit.Query{}, nil), "follow": p.Follow(ctx, audit.Query{}, nil), "metrics": p.Metrics(ctx),
+			"query": p.Query(ctx, audit.Query{}, nil), "follow": p.Follow(ctx, audit.Query{}, nil), "metrics": p.Metrics(ctx), "pool": pool,
 		} {
 			if errors.Is(err, hutch.Denied) == admin {
 				t.Errorf("%s, admin %v: %v", name, admin, err)

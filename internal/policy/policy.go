@@ -33,6 +33,8 @@ type Options struct {
 	// Accounts and Audit are what was used and done.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
+	// Pools is what is kept ready.
+	Pools hutch.Pools
 	// Network is the most that sandboxes may reach by the word of callers
 	// without the scope admin.
 	Network hutch.Network
@@ -60,6 +62,7 @@ var (
 	_ hutch.Sharing  = (*Policy)(nil)
 	_ hutch.Tokens   = (*Policy)(nil)
 	_ hutch.Accounts = (*Policy)(nil)
+	_ hutch.Pools    = (*Policy)(nil)
 	_ audit.Reader   = (*Policy)(nil)
 	_ hutch.Secrets  = (*Policy)(nil)
 	_ hutch.Backups  = (*Policy)(nil)
@@ -148,7 +151,7 @@ var rules = map[string]rule{
 
 	"Share": own, "Unshare": own, "Grants": own,
 
-	"Usage": {scopes: see.scopes, about: theServer}, "Audit": administer, "Metrics": administer,
+	"Usage": {scopes: see.scopes, about: theServer}, "Audit": administer, "Metrics": administer, "Pool": administer,
 
 	"CreateToken": administer, "Token": administer, "Tokens": administer, "RotateToken": administer, "RevokeToken": administer,
 }

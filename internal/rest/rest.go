@@ -35,9 +35,10 @@ type Options struct {
 	// Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// Backups, Accounts and Audit likewise.
+	// Backups, Accounts, Pools and Audit likewise.
 	Backups  hutch.Backups
 	Accounts hutch.Accounts
+	Pools    hutch.Pools
 	Audit    audit.Reader
 }
 
@@ -49,6 +50,7 @@ type Handler struct {
 	vault    hutch.Secrets
 	backups  hutch.Backups
 	accounts hutch.Accounts
+	pools    hutch.Pools
 	audit    audit.Reader
 	log      *slog.Logger
 	stall    time.Duration
@@ -65,7 +67,7 @@ type Handler struct {
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, accounts: opt.Accounts, audit: opt.Audit, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, accounts: opt.Accounts, pools: opt.Pools, audit: opt.Audit, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}

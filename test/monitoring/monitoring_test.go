@@ -28,7 +28,7 @@ func exported(t *testing.T) string {
 	t.Helper()
 	m := metrics.New(metrics.Options{Version: "1", Usage: func(context.Context) (hutch.UsageReport, error) {
 		return hutch.UsageReport{Owners: []hutch.Usage{{Owner: "tk-1"}}}, nil
-	}})
+	}, Pool: func(context.Context) (hutch.PoolState, error) { return hutch.PoolState{Max: 64}, nil }})
 	for _, verb := range []string{"Exec", "Create", "Stat"} {
 		_, end, _ := m.Begin(t.Context(), audit.Operation{Verb: verb})
 		end(audit.Outcome{})
@@ -40,7 +40,7 @@ func exported(t *testing.T) string {
 
 var (
 	metric = regexp.MustCompile(`\b(hutch|go|process)_\w+`)
-	equal  = regexp.MustCompile(`\b(status|verb)="(\w+)"`)
+	equal  = regexp.MustCompile(`\b(status|verb|begins)="(\w+)"`)
 )
 
 // known reports what an expression names that no server exports.

@@ -82,12 +82,12 @@ func openWith(t *testing.T, build func(*secret.Vault) *engine.Engine) *house {
 	must(t, err)
 	veil := secret.NewVeil(e, vault.Redactor)
 	p, err := policy.New(t.Context(), veil, policy.Options{
-		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Accounts: e, Audit: record, Observer: record,
+		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Accounts: e, Pools: e, Audit: record, Observer: record,
 	})
 	must(t, err)
 	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Audit: p})}
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Pools: p, Audit: p})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)
