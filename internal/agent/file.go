@@ -43,6 +43,8 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 		return disk.EditFile(ctx, "", hutch.EditRequest{Path: p, Old: string(f.Old), New: string(f.New), All: f.All})
 	case "mkdir":
 		return struct{}{}, disk.Mkdir(ctx, "", p, f.Parents)
+	case "write":
+		return nil, c.upload(w, f)
 	case "chmod":
 		return struct{}{}, disk.Chmod(ctx, "", p, fs.FileMode(f.Mode))
 	}
@@ -57,6 +59,30 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 	c.begin(t)
 	c.agent.group.Go(func() { t.run(work) })
 	return nil, nil
+}
+
+// upload writes a file with what comes, which nobody else reads meanwhile: so
+// none of it is handed from one thread to another. The connection's end is seen
+// when the next piece is asked for.
+func (c *conn) upload(w *wire.Writer, f wire.File) error {
+	defer c.agent.idle.touch()
+	begun := bufio.NewWriterSize(c.Conn, 64)
+	t := wire.NewWriter(begun)
+	t.Write(wire.TypeStarted, []byte("{}"))
+	t.WriteCount(wire.TypeWindow, wire.Unbounded)
+	begun.Flush()
+	in := wire.NewContent(c.r)
+	info, err := c.agent.files.WriteFile(context.Background(), "", hutch.WriteRequest{
+		Path: string(f.Path), Mode: fs.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents,
+	}, in)
+	if err == nil {
+		return w.WriteJSON(wire.TypeReply, info)
+	}
+	refuse(w, err)
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		c.Close() // nothing in it can be a frame
+	}
+	return nil
 }
 
 // errLeft ends what the daemon no longer waits for.
@@ -121,12 +147,6 @@ var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, e
 			Opened: func(info hutch.FileInfo) { t.out.WriteJSON(wire.TypeStarted, info) },
 		}, t)
 		return struct{}{}, err
-	},
-	"write": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
-		t.begin()
-		return disk.WriteFile(t.ctx, "", hutch.WriteRequest{
-			Path: string(f.Path), Mode: fs.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents,
-		}, t.in)
 	},
 	"files": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
 		t.begin()

@@ -90,11 +90,25 @@ func (f *FS) appendTo(ctx context.Context, req hutch.WriteRequest, r io.Reader) 
 	return f.describe(file, p)
 }
 
-// pour copies by a buffer of ours, and not by io.Copy's other ways, which have
-// larger ones.
+// pour copies what comes, in pieces that grow with what there is: a system call
+// for many bytes takes no longer, and most files are small.
 func pour(w io.Writer, r io.Reader) error {
-	_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{r}, make([]byte, piece))
-	return err
+	for buf := make([]byte, piece/8); ; {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case n > len(buf)/2 && len(buf) < 2*piece:
+			buf = make([]byte, 4*len(buf))
+		}
+	}
 }
 
 // draft is a file on its way to a name: what is written has another one in the

@@ -100,14 +100,14 @@
 //
 //	read     s is the hutch.FileInfo, then d. A file that has a size gives
 //	         exactly the range of it that is asked for, or e.
-//	write    I and E frames from the daemon, within the window that w confirms;
-//	         r is the hutch.FileInfo. A connection that closes before E leaves
+//	write    I and E frames from the daemon, as fast as the connection takes them,
+//	         which a w of [Unbounded] says at once; r is the hutch.FileInfo. A connection that closes before E leaves
 //	         the file as it was.
 //	files    i with hutch.FileInfo
 //	search   i with hutch.Match
 //	watch    i with hutch.FileEvent, until the folder is gone
 //	pack     d
-//	unpack   I and E frames from the daemon, as for write
+//	unpack   I and E frames from the daemon, within the window that w confirms
 //	move, copy, delete
 //	context  makes a code context, a queue of runs before an interpreter that
 //	         keeps its state; r with its [ContextInfo]. One of the same id is
