@@ -49,8 +49,8 @@
 //	m  a piece of a message of a run's interpreter, behind a byte: + when
 //	                             more pieces of it follow, else .
 //
-// The daemon has at most [StdinWindow] bytes of stdin, or [FileWindow] of a
-// file, under way that no window frame has confirmed. The agent keeps that many
+// The daemon has at most [StdinWindow] bytes of stdin, or [FileWindow] of an
+// archive, under way that no window frame has confirmed. The agent keeps that many
 // in memory, so it always goes on reading the connection, and sees S frames and
 // the end of the connection while a program leaves its stdin unread.
 //
