@@ -128,7 +128,7 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRe
 // with memory if it has that, and it is wanted.
 func (s *snapshot) kind(v hutch.Sandbox, memory bool) kind {
 	k := kindOf(v)
-	k.snapshot, k.memory, k.size = s.Snapshot.ID, memory && s.Snapshot.Memory, s.Snapshot.Size
+	k.snapshot, k.memory, k.size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)
 	return k
 }
 
