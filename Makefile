@@ -26,7 +26,7 @@ bin/hutch: $(SOURCES) | go
 bin/hutch-agent: $(SOURCES) | go
 	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/hutch-agent
 
-bin/hutch-runsc bin/hutch-gofer: bin/%: $(wildcard cmd/hutch-runsc/*.go cmd/hutch-gofer/*.go internal/driver/gvisor/gofer/*.go) go.mod | go
+bin/hutch-runsc bin/hutch-gofer: bin/%: $(wildcard cmd/hutch-runsc/*.go cmd/hutch-gofer/*.go internal/driver/gvisor/gofer/*.go internal/driver/gvisor/filter/*.go) go.mod | go
 	$(BUILD) -ldflags '-s -w' -o $@ ./cmd/$*
 
 go:

@@ -1,7 +1,6 @@
 package hutch
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,7 +91,7 @@ func (b Brokering) Brokers(host string, port uint16) bool {
 
 // hostName has two labels at least, and is no address in any notation: the last
 // begins with a letter.
-var hostName = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var hostName = pattern(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // ParseBrokeredHost reads NAME or NAME:PORT. An address is none: a certificate
 // tells who answers only for names.
@@ -107,7 +106,7 @@ func ParseBrokeredHost(text string) (host string, port uint16, err error) {
 		port = uint16(n)
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if !hostName.MatchString(host) || len(host) > 253 {
+	if !hostName().MatchString(host) || len(host) > 253 {
 		return "", 0, badHost(text)
 	}
 	return host, port, nil
@@ -117,7 +116,7 @@ func badHost(text string) error {
 	return Errorf(Invalid, "%.80q is no host that a secret can be brokered for: write its full name, such as api.example.com, or with a port as api.example.com:8443", text).With("field", "brokered.hosts")
 }
 
-var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
+var headerName = pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 
 // unplaceable are headers that say how a message is read, and to whom it goes.
 var unplaceable = []string{
@@ -133,7 +132,7 @@ func ParsePlacement(text string) (kind, name string, err error) {
 	case AsReplace:
 		ok = !named
 	case AsHeader:
-		ok = headerName.MatchString(name) && !slices.Contains(unplaceable, strings.ToLower(name))
+		ok = headerName().MatchString(name) && !slices.Contains(unplaceable, strings.ToLower(name))
 	case AsBasic:
 		ok = len(name) <= 256 && headerText(name) && !strings.Contains(name, ":")
 	case AsQuery:

@@ -60,7 +60,8 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/driver/native/...",
 		"hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", sys,
 	}},
-	{"hutch/internal/driver/gvisor/gofer", []string{"gvisor.dev/gvisor/...", sys}},
+	{"hutch/internal/driver/gvisor/filter", []string{"gvisor.dev/gvisor/..."}},
+	{"hutch/internal/driver/gvisor/gofer", []string{"hutch/internal/driver/gvisor/filter", "gvisor.dev/gvisor/...", sys}},
 	{"hutch/internal/driver/gvisor/...", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/driver/gvisor/...",
 		"hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", sys,
@@ -115,7 +116,7 @@ var layers = []layer{
 		"hutch/internal/driver/native/place", "hutch/internal/driver/gvisor/inside", sys,
 	}},
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer"}},
-	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/gofer", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
+	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
 		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",

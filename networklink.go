@@ -1,7 +1,6 @@
 package hutch
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -20,7 +19,7 @@ const (
 	MaxNetworkLinks = 64
 )
 
-var linkName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var linkName = pattern(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // ParseNetworkLink reads ID, for the name that is the sandbox's id, or NAME=ID.
 func ParseNetworkLink(text string) (NetworkLink, error) {
@@ -28,7 +27,7 @@ func ParseNetworkLink(text string) (NetworkLink, error) {
 	if !named {
 		id = name
 	}
-	if !linkName.MatchString(name) || CheckID(id) != nil {
+	if !linkName().MatchString(name) || CheckID(id) != nil {
 		return NetworkLink{}, Errorf(Invalid, "%.120q is no link: write the id of another sandbox, or NAME=ID with a name of a-z, 0-9 and hyphens", text).With("field", "network.links")
 	}
 	return NetworkLink{name, id}, nil

@@ -2,7 +2,6 @@ package hutch
 
 import (
 	"context"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -45,11 +44,11 @@ const (
 	MaxSecret   = 32 << 10 // bytes of a value
 )
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+var variable = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // CheckSecretName refuses what cannot be the name of a secret.
 func CheckSecretName(name string) error {
-	if !variable.MatchString(name) {
+	if !variable().MatchString(name) {
 		return Errorf(Invalid, "the secret name %.80q cannot be used: give 1 to 64 letters, digits and underscores that begin with no digit, such as GITHUB_TOKEN", name).With("field", "name")
 	}
 	return nil
@@ -62,7 +61,7 @@ func ParseSecretUse(use string) (variableName, name string, err error) {
 	if !renamed {
 		name = variableName
 	}
-	if !variable.MatchString(variableName) || !variable.MatchString(name) {
+	if !variable().MatchString(variableName) || !variable().MatchString(name) {
 		return "", "", Errorf(Invalid, "%.120q asks for no secret: write NAME, or VARIABLE=NAME for a variable of another name", use).With("field", "secrets")
 	}
 	return variableName, name, nil

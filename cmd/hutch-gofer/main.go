@@ -5,8 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
-	"time"
 
 	"hutch/internal/driver/gvisor/gofer"
 )
@@ -23,7 +21,5 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("this program is started by hutch-runsc: %w", err)
 	}
-	debug.SetGCPercent(40)
-	time.AfterFunc(2*time.Second, debug.FreeOSMemory) // the sandbox has started by then
 	return service.Run()
 }

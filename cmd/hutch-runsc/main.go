@@ -32,6 +32,7 @@ func main() {
 	signal.Ignore(syscall.SIGHUP)
 	gate()
 	if i := slices.Index(os.Args, "boot"); i > 0 {
+		spare()
 		makeNetwork()
 		grantMemory(os.Args[i:])
 	}

@@ -60,7 +60,7 @@ func (s Service) Run() error {
 		return err
 	}
 	// From here on, the process itself can do no more than it must.
-	if err := filter.Install(s.Filter); err != nil {
+	if err := confine(s.Filter); err != nil {
 		return fmt.Errorf("install the filter of system calls: %w", err)
 	}
 	if err := s.serve(server); err != nil {

@@ -21,6 +21,10 @@ const Threads = 16
 // Prepare writes the control files that are given as path=value, and empties
 // this process's bounding set, so that nothing it starts can gain privileges.
 func Prepare(settings []string) error {
+	// Before there are more threads: each of them has a set of its own.
+	if err := shed(); err != nil {
+		return err
+	}
 	reserve(Threads)
 	for _, s := range settings {
 		path, value, ok := strings.Cut(s, "=")
@@ -31,7 +35,7 @@ func Prepare(settings []string) error {
 			return err
 		}
 	}
-	return shed()
+	return nil
 }
 
 // reserve starts n threads, which the runtime keeps and uses again. When it
