@@ -31,16 +31,16 @@ func newTemplate(h *home, std streams) *cobra.Command {
 		Long: `Make templates: snapshots with a name, that sandboxes begin as. What a code context of
 the first has imported, theirs have imported, too.
 ` + remoteHelp,
-		Example: `  hutch code warm 'import pandas'
-  hutch template create --from warm --name pandas
+		Example: `  hutch code -c 'import pandas' warm
+  hutch template create pandas --from warm
   hutch restore pandas --id demo`,
 	}
-	c.AddCommand(newSnapshotCreate(h, std, "create", "from"), newSnapshotList(h, std, true), newSnapshotRemove(h, std))
+	c.AddCommand(newSnapshotCreate(h, std, "create NAME --from SANDBOX", "from"), newSnapshotList(h, std, true), newSnapshotRemove(h, std))
 	return c
 }
 
-// newSnapshotCreate takes the sandbox as its argument or, for templates, from a
-// flag, and then wants a name.
+// newSnapshotCreate takes the sandbox as its argument and a name if there is one;
+// for templates it is the other way round.
 func newSnapshotCreate(h *home, std streams, use, from string) *cobra.Command {
 	var req hutch.SnapshotRequest
 	var ttl time.Duration
@@ -51,10 +51,14 @@ func newSnapshotCreate(h *home, std streams, use, from string) *cobra.Command {
 		Long: "Keep what a sandbox is now, and print the snapshot's id. With memory it waits some\nseconds for a moment at which no command is under way.\n" + remoteHelp,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				sandbox = args[0]
+			first := &sandbox
+			if from != "" {
+				first = &req.Name
 			}
-			if sandbox == "" || from != "" && (req.Name == "" || len(args) > 0) {
+			if len(args) == 1 {
+				*first = args[0]
+			}
+			if sandbox == "" || *first == "" {
 				return usageError{fmt.Errorf("usage: %s", c.UseLine())}
 			}
 			svc, err := h.dial()
