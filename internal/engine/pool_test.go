@@ -27,20 +27,11 @@ func pooled(t *testing.T, p engine.Pool) *bench {
 // ready waits until so many places are ready.
 func (b *bench) ready(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); b.state(t).Ready != n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); b.PoolState().Ready != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%+v, not %d ready", b.state(t), n)
+			t.Fatalf("%+v, not %d ready", b.PoolState(), n)
 		}
 	}
-}
-
-func (b *bench) state(t *testing.T) hutch.PoolState {
-	t.Helper()
-	s, err := b.Pool(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 func TestPoolServesCreates(t *testing.T) {
@@ -49,12 +40,12 @@ func TestPoolServesCreates(t *testing.T) {
 	if out := b.run(t, sb.ID, "echo $SANDBOX_ID $WHOSE"); out != "mine ours\n" {
 		t.Errorf("it says %q", out)
 	}
-	if s := b.state(t); s.Hits != 1 || s.Misses != 0 {
+	if s := b.PoolState(); s.Hits != 1 || s.Misses != 0 {
 		t.Errorf("%+v", s)
 	}
 	b.ready(t, 2)
 	b.create(t, hutch.CreateRequest{ID: "large", Limits: hutch.Limits{Memory: 2048}})
-	if s := b.state(t); s.Hits != 1 || s.Misses != 1 {
+	if s := b.PoolState(); s.Hits != 1 || s.Misses != 1 {
 		t.Errorf("of another size: %+v", s)
 	}
 }
@@ -74,11 +65,33 @@ func TestPooledSandboxOutlivesTheEngine(t *testing.T) {
 // Whoever races for the places of the pool, each has one alone.
 func TestPoolGivesToOneAlone(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 8, Min: 8})
+	b.race(t, hutch.CreateRequest{})
+	if s := b.PoolState(); s.Hits < 8 || s.Hits+s.Misses != 24 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestPoolGivesCopiesToOneAlone(t *testing.T) {
+	b := pooled(t, engine.Pool{Max: 4, Room: 1 << 30})
+	snap := b.template(t, t.Context(), hutch.SnapshotRequest{})
+	for range 2 {
+		b.create(t, hutch.CreateRequest{Snapshot: snap.ID})
+	}
+	b.ready(t, 4)
+	b.race(t, hutch.CreateRequest{Snapshot: snap.ID})
+	if k := b.copies(t, snap.ID); k.Hits < 4 || k.Hits+k.Misses != 28 {
+		t.Errorf("%+v", k)
+	}
+}
+
+// race has many create at once, and looks whether two are in one place.
+func (b *bench) race(t *testing.T, req hutch.CreateRequest) {
+	t.Helper()
 	var all sync.WaitGroup
 	homes := make([]string, 24)
 	for i := range homes {
 		all.Go(func() {
-			sb, err := b.Create(t.Context(), hutch.CreateRequest{ID: fmt.Sprint("racer-", i)})
+			sb, err := b.Create(t.Context(), req)
 			if err != nil {
 				t.Error(err)
 				return
@@ -94,7 +107,37 @@ func TestPoolGivesToOneAlone(t *testing.T) {
 		}
 		seen[home] = i
 	}
-	if s := b.state(t); s.Hits < 8 || s.Hits+s.Misses != 24 {
+}
+
+// While a create is under way, the pool is not filled.
+func TestPoolMakesWay(t *testing.T) {
+	b := pooled(t, engine.Pool{Max: 4, Min: 2})
+	var slow atomic.Bool
+	begun := make(chan struct{})
+	b.driver.Break(fake.Faults{Create: func(id string) error {
+		if strings.HasPrefix(id, "w-") {
+			if slow.Load() {
+				t.Error("a place for later is made before one for now")
+			}
+			return nil
+		}
+		slow.Store(true)
+		defer slow.Store(false)
+		close(begun)
+		<-time.After(100 * time.Millisecond) // that long does this driver take
+		return nil
+	}})
+	var cold sync.WaitGroup
+	cold.Go(func() {
+		if _, err := b.Create(t.Context(), hutch.CreateRequest{Limits: hutch.Limits{Memory: 2048}}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-begun
+	b.create(t, hutch.CreateRequest{}) // leaves one ready
+	cold.Wait()
+	b.ready(t, 2)
+	if s := b.PoolState(); s.Hits != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -212,7 +255,7 @@ func (b *bench) template(t *testing.T, ctx context.Context, req hutch.SnapshotRe
 // copies is what is ready of a snapshot.
 func (b *bench) copies(t *testing.T, snapshot string) hutch.PoolKind {
 	t.Helper()
-	for _, k := range b.state(t).Kinds {
+	for _, k := range b.PoolState().Kinds {
 		if k.Snapshot == snapshot {
 			return k
 		}
@@ -303,7 +346,7 @@ func TestPoolIsShared(t *testing.T) {
 	b.ready(t, 4)
 	b.create(t, hutch.CreateRequest{})
 	b.ready(t, 4)
-	if k := b.state(t).Kinds; len(k) != 2 || k[0].Ready != 2 || k[1].Ready != 2 {
+	if k := b.PoolState().Kinds; len(k) != 2 || k[0].Ready != 2 || k[1].Ready != 2 {
 		t.Errorf("%+v", k)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -36,7 +37,9 @@ type deed struct {
 	// said to be done.
 	after func(t *testing.T, r room, is state, said bool)
 	// only names the one runtime that can do it.
-	only string
+	only  string
+	pool  engine.Pool
+	blank bool // what it makes is no copy
 }
 
 // state is what there is: sandboxes and snapshots by id.
@@ -46,7 +49,14 @@ type state struct {
 }
 
 var deeds = map[string]deed{
-	"create":   {do: create(hutch.CreateRequest{ID: "copy"}), after: copies(1)},
+	"create": {do: create(hutch.CreateRequest{ID: "copy"}), after: copies(1), blank: true},
+	"adopt": {pool: engine.Pool{Max: 4, Min: 2}, blank: true, before: func(t *testing.T, r room) {
+		r.filled(t)
+	}, do: create(hutch.CreateRequest{ID: "copy"}), after: copies(1)},
+	"adopt a copy": {pool: engine.Pool{Max: 4, Room: 1 << 30}, before: template, do: create(hutch.CreateRequest{ID: "copy", Snapshot: "point"}), after: copies(3)},
+	"withdraw copies": {pool: engine.Pool{Max: 4, Room: 1 << 30}, before: template, after: snapshots(1, 0), do: func(t *testing.T, r room) {
+		must(t, r.DeleteSnapshot(t.Context(), "point"))
+	}},
 	"snapshot": {do: snapshot, after: snapshots(0, 1)},
 	"delete": {before: snapshot, after: snapshots(1, 0), do: func(t *testing.T, r room) {
 		must(t, r.DeleteSnapshot(t.Context(), "point"))
@@ -99,6 +109,26 @@ func create(req hutch.CreateRequest) func(*testing.T, room) {
 func snapshot(t *testing.T, r room) {
 	_, err := r.Snapshot(t.Context(), "victim", hutch.SnapshotRequest{Name: "point"})
 	must(t, err)
+}
+
+// template is a snapshot that was asked for twice, so that two copies wait.
+func template(t *testing.T, r room) {
+	snapshot(t, r)
+	for range 2 {
+		_, err := r.Create(t.Context(), hutch.CreateRequest{Snapshot: "point"})
+		must(t, err)
+	}
+	r.filled(t)
+}
+
+// filled waits until two places are ready.
+func (r room) filled(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(patience); r.PoolState().Ready < 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", r.PoolState())
+		}
+	}
 }
 
 func fork(t *testing.T, r room) {
@@ -214,7 +244,7 @@ func (r room) judge(t *testing.T, runtime, name string, said bool) {
 		if name == "destroy" && v.Status == hutch.Failed {
 			continue // its place went before its record
 		}
-		r.intact(t, v, !d.idle && (id == "victim" || runtime == "gvisor" && name != "create"), id == "victim" || name != "create")
+		r.intact(t, v, !d.idle && (id == "victim" || runtime == "gvisor" && !d.blank), id == "victim" || !d.blank)
 	}
 	for _, s := range is.snapshots {
 		v, err := r.Create(t.Context(), hutch.CreateRequest{Snapshot: s.ID})
@@ -318,7 +348,7 @@ func TestVictim(t *testing.T) {
 		return // it is one only for TestKilledAtEveryStep
 	}
 	dir := os.Getenv(dirEnv)
-	r := open(t, dir, os.Getenv(runtimeEnv))
+	r := open(t, dir, os.Getenv(runtimeEnv), func(o *engine.Options) { o.Pool = d.pool })
 	d.sandbox.ID = "victim"
 	_, err := r.Create(t.Context(), d.sandbox)
 	must(t, err)
