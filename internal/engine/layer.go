@@ -81,9 +81,14 @@ func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, d driver.Drive
 	if !ok || !r.Layers() || !snap.shareable() {
 		return apart
 	}
-	l, err := snap.below.hold(func() (driver.Layer, error) { return e.layer(ctx, snap, r) })
+	l, err := snap.below.hold(func() (driver.Layer, error) {
+		l, err := e.layer(ctx, snap, r)
+		if err != nil {
+			e.unshared(snap, err)
+		}
+		return l, err
+	})
 	if err != nil {
-		e.unshared(snap, err)
 		return apart
 	}
 	shares := true
