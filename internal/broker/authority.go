@@ -117,8 +117,8 @@ func (a *Authority) Certificate() []byte {
 func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c := a.leaves[host]; c != nil && time.Until(c.Leaf.NotAfter) > leafLife/2 {
-		return c, nil
+	if c := a.leaves[host]; c != nil && time.Until(c.Leaf.NotAfter) > leafLife/2 && time.Since(c.Leaf.NotBefore) > skew/2 {
+		return c, nil // it is not of a time that the clock was ahead
 	}
 	c, err := a.sign(host)
 	if err != nil {

@@ -107,7 +107,9 @@ func (r *record) look(q hutch.ConnectionQuery) (hutch.ConnectionLog, <-chan stru
 	found := hutch.ConnectionLog{Connections: []hutch.Connection{}, Next: r.cursor}
 	for _, c := range r.lines {
 		if c.Cursor > q.After && (q.Verdict == "" || c.Verdict == q.Verdict) {
-			found.Connections = append(found.Connections, *c)
+			shown := *c
+			shown.Time = c.Time.UTC() // which has no part of the clock that does not jump: see end
+			found.Connections = append(found.Connections, shown)
 		}
 	}
 	switch extra := len(found.Connections) - q.Limit; {

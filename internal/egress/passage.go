@@ -39,7 +39,7 @@ func (g *Gateway) begin(ctx context.Context, protocol string, dst netip.AddrPort
 	if v.allowed() {
 		v.reason = g.fullLocked()
 	}
-	line := hutch.Connection{Time: time.Now().UTC(), Protocol: protocol, Address: dst.Addr().String(), Port: int(dst.Port()), Verdict: hutch.Allowed, Rule: v.rule, Open: true}
+	line := hutch.Connection{Time: time.Now(), Protocol: protocol, Address: dst.Addr().String(), Port: int(dst.Port()), Verdict: hutch.Allowed, Rule: v.rule, Open: true}
 	line.Host = line.Address
 	if names := cmp.Or(lastOf(v.names), lastOf(g.pins.of(dst.Addr()))); names != "" {
 		line.Host = names

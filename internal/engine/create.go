@@ -77,10 +77,10 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 	if err != nil {
 		return store.Record{}, nil, err
 	}
-	now := time.Now().UTC()
+	now := time.Now()
 	v := hutch.Sandbox{
 		ID: req.ID, Owner: nameOf(ctx, "").owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
-		CreatedAt: now, LastUsedAt: now, KeepAlive: req.KeepAlive,
+		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
 		Limits: fillLimits(req.Limits, d.Name()), Network: network, Labels: req.Labels,
 	}

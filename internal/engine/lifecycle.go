@@ -84,7 +84,7 @@ func (e *Engine) done(s *sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uses--
-	s.rec.Sandbox.LastUsedAt = time.Now().UTC()
+	s.rec.Sandbox.LastUsedAt = time.Now()
 	if s.uses == 0 {
 		e.armLocked(s)
 	}

@@ -31,6 +31,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	places := make(map[string]*sandbox, len(records))
 	var wg sync.WaitGroup
 	for _, rec := range records {
+		rec.Sandbox = anew(rec.Sandbox, time.Now())
 		s := newSandbox(rec)
 		e.sandboxes[s.name] = s
 		places[s.place] = s
@@ -56,6 +57,27 @@ func (e *Engine) recover(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// anew is a record from disk whose times are of this run's clock. The machine's
+// may have been put back meanwhile: then it was not made in the future, and its
+// end is no later for that.
+func anew(v hutch.Sandbox, now time.Time) hutch.Sandbox {
+	if v.ExpiresAt != nil {
+		end := now.Add(v.ExpiresAt.Sub(later(v.CreatedAt, now)))
+		v.ExpiresAt = &end
+	}
+	if v.CreatedAt.After(now) {
+		v.CreatedAt = now.UTC()
+	}
+	return v
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // adopt finds the place of a sandbox that ran when the daemon ended.

@@ -38,7 +38,7 @@ type sandbox struct {
 	secrets atomic.Pointer[[]string] // as secretNames has them; never changed, but replaced
 
 	mu     sync.Mutex
-	rec    store.Record
+	rec    store.Record    // in which LastUsedAt and ExpiresAt are of the monotonic clock, as Time.UTC would not be
 	inst   driver.Instance // while running and not taken out of use
 	agent  *wire.Client    // the same
 	paused *wire.Client    // of a paused sandbox, which has no agent but this
@@ -124,7 +124,7 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 func (s *sandbox) runsLocked(inst driver.Instance, agent *wire.Client) {
 	s.inst, s.agent, s.rec.Books = inst, agent, nil
 	s.rec.Handle, s.rec.Seat = inst.Handle(), inst.ID()
-	s.rec.Sandbox.LastUsedAt = time.Now().UTC()
+	s.rec.Sandbox.LastUsedAt = time.Now()
 }
 
 // snapshotLocked is the record to show, without what only the agent and the
@@ -140,6 +140,11 @@ func (s *sandbox) snapshotLocked() hutch.Sandbox {
 	}
 	if s.uses > 0 {
 		v.LastUsedAt = time.Now()
+	}
+	v.LastUsedAt = v.LastUsedAt.UTC()
+	if v.ExpiresAt != nil {
+		end := v.ExpiresAt.UTC()
+		v.ExpiresAt = &end
 	}
 	return v
 }

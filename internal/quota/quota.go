@@ -76,22 +76,23 @@ func Open(ctx context.Context, opt Options) (*Meter, error) {
 		if err := json.Unmarshal(doc, &k); err != nil {
 			return nil, fmt.Errorf("read %s of %s: %w", opt.What, key, err)
 		}
-		if !m.covers(k.Start, time.Now()) {
+		now := time.Now()
+		began := now.Sub(k.Start) // ago; less than nothing when the clock was put back meanwhile
+		if began < 0 || began >= m.opt.Window {
 			if err := opt.Shelf.Delete(ctx, key); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		m.byKey[key] = &window{start: k.Start, used: k.Count, reserved: k.Count}
+		m.byKey[key] = &window{start: now.Add(-began), used: k.Count, reserved: k.Count}
 	}
 	return m, nil
 }
 
-// covers reports whether a window that began at start holds now. One from the
-// future does not: the clock was put back.
-func (m *Meter) covers(start, now time.Time) bool {
-	return !now.Before(start) && now.Sub(start) < m.opt.Window
-}
+// covers reports whether a window that began at start holds now. Both are of the
+// monotonic clock: nobody gets more calls, or waits longer, because the time of
+// the machine was set.
+func (m *Meter) covers(start, now time.Time) bool { return now.Sub(start) < m.opt.Window }
 
 // Take counts one call of key against limit, or refuses it as Exhausted, with
 // the time to wait in its data.
@@ -114,9 +115,9 @@ func (m *Meter) take(ctx context.Context, key string, limit int, always bool) (S
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !m.covers(w.start, now) {
-		w.start, w.used, w.reserved = now.Round(0), 0, 0 // without the monotonic part, as it comes back from disk
+		w.start, w.used, w.reserved = now, 0, 0
 	}
-	s := Standing{limit, max(0, limit-w.used), w.start.Add(m.opt.Window)}
+	s := Standing{limit, max(0, limit-w.used), now.Add(m.opt.Window - now.Sub(w.start))}
 	if s.Remaining == 0 {
 		if always {
 			return s, nil

@@ -41,7 +41,7 @@ func TestCrowd(t *testing.T) {
 	c := &crowd{daemon: newDaemon(t), mark: hutch.NewID("mark"), boxes: map[string]string{}}
 	c.args = []string{"--runtime", "native", "--max-sandboxes", "2000"}
 	c.client = c.daemon.client()
-	c.smallDisk(t)
+	c.smallDisk(t, "256m")
 	if err := c.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -305,12 +305,12 @@ func (c *crowd) fillDisk(t *testing.T) {
 }
 
 // smallDisk puts the daemon's state on a disk of its own, for root alone.
-func (c *crowd) smallDisk(t *testing.T) {
+func (c *crowd) smallDisk(t *testing.T, size string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		return
 	}
-	if err := syscall.Mount("tmpfs", c.dir, "tmpfs", 0, "size=256m,mode=711"); err != nil {
+	if err := syscall.Mount("tmpfs", c.dir, "tmpfs", 0, "size="+size+",mode=711"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -3,6 +3,7 @@ package soak
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"hutch/client"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/wallclock"
 )
 
 const token = "soak-token-of-no-worth"
@@ -30,6 +32,7 @@ type daemon struct {
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
+	clock  *wallclock.Clock // its own; nil on machines without
 	stderr *bytes.Buffer
 	kills  int
 }
@@ -59,7 +62,7 @@ func (d *daemon) start() error {
 	if err != nil {
 		return err
 	}
-	if err := d.cmd.Start(); err != nil {
+	if err := d.begin(); err != nil {
 		return err
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -68,6 +71,28 @@ func (d *daemon) start() error {
 		}
 	}
 	return fmt.Errorf("the daemon did not start: %w\n%s", d.cmd.Wait(), d.stderr)
+}
+
+// begin starts the program, with a clock that can jump where there are such.
+func (d *daemon) begin() error {
+	if d.clock != nil {
+		d.clock.Close()
+	}
+	var err error
+	if d.clock, err = wallclock.Start(d.cmd); errors.Is(err, wallclock.ErrUnsupported) {
+		return d.cmd.Start()
+	}
+	return err
+}
+
+// jump has the daemon's clock go wrong by that much.
+func (d *daemon) jump(by time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.clock == nil {
+		return nil
+	}
+	return d.clock.Set(by)
 }
 
 // end sends a signal, waits for the end, and returns what the daemon had to say.
