@@ -78,6 +78,7 @@ func (k kind) vacated() kind {
 type shelf struct {
 	ready        []*spare // oldest first
 	asked        demand
+	last         time.Time // that it was asked for
 	hits, misses int64
 	fault        error // of the last that was made, and when to try again
 	retry        time.Time
@@ -96,8 +97,9 @@ type pool struct {
 	hits, misses int64
 }
 
-// maxKinds bounds of how many kinds the pool remembers that they were asked for.
-const maxKinds = 32
+// maxKinds is of how many kinds the pool remembers that they were asked for, next
+// to those that are ready.
+const maxKinds = 128
 
 func newPool(p Pool, least map[kind]int) *pool {
 	n := &pool{
@@ -138,19 +140,35 @@ func countCreate(k kind, n *int64) {
 	}
 }
 
-// noteLocked remembers that a kind was asked for, unless there are too many
-// others, and wakes the keeper.
+// noteLocked remembers that a kind was asked for, and wakes the keeper.
 func (p *pool) noteLocked(k kind) *shelf {
 	sh := p.shelves[k]
 	if sh == nil {
 		sh = &shelf{}
-		if len(p.shelves) < maxKinds {
-			p.shelves[k] = sh
-		}
+		p.makeRoomLocked()
+		p.shelves[k] = sh
 	}
-	sh.asked.note(time.Now())
+	sh.last = time.Now()
+	sh.asked.note(sh.last)
 	p.wakeLocked()
 	return sh
+}
+
+// makeRoomLocked forgets a kind if there are too many: whoever asks for ever new
+// ones shall not keep the pool from those that are in use. It goes that was asked
+// for longest ago, of those of which none is ready.
+func (p *pool) makeRoomLocked() {
+	if len(p.shelves) < maxKinds {
+		return
+	}
+	var oldest kind
+	at := time.Now()
+	for k, sh := range p.shelves {
+		if len(sh.ready) == 0 && p.least[k] == 0 && sh.last.Before(at) {
+			oldest, at = k, sh.last
+		}
+	}
+	delete(p.shelves, oldest)
 }
 
 // wakeLocked has the keeper look.

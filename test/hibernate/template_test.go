@@ -46,6 +46,10 @@ func TestTemplatesThatWait(t *testing.T) {
 		if got := r.run(t, id, "hostname; echo $SANDBOX_ID"); got != id+"\n"+id {
 			t.Errorf("%s takes itself for %q", id, got)
 		}
+		before := time.Now().Unix()
+		if now, err := strconv.ParseInt(r.run(t, id, "date +%s"), 10, 64); err != nil || now < before-1 || now > time.Now().Unix()+1 {
+			t.Errorf("its clock says %d, ours said %d: %v", now, before, err)
+		}
 		if got := r.code(t, id, "(x + 1, os.environ['SANDBOX_ID'])"); got != "(42, '"+id+"')" {
 			t.Errorf("its interpreter says %s", got)
 		}
