@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -118,16 +119,25 @@ func (t *fileTask) begin() {
 	t.buffer.Flush()
 }
 
-// Write sends a piece of a file.
+// Write sends a piece of a file, a large one past the buffer.
 func (t *fileTask) Write(b []byte) (n int, err error) {
-	for n < len(b) {
-		end := min(n+wire.FileChunk, len(b))
-		if err := t.out.Write(wire.TypeData, b[n:end]); err != nil {
+	for chunk := range slices.Chunk(b, wire.FileChunk) {
+		if err := t.send(chunk); err != nil {
 			return n, err
 		}
-		n = end
+		n += len(chunk)
 	}
 	return n, nil
+}
+
+func (t *fileTask) send(chunk []byte) error {
+	if len(chunk) < t.buffer.Size() {
+		return t.out.Write(wire.TypeData, chunk)
+	}
+	if err := t.buffer.Flush(); err != nil {
+		return err
+	}
+	return wire.NewWriter(t.conn.Conn).WriteLarge(wire.TypeData, chunk)
 }
 
 func (t *fileTask) stdin(data []byte) bool { return t.in.Add(data) }

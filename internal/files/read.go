@@ -11,7 +11,10 @@ import (
 	"hutch"
 )
 
-const piece = 128 << 10 // is read at a time
+const (
+	piece = 128 << 10 // is read at a time
+	large = 512 << 10 // of a large file
+)
 
 // ReadFile implements hutch.Files.
 func (f *FS) ReadFile(ctx context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
@@ -66,7 +69,7 @@ var errShorter = errors.New("shorter")
 
 func copyRange(w io.Writer, ctx context.Context, file *os.File, req hutch.ReadRequest, info hutch.FileInfo) error {
 	from, to := req.Range(info.Size)
-	buf := make([]byte, min(piece, to-from))
+	buf := make([]byte, min(large, to-from))
 	for from < to {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

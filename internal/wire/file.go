@@ -17,10 +17,10 @@ const (
 const (
 	// FileChunk is how much of a file goes in one frame: more than of output,
 	// as nobody waits for its first byte, and every frame costs each end a wake-up.
-	FileChunk = 128 << 10
-	// FileWindow is how many bytes of a file on its way to the agent may be
-	// unconfirmed.
-	FileWindow = 4 * FileChunk
+	FileChunk = 512 << 10
+	// FileWindow is how many bytes of an archive on its way to the agent may be
+	// unconfirmed. A quarter of it goes in one frame.
+	FileWindow = 512 << 10
 )
 
 // File is a request about files. Paths and texts are bytes, as they need not be

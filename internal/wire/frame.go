@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 )
 
@@ -48,7 +49,7 @@ func NewReader(r io.Reader, max int) *Reader {
 // Next reads one frame. The payload is valid until the next call. A connection
 // that ends between frames gives io.EOF, inside one io.ErrUnexpectedEOF.
 func (r *Reader) Next() (Type, []byte, error) {
-	if cap(r.buf) > 2*MaxChunk {
+	if cap(r.buf) > FileChunk {
 		r.buf = nil // not to be kept by a connection that may idle for hours
 	}
 	var h [HeaderSize]byte
@@ -130,6 +131,17 @@ func (w *Writer) WriteBehind(t Type, b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, err := w.w.Write(b)
+	return err
+}
+
+// WriteLarge sends one frame as Write does, and copies nothing on the way to a
+// socket.
+func (w *Writer) WriteLarge(t Type, payload []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begin(t, len(payload))
+	frame := net.Buffers{w.buf, payload}
+	_, err := frame.WriteTo(w.w)
 	return err
 }
 

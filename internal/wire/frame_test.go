@@ -44,14 +44,15 @@ func TestFramesRoundTrip(t *testing.T) {
 	}
 }
 
-func TestBehindItsHeaderAPayloadIsAFrame(t *testing.T) {
-	var plain, behind bytes.Buffer
+func TestAllWaysOfWritingAreOne(t *testing.T) {
+	var plain, behind, large bytes.Buffer
 	for _, payload := range []string{"", "x", strings.Repeat("file", FileChunk/4)} {
 		NewWriter(&plain).Write(TypeData, []byte(payload))
 		NewWriter(&behind).WriteBehind(TypeData, append(make([]byte, HeaderSize), payload...))
+		NewWriter(&large).WriteLarge(TypeData, []byte(payload))
 	}
-	if !bytes.Equal(plain.Bytes(), behind.Bytes()) {
-		t.Errorf("%d bytes differ from %d", behind.Len(), plain.Len())
+	if !bytes.Equal(plain.Bytes(), behind.Bytes()) || !bytes.Equal(plain.Bytes(), large.Bytes()) {
+		t.Errorf("%d bytes differ from %d or %d", plain.Len(), behind.Len(), large.Len())
 	}
 }
 

@@ -199,10 +199,10 @@ func (s *stream) window(payload []byte) error {
 // to the program as if it ended: then the connection closes.
 func (s *stream) pump(stdin io.Reader, window int, done chan<- struct{}, failed chan<- error) {
 	defer close(done)
-	buf := make([]byte, HeaderSize+window/8)
+	buf := make([]byte, HeaderSize+window/4)
 	var sent, taken int64
 	for {
-		for sent-taken > int64(window-window/8) {
+		for sent-taken > int64(window-window/4) {
 			n, open := <-s.room
 			if !open {
 				return
