@@ -46,10 +46,11 @@ test-vm: build
 	test/vm/kernel >/dev/null
 	$(GO) test -tags vm -timeout 20m -v ./test/vm
 
-# The work of an hour in a quarter of one, with the daemon killed in between;
-# `make test` has half a minute of it.
+# The work of an hour in a quarter of one, with the daemon killed in between,
+# and then with everything else that can go wrong; `make test` has half a minute
+# of each.
 soak: build
-	$(GO) test -count 1 -timeout 2h -v ./test/soak -soak 15m $(ARGS)
+	$(GO) test -count 1 -timeout 2h -v ./test/soak -soak 15m -chaos 10m -callers 16 $(ARGS)
 
 lint: | go
 	@out=$$(gofmt -l . | grep -v '^bin/'); [ -z "$$out" ] || { echo "gofmt these: $$out" >&2; exit 1; }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"hutch"
@@ -36,7 +37,7 @@ func (e *Engine) still(ctx context.Context, id string, do func(s *sandbox, inst 
 		s.mu.Unlock()
 		if s.rest(books, since) {
 			defer s.put()
-			return do(s, inst, agent)
+			return e.checked(s, inst, do(s, inst, agent))
 		}
 		s.put()
 		if time.Now().After(end) {
@@ -48,6 +49,21 @@ func (e *Engine) still(ctx context.Context, id string, do func(s *sandbox, inst 
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// checked is how a sandbox fared that was out of use: its place may have died
+// meanwhile, while nobody was to notice; and what a runtime could not do, for
+// whatever reason of the host's, it may do the next time.
+func (e *Engine) checked(s *sandbox, inst driver.Instance, err error) error {
+	select {
+	case <-inst.Done():
+		e.background(func() { e.died(s, inst) })
+	default:
+	}
+	if _, told := errors.AsType[*hutch.Error](err); err == nil || told || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return hutch.Errorf(hutch.Unavailable, "the runtime could not do that with the sandbox %q, which the server's log says more about: try again, or look at its status", s.id).Because(err)
 }
 
 // reuse brings a sandbox that rest took out of use back into it.
@@ -106,7 +122,7 @@ func (e *Engine) unpause(ctx context.Context, s *sandbox) error {
 		return nil
 	}
 	if err := inst.(driver.Freezer).Thaw(ctx); err != nil {
-		return err
+		return e.checked(s, inst, err)
 	}
 	s.mu.Lock()
 	s.paused, s.rec.Sandbox.Paused = nil, false

@@ -4,11 +4,15 @@ package hutchtest
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -192,4 +196,17 @@ func Dir(t testing.TB) string {
 		}
 	})
 	return dir
+}
+
+// Groups are the control groups of a driver that has its state in dir, a folder
+// of its runtime's name.
+func Groups(dir string) (groups []string) {
+	sum := sha256.Sum256([]byte(dir)) // as drivers name them
+	filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(d.Name(), filepath.Base(dir)+"-"+hex.EncodeToString(sum[:4])) {
+			groups = append(groups, path)
+		}
+		return nil
+	})
+	return groups
 }

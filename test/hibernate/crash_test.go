@@ -3,11 +3,8 @@ package hibernate
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"flag"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -418,12 +415,6 @@ func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 			left = append(left, line)
 		}
 	}
-	sum := sha256.Sum256([]byte(filepath.Join(r.dir, runtime))) // as drivers name their groups
-	filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasPrefix(d.Name(), runtime+"-"+hex.EncodeToString(sum[:4])) {
-			left = append(left, path)
-		}
-		return nil
-	})
+	left = append(left, hutchtest.Groups(filepath.Join(r.dir, runtime))...)
 	return left
 }

@@ -337,12 +337,13 @@ func (c *crowd) leave(t *testing.T) {
 	settle(t, "left on the host", func() []string { return append(c.leftovers(c.mark), c.places()...) })
 }
 
-// places are the folders of places, of the pool and of sandboxes.
+// places are the folders and control groups of places, of the pool and of
+// sandboxes.
 func (c *crowd) places() []string {
 	var all []string
 	for _, runtime := range hutchtest.Runtimes {
 		found, _ := filepath.Glob(filepath.Join(c.dir, "server", runtime, "*"))
-		all = append(all, found...)
+		all = append(append(all, found...), hutchtest.Groups(filepath.Join(c.dir, "server", runtime))...)
 	}
 	return all
 }

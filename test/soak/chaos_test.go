@@ -1,0 +1,215 @@
+package soak
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/hutchtest"
+)
+
+var (
+	chaosTime = flag.Duration("chaos", 25*time.Second, "how long callers come and go")
+	callers   = flag.Int("callers", 6, "callers")
+	mishaps   = flag.Duration("mishaps", 2*time.Second, "time between two mishaps")
+)
+
+// TestChaos has callers do all that can be done with sandboxes, on both
+// runtimes, while one mishap follows another: see mishap. Every call succeeds
+// in the end, or fails with an error that says what to do; what was said to be
+// written is there, in every sandbox, copy and snapshot; in the end no sandbox
+// is missing, none there twice, and nothing left. What it came to is printed.
+func TestChaos(t *testing.T) {
+	c := &chaos{crowd: &crowd{daemon: newDaemon(t), mark: hutch.NewID("mark"), boxes: map[string]string{}}, ops: map[string]*tally{}, met: map[string]int{}}
+	c.args = []string{"--runtime", "native", "--max-sandboxes", "2000"}
+	c.client = c.daemon.client()
+	for _, runtime := range hutchtest.Runtimes {
+		hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // or the test is skipped
+	}
+	c.smallDisk(t, "1g")
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+	c.run(t, time.Now().Add(*chaosTime))
+	c.close(t)
+	t.Log("\n" + c.summary())
+	if !t.Failed() {
+		t.Log("no sandbox was lost, none was there twice, no answer was wrong, and nothing was left on the host")
+	}
+}
+
+// run lets everything happen, and looks at what there is then.
+func (c *chaos) run(t *testing.T, end time.Time) {
+	t.Helper()
+	var wg sync.WaitGroup
+	all := make([]*caller, *callers)
+	for i := range all {
+		all[i] = &caller{chaos: c, boxes: map[string]*box{}, points: map[string]int{}}
+		wg.Go(func() { all[i].work(t, end) })
+	}
+	wg.Go(func() { c.misfortune(t, end) })
+	wg.Wait()
+	for _, k := range all {
+		k.reckon(t)
+	}
+	c.unclaimed(t, all)
+	for _, k := range all {
+		k.leave(t)
+	}
+}
+
+// chaos is one test.
+type chaos struct {
+	*crowd
+
+	mu     sync.Mutex
+	ops    map[string]*tally
+	met    map[string]int // mishaps, by name
+	killed int            // sandboxes whose processes were killed
+	lost   int            // sandboxes that were found to have failed
+	broken int            // forks of which it is not known what became
+	orphan int            // sandboxes that those left
+
+	unstarted int // starts of the daemon that failed
+}
+
+// tally is how calls of one kind went.
+type tally struct {
+	took    []time.Duration
+	again   int
+	refused map[hutch.Kind]int // answers before the one that counted
+}
+
+// do makes a call, and makes it again while the answer says that this may help.
+func (c *chaos) do(ctx context.Context, op string, call func(context.Context) error) error {
+	began := time.Now()
+	refused := map[hutch.Kind]int{}
+	ctx, cancel := context.WithTimeoutCause(ctx, outage, errors.New("stuck"))
+	defer cancel()
+	var err error
+	for {
+		err = call(ctx)
+		kind := hutch.KindOf(err)
+		if err == nil || kind != hutch.Unavailable && kind != hutch.Exhausted || ctx.Err() != nil {
+			break
+		}
+		refused[kind]++
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.ops[op]
+	if t == nil {
+		t = &tally{refused: map[hutch.Kind]int{}}
+		c.ops[op] = t
+	}
+	t.took = append(t.took, time.Since(began))
+	for k, n := range refused {
+		t.again += n
+		t.refused[k] += n
+	}
+	if err != nil {
+		t.refused[hutch.KindOf(err)]++
+	}
+	return err
+}
+
+// unclaimed destroys what forks have left of which nobody heard; of anything
+// else, there is as much as the callers have.
+func (c *chaos) unclaimed(t *testing.T, all []*caller) {
+	list, err := c.client.Sandboxes(t.Context(), hutch.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, there := map[string]bool{}, map[string]bool{}
+	for _, k := range all {
+		for id := range k.boxes {
+			known[id] = true
+		}
+	}
+	for _, sb := range list {
+		if there[sb.ID] {
+			t.Errorf("%s is there twice", sb.ID)
+		}
+		there[sb.ID] = true
+		if known[sb.ID] {
+			continue
+		}
+		if c.orphan++; strings.HasPrefix(sb.ID, "chaos") || strings.HasPrefix(sb.ID, "burst") || c.orphan > 2*c.broken {
+			t.Errorf("%s is there, and should not be", sb.ID)
+		}
+		if _, err := c.client.Destroy(t.Context(), sb.ID, true); err != nil {
+			t.Error(describe(err))
+		}
+	}
+	for id := range known {
+		if !there[id] {
+			t.Errorf("%s is gone", id)
+		}
+	}
+	if c.lost > c.killed {
+		t.Errorf("%d sandboxes have failed, and %d were killed", c.lost, c.killed)
+	}
+}
+
+// close ends the daemon, which leaves nothing.
+func (c *chaos) close(t *testing.T) {
+	if text, err := c.end(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+	settle(t, "left on the host", func() []string {
+		left := append(c.leftovers(c.mark), c.places()...)
+		for _, folder := range []string{"snapshots", "memory", "files"} {
+			found, _ := filepath.Glob(filepath.Join(c.dir, "server", folder, "*"))
+			hidden, _ := filepath.Glob(filepath.Join(c.dir, "server", folder, ".*"))
+			left = append(append(left, found...), hidden...)
+		}
+		return left
+	})
+}
+
+// summary is the report.
+func (c *chaos) summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d callers for %v\n", *callers, *chaosTime)
+	fmt.Fprintf(&b, "%-20s %7s %9s %9s %9s %9s %7s  %s\n", "operation", "calls", "p50", "p95", "p99", "longest", "again", "refused before")
+	calls := 0
+	for _, op := range slices.Sorted(maps.Keys(c.ops)) {
+		t := c.ops[op]
+		calls += len(t.took)
+		slices.Sort(t.took)
+		at := func(q float64) time.Duration {
+			return t.took[int(q*float64(len(t.took)-1))].Round(100 * time.Microsecond)
+		}
+		fmt.Fprintf(&b, "%-20s %7d %9v %9v %9v %9v %7d  %s\n", op, len(t.took), at(0.5), at(0.95), at(0.99), at(1), t.again, kinds(t.refused))
+	}
+	fmt.Fprintf(&b, "%d calls\n", calls)
+	fmt.Fprintf(&b, "%-28s %4d times, and could not start %d times\n", "daemon killed", c.kills, c.unstarted)
+	for _, m := range misfortunes {
+		fmt.Fprintf(&b, "%-28s %4d times\n", m.name, c.met[m.name])
+	}
+	fmt.Fprintf(&b, "sandboxes that failed: %d, of %d whose processes were killed; copies of broken forks that nobody had heard of: %d\n", c.lost, c.killed, c.orphan)
+	return b.String()
+}
+
+func kinds(n map[hutch.Kind]int) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(n)) {
+		list = append(list, fmt.Sprintf("%s %d", k, n[k]))
+	}
+	return cmp.Or(strings.Join(list, ", "), "-")
+}

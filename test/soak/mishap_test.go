@@ -1,0 +1,137 @@
+package soak
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hutch"
+)
+
+// A mishap is something that goes wrong for all.
+type mishap struct {
+	name string
+	do   func(c *chaos, t *testing.T)
+}
+
+var misfortunes = []mishap{
+	{"runtime killed", (*chaos).killOne},
+	{"daemon stopped for a second", (*chaos).stopDaemon},
+	{"clock an hour ahead", func(c *chaos, t *testing.T) { c.wrongBy(t, time.Hour) }},
+	{"burst of 50", func(c *chaos, t *testing.T) { c.burstOf(t, 50) }},
+	{"clock an hour back", func(c *chaos, t *testing.T) { c.wrongBy(t, -time.Hour) }},
+	{"disk full", (*chaos).noRoom},
+	{"burst of 100", func(c *chaos, t *testing.T) { c.burstOf(t, 100) }},
+}
+
+// misfortune has one mishap after another, and has the daemon killed in the
+// middle of each second one.
+func (c *chaos) misfortune(t *testing.T, end time.Time) {
+	var both sync.WaitGroup
+	for i := 0; time.Now().Before(end) && !t.Failed(); i++ {
+		m := misfortunes[i%len(misfortunes)]
+		both.Go(func() { m.do(c, t) })
+		if rand.IntN(2) == 0 {
+			<-time.After(rand.N(time.Second))
+			c.killDaemon(t)
+		}
+		both.Wait()
+		c.met[m.name]++
+		<-time.After(*mishaps/2 + rand.N(*mishaps))
+	}
+}
+
+// killDaemon kills it, and has it start again; on a full disk it may say that
+// it cannot.
+func (c *chaos) killDaemon(t *testing.T) {
+	if _, err := c.end(syscall.SIGKILL); err != nil {
+		t.Error(err)
+		return
+	}
+	c.kills++
+	err := c.start()
+	for end := time.Now().Add(outage); err != nil && time.Now().Before(end); err = c.start() {
+		c.unstarted++
+		<-time.After(100 * time.Millisecond)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// stopDaemon is what a machine does that is put to sleep, or overcommitted.
+func (c *chaos) stopDaemon(t *testing.T) {
+	c.daemon.mu.Lock()
+	defer c.daemon.mu.Unlock()
+	c.cmd.Process.Signal(syscall.SIGSTOP)
+	<-time.After(time.Second)
+	c.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+func (c *chaos) wrongBy(t *testing.T, by time.Duration) {
+	if err := c.jump(by); err != nil {
+		t.Error(err)
+	}
+}
+
+// killOne kills the kernel of a gVisor sandbox, or the first process of another.
+func (c *chaos) killOne(t *testing.T) {
+	victims := c.sentries()
+	if rand.IntN(2) == 0 || len(victims) == 0 {
+		if pid := firstAbove(withEnv("SOAK_MARK=" + c.mark)); pid != 0 {
+			victims = []int{pid}
+		}
+	}
+	if len(victims) == 0 {
+		return
+	}
+	c.mu.Lock()
+	c.killed++
+	c.mu.Unlock()
+	syscall.Kill(victims[rand.IntN(len(victims))], syscall.SIGKILL)
+}
+
+// noRoom leaves no room on the disk for a second.
+func (c *chaos) noRoom(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // see smallDisk
+	}
+	ballast, err := os.Create(filepath.Join(c.dir, "ballast"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer os.Remove(ballast.Name())
+	defer ballast.Close()
+	for block := make([]byte, 1<<20); err == nil; {
+		_, err = ballast.Write(block)
+	}
+	<-time.After(time.Second)
+}
+
+// burstOf makes sandboxes all at once, and destroys them again.
+func (c *chaos) burstOf(t *testing.T, n int) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			k := &caller{chaos: c, boxes: map[string]*box{}}
+			b := &box{id: hutch.NewID("burst"), runtime: "native"}
+			err := c.do(t.Context(), "create in a burst", func(ctx context.Context) error {
+				_, err := c.client.Create(ctx, hutch.CreateRequest{ID: b.id, Runtime: b.runtime})
+				return err
+			})
+			if err == nil {
+				err = k.destroy(t.Context(), b)
+			}
+			if err != nil {
+				t.Errorf("burst: %s", describe(err))
+			}
+		})
+	}
+	all.Wait()
+}
