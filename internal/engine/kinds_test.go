@@ -29,3 +29,21 @@ func TestKindsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// However much is asked for of others, those come first that are ready always.
+func TestUsualKindsComeFirst(t *testing.T) {
+	t.Parallel()
+	usual, other := kind{runtime: "usual"}, kind{runtime: "other"}
+	p := newPool(Pool{Max: 8}, map[kind]int{usual: 2})
+	for range 8 {
+		p.take(other)
+	}
+	var order []string
+	for k, ok := p.lacks(); ok; k, ok = p.lacks() {
+		order = append(order, k.runtime)
+		p.put(&spare{kind: k})
+	}
+	if len(order) != 8 || order[0] != "usual" || order[1] != "usual" || order[2] != "other" {
+		t.Errorf("they are made in the order %q", order)
+	}
+}

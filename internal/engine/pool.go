@@ -225,8 +225,8 @@ func (p *pool) roomLocked(k kind) bool {
 	return free > 0 && (k.snapshot == "" || held+k.size <= p.Room)
 }
 
-// lacks returns the kind of which most are missing, and can be made; ok is false
-// when there is none.
+// lacks returns the kind of which most are missing, and can be made, those first
+// that are ready always; ok is false when there is none.
 func (p *pool) lacks() (worst kind, ok bool) {
 	if p.short() {
 		return kind{}, false
@@ -236,6 +236,9 @@ func (p *pool) lacks() (worst kind, ok bool) {
 	now, most := time.Now(), 0
 	for k, sh := range p.shelves {
 		n := p.wantLocked(k, now) - len(sh.ready)
+		if len(sh.ready) < p.least[k] {
+			n += p.Max
+		}
 		if n > most && now.After(sh.retry) && p.roomLocked(k) {
 			worst, most = k, n
 		}
@@ -263,8 +266,7 @@ func (p *pool) surplus(roots map[string]image.Root) []*spare {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	copies := short && p.copiesLocked() // those go first, and may be enough
-	out := p.doomed
-	p.doomed = nil
+	out := p.withdrawnLocked()
 	now := time.Now()
 	for k, sh := range p.shelves {
 		kept, want := 0, p.wantLocked(k, now)
@@ -310,16 +312,28 @@ func (p *pool) withdraw(snapshot string) {
 	p.wakeLocked()
 }
 
+// withdrawn takes out the places that are to be freed for that.
+func (p *pool) withdrawn() []*spare {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.withdrawnLocked()
+}
+
+func (p *pool) withdrawnLocked() []*spare {
+	out := p.doomed
+	p.doomed = nil
+	return out
+}
+
 // empty takes out all.
 func (p *pool) empty() []*spare {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := p.doomed
+	out := p.withdrawnLocked()
 	for _, sh := range p.shelves {
 		out = append(out, sh.ready...)
 		sh.ready = nil
 	}
-	p.doomed = nil
 	return out
 }
 

@@ -121,9 +121,9 @@ func (e *Engine) keepPool() {
 	defer func() { e.discard(e.pool.empty()) }()
 	for {
 		e.discard(e.pool.surplus(e.currentRoots()))
-		if k, ok := e.pool.lacks(); ok && e.calm() {
+		for k, ok := e.pool.lacks(); ok && e.calm(); k, ok = e.pool.lacks() {
 			e.stock(k)
-			continue
+			e.discard(e.pool.withdrawn())
 		}
 		select {
 		case <-e.ctx.Done():
