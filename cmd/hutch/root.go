@@ -42,13 +42,8 @@ func newRoot(std streams) *cobra.Command {
 		Version:       fullVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs, // which RunE explains better
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q%s; see `hutch --help`", args[0], meant(args[0], commandNames(c)))}
-			}
-			return c.Help()
-		},
+		Args:          known,
+		RunE:          help,
 	}
 	root.SetIn(std.in)
 	root.SetOut(std.out)
@@ -72,6 +67,17 @@ func newRoot(std streams) *cobra.Command {
 	return root
 }
 
+// known refuses arguments of a command that does nothing but have others below
+// it: they are none of those.
+func known(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], meant(args[0], commandNames(c)), c.CommandPath())}
+	}
+	return nil
+}
+
+func help(c *cobra.Command, _ []string) error { return c.Help() }
+
 func commandNames(c *cobra.Command) (names []string) {
 	for _, sub := range c.Commands() {
 		names = append(append(names, sub.Name()), sub.Aliases...)
@@ -79,10 +85,15 @@ func commandNames(c *cobra.Command) (names []string) {
 	return names
 }
 
-// explain has all commands below c say what arguments they want.
+// explain has all commands below c say what arguments they want, and which
+// commands they have.
 func explain(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		sub.Args = explainArgs(sub.Args)
+		if sub.Runnable() {
+			sub.Args = explainArgs(sub.Args)
+		} else {
+			sub.Args, sub.RunE, sub.DisableFlagsInUseLine = known, help, true
+		}
 		explain(sub)
 	}
 }

@@ -58,8 +58,11 @@ func newSnapshotCreate(h *home, std streams, use, from string) *cobra.Command {
 			if len(args) == 1 {
 				*first = args[0]
 			}
-			if sandbox == "" || *first == "" {
-				return usageError{fmt.Errorf("usage: %s", c.UseLine())}
+			switch {
+			case sandbox == "":
+				return usageError{fmt.Errorf("say of which sandbox\nusage: %s", c.UseLine())}
+			case *first == "":
+				return usageError{fmt.Errorf("a template needs a name\nusage: %s", c.UseLine())}
 			}
 			svc, err := h.dial()
 			if err != nil {
