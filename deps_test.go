@@ -115,7 +115,7 @@ var layers = []layer{
 		"hutch", "hutch/internal/agent", "hutch/internal/wire", "hutch/internal/linux/...",
 		"hutch/internal/driver/native/place", "hutch/internal/driver/gvisor/inside", sys,
 	}},
-	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer"}},
+	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",

@@ -25,19 +25,24 @@ import (
 	"hutch/internal/driver/gvisor/gofer"
 )
 
-// goOn has gVisor's gofer go on as hutch-gofer, a program beside this one. Where
-// there is none, it serves the files itself and takes more memory.
-func goOn() {
+// openGofer opens hutch-gofer, a program beside this one. Where there is none,
+// it is nil, and this program does what that would do.
+func openGofer() *os.File {
 	self, err := os.Executable()
 	if err != nil {
 		fail("find hutch-gofer", err)
 	}
 	program, err := os.Open(filepath.Join(filepath.Dir(self), "hutch-gofer"))
-	switch {
-	case err == nil:
-		extension.Register(&successor{program: program})
-	case !errors.Is(err, fs.ErrNotExist):
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		fail("find hutch-gofer", err)
+	}
+	return program
+}
+
+// goOn has gVisor's gofer go on as hutch-gofer.
+func goOn() {
+	if program := openGofer(); program != nil {
+		extension.Register(&successor{program: program})
 	}
 }
 

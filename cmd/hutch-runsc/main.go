@@ -33,6 +33,7 @@ func main() {
 	gate()
 	if i := slices.Index(os.Args, "boot"); i > 0 {
 		spare()
+		shed()
 		makeNetwork()
 		grantMemory(os.Args[i:])
 	}

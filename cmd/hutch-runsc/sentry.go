@@ -1,12 +1,17 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"sync"
-	_ "unsafe" // for linkname
+	"syscall"
+	"unsafe" // also for linkname
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	_ "gvisor.dev/gvisor/pkg/sentry/seccheck" // has pointsOnce
 	"gvisor.dev/gvisor/runsc/boot/filter"
+	"gvisor.dev/gvisor/runsc/specutils"
 
 	compiled "hutch/internal/driver/gvisor/filter"
 )
@@ -24,9 +29,63 @@ var programs map[string]precompiledseccomp.Program
 var pointsOnce sync.Once
 
 // spare has a sandbox not do what costs time at its start and memory for ever:
-// compile its filter, which is here already, and list the points.
+// compile its filter, which is here already, list the points, and run this
+// program once more to take away /proc.
 func spare() {
 	filter.ListPrecompiled() // the first who asks makes the map
 	programs[compiled.Sentry.Name] = compiled.Sentry
 	pointsOnce.Do(func() {})
+	if helper = openGofer(); helper != nil {
+		specutils.ExePath = fmt.Sprintf("/proc/self/fd/%d", helper.Fd())
+	}
+}
+
+// helper stays open: what gVisor executes is found by its number.
+var helper *os.File
+
+// What the kernel is told of this process's capabilities, the lower 32 and the
+// others. They must not move, as what is on a stack may.
+var (
+	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	sets   [2]unix.CapUserData
+)
+
+// shed empties the bounding set of all threads but for what gVisor leaves there.
+// That takes every thread for each capability: gVisor does it later, when there
+// are twice as many. Without CAP_SETPCAP it knows that there is nothing to do.
+// The program that takes away /proc has its right from the inheritable set,
+// which gVisor empties.
+func shed() {
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		fail("read capabilities", err)
+	}
+	if sets[0].Effective&(1<<unix.CAP_SETPCAP) == 0 {
+		return
+	}
+	sets[0].Inheritable = 1 << unix.CAP_SYS_ADMIN // can only be added while it is in the bounding set
+	setAll()
+	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+		if kept&(1<<c) == 0 {
+			allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c)
+		}
+	}
+	sets[0].Effective &^= 1 << unix.CAP_SETPCAP
+	sets[0].Permitted &^= 1 << unix.CAP_SETPCAP
+	setAll()
+}
+
+func setAll() {
+	allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)))
+}
+
+// kept are what gVisor leaves its sentry: for the image's files, and for the
+// processes in which programs run.
+const kept = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER |
+	1<<unix.CAP_FSETID | 1<<unix.CAP_SYS_PTRACE
+
+func allThreads(trap, a, b uintptr) {
+	_, _, errno := syscall.AllThreadsSyscall(trap, a, b, 0)
+	if errno != 0 && errno != syscall.EINVAL { // no such capability
+		fail("give up capabilities", errno)
+	}
 }

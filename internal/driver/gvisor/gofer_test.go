@@ -3,14 +3,16 @@ package gvisor
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 )
 
-// The gofer is a program of its own, and may do no more than gVisor's.
-func TestGoferIsConfined(t *testing.T) {
+// The gofer is a program of its own, and neither it nor the sentry may do more
+// than with gVisor alone.
+func TestConfined(t *testing.T) {
 	t.Parallel()
 	inst, _ := create(t, newDriver(t, t.TempDir()), spec("gofer"))
 	dir := fmt.Sprintf("/proc/%d", inst.procs.Gofer.PID)
@@ -21,14 +23,8 @@ func TestGoferIsConfined(t *testing.T) {
 	if want, err := os.Stat(built(t, "hutch-gofer")); err != nil || !os.SameFile(exe, want) {
 		t.Errorf("the gofer is not hutch-gofer (%v)", err)
 	}
-	const some = "000000000004001f" // what internal/driver/gvisor cannot do without: see cmd/hutch-runsc
-	for name, want := range map[string]string{
-		"CapInh": some, "CapPrm": some, "CapEff": some, "CapBnd": some, "CapAmb": some, "NoNewPrivs": "1", "Seccomp": "2",
-	} {
-		if got := status(t, dir, name); got != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
-		}
-	}
+	checkRights(t, inst.procs.Gofer, "000000000004001f", "000000000004001f")
+	checkRights(t, inst.procs.Sentry, "000000000008001f", "0000000000000000")
 	// Of the host it has the image, whose root it is in.
 	for link, want := range map[string]string{"root": "/root", "cwd": "/root"} {
 		if got, err := os.Readlink(dir + "/" + link); err != nil || got != want {
@@ -37,15 +33,27 @@ func TestGoferIsConfined(t *testing.T) {
 	}
 }
 
-func status(t *testing.T, dir, name string) string {
+// checkRights checks which capabilities all threads of a process have at most,
+// and which they pass on: those that gVisor gives it, and not one more.
+func checkRights(t *testing.T, p process, has, passed string) {
 	t.Helper()
-	text, err := os.ReadFile(dir + "/status")
-	if err != nil {
-		t.Fatal(err)
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.PID))
+	if len(threads) == 0 {
+		t.Fatal("no threads")
 	}
-	_, rest, _ := strings.Cut(string(text), "\n"+name+":\t")
-	value, _, _ := strings.Cut(rest, "\n")
-	return value
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has just ended
+		}
+		for name, want := range map[string]string{
+			"CapPrm": has, "CapEff": has, "CapBnd": has, "CapInh": passed, "CapAmb": passed, "NoNewPrivs": "1", "Seccomp": "2",
+		} {
+			if !strings.Contains(string(text), "\n"+name+":\t"+want+"\n") {
+				t.Errorf("%s: %s is not %s", file, name, want)
+			}
+		}
+	}
 }
 
 // What a sandbox costs while it does nothing. Beside this it has the memory of
