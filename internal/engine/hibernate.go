@@ -138,6 +138,10 @@ func (e *Engine) rouse(s *sandbox, inst driver.Saver, agent *wire.Client) error 
 	return errors.Join(err, os.RemoveAll(e.halfSaved(s.place)), os.RemoveAll(e.memoryOf(s.place)))
 }
 
+// relives is how often the memory of a sandbox is restored in vain before it is
+// given up: when its place was killed, or had no room, the next one may do.
+const relives = 3
+
 // recall makes the place of a hibernated sandbox from its folder. The memory is
 // worth nothing without the very programs that it belongs to: when the host has
 // others now, the files are what is left.
@@ -148,11 +152,16 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 	}
 	reason := ""
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		inst, err := e.relive(ctx, r, s, spec)
-		if err == nil || ctx.Err() != nil {
-			return inst, err
+		for range relives {
+			inst, err := e.relive(ctx, r, s, spec)
+			if err == nil || ctx.Err() != nil {
+				return inst, err
+			}
+			e.log.Warn("restore the memory of a sandbox", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
+			if full(e.memoryDir()) {
+				return nil, errFull.Because(err)
+			}
 		}
-		e.log.Warn("restore the memory of a sandbox", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
 		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"
 		return r.RestoreFiles(ctx, spec, e.memoryOf(s.place))
 	}

@@ -130,13 +130,20 @@ func (e *Engine) capture(ctx context.Context, id string, v hutch.Snapshot, what 
 // uncaptured removes what could not be written, and says whether the disk was
 // full.
 func (e *Engine) uncaptured(dir string, err error) error {
-	var disk unix.Statfs_t
-	full := unix.Statfs(dir, &disk) == nil && disk.Bavail*uint64(disk.Bsize) < 1<<20
+	full := full(dir)
 	err = errors.Join(err, os.RemoveAll(dir))
 	if full || errors.Is(err, unix.ENOSPC) {
-		return hutch.Errorf(hutch.Exhausted, "the disk of the server is full: delete snapshots or sandboxes, and try again").Because(err)
+		return errFull.Because(err)
 	}
 	return err
+}
+
+var errFull = hutch.Errorf(hutch.Exhausted, "the disk of the server is full: delete snapshots or sandboxes, and try again")
+
+// full reports whether there is no room on the disk of a folder.
+func full(dir string) bool {
+	var disk unix.Statfs_t
+	return unix.Statfs(dir, &disk) == nil && disk.Bavail*uint64(disk.Bsize) < 1<<20
 }
 
 // captureFiles keeps the files, and what is known of the sandbox.

@@ -166,7 +166,7 @@ func TestSnapshotsOverAnUpgrade(t *testing.T) {
 }
 
 // rewrite sets a field of a JSON file.
-func rewrite(path, field, value string) error {
+func rewrite(path, field string, value any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -75,7 +75,11 @@ func (k *caller) check(t *testing.T, what string, b *box, err error) {
 			return
 		}
 	}
-	t.Errorf("%s of %+v: %s (%s)\n%s", what, b, describe(err), hutch.KindOf(err), k.stderr)
+	is := hutch.Sandbox{}
+	if b != nil {
+		is, _ = k.client.Sandbox(t.Context(), b.id)
+	}
+	t.Errorf("%s of %+v: %s (%s)\nit is %s: %s, %+v\n%s", what, b, describe(err), hutch.KindOf(err), is.Status, is.Reason, is.Processes, k.stderr)
 }
 
 // deeds are what is done with a sandbox, some of it more often.
