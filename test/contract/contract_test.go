@@ -42,7 +42,7 @@ func TestOverHTTP(t *testing.T) {
 // pooled has sandboxes be ready before they are asked for, and an interpreter in
 // each.
 func pooled(o *engine.Options) {
-	o.Pool = engine.Pool{Max: 4, Min: 2, Warm: []engine.Warm{{Language: "python", Modules: []string{"decimal"}}}}
+	o.Pool = engine.Pool{Max: 4, Min: 2, Room: 1 << 30, Warm: []engine.Warm{{Language: "python", Modules: []string{"decimal"}}}}
 }
 
 func TestPolicy(t *testing.T) {
