@@ -86,7 +86,7 @@ func (e *Engine) unpack(ctx context.Context, path string, agent *wire.Client) er
 		return fmt.Errorf("restore files: %w", err)
 	}
 	defer z.Close()
-	argv := []string{"tar", "--extract", records, "--file=-", "--directory=/", "--warning=no-all", "--no-overwrite-dir"}
+	argv := []string{"tar", "--extract", records, "--file=-", "--directory=/", "--warning=no-all", "--preserve-permissions"}
 	if err := e.tar(ctx, agent, argv, z, nil); err != nil {
 		return fmt.Errorf("restore files: %w", err)
 	}

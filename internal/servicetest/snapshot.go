@@ -11,6 +11,7 @@ import (
 func (s *suite) snapshots() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"Begin":  s.beginsAsSnapshot,
+		"Modes":  s.filesKeepModes,
 		"Memory": s.snapshotsHaveMemory,
 		"Names":  s.snapshotNames,
 		"Fork":   s.forks,
@@ -59,6 +60,17 @@ func (s *suite) beginsAsSnapshot(t *testing.T) {
 	}
 	if got := s.run(t, parent, "cat file; echo $SANDBOX_ID"); got != "changed\n"+parent+"\n" {
 		t.Errorf("the parent has %q", got)
+	}
+}
+
+// Files are as they were, in who may read them too.
+func (s *suite) filesKeepModes(t *testing.T) {
+	parent := s.open(t)
+	s.run(t, parent, "umask 0; mkdir all; mkdir -m 1777 sticky; echo in > all/file; mkdir fixed; echo in > fixed/file; chmod 500 fixed; echo '#!/bin/sh' > tool; chmod 4775 tool")
+	snap := s.keep(t, parent, hutch.SnapshotRequest{FilesOnly: true})
+	child := s.make(t, hutch.CreateRequest{Snapshot: snap.ID, FilesOnly: true}).ID
+	if got := s.run(t, child, "stat -c %a all all/file sticky fixed tool; cat fixed/file"); got != "777\n666\n1777\n500\n4775\nin\n" {
+		t.Errorf("the modes are %q", got)
 	}
 }
 
