@@ -180,11 +180,9 @@ func (k *caller) view(ctx context.Context, b *box) error {
 		body, err := io.ReadAll(res.Body)
 		switch {
 		case err != nil || res.StatusCode >= 500:
-			sb, _ := k.client.Sandbox(ctx, b.id)
-			if sb.Status == hutch.Failed {
-				return hutch.Errorf(hutch.Conflict, "%s", sb.Reason)
-			}
 			return hutch.Errorf(hutch.Unavailable, "%s %v", res.Status, err)
+		case res.StatusCode == http.StatusConflict:
+			return hutch.Errorf(hutch.Conflict, "%s", body)
 		case res.StatusCode != http.StatusOK || string(body) != strconv.Itoa(b.number):
 			return fmt.Errorf("%s shows %s %q, not %d", b.id, res.Status, body, b.number)
 		}
