@@ -38,6 +38,7 @@ go:
 test: build
 	@[ -n "$(RACE)" ] || echo 'gcc is missing: testing without the race detector (apt-get install gcc)'
 	$(GO) vet ./...
+	$(GO) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
 	$(GO) test $(RACE) -timeout 20m $(TESTFLAGS) ./...
 
 # On a kernel with control groups of version 2, in qemu: apt-get install

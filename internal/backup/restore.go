@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -63,8 +64,7 @@ func (b *Backups) unpack(ctx context.Context, home string, rec record, sandbox, 
 	if err != nil {
 		return err
 	}
-	defer z.Close()
-	in := source{r: z}
+	in := source{r: z} // z is not closed, and holds nothing but memory
 	err = b.svc.Unpack(ctx, sandbox, hutch.UnpackRequest{Dir: dir, Format: hutch.Tar}, &in)
 	if err == nil {
 		_, err = io.Copy(io.Discard, &in) // what follows the archive's end
@@ -72,8 +72,8 @@ func (b *Backups) unpack(ctx context.Context, home string, rec record, sandbox, 
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case in.err != nil:
-		return damaged.Because(in.err)
+	case in.failure() != nil:
+		return damaged.Because(in.failure())
 	case err != nil:
 		return err
 	}
@@ -97,13 +97,23 @@ func (s *summed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// source remembers that it was the reading that failed, and not who reads.
+// source remembers that it was the reading that failed, and not who reads: which
+// may be whoever sends it to a sandbox, still when that has ended.
 type source struct {
+	mu  sync.Mutex
 	r   io.Reader
 	err error
 }
 
+func (s *source) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
 func (s *source) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n, err := s.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err

@@ -85,7 +85,6 @@ func (e *Engine) unpack(ctx context.Context, path string, agent *wire.Client) er
 	if err != nil {
 		return fmt.Errorf("restore files: %w", err)
 	}
-	defer z.Close()
 	argv := []string{"tar", "--extract", records, "--file=-", "--directory=/", "--warning=no-all", "--preserve-permissions"}
 	if err := e.tar(ctx, agent, argv, z, nil); err != nil {
 		return fmt.Errorf("restore files: %w", err)
@@ -94,16 +93,14 @@ func (e *Engine) unpack(ctx context.Context, path string, agent *wire.Client) er
 }
 
 // expander reads what a compressor wrote, or what was kept before there was one.
-func expander(f io.Reader) (io.ReadCloser, error) {
+// It is never closed, and holds nothing but memory: who sends it to a place may be
+// reading when that has ended already.
+func expander(f io.Reader) (io.Reader, error) {
 	in := bufio.NewReaderSize(f, 64<<10)
 	if head, _ := in.Peek(4); string(head) != "\x28\xb5\x2f\xfd" { // RFC 8878
-		return io.NopCloser(in), nil
+		return in, nil
 	}
-	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		return nil, err
-	}
-	return z.IOReadCloser(), nil
+	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
 }
 
 // syncFile returns when a file is on disk.
