@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
 // patience is how long anything may take on a busy machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 const ourToken = "the-token-of-these-tests"
 
@@ -97,7 +97,7 @@ func (b *bed) serve(t testing.TB, id, file, command string, port int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := b.Wait(bounded(t), id, p.ID, hutch.WaitRequest{Port: port, Timeout: 60})
+	res, err := b.Wait(bounded(t), id, p.ID, hutch.WaitRequest{Port: port, Timeout: 170})
 	if err != nil || !res.Met {
 		var log strings.Builder
 		b.Logs(bounded(t), hutch.LogsRequest{SandboxID: id, ProcessID: p.ID}, func(o hutch.Output) error { log.Write(o.Data); return nil })

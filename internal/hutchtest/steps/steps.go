@@ -36,6 +36,10 @@ func Kill(pid, n int, begin func() error) (taken int, err error) {
 	}
 	for {
 		stops, err := waitAll()
+		if err == unix.ECHILD { // its end was somebody else's to hear of
+			unix.Kill(pid, unix.SIGKILL)
+			return taken, nil
+		}
 		if err != nil {
 			return taken, os.NewSyscallError("wait4", err)
 		}
