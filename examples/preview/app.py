@@ -27,15 +27,14 @@ PAGE = '''<!doctype html>
 <h1>Rain in Seattle</h1>
 <p>Millimetres a month, 2012 to 2015. It is <b id="clock">...</b> in the sandbox.</p>
 <svg viewBox="0 0 760 300" id="chart"></svg>
+<script src="rain.js"></script>
 <script>
 const colours = ['#2a6f97', '#61a5c2', '#89c2d9', '#e09f3e']
-fetch('rain.json').then(r => r.json()).then(({ months, years }) => {
-  const bars = Object.values(years), most = Math.max(...bars.flat())
-  document.getElementById('chart').innerHTML = months.map((month, m) =>
-    bars.map((year, y) => `<rect x="${20 + m * 61 + y * 13}" y="${270 - 245 * year[m] / most}" width="11" height="${245 * year[m] / most}" fill="${colours[y]}"/>`).join('') +
-    `<text x="${36 + m * 61}" y="290">${month}</text>`).join('') +
-    Object.keys(years).map((year, y) => `<rect x="${560 + y * 48}" y="10" width="9" height="9" fill="${colours[y]}"/><text x="${572 + y * 48}" y="18">${year}</text>`).join('')
-})
+const bars = Object.values(years), most = Math.max(...bars.flat())
+document.getElementById('chart').innerHTML = months.map((month, m) =>
+  bars.map((year, y) => `<rect x="${20 + m * 61 + y * 13}" y="${270 - 245 * year[m] / most}" width="11" height="${245 * year[m] / most}" fill="${colours[y]}"/>`).join('') +
+  `<text x="${36 + m * 61}" y="290">${month}</text>`).join('') +
+  Object.keys(years).map((year, y) => `<rect x="${560 + y * 48}" y="10" width="9" height="9" fill="${colours[y]}"/><text x="${572 + y * 48}" y="18">${year}</text>`).join('')
 new EventSource('clock').onmessage = e => { document.getElementById('clock').textContent = e.data }
 </script>'''
 
@@ -52,7 +51,7 @@ class App(http.server.BaseHTTPRequestHandler):
                     time.sleep(1)
             except OSError:
                 return
-        kind, body = ('application/json', json.dumps({'months': MONTHS, 'years': rain()})) if self.path == '/rain.json' else ('text/html', PAGE)
+        kind, body = ('text/javascript', f'const months = {json.dumps(MONTHS)}, years = {json.dumps(rain())}') if self.path == '/rain.js' else ('text/html', PAGE)
         self.send_header('Content-Type', kind)
         self.end_headers()
         self.wfile.write(body.encode())

@@ -69,7 +69,7 @@ func start(ctx context.Context, box *client.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	res, err := server.Wait(ctx, hutch.WaitRequest{Port: 8000, Path: "/rain.json"})
+	res, err := server.Wait(ctx, hutch.WaitRequest{Port: 8000, Path: "/rain.js"})
 	if err == nil && !res.Met {
 		err = fmt.Errorf("the application does not serve: %+v", res.Process)
 	}
