@@ -13,10 +13,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// patience is how long a program may take that is stopped thousands of times.
+const patience = 2 * time.Minute
 
 // Kill traces a child of this process, calls begin, which has it begin, and
 // kills it right before its nth step, counted from 1. It returns, when the
@@ -29,6 +33,8 @@ func Kill(pid, n int, begin func() error) (taken int, err error) {
 		unix.Kill(pid, unix.SIGKILL)
 		return 0, err
 	}
+	late := time.AfterFunc(patience, func() { unix.Kill(pid, unix.SIGKILL) })
+	defer late.Stop()
 	if err := begin(); err != nil {
 		unix.Kill(pid, unix.SIGKILL)
 		n = 0
