@@ -291,7 +291,7 @@ func TestSnapshotOnAFullDisk(t *testing.T) {
 }
 
 func TestRootless(t *testing.T) {
-	hutchtest.Rootless(t, "TestEverythingSleeps|TestUsesAtAllTimes|TestMemoryThatFitsNoMore|TestForksGoTheirOwnWays|TestSnapshotsOverAnUpgrade")
+	hutchtest.Rootless(t, "TestEverythingSleeps|TestUsesAtAllTimes|TestMemoryThatFitsNoMore|TestKilledAtEveryStep|TestForksGoTheirOwnWays|TestSnapshotsOverAnUpgrade")
 }
 
 func TestLifetimeEndsInSleep(t *testing.T) {

@@ -22,10 +22,10 @@ import (
 // patience is how long a program may take that is stopped thousands of times.
 const patience = 2 * time.Minute
 
-// Kill traces a child of this process, calls begin, which has it begin, and
-// kills it right before its nth step, counted from 1. It returns, when the
-// process has ended and was waited for, how many steps it took, which are less
-// than n where it ended by itself.
+// Kill traces a child of this process, the first of a process group of its own,
+// calls begin, which has it begin, and kills it right before its nth step, counted
+// from 1. It returns, when the process has ended and was waited for, how many
+// steps it took, which are less than n where it ended by itself.
 func Kill(pid, n int, begin func() error) (taken int, err error) {
 	runtime.LockOSThread() // which is the tracer
 	defer runtime.UnlockOSThread()
@@ -41,11 +41,7 @@ func Kill(pid, n int, begin func() error) (taken int, err error) {
 		defer func() { err = fmt.Errorf("begin: %w", err) }()
 	}
 	for {
-		stops, err := waitAll()
-		if err == unix.ECHILD { // its end was somebody else's to hear of
-			unix.Kill(pid, unix.SIGKILL)
-			return taken, nil
-		}
+		stops, err := waitAll(pid)
 		if err != nil {
 			return taken, os.NewSyscallError("wait4", err)
 		}
@@ -74,12 +70,15 @@ type stop struct {
 	status unix.WaitStatus
 }
 
-// waitAll waits for a thread to stop, and returns all that have by then: one
-// that stops all the time, for it waits for another, must not be in its way.
-func waitAll() (stops []stop, err error) {
+// waitAll waits for a thread of a process group to stop, and returns all that have
+// by then: one that stops all the time, for it waits for another, must not be in
+// its way. Of this process's other children nothing is asked: the kernel takes the
+// thread that started one for its tracer too, and what that hears of nobody else
+// does.
+func waitAll(group int) (stops []stop, err error) {
 	for how := unix.WALL | unix.WNOTHREAD; ; {
 		var s stop
-		s.tid, err = unix.Wait4(-1, &s.status, how, nil)
+		s.tid, err = unix.Wait4(-group, &s.status, how, nil)
 		switch {
 		case err == unix.EINTR:
 		case len(stops) > 0 && (err != nil || s.tid == 0):
