@@ -307,7 +307,7 @@ func victim(t *testing.T, dir, runtime, name string, n int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestVictim$", "-test.v")
 	cmd.Env = append(os.Environ(), stepEnv+"="+name, runtimeEnv+"="+runtime, dirEnv+"="+dir, "TMPDIR="+dir) // it does not tidy up
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // see steps.Kill
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                   // see steps.Kill
 	begin, err := cmd.StdinPipe()
 	must(t, err)
 	log, err := os.Create(filepath.Join(dir, "log"))
