@@ -69,7 +69,7 @@ func (f Folder) Put(_ context.Context, key string, r io.Reader) (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(path+half))
 	}
-	return durable.SyncDir(filepath.Dir(path))
+	return durable.Sync(filepath.Dir(path))
 }
 
 // Get implements Store.

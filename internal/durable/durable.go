@@ -1,5 +1,6 @@
 // Package durable writes small files that nobody else may read, each there as a
-// whole or not at all, also after the machine has lost its power.
+// whole or not at all, also after the machine has lost its power; and it brings
+// to disk what others wrote.
 package durable
 
 import (
@@ -29,15 +30,15 @@ func write(path string, content []byte, name func(from, to string) error) error 
 	if err := name(f.Name(), path); err != nil {
 		return err
 	}
-	return SyncDir(dir)
+	return Sync(dir)
 }
 
-// SyncDir brings the names in a folder to disk.
-func SyncDir(path string) error {
-	dir, err := os.Open(path)
+// Sync brings a file, or the names in a folder, to disk.
+func Sync(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	return dir.Sync()
+	defer f.Close()
+	return f.Sync()
 }

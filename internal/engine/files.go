@@ -103,15 +103,6 @@ func expander(f io.Reader) (io.Reader, error) {
 	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
 }
 
-// syncFile returns when a file is on disk.
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
 func (e *Engine) tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader, out func(hutch.Output) error) error {
 	start := wire.Start{ID: hutch.NewID("tar"), Argv: argv, Stdin: stdin != nil, TimeoutMS: packTime}
 	exit, err := agent.Run(ctx, start, stdin, out)

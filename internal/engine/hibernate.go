@@ -114,7 +114,7 @@ func (e *Engine) memorize(ctx context.Context, s *sandbox, inst driver.Saver, ag
 	if err := errors.Join(os.RemoveAll(e.memoryOf(s.place)), os.Rename(half, e.memoryOf(s.place))); err != nil {
 		return err
 	}
-	return durable.SyncDir(e.memoryDir())
+	return durable.Sync(e.memoryDir())
 }
 
 // lay has a sandbox that nobody uses sleep. Then its place may go.

@@ -12,6 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/durable"
 	"hutch/internal/wire"
 )
 
@@ -233,7 +234,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	if _, err := e.pack(ctx, s, agent, e.filesOf(s.place), true); err != nil {
 		return err
 	}
-	if err := syncFile(e.filesOf(s.place)); err != nil {
+	if err := durable.Sync(e.filesOf(s.place)); err != nil {
 		return errors.Join(err, os.Remove(e.filesOf(s.place)))
 	}
 	e.account(ctx, s, inst)

@@ -99,7 +99,7 @@ func (s *snapshot) seal() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(durable.Create(filepath.Join(s.dir, manifestFile), text), durable.SyncDir(filepath.Join(s.dir, snapMemory)))
+	return errors.Join(durable.Create(filepath.Join(s.dir, manifestFile), text), durable.Sync(filepath.Join(s.dir, snapMemory)))
 }
 
 // read reads a file to say what it is.

@@ -198,7 +198,7 @@ func (e *Engine) keep(snap *snapshot) error {
 		return err
 	}
 	snap.dir = named
-	if err := durable.SyncDir(e.snapshotsDir()); err != nil {
+	if err := durable.Sync(e.snapshotsDir()); err != nil {
 		return err
 	}
 	e.snaps.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/driver"
+	"hutch/internal/durable"
 )
 
 // saveTime bounds how long a sandbox is written to disk.
@@ -111,11 +112,7 @@ func syncAll(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		f, err := os.Open(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		if err := durable.Sync(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}
