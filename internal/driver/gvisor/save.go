@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -148,30 +148,28 @@ func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 		return nil, err
 	}
 	defer files.close()
-	config, err := os.ReadFile(filepath.Join(dir, configFile))
-	if err != nil {
+	var was specs.Spec
+	if err := readConfig(filepath.Join(dir, configFile), &was); err != nil {
 		return nil, err
 	}
-	if config, err = moved(config, d.place(spec.ID), spec.Boot.Hostname); err != nil {
-		return nil, fmt.Errorf("read the configuration of a saved sandbox: %w", err)
+	config, err := json.Marshal(moved(was, d.place(spec.ID).meeting(), spec.Boot.Hostname))
+	if err != nil {
+		return nil, err
 	}
 	return d.make(ctx, spec, origin{memory: files, config: config})
 }
 
 // moved is the configuration of a saved sandbox for a place of its own. The rest
 // has to be the very same.
-func moved(config []byte, p place, hostname string) ([]byte, error) {
-	var bundle specs.Spec
-	if err := json.Unmarshal(config, &bundle); err != nil {
-		return nil, err
-	}
-	for i := range bundle.Mounts {
-		if bundle.Mounts[i].Destination == meeting {
-			bundle.Mounts[i].Source = p.meeting()
+func moved(s specs.Spec, folder, hostname string) specs.Spec {
+	s.Hostname = hostname
+	s.Mounts = slices.Clone(s.Mounts)
+	for i := range s.Mounts {
+		if s.Mounts[i].Destination == meeting {
+			s.Mounts[i].Source = folder
 		}
 	}
-	bundle.Hostname = hostname
-	return json.Marshal(&bundle)
+	return s
 }
 
 // RestoreFiles implements driver.Restorer.

@@ -78,14 +78,7 @@ func general(s specs.Spec) specs.Spec {
 		process.Env = nil
 		s.Process = &process
 	}
-	s.Hostname = ""
-	s.Mounts = append([]specs.Mount(nil), s.Mounts...)
-	for i := range s.Mounts {
-		if s.Mounts[i].Destination == meeting {
-			s.Mounts[i].Source = ""
-		}
-	}
-	return s
+	return moved(s, "", "")
 }
 
 // fill has the place begin, from the start or as what was saved. When it
