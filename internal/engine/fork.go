@@ -176,12 +176,7 @@ func (e *Engine) resume(s *snapshot, env map[string]string, restore func(context
 			}
 			return nil, hutch.Errorf(hutch.Unavailable, "the memory of the snapshot %q could not be restored: where programs of this host have changed since it was made, create with filesOnly for its files", s.Snapshot.ID).Because(err)
 		}
-		agent := wire.NewClient(inst.Dial, s.Record.Token)
-		defer agent.Close()
 		who := wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Token: spec.Boot.Token, Tell: tell}
-		if err := agent.Adopt(ctx, who); err != nil {
-			return nil, errors.Join(err, inst.Destroy(context.WithoutCancel(ctx)))
-		}
-		return inst, nil
+		return introduce(ctx, inst, s.Record.Token, who)
 	}}
 }

@@ -182,9 +182,15 @@ func (e *Engine) relive(ctx context.Context, r driver.Restorer, s *sandbox, spec
 	if err != nil {
 		return nil, err
 	}
-	agent := wire.NewClient(inst.Dial, spec.Boot.Token)
+	return introduce(ctx, inst, spec.Boot.Token, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env})
+}
+
+// introduce tells a place, whose memory knows the token, who it is from now on;
+// or leaves nothing of it.
+func introduce(ctx context.Context, inst driver.Instance, token string, who wire.Identity) (driver.Instance, error) {
+	agent := wire.NewClient(inst.Dial, token)
 	defer agent.Close()
-	if err := agent.Adopt(ctx, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env}); err != nil {
+	if err := agent.Adopt(ctx, who); err != nil {
 		return nil, errors.Join(err, inst.Destroy(context.WithoutCancel(ctx)))
 	}
 	return inst, nil
