@@ -29,7 +29,7 @@ func (p *pool) tell() hutch.PoolState {
 			Ready: len(sh.ready), Wanted: p.wantLocked(k, now), Hits: sh.hits, Misses: sh.misses,
 		}
 		if v.Ready < v.Wanted || v.Wanted == 0 {
-			v.Why = p.whyLocked(k, sh, short)
+			v.Why = p.whyLocked(k, sh, v.Wanted, short)
 		}
 		if k.vacant {
 			state.Vacant += v.Ready
@@ -46,14 +46,14 @@ func (p *pool) tell() hutch.PoolState {
 }
 
 // whyLocked says why there are not as many of a kind as are wanted.
-func (p *pool) whyLocked(k kind, sh *shelf, short bool) string {
+func (p *pool) whyLocked(k kind, sh *shelf, wanted int, short bool) string {
 	unfit := p.unfit[k.runtime]
 	switch {
 	case p.Max == 0:
 		return "the pool is off"
 	case unfit != nil:
 		return unfit.Error()
-	case p.wantLocked(k, time.Now()) == 0:
+	case wanted == 0:
 		return "it was not asked for twice within ten minutes"
 	case short:
 		return "the memory of the machine is short"
