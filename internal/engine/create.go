@@ -305,11 +305,13 @@ func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
 	return err
 }
 
-// scrap frees a place that could not be used.
+// scrap frees a place that nobody uses; where nothing has run yet, agent is nil.
 func (e *Engine) scrap(inst driver.Instance, agent *wire.Client) {
-	agent.Close()
+	if agent != nil {
+		agent.Close()
+	}
 	if err := e.raze(inst); err != nil {
-		e.log.Error("destroy a place that could not be used", "place", inst.ID(), "err", err)
+		e.log.Error("free a place that nobody uses", "place", inst.ID(), "err", err)
 	}
 }
 

@@ -99,12 +99,7 @@ func (e *Engine) claimCopy(s *sandbox, k kind) *spare {
 // discard frees spare places.
 func (e *Engine) discard(spares []*spare) {
 	visit(spares, func(_ int, s *spare) {
-		if s.agent != nil {
-			s.agent.Close()
-		}
-		if err := e.raze(s.inst); err != nil {
-			e.log.Error("remove a spare place", "place", s.place, "err", err)
-		}
+		e.scrap(s.inst, s.agent)
 		if s.below != nil {
 			s.below.release()
 		}
