@@ -51,15 +51,10 @@ func (e *Engine) still(ctx context.Context, id string, do func(s *sandbox, inst 
 	}
 }
 
-// checked is how a sandbox fared that was out of use: its place may have died
-// meanwhile, while nobody was to notice; and what a runtime could not do, for
-// whatever reason of the host's, it may do the next time.
+// checked is how a sandbox fared that was out of use. What a runtime could not
+// do, for whatever reason of the host's, it may do the next time.
 func (e *Engine) checked(s *sandbox, inst driver.Instance, err error) error {
-	select {
-	case <-inst.Done():
-		e.background(func() { e.died(s, inst) })
-	default:
-	}
+	e.notice(s, inst)
 	if _, told := errors.AsType[*hutch.Error](err); err == nil || told || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -72,10 +67,14 @@ func (e *Engine) reuse(s *sandbox, inst driver.Instance, agent *wire.Client) {
 	s.runsLocked(inst, agent)
 	e.armLocked(s)
 	s.mu.Unlock()
-	select {
-	case <-inst.Done(): // while nobody was to notice
+	e.notice(s, inst)
+}
+
+// notice looks whether the place of a sandbox has died, which nobody was to see
+// while the sandbox was out of use.
+func (e *Engine) notice(s *sandbox, inst driver.Instance) {
+	if dead(inst) {
 		e.background(func() { e.died(s, inst) })
-	default:
 	}
 }
 

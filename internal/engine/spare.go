@@ -66,9 +66,11 @@ func (s *spare) wait(ctx context.Context) error {
 	return f.Freeze(ctx)
 }
 
-func (s *spare) dead() bool {
+func (s *spare) dead() bool { return dead(s.inst) }
+
+func dead(inst driver.Instance) bool {
 	select {
-	case <-s.inst.Done():
+	case <-inst.Done():
 		return true
 	default:
 		return false
