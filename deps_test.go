@@ -40,6 +40,7 @@ var layers = []layer{
 	{"hutch/internal/window", nil},
 	{"hutch/internal/durable", nil},
 	{"hutch/internal/excerpt", []string{"hutch"}},
+	{"hutch/internal/room", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
 	// Both ends of the protocol. The agent is in every sandbox: it stays small.
@@ -76,7 +77,7 @@ var layers = []layer{
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite/..."}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", "github.com/klauspost/compress/zstd", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", "github.com/klauspost/compress/zstd", sys,
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
@@ -87,16 +88,16 @@ var layers = []layer{
 	{"hutch/internal/auth", []string{"hutch", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/quota", "hutch/internal/store"}},
-	{"hutch/internal/guard", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", "hutch/internal/quota"}},
+	{"hutch/internal/guard", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/problem"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/durable", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
-	{"hutch/internal/secret", []string{"hutch", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
+	{"hutch/internal/secret", []string{"hutch", "hutch/internal/durable", "hutch/internal/excerpt", "hutch/internal/room", "filippo.io/age"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/room", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
 
 	// For tests only: no line above names these.
@@ -119,7 +120,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
-		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",
+		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},
 }

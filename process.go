@@ -85,8 +85,8 @@ type ExecResult struct {
 func (r ExecResult) Success() bool { return r.ExitCode == 0 && !r.TimedOut && r.Limit == "" }
 
 // execResultJSON is ExecResult on the wire. Stdout and stderr are strings; when
-// either is not UTF-8 both are base64 and encoding says so, so that a client
-// gets every byte back.
+// either is not UTF-8, or full of control characters, both are base64 and
+// encoding says so, so that a client gets every byte back.
 type execResultJSON struct {
 	Success   bool      `json:"success"`
 	ExitCode  int       `json:"exitCode"`
@@ -129,12 +129,27 @@ func (r *ExecResult) UnmarshalJSON(b []byte) error {
 }
 
 // encodeOutput is output as JSON has it: as strings or, when either is not
-// UTF-8, both in base64, so that every byte arrives.
+// UTF-8 or would swell, both in base64, so that every byte arrives.
 func encodeOutput(stdout, stderr []byte) (out, err, encoding string) {
-	if utf8.Valid(stdout) && utf8.Valid(stderr) {
+	if utf8.Valid(stdout) && utf8.Valid(stderr) && !swells(stdout) && !swells(stderr) {
 		return string(stdout), string(stderr), "utf-8"
 	}
 	return base64.StdEncoding.EncodeToString(stdout), base64.StdEncoding.EncodeToString(stderr), "base64"
+}
+
+// swells reports whether a JSON string of b is more than twice as long, and a
+// MiB: what is written \u0000 takes six bytes for one.
+func swells(b []byte) bool {
+	if len(b) < 1<<20/5 {
+		return false
+	}
+	escapes := 0
+	for _, c := range b {
+		if c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == '<' || c == '>' || c == '&' {
+			escapes++
+		}
+	}
+	return 5*escapes > max(len(b), 1<<20)
 }
 
 // decodeOutput undoes encodeOutput.

@@ -38,6 +38,7 @@ import (
 	"hutch/internal/problem"
 	"hutch/internal/quota"
 	"hutch/internal/rest"
+	"hutch/internal/room"
 	"hutch/internal/secret"
 	"hutch/internal/store"
 )
@@ -470,8 +471,17 @@ func (s *server) handler() *preview.Handler {
 	s.monitorRoutes(mux)
 	return s.previews(guard.New(mux, guard.Options{
 		Metadata: s.issuerRoutes(mux), Check: s.tokens.Check, Requests: s.requests, Refuse: refuse,
-		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: isOpen, Log: s.log,
+		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: isOpen, Room: forCallers(pressure.Total()), Log: s.log,
 	}))
+}
+
+// forCallers is how much memory the server has for what its callers send and have
+// not read yet: a 32nd of the machine's, as some of it is there several times
+// while it is put into its form. One owner has a quarter of it, and at least
+// what the largest calls need.
+func forCallers(memory int64) *room.Room {
+	total := max(memory/32, 256<<20)
+	return room.New(int(total), int(max(total/4, 128<<20)))
 }
 
 // refuse answers a request over a limit, as its surface has it.

@@ -11,6 +11,7 @@ import (
 	"hutch"
 	"hutch/internal/excerpt"
 	"hutch/internal/kernel"
+	"hutch/internal/room"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -167,7 +168,7 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 		return hutch.RunResult{}, err
 	}
 	run.Context, run.TimeoutMS = contextID, max(limit.Milliseconds(), 1)
-	rec := newRecord(req.MaxOutput, out)
+	rec := newRecord(req.MaxOutput, room.From(ctx).Take, out)
 	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.output, rec.message)
 	res := rec.result()
 	res.ContextID, res.SandboxID, res.Duration = contextID, id, time.Since(began)
@@ -229,6 +230,7 @@ func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client
 // record keeps what a run gives, and hands it on.
 type record struct {
 	kept    *excerpt.Output
+	take    func(bytes int) bool
 	out     func(hutch.RunEvent) error
 	results []hutch.CodeResult
 	size    int
@@ -236,8 +238,8 @@ type record struct {
 	fault   *hutch.CodeError
 }
 
-func newRecord(limit int, out func(hutch.RunEvent) error) *record {
-	return &record{kept: excerpt.New(limit), out: out}
+func newRecord(limit int, take func(bytes int) bool, out func(hutch.RunEvent) error) *record {
+	return &record{kept: excerpt.New(limit, take), take: take, out: out}
 }
 
 func (r *record) hand(e hutch.RunEvent) error {
@@ -263,7 +265,7 @@ func (r *record) message(m []byte) error {
 	case e.Input != nil:
 	case e.Error != nil:
 		r.fault = e.Error
-	case len(r.results) < maxResults && r.size+len(m) <= maxResultBytes:
+	case len(r.results) < maxResults && r.size+len(m) <= maxResultBytes && r.take(len(m)):
 		r.results = append(r.results, *e.Result)
 		r.size += len(m)
 	default:
@@ -294,7 +296,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		}
 	}
 	began := time.Now()
-	kept, cursor := excerpt.New(req.MaxOutput), int64(0)
+	kept, cursor := excerpt.New(req.MaxOutput, room.From(ctx).Take), int64(0)
 	show := func(stream hutch.Stream, data []byte) error {
 		cursor += int64(len(data))
 		o := hutch.Output{Stream: stream, Data: data, Cursor: cursor}

@@ -12,6 +12,7 @@ import (
 	"hutch"
 	"hutch/internal/excerpt"
 	"hutch/internal/kernel"
+	"hutch/internal/room"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
 )
@@ -194,7 +195,7 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 	defer e.done(s)
 	start := runner.Look()
 	start.ID, start.TimeoutMS = hutch.NewID("x"), languageTime.Milliseconds()
-	kept := excerpt.New(0)
+	kept := excerpt.New(0, room.From(ctx).Take)
 	exit, err := agent.Run(ctx, start, nil, func(o hutch.Output) error {
 		kept.Add(o)
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"hutch"
 	"hutch/internal/excerpt"
+	"hutch/internal/room"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
 )
@@ -38,7 +39,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 		return hutch.ExecResult{}, err
 	}
 	start.Env = append(start.Env, pairs(env)...)
-	kept := excerpt.New(req.MaxOutput)
+	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
 	began := time.Now()
 	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
 		kept.Add(o)

@@ -1,5 +1,6 @@
 // Package excerpt keeps a bounded part of what a program prints: its first and
-// its last half, as the middle is what people miss least.
+// its last half, as the middle is what people miss least. Where the memory for
+// that is short, it keeps less, and says that it did.
 package excerpt
 
 import "hutch"
@@ -12,12 +13,13 @@ type Output struct {
 	out, err Ends
 }
 
-// New returns an Output that keeps limit bytes of each stream; 0 is Default.
-func New(limit int) *Output {
+// New returns an Output that keeps limit bytes of each stream; 0 is Default. What
+// is more than a little it asks take for, which says whether it may be kept.
+func New(limit int, take func(bytes int) bool) *Output {
 	if limit == 0 {
 		limit = Default
 	}
-	return &Output{out: Ends{Limit: limit}, err: Ends{Limit: limit}}
+	return &Output{out: Ends{Limit: limit, Take: take}, err: Ends{Limit: limit, Take: take}}
 }
 
 // Add takes the next piece.
@@ -34,36 +36,50 @@ func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
 	return k.out.Bytes(), k.err.Bytes(), k.out.cut() || k.err.cut()
 }
 
+// little is what each half keeps without asking.
+const little = 16 << 10
+
 // Ends keeps Limit bytes of what is added: the first half and the newest.
 type Ends struct {
 	Limit int
+	// Take says whether so many bytes more may be kept; nil allows all.
+	Take  func(bytes int) bool
 	head  []byte
 	tail  []byte // a ring once it is full
 	next  int    // where the ring goes on
+	short bool   // Take has refused
 	total int64
 }
 
 // Add takes the next bytes.
 func (e *Ends) Add(b []byte) {
 	e.total += int64(len(b))
-	if room := (e.Limit+1)/2 - len(e.head); room > 0 {
-		n := min(room, len(b))
+	if e.tail == nil { // the head is not over
+		n := e.room(len(e.head), (e.Limit+1)/2, len(b))
 		e.head = append(e.head, b[:n]...)
 		b = b[n:]
 	}
-	size := e.Limit / 2
-	if len(b) > size {
-		b = b[len(b)-size:]
-	}
-	if n := min(size-len(e.tail), len(b)); n > 0 {
-		e.tail = append(e.tail, b[:n]...)
-		b = b[n:]
-	}
+	n := e.room(len(e.tail), e.Limit/2, len(b))
+	e.tail = append(e.tail, b[:n]...)
+	b = b[n:]
+	b = b[max(len(b)-len(e.tail), 0):]
 	for len(b) > 0 {
 		n := copy(e.tail[e.next:], b)
 		b = b[n:]
-		e.next = (e.next + n) % size
+		e.next = (e.next + n) % len(e.tail)
 	}
+}
+
+// room is how many of n bytes more a half may keep, which has some of its most.
+func (e *Ends) room(has, most, n int) int {
+	n = max(min(n, most-has), 0)
+	if free := min(n, max(little-has, 0)); free < n {
+		e.short = e.short || e.Take != nil && !e.Take(n-free)
+		if e.short {
+			return free
+		}
+	}
+	return n
 }
 
 func (e *Ends) cut() bool { return e.total > int64(len(e.head)+len(e.tail)) }

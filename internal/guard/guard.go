@@ -28,6 +28,7 @@ import (
 	"hutch/internal/auth"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
+	"hutch/internal/room"
 )
 
 // Options say who gets in. The zero value lets no one in.
@@ -57,6 +58,9 @@ type Options struct {
 	Unbounded func(*http.Request) bool
 	// Open, when set, tells further requests that need no token.
 	Open func(*http.Request) bool
+	// Room bounds what is held in memory for principals: the bodies of their
+	// requests here, and what surfaces take behind; nil does not.
+	Room *room.Room
 	Log  *slog.Logger
 }
 
@@ -109,6 +113,8 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, release := hold(w, r, who)
 	defer release()
+	ctx, end := g.opt.Room.Open(ctx, who.Owner)
+	defer end()
 	g.pass(w, r.WithContext(ctx))
 }
 
@@ -119,11 +125,39 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 			tooLarge(w, g.opt.MaxBody)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, g.opt.MaxBody)
+		tab := room.From(r.Context())
+		if !tab.Take(int(max(r.ContentLength, 0))) {
+			g.opt.Refuse(w, r, errNoRoom)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, &taken{r.Body, tab, max(r.ContentLength, 0)}, g.opt.MaxBody)
 	} else if r.Body != nil && r.Body != http.NoBody {
 		r.Body = &steady{r.Body, http.NewResponseController(w), r.Context()}
 	}
 	g.next.ServeHTTP(w, r)
+}
+
+// errNoRoom is told before anything is done.
+var errNoRoom = hutch.Errorf(hutch.Exhausted, "the requests and answers of this token that are under way take as much memory as it may have: wait for some, or send less at a time").
+	With("limit", "memory of requests").With("retryAfter", 1)
+
+// taken is a body that is held in memory, for which so much was taken as it said
+// that it has: one that does not say takes it as it comes.
+type taken struct {
+	io.ReadCloser
+	tab   *room.Tab
+	ahead int64
+}
+
+func (t *taken) Read(b []byte) (int, error) {
+	n, err := t.ReadCloser.Read(b)
+	if t.ahead -= int64(n); t.ahead < 0 {
+		if !t.tab.Take(int(-t.ahead)) {
+			return 0, errNoRoom
+		}
+		t.ahead = 0
+	}
+	return n, err
 }
 
 // opens are the paths that anyone may read: health, and what describes the API,

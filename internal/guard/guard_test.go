@@ -21,6 +21,7 @@ import (
 	"hutch/internal/guard"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
+	"hutch/internal/room"
 )
 
 // ask makes a request of a guarded handler, as if over a connection.
@@ -404,6 +405,50 @@ func TestTrace(t *testing.T) {
 		}
 		if w := ask(t, h, func(r *http.Request) { r.Header.Set("Traceparent", given) }); w.Body.String() != want {
 			t.Errorf("%q: %q", given, w.Body)
+		}
+	}
+}
+
+// A token has the server hold no more than its share, by bodies that say how
+// long they are and by those that do not; another one's share is its own.
+func TestRoomForBodies(t *testing.T) {
+	t.Parallel()
+	opt := options
+	opt.Room, opt.MaxBody = room.New(100, 60), 1000
+	opt.Check = func(_ context.Context, token string) (*auth.Principal, error) {
+		return &auth.Principal{ID: token, Owner: token, Limits: hutch.TokenLimits{Requests: hutch.Unlimited}}, nil
+	}
+	var h http.Handler
+	depth := 0
+	h = guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		if depth++; depth > 1 {
+			return
+		}
+		for token, want := range map[string]int{"one": 429, "two": 200} { // while the first is under way
+			for _, length := range []int64{int64(len(body)), -1} {
+				got := ask(t, h, func(r *http.Request) {
+					r.Header.Set("Authorization", "Bearer "+token)
+					r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), length
+				})
+				if got.Code != want {
+					t.Errorf("%s, with a length of %d: %d, want %d: %s", token, length, got.Code, want, got.Body)
+				}
+			}
+		}
+	}), opt)
+	for range 2 { // what was given back is there again
+		depth = 0
+		got := ask(t, h, func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer one")
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(strings.Repeat("x", 40))), 40
+		})
+		if got.Code != 200 {
+			t.Errorf("alone: %d %s", got.Code, got.Body)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"hutch"
+	"hutch/internal/room"
 	"hutch/internal/stream"
 )
 
@@ -42,6 +43,9 @@ func (h *Handler) raw(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	rc.SetReadDeadline(time.Time{})
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, errTooLarge
+	}
+	if errors.Is(err, hutch.Exhausted) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
@@ -112,13 +116,34 @@ func flag(q url.Values, name string) (bool, error) {
 	}
 }
 
+// errNoRoom is for answers that are too much beside those that nobody has read.
+var errNoRoom = hutch.Errorf(hutch.Exhausted, "the answers that wait for you to read them leave no room for this one: read those, or ask for less at a time").With("limit", "memory of answers")
+
 // answer sends v as JSON.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, v any) {
 	b, err := json.Marshal(v)
+	if err == nil && len(b) > chunk && !room.From(r.Context()).Take(len(b)) {
+		err = errNoRoom
+	}
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
+	h.write(w, b)
+}
+
+// report sends the result of what ran. It is not refused: the output in it was
+// made to fit when it was kept.
+func (h *Handler) report(w http.ResponseWriter, r *http.Request, result any) {
+	b, err := json.Marshal(result)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.write(w, b)
+}
+
+func (h *Handler) write(w http.ResponseWriter, b []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	(&writer{w, h.stall}).Write(b) // an error here is a client that has gone

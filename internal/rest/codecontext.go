@@ -45,7 +45,12 @@ func (h *Handler) runCode(w http.ResponseWriter, r *http.Request) {
 	case wantsEvents(r):
 		h.runEvents(w, r, req)
 	default:
-		reply(h, w, r)(h.svc.RunCode(r.Context(), r.PathValue("id"), req, nil))
+		res, err := h.svc.RunCode(r.Context(), r.PathValue("id"), req, nil)
+		if err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		h.report(w, r, res)
 	}
 }
 

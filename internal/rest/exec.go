@@ -35,7 +35,7 @@ func (h *Handler) execWhole(w http.ResponseWriter, r *http.Request, req hutch.Ex
 		h.partial(r, res, err).Write(&writer{w, h.stall})
 		return
 	}
-	h.answer(w, r, res)
+	h.report(w, r, res)
 }
 
 func (h *Handler) execEvents(w http.ResponseWriter, r *http.Request, req hutch.ExecRequest) {

@@ -10,6 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/excerpt"
+	"hutch/internal/room"
 )
 
 // Veil is a hutch.Service that lets no secret out: in output, results, records,
@@ -76,7 +77,7 @@ func (v *Veil) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, 
 	if r == nil {
 		return v.svc.Exec(ctx, sandbox, req, out)
 	}
-	kept := excerpt.New(req.MaxOutput)
+	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
 	ctx, relay := newRelay(ctx, r, keep(kept, out))
 	res, err := v.svc.Exec(ctx, sandbox, req, relay.output)
 	if cut := relay.end(); err == nil {
@@ -107,7 +108,7 @@ func (v *Veil) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest
 	if out == nil {
 		out = func(hutch.RunEvent) error { return nil }
 	}
-	kept := excerpt.New(req.MaxOutput)
+	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
 	ctx, relay := newRelay(ctx, r, keep(kept, func(o hutch.Output) error { return out(hutch.RunEvent{Output: &o}) }))
 	res, err := v.svc.RunCode(ctx, sandbox, req, func(e hutch.RunEvent) error {
 		if e.Output != nil {
