@@ -23,7 +23,10 @@ const (
 	// reported dead before its agent counts as hung. A sentry that shares two
 	// cores with much else needs that long to end five hundred processes.
 	killGrace = 28 * time.Second
-	maxIdle   = 32 // connections kept for reuse
+	// welcomeTime is how long the first connection of a request waits for its
+	// welcome; each further one waits twice as long, within replyTime.
+	welcomeTime = 4 * time.Second
+	maxIdle     = 32 // connections kept for reuse
 )
 
 // Client is the daemon's side of the protocol towards one agent. It keeps
@@ -212,6 +215,8 @@ func (c *Client) conn(ctx context.Context) (*conn, bool, error) {
 	return cn, false, nil
 }
 
+// open opens a connection. One that nobody welcomes is given up for another, as
+// nothing has been asked for yet: a wake-up may be lost where it was accepted.
 func (c *Client) open(ctx context.Context) (*conn, error) {
 	hello, err := json.Marshal(c.hello)
 	if err != nil {
@@ -219,14 +224,30 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
+	for wait := welcomeTime; ; wait *= 2 {
+		once, cancel := context.WithTimeout(ctx, wait)
+		cn, err := c.enter(once, hello)
+		silent := once.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !silent {
+			return cn, err
+		}
+	}
+}
+
+// enter dials and says hello.
+func (c *Client) enter(ctx context.Context, hello []byte) (*conn, error) {
 	nc, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
-	defer stop()
 	cn := &conn{Conn: nc, r: NewReader(nc, MaxReply), w: NewWriter(nc)}
-	if err := cn.greet(hello); err != nil {
+	err = cn.greet(hello)
+	if !stop() && err == nil {
+		err = context.Cause(ctx) // it came as the connection closed
+	}
+	if err != nil {
 		nc.Close()
 		return nil, err
 	}

@@ -402,6 +402,39 @@ func TestIdleConnectionsKeepLittleMemory(t *testing.T) {
 	}
 }
 
+// A connection that is accepted and then forgotten holds up its request for
+// seconds; an agent that forgets all of them is as good as gone.
+func TestConnectionsNobodyWelcomes(t *testing.T) {
+	for silent, want := range map[int]time.Duration{1: welcomeTime, 2: 3 * welcomeTime, 100: replyTime} {
+		synctest.Test(t, func(t *testing.T) {
+			dials, deaf := 0, []net.Conn{}
+			c := NewClient(func(context.Context) (net.Conn, error) {
+				near, far := net.Pipe()
+				if dials++; dials > silent {
+					go newPeer(far).honest()
+				} else {
+					deaf = append(deaf, far)
+				}
+				return near, nil
+			}, "token")
+			defer c.Close()
+			begin := time.Now()
+			_, err := c.Ping(t.Context())
+			if took := time.Since(begin); took != want || (err == nil) != (silent < 100) {
+				t.Errorf("%d silent connections of %d: %v after %v, not %v", min(silent, dials), dials, err, took, want)
+			}
+			if err != nil && !errors.Is(err, hutch.Unavailable) {
+				t.Error(err)
+			}
+			for _, far := range deaf {
+				if _, err := far.Read(make([]byte, 1)); err != io.EOF {
+					t.Errorf("a connection that was given up is open: %v", err)
+				}
+			}
+		})
+	}
+}
+
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
 	c, _ := agent(t, (*peer).honest)

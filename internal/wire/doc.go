@@ -13,7 +13,9 @@
 //
 // The daemon trusts nothing that comes from the agent: frames are bounded,
 // replies have a deadline, every field is checked where it is decoded, and a
-// violation closes the connection. It never sends back what it was sent.
+// violation closes the connection. It never sends back what it was sent. A
+// hello that is not answered in time is said again on another connection; a
+// request never is.
 //
 // # Frames
 //
