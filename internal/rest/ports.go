@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 
@@ -91,8 +90,7 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.close()
-	ctx, cancel := context.WithCancelCause(r.Context())
+	ctx, cancel := s.attended(r)
 	defer cancel(nil)
-	s.tasks.Go(func() { s.ping(ctx, cancel) })
 	stream.Join(ctx, stream.NewPipe(s.conn), server)
 }

@@ -132,8 +132,14 @@ func (s *socket) openStdin() io.Reader {
 // begin reads on while the request is carried out. The context ends when the
 // client wishes or has gone.
 func (s *socket) begin(r *http.Request) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(r.Context())
+	ctx, cancel := s.attended(r)
 	s.tasks.Go(func() { s.receive(cancel) })
+	return ctx, cancel
+}
+
+// attended is the request's context, which ends, too, when the client is dead.
+func (s *socket) attended(r *http.Request) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(r.Context())
 	s.tasks.Go(func() { s.ping(ctx, cancel) })
 	return ctx, cancel
 }

@@ -46,9 +46,8 @@ func (h *Handler) look(w http.ResponseWriter, r *http.Request, req hutch.LogsReq
 		return
 	}
 	defer s.close()
-	ctx, cancel := context.WithCancelCause(r.Context())
+	ctx, cancel := s.attended(r)
 	defer cancel(nil)
-	s.tasks.Go(func() { s.ping(ctx, cancel) })
 	last, err := show(ctx, s, cancel)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
