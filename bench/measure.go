@@ -241,7 +241,7 @@ func (f *figures) press(p *pressed) {
 
 // sandboxes are the processes of all sandboxes.
 func (l *lab) sandboxes() []int {
-	return l.programs.running("hutch-agent", "hutch-runsc", "hutch-gofer")
+	return l.programs.running(ours[1:]...)
 }
 
 // cpu measures what a call costs, whoever pays: this process, the server, the
@@ -263,7 +263,7 @@ func (l *lab) cpu(ctx context.Context) (table, error) {
 	t.row(bareFork, number(l.bare.cpu), "")
 	here := func() time.Duration { return spent() + cpuOf(l.sandboxes()) }
 	there := func() time.Duration {
-		return cpuOf(l.programs.running("hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"))
+		return cpuOf(l.programs.running(ours...))
 	}
 	for _, f := range l.runtimes {
 		t.row(f.runtime+": fork + exec inside, by a shell", number(median(f.insideCPU)), "")

@@ -117,7 +117,7 @@ func template(ctx context.Context, e *engine.Engine) (hutch.CreateRequest, error
 		return hutch.CreateRequest{}, err
 	}
 	defer e.Destroy(ctx, sb.ID, true)
-	if _, err := e.RunCode(ctx, sb.ID, hutch.RunRequest{Language: "python", Code: held}, nil); err != nil {
+	if err := runCode(ctx, e, sb.ID, held); err != nil {
 		return hutch.CreateRequest{}, err
 	}
 	snap, err := e.Snapshot(ctx, sb.ID, hutch.SnapshotRequest{})

@@ -28,9 +28,13 @@ type programs struct {
 	keepers []int
 }
 
+// ours are the names of the programs: of the server's, and then of what runs
+// for each sandbox.
+var ours = []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"}
+
 func copyPrograms(from, to string) (programs, error) {
 	p := programs{dir: to, files: map[string]os.FileInfo{}, keepers: []int{os.Getpid()}}
-	for _, name := range []string{"hutch", "hutch-agent", "hutch-runsc", "hutch-gofer"} {
+	for _, name := range ours {
 		path := filepath.Join(to, name)
 		if err := copyProgram(filepath.Join(from, name), path); err != nil {
 			return p, fmt.Errorf("%w: run `make build`", err)
