@@ -123,11 +123,7 @@ func template(t *testing.T, r room) {
 // filled waits until two places are ready.
 func (r room) filled(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(patience); r.PoolState().Ready < 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%+v", r.PoolState())
-		}
-	}
+	r.pool(t, func(p hutch.PoolState) bool { return p.Ready >= 2 })
 }
 
 func fork(t *testing.T, r room) {
@@ -401,7 +397,8 @@ func open(t *testing.T, dir, runtime string, change ...func(*engine.Options)) ro
 // files, processes, mounts and control groups.
 func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 	t.Helper()
-	for _, folder := range []string{"files", "memory", "snapshots", runtime} {
+	r.emptied(t)
+	for _, folder := range []string{"files", "memory", "snapshots", "trash", runtime} {
 		found, err := filepath.Glob(filepath.Join(r.dir, folder, "*"))
 		must(t, err)
 		hidden, err := filepath.Glob(filepath.Join(r.dir, folder, ".*"))
@@ -421,6 +418,17 @@ func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 			left = append(left, line)
 		}
 	}
-	left = append(left, hutchtest.Groups(filepath.Join(r.dir, runtime))...)
-	return left
+	return append(left, hutchtest.Groups(filepath.Join(r.dir, runtime))...)
+}
+
+// emptied waits until nothing is in the trash, which nobody else waits for.
+func (r room) emptied(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		trash, err := os.ReadDir(filepath.Join(r.dir, "trash"))
+		must(t, err)
+		if len(trash) == 0 {
+			return
+		}
+	}
 }

@@ -111,6 +111,20 @@ func (r room) until(t *testing.T, id string, want hutch.Status) hutch.Sandbox {
 	}
 }
 
+// pool waits until the pool is as it should be.
+func (r room) pool(t *testing.T, as func(hutch.PoolState) bool) hutch.PoolState {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		state := r.PoolState()
+		if as(state) {
+			return state
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the pool is %+v", state)
+		}
+	}
+}
+
 func TestEverythingSleeps(t *testing.T) {
 	r := newRoom(t)
 	id, process := r.sleeper(t, hutch.CreateRequest{})

@@ -1,6 +1,7 @@
 package hibernate
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -79,22 +80,13 @@ func (r room) copy(t *testing.T) string {
 }
 
 // ready waits until so many copies are, and tells of them.
-func (r room) ready(t *testing.T, n int) (k hutch.PoolKind) {
+func (r room) ready(t *testing.T, n int) hutch.PoolKind {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		state, err := r.Pool(t.Context())
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("%+v, not %d ready: %v", state, n, err)
-		}
-		if state.Ready == n {
-			for _, k = range state.Kinds {
-				if k.Snapshot != "" {
-					return k
-				}
-			}
-			return hutch.PoolKind{}
-		}
+	kinds := r.pool(t, func(p hutch.PoolState) bool { return p.Ready == n }).Kinds
+	if i := slices.IndexFunc(kinds, func(k hutch.PoolKind) bool { return k.Snapshot != "" }); i >= 0 {
+		return kinds[i]
 	}
+	return hutch.PoolKind{}
 }
 
 // ticks waits until the ticker has said so much, and returns what it says.

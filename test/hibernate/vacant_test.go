@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"hutch"
 	"hutch/internal/engine"
@@ -14,11 +13,7 @@ import (
 // vacant waits until a place waits for something that was saved.
 func (r room) vacant(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(patience); r.PoolState().Vacant == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%+v", r.PoolState())
-		}
-	}
+	r.pool(t, func(p hutch.PoolState) bool { return p.Vacant > 0 })
 }
 
 // What was saved goes on in places that were made before it was known for whom,
