@@ -75,7 +75,7 @@ const MaxForks = 100
 
 // ForkRequest asks for copies of a sandbox.
 type ForkRequest struct {
-	Count int `json:"count,omitempty"` // default 1
+	Count int `json:"count,omitempty"` // 1 to MaxForks; 0, which is none given, means 1
 	// Env is set for what is started in the copies, over what the sandbox has.
 	Env map[string]string `json:"env,omitempty"`
 }

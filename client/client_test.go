@@ -366,3 +366,13 @@ func TestTrace(t *testing.T) {
 	}
 	c.Close()
 }
+
+// No copies are not one: nothing is asked of the server, to which 0 means 1.
+func TestForkNone(t *testing.T) {
+	for _, n := range []int{0, -1} {
+		forks, err := open(t, nil).Fork(t.Context(), n)
+		if len(forks) > 0 || !errors.Is(err, hutch.Invalid) {
+			t.Errorf("fork(%d): %v, %v", n, forks, err)
+		}
+	}
+}

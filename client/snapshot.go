@@ -62,8 +62,11 @@ func (s *Sandbox) Snapshot(ctx context.Context, req hutch.SnapshotRequest) (hutc
 	return s.client.Snapshot(ctx, s.ID, req)
 }
 
-// Fork makes n copies of the sandbox as it is now.
+// Fork makes n copies of the sandbox as it is now, 1 to [hutch.MaxForks].
 func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
+	if n < 1 { // to the server, 0 is none given
+		return nil, hutch.Errorf(hutch.Invalid, "%d copies of a sandbox cannot be made: give 1 to %d", n, hutch.MaxForks)
+	}
 	list, err := s.client.Fork(ctx, s.ID, hutch.ForkRequest{Count: n})
 	var forks []*Sandbox
 	for _, sb := range list {

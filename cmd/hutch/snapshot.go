@@ -170,6 +170,9 @@ func newFork(h *home, std streams) *cobra.Command {
 		Long: "Make copies of a sandbox as it is now, all or none, and print their ids: on gvisor with\nits processes and their memory, elsewhere with its files.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if req.Count < 1 { // to the server, 0 is none given
+				return usageError{fmt.Errorf("--count is %d: give 1 to %d copies", req.Count, hutch.MaxForks)}
+			}
 			svc, err := h.dial()
 			if err != nil {
 				return err
