@@ -38,7 +38,7 @@ var layers = []layer{
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image", []string{"hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
 	{"hutch/internal/window", nil},
-	{"hutch/internal/durable", nil},
+	{"hutch/internal/durable", []string{"hutch", sys}},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/room", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
@@ -75,7 +75,7 @@ var layers = []layer{
 	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
 	// The engine knows the contract of runtimes, and none of them.
-	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "modernc.org/sqlite/..."}},
+	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/..."}},
 	{"hutch/internal/engine", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", "github.com/klauspost/compress/zstd", sys,
 	}},
@@ -92,7 +92,7 @@ var layers = []layer{
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
-	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/problem"}},
+	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/durable", "hutch/internal/problem"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/durable", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/durable", "hutch/internal/excerpt", "hutch/internal/room", "filippo.io/age"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},

@@ -50,7 +50,11 @@ func OpenFolder(path string) (Folder, error) {
 }
 
 // Put implements Store.
-func (f Folder) Put(_ context.Context, key string, r io.Reader) (err error) {
+func (f Folder) Put(_ context.Context, key string, r io.Reader) error {
+	return durable.Explained(f.put(key, r), string(f))
+}
+
+func (f Folder) put(key string, r io.Reader) error {
 	path := filepath.Join(string(f), filepath.FromSlash(key))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

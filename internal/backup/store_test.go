@@ -17,6 +17,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"golang.org/x/sys/unix"
 
 	"hutch"
 	"hutch/internal/hutchtest"
@@ -205,5 +206,24 @@ func TestAddresses(t *testing.T) {
 	b, err := OpenBucket("s3://bucket/a/b/?endpoint=https://s3.example.com", testKeys)
 	if err != nil || b.name != "bucket" || b.prefix != "a/b/" {
 		t.Errorf("opened %+v, %v", b, err)
+	}
+}
+
+// A folder whose disk is full says so, and keeps no half.
+func TestFullFolder(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user can make no small disk")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("small", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	err := Folder(dir).Put(t.Context(), "a/large", bytes.NewReader(make([]byte, 3<<20)))
+	if !errors.Is(err, hutch.Exhausted) || !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("put: %v", err)
+	}
+	if keys, err := Folder(dir).List(t.Context(), ""); err != nil || len(keys) != 0 {
+		t.Errorf("left: %q, %v", keys, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/durable"
 )
 
 // What one conversation may keep.
@@ -153,7 +154,7 @@ func (s *Server) keep(ctx context.Context, at place, box string) ([]File, error)
 	for name, info := range list.each {
 		differed, err := k.one(name, info)
 		if err != nil {
-			return changed, err
+			return changed, durable.Explained(err, root.Name())
 		}
 		if differed {
 			changed = append(changed, File{Name: name, Size: info.Size, URL: s.links.to(at.folder(), name)})

@@ -18,6 +18,10 @@ func Replace(path string, content []byte) error { return write(path, content, os
 // write writes a file under another name, which then gives it its own.
 func write(path string, content []byte, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
+	return Explained(writeIn(dir, path, content, name), dir)
+}
+
+func writeIn(dir, path string, content []byte, name func(from, to string) error) error {
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-") // mode 0600
 	if err != nil {
 		return err

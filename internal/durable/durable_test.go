@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
 )
 
 func TestWholeOrNot(t *testing.T) {
@@ -67,5 +71,35 @@ func TestOneCreates(t *testing.T) {
 	})
 	if n != 1 {
 		t.Errorf("%d made it", n)
+	}
+}
+
+// That there is no room on the disk is told to people, and hides nothing that says more.
+func TestFull(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user can make no small disk")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("small", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	key, failed, told := filepath.Join(dir, "key"), errors.New("exit status 1"), hutch.Errorf(hutch.Conflict, "it is busy")
+	if err := Explained(failed, dir); err != failed {
+		t.Errorf("with room: %v", err)
+	}
+	for _, f := range []func(string, []byte) error{Create, Replace} {
+		if err := f(key, make([]byte, 3<<20)); !errors.Is(err, hutch.Exhausted) || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("without room: %v", err)
+		}
+	}
+	if err := os.WriteFile(key, make([]byte, 3<<19), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Explained(failed, dir); !errors.Is(err, hutch.Exhausted) || !errors.Is(err, failed) {
+		t.Errorf("with less than 1 MiB: %v", err)
+	}
+	if err := Explained(told, dir); err != error(told) {
+		t.Errorf("what tells more: %v", err)
 	}
 }

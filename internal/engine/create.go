@@ -12,6 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/durable"
 	"hutch/internal/image"
 	"hutch/internal/store"
 	"hutch/internal/wire"
@@ -296,7 +297,7 @@ func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
 	all := append(root.Env[:len(root.Env):len(root.Env)], pairs(env)...)
 	inst, agent, err := e.settle(ctx, how, driver.Spec{ID: place, Root: root, Limits: v.Limits, Boot: boot(token, v.ID, all, v.Limits)})
 	if err != nil {
-		return err
+		return durable.Explained(err, e.opt.Dir)
 	}
 	err = e.admit(ctx, s, inst, agent, how.reason)
 	if err != nil {

@@ -158,8 +158,8 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 				return inst, err
 			}
 			e.log.Warn("restore the memory of a sandbox", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
-			if full(e.memoryDir()) {
-				return nil, errFull.Because(err)
+			if err := durable.Explained(err, e.memoryDir()); errors.Is(err, hutch.Exhausted) {
+				return nil, err
 			}
 		}
 		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/durable"
@@ -130,20 +128,8 @@ func (e *Engine) capture(ctx context.Context, id string, v hutch.Snapshot, what 
 // uncaptured removes what could not be written, and says whether the disk was
 // full.
 func (e *Engine) uncaptured(dir string, err error) error {
-	full := full(dir)
-	err = errors.Join(err, os.RemoveAll(dir))
-	if full || errors.Is(err, unix.ENOSPC) {
-		return errFull.Because(err)
-	}
-	return err
-}
-
-var errFull = hutch.Errorf(hutch.Exhausted, "the disk of the server is full: delete snapshots or sandboxes, and try again")
-
-// full reports whether there is no room on the disk of a folder.
-func full(dir string) bool {
-	var disk unix.Statfs_t
-	return unix.Statfs(dir, &disk) == nil && disk.Bavail*uint64(disk.Bsize) < 1<<20
+	err = durable.Explained(err, dir)
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 // captureFiles keeps the files, and what is known of the sandbox.

@@ -6,7 +6,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"hutch"
+	"hutch/internal/durable"
 )
 
 // explained is err, in words for a person when it is that the disk is full.
@@ -15,5 +15,5 @@ func explained(err error) error {
 	if !ok || e.Code() != sqlite3.SQLITE_FULL && e.Code() != sqlite3.SQLITE_IOERR_SHMSIZE {
 		return err
 	}
-	return hutch.Errorf(hutch.Exhausted, "the server's disk is full: make room where its data folder is, and try again").Because(err).With("limit", "disk of the server")
+	return durable.Full.Because(err)
 }

@@ -27,7 +27,7 @@ func (s *Shelf) Put(ctx context.Context, key string, doc []byte) error {
 // Delete removes a document, if there is one.
 func (s *Shelf) Delete(ctx context.Context, key string) error {
 	if _, err := s.store.db.ExecContext(ctx, `delete from shelves where shelf = ? and key = ?`, s.name, key); err != nil {
-		return fmt.Errorf("delete %s %s from the store: %w", s.name, key, err)
+		return fmt.Errorf("delete %s %s from the store: %w", s.name, key, explained(err))
 	}
 	return nil
 }

@@ -1,0 +1,69 @@
+package hibernate
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/hutchtest"
+)
+
+// smallDisk is a folder with so much room.
+func smallDisk(t *testing.T, size string) (dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user can make no small disk")
+	}
+	dir = hutchtest.Dir(t)
+	must(t, unix.Mount("small", dir, "tmpfs", 0, "size="+size+",mode=711"))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
+// Whatever needs room on the server's disk says so where there is none, in the
+// same words, and works when there is some.
+func TestFullDiskIsTold(t *testing.T) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			dir := smallDisk(t, "256m")
+			hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)) // or skip
+			r := reopen(t, dir, runtime)
+			sleeper, err := r.Create(t.Context(), hutch.CreateRequest{ID: "sleeper", SleepAfter: 0.5, OnIdle: hutch.IdleStop})
+			must(t, err)
+			r.run(t, sleeper.ID, "echo kept > file")
+			snap, err := r.Snapshot(t.Context(), sleeper.ID, hutch.SnapshotRequest{FilesOnly: true})
+			must(t, err)
+			r.until(t, sleeper.ID, hutch.Stopped)
+			ballast := fillUp(t, dir)
+			tries := map[string]func() error{
+				"a create": func() error { _, err := r.Create(t.Context(), hutch.CreateRequest{ID: "one"}); return err },
+				"a restore": func() error {
+					_, err := r.Create(t.Context(), hutch.CreateRequest{ID: "two", Snapshot: snap.ID})
+					return err
+				},
+				"waking": func() error { _, err := r.Resume(t.Context(), sleeper.ID); return err },
+			}
+			for what, try := range tries {
+				if err := try(); !errors.Is(err, hutch.Exhausted) || !strings.Contains(err.Error(), "the server's disk is full") {
+					t.Errorf("%s: %v (%s)", what, err, hutch.KindOf(err))
+				}
+			}
+			must(t, os.Remove(ballast))
+			for what, try := range tries {
+				if err := try(); err != nil {
+					t.Errorf("%s, with room again: %v", what, err)
+				}
+			}
+			if got := r.run(t, sleeper.ID, "cat file"); got != "kept" {
+				t.Errorf("the file says %q", got)
+			}
+			r.clear(t)
+		})
+	}
+}
