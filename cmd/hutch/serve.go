@@ -428,6 +428,7 @@ func (s *server) serve(ctx context.Context) error {
 	hs := &http.Server{
 		Handler:           handler,
 		TLSConfig:         s.tls,
+		Protocols:         listen.Protocols(),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,

@@ -1,6 +1,7 @@
 // Package listen makes what servers listen with: a bound on connections, or a
-// single one that is there already; and TLS, by files that are read again when
-// they change or by certificates that an ACME server gives.
+// single one that is there already; what is spoken on them; and TLS, by files
+// that are read again when they change or by certificates that an ACME server
+// gives.
 package listen
 
 import (
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -20,6 +22,16 @@ import (
 // Bounded accepts at most n connections at once; those over it wait, unseen,
 // in the kernel's queue.
 func Bounded(l net.Listener, n int) net.Listener { return netutil.LimitListener(l, n) }
+
+// Protocols are HTTP/1.1 and HTTP/2, the latter without TLS too: to clients that
+// know beforehand that it is spoken, as those of gRPC do.
+func Protocols() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return &p
+}
 
 // base is what every configuration of ours has.
 func base() *tls.Config {

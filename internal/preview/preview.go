@@ -10,6 +10,8 @@
 // beyond its own host: cookies for other hosts, wiped storage. No credential of
 // the daemon goes in.
 //
+// Calls of gRPC go in by HTTP/2, all else by HTTP/1.1.
+//
 // Who has no names under the domain can use paths, /preview/LABEL/, on the
 // daemon's own host. A browser then is told to take every such page for an
 // origin that is nobody's (CSP sandbox): see docs/decisions/previews.md.
@@ -66,9 +68,11 @@ type Handler struct {
 	opt       Options
 	log       *slog.Logger
 	transport *http.Transport
+	calling   callTransport
 	proxy     *httputil.ReverseProxy
 	buffers   buffers
 	guesses   guesses
+	calls     calls
 }
 
 // New puts previews in front of next.
@@ -104,6 +108,7 @@ func New(next http.Handler, opt Options) *Handler {
 		WriteBufferSize:        32 << 10,
 		ReadBufferSize:         32 << 10,
 	}
+	h.calling = newCallTransport(h.transport)
 	h.proxy = &httputil.ReverseProxy{
 		Rewrite: rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: h.transport,
 		ErrorLog: slog.NewLogLogger(opt.Log.Handler(), slog.LevelDebug),
@@ -119,7 +124,10 @@ const (
 )
 
 // Close closes idle connections.
-func (h *Handler) Close() { h.transport.CloseIdleConnections() }
+func (h *Handler) Close() {
+	h.transport.CloseIdleConnections()
+	h.calling.CloseIdleConnections()
+}
 
 // pathPrefix is where the form of paths begins.
 const pathPrefix = "/preview/"
@@ -166,6 +174,9 @@ type visit struct {
 	prefix string // of the path, in the form of paths; else empty
 	length int64  // of the answer's body, once it has begun; -1 when it does not say
 	hutch.Preview
+
+	body     io.ReadCloser // of a call of gRPC
+	deadline time.Time     // of one that has one
 }
 
 type visitKey struct{}
@@ -206,6 +217,10 @@ func (h *Handler) forward(w *steady, r *http.Request, v *visit) {
 	defer cancel()
 	defer context.AfterFunc(v.Life, cancel)()
 	r = r.WithContext(ctx)
+	if isCall(r) {
+		h.call(w, r)
+		return
+	}
 	if r.ContentLength > h.opt.MaxBody {
 		h.page(w, r, tooLarge)
 		return
@@ -239,26 +254,33 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if v.prefix != "" {
 		isolate(w.Header(), r)
 	}
+	if r.Context().Err() != nil && v.Life.Err() == nil { // nobody is there to be told
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	h.page(w, r, h.why(r, err))
+}
+
+// why is what is said when a server does not answer.
+func (h *Handler) why(r *http.Request, err error) notice {
+	v := visitOf(r)
 	timeout, late := errors.AsType[net.Error](err)
 	_, large := errors.AsType[*http.MaxBytesError](err)
 	e, ours := errors.AsType[*hutch.Error](err)
 	switch {
 	case v.Life.Err() != nil:
-		h.page(w, r, unknown)
-	case r.Context().Err() != nil: // nobody is there to be told
-		w.WriteHeader(http.StatusBadGateway)
+		return unknown
 	case large:
-		h.page(w, r, tooLarge)
+		return tooLarge
 	case ours && e.Kind == hutch.Unavailable && e.Data["port"] != nil:
-		h.page(w, r, nobody.about(v))
+		return nobody.about(v)
 	case ours:
-		h.page(w, r, trouble(e))
-	case late && timeout.Timeout():
-		h.page(w, r, silent.about(v))
-	default:
-		h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "err", err)
-		h.page(w, r, broken.about(v))
+		return trouble(e)
+	case late && timeout.Timeout(), v.late():
+		return silent.about(v)
 	}
+	h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "err", err)
+	return broken.about(v)
 }
 
 // stall is how long a client may leave what is sent to it unread; silence how
@@ -288,16 +310,29 @@ func (s *steady) WriteHeader(status int) {
 }
 
 func (s *steady) Write(b []byte) (int, error) {
+	defer s.bound()()
+	return s.ResponseWriter.Write(b)
+}
+
+// FlushError is what http.ResponseController flushes with.
+func (s *steady) FlushError() error {
+	defer s.bound()()
+	return http.NewResponseController(s.ResponseWriter).Flush()
+}
+
+// bound sets the limit of a piece, and returns what takes it back.
+func (s *steady) bound() func() {
+	rc := http.NewResponseController(s.ResponseWriter)
 	if now := time.Now(); s.limit.Sub(now) < stall/2 {
 		s.limit = now.Add(stall)
-		http.NewResponseController(s.ResponseWriter).SetWriteDeadline(s.limit)
+		rc.SetWriteDeadline(s.limit)
 	}
-	n, err := s.ResponseWriter.Write(b)
-	if s.lively {
-		s.limit = time.Time{}
-		http.NewResponseController(s.ResponseWriter).SetWriteDeadline(s.limit)
+	return func() {
+		if s.lively {
+			s.limit = time.Time{}
+			rc.SetWriteDeadline(s.limit)
+		}
 	}
-	return n, err
 }
 
 // steadyBody is a body of which something comes all the time.

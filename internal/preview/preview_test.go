@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
+	"hutch/internal/listen"
 )
 
 // house is one sandbox, "box", whose every port is a handler of the test.
@@ -82,7 +83,7 @@ func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "the daemon") })
 	b.handler = New(next, opt)
 	b.Server = httptest.NewUnstartedServer(b.handler)
-	b.Config.MaxHeaderBytes, b.Config.ReadHeaderTimeout = 64<<10, time.Second
+	b.Config.MaxHeaderBytes, b.Config.ReadHeaderTimeout, b.Config.Protocols = 64<<10, time.Second, listen.Protocols()
 	b.Start()
 	t.Cleanup(func() {
 		cut()

@@ -20,6 +20,7 @@ import (
 	"hutch/internal/engine"
 	"hutch/internal/guard"
 	"hutch/internal/hutchtest"
+	"hutch/internal/listen"
 	"hutch/internal/preview"
 	"hutch/internal/rest"
 )
@@ -54,7 +55,7 @@ func open(t testing.TB, runtime string, change func(*engine.Options)) *bed {
 		Sandboxes: b.Engine, Login: "http://127.0.0.1:" + b.port, Known: ours,
 		May: func(ctx context.Context, token string, _ hutch.Preview) bool { return ours(ctx, token) },
 	})
-	b.daemon.Config.Handler = h
+	b.daemon.Config.Handler, b.daemon.Config.Protocols = h, listen.Protocols()
 	b.daemon.Start()
 	t.Cleanup(func() {
 		b.daemon.CloseClientConnections()
