@@ -224,7 +224,7 @@ func (e *Engine) roomLocked(ctx context.Context, more int) error {
 	active, own := 0, 0
 	for n, s := range e.sandboxes {
 		s.mu.Lock()
-		if v := s.rec.Sandbox.Status; s.waking.Load() || v != hutch.Stopped && v != hutch.Hibernated {
+		if v := s.rec.Sandbox.Status; s.waking.Load() || !sleeps(v) {
 			active++
 			if n.owner == owner.ID {
 				own++

@@ -241,7 +241,8 @@ func (e *Engine) save(ctx context.Context, s *sandbox) error {
 
 // commit changes a sandbox's record on disk, and only then has thenLocked do so
 // in memory. One of a sandbox that is gone is not written again. That ctx ends
-// stops nothing: whether the record was written then, nobody would know.
+// stops nothing: whether the record was written then, nobody would know. Of one
+// that sleeps it is what finds all that is left: it is not to go with the power.
 func (e *Engine) commit(ctx context.Context, s *sandbox, change func(*store.Record), thenLocked func()) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -253,7 +254,11 @@ func (e *Engine) commit(ctx context.Context, s *sandbox, change func(*store.Reco
 	}
 	change(&rec)
 	if e.opt.Store != nil {
-		if err := e.opt.Store.Put(context.WithoutCancel(ctx), rec); err != nil {
+		put := e.opt.Store.Put
+		if sleeps(rec.Sandbox.Status) {
+			put = e.opt.Store.Keep
+		}
+		if err := put(context.WithoutCancel(ctx), rec); err != nil {
 			return err
 		}
 	}

@@ -517,6 +517,29 @@ func TestLeftoverFilesAreRemoved(t *testing.T) {
 	}
 }
 
+// After the power went the record may say that a sandbox sleeps which had woken:
+// there is nothing to wake then.
+func TestSleeperOfWhichNothingIsLeft(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
+	b.until(t, "a", hutch.Stopped)
+	b.end(t)
+	files, err := filepath.Glob(filepath.Join(b.opt.Dir, "files", "*"))
+	if len(files) != 1 || err != nil {
+		t.Fatalf("it left %q, %v", files, err)
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	b.boot(t)
+	if sb := b.until(t, "a", hutch.Failed); !strings.Contains(sb.Reason, "did not survive") {
+		t.Errorf("reason %q", sb.Reason)
+	}
+	if _, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil); !errors.Is(err, hutch.Conflict) {
+		t.Errorf("exec: %v", err)
+	}
+}
+
 func TestEnvironmentOfASandbox(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.Env = map[string]string{"ANTHROPIC_API_KEY": "k"} })
 	sb := b.create(t, hutch.CreateRequest{ID: "a", Env: map[string]string{"X": "1"}})

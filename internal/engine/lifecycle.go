@@ -234,7 +234,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 	if _, err := e.pack(ctx, s, agent, e.filesOf(s.place), true); err != nil {
 		return err
 	}
-	if err := durable.Sync(e.filesOf(s.place)); err != nil {
+	if err := errors.Join(durable.Sync(e.filesOf(s.place)), durable.Sync(e.filesDir())); err != nil {
 		return errors.Join(err, os.Remove(e.filesOf(s.place)))
 	}
 	e.account(ctx, s, inst)

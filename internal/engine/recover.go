@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,9 +46,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	for _, s := range e.sandboxes {
 		s.mu.Lock()
-		if v := s.rec.Sandbox.Status; v == hutch.Stopped || v == hutch.Hibernated {
-			s.health = hutch.Asleep
-		}
+		e.restLocked(ctx, s)
 		e.armLocked(s)
 		s.mu.Unlock()
 		for _, x := range s.ports() {
@@ -57,6 +56,32 @@ func (e *Engine) recover(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// restLocked has a sandbox sleep on, if what it was is still there. It is not when
+// the record is older than the disk: the power went while it ran.
+func (e *Engine) restLocked(ctx context.Context, s *sandbox) {
+	kept := ""
+	switch s.rec.Sandbox.Status {
+	case hutch.Stopped:
+		kept = e.filesOf(s.place)
+	case hutch.Hibernated:
+		kept = e.memoryOf(s.place)
+	default:
+		return
+	}
+	s.health = hutch.Asleep
+	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+		e.lostLocked(ctx, s)
+	}
+}
+
+// lostLocked marks a sandbox of which nothing is left.
+func (e *Engine) lostLocked(ctx context.Context, s *sandbox) {
+	s.moveLocked(hutch.Failed, "it did not survive while the server was down")
+	if e.opt.Store != nil {
+		e.opt.Store.Put(ctx, s.rec)
+	}
 }
 
 // anew is a record from disk whose times are of this run's clock. The machine's
@@ -89,10 +114,7 @@ func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 	s.since = rec.Sandbox.LastUsedAt
 	if err != nil {
 		e.log.Warn("recover", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
-		s.moveLocked(hutch.Failed, "it did not survive while the server was down")
-		if e.opt.Store != nil {
-			e.opt.Store.Put(ctx, s.rec)
-		}
+		e.lostLocked(ctx, s)
 		return
 	}
 	s.since, s.health = rec.Sandbox.CreatedAt, hutch.Healthy

@@ -96,6 +96,10 @@ var moves = map[hutch.Status][]hutch.Status{
 	hutch.Failed:     {hutch.Destroyed},
 }
 
+// sleeps reports whether a sandbox of that status has no place, and only a folder
+// or a file.
+func sleeps(v hutch.Status) bool { return v == hutch.Stopped || v == hutch.Hibernated }
+
 // moveLocked is the one place where a status changes.
 func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 	from := s.rec.Sandbox.Status

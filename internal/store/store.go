@@ -65,6 +65,9 @@ create table if not exists shelves (
 ) strict, without rowid;
 pragma user_version = 2;`
 
+const putRecord = `insert into sandboxes values (?, ?, ?, ?, ?)
+	on conflict (id) do update set status = excluded.status, record = excluded.record`
+
 // version is that of the schema. An older hutch does not open a newer one's
 // store: what it does not know of, such as owners, it would not heed.
 const version = 2
@@ -78,7 +81,7 @@ type Store struct {
 
 // Open opens the store at path, making it when there is none. A process that
 // is killed at any moment loses no committed record; a machine that loses its
-// power may lose the last few, whose sandboxes are gone with it.
+// power may lose the last few since Keep, whose sandboxes are gone with it.
 func Open(ctx context.Context, path string) (*Store, error) {
 	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{
 		"_pragma": {"journal_mode(wal)", "synchronous(normal)", "busy_timeout(5000)"},
@@ -108,8 +111,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	var err error
-	s.put, err = s.db.PrepareContext(ctx, `insert into sandboxes values (?, ?, ?, ?, ?)
-		on conflict (id) do update set status = excluded.status, record = excluded.record`)
+	s.put, err = s.db.PrepareContext(ctx, putRecord)
 	if err != nil {
 		return err
 	}
@@ -122,16 +124,44 @@ func (s *Store) Close() error { return s.db.Close() }
 
 // Put writes a record over the one of the same place.
 func (s *Store) Put(ctx context.Context, r Record) error {
+	row, err := row(r)
+	if err == nil {
+		_, err = s.put.ExecContext(ctx, row...)
+	}
+	return unwritten(r, err)
+}
+
+// Keep is Put of a record that a machine must not lose with its power, nor any
+// that was written before. It waits for the disk.
+func (s *Store) Keep(ctx context.Context, r Record) error {
+	row, err := row(r)
+	if err != nil {
+		return unwritten(r, err)
+	}
+	c, err := s.db.Conn(ctx) // the only one: nobody writes meanwhile
+	if err != nil {
+		return unwritten(r, err)
+	}
+	defer c.Close()
+	if _, err = c.ExecContext(ctx, "pragma synchronous = full"); err == nil {
+		_, err = c.ExecContext(ctx, putRecord, row...)
+	}
+	_, failed := c.ExecContext(context.WithoutCancel(ctx), "pragma synchronous = normal")
+	return unwritten(r, cmp.Or(err, failed))
+}
+
+// row is a record as a row of the table.
+func row(r Record) ([]any, error) {
 	doc, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("store sandbox %s: %w", r.Place, err)
-	}
 	created := r.Sandbox.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z")
-	_, err = s.put.ExecContext(ctx, r.Place, r.Sandbox.Status, r.Sandbox.Runtime, created, doc)
-	if err != nil {
-		return fmt.Errorf("store sandbox %s: %w", r.Place, explained(err))
+	return []any{r.Place, r.Sandbox.Status, r.Sandbox.Runtime, created, doc}, err
+}
+
+func unwritten(r Record, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("store sandbox %s: %w", r.Place, explained(err))
 }
 
 // All returns every record, oldest first.

@@ -105,7 +105,7 @@ func (i *instance) copyFiles(ctx context.Context, dir string) error {
 	return i.control().call(ctx, "Fs.TarRootfsUpperLayer", map[string]any{}, nil, layer)
 }
 
-// syncAll returns when all files in dir are on disk.
+// syncAll returns when all files in dir are on disk, and their names.
 func syncAll(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -116,7 +116,7 @@ func syncAll(dir string) error {
 			return err
 		}
 	}
-	return nil
+	return durable.Sync(dir)
 }
 
 // Resume implements driver.Saver.
