@@ -29,15 +29,7 @@ func (e *Engine) control(ctx context.Context, id, process string, call func(*wir
 	if _, err := e.Process(ctx, id, process); err != nil {
 		return err
 	}
-	s, agent, err := e.use(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer e.done(s)
-	if err := call(agent); err != nil {
-		return e.diagnose(ctx, s, agent, err)
-	}
-	return nil
+	return e.ask(ctx, id, call)
 }
 
 // Input implements hutch.ProcessControl.
@@ -61,17 +53,12 @@ func (e *Engine) Resize(ctx context.Context, id, process string, size hutch.Size
 }
 
 // CleanProcesses implements hutch.ProcessControl.
-func (e *Engine) CleanProcesses(ctx context.Context, id string) (int, error) {
-	s, agent, err := e.use(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	defer e.done(s)
-	n, err := agent.Clean(ctx)
-	if err != nil {
-		return 0, e.diagnose(ctx, s, agent, err)
-	}
-	return n, nil
+func (e *Engine) CleanProcesses(ctx context.Context, id string) (n int, err error) {
+	err = e.ask(ctx, id, func(agent *wire.Client) (err error) {
+		n, err = agent.Clean(ctx)
+		return err
+	})
+	return n, err
 }
 
 // errWaited ends a wait whose time is up.

@@ -262,26 +262,19 @@ func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 	if req.Cursor < 0 {
 		return 0, hutch.Errorf(hutch.Invalid, "cursor is %d: it counts bytes from 0", req.Cursor)
 	}
-	if _, err := e.Process(ctx, req.SandboxID, req.ProcessID); err != nil {
-		return 0, err
-	}
-	s, agent, err := e.use(ctx, req.SandboxID)
-	if err != nil {
-		return 0, err
-	}
-	defer e.done(s)
 	cursor := req.Cursor
-	exit, err := agent.Attach(ctx, wire.Attach{Process: req.ProcessID, Cursor: cursor, Follow: req.Follow}, func(o hutch.Output) error {
-		cursor = o.Cursor
-		if out == nil {
-			return nil
-		}
-		return out(o)
+	err := e.control(ctx, req.SandboxID, req.ProcessID, func(agent *wire.Client) error {
+		exit, err := agent.Attach(ctx, wire.Attach{Process: req.ProcessID, Cursor: cursor, Follow: req.Follow}, func(o hutch.Output) error {
+			cursor = o.Cursor
+			if out == nil {
+				return nil
+			}
+			return out(o)
+		})
+		cursor = max(cursor, exit.Cursor)
+		return err
 	})
-	if err != nil {
-		return cursor, e.diagnose(ctx, s, agent, err)
-	}
-	return max(cursor, exit.Cursor), nil
+	return cursor, err
 }
 
 // Signal implements hutch.Service.
@@ -289,13 +282,5 @@ func (e *Engine) Signal(ctx context.Context, id, process string, signal int) err
 	if signal < 1 || signal > 64 {
 		return hutch.Errorf(hutch.Invalid, "signal is %d: give 1 to 64, 15 to ask a process to end, 9 to kill it", signal)
 	}
-	if _, err := e.Process(ctx, id, process); err != nil {
-		return err
-	}
-	s, agent, err := e.use(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer e.done(s)
-	return agent.Signal(ctx, process, signal)
+	return e.control(ctx, id, process, func(agent *wire.Client) error { return agent.Signal(ctx, process, signal) })
 }

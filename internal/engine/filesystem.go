@@ -16,15 +16,7 @@ func (e *Engine) withFiles(ctx context.Context, id string, do func(*wire.Client)
 			return err
 		}
 	}
-	s, agent, err := e.use(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer e.done(s)
-	if err := do(agent); err != nil {
-		return e.diagnose(ctx, s, agent, err)
-	}
-	return nil
+	return e.ask(ctx, id, do)
 }
 
 // ReadFile implements hutch.Service.

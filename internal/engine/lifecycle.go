@@ -50,6 +50,19 @@ func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Cl
 	return s, e.begin(s), nil
 }
 
+// ask makes a call to the agent of a sandbox, which is in use meanwhile.
+func (e *Engine) ask(ctx context.Context, id string, call func(*wire.Client) error) error {
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer e.done(s)
+	if err := call(agent); err != nil {
+		return e.diagnose(ctx, s, agent, err)
+	}
+	return nil
+}
+
 // hold has do work on a sandbox that is neither being made nor destroyed nor
 // changing its state meanwhile: its turn is held. It need not run.
 func (e *Engine) hold(ctx context.Context, id string, do func(*sandbox) error) error {
