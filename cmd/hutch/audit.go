@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -174,12 +175,8 @@ destroyed too. The cost is by the prices that the server was given. An
 administrator sees all, another what is its own.
 ` + remoteHelp,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			report, err := svc.Usage(c.Context())
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			report, err := svc.Usage(ctx)
 			if err == nil && len(args) == 1 {
 				report, err = ofSandbox(report, args[0])
 			}
@@ -190,7 +187,7 @@ administrator sees all, another what is its own.
 				return writeJSON(std.out, report)
 			}
 			return writeUsage(std.out, report)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

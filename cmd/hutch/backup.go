@@ -40,16 +40,12 @@ func newBackupCreate(h *home, std streams) *cobra.Command {
 programs change meanwhile may be in the copy or not.
 ` + remoteHelp,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			if len(args) > 1 {
 				req.Dir = args[1]
 			}
 			req.TTL = hutch.InSeconds(ttl)
-			made, err := svc.Backup(c.Context(), args[0], req)
+			made, err := svc.Backup(ctx, args[0], req)
 			switch {
 			case err != nil:
 				return err
@@ -58,7 +54,7 @@ programs change meanwhile may be in the copy or not.
 			}
 			fmt.Fprintln(std.out, made.ID)
 			return nil
-		},
+		}),
 	}
 	c.Flags().StringVar(&req.Name, "name", "", "a name for people")
 	c.Flags().DurationVar(&ttl, "ttl", 0, "how long it is kept (default: until it is deleted)")
@@ -71,12 +67,8 @@ func newBackupList(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List backups, the oldest first", Long: "List backups, the oldest first.\n" + remoteHelp,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			list, err := svc.Backups(c.Context())
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
+			list, err := svc.Backups(ctx)
 			if err != nil {
 				return err
 			}
@@ -87,7 +79,7 @@ func newBackupList(h *home, std streams) *cobra.Command {
 				}
 				return []any{b.ID, plain(b.Name), b.SandboxID, plain(b.Dir), b.Size, b.CreatedAt.Local().Format(time.DateTime), expires}
 			})
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -101,13 +93,9 @@ What is in that folder goes, once the backup has arrived whole and undamaged;
 if it has not, the folder is left as it was.
 ` + remoteHelp,
 		Args: cobra.RangeArgs(2, 3),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			return svc.RestoreBackup(c.Context(), args[1], hutch.RestoreBackupRequest{SandboxID: args[0], Dir: strings.Join(args[2:], "")})
-		},
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			return svc.RestoreBackup(ctx, args[1], hutch.RestoreBackupRequest{SandboxID: args[0], Dir: strings.Join(args[2:], "")})
+		}),
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"hutch"
+	"hutch/client"
 )
 
 func newCode(h *home, std streams) *cobra.Command {
@@ -38,12 +39,8 @@ saved in --save.
   hutch code -c 'x = 6 * 7' demo && hutch code -c x demo
   hutch code -l javascript demo script.js`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			if err := m.ensure(c.Context(), svc, hutch.CreateRequest{ID: args[0]}); err != nil {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			if err := m.ensure(ctx, svc, hutch.CreateRequest{ID: args[0]}); err != nil {
 				return err
 			}
 			r := &repl{svc: svc, sandbox: args[0], codeFlags: f, std: std, images: imageProtocol(std.out)}
@@ -52,12 +49,12 @@ saved in --save.
 			case err != nil:
 				return err
 			case kind == typed:
-				return r.prompt(c.Context())
+				return r.prompt(ctx)
 			case kind == piped:
 				r.std.in = nil
 			}
-			return r.once(c.Context(), source)
-		},
+			return r.once(ctx, source)
+		}),
 	}
 	f.flags(c)
 	m.flags(c)

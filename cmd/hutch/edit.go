@@ -25,7 +25,7 @@ back when the editor ends, unless it was changed in the sandbox meanwhile. A
 file that is not there is made.
 ` + remoteHelp,
 		Args: cobra.ExactArgs(2),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			return edit(ctx, svc, args[0], args[1], std)
 		}),
 	}

@@ -36,23 +36,12 @@ relative to /workspace.
 	return c
 }
 
-// onFiles is the RunE of a command that needs a client.
-func onFiles(h *home, run func(ctx context.Context, svc *client.Client, args []string) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		svc, err := h.dial()
-		if err != nil {
-			return err
-		}
-		return run(c.Context(), svc, args)
-	}
-}
-
 func newFSList(h *home, std streams) *cobra.Command {
 	var req hutch.ListRequest
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "ls [flags] SANDBOX [PATH]", Short: "List a folder", Args: cobra.RangeArgs(1, 2),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.Path = "."
 			if len(args) == 2 {
 				req.Path = args[1]
@@ -73,7 +62,7 @@ func newFSFind(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "find [flags] SANDBOX PATTERN [PATH]", Short: "Find files by a pattern, such as '*.go' or 'src/**/*.ts'", Args: cobra.RangeArgs(2, 3),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.Path, req.Glob = ".", args[1]
 			if len(args) == 3 {
 				req.Path = args[2]
@@ -124,7 +113,7 @@ func newFSGrep(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "grep [flags] SANDBOX PATTERN [PATH]", Short: "Search files by a regular expression (RE2)", Args: cobra.RangeArgs(2, 3),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.Path, req.Pattern = ".", args[1]
 			if len(args) == 3 {
 				req.Path = args[2]
@@ -159,7 +148,7 @@ func newFSStat(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "stat [flags] SANDBOX PATH", Short: "Describe a file", Args: cobra.ExactArgs(2),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			f, err := svc.Stat(ctx, args[0], args[1])
 			if err != nil {
 				return err
@@ -180,7 +169,7 @@ func newFSCat(h *home, std streams) *cobra.Command {
 	var req hutch.ReadRequest
 	c := &cobra.Command{
 		Use: "cat [flags] SANDBOX PATH...", Short: "Print files", Args: cobra.MinimumNArgs(2),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			for _, p := range args[1:] {
 				req.Path = p
 				if _, err := svc.ReadFile(ctx, args[0], req, std.out); err != nil {
@@ -202,7 +191,7 @@ func newFSWrite(h *home, std streams) *cobra.Command {
 	var mode string
 	c := &cobra.Command{
 		Use: "write [flags] SANDBOX PATH", Short: "Write the standard input to a file, as a whole or not at all", Args: cobra.ExactArgs(2),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) (err error) {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) (err error) {
 			req.Path, req.Parents = args[1], true
 			if mode != "" {
 				if req.Mode, err = parseMode(mode); err != nil {
@@ -231,7 +220,7 @@ func newFSMkdir(h *home) *cobra.Command {
 	var parents bool
 	c := &cobra.Command{
 		Use: "mkdir [flags] SANDBOX PATH...", Short: "Make folders", Args: cobra.MinimumNArgs(2),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			for _, p := range args[1:] {
 				if err := svc.Mkdir(ctx, args[0], p, parents); err != nil {
 					return err
@@ -249,7 +238,7 @@ func newFSMove(h *home, verb string) *cobra.Command {
 	words := map[string]string{"mv": "Move or rename", "cp": "Copy"}[verb]
 	c := &cobra.Command{
 		Use: verb + " [flags] SANDBOX FROM TO", Short: words + " a file or folder within the sandbox", Args: cobra.ExactArgs(3),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			if verb == "cp" {
 				return svc.Copy(ctx, args[0], args[1], args[2], force)
 			}
@@ -264,7 +253,7 @@ func newFSRemove(h *home) *cobra.Command {
 	var recursive bool
 	c := &cobra.Command{
 		Use: "rm [flags] SANDBOX PATH...", Short: "Delete files and folders", Args: cobra.MinimumNArgs(2),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			for _, p := range args[1:] {
 				if err := svc.Delete(ctx, args[0], p, recursive); err != nil {
 					return err
@@ -280,7 +269,7 @@ func newFSRemove(h *home) *cobra.Command {
 func newFSChmod(h *home) *cobra.Command {
 	return &cobra.Command{
 		Use: "chmod SANDBOX MODE PATH...", Short: "Change permissions", Args: cobra.MinimumNArgs(3),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			mode, err := parseMode(args[1])
 			if err != nil {
 				return err
@@ -302,7 +291,7 @@ func newWatch(h *home, std streams) *cobra.Command {
 		Use: "watch [flags] SANDBOX [PATH]", Short: "Print changes to the files of a sandbox of the server, as they happen",
 		Long: "Print changes below a path, until it is gone or Ctrl-C. The first line is ready: nothing after it is missed.\n" + remoteHelp,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: onFiles(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.Path = "."
 			if len(args) == 2 {
 				req.Path = args[1]

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
+	"hutch/client"
 )
 
 func newGit(h *home, std streams) *cobra.Command {
@@ -128,12 +130,8 @@ func newGitStatus(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "status SANDBOX [DIR]", Short: "Show the branch and the changed files", Args: cobra.RangeArgs(1, 2),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			s, err := svc.GitStatus(c.Context(), args[0], argument(args, 1))
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			s, err := svc.GitStatus(ctx, args[0], argument(args, 1))
 			if err != nil {
 				return err
 			}
@@ -141,7 +139,7 @@ func newGitStatus(h *home, std streams) *cobra.Command {
 				return writeJSON(std.out, s)
 			}
 			return writeStatus(std.out, s)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

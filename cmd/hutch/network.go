@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"hutch"
+	"hutch/client"
 	"hutch/internal/egress"
 	"hutch/internal/engine"
 	"hutch/internal/linux/tun"
@@ -55,12 +56,8 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
   hutch network demo --link db=my-database
   hutch network log demo --follow`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			state, err := svc.Network(c.Context(), args[0])
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			state, err := svc.Network(ctx, args[0])
 			if err == nil && (mode != "" || len(allow)+len(deny)+len(link)+len(unlink) > 0) {
 				n, nerr := state.Network.Changed(hutch.NetworkMode(mode), allow, deny)
 				if nerr == nil {
@@ -69,7 +66,7 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 				if nerr != nil {
 					return nerr
 				}
-				state, err = svc.SetNetwork(c.Context(), args[0], n)
+				state, err = svc.SetNetwork(ctx, args[0], n)
 			}
 			if err != nil {
 				return err
@@ -78,7 +75,7 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 				return writeJSON(std.out, state)
 			}
 			return showNetwork(std.out, state)
-		},
+		}),
 	}
 	f := c.Flags()
 	f.StringVar(&mode, "mode", "", "none, allow-list or open")
@@ -130,16 +127,12 @@ func newNetworkLog(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "log SANDBOX", Short: "Show what a sandbox reached, or tried to",
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			if denied {
 				q.Verdict = hutch.Refused
 			}
 			for {
-				log, err := svc.Connections(c.Context(), args[0], q)
+				log, err := svc.Connections(ctx, args[0], q)
 				if err != nil {
 					return err
 				}
@@ -148,7 +141,7 @@ func newNetworkLog(h *home, std streams) *cobra.Command {
 				}
 				q.After, q.Wait = log.Next, 30
 			}
-		},
+		}),
 	}
 	f := c.Flags()
 	f.BoolVarP(&follow, "follow", "f", false, "go on with what comes")

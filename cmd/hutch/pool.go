@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
+	"hutch/client"
 	"hutch/internal/driver"
 )
 
@@ -20,12 +21,8 @@ func newPool(h *home, std streams) *cobra.Command {
 creates found one, and why there are fewer than wanted.
 ` + remoteHelp,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			s, err := svc.Pool(c.Context())
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
+			s, err := svc.Pool(ctx)
 			if err != nil {
 				return err
 			}
@@ -34,7 +31,7 @@ creates found one, and why there are fewer than wanted.
 			}
 			fmt.Fprintln(std.out, poolLine(s))
 			return writeList(std.out, false, s.Kinds, "RUNTIME\tIMAGE\tMEMORY\tBEGINS\tREADY\tWANTED\tHITS\tMISSES\tWHY", poolRow)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

@@ -106,22 +106,18 @@ func newPorts(h *home, std streams) *cobra.Command {
 		Use: "ports SANDBOX", Short: "List the exposed ports, or tell of servers as they come and go",
 		Long: "List the exposed ports of a sandbox and their URLs or, with --follow, tell of\nevery server that begins to listen or stops.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			if follow {
-				return followPorts(c.Context(), svc, args[0], std.out, asJSON)
+				return followPorts(ctx, svc, args[0], std.out, asJSON)
 			}
-			list, err := svc.Ports(c.Context(), args[0])
+			list, err := svc.Ports(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			return writeList(std.out, asJSON, list, "PORT\tNAME\tACCESS\tURL", func(p hutch.Port) []any {
 				return []any{p.Port, cell(p.Name), p.Access, p.URL}
 			})
-		},
+		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "tell of servers as they come and go")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -46,19 +46,15 @@ func newPs(h *home, std streams) *cobra.Command {
 		Use: "ps SANDBOX", Short: "List the background processes of a sandbox",
 		Long: "List the background processes of a sandbox of the server, those that ended too.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			list, err := svc.Processes(c.Context(), args[0])
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			list, err := svc.Processes(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			return writeList(std.out, asJSON, list, "PROCESS\tNAME\tSTATUS\tPID\tRUNS FOR\tRESTARTS\tCOMMAND", func(p hutch.Process) []any {
 				return []any{p.ID, dash(p.Name), state(p), pid(p), age(p), p.Restarts, oneLine(clip(p.Command, 60))}
 			})
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -163,12 +159,8 @@ func newLogs(h *home, std streams) *cobra.Command {
 it is kept: the newest MiB and more. Its stderr goes to ours.
 ` + remoteHelp,
 		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			p, err := findProcess(c.Context(), svc, args[0], args[1])
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			p, err := findProcess(ctx, svc, args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -177,12 +169,12 @@ it is kept: the newest MiB and more. Its stderr goes to ours.
 			if asJSON {
 				print = func(o hutch.Output) error { return json.NewEncoder(std.out).Encode(stream.NewPiece(o)) }
 			}
-			_, err = svc.Logs(c.Context(), req, print)
-			if cause := context.Cause(c.Context()); cause != nil {
+			_, err = svc.Logs(ctx, req, print)
+			if cause := context.Cause(ctx); cause != nil {
 				return cause
 			}
 			return err
-		},
+		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line, with the cursors behind them")
@@ -246,12 +238,8 @@ func newLanguages(h *home, std streams) *cobra.Command {
 		Use: "languages SANDBOX", Short: "List the languages that a sandbox has, with versions",
 		Long: "List the languages that a sandbox of the server has the programs for, with versions.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			list, err := svc.Languages(c.Context(), args[0])
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			list, err := svc.Languages(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -262,7 +250,7 @@ func newLanguages(h *home, std streams) *cobra.Command {
 				}
 				return []any{l.Name, dash(l.Version), dash(contexts), strings.Join(l.Aliases, ", ")}
 			})
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

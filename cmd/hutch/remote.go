@@ -36,6 +36,17 @@ func (h *home) dial() (*client.Client, error) {
 	return client.New(cmp.Or(os.Getenv("HUTCH_URL"), "http://"+defaultListen), token), nil
 }
 
+// onServer is the RunE of a command that needs a client.
+func onServer(h *home, run func(ctx context.Context, svc *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		svc, err := h.dial()
+		if err != nil {
+			return err
+		}
+		return run(c.Context(), svc, args)
+	}
+}
+
 const remoteHelp = `
 The server is $HUTCH_URL (default http://` + defaultListen + `), the token $HUTCH_TOKEN
 (default: the one in the data folder).`
@@ -156,22 +167,18 @@ func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(
 	return t.Flush()
 }
 
-// onEach is a command that does something to each of those that its arguments
+// onEach is the RunE of a command that does something to each of those that its arguments
 // name, and prints who they are.
 func onEach(h *home, std streams, do func(*client.Client, context.Context, string) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		svc, err := h.dial()
-		if err != nil {
-			return err
-		}
+	return onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 		for _, name := range args {
-			if err := do(svc, c.Context(), name); err != nil {
+			if err := do(svc, ctx, name); err != nil {
 				return err
 			}
 			fmt.Fprintln(std.out, name)
 		}
 		return nil
-	}
+	})
 }
 
 func sandboxRow(s hutch.Sandbox) []any {

@@ -139,17 +139,13 @@ func newSecretList(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the names of secrets", Long: "List the names of secrets, without their values.\n" + remoteHelp,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			list, err := svc.Secrets(c.Context())
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
+			list, err := svc.Secrets(ctx)
 			if err != nil {
 				return err
 			}
 			return writeList(std.out, asJSON, list, "SECRET\tSET\tREDACTED\tBROKERED FOR", secretRow)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -98,12 +99,8 @@ func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List them, the oldest first", Long: "List them, the oldest first.\n" + remoteHelp, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			all, err := svc.Snapshots(c.Context())
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
+			all, err := svc.Snapshots(ctx)
 			if err != nil {
 				return err
 			}
@@ -114,7 +111,7 @@ func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
 				}
 			}
 			return writeList(std.out, asJSON, list, "SNAPSHOT\tNAME\tSANDBOX\tRUNTIME\tMEMORY\tBYTES\tMADE\tEXPIRES", snapshotRow)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -142,19 +139,15 @@ func newRestore(h *home, std streams) *cobra.Command {
 		Use: "restore SNAPSHOT", Short: "Make a sandbox that begins as a snapshot, and print its id",
 		Long: "Make a sandbox that begins as a snapshot or template, by its id or name, and print\nthe sandbox's id.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.Snapshot = args[0]
-			sb, err := svc.Create(c.Context(), req)
+			sb, err := svc.Create(ctx, req)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(std.out, sb.ID)
 			return nil
-		},
+		}),
 	}
 	f := c.Flags()
 	f.StringVar(&req.ID, "id", "", "its id (default: a new one)")
@@ -193,14 +186,10 @@ func newPause(h *home) *cobra.Command {
 	return &cobra.Command{
 		Use: "pause SANDBOX", Short: "Have everything in a sandbox stand still until it is used",
 		Long: "Have everything in a sandbox stand still, in memory, until it is used or resumed.\n" + remoteHelp, Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			_, err = svc.Pause(c.Context(), args[0])
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			_, err := svc.Pause(ctx, args[0])
 			return err
-		},
+		}),
 	}
 }
 
@@ -208,13 +197,9 @@ func newResume(h *home) *cobra.Command {
 	return &cobra.Command{
 		Use: "resume SANDBOX", Short: "Have a sandbox run that is paused, hibernated or stopped",
 		Long: "Have a sandbox run that is paused, hibernated or stopped. Any use does so, too.\n" + remoteHelp, Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
-			_, err = svc.Resume(c.Context(), args[0])
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			_, err := svc.Resume(ctx, args[0])
 			return err
-		},
+		}),
 	}
 }
