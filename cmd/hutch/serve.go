@@ -48,6 +48,7 @@ type serveConfig struct {
 	listen       string
 	runtime      string
 	maxSandboxes int
+	maxLimits    hutch.Limits // of each sandbox
 	pool         int
 	warm         []string
 	execTimeout  time.Duration
@@ -87,7 +88,7 @@ the one in the data folder. When the server ends, sandboxes go on running; its
 next start finds them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cmp.Or(checkLimits(cfg.limits), checkPool(cfg.pool), cfg.secure.check(), cfg.preview.check()); err != nil {
+			if err := cmp.Or(checkLimits(cfg.limits), checkMost(cfg.maxLimits), checkPool(cfg.pool), cfg.secure.check(), cfg.preview.check()); err != nil {
 				return err
 			}
 			if _, err := cfg.network.network().Canonical(); err != nil {
@@ -105,6 +106,10 @@ next start finds them again.`,
 	f.StringVar(&cfg.listen, "listen", defaultListen, "address and port")
 	f.StringVar(&cfg.runtime, "runtime", "", "default runtime: gvisor or native (default: the first that works)")
 	f.IntVar(&cfg.maxSandboxes, "max-sandboxes", 100, "sandboxes at once")
+	f.Float64Var(&cfg.maxLimits.CPU, "max-cpu", 0, "most cores that a sandbox may be asked for with, 0 for no ceiling")
+	f.IntVar(&cfg.maxLimits.Memory, "max-memory", int(pressure.Total()>>20), "likewise MiB of memory; default what the machine has")
+	f.IntVar(&cfg.maxLimits.Disk, "max-disk", 10240, "likewise MiB of written files")
+	f.IntVar(&cfg.maxLimits.PIDs, "max-pids", 32768, "likewise processes and threads")
 	f.IntVar(&cfg.pool, "pool", 64, "sandboxes kept ready for those to come, at most; how many there are follows use, 0 is none")
 	f.StringArrayVar(&cfg.warm, "warm", nil, "an interpreter that waits in each of them, with modules imported, e.g. python=pandas,numpy (may be repeated)")
 	f.DurationVar(&cfg.execTimeout, "exec-timeout", 30*time.Second, "time limit of a command that names none")
@@ -134,6 +139,13 @@ next start finds them again.`,
 func checkLimits(l hutch.TokenLimits) error {
 	if min(l.Requests, l.Operations, l.Sandboxes) < hutch.Unlimited {
 		return usageError{fmt.Errorf("a limit of tokens is below %d: give a number, or %[1]d for none", hutch.Unlimited)}
+	}
+	return nil
+}
+
+func checkMost(l hutch.Limits) error {
+	if min(l.CPU, float64(l.Memory), float64(l.Disk), float64(l.PIDs)) < 0 {
+		return usageError{errors.New("a ceiling of limits is negative: give a number, or 0 for none")}
 	}
 	return nil
 }
@@ -377,7 +389,7 @@ func (s *server) startEngine(ctx context.Context) error {
 	s.engine = engine.New(engine.Options{
 		Dir: s.dir, Drivers: s.runtimes, Pool: pool,
 		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
-		MaxSandboxes: s.maxSandboxes, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
+		MaxSandboxes: s.maxSandboxes, MaxLimits: s.maxLimits, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
 		Gateway: gateways(s.dns, s.traffic, s.completeExit), Network: s.network.network(),
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
 		PreviewURL: s.previewURL,

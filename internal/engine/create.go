@@ -7,7 +7,6 @@ import (
 	"maps"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"hutch"
@@ -83,7 +82,7 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 		ID: req.ID, Owner: nameOf(ctx, "").owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
 		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
-		Limits: fillLimits(req.Limits, d.Name()), Network: network, Labels: req.Labels,
+		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Name()), Network: network, Labels: req.Labels,
 	}
 	if v.Image == "" {
 		v.Image = defaultImage
@@ -125,7 +124,7 @@ func least(opt Options) map[kind]int {
 		return nil
 	}
 	d := opt.Drivers[0]
-	usual := kind{runtime: d.Name(), image: defaultImage, limits: fillLimits(hutch.Limits{}, d.Name())}
+	usual := kind{runtime: d.Name(), image: defaultImage, limits: fillLimits(hutch.Limits{}, opt.MaxLimits, d.Name())}
 	all := map[kind]int{usual: opt.Pool.Min}
 	if _, ok := d.(driver.Restorer); ok {
 		all[usual.vacated()] = min(opt.Pool.Min, 1)
@@ -133,28 +132,14 @@ func least(opt Options) map[kind]int {
 	return all
 }
 
-const (
-	minMemory   = 32                   // MiB
-	maxLifetime = 10 * 365 * 24 * 3600 // s
-	maxLimit    = 1 << 30              // MiB, processes: no machine has more
-)
+const maxLifetime = 10 * 365 * 24 * 3600 // s
 
 func (e *Engine) check(req hutch.CreateRequest) error {
 	if err := hutch.CheckID(req.ID); err != nil {
 		return err
 	}
-	if err := checkEnv(req.Env); err != nil {
+	if err := cmp.Or(checkEnv(req.Env), checkLabels(req.Labels), e.checkLimits(req.Limits)); err != nil {
 		return err
-	}
-	switch l := req.Limits; {
-	case !(l.CPU >= 0 && l.CPU <= 1024) || l.CPU > 0 && l.CPU < 0.01:
-		return hutch.Errorf(hutch.Invalid, "limits.cpu is %v: give cores, from 0.01 up, or leave it out for 1", l.CPU)
-	case l.Memory < 0 || l.Memory > maxLimit || l.Memory > 0 && l.Memory < minMemory:
-		return hutch.Errorf(hutch.Invalid, "limits.memory is %d MiB: give at least %d, or leave it out for 512", l.Memory, minMemory)
-	case l.Disk < 0 || l.Disk > maxLimit || l.PIDs < 0 || l.PIDs > maxLimit || l.Processes < 0 || l.Processes > maxLimit:
-		return hutch.Errorf(hutch.Invalid, "limits.disk, limits.pids and limits.processes may not be negative or over %d", maxLimit)
-	case l.PIDs > 0 && l.PIDs < 8:
-		return hutch.Errorf(hutch.Invalid, "limits.pids is %d: give at least 8, or leave it out for 512", l.PIDs)
 	}
 	if !(req.SleepAfter >= 0 && req.SleepAfter <= maxLifetime) || !(req.Timeout >= 0 && req.Timeout <= maxLifetime) {
 		return hutch.Errorf(hutch.Invalid, "sleepAfter and timeout are seconds, not negative and at most %d", maxLifetime)
@@ -164,37 +149,6 @@ func (e *Engine) check(req hutch.CreateRequest) error {
 		return nil
 	}
 	return hutch.Errorf(hutch.Invalid, "onIdle is %q: use hibernate, stop or destroy", req.OnIdle)
-}
-
-func checkEnv(env map[string]string) error {
-	for k, v := range env {
-		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
-			return hutch.Errorf(hutch.Invalid, "the environment variable %q cannot be set: names hold no '=' and are not empty, and nothing holds a NUL byte", k)
-		}
-	}
-	return nil
-}
-
-func fillLimits(l hutch.Limits, runtime string) hutch.Limits {
-	if l.CPU == 0 {
-		l.CPU = 1
-	}
-	if l.Memory == 0 {
-		l.Memory = 512
-	}
-	if l.Disk == 0 {
-		l.Disk = 1024
-		if runtime == "native" { // whose files lie in memory
-			l.Disk = l.Memory / 2
-		}
-	}
-	if l.PIDs == 0 {
-		l.PIDs = 512
-	}
-	if l.Processes == 0 {
-		l.Processes = 10
-	}
-	return l
 }
 
 // enter puts a new sandbox into the table, its turn taken; or finds the one

@@ -56,6 +56,7 @@ type Options struct {
 
 	Pool         Pool
 	MaxSandboxes int               // default 100
+	MaxLimits    hutch.Limits      // the most that a sandbox may be asked for with; 0 is no ceiling
 	ExecTimeout  time.Duration     // of a command that names none; default 30 s
 	MaxTimeout   time.Duration     // longest a command may ask for; default 24 h
 	SleepAfter   time.Duration     // default 10 min
