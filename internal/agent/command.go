@@ -119,18 +119,29 @@ func (a *agent) environ(s wire.Start, dir string) []string {
 	if a.boot.Home != "" {
 		env = append(env, "HOME="+a.boot.Home)
 	}
+	at := make(map[string]int, cap(env)) // there may be tens of thousands
+	for i, kv := range env {
+		at[name(kv)] = i
+	}
 	for _, kv := range slices.Concat(base, s.Env) {
-		name, _, _ := strings.Cut(kv, "=")
-		i := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+		name := name(kv)
+		i, there := at[name]
 		switch {
 		case name == wire.ProcessEnv || name == "PWD":
-		case i >= 0:
+		case there:
 			env[i] = kv
 		default:
+			at[name] = len(env)
 			env = append(env, kv)
 		}
 	}
 	return env
+}
+
+// name is that of a variable.
+func name(kv string) string {
+	n, _, _ := strings.Cut(kv, "=")
+	return n
 }
 
 func getenv(env []string, name string) string {

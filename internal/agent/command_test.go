@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -81,5 +82,19 @@ func TestEnviron(t *testing.T) {
 	want := []string{"HUTCH_PROCESS=x", "PWD=/d", "HOME=/h", "A=4", "AB=2"}
 	if got := a.environ(s, "/d"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// As many variables as a request may have are merged in no time: one by one with
+// all before it would take an hour.
+func TestEnvironOfMany(t *testing.T) {
+	t.Parallel()
+	var many []string
+	for i := range 200_000 {
+		many = append(many, fmt.Sprintf("V%d=", i))
+	}
+	a := &agent{env: many}
+	if got := a.environ(wire.Start{ID: "x-1", Env: many}, "/d"); len(got) != len(many)+2 {
+		t.Errorf("%d variables became %d", len(many), len(got))
 	}
 }
