@@ -33,6 +33,31 @@ func TestConfined(t *testing.T) {
 	}
 }
 
+// When the host's memory runs out, the kernel takes all of a sandbox before it
+// takes the daemon.
+func TestOfferedFirst(t *testing.T) {
+	t.Parallel()
+	inst, _ := create(t, newDriver(t, t.TempDir()), spec("offered"))
+	own := score(t, os.Getpid())
+	for _, p := range []process{inst.procs.Sentry, inst.procs.Gofer} {
+		if got := score(t, p.PID); got <= own {
+			t.Errorf("process %d has %d, this one %d", p.PID, got, own)
+		}
+	}
+}
+
+func score(t *testing.T, pid int) (n int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // checkRights checks which capabilities all threads of a process have at most,
 // and which they pass on: those that gVisor gives it, and not one more.
 func checkRights(t *testing.T, p process, has, passed string) {

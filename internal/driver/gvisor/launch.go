@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/linux/pressure"
 )
 
 // launch has runsc create the sandbox, in the place's control group.
@@ -39,7 +40,7 @@ func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 	defer func() { log.close(); <-said }()
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	defer stop()
-	err = p.admit(cmd.Process.Pid)
+	err = errors.Join(p.admit(cmd.Process.Pid), pressure.Offer(cmd.Process.Pid))
 	if err == nil {
 		_, err = gate.w.Write([]byte{1})
 	}

@@ -18,6 +18,7 @@ import (
 	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/clone"
 	"hutch/internal/linux/pidfd"
+	"hutch/internal/linux/pressure"
 	"hutch/internal/linux/seccomp"
 	"hutch/internal/wire"
 )
@@ -161,6 +162,9 @@ func (i *instance) fork(b *birth) error {
 	}
 	go i.watch()
 	if i.record, err = newRecord(pid); err != nil {
+		return err
+	}
+	if err := pressure.Offer(pid); err != nil {
 		return err
 	}
 	if err := i.mapIDs(); err != nil {

@@ -8,9 +8,33 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"hutch"
 	"hutch/internal/wire"
 )
+
+// When the host's memory runs out, the kernel takes what runs inside before it
+// takes the daemon. Where the daemon has the right to that, nothing inside can
+// change it; else to be as good as the daemon is the most that it can come to.
+func TestOfferedFirst(t *testing.T) {
+	p := newPlace(t, nil)
+	text, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := strings.TrimSpace(string(text))
+	p.want("[[ $(cat /proc/self/oom_score_adj) -gt "+own+" ]] && echo offered", "offered")
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &caps[0]); err != nil {
+		t.Fatal(err)
+	}
+	back := " && echo changed || echo refused"
+	p.want("(echo -1000 > /proc/self/oom_score_adj) 2>/dev/null"+back, "refused")
+	if caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+		p.want("(echo "+own+" > /proc/self/oom_score_adj) 2>/dev/null"+back, "refused")
+	}
+}
 
 // What code inside sees of the system. Everything is a bash command and what
 // it must print.
