@@ -35,6 +35,7 @@ var layers = []layer{
 	{"hutch", nil},
 
 	// Alone with the kernel.
+	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // whose limits it looks at
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image", []string{"hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
 	{"hutch/internal/window", nil},

@@ -1,24 +1,69 @@
-// Package pressure tells when the machine is short of memory, by what its
-// kernel says of that.
+// Package pressure is about what becomes of this process and of all that it
+// starts when there is no memory left: it tells when that is near, by what the
+// kernel says of the machine and of the control groups that this process is in,
+// and has the kernel end others first.
 package pressure
 
 import (
 	"os"
 	"strconv"
 	"strings"
+
+	"hutch/internal/linux/cgroup"
 )
 
 const (
 	stalled = 5.0 // percent of the last ten seconds that programs waited for memory
 	share   = 10  // a tenth of the memory is to be available
+	// last is how much is left when nothing more may begin: a thirtieth, or
+	// what a few sandboxes take to start.
+	lastShare, last = 30, 64 << 20
 )
 
-// Memory reports whether the machine is short of memory: programs wait for it,
+// Memory reports whether this process is short of memory: programs wait for it,
 // or little is left. What the kernel does not tell is taken for good.
 func Memory() bool {
 	psi, _ := os.ReadFile("/proc/pressure/memory")
+	all, free := room()
+	return some(string(psi)) > stalled || free*share < all
+}
+
+// Exhausted reports whether so little memory is left that who takes more may
+// cost somebody else his.
+func Exhausted() bool {
+	all, free := room()
+	return free < min(max(all/lastShare, last), all/share)
+}
+
+// Kills counts the processes of the machine that its kernel has ended for want of
+// memory.
+func Kills() int {
+	counts, _ := os.ReadFile("/proc/vmstat")
+	for line := range strings.Lines(string(counts)) {
+		if text, found := strings.CutPrefix(line, "oom_kill "); found {
+			n, _ := strconv.Atoi(strings.TrimSpace(text))
+			return n
+		}
+	}
+	return 0
+}
+
+// Total is how many bytes of memory this process may have, with all that it
+// starts; 0 where nobody tells.
+func Total() int64 {
+	all, _ := room()
+	return all
+}
+
+// room is the memory that there is, and what of it is free: the machine's, or
+// that of a control group if it has less left.
+func room() (all, free int64) {
 	info, _ := os.ReadFile("/proc/meminfo")
-	return some(string(psi)) > stalled || scarce(string(info))
+	all, free = size(string(info), "MemTotal:"), size(string(info), "MemAvailable:")
+	if limit, left := cgroup.Bounds(); limit > 0 && (limit < all || left < free) {
+		return min(limit, all), min(left, free)
+	}
+	return all, free
 }
 
 // some is avg10 of the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=0".
@@ -27,16 +72,6 @@ func some(psi string) float64 {
 	text, _, _ = strings.Cut(text, " ")
 	percent, _ := strconv.ParseFloat(text, 64)
 	return percent
-}
-
-func scarce(info string) bool {
-	return size(info, "MemAvailable:")*share < size(info, "MemTotal:")
-}
-
-// Total is how many bytes of memory the machine has; 0 where nobody tells.
-func Total() int64 {
-	info, _ := os.ReadFile("/proc/meminfo")
-	return size(string(info), "MemTotal:")
 }
 
 // size reads a line like "MemTotal:   24683660 kB".

@@ -15,16 +15,14 @@ func TestSome(t *testing.T) {
 	}
 }
 
-func TestScarce(t *testing.T) {
+func TestSize(t *testing.T) {
 	t.Parallel()
-	for info, want := range map[string]bool{
-		"MemTotal:  24000000 kB\nMemFree: 100 kB\nMemAvailable: 20000000 kB\n": false,
-		"MemTotal:  24000000 kB\nMemFree: 100 kB\nMemAvailable:  2000000 kB\n": true,
-		"": false,
-	} {
-		if got := scarce(info); got != want {
-			t.Errorf("%q: %v, not %v", info, got, want)
-		}
+	const info = "MemTotal:  24000000 kB\nMemFree: 100 kB\nMemAvailable:  2000000 kB\n"
+	if n := size(info, "MemAvailable:"); n != 2000000<<10 {
+		t.Errorf("%d bytes", n)
+	}
+	if n := size("", "MemTotal:"); n != 0 {
+		t.Errorf("%d bytes", n)
 	}
 }
 
