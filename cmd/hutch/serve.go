@@ -392,7 +392,7 @@ func (s *server) startEngine(ctx context.Context) error {
 		MaxSandboxes: s.maxSandboxes, MaxLimits: s.maxLimits, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
 		Gateway: gateways(s.dns, s.traffic, s.completeExit), Network: s.network.network(),
 		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
-		PreviewURL: s.previewURL,
+		PreviewURL: s.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
 	})
 	if err := s.engine.Start(ctx); err != nil {
 		return err

@@ -172,7 +172,8 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 	return s, true, nil
 }
 
-// roomLocked refuses more sandboxes that take memory when there are enough.
+// roomLocked refuses more sandboxes that take memory when there are enough, or
+// there is too little.
 func (e *Engine) roomLocked(ctx context.Context, more int) error {
 	owner, _ := hutch.OwnerOf(ctx)
 	active, own := 0, 0
@@ -192,6 +193,8 @@ func (e *Engine) roomLocked(ctx context.Context, more int) error {
 		return hutch.Errorf(hutch.Exhausted, full, owner.MaxSandboxes, "of this token").With("limit", "sandboxes")
 	case active+more > e.opt.MaxSandboxes:
 		return hutch.Errorf(hutch.Exhausted, full, e.opt.MaxSandboxes, "maxSandboxes").With("limit", "maxSandboxes")
+	case e.scarceLocked():
+		return errShort
 	}
 	return nil
 }
@@ -320,9 +323,14 @@ func (e *Engine) place(ctx context.Context, create func(context.Context, driver.
 	ctx, cancel := context.WithTimeoutCause(ctx, createTime, late)
 	defer cancel()
 	spec.Network = e.opt.Gateway != nil
+	killed := e.kills()
 	inst, err := create(ctx, spec)
-	if err != nil && context.Cause(ctx) == error(late) {
+	switch {
+	case err == nil:
+	case context.Cause(ctx) == error(late):
 		err = late.Because(err)
+	case e.shortage(err, killed):
+		err = errShort.Because(err)
 	}
 	return inst, err
 }

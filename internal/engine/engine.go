@@ -55,6 +55,7 @@ type Options struct {
 	Ephemeral bool
 
 	Pool         Pool
+	Memory       Memory
 	MaxSandboxes int               // default 100
 	MaxLimits    hutch.Limits      // the most that a sandbox may be asked for with; 0 is no ceiling
 	ExecTimeout  time.Duration     // of a command that names none; default 30 s
@@ -98,6 +99,8 @@ type Engine struct {
 	retired   map[string]hutch.Usage // what was destroyed had used, by owner
 	snaps     snapshots
 	closed    bool
+	looked    time.Time // at the memory
+	scarce    bool      // it was then
 
 	exposed exposures
 }

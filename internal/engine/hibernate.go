@@ -153,6 +153,7 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 	reason := ""
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 		for range relives {
+			killed := e.kills()
 			inst, err := e.relive(ctx, r, s, spec)
 			if err == nil || ctx.Err() != nil {
 				return inst, err
@@ -160,6 +161,9 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 			e.log.Warn("restore the memory of a sandbox", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
 			if err := durable.Explained(err, e.memoryDir()); errors.Is(err, hutch.Exhausted) {
 				return nil, err
+			}
+			if e.shortage(err, killed) {
+				return nil, errShort.Because(err)
 			}
 		}
 		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"

@@ -1,0 +1,61 @@
+package engine_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver/fake"
+	"hutch/internal/engine"
+)
+
+// While memory is short nothing begins or wakes, and what runs goes on; nothing
+// is lost by it.
+func TestMemoryShort(t *testing.T) {
+	var short atomic.Bool
+	b := start(t, func(o *engine.Options) { o.Memory.Exhausted = short.Load })
+	b.create(t, hutch.CreateRequest{ID: "runs"})
+	b.create(t, hutch.CreateRequest{ID: "sleeps", SleepAfter: 0.01, OnIdle: hutch.IdleStop})
+	b.run(t, "sleeps", "echo kept > file")
+	b.until(t, "sleeps", hutch.Stopped)
+	short.Store(true)
+	<-time.After(100 * time.Millisecond) // a look counts for a moment
+	_, err := b.Create(t.Context(), hutch.CreateRequest{ID: "new"})
+	wantShort(t, err)
+	_, err = b.Exec(t.Context(), "sleeps", hutch.ExecRequest{Command: "true"}, nil)
+	wantShort(t, err)
+	if b.create(t, hutch.CreateRequest{ID: "runs"}); b.run(t, "runs", "echo on") != "on\n" {
+		t.Error("what runs does not go on")
+	}
+	short.Store(false)
+	<-time.After(100 * time.Millisecond)
+	b.create(t, hutch.CreateRequest{ID: "new"})
+	if got := b.run(t, "sleeps", "cat file"); got != "kept\n" {
+		t.Errorf("the file says %q", got)
+	}
+}
+
+// A place that the kernel ends as it is made, for want of memory, is no fault of
+// the runtime.
+func TestKilledForWantOfMemory(t *testing.T) {
+	var kills atomic.Int32
+	b := start(t, func(o *engine.Options) { o.Memory.Kills = func() int { return int(kills.Load()) } })
+	died := hutch.Errorf(hutch.Unavailable, "the runtime could not start a sandbox")
+	b.driver.Break(fake.Faults{Create: func(string) error { return died }})
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{}); err == nil || err.Error() != died.Error() {
+		t.Errorf("without a kill: %v", err)
+	}
+	b.driver.Break(fake.Faults{Create: func(string) error { kills.Add(1); return died }})
+	_, err := b.Create(t.Context(), hutch.CreateRequest{})
+	wantShort(t, err)
+}
+
+func wantShort(t *testing.T, err error) {
+	t.Helper()
+	e, _ := errors.AsType[*hutch.Error](err)
+	if e == nil || e.Kind != hutch.Exhausted || e.Data["limit"] != "memory of the server" || e.Data["retryAfter"] == nil {
+		t.Errorf("it is not told that memory is short: %v", err)
+	}
+}
