@@ -94,6 +94,7 @@ type pool struct {
 	shelves      map[kind]*shelf
 	unfit        map[string]error // runtimes whose places cannot become somebody's
 	doomed       []*spare         // for the keeper to free
+	copying      *kind            // of the copy that is being made
 	hits, misses int64
 }
 
@@ -192,6 +193,14 @@ func (p *pool) put(s *spare) {
 	sh.fault = nil
 }
 
+// copies says of which kind a copy is being made; nil when none is.
+func (p *pool) copies(k *kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.copying = k
+	p.wakeLocked()
+}
+
 // failed notes that no place of a kind could be made: others come first now.
 func (p *pool) failed(k kind, err error) {
 	p.mu.Lock()
@@ -214,6 +223,9 @@ func (p *pool) wantLocked(k kind, now time.Time) int {
 // roomLocked reports whether there is room for one more of a kind.
 func (p *pool) roomLocked(k kind) bool {
 	free, held, promised := p.Max, int64(0), 0
+	if p.copying != nil {
+		free, held = free-1, p.copying.size
+	}
 	for other, sh := range p.shelves {
 		free -= len(sh.ready)
 		held += other.size * int64(len(sh.ready))
@@ -235,6 +247,9 @@ func (p *pool) lacks() (worst kind, ok bool) {
 	defer p.mu.Unlock()
 	now, most := time.Now(), 0
 	for k, sh := range p.shelves {
+		if k.snapshot != "" && p.copying != nil {
+			continue
+		}
 		n := p.wantLocked(k, now) - len(sh.ready)
 		if len(sh.ready) < p.least[k] {
 			n += p.Max

@@ -109,6 +109,40 @@ func (b *bench) race(t *testing.T, req hutch.CreateRequest) {
 	}
 }
 
+// A copy of a template takes long where that has many files: others get their
+// places meanwhile, and no more than there are to be.
+func TestPoolFillsBesideCopies(t *testing.T) {
+	b := pooled(t, engine.Pool{Max: 4, Min: 2, Room: 1 << 30})
+	snap := b.template(t, t.Context(), hutch.SnapshotRequest{})
+	b.ready(t, 2)
+	begun, end := make(chan struct{}), make(chan struct{})
+	var others atomic.Int32
+	b.driver.Break(fake.Faults{Create: func(id string) error {
+		if strings.HasPrefix(id, "w-") && others.Add(1) == 1 {
+			close(begun)
+			<-end
+		}
+		return nil
+	}})
+	defer b.driver.Break(fake.Faults{})
+	defer close(end)
+	for range 2 { // it is not kept for one alone
+		b.create(t, hutch.CreateRequest{Snapshot: snap.ID})
+	}
+	select {
+	case <-begun:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no copy is made")
+	}
+	for range 2 {
+		b.create(t, hutch.CreateRequest{})
+	}
+	b.ready(t, 2)
+	if s := b.PoolState(); s.Hits != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // While a create is under way, the pool is not filled.
 func TestPoolMakesWay(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2})

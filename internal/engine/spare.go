@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"reflect"
+	"sync"
 	"time"
 
 	"hutch"
@@ -112,14 +113,27 @@ func (e *Engine) discard(spares []*spare) {
 const poolEvery = 5 * time.Second
 
 // keepPool keeps the pool filled, one place at a time, until the engine closes.
+// One copy may be made beside: of many files it takes long.
 func (e *Engine) keepPool() {
 	tick := time.NewTicker(poolEvery)
 	defer tick.Stop()
-	defer func() { e.discard(e.pool.empty()) }()
+	var beside sync.WaitGroup
+	defer func() {
+		beside.Wait()
+		e.discard(e.pool.empty())
+	}()
 	for {
 		e.discard(e.pool.surplus(e.currentRoots()))
 		for k, ok := e.pool.lacks(); ok && e.calm(); k, ok = e.pool.lacks() {
-			e.stock(k)
+			if k.snapshot == "" {
+				e.stock(k)
+			} else {
+				e.pool.copies(&k)
+				beside.Go(func() {
+					defer e.pool.copies(nil)
+					e.stock(k)
+				})
+			}
 			e.discard(e.pool.withdrawn())
 		}
 		select {
