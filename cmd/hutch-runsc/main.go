@@ -1,8 +1,10 @@
 // Hutch-runsc is gVisor's OCI runtime, runsc, built from its Go module at the
 // version in go.mod, with the commands that Hutch needs. Of itself it adds what
 // stands in this file: it can be held back until it is in its control group, it
-// shows a sandbox the memory that its bundle grants, where runsc would show it
-// the host's, and it gives back the memory that only its start needed.
+// makes the sandbox's network device, it shows a sandbox the memory that its
+// bundle grants, where runsc would show it the host's, and it gives back the
+// memory that only its start needed. Beside that its gofer becomes hutch-gofer
+// (gofer.go), and its sentry is spared work of its start (sentry.go).
 package main
 
 import (

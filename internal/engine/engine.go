@@ -3,11 +3,14 @@
 //
 // # States
 //
-//	            ┌─────────────── wake ──────────────┐
-//	            ▼                                   │
-//	creating → running → stopped (files kept) ──────┘
-//	    │         │  └→ error (place or agent died; the reason is kept)
-//	    └─────────┴─────────┴──→ destroyed (forgotten)
+//	            ┌────────────── wake ─────────────┐
+//	            ▼                                 │
+//	creating → running ┬→ hibernated (all kept) ──┤
+//	    │              ├→ stopped (files kept) ───┘
+//	    │              └→ error (place or agent died; the reason is kept)
+//	    └──── all of them ───→ destroyed (forgotten)
+//
+// One that is paused is running: it stands still until somebody uses it.
 //
 // # Locks
 //
@@ -43,7 +46,8 @@ import (
 
 // Options are what an engine is made from. Drivers, Image and Dir are needed.
 type Options struct {
-	// Dir is the engine's own folder, for the files of stopped sandboxes.
+	// Dir is the engine's own folder, for what is kept of sandboxes that sleep,
+	// and for snapshots.
 	Dir string
 	// Drivers are the runtimes, the default first.
 	Drivers []driver.Driver

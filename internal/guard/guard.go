@@ -5,7 +5,8 @@
 // server on loopback by pointing its own name at it (DNS rebinding); it must
 // come from a page of ours, or from no page; and it must bear a token, whose
 // principal it then carries in its context for as long as the token is good.
-// Only health and the description of the API are open.
+// Only health and the description of the API are open, and what Options.Open
+// tells.
 package guard
 
 import (

@@ -1,5 +1,5 @@
-// Package image makes root file systems: from the name of an image or
-// template to a [Root] that a driver can put under a sandbox.
+// Package image makes root file systems: from the name of an image to a [Root]
+// that a driver can put under a sandbox.
 //
 // The built-in image is "host" ([Host]): this machine's programs, read only,
 // without its secrets and state. It is put together from an allow-list, so

@@ -1,4 +1,4 @@
-// Package mcp offers a [hutch.Service] to MCP clients: four tools, over
+// Package mcp offers a [hutch.Service] to MCP clients: a dozen tools, over
 // streamable HTTP and over stdio.
 //
 // Two eras of the protocol live at one address. Revisions up to 2025-11-25

@@ -68,8 +68,9 @@
 //	         connection goes, and its log keeps the newest [LogSize] bytes,
 //	         and up to [MaxLog] where there is room on disk.
 //	attach   output of a process from a cursor on: s, output, and with Follow
-//	         everything until x; without it, x after what there was at its start (State tells
-//	         whether the process has ended). Closing an attach kills nothing.
+//	         everything until x; without it, x after what there was at its
+//	         start (State tells whether the process has ended). Closing an
+//	         attach kills nothing.
 //	list     r with a []Process: the detached, live and ended, oldest first.
 //	signal   signals a detached process and all it started; r with {}.
 //	ping     r with a [Stats].
@@ -103,14 +104,17 @@
 //	read     s is the hutch.FileInfo, then d. A file that has a size gives
 //	         exactly the range of it that is asked for, or e.
 //	write    I and E frames from the daemon, as fast as the connection takes them,
-//	         which a w of [Unbounded] says at once; r is the hutch.FileInfo. A connection that closes before E leaves
-//	         the file as it was.
+//	         which a w of [Unbounded] says at once; r is the hutch.FileInfo. A
+//	         connection that closes before E leaves the file as it was.
 //	files    i with hutch.FileInfo
 //	search   i with hutch.Match
 //	watch    i with hutch.FileEvent, until the folder is gone
 //	pack     d
 //	unpack   I and E frames from the daemon, within the window that w confirms
 //	move, copy, delete
+//
+// # Code contexts
+//
 //	context  makes a code context, a queue of runs before an interpreter that
 //	         keeps its state; r with its [ContextInfo]. One of the same id is
 //	         returned as it is; without Argv none is made.

@@ -9,21 +9,25 @@
 // namespace. The sandbox's first process is the agent.
 //
 // Everything that belongs to a place lies in one folder below the driver's own,
-// named after the place: the OCI bundle, runsc's state, the control socket and
-// a short log; and in one control group. The file that backs the written files
-// has no name and goes with the sentry. So whatever moment a daemon is killed
-// at, its leftovers are known by folder, group, and the folder's path in the
-// command lines.
+// named after the place: the OCI bundle, runsc's state, the sentry's control
+// socket and the agent's socket; and in one control group. The file that backs
+// the written files has no name and goes with the sentry. So whatever moment a
+// daemon is killed at, its leftovers are known by folder, group, and the
+// folder's path in the command lines.
 //
 // # The pipe
 //
-// The sandbox has a network stack of its own with nothing but a loopback
-// interface. The agent listens there, below port 1024, which the ordinary user
-// cannot take. To dial, the sentry is asked over its control socket to connect
-// a socket that we hand it to that port. No process is started for it, nothing
-// of the host is open inside, and it works again after a restart of the daemon
-// or a restore of the sandbox.
+// One folder is mounted inside that is otherwise empty, and only root's there.
+// The agent makes its socket in it, which gVisor makes a socket of the host's,
+// and to dial is to connect to that. No process is started for it, the sentry is
+// not asked, and it works again after a restart of the daemon or a restore of
+// the sandbox. The folder is as hostile as what is inside: no link in it is
+// followed.
 //
-// runsc is only used to create. Starting, limits and dialling are calls on the
+// The sandbox's network is a stack in the sentry, with a loopback interface and,
+// where it is asked for, a device whose packets come and go over a pair of
+// sockets.
+//
+// runsc is only used to create. Starting, saving and restoring are calls on the
 // control socket, and destroying is a kill: see docs/decisions/gvisor-create.md.
 package gvisor
