@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 	"hutch/internal/stream"
 )
 
-// findProcess finds a process by its id, or by a name that only one has.
+// findProcess finds a process by its id, or by a name that only one has: of those
+// that run or, where none does, the last one that did.
 func findProcess(ctx context.Context, svc hutch.Service, sandbox, name string) (hutch.Process, error) {
 	list, err := svc.Processes(ctx, sandbox)
 	if err != nil {
@@ -31,13 +33,16 @@ func findProcess(ctx context.Context, svc hutch.Service, sandbox, name string) (
 			found = append(found, p)
 		}
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
+	running := slices.DeleteFunc(slices.Clone(found), func(p hutch.Process) bool { return !p.Status.Live() })
+	switch {
+	case len(running) == 1:
+		return running[0], nil
+	case len(running) == 0 && len(found) > 0: // the oldest first
+		return found[len(found)-1], nil
+	case len(found) == 0:
 		return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %q in the sandbox %q: see `hutch ps %s`%s", name, sandbox, sandbox, meant(name, processNames(list)))
 	}
-	return hutch.Process{}, hutch.Errorf(hutch.Invalid, "%d processes are called %q: name one by its id; see `hutch ps %s`", len(found), name, sandbox)
+	return hutch.Process{}, hutch.Errorf(hutch.Invalid, "%d running processes are called %q: name one by its id; see `hutch ps %s`", len(running), name, sandbox)
 }
 
 func newPs(h *home, std streams) *cobra.Command {

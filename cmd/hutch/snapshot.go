@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -141,6 +142,9 @@ func newRestore(h *home, std streams) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.Snapshot = args[0]
+			if err := vacant(ctx, svc, req.ID); err != nil {
+				return err
+			}
 			sb, err := svc.Create(ctx, req)
 			if err != nil {
 				return err
@@ -154,6 +158,22 @@ func newRestore(h *home, std streams) *cobra.Command {
 	f.BoolVar(&req.FilesOnly, "files-only", false, "take the files alone")
 	f.StringToStringVarP(&req.Env, "env", "e", nil, "set an environment variable; may be repeated")
 	return c
+}
+
+// vacant refuses an id that is taken: to create it would give the sandbox that has
+// it as that is, and who restores means to have what was.
+func vacant(ctx context.Context, svc *client.Client, id string) error {
+	if id == "" {
+		return nil
+	}
+	_, err := svc.Sandbox(ctx, id)
+	switch {
+	case errors.Is(err, hutch.NotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return hutch.Errorf(hutch.Conflict, "there is a sandbox %q already, which a snapshot does not change: choose another --id, or `hutch rm %s` first", id, id)
 }
 
 func newFork(h *home, std streams) *cobra.Command {

@@ -187,7 +187,7 @@ func (e *Engine) roomLocked(ctx context.Context, more int) error {
 		}
 		s.mu.Unlock()
 	}
-	const full = "the limit of %d sandboxes at once (%s) is reached: destroy one, or wait until an idle one stops"
+	const full = "the limit of %d sandboxes at once (%s) is reached, those that sleep counted: destroy one"
 	switch {
 	case owner.MaxSandboxes > 0 && own+more > owner.MaxSandboxes:
 		return hutch.Errorf(hutch.Exhausted, full, owner.MaxSandboxes, "of this token").With("limit", "sandboxes")
