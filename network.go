@@ -201,7 +201,7 @@ func (n Network) Within(ceiling Network) error {
 	}
 	over := func(l, most int64) bool { return most > 0 && l > most }
 	if l, most := n.Limits, ceiling.Limits; over(int64(l.Connections), int64(most.Connections)) || over(int64(l.Rate), int64(most.Rate)) || over(l.Bandwidth, most.Bandwidth) || over(l.Total, most.Total) {
-		return beyond("a limit of the network is over that of the server, which is %+v", most)
+		return beyond("a limit of the network is over the most, which is %+v", most)
 	}
 	return nil
 }
@@ -231,6 +231,26 @@ func (n Network) Or(fallback Network) Network {
 	l.Connections, l.Rate = cmp.Or(l.Connections, other.Connections), cmp.Or(l.Rate, other.Rate)
 	l.Bandwidth, l.Total = cmp.Or(l.Bandwidth, other.Bandwidth), cmp.Or(l.Total, other.Total)
 	return n
+}
+
+// Below is what is reached by who asks for n, on a server with a default, below a
+// ceiling. Who asks for nothing has the default or, where that goes beyond the
+// ceiling, the ceiling itself; who asks for more is refused.
+func (n Network) Below(ceiling *Network, fallback Network) (Network, error) {
+	if ceiling == nil {
+		return n.Or(fallback).Canonical()
+	}
+	fallback, err := fallback.Canonical()
+	if err != nil {
+		return n, err
+	}
+	if fallback.Within(*ceiling) != nil {
+		fallback = *ceiling
+	}
+	if n, err = n.Or(fallback).Or(Network{Limits: ceiling.Limits}).Canonical(); err != nil {
+		return n, err
+	}
+	return n, n.Within(*ceiling)
 }
 
 // Changed is n in another mode, if one is given, with rules more and less.

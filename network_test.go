@@ -1,6 +1,8 @@
 package hutch_test
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -169,4 +171,37 @@ func FuzzNetworkRule(f *testing.F) {
 			t.Errorf("%q is %+v", text, rule)
 		}
 	})
+}
+
+func TestNetworkBelow(t *testing.T) {
+	t.Parallel()
+	pypi := &hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"pypi.org"}, Limits: hutch.NetworkLimits{Connections: 10}}
+	open := hutch.Network{Mode: hutch.NetworkOpen}
+	for _, c := range []struct {
+		name           string
+		ceiling        *hutch.Network
+		asks, fallback hutch.Network
+		want           string // mode, rules, connections at once; empty when it is refused
+	}{
+		{"no ceiling", nil, hutch.Network{}, open, "open [] 0"},
+		{"no ceiling, its own", nil, hutch.Network{Allow: []string{"a.example"}}, open, "allow-list [a.example] 0"},
+		{"nothing asked", pypi, hutch.Network{}, hutch.Network{}, "allow-list [] 10"},
+		{"a server that allows more", pypi, hutch.Network{}, open, "allow-list [pypi.org] 10"},
+		{"all of it", pypi, hutch.Network{Allow: []string{"pypi.org:443"}}, hutch.Network{}, "allow-list [pypi.org:443] 10"},
+		{"fewer connections", pypi, hutch.Network{Limits: hutch.NetworkLimits{Connections: 2}}, open, "allow-list [pypi.org] 2"},
+		{"another name", pypi, hutch.Network{Allow: []string{"evil.example"}}, open, ""},
+		{"open", pypi, open, open, ""},
+		{"more connections", pypi, hutch.Network{Limits: hutch.NetworkLimits{Connections: 11}}, hutch.Network{}, ""},
+		{"nothing at all", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{}, open, "none [] 0"},
+		{"more than nothing", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{Allow: []string{"pypi.org"}}, open, ""},
+		{"beyond the server", &open, open, hutch.Network{}, "open [] 0"},
+	} {
+		got, err := c.asks.Below(c.ceiling, c.fallback)
+		if text := fmt.Sprint(got.Mode, " ", got.Allow, " ", got.Limits.Connections); c.want != "" && (err != nil || text != c.want) {
+			t.Errorf("%s: %s, %v; want %s", c.name, text, err, c.want)
+		}
+		if c.want == "" && !errors.Is(err, hutch.Denied) {
+			t.Errorf("%s: %v, %v", c.name, got, err)
+		}
+	}
 }

@@ -7,6 +7,9 @@ import "context"
 type Owner struct {
 	ID           string // empty for the server's own
 	MaxSandboxes int    // at once; 0 for no limit but the server's
+	// Network is the most that its sandboxes may reach, canonical; nil for no
+	// ceiling.
+	Network *Network
 }
 
 type ownerKey struct{}

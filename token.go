@@ -42,6 +42,7 @@ type Token struct {
 	Name       string      `json:"name"` // like no other that is live
 	Scopes     []Scope     `json:"scopes"`
 	Limits     TokenLimits `json:"limits"`
+	Network    *Network    `json:"network,omitempty"` // the most that its sandboxes may reach; none is the server's
 	CreatedAt  time.Time   `json:"createdAt"`
 	ExpiresAt  *time.Time  `json:"expiresAt,omitempty"`
 	LastUsedAt *time.Time  `json:"lastUsedAt,omitempty"` // to ten minutes
@@ -58,6 +59,10 @@ type TokenRequest struct {
 	Name   string      `json:"name"`             // by the rule of ids
 	Scopes []Scope     `json:"scopes,omitempty"` // default: all but admin
 	Limits TokenLimits `json:"limits,omitzero"`
+	// Network is the most that sandboxes of the token may reach, by whatever
+	// is said of them; without it, and the scope admin, it is the server's
+	// default.
+	Network *Network `json:"network,omitempty"`
 	// Lifetime ends the token so many seconds from now; 0 is never.
 	Lifetime Seconds `json:"lifetime,omitempty"`
 }
@@ -75,11 +80,27 @@ func (r TokenRequest) Check() error {
 	if min(r.Limits.Requests, r.Limits.Operations, r.Limits.Sandboxes) < Unlimited {
 		return Errorf(Invalid, "a limit is below %d: give a number, 0 for the default or %d for none", Unlimited, Unlimited).With("field", "limits")
 	}
+	if err := r.checkNetwork(); err != nil {
+		return err
+	}
 	const century = 100 * 365 * 24 * 3600
 	if !(0 <= r.Lifetime && r.Lifetime <= century) {
 		return Errorf(Invalid, "a lifetime of %v s: give seconds from now, or 0 for ever", r.Lifetime).With("field", "lifetime")
 	}
 	return nil
+}
+
+func (r TokenRequest) checkNetwork() error {
+	switch {
+	case r.Network == nil:
+		return nil
+	case slices.Contains(r.Scopes, ScopeAdmin):
+		return Errorf(Invalid, "a token with the scope admin can have no network of its own, as it may make tokens without one: leave out one of them").With("field", "network")
+	case len(r.Network.Links) > 0:
+		return Errorf(Invalid, "the network of a token has no links: each sandbox has its own").With("field", "network.links")
+	}
+	_, err := r.Network.Canonical()
+	return err
 }
 
 // MintedToken is a token with its secret, which is told this once: the server

@@ -85,15 +85,22 @@ func newTokenCreate(h *home, std streams) *cobra.Command {
 	var req hutch.TokenRequest
 	var scopes []string
 	var expires time.Duration
+	var network networkFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Create a token and print it, this once",
-		Example: "  hutch token create ci --scope read,exec --expires 720h",
+		Example: "  hutch token create ci --scope read,exec --expires 720h\n  hutch token create agent --network-allow pypi.org,files.pythonhosted.org",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			req.Name, req.Lifetime = args[0], hutch.InSeconds(expires)
 			for _, s := range scopes {
 				req.Scopes = append(req.Scopes, hutch.Scope(s))
+			}
+			if n := network.network(); !n.IsZero() {
+				req.Network = &n
+			}
+			if err := req.Check(); err != nil {
+				return usageError{err}
 			}
 			return h.tokens(c.Context(), func(t hutch.Tokens) error {
 				minted, err := t.CreateToken(c.Context(), req)
@@ -110,6 +117,7 @@ func newTokenCreate(h *home, std streams) *cobra.Command {
 	f.IntVar(&req.Limits.Requests, "requests-per-minute", 0, "HTTP requests, -1 for no limit (default the server's, 100)")
 	f.IntVar(&req.Limits.Operations, "operations-per-hour", 0, "calls about sandboxes, -1 for no limit (default the server's, 1000)")
 	f.IntVar(&req.Limits.Sandboxes, "sandboxes", 0, "at once, -1 for no limit (default the server's, 10)")
+	network.flags(f, "network", "network-allow", "a sandbox of the token, at most,")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -173,16 +181,27 @@ func writeToken(std streams, v any, asJSON bool) error {
 
 func writeTokens(w io.Writer, list []hutch.Token) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TOKEN\tNAME\tSTATE\tSCOPES\tREQUESTS/MIN\tOPERATIONS/H\tSANDBOXES\tLAST USED")
+	fmt.Fprintln(t, "TOKEN\tNAME\tSTATE\tSCOPES\tREQUESTS/MIN\tOPERATIONS/H\tSANDBOXES\tNETWORK\tLAST USED")
 	for _, k := range list {
 		var scopes []string
 		for _, s := range k.Scopes {
 			scopes = append(scopes, string(s))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, tokenState(k), strings.Join(scopes, ","),
-			limit(k.Limits.Requests), limit(k.Limits.Operations), limit(k.Limits.Sandboxes), when(k.LastUsedAt, "never"))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, tokenState(k), strings.Join(scopes, ","),
+			limit(k.Limits.Requests), limit(k.Limits.Operations), limit(k.Limits.Sandboxes), ceiling(k.Network), when(k.LastUsedAt, "never"))
 	}
 	return t.Flush()
+}
+
+// ceiling is the most that a token's sandboxes may reach, in few words.
+func ceiling(n *hutch.Network) string {
+	switch {
+	case n == nil:
+		return "-"
+	case len(n.Allow) == 0 && n.Mode != hutch.NetworkAllowList:
+		return string(n.Mode)
+	}
+	return fmt.Sprintf("%s (%d)", n.Mode, len(n.Allow))
 }
 
 func tokenState(t hutch.Token) string {

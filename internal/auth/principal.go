@@ -17,6 +17,8 @@ type Principal struct {
 	Owner  string // of the sandboxes it makes; empty for the server's own
 	Scopes []hutch.Scope
 	Limits hutch.TokenLimits // hutch.Unlimited for none, never 0
+	// Network is the most that its sandboxes may reach; nil for the server's.
+	Network *hutch.Network
 	// Metadata is the URL where a client learns whom to ask for more scopes
 	// (RFC 9728); empty where nobody gives any.
 	Metadata string
@@ -43,7 +45,7 @@ func (p *Principal) Lack(verb string, any []hutch.Scope) error {
 
 // Self is the principal as an owner of sandboxes.
 func (p *Principal) Self() hutch.Owner {
-	return hutch.Owner{ID: p.Owner, MaxSandboxes: max(0, p.Limits.Sandboxes)}
+	return hutch.Owner{ID: p.Owner, MaxSandboxes: max(0, p.Limits.Sandboxes), Network: p.Network}
 }
 
 // Hold returns a context that is done, with words for the person as its cause,

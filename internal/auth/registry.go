@@ -125,7 +125,7 @@ func (r *Registry) load(ctx context.Context) error {
 func (r *Registry) enterLocked(e *entry) {
 	life, end := context.WithCancelCause(context.Background())
 	e.end = end
-	e.who = &Principal{ID: e.ID, Name: e.Name, Owner: e.ID, Scopes: e.Scopes, Limits: limits(e.Limits, r.opt.Defaults), life: life}
+	e.who = &Principal{ID: e.ID, Name: e.Name, Owner: e.ID, Scopes: e.Scopes, Limits: limits(e.Limits, r.opt.Defaults), Network: e.Network, life: life}
 	if e.ExpiresAt != nil {
 		e.who.expires = *e.ExpiresAt
 	}

@@ -41,6 +41,10 @@ func newToken(req hutch.TokenRequest, now time.Time) hutch.Token {
 			t.Scopes = append(t.Scopes, s)
 		}
 	}
+	if req.Network != nil {
+		n, _ := req.Network.Canonical() // it was checked
+		t.Network = &n
+	}
 	if req.Lifetime > 0 {
 		at := now.Add(req.Lifetime.Duration())
 		t.ExpiresAt = &at

@@ -70,7 +70,7 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 	if err != nil {
 		return store.Record{}, nil, err
 	}
-	network, err := req.Network.Or(e.opt.Network).Canonical()
+	network, err := e.networkFor(ctx, req.Network)
 	if err == nil {
 		err = e.checkLinks(ctx, network.Links)
 	}

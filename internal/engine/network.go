@@ -111,7 +111,7 @@ func (e *Engine) networkOf(s *sandbox) (hutch.NetworkState, error) {
 
 // SetNetwork implements hutch.Networks.
 func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hutch.NetworkState, error) {
-	n, err := n.Or(e.opt.Network).Canonical()
+	n, err := e.networkFor(ctx, n)
 	if err != nil {
 		return hutch.NetworkState{}, err
 	}
@@ -128,6 +128,12 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 		return err
 	})
 	return state, err
+}
+
+// networkFor is what a sandbox of the caller's has that asks for n, if it may.
+func (e *Engine) networkFor(ctx context.Context, n hutch.Network) (hutch.Network, error) {
+	owner, _ := hutch.OwnerOf(ctx)
+	return n.Below(owner.Network, e.opt.Network)
 }
 
 // checkLinks refuses links to what the caller does not have. That may come to

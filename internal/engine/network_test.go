@@ -95,3 +95,30 @@ func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
 		t.Errorf("a link to nothing: %v", err)
 	}
 }
+
+// A copy has its first's network, but no more than its owner may now.
+func TestNetworkCeilingOfCopies(t *testing.T) {
+	b := start(t, nil)
+	ann := func(most *hutch.Network) context.Context {
+		return hutch.WithOwner(t.Context(), hutch.Owner{ID: "ann", Network: most})
+	}
+	wide, narrow := ann(nil), ann(&hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"pypi.org"}})
+	if _, err := b.Create(wide, hutch.CreateRequest{ID: "box", Network: hutch.Network{Mode: hutch.NetworkOpen}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Snapshot(wide, "box", hutch.SnapshotRequest{Name: "kept", FilesOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	from := hutch.CreateRequest{Snapshot: "kept", FilesOnly: true}
+	if _, err := b.Create(narrow, from); !errors.Is(err, hutch.Denied) {
+		t.Errorf("as a snapshot that reaches everything: %v", err)
+	}
+	if _, err := b.Fork(narrow, "box", hutch.ForkRequest{}); !errors.Is(err, hutch.Denied) {
+		t.Errorf("a fork of what reaches everything: %v", err)
+	}
+	from.Network.Allow = []string{"pypi.org"}
+	sb, err := b.Create(narrow, from)
+	if err != nil || sb.Network.Mode != hutch.NetworkAllowList || len(sb.Network.Allow) != 1 {
+		t.Errorf("with a network of its own: %+v, %v", sb.Network, err)
+	}
+}

@@ -17,13 +17,20 @@ func (p *Policy) Network(ctx context.Context, sandbox string) (hutch.NetworkStat
 
 // SetNetwork implements hutch.Networks.
 func (p *Policy) SetNetwork(ctx context.Context, sandbox string, n hutch.Network) (hutch.NetworkState, error) {
-	target := strings.TrimSpace(string(n.Mode) + " " + strings.Join(n.Allow, " "))
-	return do(ctx, p, call{verb: "SetNetwork", sandbox: sandbox, target: target}, func(ctx context.Context) (hutch.NetworkState, error) {
+	return do(ctx, p, call{verb: "SetNetwork", sandbox: sandbox, target: said(&n)}, func(ctx context.Context) (hutch.NetworkState, error) {
 		if err := p.mayReach(ctx, n); err != nil {
 			return hutch.NetworkState{}, err
 		}
 		return p.next.SetNetwork(ctx, sandbox, n)
 	})
+}
+
+// said is a network for the record.
+func said(n *hutch.Network) string {
+	if n == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(n.Mode) + " " + strings.Join(n.Allow, " "))
 }
 
 // Connections implements hutch.Networks.
@@ -33,15 +40,21 @@ func (p *Policy) Connections(ctx context.Context, sandbox string, q hutch.Connec
 	})
 }
 
-// mayReach refuses a network beyond that of the server, unless the caller has
-// the scope admin: who runs code may not open the door for it.
+// mayReach refuses a network beyond that of the caller's token or, where it has
+// none, of the server, unless the caller has the scope admin: who runs code may
+// not open the door for it.
 func (p *Policy) mayReach(ctx context.Context, n hutch.Network) error {
-	if n.IsZero() || auth.From(ctx).Has(hutch.ScopeAdmin) {
+	who := auth.From(ctx)
+	if n.IsZero() || who.Has(hutch.ScopeAdmin) {
 		return nil
+	}
+	ceiling := p.opt.Network
+	if who.Network != nil {
+		ceiling = *who.Network
 	}
 	n, err := n.Canonical()
 	if err != nil {
 		return err
 	}
-	return n.Within(p.opt.Network)
+	return n.Within(ceiling)
 }

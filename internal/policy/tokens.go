@@ -2,13 +2,14 @@ package policy
 
 import (
 	"context"
+	"strings"
 
 	"hutch"
 )
 
 // CreateToken implements hutch.Tokens.
 func (p *Policy) CreateToken(ctx context.Context, req hutch.TokenRequest) (hutch.MintedToken, error) {
-	return do(ctx, p, call{verb: "CreateToken", target: req.Name}, func(ctx context.Context) (hutch.MintedToken, error) {
+	return do(ctx, p, call{verb: "CreateToken", target: strings.TrimSpace(req.Name + " " + said(req.Network))}, func(ctx context.Context) (hutch.MintedToken, error) {
 		return p.opt.Tokens.CreateToken(ctx, req)
 	})
 }

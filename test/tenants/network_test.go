@@ -1,0 +1,73 @@
+package tenants
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"hutch"
+)
+
+// TestNetworkCeiling: by no way that there is does a token have its sandboxes
+// reach more than it was made with.
+func TestNetworkCeiling(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	most := &hutch.Network{Allow: []string{"pypi.org", "*.example.com:443"}, Limits: hutch.NetworkLimits{Connections: 10}}
+	eve := h.tenant(t, hutch.TokenRequest{Name: "eve", Network: most})
+	within := eve.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"box","network":{"allow":["pypi.org:443"]}}`)
+	if text := message(t, within); !strings.Contains(text, `"allow":["pypi.org:443"]`) || !strings.Contains(text, `"connections":10`) {
+		t.Errorf("below its ceiling: %s", text)
+	}
+	eve.want(t, "PUT", "/v1/sandboxes/box/network", `{"allow":["pypi.org","api.example.com:443"]}`)
+	eve.want(t, "POST", "/v1/sandboxes/box/snapshots", `{"name":"kept","filesOnly":true}`)
+	for _, n := range []string{
+		`{"mode":"open"}`, `{"allow":["evil.example"]}`, `{"allow":["pypi.org:*"]}`, `{"allow":["*.example.com"]}`, `{"allow":["0.0.0.0/0"]}`,
+		`{"allow":["pypi.org"],"limits":{"connections":11}}`,
+	} {
+		for route, body := range map[string]string{
+			"PUT /v1/sandboxes/box/network": n,
+			"POST /v1/sandboxes":            `{"sandboxId":"more","network":` + n + `}`,
+			"POST /v1/sandboxes ":           `{"sandboxId":"more","snapshot":"kept","filesOnly":true,"network":` + n + `}`,
+		} {
+			method, path, _ := strings.Cut(strings.TrimSpace(route), " ")
+			if a := eve.ask(t, method, path, body); a.status != http.StatusForbidden || !strings.Contains(a.body, "beyond what this token may allow") {
+				t.Errorf("%s with %s: %d %s", route, body, a.status, a.body)
+			}
+		}
+	}
+	if a := eve.call(t, "network", map[string]any{"sandboxId": "box", "allow": []string{"evil.example"}}); !strings.Contains(a.body, "beyond what this token may allow") {
+		t.Errorf("by MCP: %s", a.body)
+	}
+	if a := eve.ask(t, "PUT", "/v1/secrets/KEY", `{"value":"a-long-value","brokered":{"hosts":["evil.example"]}}`); a.status != http.StatusForbidden {
+		t.Errorf("by a brokered secret: %d %s", a.status, a.body)
+	}
+	if a := eve.ask(t, "GET", "/v1/sandboxes/more", ""); a.status != http.StatusNotFound {
+		t.Errorf("a sandbox that was refused: %d %s", a.status, a.body)
+	}
+	if text := message(t, eve.want(t, "GET", "/v1/sandboxes/box/network", "")); strings.Contains(text, "evil") {
+		t.Errorf("in the end: %s", text)
+	}
+}
+
+// A token that may make others has no ceiling; one with a ceiling says so.
+func TestNetworkOfTokens(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	root := h.root()
+	for _, body := range []string{
+		`{"name":"a","scopes":["exec","admin"],"network":{"mode":"none"}}`, `{"name":"a","network":{"links":["db"]}}`,
+		`{"name":"a","network":{"allow":["*"]}}`, `{"name":"a","network":{"mode":"half"}}`,
+	} {
+		if a := root.ask(t, "POST", "/v1/tokens", body); a.status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	root.want(t, "POST", "/v1/tokens", `{"name":"a","network":{"allow":["PyPI.org"]}}`)
+	if text := message(t, root.want(t, "GET", "/v1/tokens/a", "")); !strings.Contains(text, `"network":{"allow":["pypi.org"],"mode":"allow-list"}`) {
+		t.Errorf("the token: %s", text)
+	}
+	if a := root.ask(t, "GET", "/v1/audit?verb=CreateToken", ""); !strings.Contains(a.body, "a allow-list pypi.org") && !strings.Contains(a.body, "PyPI.org") {
+		t.Errorf("the record: %s", a.body)
+	}
+}
