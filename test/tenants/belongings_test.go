@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { hutchtest.Main(m) }
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	const value = "sk-of-ada-and-of-nobody-else"
 	ada.want(t, "PUT", "/v1/secrets/ADAS_KEY", `{"value":"`+value+`"}`)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
@@ -66,7 +66,7 @@ func TestSecrets(t *testing.T) {
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	ada.want(t, "PUT", "/v1/sandboxes/adas-box/files/content?path=secret", "of ada")
 	eve.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"eves-box"}`)
@@ -95,7 +95,7 @@ func TestBackups(t *testing.T) {
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	for _, path := range []string{"/v1/audit", "/v1/audit?token=ada", "/v1/audit?token=" + eve.ID, "/v1/audit?sandbox=adas-box", "/v1/audit/", "/v1//audit", "/v1/pool"} {
 		if a := eve.ask(t, "GET", path, ""); a.status < 300 || strings.Contains(a.body, "adas-box") || strings.Contains(a.body, ada.ID) {
@@ -138,7 +138,7 @@ func TestConversations(t *testing.T) {
 	h := openWith(t, func(v *secret.Vault) *engine.Engine {
 		return hutchtest.Engine(t, "native", func(o *engine.Options) { o.Secret = v.Value })
 	})
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	type file struct{ Name, URL string }
 	chat := func(who *tenant, code string) (stdout string, files []file) {
 		a := who.call(t, "sandbox.run_code", map[string]any{"conversationId": "chat", "language": "bash", "code": code})
@@ -211,7 +211,7 @@ func (who *tenant) follow(t *testing.T, path string) func() string {
 func TestPathsAround(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	ada.want(t, "PUT", "/v1/sandboxes/adas-box/files/content?path=secret", "of ada")
 	eve.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"eves-box"}`)
@@ -253,7 +253,7 @@ func raw(t *testing.T, h *house, head string) string {
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"exec","arguments":{"command":"echo done"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	send := func(token, headers string) string {
 		return raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\nConnection: close\r\n\r\n%s",

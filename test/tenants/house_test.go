@@ -137,6 +137,12 @@ func (h *house) tenant(t testing.TB, req hutch.TokenRequest) *tenant {
 	return &tenant{h, minted}
 }
 
+// adaAndEve are two who have nothing to do with each other.
+func (h *house) adaAndEve(t testing.TB) (ada, eve *tenant) {
+	t.Helper()
+	return h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+}
+
 // root is the tenant that a server has without set-up.
 func (h *house) root() *tenant { return &tenant{h, hutch.MintedToken{Secret: local}} }
 

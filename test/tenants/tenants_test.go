@@ -55,7 +55,7 @@ var fine = []string{"DELETE /v1/sandboxes/{id}", "DELETE /v1/sandboxes/{id}/gran
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	ada.want(t, "PUT", "/v1/sandboxes/adas-box/files/content?path=secret", "of ada")
 	process := ada.want(t, "POST", "/v1/sandboxes/adas-box/processes", `{"command":"exec sleep 600","terminal":{"columns":80,"rows":24}}`)["processId"].(string)
@@ -106,7 +106,7 @@ func TestEveryRoute(t *testing.T) {
 func TestEverySocket(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	process := ada.want(t, "POST", "/v1/sandboxes/adas-box/processes", `{"command":"exec cat","terminal":{"columns":80,"rows":24}}`)["processId"].(string)
 	for path, first := range map[string]string{
@@ -141,7 +141,7 @@ func TestEverySocket(t *testing.T) {
 func TestEveryTool(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	process := ada.want(t, "POST", "/v1/sandboxes/adas-box/processes", `{"command":"exec sleep 600"}`)["processId"].(string)
 	for tool, args := range map[string]map[string]any{
@@ -174,7 +174,7 @@ func TestEveryTool(t *testing.T) {
 func TestLists(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	for _, query := range []string{"", "?owner=" + ada.ID, "?owner=ada", "?owner=", "?limit=10", "?status=running"} {
 		if a := eve.ask(t, "GET", "/v1/sandboxes"+query, ""); a.status != 200 || strings.TrimSpace(a.body) != "[]" {
@@ -190,7 +190,7 @@ func TestLists(t *testing.T) {
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	first := ada.ask(t, "POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k")
 	again := eve.ask(t, "POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k")
 	if again.status != 200 || again.header.Get("Idempotency-Replayed") != "" || again.body == first.body {
@@ -299,7 +299,7 @@ func TestSmuggledHeaders(t *testing.T) {
 func TestStolenSession(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	say := func(who *tenant, session, body string) answer {
 		header := []string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream"}
 		if session != "" {
@@ -389,7 +389,7 @@ func TestRevokedStreams(t *testing.T) {
 // TestTiming compares how long it takes to say that there is nothing.
 func TestTiming(t *testing.T) {
 	h := open(t)
-	ada, eve := h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
+	ada, eve := h.adaAndEve(t)
 	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
 	times := map[string][]time.Duration{}
 	for range 500 {
