@@ -33,6 +33,17 @@ func overStdio(t *testing.T, runtime string) *exec.Cmd {
 	return cmd
 }
 
+// connect has the official SDK's client start it.
+func connect(t *testing.T, runtime string) *mcp.ClientSession {
+	t.Helper()
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: overStdio(t, runtime)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return session
+}
+
 // TestRawStdio speaks JSON-RPC by hand, a message a line, and expects nothing
 // else on the standard output.
 func TestRawStdio(t *testing.T) {
@@ -107,11 +118,7 @@ func TestClientOverStdio(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
-			client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-			session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: overStdio(t, runtime)}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			session := connect(t, runtime)
 			defer session.Close()
 			put := execOver(t, session, map[string]any{"command": "echo kept > note"})
 			got := execOver(t, session, map[string]any{"command": "cat note; echo oops >&2; exit 3", "sandboxId": put["sandboxId"]})

@@ -17,11 +17,7 @@ func TestCodeOverMCP(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
-			client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-			session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: overStdio(t, runtime)}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			session := connect(t, runtime)
 			defer session.Close()
 			sandbox := execOver(t, session, map[string]any{"command": "true"})["sandboxId"]
 			code := func(source string, more ...any) (*mcp.CallToolResult, string) {
