@@ -60,19 +60,26 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// serve runs an agent in process and returns a client and how to dial it.
-func serve(t testing.TB, boot wire.Boot) (*wire.Client, func(context.Context) (net.Conn, error)) {
+// listen makes a socket whose path is short enough for one.
+func listen(t testing.TB) (ln *net.UnixListener, path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	ln, err := net.Listen("unix", path)
+	path = filepath.Join(dir, "s")
+	ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ln, path
+}
+
+// serve runs an agent in process and returns a client and how to dial it.
+func serve(t testing.TB, boot wire.Boot) (*wire.Client, func(context.Context) (net.Conn, error)) {
+	t.Helper()
+	ln, path := listen(t)
 	boot.Version, boot.Token = wire.Version, token
 	boot.UID, boot.GID = os.Getuid(), os.Getgid()
 	if boot.Dir == "" {

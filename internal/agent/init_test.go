@@ -48,18 +48,9 @@ func program(t testing.TB) string {
 // own. It returns a client, and the agent's pid outside.
 func place(t testing.TB, boot wire.Boot, arg ...string) (*wire.Client, int) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agent")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln, path := listen(t)
 	defer ln.Close()
-	file, err := ln.(*net.UnixListener).File()
+	file, err := ln.File()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +78,7 @@ func place(t testing.TB, boot wire.Boot, arg ...string) (*wire.Client, int) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	ln.SetUnlinkOnClose(false)
 	c := wire.NewClient(func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}, token)
@@ -174,16 +165,7 @@ func TestInitTimeLimit(t *testing.T) {
 func TestInitManyAtOnce(t *testing.T) {
 	t.Parallel()
 	c, _ := place(t, wire.Boot{})
-	var group sync.WaitGroup
-	for i := range 200 {
-		group.Go(func() {
-			r, err := try(t, c, wire.Start{Command: fmt.Sprintf("echo %d; exit %d", i, i%100)})
-			if err != nil || r.stdout != fmt.Sprintf("%d\n", i) || r.Code != i%100 {
-				t.Errorf("%d: %+v, %v", i, r, err)
-			}
-		})
-	}
-	group.Wait()
+	manyAtOnce(t, c)
 }
 
 func TestInitBecomesUser(t *testing.T) {

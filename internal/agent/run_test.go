@@ -385,6 +385,11 @@ func TestLeftoversStay(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
+	manyAtOnce(t, c)
+}
+
+func manyAtOnce(t *testing.T, c *wire.Client) {
+	t.Helper()
 	var group sync.WaitGroup
 	for i := range 200 {
 		group.Go(func() {
