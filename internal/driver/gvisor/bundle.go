@@ -97,8 +97,8 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 
 // agentCapabilities let the agent, root inside, become the ordinary user, kill
 // what that runs, give files to it and remove them, tell its processes by their
-// environment, and give the place another host name; and then take all of them out of the bounding set, so that
-// what it starts sees none.
+// environment, and give the place another host name; and then take all of them
+// out of the bounding set, so that what it starts sees none.
 var agentCapabilities = func() *specs.LinuxCapabilities {
 	caps := []string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE",
