@@ -106,10 +106,19 @@ const (
 	unshareNamespace = newNamespace | unix.CLONE_NEWTIME
 )
 
+// device is the bit that the modes of character and block devices have, and
+// those of pipes, sockets and files have not.
+const device = unix.S_IFCHR
+
 // conditions are the calls that depend on an argument.
 var conditions = map[string][]bpf.Instruction{
 	"clone":   without(0, newNamespace, unix.EPERM),
 	"unshare": without(0, unshareNamespace, unix.EPERM),
+	// Devices, which nobody could open, and the mark of a deleted file among
+	// them, which anybody may make: copies would miss the name, or what is below.
+	"mknod":     without(1, device, unix.EPERM),
+	"mknodat":   without(2, device, unix.EPERM),
+	"renameat2": without(4, unix.RENAME_WHITEOUT, unix.EINVAL),
 	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console.
 	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX),
 	// Linux, its 32 bit layout, both with an old version's name, and asking.

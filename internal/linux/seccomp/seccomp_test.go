@@ -55,6 +55,13 @@ func TestVerdicts(t *testing.T) {
 		{call{"clone", [6]uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}}, errno(unix.EPERM)},
 		{call{"unshare", [6]uint64{unix.CLONE_FILES}}, allowed},
 		{call{"unshare", [6]uint64{unix.CLONE_NEWTIME}}, errno(unix.EPERM)},
+		{call{"mknodat", [6]uint64{0, 0, unix.S_IFIFO | 0o600}}, allowed},
+		{call{"mknodat", [6]uint64{0, 0, unix.S_IFSOCK | 0o600}}, allowed},
+		{call{"mknodat", [6]uint64{0, 0, unix.S_IFREG | 0o600}}, allowed},
+		{call{"mknodat", [6]uint64{0, 0, unix.S_IFCHR | 0o600}}, errno(unix.EPERM)},
+		{call{"mknodat", [6]uint64{0, 0, unix.S_IFBLK | 0o600}}, errno(unix.EPERM)},
+		{call{"renameat2", [6]uint64{0, 0, 0, 0, unix.RENAME_NOREPLACE}}, allowed},
+		{call{"renameat2", [6]uint64{0, 0, 0, 0, unix.RENAME_WHITEOUT}}, errno(unix.EINVAL)},
 		{call{"ioctl", [6]uint64{0, unix.TIOCGWINSZ}}, allowed},
 		{call{"ioctl", [6]uint64{0, unix.TIOCSTI}}, errno(unix.EPERM)},
 		{call{"ioctl", [6]uint64{0, 1<<32 | unix.TIOCSTI}}, errno(unix.EPERM)}, // the kernel drops the high half
