@@ -51,7 +51,7 @@ type NetworkLimits struct {
 	Connections int   `json:"connections,omitempty"`    // at once; default 256
 	Rate        int   `json:"rate,omitempty"`           // new ones in a second; default 100
 	Bandwidth   int64 `json:"bytesPerSecond,omitempty"` // both directions together; default unbounded
-	Total       int64 `json:"totalBytes,omitempty"`     // while the server runs; default unbounded
+	Total       int64 `json:"totalBytes,omitempty"`     // in all; default unbounded
 }
 
 // MaxNetworkRules is how many rules a sandbox may have.
@@ -104,7 +104,8 @@ type NetworkState struct {
 	Unavailable string `json:"unavailable,omitempty"`
 }
 
-// Traffic counts what went over a network since the server started.
+// Traffic counts what went over the network of a sandbox since that was made. Of
+// the last minute before a server is killed, something may be missing.
 type Traffic struct {
 	Open     int   `json:"open"`     // connections now
 	Allowed  int64 `json:"allowed"`  // connections

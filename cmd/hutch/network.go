@@ -206,7 +206,7 @@ func gateways(dns string, observe egress.Observer, complete func(engine.Exit, *e
 	}
 	resolver, names := egress.NewResolver(ask), []netip.Addr{tun.Gateway4, tun.Gateway6}
 	return func(x engine.Exit) (engine.Gateway, error) {
-		opt := egress.Options{Sandbox: x.Sandbox, Names: names, Resolver: resolver, Observe: observe}
+		opt := egress.Options{Sandbox: x.Sandbox, Names: names, Resolver: resolver, Observe: observe, Before: x.Traffic}
 		if complete != nil {
 			complete(x, &opt)
 		}

@@ -60,6 +60,8 @@ type Options struct {
 	// Link connects with a port of another sandbox of the same owner, by its
 	// id; nil knows of none.
 	Link func(ctx context.Context, sandbox string, port uint16) (net.Conn, error)
+	// Before is what went through before, and is counted on.
+	Before hutch.Traffic
 }
 
 // Observer counts for all sandboxes.
@@ -94,6 +96,15 @@ type Gateway struct {
 // counts are those of hutch.Traffic.
 type counts struct{ allowed, denied, lookups, requests, sent, received atomic.Int64 }
 
+func (c *counts) begin(t hutch.Traffic) {
+	c.allowed.Store(t.Allowed)
+	c.denied.Store(t.Denied)
+	c.lookups.Store(t.Lookups)
+	c.requests.Store(t.Requests)
+	c.sent.Store(t.Sent)
+	c.received.Store(t.Received)
+}
+
 const (
 	defaultConnections = 256
 	defaultRate        = 100
@@ -117,6 +128,7 @@ func New(n hutch.Network, opt Options) (*Gateway, error) {
 		opt: opt, host: host{addrs: opt.HostAddrs}, live: map[*passage]struct{}{},
 		lookups: make(chan struct{}, 32), asking: rate.NewLimiter(lookupRate, 3*lookupRate),
 	}
+	g.counts.begin(opt.Before)
 	return g, g.Set(n)
 }
 
@@ -137,7 +149,7 @@ func (g *Gateway) Set(n hutch.Network) error {
 	l := r.network.Limits
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.rules, g.spent = r, false
+	g.rules, g.spent = r, l.Total > 0 && g.counts.sent.Load()+g.counts.received.Load() > l.Total
 	every := cmp.Or(l.Rate, defaultRate)
 	g.fresh = rate.NewLimiter(rate.Limit(every), 2*every)
 	g.pace = nil

@@ -420,6 +420,10 @@ func TestLimits(t *testing.T) {
 	if c := in.last(); !strings.Contains(c.Reason, "totalBytes") {
 		t.Errorf("on record as %+v", c)
 	}
+	in.g.Set(hutch.Network{Allow: []string{"10.1.2.3"}, Limits: hutch.NetworkLimits{Total: 1000}}) // as a server does that starts again
+	if _, err := in.dial(t.Context(), "tcp", "10.1.2.3:9"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a connection when all is spent: %v", err)
+	}
 	in = limited(hutch.NetworkLimits{Bandwidth: 1 << 20})
 	const size = 1 << 20
 	c, r = in.raw("10.1.2.3:9", "")

@@ -254,7 +254,9 @@ func (e *Engine) save(ctx context.Context, s *sandbox) error {
 func (e *Engine) commit(ctx context.Context, s *sandbox, change func(*store.Record), thenLocked func()) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
+	traffic := s.traffic()
 	s.mu.Lock()
+	s.rec.Traffic = traffic
 	rec, gone := s.rec, s.gone
 	s.mu.Unlock()
 	if gone {

@@ -25,6 +25,7 @@ type Gateway interface {
 type Exit struct {
 	Owner, Sandbox string
 	Network        hutch.Network
+	Traffic        hutch.Traffic // what went out by the one before, under an earlier server
 	// Secrets are the names of those that the sandbox has asked for, and those of
 	// all, at the moment. It may be called at any time.
 	Secrets func() []string
@@ -39,7 +40,7 @@ func (e *Engine) gateway(s *sandbox) (Gateway, error) {
 	if s.gateway != nil || e.opt.Gateway == nil || s.gone {
 		return s.gateway, nil
 	}
-	g, err := e.opt.Gateway(Exit{s.owner, s.id, s.rec.Sandbox.Network, func() []string { return e.secretNames(s) }})
+	g, err := e.opt.Gateway(Exit{s.owner, s.id, s.rec.Sandbox.Network, s.rec.Traffic, func() []string { return e.secretNames(s) }})
 	if err == nil {
 		s.gateway = g
 	}
@@ -74,6 +75,18 @@ func (e *Engine) connect(s *sandbox, inst driver.Instance) (*netstack.Stack, err
 		return nil, err
 	}
 	return netstack.Start(file, g, netstack.Limits{})
+}
+
+// traffic is what went over the network so far, but for what is open now.
+func (s *sandbox) traffic() hutch.Traffic {
+	s.mu.Lock()
+	g, t := s.gateway, s.rec.Traffic
+	s.mu.Unlock()
+	if g != nil {
+		t = g.Traffic()
+		t.Open = 0
+	}
+	return t
 }
 
 // disconnect ends the network of a sandbox that is gone.

@@ -16,15 +16,19 @@ type exits map[string]engine.Exit
 
 func (x exits) make(e engine.Exit) (engine.Gateway, error) {
 	x[e.Sandbox] = e
-	return &way{}, nil
+	return &way{sent: e.Traffic.Sent + 1000}, nil
 }
 
-// way is a way out that leads nowhere.
-type way struct{ netstack.Handler }
+// way is a way out that leads nowhere, and has sent a little more than those
+// before it.
+type way struct {
+	netstack.Handler
+	sent int64
+}
 
-func (*way) Set(hutch.Network) error { return nil }
-func (*way) Traffic() hutch.Traffic  { return hutch.Traffic{} }
-func (*way) Close()                  {}
+func (*way) Set(hutch.Network) error  { return nil }
+func (w *way) Traffic() hutch.Traffic { return hutch.Traffic{Open: 1, Sent: w.sent} }
+func (*way) Close()                   {}
 func (*way) Connections(context.Context, hutch.ConnectionQuery) hutch.ConnectionLog {
 	return hutch.ConnectionLog{}
 }
@@ -120,5 +124,19 @@ func TestNetworkCeilingOfCopies(t *testing.T) {
 	sb, err := b.Create(narrow, from)
 	if err != nil || sb.Network.Mode != hutch.NetworkAllowList || len(sb.Network.Allow) != 1 {
 		t.Errorf("with a network of its own: %+v, %v", sb.Network, err)
+	}
+}
+
+// What went over a network is counted on by the next server.
+func TestTrafficIsKept(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.Gateway = exits{}.make })
+	b.create(t, hutch.CreateRequest{ID: "box"})
+	for want := int64(1000); want <= 3000; want += 1000 {
+		state, err := b.Network(t.Context(), "box")
+		if err != nil || state.Traffic.Sent != want {
+			t.Errorf("%+v, %v; want %d bytes", state.Traffic, err, want)
+		}
+		b.end(t)
+		b.boot(t)
 	}
 }

@@ -35,13 +35,15 @@ func (s *sandbox) ran() {
 	s.rec.Used.Executions++
 }
 
-// unsaved reports, once, whether s ran something since it last did.
+// unsaved reports, once, whether s ran something since it last did, or anything
+// went over its network since its record was written.
 func (s *sandbox) unsaved() bool {
+	traffic := s.traffic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.saved
 	s.saved = s.rec.Used.Executions
-	return s.saved != before
+	return s.saved != before || traffic != s.rec.Traffic
 }
 
 // account reads what the place of s uses, and adds what is new to the

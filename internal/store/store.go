@@ -30,6 +30,7 @@ type Record struct {
 	Handle  driver.Handle     `json:"handle"`            // the driver's, while it runs
 	Seat    string            `json:"seat,omitempty"`    // the driver's name of where it runs or last ran; empty is Place
 	Used    Used              `json:"used"`
+	Traffic hutch.Traffic     `json:"traffic,omitzero"` // what went over its network
 	Books   *Books            `json:"books,omitempty"`
 	Ports   []Exposure        `json:"ports,omitempty"`
 }
