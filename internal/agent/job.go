@@ -49,11 +49,8 @@ func record(s wire.Start) wire.Process {
 	if command == "" {
 		command = strings.ReplaceAll(strings.Join(s.Argv, " "), wire.SourceArg, s.SourceName)
 	}
-	if len(command) > maxShown {
-		command = strings.ToValidUTF8(command[:maxShown], "")
-	}
 	return wire.Process{
-		ID: s.ID, Name: s.Name, Command: command, Status: hutch.ProcessStarting,
+		ID: s.ID, Name: s.Name, Command: clip(command, maxShown), Status: hutch.ProcessStarting,
 		StartMS: time.Now().UnixMilli(), Restart: s.Restart, Terminal: s.Terminal,
 	}
 }

@@ -314,6 +314,25 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
+// A sandbox tells of its processes, however many they are and whatever they are
+// called.
+func TestListOfLongCommands(t *testing.T) {
+	t.Parallel()
+	const many = 200
+	c, _ := serve(t, wire.Boot{MaxLive: many})
+	for i := range many {
+		name := fmt.Sprint(strings.Repeat("<", hutch.MaxID-3), i)
+		start(t, c, wire.Start{Name: name, Command: "sleep 1000 # " + strings.Repeat("\x01", 1<<16)})
+	}
+	list, err := c.List(t.Context())
+	if err != nil || len(list) != many {
+		t.Fatalf("%d processes of %d: %v", len(list), many, err)
+	}
+	if !strings.HasPrefix(list[many-1].Command, "sleep 1000 #") {
+		t.Errorf("command %.40q", list[many-1].Command)
+	}
+}
+
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{MaxLive: 3})

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -164,7 +165,33 @@ func (js *jobs) list() []wire.Process {
 	for _, j := range js.all {
 		records = append(records, j.record())
 	}
+	fit(records)
 	return records
+}
+
+// fit shortens commands where a list of them might be more than a reply holds: in
+// JSON, a byte may be six.
+func fit(list []wire.Process) {
+	const other = 768 // bytes of a record beside its command, at most
+	size := 0
+	for _, p := range list {
+		size += other + 6*len(p.Command)
+	}
+	if size <= wire.MaxReply {
+		return
+	}
+	most := max(wire.MaxReply/len(list)-other, 0) / 6
+	for i := range list {
+		list[i].Command = clip(list[i].Command, most)
+	}
+}
+
+// clip is the beginning of a text, in whole characters.
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
 }
 
 func (js *jobs) signal(s wire.Signal) error {

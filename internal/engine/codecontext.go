@@ -327,6 +327,9 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		SandboxID: id, Command: req.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut,
 		Timestamp: began.UTC(), Duration: time.Since(began),
 	}
+	if err != nil {
+		result.ExitCode = noExit
+	}
 	result.Stdout, result.Stderr, result.Truncated = kept.Result()
 	return result, err
 }

@@ -16,6 +16,7 @@ import (
 const (
 	maxOutput = 16 << 20
 	maxPath   = 4096
+	noExit    = -1 // of a command that an error ended, so that none takes it for a success
 )
 
 // Exec implements hutch.Service.
@@ -54,6 +55,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 	}
 	result.Stdout, result.Stderr, result.Truncated = kept.Result()
 	if err != nil {
+		result.ExitCode = noExit
 		return result, e.diagnose(ctx, s, agent, err)
 	}
 	if exit.Signal == 9 && s.leaving() { // the place's end came to it before it came to the agent

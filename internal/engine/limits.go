@@ -9,8 +9,9 @@ import (
 
 const (
 	minMemory = 32      // MiB
-	maxLimit  = 1 << 30 // MiB, processes: no machine has more
+	maxLimit  = 1 << 30 // MiB: no machine has more
 	maxPIDs   = 1 << 22 // as many as Linux can count
+	maxLive   = 1000    // background processes, as many as one list tells of
 	maxEnv    = 1 << 20 // bytes, of which no program can be given many more
 	maxLabels = 64
 	maxLabel  = 1 << 10 // bytes
@@ -22,8 +23,10 @@ func (e *Engine) checkLimits(l hutch.Limits) error {
 		return hutch.Errorf(hutch.Invalid, "limits.cpu is %v: give cores, from 0.01 up, or leave it out for 1", l.CPU)
 	case l.Memory < 0 || l.Memory > maxLimit || l.Memory > 0 && l.Memory < minMemory:
 		return hutch.Errorf(hutch.Invalid, "limits.memory is %d MiB: give at least %d, or leave it out for 512", l.Memory, minMemory)
-	case l.Disk < 0 || l.Disk > maxLimit || l.Processes < 0 || l.Processes > maxLimit:
-		return hutch.Errorf(hutch.Invalid, "limits.disk and limits.processes may not be negative or over %d", maxLimit)
+	case l.Disk < 0 || l.Disk > maxLimit:
+		return hutch.Errorf(hutch.Invalid, "limits.disk is %d MiB: it may not be negative or over %d", l.Disk, maxLimit)
+	case l.Processes < 0 || l.Processes > maxLive:
+		return hutch.Errorf(hutch.Invalid, "limits.processes is %d: give 1 to %d, or leave it out for 10", l.Processes, maxLive)
 	case l.PIDs < 0 || l.PIDs > maxPIDs || l.PIDs > 0 && l.PIDs < 8:
 		return hutch.Errorf(hutch.Invalid, "limits.pids is %d: give 8 to %d, or leave it out for 512", l.PIDs, maxPIDs)
 	}
