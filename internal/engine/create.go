@@ -172,27 +172,36 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 	return s, true, nil
 }
 
-// roomLocked refuses more sandboxes that take memory when there are enough, or
-// there is too little.
+// roomLocked refuses more sandboxes where an owner has enough, awake or asleep, as
+// those that sleep take the disk; or where there are enough that take memory.
 func (e *Engine) roomLocked(ctx context.Context, more int) error {
 	owner, _ := hutch.OwnerOf(ctx)
-	active, own := 0, 0
-	for n, s := range e.sandboxes {
+	own := 0
+	for n := range e.sandboxes {
+		if n.owner == owner.ID {
+			own++
+		}
+	}
+	if owner.MaxSandboxes > 0 && own+more > owner.MaxSandboxes {
+		return hutch.Errorf(hutch.Exhausted, "the limit of %d sandboxes at once of this token, awake or asleep, is reached: destroy one", owner.MaxSandboxes).With("limit", "sandboxes")
+	}
+	return e.memoryLocked(more)
+}
+
+// memoryLocked refuses more sandboxes that take memory when there are enough, or
+// there is too little.
+func (e *Engine) memoryLocked(more int) error {
+	active := 0
+	for _, s := range e.sandboxes {
 		s.mu.Lock()
-		if v := s.rec.Sandbox.Status; s.waking.Load() || !sleeps(v) {
+		if s.waking.Load() || !sleeps(s.rec.Sandbox.Status) {
 			active++
-			if n.owner == owner.ID {
-				own++
-			}
 		}
 		s.mu.Unlock()
 	}
-	const full = "the limit of %d sandboxes at once (%s) is reached, those that sleep counted: destroy one"
 	switch {
-	case owner.MaxSandboxes > 0 && own+more > owner.MaxSandboxes:
-		return hutch.Errorf(hutch.Exhausted, full, owner.MaxSandboxes, "of this token").With("limit", "sandboxes")
 	case active+more > e.opt.MaxSandboxes:
-		return hutch.Errorf(hutch.Exhausted, full, e.opt.MaxSandboxes, "maxSandboxes").With("limit", "maxSandboxes")
+		return hutch.Errorf(hutch.Exhausted, "the limit of %d sandboxes at once (maxSandboxes) is reached: destroy one, or wait until an idle one sleeps", e.opt.MaxSandboxes).With("limit", "maxSandboxes")
 	case e.scarceLocked():
 		return errShort
 	}

@@ -123,7 +123,7 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	if err := e.reserve(ctx, s); err != nil {
+	if err := e.reserve(s); err != nil {
 		return err
 	}
 	defer s.waking.Store(false)
@@ -140,10 +140,10 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 
 // reserve counts a sandbox that is about to wake among those that run, if there
 // is room for one more.
-func (e *Engine) reserve(ctx context.Context, s *sandbox) error {
+func (e *Engine) reserve(s *sandbox) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.roomLocked(ctx, 1); err != nil {
+	if err := e.memoryLocked(1); err != nil {
 		return err
 	}
 	s.waking.Store(true)

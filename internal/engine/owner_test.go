@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"hutch"
 	"hutch/internal/engine"
@@ -114,6 +115,30 @@ func TestSandboxesOfAnOwner(t *testing.T) {
 	}
 	if _, err := b.Create(as(t, "bob"), hutch.CreateRequest{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who has their sandboxes sleep has no more of them, and fills no disk with them.
+func TestSandboxesThatSleepCount(t *testing.T) {
+	b := start(t, nil)
+	ctx := hutch.WithOwner(t.Context(), hutch.Owner{ID: "ada", MaxSandboxes: 1})
+	asleep := func() bool {
+		sb, err := b.Sandbox(ctx, "a")
+		return err == nil && sb.Status == hutch.Stopped
+	}
+	if _, err := b.Create(ctx, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); !asleep(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not sleep")
+		}
+	}
+	if _, err := b.Create(ctx, hutch.CreateRequest{}); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("a second one: %v", err)
+	}
+	if _, err := b.Exec(ctx, "a", hutch.ExecRequest{Command: "true"}, nil); err != nil {
+		t.Errorf("it does not wake: %v", err)
 	}
 }
 
