@@ -2,7 +2,6 @@ package agent
 
 import (
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,18 +17,11 @@ const maxTimeout = 1 << 40
 // attached is a process whose output goes to the connection that started it.
 // Where the source has to be compiled it is the compiler first.
 type attached struct {
+	peer
 	agent *agent
 	start wire.Start
-	conn  *conn
-	w     *wire.Writer
-	feed  *feed // nil without stdin
-	gone  chan struct{}
 	run   *running // what runs now; wait alone changes it
 	tree  atomic.Pointer[tree]
-
-	mu     sync.Mutex // held while output is written, which may take for ever
-	cursor int64
-	closed bool // exit has been sent
 }
 
 // run starts an attached process.
@@ -41,7 +33,7 @@ func (c *conn) run(w *wire.Writer, s wire.Start) error {
 	if err != nil {
 		return unstarted(err)
 	}
-	t := &attached{agent: c.agent, start: s, run: p, conn: c, w: w, gone: make(chan struct{})}
+	t := &attached{peer: peer{conn: c, w: w, gone: make(chan struct{})}, agent: c.agent, start: s, run: p}
 	t.tree.Store(&p.tree)
 	rec := record(s)
 	rec.PID, rec.Status = p.pid, hutch.ProcessRunning
@@ -136,16 +128,6 @@ func (t *attached) next() error {
 	return nil
 }
 
-// output sends output on, until the exit has been sent.
-func (t *attached) output(kind wire.Type, data []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.cursor += int64(len(data))
-		t.w.WriteOutput(kind, t.cursor, data)
-	}
-}
-
 func (t *attached) exit(x wire.Exit) {
 	t.finish(func() {
 		x.Cursor = t.cursor
@@ -153,25 +135,4 @@ func (t *attached) exit(x wire.Exit) {
 	})
 }
 
-func (t *attached) fail(err error) { t.finish(func() { refuse(t.w, err) }) }
-
-// finish sends the frame that ends the request.
-func (t *attached) finish(send func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-	t.conn.end()
-	send()
-}
-
 func (t *attached) signal(sig syscall.Signal) { t.tree.Load().signal(sig) }
-
-func (t *attached) hangUp() { close(t.gone) }
-
-func (t *attached) stdin(data []byte) bool { return t.feed == nil || t.feed.add(data) }
-
-func (t *attached) stdinEnd() {
-	if t.feed != nil {
-		t.feed.end()
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -25,20 +24,13 @@ const (
 
 // codeRun is a run in a context, from its waiting to its end.
 type codeRun struct {
+	peer
 	req  wire.Run
-	conn *conn
-	w    *wire.Writer
-	gone chan struct{} // the connection is gone
 	halt chan struct{} // holds a token when it is to be interrupted
 	over chan int      // the exit code, once
 	dir  string        // of its files
-	feed *feed         // nil without stdin
 	pipe *os.File      // what feed writes to
 	keep *os.File      // the same: it must not close before it is opened inside
-
-	mu     sync.Mutex // held while output is written
-	cursor int64
-	closed bool // the end has been sent
 }
 
 // runCode puts a run into the queue of its context.
@@ -50,7 +42,7 @@ func (c *conn) runCode(w *wire.Writer, req wire.Run) error {
 	if err != nil {
 		return err
 	}
-	r := &codeRun{req: req, conn: c, w: w, gone: make(chan struct{}), halt: make(chan struct{}, 1), over: make(chan int, 1)}
+	r := &codeRun{peer: peer{conn: c, w: w, gone: make(chan struct{})}, req: req, halt: make(chan struct{}, 1), over: make(chan int, 1)}
 	if err := r.files(); err != nil {
 		return err
 	}
@@ -224,32 +216,16 @@ func (r *codeRun) lost(i *interpreter, end wire.RunEnd) wire.RunEnd {
 // end reports how the run ended and frees what it holds.
 func (r *codeRun) end(end wire.RunEnd) {
 	r.discard()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-	end.Cursor = r.cursor
-	r.conn.end()
-	r.w.WriteJSON(wire.TypeExit, end)
+	r.finish(func() {
+		end.Cursor = r.cursor
+		r.w.WriteJSON(wire.TypeExit, end)
+	})
 }
 
 // refuse ends a run that never came to its turn.
 func (r *codeRun) refuse(err error) {
 	r.discard()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-	r.conn.end()
-	refuse(r.w, err)
-}
-
-// output sends output on.
-func (r *codeRun) output(kind wire.Type, data []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.cursor += int64(len(data))
-		r.w.WriteOutput(kind, r.cursor, data)
-	}
+	r.fail(err)
 }
 
 // message sends a piece of a message on.
@@ -289,13 +265,3 @@ func (r *codeRun) interrupt() {
 }
 
 func (r *codeRun) signal(syscall.Signal) { r.interrupt() }
-
-func (r *codeRun) hangUp() { close(r.gone) }
-
-func (r *codeRun) stdin(data []byte) bool { return r.feed == nil || r.feed.add(data) }
-
-func (r *codeRun) stdinEnd() {
-	if r.feed != nil {
-		r.feed.end()
-	}
-}

@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"sync"
+
+	"hutch/internal/wire"
+)
+
+// peer is who asked for something that runs, at the other end of a connection:
+// it is sent the output, until the frame that ends the request, and sends stdin.
+type peer struct {
+	conn *conn
+	w    *wire.Writer
+	feed *feed         // nil without stdin
+	gone chan struct{} // closed when the connection is gone
+
+	mu     sync.Mutex // held while output is written, which may take for ever
+	cursor int64
+	closed bool // the end has been sent
+}
+
+// output sends output on.
+func (p *peer) output(kind wire.Type, data []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.cursor += int64(len(data))
+		p.w.WriteOutput(kind, p.cursor, data)
+	}
+}
+
+// finish sends the frame that ends the request.
+func (p *peer) finish(send func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.conn.end()
+	send()
+}
+
+func (p *peer) fail(err error) { p.finish(func() { refuse(p.w, err) }) }
+
+func (p *peer) hangUp() { close(p.gone) }
+
+func (p *peer) stdin(data []byte) bool { return p.feed == nil || p.feed.add(data) }
+
+func (p *peer) stdinEnd() {
+	if p.feed != nil {
+		p.feed.end()
+	}
+}
