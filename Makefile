@@ -48,10 +48,12 @@ test-vm: build
 	$(GO) test -tags vm -timeout 20m -v ./test/vm
 
 # The work of an hour in a quarter of one, with the daemon killed in between,
-# and then with everything else that can go wrong; `make test` has half a minute
-# of each.
+# with everything else that can go wrong, and with too little memory; `make test`
+# has half a minute of each. Then the daemon is killed before every single step of
+# what it does, of which `make test` has one each.
 soak: build
-	$(GO) test -count 1 -timeout 2h -v ./test/soak -soak 15m -chaos 10m -callers 16 $(ARGS)
+	$(GO) test -count 1 -timeout 2h -v ./test/soak -soak 15m -chaos 10m -shortage 3m -callers 16 $(ARGS)
+	$(GO) test -count 1 -timeout 2h -v -parallel 6 ./test/hibernate -run TestKilledAtEveryStep -steps 0
 
 lint: | go
 	@out=$$(gofmt -l . | grep -v '^bin/'); [ -z "$$out" ] || { echo "gofmt these: $$out" >&2; exit 1; }

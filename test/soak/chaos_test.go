@@ -82,6 +82,8 @@ type chaos struct {
 	orphan int            // sandboxes that those left
 
 	unstarted int // starts of the daemon that failed
+
+	yields time.Duration // after which a call that is refused for want of something is given up; 0 is never
 }
 
 // tally is how calls of one kind went.
@@ -105,6 +107,9 @@ func (c *chaos) do(ctx context.Context, op string, call func(context.Context) er
 			break
 		}
 		refused[kind]++
+		if kind == hutch.Exhausted && c.yields > 0 && time.Since(began) > c.yields {
+			break
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):
@@ -185,7 +190,18 @@ func (c *chaos) close(t *testing.T) {
 // summary is the report.
 func (c *chaos) summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d callers for %v\n", *callers, *chaosTime)
+	fmt.Fprintf(&b, "%d callers for %v\n%s", *callers, *chaosTime, c.tallies())
+	fmt.Fprintf(&b, "%-28s %4d times, and could not start %d times\n", "daemon killed", c.kills, c.unstarted)
+	for _, m := range misfortunes {
+		fmt.Fprintf(&b, "%-28s %4d times\n", m.name, c.met[m.name])
+	}
+	fmt.Fprintf(&b, "sandboxes that failed: %d, of %d whose processes were killed; copies of broken forks that nobody had heard of: %d\n", c.lost, c.killed, c.orphan)
+	return b.String()
+}
+
+// tallies are how calls went, by their kind.
+func (c *chaos) tallies() string {
+	var b strings.Builder
 	fmt.Fprintf(&b, "%-20s %7s %9s %9s %9s %9s %7s  %s\n", "operation", "calls", "p50", "p95", "p99", "longest", "again", "refused before")
 	calls := 0
 	for _, op := range slices.Sorted(maps.Keys(c.ops)) {
@@ -198,11 +214,6 @@ func (c *chaos) summary() string {
 		fmt.Fprintf(&b, "%-20s %7d %9v %9v %9v %9v %7d  %s\n", op, len(t.took), at(0.5), at(0.95), at(0.99), at(1), t.again, kinds(t.refused))
 	}
 	fmt.Fprintf(&b, "%d calls\n", calls)
-	fmt.Fprintf(&b, "%-28s %4d times, and could not start %d times\n", "daemon killed", c.kills, c.unstarted)
-	for _, m := range misfortunes {
-		fmt.Fprintf(&b, "%-28s %4d times\n", m.name, c.met[m.name])
-	}
-	fmt.Fprintf(&b, "sandboxes that failed: %d, of %d whose processes were killed; copies of broken forks that nobody had heard of: %d\n", c.lost, c.killed, c.orphan)
 	return b.String()
 }
 
