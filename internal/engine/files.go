@@ -104,7 +104,7 @@ func expander(f io.Reader) (io.Reader, error) {
 }
 
 func (e *Engine) tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader, out func(hutch.Output) error) error {
-	start := wire.Start{ID: hutch.NewID("tar"), Argv: argv, Stdin: stdin != nil, TimeoutMS: packTime}
+	start := wire.Start{ID: hutch.NewID("tar"), Argv: argv, Stdin: stdin != nil, TimeoutMS: packTime, ReadAll: stdin == nil}
 	exit, err := agent.Run(ctx, start, stdin, out)
 	if err != nil {
 		return err

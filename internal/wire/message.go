@@ -94,14 +94,17 @@ type Start struct {
 	// its own, which belongs to the process and goes with it; the arguments in
 	// Argv and Compile that are [SourceArg] become the file's path, those that
 	// are [ProgramArg] the path of a file beside it.
-	Source     string              `json:"source,omitempty"`
-	SourceName string              `json:"sourceName,omitempty"`
-	Dir        string              `json:"dir,omitempty"`
-	Env        []string            `json:"env,omitempty"` // KEY=VALUE over Boot.Env
-	TimeoutMS  int64               `json:"timeoutMs,omitempty"`
-	Stdin      bool                `json:"stdin,omitempty"` // a pipe fed by I frames; else empty
-	Detach     bool                `json:"detach,omitempty"`
-	Restart    hutch.RestartPolicy `json:"restart,omitempty"`
+	Source     string   `json:"source,omitempty"`
+	SourceName string   `json:"sourceName,omitempty"`
+	Dir        string   `json:"dir,omitempty"`
+	Env        []string `json:"env,omitempty"` // KEY=VALUE over Boot.Env
+	TimeoutMS  int64    `json:"timeoutMs,omitempty"`
+	// ReadAll lets it read files that not even their user may, where the agent
+	// can: for what keeps all files. No other process has a right of its own.
+	ReadAll bool                `json:"readAll,omitempty"`
+	Stdin   bool                `json:"stdin,omitempty"` // a pipe fed by I frames; else empty
+	Detach  bool                `json:"detach,omitempty"`
+	Restart hutch.RestartPolicy `json:"restart,omitempty"`
 	// Terminal gives a detached process a controlling terminal of that size
 	// for all three descriptors. What it prints is stdout.
 	Terminal *hutch.Size `json:"terminal,omitempty"`

@@ -102,9 +102,10 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 var agentCapabilities = func() *specs.LinuxCapabilities {
 	caps := []string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE",
-		"CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_SETPCAP", "CAP_SYS_ADMIN",
+		"CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_SETPCAP", "CAP_SYS_ADMIN",
 	}
-	return &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps}
+	handed := []string{"CAP_DAC_READ_SEARCH"} // to what keeps all files, by spawn.Command.ReadAll
+	return &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps, Inheritable: handed}
 }()
 
 func mounts(root image.Root, agent string) []specs.Mount {

@@ -82,8 +82,18 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		if _, _, e = syscall.RawSyscall(unix.SYS_SETRESGID, p.gid, p.gid, p.gid); e != 0 {
 			goto failed
 		}
+		if p.readAll {
+			syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1, 0, 0, 0, 0)
+		}
 		if _, _, e = syscall.RawSyscall(unix.SYS_SETRESUID, p.uid, p.uid, p.uid); e != 0 {
 			goto failed
+		}
+		_, _, e = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.rights)), uintptr(unsafe.Pointer(&p.right[0])), 0)
+		if e != 0 && !p.readAll {
+			goto failed
+		}
+		if p.readAll { // what fails of this, or is kept in vain, exec takes away
+			syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_READ_SEARCH, 0, 0, 0)
 		}
 	}
 

@@ -30,6 +30,10 @@ type Command struct {
 	Terminal bool
 	// User is who it runs as; nil is the parent's user.
 	User *User
+	// ReadAll lets a User read what its permissions do not: by the one
+	// capability for that, where the parent has it and may pass it on. No other
+	// User has or could inherit any.
+	ReadAll bool
 	// MaxFiles, when not zero, is the soft limit of open files: the runtime of
 	// Go raises its own, which a child should not inherit.
 	MaxFiles uint64
@@ -100,11 +104,16 @@ type plan struct {
 	setgroups bool
 	uid, gid  uintptr
 	limit     *unix.Rlimit
+	readAll   bool
+	rights    unix.CapUserHeader
+	right     [2]unix.CapUserData
 	mask      uint64 // no signal is blocked
 
 	step  Step // what the child is at
 	errno syscall.Errno
 }
+
+const readAll = 1 << unix.CAP_DAC_READ_SEARCH
 
 func (c Command) plan() (*plan, error) {
 	p := &plan{}
@@ -132,6 +141,10 @@ func (c Command) plan() (*plan, error) {
 	if c.User != nil {
 		p.user, p.setgroups = true, !c.User.KeepGroups
 		p.uid, p.gid = uintptr(c.User.UID), uintptr(c.User.GID)
+		p.rights.Version = unix.LINUX_CAPABILITY_VERSION_3
+		if p.readAll = c.ReadAll; p.readAll {
+			p.right[0] = unix.CapUserData{Effective: readAll, Permitted: readAll, Inheritable: readAll}
+		}
 	}
 	p.terminal = c.Terminal
 	p.limit = c.limit()

@@ -171,6 +171,22 @@ func TestUser(t *testing.T) {
 	}
 }
 
+func TestReadAll(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can start programs as somebody else")
+	}
+	shut := filepath.Join(t.TempDir(), "shut")
+	if err := os.WriteFile(shut, []byte("read\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	c := shell("id -u; cat " + shut + "; echo x 2>&- >" + shut + " || grep -E 'Cap(Eff|Prm)' /proc/self/status")
+	c.User, c.ReadAll = &spawn.User{UID: 12345, GID: 54321}, true
+	if out, _ := run(t, c); out != "12345\nread\nCapPrm:\t0000000000000004\nCapEff:\t0000000000000004\n" {
+		t.Errorf("runs as %q", out)
+	}
+}
+
 func TestMaxFiles(t *testing.T) {
 	t.Parallel()
 	c := shell("ulimit -n")

@@ -13,17 +13,18 @@ import (
 )
 
 // agentCaps are what the agent of a privileged place keeps: it starts commands
-// as another user, tells them by their environment, kills them, and gives files
-// to them and removes them. Nothing of it reaches further than the place's own
-// user namespace.
+// as another user, tells them by their environment, kills them, gives files
+// to them and removes them, and has what keeps them read all. Nothing of it
+// reaches further than the place's own user namespace.
 const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE |
-	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE
+	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
 // Capabilities are what the first program needs over the place's namespaces,
 // and what it passes on.
 var Capabilities = []uintptr{
 	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL,
 	unix.CAP_SYS_PTRACE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_DAC_OVERRIDE,
+	unix.CAP_DAC_READ_SEARCH,
 }
 
 // becomeRoot becomes the place's root, where it has one. Until the daemon gave
@@ -174,7 +175,8 @@ func capset(permitted, inheritable uint32) error {
 }
 
 // disinherit keeps what the agent starts from inheriting a capability, in all
-// threads of this program.
+// threads of this program: but that to read all files, which it hands on to what
+// keeps them (spawn.Command.ReadAll), and takes from everybody else.
 func disinherit() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -184,7 +186,7 @@ func disinherit() error {
 	if data[0].Inheritable == 0 {
 		return nil
 	}
-	data[0].Inheritable = 0
+	data[0].Inheritable = 1 << unix.CAP_DAC_READ_SEARCH
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0)
 	if errno != 0 {
 		return fmt.Errorf("give up inheritable capabilities: %w", errno)
