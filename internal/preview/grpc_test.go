@@ -256,40 +256,24 @@ func (p *peer) endless(stream uint32, end bool, fields ...string) {
 
 // hostile serves HTTP/2 by hand: what a stream is answered with is serve's.
 func hostile(t *testing.T, serve func(p *peer, stream uint32)) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
+	return served(t, func(conn net.Conn) {
+		r := bufio.NewReader(conn)
+		r.Discard(len(http2.ClientPreface))
+		p := &peer{Framer: http2.NewFramer(conn, r), conn: conn}
+		p.enc = hpack.NewEncoder(&p.head)
+		p.WriteSettings()
 		for {
-			conn, err := ln.Accept()
+			f, err := p.ReadFrame()
 			if err != nil {
 				return
 			}
-			go func() {
-				defer conn.Close()
-				r := bufio.NewReader(conn)
-				r.Discard(len(http2.ClientPreface))
-				p := &peer{Framer: http2.NewFramer(conn, r), conn: conn}
-				p.enc = hpack.NewEncoder(&p.head)
-				p.WriteSettings()
-				for {
-					f, err := p.ReadFrame()
-					if err != nil {
-						return
-					}
-					if h, ok := f.(*http2.HeadersFrame); ok {
-						go io.Copy(io.Discard, r)
-						serve(p, h.StreamID)
-						return
-					}
-				}
-			}()
+			if h, ok := f.(*http2.HeadersFrame); ok {
+				go io.Copy(io.Discard, r)
+				serve(p, h.StreamID)
+				return
+			}
 		}
-	}()
-	return ln.Addr().String()
+	})
 }
 
 // TestHostileCallees has servers break HTTP/2 in all ways. No call of them is a

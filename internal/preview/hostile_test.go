@@ -101,6 +101,14 @@ func TestSlowLoris(t *testing.T) {
 
 // inside serves bytes as they are.
 func inside(t *testing.T, serve func(net.Conn)) string {
+	return served(t, func(c net.Conn) {
+		http.ReadRequest(bufio.NewReader(c))
+		serve(c)
+	})
+}
+
+// served is an address whose connections are each served, and end then.
+func served(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -115,7 +123,6 @@ func inside(t *testing.T, serve func(net.Conn)) string {
 			}
 			go func() {
 				defer c.Close()
-				http.ReadRequest(bufio.NewReader(c))
 				serve(c)
 			}()
 		}
