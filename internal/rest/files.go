@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -28,8 +29,8 @@ func (h *Handler) routeFiles() {
 	h.route(files+"/content", methods{"GET": h.readFile, "PUT": h.firstUse(h.writeFile)})
 	h.route(files+"/edit", methods{"POST": h.editFile})
 	h.route(files+"/mkdir", methods{"POST": h.firstUse(h.mkdir)})
-	h.route(files+"/move", methods{"POST": h.move})
-	h.route(files+"/copy", methods{"POST": h.copy})
+	h.route(files+"/move", methods{"POST": h.transfers(h.svc.Move)})
+	h.route(files+"/copy", methods{"POST": h.transfers(h.svc.Copy)})
 	h.route(files+"/chmod", methods{"POST": h.chmod})
 	h.route(files+"/search", methods{"GET": h.searchFiles})
 	h.route(files+"/watch", methods{"GET": h.watch})
@@ -122,22 +123,16 @@ func (h *Handler) mkdir(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, q.err)
 }
 
-func (h *Handler) move(w http.ResponseWriter, r *http.Request) {
-	q := paramsOf(r, "from", "to", "replace")
-	from, to, replace := q.path("from"), q.path("to"), q.flag("replace")
-	if q.err == nil {
-		q.err = h.svc.Move(r.Context(), r.PathValue("id"), from, to, replace)
+// transfers is of what goes from one path to another.
+func (h *Handler) transfers(do func(ctx context.Context, id, from, to string, replace bool) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := paramsOf(r, "from", "to", "replace")
+		from, to, replace := q.path("from"), q.path("to"), q.flag("replace")
+		if q.err == nil {
+			q.err = do(r.Context(), r.PathValue("id"), from, to, replace)
+		}
+		h.done(w, r, q.err)
 	}
-	h.done(w, r, q.err)
-}
-
-func (h *Handler) copy(w http.ResponseWriter, r *http.Request) {
-	q := paramsOf(r, "from", "to", "replace")
-	from, to, replace := q.path("from"), q.path("to"), q.flag("replace")
-	if q.err == nil {
-		q.err = h.svc.Copy(r.Context(), r.PathValue("id"), from, to, replace)
-	}
-	h.done(w, r, q.err)
 }
 
 func (h *Handler) chmod(w http.ResponseWriter, r *http.Request) {
