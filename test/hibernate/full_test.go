@@ -16,13 +16,19 @@ import (
 // smallDisk is a folder with so much room.
 func smallDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
+	dir = hutchtest.Dir(t)
+	shrink(t, dir, size)
+	return dir
+}
+
+// shrink leaves a folder so much room, until it is unmounted.
+func shrink(t *testing.T, dir, size string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user can make no small disk")
 	}
-	dir = hutchtest.Dir(t)
 	must(t, unix.Mount("small", dir, "tmpfs", 0, "size="+size+",mode=711"))
-	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-	return dir
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 }
 
 // Whatever needs room on the server's disk says so where there is none, in the

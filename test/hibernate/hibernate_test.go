@@ -244,15 +244,9 @@ func TestWorkIsNotSleep(t *testing.T) {
 
 // On a full disk a sandbox does not sleep, and loses nothing.
 func TestFullDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("an ordinary user can make no small disk")
-	}
 	r := newRoom(t)
 	disk := filepath.Join(r.dir, "memory")
-	if err := unix.Mount("small", disk, "tmpfs", 0, "size=3m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	shrink(t, disk, "3m")
 	id, _ := r.sleeper(t, hutch.CreateRequest{})
 	tried := false
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !tried; time.Sleep(time.Millisecond) {
@@ -278,15 +272,8 @@ func TestFullDisk(t *testing.T) {
 
 // On a full disk no snapshot is made, which is said, and nothing is lost.
 func TestSnapshotOnAFullDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("an ordinary user can make no small disk")
-	}
 	r := newRoom(t)
-	disk := filepath.Join(r.dir, "snapshots")
-	if err := unix.Mount("small", disk, "tmpfs", 0, "size=2m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	shrink(t, filepath.Join(r.dir, "snapshots"), "2m")
 	id := r.counted(t)
 	for range 2 {
 		if _, err := r.Snapshot(t.Context(), id, hutch.SnapshotRequest{}); !errors.Is(err, hutch.Exhausted) {
