@@ -36,7 +36,7 @@ func (s *server) openBroker(context.Context) (err error) {
 			return err
 		}
 	}
-	if s.authority, err = broker.OpenAuthority(filepath.Join(s.dir, "authority.pem")); err != nil {
+	if s.authority, err = broker.OpenAuthority(filepath.Join(s.dir, authorityFile)); err != nil {
 		return err
 	}
 	s.broker = broker.New(broker.Options{Authority: s.authority, Log: s.log})

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -46,7 +47,7 @@ const (
 func OpenAuthority(path string) (*Authority, error) {
 	a, err := loadAuthority(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeAuthority(path); err == nil || errors.Is(err, fs.ErrExist) {
+		if err = makeAuthority(path, durable.Create); err == nil || errors.Is(err, fs.ErrExist) {
 			a, err = loadAuthority(path)
 		}
 	}
@@ -54,6 +55,15 @@ func OpenAuthority(path string) (*Authority, error) {
 		return nil, fmt.Errorf("open the certificate authority in %s: %w", path, err)
 	}
 	return a, nil
+}
+
+// RotateAuthority makes an authority that takes the place of the one in a file.
+// What was signed by that one is trusted where it was, and nowhere else.
+func RotateAuthority(path string) (*Authority, error) {
+	if err := makeAuthority(path, durable.Replace); err != nil {
+		return nil, fmt.Errorf("make a certificate authority in %s: %w", path, err)
+	}
+	return OpenAuthority(path)
 }
 
 func loadAuthority(path string) (*Authority, error) {
@@ -76,8 +86,8 @@ func loadAuthority(path string) (*Authority, error) {
 	return &Authority{cert: pair.Leaf, key: key, leafKey: leafKey, leaves: map[string]*tls.Certificate{}}, err
 }
 
-// makeAuthority makes one that was not there; who comes second is told so.
-func makeAuthority(path string) error {
+// makeAuthority makes one and puts it there.
+func makeAuthority(path string, put func(path string, content []byte) error) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -100,7 +110,7 @@ func makeAuthority(path string) error {
 		return err
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return durable.Create(path, append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...))
+	return put(path, append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...))
 }
 
 func serial() *big.Int {
@@ -112,6 +122,12 @@ func serial() *big.Int {
 func (a *Authority) Certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
+
+// Fingerprint is the SHA-256 of the certificate, as other programs show it.
+func (a *Authority) Fingerprint() string { return fmt.Sprintf("%X", sha256.Sum256(a.cert.Raw)) }
+
+// Ends is when the certificate does.
+func (a *Authority) Ends() time.Time { return a.cert.NotAfter }
 
 // leaf is a certificate for a host, made when it is first asked for.
 func (a *Authority) leaf(host string) (*tls.Certificate, error) {

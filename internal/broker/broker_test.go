@@ -580,6 +580,33 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
+// Who trusts one authority trusts nothing of another.
+func TestAnotherAuthority(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "authority.pem")
+	var all [2]*broker.Authority
+	for i := range all {
+		a, err := broker.RotateAuthority(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = a
+	}
+	if b, err := broker.OpenAuthority(path); err != nil || b.Fingerprint() != all[1].Fingerprint() || b.Fingerprint() == all[0].Fingerprint() {
+		t.Errorf("after it was replaced: %v", err)
+	}
+	for i, a := range all {
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM(a.Certificate())
+		for j, signer := range all {
+			_, err := signer.Leaf(t, host).Leaf.Verify(x509.VerifyOptions{Roots: trusted, DNSName: host})
+			if (err == nil) != (i == j) {
+				t.Errorf("what %d signed, to who trusts %d: %v", j, i, err)
+			}
+		}
+	}
+}
+
 // TestALeafSignsNothing: who had a leaf's key would have one host, not all.
 func TestALeafSignsNothing(t *testing.T) {
 	t.Parallel()

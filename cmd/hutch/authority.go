@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/internal/broker"
+)
+
+// authorityFile is the authority of a server, in its folder.
+const authorityFile = "authority.pem"
+
+func newAuthority(h *home, std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use: "authority", Short: "Show the authority that sandboxes trust for brokered hosts, or make another",
+		Long: `Show the certificate authority that the server of this data folder signs for
+brokered hosts with, and that its sandboxes trust. One is made when there is none.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := h.serverFolder()
+			if err != nil {
+				return err
+			}
+			a, err := broker.OpenAuthority(filepath.Join(dir, authorityFile))
+			if err != nil {
+				return err
+			}
+			return writeAuthority(std.out, a)
+		},
+	}
+	c.AddCommand(&cobra.Command{
+		Use: "rotate", Short: "Make another authority in its place, while the server is down",
+		Long: `Make another authority, with a key of its own, in the place of the present one.
+No server may run meanwhile; sandboxes may. Those that are made from then on
+trust the new one alone. Those that are there trust the old one alone: brokered
+hosts are out of their reach, and they have to be made anew.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return h.rotateAuthority(std.out) },
+	})
+	return c
+}
+
+func (h *home) rotateAuthority(out io.Writer) error {
+	dir, err := h.serverFolder()
+	if err != nil {
+		return err
+	}
+	f, free, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	if !free {
+		return hutch.Errorf(hutch.Conflict, "a server uses the data folder %s: end it, do this, and start it again; its sandboxes run on meanwhile", h.dir)
+	}
+	defer f.Close()
+	a, err := broker.RotateAuthority(filepath.Join(dir, authorityFile))
+	if err != nil {
+		return err
+	}
+	return writeAuthority(out, a)
+}
+
+// serverFolder is where the server of the data folder keeps what is its own.
+func (h *home) serverFolder() (string, error) {
+	if err := h.open(); err != nil {
+		return "", err
+	}
+	return h.folder("server")
+}
+
+func writeAuthority(w io.Writer, a *broker.Authority) error {
+	_, err := fmt.Fprintf(w, "sha256  %s\nuntil   %s\n", a.Fingerprint(), a.Ends().UTC().Format(time.DateOnly))
+	return err
+}
