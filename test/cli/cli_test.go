@@ -192,7 +192,7 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "signal": signal, "eventually": eventually, "alone": alone,
-			"server": server, "stop": stop, "crash": crash,
+			"server": server, "end": end, "crash": crash,
 		},
 		Setup: func(env *testscript.Env) error {
 			data := s.data(t)

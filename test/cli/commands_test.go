@@ -197,8 +197,9 @@ func tokenOf(ts *testscript.TestScript, where string) string {
 	return where
 }
 
-// stop ends the server as Ctrl-C does.
-func stop(ts *testscript.TestScript, neg bool, _ []string) {
+// end ends the server as Ctrl-C does. It is not called stop: testscript has one of
+// its own, which ends the test.
+func end(ts *testscript.TestScript, neg bool, _ []string) {
 	d := ts.Value(serverKey{}).(*daemon)
 	ts.Check(d.cmd.Process.Signal(os.Interrupt))
 	if err := d.cmd.Wait(); err != nil {
