@@ -66,7 +66,10 @@ func (h *home) images() string { return filepath.Join(h.dir, "images") }
 // folder makes one of the data folder's folders.
 func (h *home) folder(name string) (string, error) {
 	dir := filepath.Join(h.dir, name)
-	return dir, os.MkdirAll(dir, 0o711)
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return "", hutch.Errorf(hutch.Unavailable, "the data folder %s cannot be written to: choose another with --data or $HUTCH_DATA", h.dir).Because(err)
+	}
+	return dir, nil
 }
 
 // localToken is the token that needs no set-up.
