@@ -1,6 +1,6 @@
 // Package durable writes small files that nobody else may read, each there as a
-// whole or not at all, also after the machine has lost its power; and it brings
-// to disk what others wrote.
+// whole or not at all, also after the machine has lost its power. It brings to
+// disk what others wrote, and knows when a disk is full.
 package durable
 
 import (
@@ -15,12 +15,12 @@ func Create(path string, content []byte) error { return write(path, content, os.
 // Replace writes a file, in place of the one that may be there.
 func Replace(path string, content []byte) error { return write(path, content, os.Rename) }
 
-// write writes a file under another name, which then gives it its own.
 func write(path string, content []byte, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	return Explained(writeIn(dir, path, content, name), dir)
 }
 
+// writeIn writes a file under another name, and then gives it its own.
 func writeIn(dir, path string, content []byte, name func(from, to string) error) error {
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-") // mode 0600
 	if err != nil {
