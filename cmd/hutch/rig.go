@@ -60,8 +60,10 @@ func program(name string) string {
 	return beside
 }
 
-// working are the drivers that can create places here, the wanted one first.
-func working(ctx context.Context, all []driver.Driver, want string, log *slog.Logger) ([]driver.Driver, error) {
+// working are the drivers that can create places here, the wanted one first, and
+// those that have sandboxes: these are to be found again, though for want of room
+// or memory no other can be made just now.
+func working(ctx context.Context, all []driver.Driver, want string, inhabited map[string]bool, log *slog.Logger) ([]driver.Driver, error) {
 	all, err := prefer(all, want)
 	if err != nil {
 		return nil, err
@@ -71,6 +73,9 @@ func working(ctx context.Context, all []driver.Driver, want string, log *slog.Lo
 		report := d.Check(ctx)
 		switch {
 		case report.OK:
+			ok = append(ok, d)
+		case inhabited[d.Name()]:
+			log.Warn("a runtime makes no sandboxes now, and has some; see `hutch doctor`", "driver", d.Name(), "err", worst(report))
 			ok = append(ok, d)
 		case d.Name() == want:
 			return nil, hutch.Errorf(hutch.Unsupported, "the runtime %s does not work here: %s", want, worst(report))
@@ -200,7 +205,7 @@ func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log
 		all = all[:1] // no other will do
 	}
 	for i, d := range all {
-		if _, err = working(ctx, all[i:i+1], want, log); err != nil {
+		if _, err = working(ctx, all[i:i+1], want, nil, log); err != nil {
 			continue
 		}
 		if i == 0 {

@@ -376,7 +376,15 @@ func (s *server) findRuntimes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.runtimes, err = working(ctx, all, s.runtime, s.log)
+	records, err := s.store.All(ctx)
+	if err != nil {
+		return err
+	}
+	inhabited := map[string]bool{}
+	for _, r := range records {
+		inhabited[r.Sandbox.Runtime] = true
+	}
+	s.runtimes, err = working(ctx, all, s.runtime, inhabited, s.log)
 	return err
 }
 

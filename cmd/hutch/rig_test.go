@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"hutch/internal/driver"
+)
+
+// half is a driver that can make places, or just now cannot.
+type half struct {
+	driver.Driver
+	name  string
+	works bool
+}
+
+func (h half) Name() string { return h.name }
+
+func (h half) Check(context.Context) driver.Report { return driver.Report{OK: h.works} }
+
+// A server that starts on a full disk, say, can make no sandboxes, and must not
+// take those that it has for lost.
+func TestRuntimesWithSandboxesAreKept(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		works, inhabited, want string
+		taken                  []string
+	}{
+		{"native", "gvisor", "", []string{"gvisor", "native"}},
+		{"native", "gvisor", "native", []string{"native", "gvisor"}},
+		{"native", "gvisor", "gvisor", []string{"gvisor", "native"}},
+		{"", "native", "", []string{"native"}},
+		{"native", "", "", []string{"native"}},
+		{"native", "", "gvisor", nil},
+		{"", "", "", nil},
+	} {
+		all := []driver.Driver{half{name: "gvisor", works: c.works == "gvisor"}, half{name: "native", works: c.works == "native"}}
+		ok, err := working(t.Context(), all, c.want, map[string]bool{c.inhabited: true}, slog.New(slog.DiscardHandler))
+		var taken []string
+		for _, d := range ok {
+			taken = append(taken, d.Name())
+		}
+		if !slices.Equal(taken, c.taken) || (err == nil) != (c.taken != nil) {
+			t.Errorf("%+v: it takes %q, %v", c, taken, err)
+		}
+	}
+}
