@@ -224,6 +224,24 @@ func (s stage) work(t *testing.T) string {
 	return dir
 }
 
+// TestSessionsGoOn: a command of testscript's ends a session early, and has it
+// pass.
+func TestSessionsGoOn(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no sessions: %v", err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if regexp.MustCompile(`(?m)^(\[.*\] )?(stop|skip)\b`).Match(text) {
+			t.Errorf("%s stops before its end: the server is ended with `end`", name)
+		}
+	}
+}
+
 // TestEveryFlagIsDocumented holds docs/cli.md to what the program says of
 // itself.
 func TestEveryFlagIsDocumented(t *testing.T) {
