@@ -72,9 +72,9 @@ type stop struct {
 
 // waitAll waits for a thread of a process group to stop, and returns all that have
 // by then: one that stops all the time, for it waits for another, must not be in
-// its way. Of this process's other children nothing is asked: the kernel takes the
-// thread that started one for its tracer too, and what that hears of nobody else
-// does.
+// its way. Of this process's other children nothing is asked: to the kernel, the
+// thread that started one may wait for its stops as its tracer does, and what one
+// has heard of, the other never will.
 func waitAll(group int) (stops []stop, err error) {
 	for how := unix.WALL | unix.WNOTHREAD; ; {
 		var s stop
