@@ -1,12 +1,18 @@
 package hutch
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Seconds is a duration as the APIs write it: a number of seconds.
 type Seconds float64
 
 // Duration converts s to Go's own type.
 func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+// String writes s as the APIs do, a million of it, too, with its digits.
+func (s Seconds) String() string { return strconv.FormatFloat(float64(s), 'f', -1, 64) }
 
 // InSeconds converts a duration to the APIs' type.
 func InSeconds(d time.Duration) Seconds { return Seconds(d.Seconds()) }
