@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -110,12 +111,15 @@ func (h *Handler) brokeOff(w http.ResponseWriter, r *http.Request) {
 // that keep to it; whichever of them breaks off then has said why.
 func deadlineOf(r *http.Request) time.Time {
 	text := r.Header.Get("Grpc-Timeout")
-	n, err := strconv.ParseUint(strings.TrimRight(text, "HMSmun"), 10, 27) // 8 digits
-	if err != nil {
+	n, err := strconv.ParseInt(strings.TrimRight(text, "HMSmun"), 10, 64)
+	if err != nil || n < 0 {
 		return time.Time{}
 	}
-	unit := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
-	return time.Now().Add(time.Duration(n) * unit[text[len(text)-1]])
+	unit := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}[text[len(text)-1]]
+	if unit == 0 || n > int64(math.MaxInt64/unit) {
+		return time.Time{} // no time, or more than there is
+	}
+	return time.Now().Add(time.Duration(n) * unit)
 }
 
 // late reports whether a visit is over that had a time set to it.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -346,6 +347,22 @@ func TestHostileCallees(t *testing.T) {
 			}
 			cancel()
 			b.untilNoCalls(t)
+		})
+	}
+}
+
+func TestDeadlinesOfCalls(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"5S": 5 * time.Second, "2H": 2 * time.Hour, "250m": 250 * time.Millisecond,
+		"": 0, "S": 0, "12": 0, "-1S": 0, "1.5S": 0, "99999999H": 0,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Grpc-Timeout", text)
+		synctest.Test(t, func(t *testing.T) {
+			at := deadlineOf(r)
+			if at.IsZero() != (want == 0) || want > 0 && time.Until(at) != want {
+				t.Errorf("%q ends at %v", text, at)
+			}
 		})
 	}
 }
