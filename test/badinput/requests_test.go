@@ -79,7 +79,8 @@ var badCommands = []struct {
 	{name: "variable without a name", req: hutch.ExecRequest{Command: "true", Env: map[string]string{"": "x"}}, kind: hutch.Invalid, says: "environment"},
 	{name: "variable with '='", req: hutch.ExecRequest{Command: "true", Env: map[string]string{"A=B": "x"}}, kind: hutch.Invalid, says: "environment"},
 	{name: "variable with a NUL", req: hutch.ExecRequest{Command: "true", Env: map[string]string{"A": "\x00"}}, kind: hutch.Invalid, says: "environment"},
-	{name: "variable of a megabyte", req: hutch.ExecRequest{Command: "true", Env: map[string]string{"A": strings.Repeat("x", 1<<20)}}, kind: hutch.Invalid, says: "too long"},
+	{name: "variable of half a megabyte", req: hutch.ExecRequest{Command: "true", Env: map[string]string{"A": strings.Repeat("x", 1<<19)}}, kind: hutch.Invalid, says: "too long"},
+	{name: "variable of a megabyte", req: hutch.ExecRequest{Command: "true", Env: map[string]string{"A": strings.Repeat("x", 1<<20)}}, kind: hutch.Invalid, says: "over the limit"},
 }
 
 var badCreates = []struct {
@@ -133,11 +134,11 @@ func TestLargeRequests(t *testing.T) {
 		id := b.sandbox(t, hutch.CreateRequest{})
 		env := map[string]string{}
 		for _, name := range []string{"A", "B", "C", "D"} {
-			env[name] = strings.Repeat(name, 1<<20)
+			env[name] = strings.Repeat(name, 250<<10)
 		}
 		for range 20 {
 			_, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "true", Env: env}, nil)
-			wantError(t, err, hutch.Invalid, "too long", "an environment of 4 MiB")
+			wantError(t, err, hutch.Invalid, "too long", "an environment of nearly a MiB")
 		}
 		b.well(t, id)
 	})
