@@ -20,6 +20,8 @@ import (
 
 	vocabulary "hutch"
 	"hutch/client"
+	"hutch/internal/hutchtest"
+	"hutch/internal/linux/cgroup"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -280,6 +282,28 @@ func clean(env *testscript.Env) {
 			p.Kill()
 		}
 	}
+	if err := ungroup(env.Getenv("HUTCH_DATA")); err != nil {
+		env.T().Log("remove control groups: ", err)
+	}
+}
+
+// ungroup removes the control groups of sandboxes that a server left to its next
+// start, with all that runs in them.
+func ungroup(data string) error {
+	tree, err := cgroup.Find()
+	if err != nil {
+		return nil // there are none here
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var errs error
+	for _, runtime := range hutchtest.Runtimes {
+		for _, path := range hutchtest.Groups(filepath.Join(data, "server", runtime)) {
+			g := tree.Open(filepath.Base(path))
+			errs = errors.Join(errs, g.Kill(), g.Remove(ctx))
+		}
+	}
+	return errs
 }
 
 // background starts a background process in a sandbox, as a program would:
