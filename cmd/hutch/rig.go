@@ -63,7 +63,7 @@ func program(name string) string {
 // working are the drivers that can create places here, the wanted one first, and
 // those that have sandboxes: these are to be found again, though for want of room
 // or memory no other can be made just now.
-func working(ctx context.Context, all []driver.Driver, want string, inhabited map[string]bool, log *slog.Logger) ([]driver.Driver, error) {
+func working(ctx context.Context, all []driver.Driver, want string, inhabited []string, log *slog.Logger) ([]driver.Driver, error) {
 	all, err := prefer(all, want)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func working(ctx context.Context, all []driver.Driver, want string, inhabited ma
 		switch {
 		case report.OK:
 			ok = append(ok, d)
-		case inhabited[d.Name()]:
+		case slices.Contains(inhabited, d.Name()):
 			log.Warn("a runtime makes no sandboxes now, and has some; see `hutch doctor`", "driver", d.Name(), "err", worst(report))
 			ok = append(ok, d)
 		case d.Name() == want:

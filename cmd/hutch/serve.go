@@ -88,6 +88,9 @@ the one in the data folder. When the server ends, sandboxes go on running; its
 next start finds them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if !c.Flags().Changed("max-memory") { // not asked of the machine for every other command
+				cfg.maxLimits.Memory = int(pressure.Total() >> 20)
+			}
 			if err := cmp.Or(checkLimits(cfg.limits), checkMost(cfg.maxLimits), checkPool(cfg.pool), cfg.secure.check(), cfg.preview.check()); err != nil {
 				return err
 			}
@@ -107,7 +110,7 @@ next start finds them again.`,
 	f.StringVar(&cfg.runtime, "runtime", "", "default runtime: gvisor or native (default: the first that works)")
 	f.IntVar(&cfg.maxSandboxes, "max-sandboxes", 100, "sandboxes at once")
 	f.Float64Var(&cfg.maxLimits.CPU, "max-cpu", 0, "most cores that a sandbox may be asked for with, 0 for no ceiling")
-	f.IntVar(&cfg.maxLimits.Memory, "max-memory", int(pressure.Total()>>20), "likewise MiB of memory; default what the machine has")
+	f.IntVar(&cfg.maxLimits.Memory, "max-memory", 0, "likewise MiB of memory (default what the machine has)")
 	f.IntVar(&cfg.maxLimits.Disk, "max-disk", 10240, "likewise MiB of written files")
 	f.IntVar(&cfg.maxLimits.PIDs, "max-pids", 32768, "likewise processes and threads")
 	f.IntVar(&cfg.pool, "pool", 64, "sandboxes kept ready for those to come, at most; how many there are follows use, 0 is none")
@@ -376,13 +379,9 @@ func (s *server) findRuntimes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records, err := s.store.All(ctx)
+	inhabited, err := s.store.Runtimes(ctx)
 	if err != nil {
 		return err
-	}
-	inhabited := map[string]bool{}
-	for _, r := range records {
-		inhabited[r.Sandbox.Runtime] = true
 	}
 	s.runtimes, err = working(ctx, all, s.runtime, inhabited, s.log)
 	return err

@@ -165,6 +165,23 @@ func unwritten(r Record, err error) error {
 	return fmt.Errorf("store sandbox %s: %w", r.Place, explained(err))
 }
 
+// Runtimes returns those that there are records of.
+func (s *Store) Runtimes(ctx context.Context) (names []string, err error) {
+	rows, err := s.db.QueryContext(ctx, `select distinct runtime from sandboxes order by runtime`)
+	if err != nil {
+		return nil, fmt.Errorf("read the store: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, fmt.Errorf("read the store: %w", err)
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
 // All returns every record, oldest first.
 func (s *Store) All(ctx context.Context) ([]Record, error) {
 	rows, err := s.db.QueryContext(ctx, `select id, record from sandboxes order by created, id`)

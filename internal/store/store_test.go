@@ -52,6 +52,9 @@ func TestRecordsSurviveReopening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if names, err := s.Runtimes(ctx); err != nil || !reflect.DeepEqual(names, []string{older.Sandbox.Runtime}) {
+		t.Errorf("the runtimes are %q, %v", names, err)
+	}
 	used, err := s.Retired(ctx)
 	if want := map[string]hutch.Usage{"tk": {Executions: 2, CPUSeconds: 0.5}}; err != nil || !reflect.DeepEqual(used, want) {
 		t.Errorf("used %+v, want %+v, %v", used, want, err)

@@ -29,12 +29,12 @@ func memoryGroups(proc string) (groups []memoryGroup) {
 		return nil
 	}
 	for _, m := range mounts {
-		controller := ""
+		controller := "" // version 2 has one group for all of them
 		if m.version == 1 {
 			controller = "memory"
-		}
-		if m.version == 1 && !slices.Contains(m.controllers, controller) {
-			continue
+			if !slices.Contains(m.controllers, controller) {
+				continue
+			}
 		}
 		for dir := m.path(own[controller]); len(dir) > 1 && len(dir) >= len(m.dir); dir = filepath.Dir(dir) {
 			groups = append(groups, memoryGroup{m.version, dir})

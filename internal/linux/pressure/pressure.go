@@ -39,13 +39,7 @@ func Exhausted() bool {
 // memory.
 func Kills() int {
 	counts, _ := os.ReadFile("/proc/vmstat")
-	for line := range strings.Lines(string(counts)) {
-		if text, found := strings.CutPrefix(line, "oom_kill "); found {
-			n, _ := strconv.Atoi(strings.TrimSpace(text))
-			return n
-		}
-	}
-	return 0
+	return int(number(string(counts), "oom_kill", 2))
 }
 
 // Total is how many bytes of memory this process may have, with all that it
@@ -75,11 +69,14 @@ func some(psi string) float64 {
 }
 
 // size reads a line like "MemTotal:   24683660 kB".
-func size(info, name string) int64 {
-	for line := range strings.Lines(info) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == name {
-			kb, _ := strconv.ParseInt(f[1], 10, 64)
-			return kb << 10
+func size(info, name string) int64 { return number(info, name, 3) << 10 }
+
+// number reads the second of so many words of the line that begins with name.
+func number(text, name string, words int) int64 {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == words && f[0] == name {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			return n
 		}
 	}
 	return 0
