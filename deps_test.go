@@ -127,7 +127,7 @@ var layers = []layer{
 }
 
 // testOnly are the packages that no program has in it.
-var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser"}
+var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/disk"}
 
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {

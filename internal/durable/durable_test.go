@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/hutchtest/disk"
 )
 
 func TestWholeOrNot(t *testing.T) {
@@ -76,14 +77,8 @@ func TestOneCreates(t *testing.T) {
 
 // That there is no room on the disk is told to people, and hides nothing that says more.
 func TestFull(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("an ordinary user can make no small disk")
-	}
 	dir := t.TempDir()
-	if err := unix.Mount("small", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	disk.Shrink(t, dir, "2m")
 	key, failed, told := filepath.Join(dir, "key"), errors.New("exit status 1"), hutch.Errorf(hutch.Conflict, "it is busy")
 	if err := Explained(failed, dir); err != failed {
 		t.Errorf("with room: %v", err)

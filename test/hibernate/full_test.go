@@ -7,28 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"hutch"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/disk"
 )
 
 // smallDisk is a folder with so much room.
 func smallDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
 	dir = hutchtest.Dir(t)
-	shrink(t, dir, size)
+	disk.Shrink(t, dir, size)
 	return dir
-}
-
-// shrink leaves a folder so much room, until it is unmounted.
-func shrink(t *testing.T, dir, size string) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("an ordinary user can make no small disk")
-	}
-	must(t, unix.Mount("small", dir, "tmpfs", 0, "size="+size+",mode=711"))
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 }
 
 // Whatever needs room on the server's disk says so where there is none, in the

@@ -19,6 +19,7 @@ import (
 	"hutch"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/disk"
 )
 
 const patience = 60 * time.Second
@@ -245,8 +246,8 @@ func TestWorkIsNotSleep(t *testing.T) {
 // On a full disk a sandbox does not sleep, and loses nothing.
 func TestFullDisk(t *testing.T) {
 	r := newRoom(t)
-	disk := filepath.Join(r.dir, "memory")
-	shrink(t, disk, "3m")
+	memory := filepath.Join(r.dir, "memory")
+	disk.Shrink(t, memory, "3m")
 	id, _ := r.sleeper(t, hutch.CreateRequest{})
 	tried := false
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !tried; time.Sleep(time.Millisecond) {
@@ -261,7 +262,7 @@ func TestFullDisk(t *testing.T) {
 	if sb := r.until(t, id, hutch.Running); sb.Health != hutch.Healthy {
 		t.Errorf("%+v", sb)
 	}
-	if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+	if err := unix.Unmount(memory, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
 	r.until(t, id, hutch.Hibernated)
@@ -273,7 +274,7 @@ func TestFullDisk(t *testing.T) {
 // On a full disk no snapshot is made, which is said, and nothing is lost.
 func TestSnapshotOnAFullDisk(t *testing.T) {
 	r := newRoom(t)
-	shrink(t, filepath.Join(r.dir, "snapshots"), "2m")
+	disk.Shrink(t, filepath.Join(r.dir, "snapshots"), "2m")
 	id := r.counted(t)
 	for range 2 {
 		if _, err := r.Snapshot(t.Context(), id, hutch.SnapshotRequest{}); !errors.Is(err, hutch.Exhausted) {

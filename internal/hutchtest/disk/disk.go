@@ -1,0 +1,22 @@
+// Package disk leaves tests as little room as the servers of others have.
+package disk
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Shrink leaves a folder that is empty so much room, as tmpfs(5) writes it, until
+// it is unmounted or the test ends. Only root can.
+func Shrink(t testing.TB, dir, size string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user can make no small disk")
+	}
+	if err := unix.Mount("small", dir, "tmpfs", 0, "size="+size+",mode=711"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+}
