@@ -98,7 +98,7 @@ func (s *server) openConversations(context.Context) (err error) {
 		s.log.Info("DOCKER_HOST is not used: runners are the languages of this host")
 	}
 	s.talks, err = conversation.New(s.policy, conversation.Options{
-		Folder: cmp.Or(s.talk.folder, filepath.Join(s.home.dir, "conversations")), Secret: []byte(secret),
+		Folder: cmp.Or(s.talk.folder, filepath.Join(s.home.dir, "conversations")), Own: s.talk.folder == "", Secret: []byte(secret),
 		BaseURL: s.base(), LinkLife: s.talk.linkLife, Log: s.log,
 	})
 	if err == nil {

@@ -42,8 +42,11 @@ var limits = hutch.Limits{CPU: 0.5, Memory: 256}
 
 // Options are what a server is made from. Folder and Secret are needed.
 type Options struct {
-	// Folder has a folder for each conversation.
+	// Folder has a folder for each conversation, whose files are in its folder
+	// "files": FOLDER/CONVERSATION/files.
 	Folder string
+	// Own says that no program but Hutch can have made Folder.
+	Own bool
 	// Secret signs links.
 	Secret []byte
 	// BaseURL is where people reach the server, such as
@@ -74,6 +77,9 @@ func New(svc hutch.Service, opt Options) (*Server, error) {
 	}
 	if err := os.MkdirAll(opt.Folder, 0o700); err != nil {
 		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be made: %v", err)
+	}
+	if err := upgrade(opt.Folder, opt.Own); err != nil {
+		return nil, hutch.Errorf(hutch.Unavailable, "the folder of conversations cannot be brought to today's layout, in which the files of each are in CONVERSATION/files: %v", err)
 	}
 	root, err := os.OpenRoot(opt.Folder)
 	if err != nil {

@@ -61,6 +61,12 @@ func fileNames(files []conversation.File) []string {
 	return list
 }
 
+// conversations lists the conversations in a root.
+func conversations(root string) ([]os.DirEntry, error) {
+	entries, err := os.ReadDir(root)
+	return slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == ".hutch-layout" }), err
+}
+
 // TestFilesStay looks at what is kept from run to run, and over the end of the
 // sandbox, on every runtime.
 func TestFilesStay(t *testing.T) {
@@ -76,7 +82,7 @@ func TestFilesStay(t *testing.T) {
 			if two := run(t, s, "Chat_1", "cat a d/e/b; echo 2 >> a; rm -r d"); string(two.Stdout) != "one\ntwo\n" || !slices.Equal(fileNames(two.Files), []string{"a"}) {
 				t.Errorf("made %q, printed %q", fileNames(two.Files), two.Stdout)
 			}
-			if _, err := os.Lstat(filepath.Join(folder, "Chat_1", "d")); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(filepath.Join(folder, "Chat_1", "files", "d")); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("what was removed is still kept: %v", err)
 			}
 			drop(t, svc)
@@ -129,7 +135,7 @@ func TestStaleSandbox(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	s, folder := open(t, svc, conversation.Options{})
 	run(t, s, "a", "echo old > f")
-	if err := os.WriteFile(filepath.Join(folder, "a", "f"), []byte("new\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "a", "files", "f"), []byte("new\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, _ = open(t, svc, conversation.Options{Folder: folder})
@@ -148,7 +154,7 @@ func TestCancelledRunKeepsFiles(t *testing.T) {
 	if err == nil {
 		t.Fatalf("a cancelled run gave %+v", res)
 	}
-	if b, err := os.ReadFile(filepath.Join(folder, "a", "f")); string(b) != "half\n" || err != nil {
+	if b, err := os.ReadFile(filepath.Join(folder, "a", "files", "f")); string(b) != "half\n" || err != nil {
 		t.Errorf("kept %q, %v", b, err)
 	}
 }
@@ -198,7 +204,7 @@ func TestOwnersShareNothing(t *testing.T) {
 			t.Errorf("%q: %v, %+v", owner, err, res)
 		}
 	}
-	if entries, err := os.ReadDir(folder); len(entries) != 4 || err != nil {
+	if entries, err := conversations(folder); len(entries) != 4 || err != nil {
 		t.Errorf("folders %v, %v", entries, err)
 	}
 }
@@ -229,7 +235,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s with %q ran code: %v, %+v", owner, scopes, err, res)
 		}
 	}
-	if entries, err := os.ReadDir(folder); len(entries) != 2 || err != nil {
+	if entries, err := conversations(folder); len(entries) != 2 || err != nil {
 		t.Errorf("folders %v, %v", entries, err)
 	}
 }
@@ -242,7 +248,7 @@ func TestBadConversations(t *testing.T) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	if entries, err := os.ReadDir(folder); len(entries) != 0 || err != nil {
+	if entries, err := conversations(folder); len(entries) != 0 || err != nil {
 		t.Errorf("folders %v, %v", entries, err)
 	}
 }
@@ -257,7 +263,7 @@ func TestHostileFiles(t *testing.T) {
 	if err := os.Mkdir(outside, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ln := fmt.Sprintf("ln -s %s out; ln -s ../outside up; ln -s .. ..up; ln -s . self; ln -s loop loop", outside)
+	ln := fmt.Sprintf("ln -s %s out; ln -s ../../../outside up; ln -s .. ..up; ln -s . self; ln -s loop loop", outside)
 	run(t, s, "a", ln+"; mkfifo pipe; touch -- $'new\\nline' '\"quoted\"' $'\\xff' ' ' '-rf'; mkdir dir; touch dir/f; chmod 0 dir/f; mkdir closed; touch closed/f; chmod 0 closed")
 	// Links become folders with files in them, and the other way round.
 	run(t, s, "a", "rm out up self; mkdir out up self; echo evil > out/f; echo evil > up/f; echo evil > self/f; chmod 700 closed; rm -r dir; ln -s /etc dir; rm pipe; mkdir pipe")
@@ -269,7 +275,7 @@ func TestHostileFiles(t *testing.T) {
 	if entries, err := os.ReadDir(outside); len(entries) != 0 || err != nil {
 		t.Errorf("written outside: %v, %v", entries, err)
 	}
-	entries, err := os.ReadDir(filepath.Join(folder, "a"))
+	entries, err := os.ReadDir(filepath.Join(folder, "a", "files"))
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".hutch-new-") {
 			t.Errorf("left behind: %s", e.Name())
@@ -288,7 +294,7 @@ func TestTooManyFiles(t *testing.T) {
 	if !errors.Is(err, hutch.Exhausted) {
 		t.Errorf("20001 files: %v", err)
 	}
-	if entries, err := os.ReadDir(filepath.Join(folder, "a")); len(entries) != 0 || err != nil {
+	if entries, err := os.ReadDir(filepath.Join(folder, "a", "files")); len(entries) != 0 || err != nil {
 		t.Errorf("%d are kept, %v", len(entries), err)
 	}
 	run(t, s, "a", "ls | xargs rm; echo fine > f")

@@ -30,12 +30,14 @@ const inside = "/data"
 // scratch begins the names of files that are being written on the host.
 const scratch = ".hutch-new-"
 
-// open opens the folder of a conversation, and makes it when it is missing.
+// open opens the folder of a conversation's files, and makes it when it is
+// missing.
 func (s *Server) open(at place) (*os.Root, error) {
-	if err := s.root.Mkdir(at.folder(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	name := filesOf(at.folder())
+	if err := s.root.MkdirAll(name, 0o700); err != nil {
 		return nil, err
 	}
-	return s.root.OpenRoot(at.folder())
+	return s.root.OpenRoot(name)
 }
 
 // bring puts the files of a conversation into a sandbox.

@@ -69,7 +69,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, folder, name strin
 	if strings.Contains(folder, "/") || !filepath.IsLocal(name) || path.Clean(name) != name {
 		return fs.ErrNotExist
 	}
-	root, err := s.root.OpenRoot(folder)
+	root, err := s.root.OpenRoot(filesOf(folder))
 	if err != nil {
 		return err
 	}

@@ -172,11 +172,11 @@ func TestLinksFromInside(t *testing.T) {
 	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{})
 	base := serve(t, s)
 	links := linksOf(t, s, base, "for f in abs rel dir/f fifo in gone closed; do mkdir -p $(dirname $f); echo was > $f; done")
-	at := func(name string) string { return filepath.Join(folder, "a", name) }
+	at := func(name string) string { return filepath.Join(folder, "a", "files", name) }
 	if err := os.WriteFile(filepath.Join(filepath.Dir(folder), "outside"), []byte("secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for name, to := range map[string]string{"abs": "/etc/passwd", "rel": "../../outside", "dir": "/etc", "in": "rel2", "closed": "closed"} {
+	for name, to := range map[string]string{"abs": "/etc/passwd", "rel": "../../../outside", "dir": "/etc", "in": "rel2", "closed": "closed"} {
 		os.RemoveAll(at(name))
 		if err := os.Symlink(to, at(name)); err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ func deploy(t *testing.T) *deployment {
 	if err := os.Symlink(hutchtest.Program(t, "hutch"), d.program); err != nil {
 		t.Fatal(err)
 	}
-	old := filepath.Join(dir, "root", "old-chat") // from before
+	old := filepath.Join(dir, "root", "old-chat", "files") // from before
 	if err := os.MkdirAll(old, 0o755); err != nil {
 		t.Fatal(err)
 	}
