@@ -19,7 +19,7 @@ import (
 )
 
 // governedLoad measures one engine behind three servers: with nothing before
-// MCP, with all that stands there in `hutch serve` but the veil over secrets,
+// MCP, with all that stands there in `hutch serve` except the redaction of secrets,
 // and with that too. Server, callers and sandboxes share the cores.
 func (l *lab) governedLoad(ctx context.Context) (table, error) {
 	t := newTable("callers", fmt.Sprint(l.callers[0]), fmt.Sprint(l.callers[1]), fmt.Sprint(l.callers[2]), "× nothing", "success")
@@ -99,7 +99,7 @@ func (l *lab) surfaces(ctx context.Context) (list []surface, done func() error, 
 	}
 	open("nothing", mcp.NewHandler(l.engine, mcp.Options{}))
 	open("token, policy, quotas, metrics, audit", before(l.engine))
-	open("and the veil over secrets", before(secret.NewVeil(l.engine, vault.Redactor)))
+	open("and the redaction of secrets", before(secret.Redact(l.engine, vault.Redactor)))
 	return list, func() error {
 		for i := len(ends) - 1; i >= 0; i-- {
 			ends[i]()

@@ -128,7 +128,7 @@ func (s *server) openBackups(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.backups = backup.New(backup.Options{Service: s.veil, Store: to, Room: s.backupRoom << 20, Log: s.log})
+	s.backups = backup.New(backup.Options{Service: s.redacted, Store: to, Room: s.backupRoom << 20, Log: s.log})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -142,7 +142,7 @@ func images(dir string, authority []byte, log *slog.Logger) func(context.Context
 
 // embedded is an engine of this process alone; nothing of it outlives it.
 type embedded struct {
-	hutch.Service // the engine, under its veil
+	hutch.Service // the engine behind the redactor
 	engine        *engine.Engine
 	dir           string
 	lock          *os.File
@@ -183,7 +183,7 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), nil, log), Ephemeral: true, Gateway: gateways("", nil, nil),
 		Secret: vault.Value, Secrets: slices.Collect(maps.Keys(secrets())), Log: log,
 	})
-	m.Service = secret.NewVeil(m.engine, vault.Redactor)
+	m.Service = secret.Redact(m.engine, vault.Redactor)
 	return m, m.engine.Start(ctx)
 }
 

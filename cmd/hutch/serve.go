@@ -180,7 +180,7 @@ type server struct {
 	operations *quota.Meter
 	runtimes   []driver.Driver
 	engine     *engine.Engine
-	veil       *secret.Veil // over the engine
+	redacted   *secret.RedactedService // around the engine
 	backups    *backup.Backups
 	policy     *policy.Policy
 	talks      *conversation.Server
@@ -346,7 +346,7 @@ func (s *server) mayListen(ctx context.Context) error {
 }
 
 func (s *server) openPolicy(ctx context.Context) (err error) {
-	s.policy, err = policy.New(ctx, s.veil, policy.Options{
+	s.policy, err = policy.New(ctx, s.redacted, policy.Options{
 		Network: s.network.network(), Tokens: s.tokens, Secrets: s.vault, Backups: s.backups, Accounts: s.engine, Pools: s.engine, Audit: s.audit, Observer: s.observers, Operations: s.operations, Grants: s.store.Shelf("grants"),
 		Redact: func(text string) string { return s.redactor().String(text) }, Log: s.log,
 	})
@@ -404,7 +404,7 @@ func (s *server) startEngine(ctx context.Context) error {
 	if err := s.engine.Start(ctx); err != nil {
 		return err
 	}
-	s.veil = secret.NewVeil(s.engine, s.vault.Redactor)
+	s.redacted = secret.Redact(s.engine, s.vault.Redactor)
 	s.undo = append(s.undo, func() error {
 		ctx, cancel := grace()
 		defer cancel()

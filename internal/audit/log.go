@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/verb"
 )
 
 // Options are what a log is made from. Dir is needed.
@@ -73,15 +74,15 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 	return l, nil
 }
 
-// Begin implements Observer. Where the disk takes no line, what would change
-// something is refused; what only looks goes on, and so does Destroy, which
-// makes room.
+// Begin implements Observer. Where the disk takes no line, a verb that changes
+// something is refused. A verb that only looks is not, and neither is one that
+// frees memory or disk.
 func (l *Log) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
 	op.Trace = cmp.Or(op.Trace, hutch.TraceID(ctx))
 	var began int64
-	if Changes(op.Verb) {
+	if v, _ := verb.Find(op.Verb); !v.Looks && op.Verb != Broker {
 		var err error
-		if began, err = l.write(Begin, 0, op); err != nil && op.Verb != "Destroy" {
+		if began, err = l.write(Begin, 0, op); err != nil && !v.Frees {
 			return ctx, nil, refusal(err)
 		}
 	}

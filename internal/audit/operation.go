@@ -40,7 +40,6 @@ type Outcome struct {
 // Observer is told of every call of a verb: before it runs, and when it has
 // ended.
 type Observer interface {
-	// Begin is called when a call has been allowed, or with the refusal as the
 	// Begin is called for every call, also for one that policy refuses: then end
 	// follows at once, with the refusal. The call is made with the context that
 	// Begin returns, and end is called exactly once, before the answer goes
@@ -94,20 +93,6 @@ func OriginOf(ctx context.Context) Origin {
 // Broker is the verb of a request that secrets were added to on its way out of a
 // sandbox. It is nobody's call, and on record when it has been answered.
 const Broker = "Broker"
-
-// looks are the verbs that change nothing and run nothing. Any other, also one
-// that is not known here, counts as a change: it is on record before it begins.
-var looks = map[string]bool{
-	"Sandbox": true, "Sandboxes": true, "Process": true, "Processes": true, "Logs": true, "Wait": true,
-	"Languages": true, "Contexts": true, "GitStatus": true, "GitDiff": true,
-	"Ports": true, "ValidatePortToken": true, "WatchPorts": true, "Network": true, "Connections": true,
-	"Grants": true, "Token": true, "Tokens": true, "Usage": true, "Audit": true,
-	Broker:     true,
-	"ReadFile": true, "Stat": true, "ListFiles": true, "SearchFiles": true, "Watch": true, "Pack": true,
-}
-
-// Changes reports whether a verb changes or runs something.
-func Changes(verb string) bool { return !looks[verb] }
 
 // OK is the result of an operation that went well.
 const OK = "ok"

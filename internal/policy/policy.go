@@ -20,6 +20,8 @@ import (
 	"hutch/internal/auth"
 	"hutch/internal/quota"
 	"hutch/internal/store"
+	"hutch/internal/verb"
+	"hutch/internal/wrap"
 )
 
 // Options are what a policy is made from; the zero value works.
@@ -50,8 +52,14 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Policy implements hutch.Service, and what is beside it, for those who may.
+// Policy is a hutch.Service, and the interfaces beside it, with a hook around
+// each call. Only the verbs that are methods here need more than that hook.
 type Policy struct {
+	wrap.Service
+	wrap.TokenService
+	wrap.SecretService
+	wrap.BackupService
+
 	next   hutch.Service
 	opt    Options
 	grants *grants
@@ -78,123 +86,50 @@ func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) 
 		opt.Redact = func(text string) string { return text }
 	}
 	g, err := openGrants(ctx, opt.Grants)
-	return &Policy{next: next, opt: opt, grants: g}, err
-}
-
-// call is one call of a verb.
-type call struct {
-	verb    string
-	sandbox string
-	target  string // within it, for the record
-	acts    bool   // does more in it than the verb says
-	asks    bool   // for secrets of the sandbox's owner
-}
-
-// rule is what a verb needs.
-type rule struct {
-	scopes []hutch.Scope // one of these
-	// access is what a grant on another's sandbox must give; none does when it
-	// is empty.
-	access hutch.Access
-	about  subject
-}
-
-type subject int
-
-const (
-	aSandbox  subject = iota // which exists, and is counted
-	noSandbox                // counted all the same
-	anEnd                    // as aSandbox, but never refused for a quota: it frees
-	theServer                // neither
-)
-
-var (
-	see        = rule{scopes: []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec, hutch.ScopeFiles}, access: hutch.ReadAccess}
-	follow     = rule{scopes: []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec}, access: hutch.ReadAccess}
-	run        = rule{scopes: []hutch.Scope{hutch.ScopeExec}, access: hutch.WriteAccess}
-	read       = rule{scopes: []hutch.Scope{hutch.ScopeRead, hutch.ScopeFiles}, access: hutch.ReadAccess}
-	change     = rule{scopes: []hutch.Scope{hutch.ScopeFiles}, access: hutch.WriteAccess}
-	own        = rule{scopes: []hutch.Scope{hutch.ScopeExec}}
-	keep       = rule{scopes: []hutch.Scope{hutch.ScopeExec}, about: noSandbox}
-	copying    = rule{scopes: []hutch.Scope{hutch.ScopeFiles}} // of what is one's own
-	administer = rule{scopes: []hutch.Scope{hutch.ScopeAdmin}, about: theServer}
-)
-
-// rules has every verb. One that is missing is denied to all.
-var rules = map[string]rule{
-	"Create":    {scopes: run.scopes, about: noSandbox},
-	"Sandboxes": {scopes: see.scopes, about: noSandbox},
-	"Sandbox":   see,
-	"Destroy":   {scopes: run.scopes, about: anEnd},
-
-	"Exec": run, "StartProcess": run, "Signal": run, "Input": run, "Resize": run, "CleanProcesses": run,
-	"Process": follow, "Processes": follow, "Logs": follow, "Wait": follow, "Languages": follow,
-
-	"CreateContext": run, "DeleteContext": run, "Interrupt": run, "RunCode": run, "Contexts": follow,
-
-	"GitClone": run, "GitCommit": run, "GitStatus": read, "GitDiff": read,
-
-	"ReadFile": read, "Stat": read, "ListFiles": read, "SearchFiles": read, "Watch": read, "Pack": read,
-	"WriteFile": change, "EditFile": change, "Mkdir": change, "Move": change, "Copy": change, "Delete": change, "Chmod": change, "Unpack": change,
-
-	"Expose": show, "Unexpose": show, "LinkPort": show, "DialPort": connect,
-	"Ports": shown, "ValidatePortToken": shown, "WatchPorts": shown,
-
-	"Network": see, "Connections": see, "SetNetwork": own,
-
-	"SetSecret": keep, "Secrets": keep, "DeleteSecret": keep,
-
-	"Backup": copying, "RestoreBackup": copying, "DeleteBackup": {scopes: copying.scopes, about: noSandbox}, "Backups": {scopes: read.scopes, about: noSandbox},
-
-	"Snapshot": own, "Fork": own, "Pause": run, "Resume": run, "DeleteSnapshot": keep,
-	"Snapshots": {scopes: see.scopes, about: noSandbox},
-
-	"Share": own, "Unshare": own, "Grants": own,
-
-	"Usage": {scopes: see.scopes, about: theServer}, "Audit": administer, "Metrics": administer, "Pool": administer,
-
-	"CreateToken": administer, "Token": administer, "Tokens": administer, "RotateToken": administer, "RevokeToken": administer,
+	p := &Policy{next: next, opt: opt, grants: g}
+	p.Service = wrap.Service{Next: next, Hook: p.around}
+	p.TokenService = wrap.TokenService{Next: opt.Tokens, Hook: p.around}
+	p.SecretService = wrap.SecretService{Next: opt.Secrets, Hook: p.around}
+	p.BackupService = wrap.BackupService{Next: opt.Backups, Hook: p.around}
+	return p, err
 }
 
 // maxTarget bounds what is said of a call's target, in bytes.
 const maxTarget = 200
 
-// do makes one call of a verb, if the caller may.
-func do[T any](ctx context.Context, p *Policy, c call, run func(context.Context) (T, error)) (v T, err error) {
+// around makes one call of a verb, if the caller may make it.
+func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(context.Context) error) (err error) {
 	who := auth.From(ctx)
 	ctx, end, err := p.opt.Observer.Begin(ctx, p.operation(ctx, who, c))
 	if err != nil {
-		return v, err
+		return err
 	}
-	defer func() { end(audit.Outcome{Err: err, Sandbox: madeBy(v, err)}) }()
+	defer func() { end(audit.Outcome{Err: err, Sandbox: createdSandbox(result, err)}) }()
 	if ctx, err = p.admit(ctx, who, c); err != nil {
-		return v, err
+		return err
 	}
-	err = errPanicked // what the observer hears if run does not return
-	v, err = run(ctx)
-	return v, err
-}
-
-// carry is do for a verb that returns an error alone.
-func carry(ctx context.Context, p *Policy, c call, run func(context.Context) error) error {
-	_, err := do(ctx, p, c, func(ctx context.Context) (struct{}, error) { return struct{}{}, run(ctx) })
+	if err = p.permit(ctx, c); err != nil {
+		return err
+	}
+	err = errPanicked // what the observer is given if run does not return
+	err = run(ctx)
 	return err
 }
 
 var errPanicked = hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause")
 
-// madeBy is the id of a sandbox that a call returned.
-func madeBy(v any, err error) string {
-	if sb, ok := v.(hutch.Sandbox); ok && err == nil {
+// createdSandbox is the id of the sandbox that a call returned.
+func createdSandbox(result any, err error) string {
+	if sb, ok := result.(*hutch.Sandbox); ok && err == nil {
 		return sb.ID
 	}
 	return ""
 }
 
-func (p *Policy) operation(ctx context.Context, who *auth.Principal, c call) audit.Operation {
+func (p *Policy) operation(ctx context.Context, who *auth.Principal, c verb.Call) audit.Operation {
 	from := audit.OriginOf(ctx)
 	op := audit.Operation{
-		Time: time.Now(), Sandbox: audit.Head(c.sandbox, hutch.MaxID), Verb: c.verb, Target: audit.Head(p.opt.Redact(c.target), maxTarget),
+		Time: time.Now(), Sandbox: audit.Head(c.Sandbox, hutch.MaxID), Verb: c.Verb, Target: audit.Head(p.opt.Redact(c.Target), maxTarget),
 		Surface: from.Surface, Remote: from.Remote, Request: from.Request, Trace: hutch.TraceID(ctx),
 	}
 	if who != nil {
@@ -204,36 +139,38 @@ func (p *Policy) operation(ctx context.Context, who *auth.Principal, c call) aud
 }
 
 // admit returns the context to make a call with, or why it is refused.
-func (p *Policy) admit(ctx context.Context, who *auth.Principal, c call) (context.Context, error) {
-	r, known := rules[c.verb]
-	if c.acts {
-		r = run
+func (p *Policy) admit(ctx context.Context, who *auth.Principal, c verb.Call) (context.Context, error) {
+	v, known := verb.Find(c.Verb)
+	if c.Runs {
+		exec, _ := verb.Find("Exec")
+		v.Scopes, v.Access = exec.Scopes, exec.Access
 	}
 	switch {
 	case who == nil || !known:
 		return ctx, hutch.Errorf(hutch.Denied, "nobody may do this without a token")
-	case !who.Has(r.scopes...):
-		return ctx, who.Lack(c.verb, r.scopes)
-	case r.about == theServer:
+	case !who.Has(v.Scopes...):
+		return ctx, who.Lack(c.Verb, v.Scopes)
+	case v.About == verb.Server:
 		return ctx, nil
-	}
-	if r.about != noSandbox {
-		if err := hutch.CheckID(c.sandbox); err != nil {
+	case v.About == verb.Sandbox:
+		if err := hutch.CheckID(c.Sandbox); err != nil {
 			return ctx, err
 		}
 	}
-	if err := p.count(ctx, who, r); err != nil {
+	if err := p.count(ctx, who, v); err != nil {
 		return ctx, err
 	}
-	owner, err := p.owner(ctx, who, c, r)
+	owner, err := p.owner(ctx, who, c, v)
 	return hutch.WithOwner(ctx, owner), err
 }
 
-func (p *Policy) count(ctx context.Context, who *auth.Principal, r rule) error {
+// count takes one operation from the caller's quota. A verb that frees is
+// counted, too, and never refused.
+func (p *Policy) count(ctx context.Context, who *auth.Principal, v verb.Verb) error {
 	switch {
 	case p.opt.Operations == nil:
 		return nil
-	case r.about == anEnd:
+	case v.Frees:
 		return p.opt.Operations.Note(ctx, who.ID, who.Limits.Operations)
 	}
 	_, err := p.opt.Operations.Take(ctx, who.ID, who.Limits.Operations)

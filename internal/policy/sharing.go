@@ -14,6 +14,8 @@ import (
 	"hutch"
 	"hutch/internal/auth"
 	"hutch/internal/store"
+	"hutch/internal/verb"
+	"hutch/internal/wrap"
 )
 
 // grants are all there are. A token has at most one on a sandbox id, so that an
@@ -137,26 +139,26 @@ func (l *grants) remove(ctx context.Context, g grant) error {
 }
 
 // owner says as whom a call is made.
-func (p *Policy) owner(ctx context.Context, who *auth.Principal, c call, r rule) (hutch.Owner, error) {
+func (p *Policy) owner(ctx context.Context, who *auth.Principal, c verb.Call, v verb.Verb) (hutch.Owner, error) {
 	me := who.Self()
-	g, ok := p.grants.find(who.ID, c.sandbox)
-	if !ok || r.about == noSandbox {
+	g, ok := p.grants.find(who.ID, c.Sandbox)
+	if !ok || v.About == verb.Owner {
 		return me, nil
 	}
-	if _, err := p.next.Sandbox(hutch.WithOwner(ctx, me), c.sandbox); !errors.Is(err, hutch.NotFound) {
+	if _, err := p.next.Sandbox(hutch.WithOwner(ctx, me), c.Sandbox); !errors.Is(err, hutch.NotFound) {
 		return me, nil // one's own comes first
 	}
 	if _, err := p.shared(ctx, g); err != nil {
 		return me, nil
 	}
 	switch {
-	case r.access == "":
-		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you: only its owner may do this", c.sandbox)
-	case r.access == hutch.WriteAccess && g.Access != hutch.WriteAccess:
-		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.sandbox)
+	case v.Access == "":
+		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you: only its owner may do this", c.Sandbox)
+	case v.Access == hutch.WriteAccess && g.Access != hutch.WriteAccess:
+		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.Sandbox)
 	}
-	if c.asks { // to be given them is to read them
-		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.sandbox).With("field", "secrets")
+	if c.Secrets { // to be given them is to read them
+		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.Sandbox).With("field", "secrets")
 	}
 	return hutch.Owner{ID: g.Owner}, nil
 }
@@ -194,7 +196,7 @@ func (p *Policy) list(ctx context.Context, who *auth.Principal, f hutch.Filter) 
 
 // Share implements hutch.Sharing.
 func (p *Policy) Share(ctx context.Context, sandbox, token string, access hutch.Access) (hutch.Grant, error) {
-	return do(ctx, p, call{verb: "Share", sandbox: sandbox, target: token}, func(ctx context.Context) (hutch.Grant, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "Share", Sandbox: sandbox, Target: token}, func(ctx context.Context) (hutch.Grant, error) {
 		if access != hutch.ReadAccess && access != hutch.WriteAccess {
 			return hutch.Grant{}, hutch.Errorf(hutch.Invalid, "there is no access %.40q: use %q or %q", access, hutch.ReadAccess, hutch.WriteAccess).With("field", "access")
 		}
@@ -228,7 +230,7 @@ func (p *Policy) grantee(ctx context.Context, token string) (hutch.Token, error)
 
 // Unshare implements hutch.Sharing.
 func (p *Policy) Unshare(ctx context.Context, sandbox, token string) error {
-	return carry(ctx, p, call{verb: "Unshare", sandbox: sandbox, target: token}, func(ctx context.Context) error {
+	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Unshare", Sandbox: sandbox, Target: token}, func(ctx context.Context) error {
 		for _, g := range p.grants.on(auth.From(ctx).Owner, sandbox) {
 			if g.Token == token || g.TokenName == token {
 				return p.grants.remove(ctx, g)
@@ -240,7 +242,7 @@ func (p *Policy) Unshare(ctx context.Context, sandbox, token string) error {
 
 // Grants implements hutch.Sharing.
 func (p *Policy) Grants(ctx context.Context, sandbox string) ([]hutch.Grant, error) {
-	return do(ctx, p, call{verb: "Grants", sandbox: sandbox}, func(ctx context.Context) ([]hutch.Grant, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "Grants", Sandbox: sandbox}, func(ctx context.Context) ([]hutch.Grant, error) {
 		sb, err := p.next.Sandbox(ctx, sandbox)
 		if err != nil {
 			return nil, err

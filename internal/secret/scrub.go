@@ -19,6 +19,16 @@ func Scrub[T any](r *Redactor, v T) T {
 	return copied.Interface().(T)
 }
 
+// scrubTarget replaces the secrets in what a pointer points to; nil points to
+// nothing.
+func scrubTarget(r *Redactor, pointer any) {
+	if r == nil || pointer == nil {
+		return
+	}
+	target := reflect.ValueOf(pointer).Elem()
+	target.Set(r.value(target))
+}
+
 var (
 	rawJSON = reflect.TypeFor[json.RawMessage]()
 	number  = reflect.TypeFor[json.Number]()

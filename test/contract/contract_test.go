@@ -75,7 +75,7 @@ func governed(t *testing.T, svc hutch.Service) hutch.Service {
 		return m
 	}
 	vault := secret.Given(map[string]string{"CONTRACT": "which no program here prints"})
-	veil := secret.NewVeil(svc, vault.Redactor)
+	veil := secret.Redact(svc, vault.Redactor)
 	p, err := policy.New(t.Context(), veil, policy.Options{Tokens: tokens, Secrets: vault, Operations: meter(time.Hour)})
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func openWith(t *testing.T, build func(*secret.Vault) *engine.Engine) *house {
 	must(t, err)
 	kept, err := backup.OpenFolder(filepath.Join(dir, "backups"))
 	must(t, err)
-	veil := secret.NewVeil(e, vault.Redactor)
+	veil := secret.Redact(e, vault.Redactor)
 	p, err := policy.New(t.Context(), veil, policy.Options{
 		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Accounts: e, Pools: e, Audit: record, Observer: record,
 	})

@@ -29,8 +29,8 @@ func token() *secret.Redactor {
 }
 
 // veil covers svc for one who has a secret.
-func veil(svc hutch.Service) *secret.Veil {
-	return secret.NewVeil(svc, func(context.Context) *secret.Redactor { return token() })
+func veil(svc hutch.Service) *secret.RedactedService {
+	return secret.Redact(svc, func(context.Context) *secret.Redactor { return token() })
 }
 
 // TestEveryVerbIsCovered calls every verb of a service that answers with the

@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"context"
+	"net"
+	"strconv"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/verb"
+)
+
+// permit refuses a request for more than the caller's token allows. Scopes and
+// quotas were checked before.
+func (p *Policy) permit(ctx context.Context, c verb.Call) error {
+	switch req := c.Request.(type) {
+	case hutch.CreateRequest:
+		return p.mayReach(ctx, req.Network)
+	case hutch.Network:
+		return p.mayReach(ctx, req)
+	case hutch.SecretRequest:
+		return p.mayBroker(ctx, c.Target, req.Brokered)
+	case hutch.SnapshotRequest:
+		return mayShare(ctx, req)
+	}
+	return nil
+}
+
+// mayReach refuses a network beyond that of the caller's token or, where the
+// token has none, of the server. A caller with the scope admin can set any.
+func (p *Policy) mayReach(ctx context.Context, n hutch.Network) error {
+	who := auth.From(ctx)
+	if n.IsZero() || who.Has(hutch.ScopeAdmin) {
+		return nil
+	}
+	ceiling := p.opt.Network
+	if who.Network != nil {
+		ceiling = *who.Network
+	}
+	n, err := n.Canonical()
+	if err != nil {
+		return err
+	}
+	return n.Within(ceiling)
+}
+
+// mayBroker refuses to broker a secret for hosts that the caller's sandboxes
+// may not reach, because a sandbox that asks for the secret reaches its hosts.
+func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering) error {
+	if b == nil {
+		return nil
+	}
+	whole, err := b.Complete(name)
+	if err != nil {
+		return err
+	}
+	var n hutch.Network
+	for _, text := range whole.Hosts {
+		host, port, err := hutch.ParseBrokeredHost(text)
+		if err != nil {
+			return err
+		}
+		n.Allow = append(n.Allow, net.JoinHostPort(host, strconv.Itoa(int(port))))
+	}
+	return p.mayReach(ctx, n)
+}
+
+// mayShare refuses to share a snapshot with everybody, which shares all that was
+// in memory, unless an administrator asks for it.
+func mayShare(ctx context.Context, req hutch.SnapshotRequest) error {
+	if req.Shared && !auth.From(ctx).Has(hutch.ScopeAdmin) {
+		return hutch.Errorf(hutch.Denied, "to share a snapshot with all needs the scope admin: leave shared out, or ask an administrator")
+	}
+	return nil
+}

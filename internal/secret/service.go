@@ -1,0 +1,200 @@
+package secret
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+
+	"hutch"
+	"hutch/internal/excerpt"
+	"hutch/internal/room"
+	"hutch/internal/verb"
+	"hutch/internal/wrap"
+)
+
+// RedactedService is a hutch.Service that replaces secrets in everything that it
+// returns: output, results, records, names and errors. Two things pass unchanged:
+// the content of files and archives, because a changed file would be a broken
+// one and ranges and sizes would not fit, and what servers inside send.
+//
+// The hook redacts what a verb returns. The verbs that are methods here also
+// hand something out while they run.
+type RedactedService struct {
+	wrap.Service
+	svc    hutch.Service
+	lookup func(context.Context) *Redactor
+}
+
+var _ hutch.Service = (*RedactedService)(nil)
+
+// Redact wraps svc. Lookup finds the redactor for a call; it can be nil.
+func Redact(svc hutch.Service, lookup func(context.Context) *Redactor) *RedactedService {
+	v := &RedactedService{svc: svc, lookup: lookup}
+	v.Service = wrap.Service{Next: svc, Hook: v.around}
+	return v
+}
+
+// around redacts the result and the error of a call.
+func (v *RedactedService) around(ctx context.Context, _ verb.Call, result any, run func(context.Context) error) error {
+	r := v.lookup(ctx)
+	err := run(ctx)
+	scrubTarget(r, result)
+	return r.Error(err)
+}
+
+// each redacts values that are handed out one by one.
+func each[T any](r *Redactor, out func(T) error) func(T) error {
+	if r == nil || out == nil {
+		return out
+	}
+	return func(value T) error { return out(Scrub(r, value)) }
+}
+
+// Exec implements hutch.Service. The result is collected from the redacted
+// output: cutting the middle out of that cannot cut a secret in half.
+func (v *RedactedService) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	r := v.lookup(ctx)
+	if r == nil {
+		return v.svc.Exec(ctx, sandbox, req, out)
+	}
+	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
+	ctx, relay := newRelay(ctx, r, keep(kept, out))
+	res, err := v.svc.Exec(ctx, sandbox, req, relay.output)
+	if cut := relay.end(); err == nil {
+		err = cut
+	}
+	res.Stdout, res.Stderr, res.Truncated = nil, nil, false
+	res = Scrub(r, res)
+	res.Stdout, res.Stderr, res.Truncated = kept.Result()
+	return res, r.Error(err)
+}
+
+func keep(kept *excerpt.Output, out func(hutch.Output) error) func(hutch.Output) error {
+	return func(o hutch.Output) error {
+		kept.Add(o)
+		if out == nil {
+			return nil
+		}
+		return out(o)
+	}
+}
+
+// RunCode implements hutch.Contexts.
+func (v *RedactedService) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+	r := v.lookup(ctx)
+	if r == nil {
+		return v.svc.RunCode(ctx, sandbox, req, out)
+	}
+	if out == nil {
+		out = func(hutch.RunEvent) error { return nil }
+	}
+	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
+	ctx, relay := newRelay(ctx, r, keep(kept, func(o hutch.Output) error { return out(hutch.RunEvent{Output: &o}) }))
+	res, err := v.svc.RunCode(ctx, sandbox, req, func(e hutch.RunEvent) error {
+		if e.Output != nil {
+			return relay.output(*e.Output)
+		}
+		return relay.event(func() error { return out(scrubEvent(r, e)) })
+	})
+	if cut := relay.end(); err == nil {
+		err = cut
+	}
+	res.Stdout, res.Stderr, res.Results = nil, nil, scrubResults(r, res.Results)
+	res = Scrub(r, res)
+	var cut bool
+	res.Stdout, res.Stderr, cut = kept.Result()
+	res.Truncated = res.Truncated || cut
+	return res, r.Error(err)
+}
+
+func scrubEvent(r *Redactor, e hutch.RunEvent) hutch.RunEvent {
+	if e.Result != nil {
+		e.Result = &scrubResults(r, []hutch.CodeResult{*e.Result})[0]
+	}
+	return Scrub(r, e)
+}
+
+// scrubResults redacts values in all their formats. A binary format with a
+// secret in it is left out, because nothing can be replaced in it.
+func scrubResults(r *Redactor, list []hutch.CodeResult) []hutch.CodeResult {
+	list = append([]hutch.CodeResult(nil), list...)
+	for i := range list {
+		shown := Scrub(r, list[i])
+		maps.DeleteFunc(shown.Data, func(mime string, form json.RawMessage) bool {
+			return binary(mime) && string(form) != string(list[i].Data[mime])
+		})
+		list[i] = shown
+	}
+	return list
+}
+
+// Logs implements hutch.Service. It reads from a little before the cursor:
+// otherwise it would not recognise a secret that begins before the cursor.
+func (v *RedactedService) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	r := v.lookup(ctx)
+	if r == nil || out == nil {
+		cursor, err := v.svc.Logs(ctx, req, out)
+		return cursor, r.Error(err)
+	}
+	ctx, relay := newRelay(ctx, r, out)
+	if req.Cursor > 0 {
+		req.Cursor = relay.goOn(req.Cursor)
+	}
+	cursor, err := v.svc.Logs(ctx, req, relay.output)
+	if cut := relay.end(); err == nil {
+		err = cut
+	}
+	if err != nil {
+		return relay.cursor, r.Error(err)
+	}
+	return max(cursor, relay.from), nil
+}
+
+// Wait implements hutch.ProcessControl.
+func (v *RedactedService) Wait(ctx context.Context, sandbox, process string, req hutch.WaitRequest) (hutch.WaitResult, error) {
+	res, err := v.svc.Wait(ctx, sandbox, process, req)
+	r := v.lookup(ctx)
+	res.Match = r.Excerpt(res.Match)
+	return Scrub(r, res), r.Error(err)
+}
+
+// ReadFile implements hutch.Files.
+func (v *RedactedService) ReadFile(ctx context.Context, sandbox string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
+	if opened := req.Opened; opened != nil {
+		req.Opened = func(f hutch.FileInfo) { opened(Scrub(v.lookup(ctx), f)) }
+	}
+	return v.Service.ReadFile(ctx, sandbox, req, w)
+}
+
+// ListFiles implements hutch.Files.
+func (v *RedactedService) ListFiles(ctx context.Context, sandbox string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
+	return v.lookup(ctx).Error(v.svc.ListFiles(ctx, sandbox, req, each(v.lookup(ctx), out)))
+}
+
+// SearchFiles implements hutch.Files.
+func (v *RedactedService) SearchFiles(ctx context.Context, sandbox string, req hutch.SearchRequest, out func(hutch.Match) error) error {
+	r := v.lookup(ctx)
+	return r.Error(v.svc.SearchFiles(ctx, sandbox, req, func(m hutch.Match) error {
+		m.Text = r.Excerpt(m.Text)
+		return out(Scrub(r, m))
+	}))
+}
+
+// Watch implements hutch.Files.
+func (v *RedactedService) Watch(ctx context.Context, sandbox string, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
+	return v.lookup(ctx).Error(v.svc.Watch(ctx, sandbox, req, each(v.lookup(ctx), out)))
+}
+
+// DialPort implements hutch.Ports. What a server sends is not changed, as the
+// content of files is not.
+func (v *RedactedService) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
+	c, err := v.svc.DialPort(ctx, sandbox, port)
+	return c, v.lookup(ctx).Error(err)
+}
+
+// WatchPorts implements hutch.Ports.
+func (v *RedactedService) WatchPorts(ctx context.Context, sandbox string, out func(hutch.PortEvent) error) error {
+	return v.lookup(ctx).Error(v.svc.WatchPorts(ctx, sandbox, each(v.lookup(ctx), out)))
+}

@@ -1,0 +1,159 @@
+package verb
+
+import "hutch"
+
+// The scopes of groups of verbs: a caller needs one of a list.
+var (
+	see        = []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec, hutch.ScopeFiles}
+	follow     = []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec}
+	run        = []hutch.Scope{hutch.ScopeExec}
+	read       = []hutch.Scope{hutch.ScopeRead, hutch.ScopeFiles}
+	change     = []hutch.Scope{hutch.ScopeFiles}
+	ports      = []hutch.Scope{hutch.ScopePorts}
+	connect    = []hutch.Scope{hutch.ScopePorts, hutch.ScopeExec}
+	seePorts   = []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec, hutch.ScopePorts}
+	administer = []hutch.Scope{hutch.ScopeAdmin}
+)
+
+// Paths that several verbs share.
+const (
+	sandboxes = "/v1/sandboxes"
+	sandbox   = sandboxes + "/{id}"
+	process   = sandbox + "/processes/{process}"
+	contexts  = sandbox + "/contexts"
+	files     = sandbox + "/files"
+	port      = sandbox + "/ports/{port}"
+)
+
+// The common kinds of rows. A row that differs sets its fields itself.
+
+// looking is a verb that reads something of a sandbox.
+func looking(name string, scopes []hutch.Scope, routes ...string) Verb {
+	return Verb{Name: name, Routes: routes, Scopes: scopes, Access: hutch.ReadAccess, About: Sandbox, Looks: true}
+}
+
+// acting is a verb that runs or changes something in a sandbox.
+func acting(name string, scopes []hutch.Scope, routes ...string) Verb {
+	return Verb{Name: name, Routes: routes, Scopes: scopes, Access: hutch.WriteAccess, About: Sandbox}
+}
+
+// owning is a verb on a sandbox that only its owner may call.
+func owning(name string, scopes []hutch.Scope, routes ...string) Verb {
+	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Sandbox}
+}
+
+// keeping is a verb on what an owner has beside sandboxes.
+func keeping(name string, scopes []hutch.Scope, routes ...string) Verb {
+	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Owner}
+}
+
+// serving is a verb on the server itself.
+func serving(name string, scopes []hutch.Scope, routes ...string) Verb {
+	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Server}
+}
+
+func (v Verb) looks() Verb { v.Looks = true; return v }
+func (v Verb) frees() Verb { v.Frees = true; return v }
+
+// table has a row for every verb, in the order of the interfaces.
+var table = []Verb{
+	// Service
+	keeping("Create", run, "POST "+sandboxes),
+	looking("Sandbox", see, "GET "+sandbox),
+	keeping("Sandboxes", see, "GET "+sandboxes).looks(),
+	owning("Destroy", run, "DELETE "+sandbox).frees(),
+	acting("Exec", run, "POST "+sandbox+"/exec", "GET "+sandbox+"/exec"),
+	acting("StartProcess", run, "POST "+sandbox+"/processes"),
+	looking("Process", follow, "GET "+process),
+	looking("Processes", follow, "GET "+sandbox+"/processes"),
+	looking("Logs", follow, "GET "+process+"/logs"),
+	acting("Signal", run, "POST "+process+"/signal"),
+
+	// ProcessControl
+	acting("Input", run, "POST "+process+"/input"),
+	acting("Resize", run, "POST "+process+"/resize"),
+	looking("Wait", follow, "POST "+process+"/wait"),
+	acting("CleanProcesses", run, "DELETE "+sandbox+"/processes"),
+	looking("Languages", follow, "GET "+sandbox+"/languages"),
+
+	// Contexts
+	acting("CreateContext", run, "POST "+contexts),
+	looking("Contexts", follow, "GET "+contexts),
+	acting("DeleteContext", run, "DELETE "+contexts+"/{context}"),
+	acting("Interrupt", run, "POST "+contexts+"/{context}/interrupt"),
+	acting("RunCode", run, "POST "+contexts+"/{context}/run", "GET "+contexts+"/{context}/run", "POST "+sandbox+"/run", "GET "+sandbox+"/run"),
+
+	// Git
+	acting("GitClone", run, "POST "+sandbox+"/git/clone"),
+	looking("GitStatus", read, "GET "+sandbox+"/git/status"),
+	looking("GitDiff", read, "GET "+sandbox+"/git/diff"),
+	acting("GitCommit", run, "POST "+sandbox+"/git/commit"),
+
+	// Files
+	looking("ReadFile", read, "GET "+files+"/content"),
+	acting("WriteFile", change, "PUT "+files+"/content"),
+	acting("EditFile", change, "POST "+files+"/edit"),
+	looking("Stat", read, "GET "+files+"/stat"),
+	looking("ListFiles", read, "GET "+files),
+	looking("SearchFiles", read, "GET "+files+"/search"),
+	acting("Mkdir", change, "POST "+files+"/mkdir"),
+	acting("Move", change, "POST "+files+"/move"),
+	acting("Copy", change, "POST "+files+"/copy"),
+	acting("Delete", change, "DELETE "+files),
+	acting("Chmod", change, "POST "+files+"/chmod"),
+	looking("Watch", read, "GET "+files+"/watch"),
+	looking("Pack", read, "GET "+files+"/archive"),
+	acting("Unpack", change, "PUT "+files+"/archive"),
+
+	// Ports. Only the owner shows a port to the world, as only the owner shares
+	// a sandbox; whoever may write to a sandbox may connect to a port in it.
+	owning("Expose", ports, "POST "+sandbox+"/ports"),
+	owning("Unexpose", ports, "DELETE "+port),
+	looking("Ports", seePorts, "GET "+sandbox+"/ports"),
+	looking("ValidatePortToken", seePorts, "POST "+port+"/validate"),
+	owning("LinkPort", ports, "POST "+port+"/link"),
+	acting("DialPort", connect, "GET "+port+"/connect"),
+	looking("WatchPorts", seePorts),
+
+	// Networks
+	looking("Network", see, "GET "+sandbox+"/network"),
+	owning("SetNetwork", run, "PUT "+sandbox+"/network"),
+	looking("Connections", see, "GET "+sandbox+"/network/connections"),
+
+	// Snapshots
+	owning("Snapshot", run, "POST "+sandbox+"/snapshots"),
+	keeping("Snapshots", see, "GET /v1/snapshots").looks(),
+	keeping("DeleteSnapshot", run, "DELETE /v1/snapshots/{snapshot}").frees(),
+	owning("Fork", run, "POST "+sandbox+"/fork"),
+	acting("Pause", run, "POST "+sandbox+"/pause"),
+	acting("Resume", run, "POST "+sandbox+"/resume"),
+
+	// Backups
+	owning("Backup", change, "POST "+sandbox+"/backups"),
+	keeping("Backups", read, "GET /v1/backups").looks(),
+	owning("RestoreBackup", change, "POST /v1/backups/{backup}/restore"),
+	keeping("DeleteBackup", change, "DELETE /v1/backups/{backup}").frees(),
+
+	// Secrets
+	keeping("SetSecret", run, "PUT /v1/secrets/{name}"),
+	keeping("Secrets", run, "GET /v1/secrets").looks(),
+	keeping("DeleteSecret", run, "DELETE /v1/secrets/{name}"),
+
+	// Sharing
+	owning("Share", run, "PUT "+sandbox+"/grants/{token}"),
+	owning("Unshare", run, "DELETE "+sandbox+"/grants/{token}"),
+	owning("Grants", run, "GET "+sandbox+"/grants").looks(),
+
+	// Tokens
+	serving("CreateToken", administer, "POST /v1/tokens"),
+	serving("Token", administer, "GET /v1/tokens/{token}").looks(),
+	serving("Tokens", administer, "GET /v1/tokens").looks(),
+	serving("RotateToken", administer, "POST /v1/tokens/{token}/rotate"),
+	serving("RevokeToken", administer, "DELETE /v1/tokens/{token}"),
+
+	// What the server reports about itself.
+	serving("Usage", see, "GET /v1/usage").looks(),
+	serving("Audit", administer, "GET /v1/audit").looks(),
+	serving("Pool", administer, "GET /v1/pool").looks(),
+	serving("Metrics", administer).looks(),
+}

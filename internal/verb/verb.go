@@ -1,0 +1,113 @@
+// Package verb describes everything that Hutch can be asked to do: one row for
+// each method of [hutch.Service] and of the interfaces beside it.
+//
+// The table is the only place that says what a verb is. Policy reads who may
+// call it, quota what it counts as, the audit log whether it changes something,
+// REST and the Go client where it is served. A method without a row is refused
+// to every caller, and a test finds it.
+package verb
+
+import (
+	"fmt"
+	"strings"
+
+	"hutch"
+)
+
+// Verb is one row of the table.
+type Verb struct {
+	Name string // the method, such as "Exec"
+
+	// Routes are where REST serves the verb, each "METHOD /path/{parameter}".
+	// The Go client calls the first. A verb with none has no REST call of its own.
+	Routes []string
+
+	// Scopes are those of which a caller needs one.
+	Scopes []hutch.Scope
+
+	// Access is what a grant on the sandbox of another owner must allow. It is
+	// empty for what only the owner may do.
+	Access hutch.Access
+
+	About Subject
+
+	// Looks is true for a verb that changes nothing and runs nothing. Calls of
+	// the others are on record before they begin.
+	Looks bool
+
+	// Frees is true for a verb that gives memory or disk back. It is counted,
+	// but a spent quota does not refuse it, and neither does a full disk.
+	Frees bool
+}
+
+// Subject is what a verb is about.
+type Subject int
+
+const (
+	// Server verbs concern no sandbox and count as no sandbox operation.
+	Server Subject = iota
+	// Owner verbs concern what the caller owns, but no sandbox that exists.
+	// They count as sandbox operations.
+	Owner
+	// Sandbox verbs name an existing sandbox, and count as operations on it.
+	Sandbox
+)
+
+// Find returns the row of a method.
+func Find(name string) (Verb, bool) {
+	v, ok := rows[name]
+	return v, ok
+}
+
+// All lists the rows in the order of the table.
+func All() []Verb { return table }
+
+// Changes reports whether a verb changes or runs something. A verb that is not
+// in the table does.
+func Changes(name string) bool { return !rows[name].Looks }
+
+var rows = index()
+
+func index() map[string]Verb {
+	m := make(map[string]Verb, len(table))
+	for _, v := range table {
+		m[v.Name] = v
+	}
+	return m
+}
+
+// Route splits the first route of a verb and fills its parameters in, in order.
+// Each value must already be safe in a path.
+func Route(name string, values ...string) (method, path string) {
+	v, ok := rows[name]
+	if !ok || len(v.Routes) == 0 {
+		panic(fmt.Sprintf("verb %s has no route", name))
+	}
+	method, path, _ = strings.Cut(v.Routes[0], " ")
+	for _, value := range values {
+		before, rest, found := strings.Cut(path, "{")
+		_, after, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			panic(fmt.Sprintf("verb %s: more values than parameters in %s", name, v.Routes[0]))
+		}
+		path = before + value + after
+	}
+	if strings.Contains(path, "{") {
+		panic(fmt.Sprintf("verb %s: fewer values than parameters in %s", name, v.Routes[0]))
+	}
+	return method, path
+}
+
+// Call is one call of a verb, as policy, audit and redaction see it.
+type Call struct {
+	Verb    string
+	Sandbox string // empty where the verb concerns none
+	Target  string // what it concerns within the sandbox, for the record: a path, a process, a command
+	Request any    // the request, where the verb has one
+
+	// Runs is true when this call also runs something, though its verb only
+	// looks: it then needs what Exec needs.
+	Runs bool
+	// Secrets is true when the call asks for secrets of the sandbox's owner.
+	Secrets bool
+}

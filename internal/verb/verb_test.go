@@ -1,0 +1,88 @@
+package verb_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"hutch"
+	"hutch/internal/verb"
+)
+
+// beside are verbs that are no method of an interface of package hutch.
+var beside = []string{"Audit", "Metrics"}
+
+// Every method has one row, and every row is a method.
+func TestTableIsTheInterfaces(t *testing.T) {
+	t.Parallel()
+	var methods, rows []string
+	for _, i := range []reflect.Type{
+		reflect.TypeFor[hutch.Service](), reflect.TypeFor[hutch.Sharing](), reflect.TypeFor[hutch.Tokens](), reflect.TypeFor[hutch.Accounts](),
+		reflect.TypeFor[hutch.Secrets](), reflect.TypeFor[hutch.Backups](), reflect.TypeFor[hutch.Pools](),
+	} {
+		for m := range i.Methods() {
+			methods = append(methods, m.Name)
+		}
+	}
+	for _, v := range verb.All() {
+		rows = append(rows, v.Name)
+	}
+	methods = append(methods, beside...)
+	slices.Sort(methods)
+	slices.Sort(rows)
+	if !slices.Equal(methods, rows) {
+		t.Errorf("the rows are\n%q\nand the methods\n%q", rows, methods)
+	}
+}
+
+// A row says who may call the verb, and is consistent.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, v := range verb.All() {
+		if len(v.Scopes) == 0 {
+			t.Errorf("%s has no scopes", v.Name)
+		}
+		if v.Access != "" && v.About != verb.Sandbox {
+			t.Errorf("%s has an access, and is about no sandbox that could be shared", v.Name)
+		}
+		if v.Looks && (v.Frees || v.Access == hutch.WriteAccess) {
+			t.Errorf("%s looks, and changes something", v.Name)
+		}
+		for _, route := range v.Routes {
+			if other, twice := seen[route]; twice {
+				t.Errorf("%s is the route of %s and of %s", route, other, v.Name)
+			}
+			seen[route] = v.Name
+			if method, path, ok := strings.Cut(route, " "); !ok || strings.ToUpper(method) != method || !strings.HasPrefix(path, "/v1/") {
+				t.Errorf("%s: %q is not a route", v.Name, route)
+			}
+		}
+	}
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	if !verb.Changes("Exec") || !verb.Changes("unheard of") || verb.Changes("Stat") {
+		t.Error("a verb that changes something, or is unknown, must be on record before it begins")
+	}
+}
+
+func TestRoute(t *testing.T) {
+	t.Parallel()
+	if method, path := verb.Route("Signal", "box", "p-1"); method != "POST" || path != "/v1/sandboxes/box/processes/p-1/signal" {
+		t.Error(method, path)
+	}
+	for _, values := range [][]string{{}, {"a"}, {"a", "b", "c"}} {
+		if !panics(func() { verb.Route("Signal", values...) }) {
+			t.Errorf("%q fit into a route with two parameters", values)
+		}
+	}
+}
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
+}

@@ -1,0 +1,177 @@
+package wrap
+
+import (
+	"context"
+	"io"
+
+	"hutch"
+	"hutch/internal/verb"
+)
+
+// Create implements hutch.Service.
+func (s *Service) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Create", Sandbox: req.ID, Request: req}, func(ctx context.Context) (hutch.Sandbox, error) {
+		return s.Next.Create(ctx, req)
+	})
+}
+
+// Sandbox implements hutch.Service.
+func (s *Service) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Sandbox", Sandbox: id}, func(ctx context.Context) (hutch.Sandbox, error) {
+		return s.Next.Sandbox(ctx, id)
+	})
+}
+
+// Sandboxes implements hutch.Service.
+func (s *Service) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Sandboxes", Request: f}, func(ctx context.Context) ([]hutch.Sandbox, error) {
+		return s.Next.Sandboxes(ctx, f)
+	})
+}
+
+// Destroy implements hutch.Service.
+func (s *Service) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Destroy", Sandbox: id}, func(ctx context.Context) (hutch.Destruction, error) {
+		return s.Next.Destroy(ctx, id, force)
+	})
+}
+
+// Exec implements hutch.Service.
+func (s *Service) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Exec", Sandbox: sandbox, Target: req.Command, Secrets: len(req.Secrets) > 0, Request: req}, func(ctx context.Context) (hutch.ExecResult, error) {
+		return s.Next.Exec(ctx, sandbox, req, out)
+	})
+}
+
+// StartProcess implements hutch.Service.
+func (s *Service) StartProcess(ctx context.Context, sandbox string, req hutch.ProcessRequest) (hutch.Process, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "StartProcess", Sandbox: sandbox, Target: req.Command, Secrets: len(req.Secrets) > 0, Request: req}, func(ctx context.Context) (hutch.Process, error) {
+		return s.Next.StartProcess(ctx, sandbox, req)
+	})
+}
+
+// Process implements hutch.Service.
+func (s *Service) Process(ctx context.Context, sandbox, process string) (hutch.Process, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Process", Sandbox: sandbox, Target: process}, func(ctx context.Context) (hutch.Process, error) {
+		return s.Next.Process(ctx, sandbox, process)
+	})
+}
+
+// Processes implements hutch.Service.
+func (s *Service) Processes(ctx context.Context, sandbox string) ([]hutch.Process, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Processes", Sandbox: sandbox}, func(ctx context.Context) ([]hutch.Process, error) {
+		return s.Next.Processes(ctx, sandbox)
+	})
+}
+
+// Logs implements hutch.Service.
+func (s *Service) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Logs", Sandbox: req.SandboxID, Target: req.ProcessID, Request: req}, func(ctx context.Context) (int64, error) {
+		return s.Next.Logs(ctx, req, out)
+	})
+}
+
+// Signal implements hutch.Service.
+func (s *Service) Signal(ctx context.Context, sandbox, process string, signal int) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "Signal", Sandbox: sandbox, Target: process}, func(ctx context.Context) error {
+		return s.Next.Signal(ctx, sandbox, process, signal)
+	})
+}
+
+// Input implements hutch.ProcessControl.
+func (s *Service) Input(ctx context.Context, sandbox, process string, r io.Reader, end bool) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "Input", Sandbox: sandbox, Target: process}, func(ctx context.Context) error {
+		return s.Next.Input(ctx, sandbox, process, r, end)
+	})
+}
+
+// Resize implements hutch.ProcessControl.
+func (s *Service) Resize(ctx context.Context, sandbox, process string, size hutch.Size) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "Resize", Sandbox: sandbox, Target: process}, func(ctx context.Context) error {
+		return s.Next.Resize(ctx, sandbox, process, size)
+	})
+}
+
+// Wait implements hutch.ProcessControl.
+func (s *Service) Wait(ctx context.Context, sandbox, process string, req hutch.WaitRequest) (hutch.WaitResult, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Wait", Sandbox: sandbox, Target: process, Runs: req.Port != 0, Request: req}, func(ctx context.Context) (hutch.WaitResult, error) {
+		return s.Next.Wait(ctx, sandbox, process, req)
+	})
+}
+
+// CleanProcesses implements hutch.ProcessControl.
+func (s *Service) CleanProcesses(ctx context.Context, sandbox string) (int, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "CleanProcesses", Sandbox: sandbox}, func(ctx context.Context) (int, error) {
+		return s.Next.CleanProcesses(ctx, sandbox)
+	})
+}
+
+// Languages implements hutch.ProcessControl.
+func (s *Service) Languages(ctx context.Context, sandbox string) ([]hutch.Language, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Languages", Sandbox: sandbox}, func(ctx context.Context) ([]hutch.Language, error) {
+		return s.Next.Languages(ctx, sandbox)
+	})
+}
+
+// CreateContext implements hutch.Contexts.
+func (s *Service) CreateContext(ctx context.Context, sandbox string, req hutch.ContextRequest) (hutch.CodeContext, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "CreateContext", Sandbox: sandbox, Target: req.ID, Secrets: len(req.Secrets) > 0, Request: req}, func(ctx context.Context) (hutch.CodeContext, error) {
+		return s.Next.CreateContext(ctx, sandbox, req)
+	})
+}
+
+// Contexts implements hutch.Contexts.
+func (s *Service) Contexts(ctx context.Context, sandbox string) ([]hutch.CodeContext, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Contexts", Sandbox: sandbox}, func(ctx context.Context) ([]hutch.CodeContext, error) {
+		return s.Next.Contexts(ctx, sandbox)
+	})
+}
+
+// DeleteContext implements hutch.Contexts.
+func (s *Service) DeleteContext(ctx context.Context, sandbox, id string) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteContext", Sandbox: sandbox, Target: id}, func(ctx context.Context) error {
+		return s.Next.DeleteContext(ctx, sandbox, id)
+	})
+}
+
+// Interrupt implements hutch.Contexts.
+func (s *Service) Interrupt(ctx context.Context, sandbox, id string) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "Interrupt", Sandbox: sandbox, Target: id}, func(ctx context.Context) error {
+		return s.Next.Interrupt(ctx, sandbox, id)
+	})
+}
+
+// RunCode implements hutch.Contexts.
+func (s *Service) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "RunCode", Sandbox: sandbox, Target: req.Code, Secrets: len(req.Secrets) > 0, Request: req}, func(ctx context.Context) (hutch.RunResult, error) {
+		return s.Next.RunCode(ctx, sandbox, req, out)
+	})
+}
+
+// GitClone implements hutch.Git.
+func (s *Service) GitClone(ctx context.Context, sandbox string, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "GitClone", Sandbox: sandbox, Target: urlTarget(req.URL), Request: req}, func(ctx context.Context) (hutch.GitRepository, error) {
+		return s.Next.GitClone(ctx, sandbox, req)
+	})
+}
+
+// GitStatus implements hutch.Git.
+func (s *Service) GitStatus(ctx context.Context, sandbox, dir string) (hutch.GitStatus, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "GitStatus", Sandbox: sandbox, Target: dir}, func(ctx context.Context) (hutch.GitStatus, error) {
+		return s.Next.GitStatus(ctx, sandbox, dir)
+	})
+}
+
+// GitDiff implements hutch.Git.
+func (s *Service) GitDiff(ctx context.Context, sandbox string, req hutch.GitDiffRequest) (string, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "GitDiff", Sandbox: sandbox, Target: req.Dir, Request: req}, func(ctx context.Context) (string, error) {
+		return s.Next.GitDiff(ctx, sandbox, req)
+	})
+}
+
+// GitCommit implements hutch.Git.
+func (s *Service) GitCommit(ctx context.Context, sandbox string, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "GitCommit", Sandbox: sandbox, Target: req.Dir, Request: req}, func(ctx context.Context) (hutch.GitRepository, error) {
+		return s.Next.GitCommit(ctx, sandbox, req)
+	})
+}
