@@ -38,6 +38,7 @@ var layers = []layer{
 	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // whose limits it looks at
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image", []string{"hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
+	{"hutch/internal/text", nil},
 	{"hutch/internal/window", nil},
 	{"hutch/internal/durable", []string{"hutch", sys}},
 	{"hutch/internal/excerpt", []string{"hutch"}},
@@ -50,7 +51,7 @@ var layers = []layer{
 	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/wire"}},
 	{"hutch/internal/agent", []string{"hutch", "hutch/internal/files", "hutch/internal/window", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
 
-	{"hutch/internal/git", []string{"hutch"}},
+	{"hutch/internal/git", []string{"hutch", "hutch/internal/text"}},
 
 	// Where the network of a sandbox ends.
 	{"hutch/internal/netstack", []string{"hutch/internal/linux/tun", "golang.org/x/time/rate", "gvisor.dev/gvisor/pkg/...", sys}},
@@ -78,7 +79,7 @@ var layers = []layer{
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/..."}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", "github.com/klauspost/compress/zstd", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", "hutch/internal/text", "github.com/klauspost/compress/zstd", sys,
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
@@ -92,7 +93,7 @@ var layers = []layer{
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
-	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
+	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/durable", "hutch/internal/problem"}},
@@ -123,7 +124,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
-		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream",
+		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Ports are the verbs on servers in a sandbox: to reach one, and to give it a
@@ -92,12 +93,18 @@ func (r ExposeRequest) Check() error {
 	switch {
 	case len(r.Token) > MaxPortToken:
 		return Errorf(Invalid, "the token has %d characters: at most %d are allowed", len(r.Token), MaxPortToken).With("field", "token")
-	case len(r.Name) > maxPortName || strings.ContainsFunc(r.Name, func(c rune) bool { return c < ' ' || c == 0x7f }):
+	case len(r.Name) > maxPortName || strings.ContainsFunc(r.Name, steers):
 		return Errorf(Invalid, "the name %.40q cannot be used: give at most %d bytes, no control characters", r.Name, maxPortName).With("field", "name")
 	case r.Access != "" && r.Access != PublicPort && r.Access != PrivatePort:
 		return Errorf(Invalid, "there is no access %.40q: use %q or %q", r.Access, PublicPort, PrivatePort).With("field", "access")
 	}
 	return nil
+}
+
+// steers reports whether a terminal takes c for an instruction: control characters,
+// separators of lines, and invisible characters of format but those that join letters.
+func steers(c rune) bool {
+	return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && c != '\u200c' && c != '\u200d'
 }
 
 // CheckPort refuses what is no number of a port.

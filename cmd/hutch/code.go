@@ -20,6 +20,7 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/text"
 )
 
 func newCode(h *home, std streams) *cobra.Command {
@@ -190,13 +191,16 @@ func (r *repl) table(form json.RawMessage) (bool, error) {
 		return false, nil
 	}
 	w := tabwriter.NewWriter(r.std.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, cell(strings.Join(t.Columns, "\t")))
+	for i := range t.Columns {
+		t.Columns[i] = text.Line(t.Columns[i])
+	}
+	fmt.Fprintln(w, strings.Join(t.Columns, "\t"))
 	for _, row := range t.Rows {
 		for i, v := range row {
 			if i > 0 {
 				fmt.Fprint(w, "\t")
 			}
-			fmt.Fprint(w, cell(fmt.Sprint(v)))
+			fmt.Fprint(w, text.Line(fmt.Sprint(v)))
 		}
 		fmt.Fprintln(w)
 	}
@@ -207,16 +211,6 @@ func (r *repl) table(form json.RawMessage) (bool, error) {
 		fmt.Fprintf(r.std.out, "… %d more rows\n", more)
 	}
 	return true, nil
-}
-
-// cell is text without what would break a table or steer the terminal.
-func cell(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return ' '
-		}
-		return c
-	}, s)
 }
 
 // image shows an image, or saves it.

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/text"
 )
 
 func newFS(h *home, std streams) *cobra.Command {
@@ -122,7 +122,7 @@ func newFSGrep(h *home, std streams) *cobra.Command {
 				if asJSON {
 					return json.NewEncoder(std.out).Encode(m)
 				}
-				_, err := fmt.Fprintf(std.out, "%s:%d:%s\n", plain(m.Path), m.Line, inert(m.Text))
+				_, err := fmt.Fprintf(std.out, "%s:%d:%s\n", plain(m.Path), m.Line, text.Inert(m.Text))
 				return err
 			})
 		}),
@@ -132,16 +132,6 @@ func newFSGrep(h *home, std streams) *cobra.Command {
 	c.Flags().IntVar(&req.Limit, "limit", 0, "matches at most (default 1000)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line")
 	return c
-}
-
-// inert is text without control characters but tabs.
-func inert(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r == 0x7f {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
 }
 
 func newFSStat(h *home, std streams) *cobra.Command {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"hutch"
+	"hutch/internal/text"
 )
 
 func main() {
@@ -83,12 +84,12 @@ func conclude(w io.Writer, err error) int {
 		return 128 + int(syscall.SIGPIPE)
 	}
 	if e, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintf(w, "hutch: %v\n", e.error)
+		fmt.Fprintf(w, "hutch: %s\n", text.Inert(e.Error()))
 		return usage
 	}
-	fmt.Fprintf(w, "hutch: %v\n", err)
+	fmt.Fprintf(w, "hutch: %s\n", text.Inert(err.Error()))
 	if e, ok := errors.AsType[*hutch.Error](err); ok && e.Kind == hutch.Internal && e.Cause != nil {
-		fmt.Fprintf(w, "cause: %v\n", e.Cause)
+		fmt.Fprintf(w, "cause: %s\n", text.Inert(e.Cause.Error()))
 	}
 	return failed
 }

@@ -20,6 +20,7 @@ import (
 	"hutch/internal/egress"
 	"hutch/internal/engine"
 	"hutch/internal/linux/tun"
+	"hutch/internal/text"
 )
 
 // networkFlags are what a sandbox may reach, as flags.
@@ -109,7 +110,7 @@ func showNetwork(out io.Writer, s hutch.NetworkState) error {
 	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Network.Mode, hutch.NetworkAllowList))
 	fmt.Fprintf(w, "allow\t%s\n", cmp.Or(strings.Join(s.Network.Allow, " "), "-"))
 	if s.Unavailable != "" {
-		fmt.Fprintf(w, "none\t%s\n", s.Unavailable)
+		fmt.Fprintf(w, "none\t%s\n", text.Line(s.Unavailable))
 	}
 	if len(s.Network.Links) > 0 {
 		fmt.Fprintf(w, "links\t%s\n", strings.Join(s.Network.Links, " "))

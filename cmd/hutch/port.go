@@ -115,7 +115,7 @@ func newPorts(h *home, std streams) *cobra.Command {
 				return err
 			}
 			return writeList(std.out, asJSON, list, "PORT\tNAME\tACCESS\tURL", func(p hutch.Port) []any {
-				return []any{p.Port, cell(p.Name), p.Access, p.URL}
+				return []any{p.Port, p.Name, p.Access, p.URL}
 			})
 		}),
 	}

@@ -15,6 +15,7 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/text"
 )
 
 const defaultListen = "127.0.0.1:7700"
@@ -160,7 +161,7 @@ func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(
 			if i > 0 {
 				fmt.Fprint(t, "\t")
 			}
-			fmt.Fprint(t, cell)
+			fmt.Fprint(t, text.Line(fmt.Sprint(cell)))
 		}
 		fmt.Fprintln(t)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"hutch/internal/text"
 )
 
 // version and commit are set by the build.
@@ -128,4 +129,6 @@ func newLog(std streams, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// oneLine is s for a line of a table: white space is one blank, and nothing in it
+// steers the terminal.
+func oneLine(s string) string { return text.Line(strings.Join(strings.Fields(s), " ")) }

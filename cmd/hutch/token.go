@@ -17,6 +17,7 @@ import (
 	"hutch"
 	"hutch/internal/auth"
 	"hutch/internal/store"
+	"hutch/internal/text"
 )
 
 // tokens runs f on the tokens of the server: through it or, when none runs on
@@ -187,7 +188,7 @@ func writeTokens(w io.Writer, list []hutch.Token) error {
 		for _, s := range k.Scopes {
 			scopes = append(scopes, string(s))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, tokenState(k), strings.Join(scopes, ","),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, text.Line(k.Name), tokenState(k), strings.Join(scopes, ","),
 			limit(k.Limits.Requests), limit(k.Limits.Operations), limit(k.Limits.Sandboxes), ceiling(k.Network), when(k.LastUsedAt, "never"))
 	}
 	return t.Flush()
@@ -284,7 +285,7 @@ func listGrants(ctx context.Context, svc hutch.Sharing, sandbox string, w io.Wri
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TOKEN\tNAME\tACCESS\tSINCE")
 	for _, g := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", g.Token, g.TokenName, g.Access, when(&g.CreatedAt, ""))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", g.Token, text.Line(g.TokenName), g.Access, when(&g.CreatedAt, ""))
 	}
 	return t.Flush()
 }

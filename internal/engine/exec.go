@@ -10,6 +10,7 @@ import (
 	"hutch/internal/excerpt"
 	"hutch/internal/room"
 	"hutch/internal/runner"
+	"hutch/internal/text"
 	"hutch/internal/wire"
 )
 
@@ -252,7 +253,7 @@ func checkName(name string) error {
 		return hutch.Errorf(hutch.Invalid, "the name has %d bytes: at most %d are allowed", len(name), hutch.MaxID)
 	}
 	for _, r := range name {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
+		if text.Steers(r) || r == 0xfffd {
 			return hutch.Errorf(hutch.Invalid, "the name %q holds a character that cannot be printed", name)
 		}
 	}

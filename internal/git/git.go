@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/text"
 )
 
 // MaxOutput is the most that is taken of what a command prints, in bytes.
@@ -269,7 +270,7 @@ func parseRemote(req hutch.GitCloneRequest) (remote, error) {
 		return hutch.Errorf(hutch.Invalid, format, args...).With("field", "url")
 	}
 	switch {
-	case r.url == "" || len(r.url) > hutch.MaxPath || r.url[0] == '-' || strings.ContainsFunc(r.url, func(c rune) bool { return c < ' ' || c == 0x7f }):
+	case r.url == "" || len(r.url) > hutch.MaxPath || r.url[0] == '-' || strings.ContainsFunc(r.url, text.Steers):
 		return r, invalid("the url is empty, has more than %d bytes, begins with a hyphen or holds a control character: give one such as https://example.com/repo.git", hutch.MaxPath)
 	case strings.ContainsAny(r.username+r.password, "\x00\n\r"):
 		return r, hutch.Errorf(hutch.Invalid, "username and password are one line each, without a zero byte").With("field", "password")

@@ -13,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/text"
 )
 
 // addFileTools registers the tools for files.
@@ -161,7 +162,7 @@ func footer(text []byte, first int, whole bool, info hutch.FileInfo) string {
 	return fmt.Sprintf("[lines %d to %d, of %d bytes in all: go on with firstLine %d, or search with exec and grep -n]", first, first+lines-1, info.Size, first+lines)
 }
 
-func quoted(path string) string { return strings.ToValidUTF8(path, "\uFFFD") }
+func quoted(path string) string { return printable(path) }
 
 func (s *server) writeFile(ctx context.Context, c *call, in writeFileArgs) (reply, error) {
 	if err := c.inFile(in.SandboxID, in.Path); err != nil {
@@ -219,11 +220,11 @@ func (s *server) listFiles(ctx context.Context, c *call, in listFilesArgs) (repl
 // printable is a name that stays in its line.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' {
+		if text.Steers(r) {
 			return '\uFFFD'
 		}
 		return r
-	}, quoted(name))
+	}, name)
 }
 
 // listed is one file in a list.
@@ -233,7 +234,7 @@ func listed(f hutch.FileInfo) string {
 	case hutch.Directory:
 		return path + "/"
 	case hutch.Symlink:
-		return path + " -> " + quoted(f.Target)
+		return path + " -> " + printable(f.Target)
 	case hutch.RegularFile:
 		return fmt.Sprintf("%s  %d", path, f.Size)
 	}

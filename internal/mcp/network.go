@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/text"
 )
 
 type networkArgs struct {
@@ -58,7 +59,7 @@ func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
 		fmt.Fprintf(&b, "\nallow %s", rule)
 	}
 	for _, d := range denied {
-		fmt.Fprintf(&b, "\ndenied %s %s: %s", d.Protocol, readable([]byte(d.Host)), readable([]byte(d.Reason)))
+		fmt.Fprintf(&b, "\ndenied %s %s: %s", d.Protocol, text.Line(d.Host), text.Line(d.Reason))
 	}
 	return b.String()
 }

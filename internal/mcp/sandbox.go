@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/text"
 )
 
 type getSandboxArgs struct {
@@ -58,7 +59,7 @@ func describe(sb hutch.Sandbox) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", sb.ID, sb.Status)
 	if sb.Reason != "" {
-		fmt.Fprintf(&b, " (%s)", sb.Reason)
+		fmt.Fprintf(&b, " (%s)", text.Line(sb.Reason))
 	}
 	fmt.Fprintf(&b, " · %s · up %.0f s · CPU %.1f %% · memory %.1f MB · %s on %s",
 		sb.Health, float64(sb.Uptime), sb.Resources.CPU, sb.Resources.Memory, sb.Image, sb.Runtime)
@@ -66,7 +67,7 @@ func describe(sb hutch.Sandbox) string {
 		b.WriteString(" · kept alive")
 	}
 	for _, p := range sb.Processes {
-		fmt.Fprintf(&b, "\n  %s %q %s, pid %d: %s", p.ID, p.Name, p.Status, p.PID, p.Command)
+		fmt.Fprintf(&b, "\n  %s %q %s, pid %d: %s", p.ID, p.Name, p.Status, p.PID, text.Line(p.Command))
 	}
 	return b.String()
 }

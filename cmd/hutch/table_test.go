@@ -1,0 +1,27 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"hutch/internal/text"
+)
+
+// hostile is what a program, a file name or another tenant may put into a text
+// that we show: a cleared screen, a written clipboard, the same by C1, a name that
+// runs backwards, a line of its own.
+const hostile = "\x1b[2J\x1b]52;c;aGk=\a\u009b2J\u009d52;c;x\u202egpj.exe\r\nroot  running"
+
+func TestTablesDoNotSteerTheTerminal(t *testing.T) {
+	var out bytes.Buffer
+	if err := writeList(&out, false, []string{hostile}, "COMMAND", func(s string) []any { return []any{s, oneLine(s)} }); err != nil {
+		t.Fatal(err)
+	}
+	conclude(&out, errors.New(hostile))
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if strings.ContainsFunc(strings.Join(lines, ""), text.Steers) || len(lines) != 4 { // the head, one row, an error of two lines
+		t.Errorf("the terminal is shown %q", lines)
+	}
+}
