@@ -6,14 +6,6 @@ import (
 	"hutch"
 )
 
-func (h *Handler) backupRoutes() {
-	when := h.when(h.backups != nil)
-	h.route("/v1/sandboxes/{id}/backups", methods{"POST": when(posts(h, h.backUp))})
-	h.route("/v1/backups", methods{"GET": when(h.listBackups)})
-	h.route("/v1/backups/{backup}", methods{"DELETE": when(h.deleteBackup)})
-	h.route("/v1/backups/{backup}/restore", methods{"POST": when(h.restoreBackup)})
-}
-
 func (h *Handler) backUp(r *http.Request, req hutch.BackupRequest) (hutch.Backup, error) {
 	return h.backups.Backup(r.Context(), r.PathValue("id"), req)
 }

@@ -9,15 +9,6 @@ import (
 	"hutch/internal/stream"
 )
 
-// contextRoutes are the routes of code contexts.
-func (h *Handler) contextRoutes() {
-	h.route("/v1/sandboxes/{id}/contexts", methods{"GET": h.contexts, "POST": h.firstUse(posts(h, h.createContext))})
-	h.route("/v1/sandboxes/{id}/contexts/{context}", methods{"DELETE": h.deleteContext})
-	h.route("/v1/sandboxes/{id}/contexts/{context}/interrupt", methods{"POST": h.interrupt})
-	h.route("/v1/sandboxes/{id}/contexts/{context}/run", methods{"GET": h.firstUse(h.runSocket), "POST": h.firstUse(h.runCode)})
-	h.route("/v1/sandboxes/{id}/run", methods{"GET": h.firstUse(h.runSocket), "POST": h.firstUse(h.runCode)})
-}
-
 func (h *Handler) createContext(r *http.Request, req hutch.ContextRequest) (hutch.CodeContext, error) {
 	return h.svc.CreateContext(r.Context(), r.PathValue("id"), req)
 }

@@ -20,23 +20,6 @@ import (
 	"hutch/internal/stream"
 )
 
-// routeFiles serves a sandbox's files. Paths are query parameters, whose
-// percent-encoding has room for any name; bodies are content.
-func (h *Handler) routeFiles() {
-	const files = "/v1/sandboxes/{id}/files"
-	h.route(files, methods{"GET": h.listFiles, "DELETE": h.deleteFile})
-	h.route(files+"/stat", methods{"GET": h.stat})
-	h.route(files+"/content", methods{"GET": h.readFile, "PUT": h.firstUse(h.writeFile)})
-	h.route(files+"/edit", methods{"POST": h.editFile})
-	h.route(files+"/mkdir", methods{"POST": h.firstUse(h.mkdir)})
-	h.route(files+"/move", methods{"POST": h.transfers(h.svc.Move)})
-	h.route(files+"/copy", methods{"POST": h.transfers(h.svc.Copy)})
-	h.route(files+"/chmod", methods{"POST": h.chmod})
-	h.route(files+"/search", methods{"GET": h.searchFiles})
-	h.route(files+"/watch", methods{"GET": h.watch})
-	h.route(files+"/archive", methods{"GET": h.pack, "PUT": h.firstUse(h.unpack)})
-}
-
 // Uploads reports whether a request's body is a file or an archive, which has
 // no limit of its own: it is never held in memory.
 func Uploads(r *http.Request) bool {

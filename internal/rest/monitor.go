@@ -9,13 +9,6 @@ import (
 	"hutch/internal/audit"
 )
 
-// monitorRoutes serve the record of what was done, and what was used.
-func (h *Handler) monitorRoutes() {
-	h.route("/v1/audit", methods{"GET": h.when(h.audit != nil)(h.auditLog)})
-	h.route("/v1/pool", methods{"GET": h.when(h.pools != nil)(h.pool)})
-	h.route("/v1/usage", methods{"GET": h.when(h.accounts != nil)(h.usage)})
-}
-
 func (h *Handler) pool(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.pools.Pool(r.Context()))
 }

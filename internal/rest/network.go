@@ -7,11 +7,6 @@ import (
 	"hutch"
 )
 
-func (h *Handler) networkRoutes() {
-	h.route("/v1/sandboxes/{id}/network", methods{"GET": h.network, "PUT": posts(h, h.setNetwork)})
-	h.route("/v1/sandboxes/{id}/network/connections", methods{"GET": h.netConnections})
-}
-
 func (h *Handler) network(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.Network(r.Context(), r.PathValue("id")))
 }

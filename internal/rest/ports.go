@@ -8,14 +8,6 @@ import (
 	"hutch/internal/stream"
 )
 
-func (h *Handler) portRoutes() {
-	h.route("/v1/sandboxes/{id}/ports", methods{"GET": h.ports, "POST": h.firstUse(posts(h, h.expose))})
-	h.route("/v1/sandboxes/{id}/ports/{port}", methods{"DELETE": h.unexpose})
-	h.route("/v1/sandboxes/{id}/ports/{port}/validate", methods{"POST": posts(h, h.validatePort)})
-	h.route("/v1/sandboxes/{id}/ports/{port}/link", methods{"POST": posts(h, h.linkPort)})
-	h.route("/v1/sandboxes/{id}/ports/{port}/connect", methods{"GET": h.connect})
-}
-
 func (h *Handler) expose(r *http.Request, req hutch.ExposeRequest) (hutch.Port, error) {
 	return h.svc.Expose(r.Context(), r.PathValue("id"), req)
 }

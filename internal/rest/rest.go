@@ -13,8 +13,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -72,33 +70,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}
 	h.ctx, h.close = context.WithCancelCause(context.Background())
-	h.route("/v1/sandboxes", methods{"GET": h.sandboxes, "POST": h.create})
-	h.route("/v1/sandboxes/{id}", methods{"GET": h.sandbox, "DELETE": h.destroy})
-	h.route("/v1/sandboxes/{id}/exec", methods{"GET": h.firstUse(h.socket), "POST": h.firstUse(h.exec)})
-	h.route("/v1/sandboxes/{id}/processes", methods{"GET": h.processes, "POST": h.firstUse(posts(h, h.startProcess)), "DELETE": h.cleanProcesses})
-	h.route("/v1/sandboxes/{id}/processes/{process}", methods{"GET": h.process})
-	h.route("/v1/sandboxes/{id}/processes/{process}/signal", methods{"POST": h.signal})
-	h.route("/v1/sandboxes/{id}/processes/{process}/logs", methods{"GET": h.logs})
-	h.route("/v1/sandboxes/{id}/processes/{process}/input", methods{"POST": h.input})
-	h.route("/v1/sandboxes/{id}/processes/{process}/resize", methods{"POST": h.resize})
-	h.route("/v1/sandboxes/{id}/processes/{process}/wait", methods{"POST": posts(h, h.wait)})
-	h.route("/v1/sandboxes/{id}/processes/{process}/terminal", methods{"GET": h.terminal})
-	h.route("/v1/sandboxes/{id}/languages", methods{"GET": h.languages})
-	h.route("/v1/sandboxes/{id}/git/clone", methods{"POST": h.firstUse(posts(h, h.gitClone))})
-	h.route("/v1/sandboxes/{id}/git/commit", methods{"POST": posts(h, h.gitCommit)})
-	h.route("/v1/sandboxes/{id}/git/status", methods{"GET": h.gitStatus})
-	h.route("/v1/sandboxes/{id}/git/diff", methods{"GET": h.gitDiff})
-	h.route("/v1/secrets", methods{"GET": h.secrets})
-	h.route("/v1/secrets/{name}", methods{"PUT": h.setSecret, "DELETE": h.deleteSecret})
-	h.routeFiles()
-	h.backupRoutes()
-	h.contextRoutes()
-	h.snapshotRoutes()
-	h.portRoutes()
-	h.networkRoutes()
-	h.tokenRoutes()
-	h.monitorRoutes()
-	h.documentRoutes()
+	h.route()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: the API's paths begin with /v1/sandboxes", r.URL.Path))
 	})
@@ -127,30 +99,6 @@ func (h *Handler) Close() {
 
 // errGone ends what runs for a client that left or no longer reads.
 var errGone = errors.New("the client has gone")
-
-// Route is a method of a path that the API has.
-type Route struct{ Method, Path string }
-
-// Routes lists what the API has, for whoever describes it.
-func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
-
-type methods map[string]func(http.ResponseWriter, *http.Request)
-
-// route serves a path, and refuses the methods it does not have.
-func (h *Handler) route(path string, m methods) {
-	var allow []string
-	for method, f := range m {
-		allow = append(allow, method)
-		h.table = append(h.table, Route{method, path})
-		h.mux.HandleFunc(method+" "+path, f)
-	}
-	slices.Sort(allow)
-	h.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", strings.Join(allow, ", "))
-		err := hutch.Errorf(hutch.Invalid, "there is no %.20s of %.200q: it has %s", r.Method, r.URL.Path, strings.Join(allow, " and "))
-		withStatus(err, http.StatusMethodNotAllowed).Write(w)
-	})
-}
 
 // fail answers with an error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {

@@ -6,15 +6,6 @@ import (
 	"hutch"
 )
 
-func (h *Handler) snapshotRoutes() {
-	h.route("/v1/snapshots", methods{"GET": h.snapshots})
-	h.route("/v1/snapshots/{snapshot}", methods{"DELETE": h.deleteSnapshot})
-	h.route("/v1/sandboxes/{id}/snapshots", methods{"POST": posts(h, h.snapshot)})
-	h.route("/v1/sandboxes/{id}/fork", methods{"POST": posts(h, h.fork)})
-	h.route("/v1/sandboxes/{id}/pause", methods{"POST": h.pause})
-	h.route("/v1/sandboxes/{id}/resume", methods{"POST": h.resume})
-}
-
 func (h *Handler) snapshot(r *http.Request, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
 	return h.svc.Snapshot(r.Context(), r.PathValue("id"), req)
 }

@@ -7,30 +7,6 @@ import (
 	"hutch/internal/stream"
 )
 
-// tokenRoutes serve the administration of tokens and what is shared with them.
-// Who may call is the services' to decide.
-func (h *Handler) tokenRoutes() {
-	tokens, sharing := h.when(h.tokens != nil), h.when(h.sharing != nil)
-	h.route("/v1/tokens", methods{"GET": tokens(h.listTokens), "POST": tokens(posts(h, h.createToken))})
-	h.route("/v1/tokens/{token}", methods{"GET": tokens(h.token), "DELETE": tokens(h.revokeToken)})
-	h.route("/v1/tokens/{token}/rotate", methods{"POST": tokens(h.rotateToken)})
-	h.route("/v1/sandboxes/{id}/grants", methods{"GET": sharing(h.grants)})
-	h.route("/v1/sandboxes/{id}/grants/{token}", methods{"PUT": sharing(posts(h, h.share)), "DELETE": sharing(h.unshare)})
-}
-
-// when keeps routes of what this server has, and refuses those of what it has
-// not.
-func (h *Handler) when(has bool) func(http.HandlerFunc) http.HandlerFunc {
-	return func(f http.HandlerFunc) http.HandlerFunc {
-		if has {
-			return f
-		}
-		return func(w http.ResponseWriter, r *http.Request) {
-			h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have that: one that `hutch serve` runs has"))
-		}
-	}
-}
-
 func (h *Handler) listTokens(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.tokens.Tokens(r.Context()))
 }

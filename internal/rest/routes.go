@@ -1,0 +1,137 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"hutch"
+	"hutch/api"
+	"hutch/internal/verb"
+)
+
+// Route is a method of a path that the API has.
+type Route struct{ Method, Path string }
+
+// Routes lists what the API has, for a document that describes it.
+func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
+
+// verbs are the handlers of the verbs. Where they are served stands in the
+// table of verbs.
+func (h *Handler) verbs() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "Destroy": h.destroy,
+
+		"Exec":         h.firstUse(byMethod(h.exec, h.socket)),
+		"StartProcess": h.firstUse(posts(h, h.startProcess)),
+		"Process":      h.process, "Processes": h.processes, "CleanProcesses": h.cleanProcesses, "Logs": h.logs,
+		"Signal": h.signal, "Input": h.input, "Resize": h.resize, "Wait": posts(h, h.wait), "Languages": h.languages,
+
+		"CreateContext": h.firstUse(posts(h, h.createContext)), "Contexts": h.contexts, "DeleteContext": h.deleteContext,
+		"Interrupt": h.interrupt, "RunCode": h.firstUse(byMethod(h.runCode, h.runSocket)),
+
+		"GitClone": h.firstUse(posts(h, h.gitClone)), "GitCommit": posts(h, h.gitCommit), "GitStatus": h.gitStatus, "GitDiff": h.gitDiff,
+
+		"ReadFile": h.readFile, "WriteFile": h.firstUse(h.writeFile), "EditFile": h.editFile, "Stat": h.stat,
+		"ListFiles": h.listFiles, "SearchFiles": h.searchFiles, "Watch": h.watch,
+		"Mkdir": h.firstUse(h.mkdir), "Move": h.transfers(h.svc.Move), "Copy": h.transfers(h.svc.Copy), "Delete": h.deleteFile, "Chmod": h.chmod,
+		"Pack": h.pack, "Unpack": h.firstUse(h.unpack),
+
+		"Expose": h.firstUse(posts(h, h.expose)), "Unexpose": h.unexpose, "Ports": h.ports, "ValidatePortToken": posts(h, h.validatePort),
+		"LinkPort": posts(h, h.linkPort), "DialPort": h.connect,
+
+		"Network": h.network, "SetNetwork": posts(h, h.setNetwork), "Connections": h.netConnections,
+
+		"Snapshot": posts(h, h.snapshot), "Snapshots": h.snapshots, "DeleteSnapshot": h.deleteSnapshot,
+		"Fork": posts(h, h.fork), "Pause": h.pause, "Resume": h.resume,
+	}
+}
+
+// optional are the handlers of what a server can lack.
+func (h *Handler) optional() map[string]http.HandlerFunc {
+	all := map[string]http.HandlerFunc{}
+	add := func(has bool, list map[string]http.HandlerFunc) {
+		for name, f := range list {
+			all[name] = f
+			if !has {
+				all[name] = h.lacks
+			}
+		}
+	}
+	add(h.vault != nil, map[string]http.HandlerFunc{"SetSecret": posts(h, h.setSecret), "Secrets": h.secrets, "DeleteSecret": h.deleteSecret})
+	add(h.backups != nil, map[string]http.HandlerFunc{
+		"Backup": posts(h, h.backUp), "Backups": h.listBackups, "DeleteBackup": h.deleteBackup, "RestoreBackup": h.restoreBackup,
+	})
+	add(h.tokens != nil, map[string]http.HandlerFunc{
+		"CreateToken": posts(h, h.createToken), "Token": h.token, "Tokens": h.listTokens, "RotateToken": h.rotateToken, "RevokeToken": h.revokeToken,
+	})
+	add(h.sharing != nil, map[string]http.HandlerFunc{"Share": posts(h, h.share), "Unshare": h.unshare, "Grants": h.grants})
+	add(h.audit != nil, map[string]http.HandlerFunc{"Audit": h.auditLog})
+	add(h.pools != nil, map[string]http.HandlerFunc{"Pool": h.pool})
+	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage})
+	return all
+}
+
+func (h *Handler) lacks(w http.ResponseWriter, r *http.Request) {
+	h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have that: one that `hutch serve` runs has"))
+}
+
+// others are the routes that stand for no verb, or for several. The documents
+// need no token: a browser has none to send, and they hold nothing of this
+// server.
+func (h *Handler) others() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /v1/sandboxes/{id}/processes/{process}/terminal": h.terminal,
+		"GET /v1/openapi.yaml":                                document("application/yaml", func() []byte { return api.YAML }),
+		"GET /v1/openapi.json":                                document("application/json", api.JSON),
+		"GET /v1/docs":                                        document("text/html; charset=utf-8", api.Page),
+	}
+}
+
+// route serves everything, and refuses the methods that a path does not have.
+func (h *Handler) route() {
+	served := h.others()
+	verbs, optional := h.verbs(), h.optional()
+	for _, v := range verb.All() {
+		f, ok := verbs[v.Name]
+		if !ok {
+			f, ok = optional[v.Name]
+		}
+		if !ok && len(v.Routes) > 0 {
+			panic("the verb " + v.Name + " has routes and no handler")
+		}
+		for _, route := range v.Routes {
+			served[route] = f
+		}
+	}
+	methods := map[string][]string{}
+	for route, f := range served {
+		method, path, _ := strings.Cut(route, " ")
+		methods[path] = append(methods[path], method)
+		h.table = append(h.table, Route{method, path})
+		h.mux.HandleFunc(route, f)
+	}
+	for path, allow := range methods {
+		h.mux.HandleFunc(path, h.onlyMethods(allow))
+	}
+}
+
+func (h *Handler) onlyMethods(allow []string) http.HandlerFunc {
+	slices.Sort(allow)
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allow, ", "))
+		err := hutch.Errorf(hutch.Invalid, "there is no %.20s of %.200q: it has %s", r.Method, r.URL.Path, strings.Join(allow, " and "))
+		withStatus(err, http.StatusMethodNotAllowed).Write(w)
+	}
+}
+
+// byMethod serves a verb by POST, and by GET over a WebSocket.
+func byMethod(post, socket http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			post(w, r)
+			return
+		}
+		socket(w, r)
+	}
+}
