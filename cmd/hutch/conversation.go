@@ -35,7 +35,7 @@ func conversationEnv() conversationConfig {
 	}
 }
 
-// secrets are the credentials that sandboxes are given: those of conversations
+// secrets are the credentials that sandboxes can ask for: those of conversations
 // run what anyone in a chat may have written, and get none.
 func (c conversationConfig) secrets() map[string]string {
 	if c.only {

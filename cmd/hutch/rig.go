@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,7 +180,7 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 	vault := secret.Given(secrets())
 	m.engine = engine.New(engine.Options{
 		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), nil, log), Ephemeral: true, Gateway: gateways("", nil, nil),
-		Secret: vault.Value, Secrets: slices.Collect(maps.Keys(secrets())), Log: log,
+		Secret: vault.Value, Log: log,
 	})
 	m.Service = secret.Redact(m.engine, vault.Redactor)
 	return m, m.engine.Start(ctx)
@@ -216,7 +215,7 @@ func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log
 	return nil, err
 }
 
-// secrets are the credentials of our environment that sandboxes are given.
+// secrets are the credentials of our environment that sandboxes can ask for.
 func secrets() map[string]string {
 	if key := os.Getenv("ANTHROPIC_API_KEY"); key != "" {
 		return map[string]string{"ANTHROPIC_API_KEY": key}

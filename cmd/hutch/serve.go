@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -82,8 +81,8 @@ func newServe(h *home, std streams) *cobra.Command {
 Clients bring a bearer token: the one that the first start prints and keeps in
 the data folder, or one made with ` + "`hutch token create`" + `. SANDBOX_AUTH_TOKEN or
 MCP_API_TOKEN in the environment stands in for the first. ANTHROPIC_API_KEY, when
-set, is given to sandboxes and, as other secrets are, replaced in what they
-print. HUTCH_SECRET_KEY is the key that secrets are encrypted with, in place of
+set, is a secret that sandboxes can ask for; as other secrets are, it is replaced
+in what they print. HUTCH_SECRET_KEY is the key that secrets are encrypted with, in place of
 the one in the data folder. When the server ends, sandboxes go on running; its
 next start finds them again.`,
 		Args: cobra.NoArgs,
@@ -398,7 +397,7 @@ func (s *server) startEngine(ctx context.Context) error {
 		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, MaxLimits: s.maxLimits, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
 		Gateway: gateways(s.dns, s.traffic, s.completeExit), Network: s.network.network(),
-		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Secrets: slices.Sorted(maps.Keys(s.talk.secrets())), Log: s.log,
+		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Log: s.log,
 		PreviewURL: s.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
 	})
 	if err := s.engine.Start(ctx); err != nil {

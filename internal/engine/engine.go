@@ -71,9 +71,6 @@ type Options struct {
 	// Secret gives the value of an owner's secret; without it there are none.
 	// It is asked whenever a program starts, and values are kept nowhere.
 	Secret func(owner, name string) (string, error)
-	// Secrets are those that every sandbox has, in variables of their names,
-	// where they can be had.
-	Secrets []string
 	// Gateway makes the way out of a sandbox that may reach n; without it there
 	// is none, and sandboxes reach nothing.
 	Gateway func(Exit) (Gateway, error)

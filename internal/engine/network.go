@@ -26,8 +26,8 @@ type Exit struct {
 	Owner, Sandbox string
 	Network        hutch.Network
 	Traffic        hutch.Traffic // what went out by the one before, under an earlier server
-	// Secrets are the names of those that the sandbox has asked for, and those of
-	// all, at the moment. It may be called at any time.
+	// Secrets returns the names of the secrets that the sandbox has asked for so
+	// far. It can be called at any time.
 	Secrets func() []string
 }
 
@@ -40,7 +40,7 @@ func (e *Engine) gateway(s *sandbox) (Gateway, error) {
 	if s.gateway != nil || e.opt.Gateway == nil || s.gone {
 		return s.gateway, nil
 	}
-	g, err := e.opt.Gateway(Exit{s.owner, s.id, s.rec.Sandbox.Network, s.rec.Traffic, func() []string { return e.secretNames(s) }})
+	g, err := e.opt.Gateway(Exit{s.owner, s.id, s.rec.Sandbox.Network, s.rec.Traffic, s.secretNames})
 	if err == nil {
 		s.gateway = g
 	}

@@ -22,7 +22,6 @@ func (e *Engine) checkSecrets(rec *store.Record) error {
 	if err != nil {
 		return err
 	}
-	e.addCommon(owner, nil, env)
 	rec.Sandbox.Environment.HasAnthropicCredentials = env[anthropicKey] != ""
 	return nil
 }
@@ -35,7 +34,7 @@ func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string)
 		return nil, err
 	}
 	s.mu.Lock()
-	fixed, uses := s.rec.Env, s.rec.Secrets // neither ever changes
+	uses := s.rec.Secrets // which never changes
 	s.mu.Unlock()
 	for _, use := range uses {
 		err := e.addSecret(s.owner, use, all)
@@ -45,7 +44,6 @@ func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string)
 			return nil, err
 		}
 	}
-	e.addCommon(s.owner, fixed, all)
 	return all, nil
 }
 
@@ -87,13 +85,12 @@ func (s *sandbox) noteSecretsLocked() {
 	s.secrets.Store(&names)
 }
 
-// secretNames are the secrets that a sandbox has: those that it asked for, and
-// those of all. It takes no lock.
-func (e *Engine) secretNames(s *sandbox) []string {
+// secretNames are the secrets that a sandbox asked for. It takes no lock.
+func (s *sandbox) secretNames() []string {
 	if names := s.secrets.Load(); names != nil {
-		return slices.Concat(*names, e.opt.Secrets)
+		return *names
 	}
-	return e.opt.Secrets
+	return nil
 }
 
 // requestEnv is what a request sets, with its secrets.
@@ -137,14 +134,4 @@ func (e *Engine) addSecret(owner, use string, env map[string]string) error {
 		env[variable] = value
 	}
 	return err
-}
-
-// addCommon sets the secrets that every sandbox has, but for what is fixed in
-// its own environment.
-func (e *Engine) addCommon(owner string, fixed, env map[string]string) {
-	for _, name := range e.opt.Secrets {
-		if _, set := fixed[name]; !set {
-			e.addSecret(owner, name, env) // or it cannot be had
-		}
-	}
 }
