@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,44 @@ func TestQuick(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"-quick", "-bin", "../bin"}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestEachTableAlone measures each table by its title, without the figures of
+// the others.
+func TestEachTableAlone(t *testing.T) {
+	hutchtest.Driver(t, "native", hutchtest.Dir(t))
+	p, err := parse([]string{"-quick", "-bin", "../bin", "-runtime", "native"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLab(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	for _, s := range l.steps() {
+		l.bare = bare{}
+		for _, f := range l.runtimes {
+			*f = figures{runtime: f.runtime}
+		}
+		alone, err := l.steps().selected(s.title)
+		if err == nil {
+			_, err = alone[0].measure(t.Context())
+		}
+		if err != nil {
+			t.Errorf("%s: %v", s.title, err)
+		}
+	}
+	if _, err := l.steps().selected("Nothing"); err == nil || !strings.Contains(err.Error(), "Snapshots, ms") {
+		t.Errorf("a title that does not exist: %v", err)
+	}
+}
+
+// TestFiguresThatWereNotMeasured: a host without pandas has rounds without a time.
+func TestFiguresThatWereNotMeasured(t *testing.T) {
+	if v := (series{nil, nil}).at(0.5); !math.IsNaN(v) || number(v) != "" || ratio(v, 1) != "" {
+		t.Errorf("the median of nothing is %v, shown as %q and %q", v, number(v), ratio(v, 1))
 	}
 }
 

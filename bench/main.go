@@ -94,43 +94,69 @@ func run(ctx context.Context, args []string) error {
 	defer lab.close()
 	fmt.Println(machine())
 	fmt.Printf("%d rounds of %d calls; MCP (revision %s) and REST against a `hutch serve` process over loopback TCP\n", p.rounds, p.calls, revision)
-	for _, step := range []struct {
-		title string
-		do    func(context.Context) (table, error)
-	}{
-		{"Create and destroy, ms", lab.creation},
-		{"Pool: creates with and without, ms", lab.pool},
-		{"By hand: a new sandbox for one /bin/true, ms", lab.byHand},
-		{"Interactive: from create to the end of the first command, over REST, ms", lab.interactive},
-		{"Exec of /bin/true, one caller, ms", lab.latency},
-		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", lab.load},
-		{"Scaling: exec of /bin/true over MCP, calls a second", lab.scaling},
-		{fmt.Sprintf("Governance: exec of /bin/true over MCP in %d sandboxes, calls a second by number of callers", p.alive), lab.governedLoad},
-		{"CPU for one exec of /bin/true, ms", lab.cpu},
-		{"Output", lab.output},
-		{"Code contexts, ms", lab.contexts},
-		{"First code in a sandbox, ms", lab.warm},
-		{"Tokens, policy, quotas, metrics and audit before a call that does nothing, µs", lab.governance},
-		{"Hibernation, ms", lab.sleep},
-		{"Snapshots, ms", lab.snapshots},
-		{"Copies of a sandbox with many files", lab.fileCopies},
-		{"Logs of background processes, somebody following", lab.logs},
-		{"Previews", lab.previews},
-		{"Files in and out", lab.files},
-		{"Reading a file of 4 kB, p50, ms", lab.reads},
-		{fmt.Sprintf("%d sandboxes alive", p.alive), lab.crowd},
-		{"Aims", lab.aims}, // of all that was measured before
-	} {
-		if !strings.HasPrefix(step.title, p.only) {
-			continue
-		}
-		t, err := step.do(ctx)
+	steps, err := lab.steps().selected(p.only)
+	if err != nil {
+		return err
+	}
+	for _, step := range steps {
+		t, err := step.measure(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", strings.ToLower(step.title), err)
 		}
 		fmt.Printf("\n%s\n\n%s", step.title, t)
 	}
 	return nil
+}
+
+// step measures one table.
+type step struct {
+	title   string
+	measure func(context.Context) (table, error)
+}
+
+type steps []step
+
+// steps are all tables, in the order in which they are measured.
+func (l *lab) steps() steps {
+	return steps{
+		{"Create and destroy, ms", l.creation},
+		{"Pool: creates with and without, ms", l.pool},
+		{"By hand: a new sandbox for one /bin/true, ms", l.byHand},
+		{"Interactive: from create to the end of the first command, over REST, ms", l.interactive},
+		{"Exec of /bin/true, one caller, ms", l.latency},
+		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", l.load},
+		{"Scaling: exec of /bin/true over MCP, calls a second", l.scaling},
+		{fmt.Sprintf("Governance: exec of /bin/true over MCP in %d sandboxes, calls a second by number of callers", l.alive), l.governedLoad},
+		{"CPU for one exec of /bin/true, ms", l.cpu},
+		{"Output", l.output},
+		{"Code contexts, ms", l.contexts},
+		{"First code in a sandbox, ms", l.warm},
+		{"Tokens, policy, quotas, metrics and audit before a call that does nothing, µs", l.governance},
+		{"Hibernation, ms", l.sleep},
+		{"Snapshots, ms", l.snapshots},
+		{"Copies of a sandbox with many files", l.fileCopies},
+		{"Logs of background processes, somebody following", l.logs},
+		{"Previews", l.previews},
+		{"Files in and out", l.files},
+		{"Reading a file of 4 kB, p50, ms", l.reads},
+		{fmt.Sprintf("%d sandboxes alive", l.alive), l.crowd},
+		{"Aims", l.aims}, // of all that was measured before
+	}
+}
+
+// selected are the steps whose title begins so.
+func (all steps) selected(title string) (some steps, err error) {
+	titles := ""
+	for _, s := range all {
+		titles += "\n  " + s.title
+		if strings.HasPrefix(s.title, title) {
+			some = append(some, s)
+		}
+	}
+	if some == nil {
+		return nil, fmt.Errorf("no table's title begins with %q; the titles are:%s", title, titles)
+	}
+	return some, nil
 }
 
 // profiled runs f under the profiler where that was asked for.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,11 +20,14 @@ type subject struct {
 // series holds what was measured of one subject, round by round.
 type series [][]time.Duration
 
-// at is the median of the rounds' quantiles, in milliseconds.
+// at is the median of the rounds' quantiles, in milliseconds; NaN when nothing
+// was measured.
 func (s series) at(q float64) float64 {
 	var each []float64
 	for _, round := range s {
-		each = append(each, ms(quantile(round, q)))
+		if len(round) > 0 {
+			each = append(each, ms(quantile(round, q)))
+		}
 	}
 	return median(each)
 }
@@ -33,7 +37,11 @@ func quantile(d []time.Duration, q float64) time.Duration {
 	return d[min(int(q*float64(len(d))), len(d)-1)]
 }
 
+// median is NaN when there are no values.
 func median(v []float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
 	return (v[(n-1)/2] + v[n/2]) / 2

@@ -69,7 +69,10 @@ func (l *lab) copied(ctx context.Context, e *engine.Engine, vacant int, c *copie
 			return err
 		}
 		c.cold, c.stood, c.took = append(c.cold, one.cold), append(c.stood, one.stood), append(c.took, one.took)
-		c.forked, c.all, c.warm = append(c.forked, one.forked), append(c.all, one.all), append(c.warm, one.warm)
+		c.forked, c.all = append(c.forked, one.forked), append(c.all, one.all)
+		if len(one.warm) > 0 { // this host has pandas
+			c.warm = append(c.warm, one.warm)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 )
@@ -61,8 +62,11 @@ func rule(width []int) string {
 }
 
 // number has three digits that count.
+// number has three digits; a value that was not measured has none.
 func number(v float64) string {
 	switch {
+	case math.IsNaN(v):
+		return ""
 	case v >= 100 || v <= -100:
 		return fmt.Sprintf("%.0f", v)
 	case v >= 10 || v <= -10:
@@ -71,4 +75,9 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-func ratio(v, base float64) string { return number(v/base) + " ×" }
+func ratio(v, base float64) string {
+	if math.IsNaN(v / base) {
+		return ""
+	}
+	return number(v/base) + " ×"
+}
