@@ -1,24 +1,41 @@
-# `make run` and `make test` do everything; Go is all they need.
+# `make run` builds Hutch and starts the server, `make install` puts it on the
+# PATH, `make test` tests it. Go is all they need.
 #
 # hutch, hutch-agent, hutch-runsc and hutch-gofer are static programs that are
 # found side by side. hutch-runsc is gVisor, at the version in go.mod: it takes a
 # minute to build, once.
 
+# `make module PATH=example.com/you/hutch` means the path of the Go module.
+# The shell's PATH is then the one that make was started with.
+ifeq ($(origin PATH),command line)
+MODULE := $(PATH)
+override PATH := $(shell /usr/bin/tr '\0' '\n' </proc/$$PPID/environ | /usr/bin/sed -n 's/^PATH=//p')
+endif
+
 GO      ?= go
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 $(GO) build -trimpath
 LDFLAGS := -s -w -X main.commit=$(COMMIT)
+NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 # The race detector needs a C compiler.
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*') go.mod go.sum
 
-.PHONY: run build test test-vm soak lint bench clean go
+# Where `make install` puts the programs: side by side, as they look for each
+# other there. DESTDIR is for those who make packages.
+PREFIX  ?= /usr/local
+BINDIR  := $(DESTDIR)$(PREFIX)/bin
+SHARE   := $(DESTDIR)$(PREFIX)/share
+PROGRAMS := hutch hutch-agent hutch-runsc hutch-gofer
+COMPLETIONS := $(SHARE)/bash-completion/completions/hutch $(SHARE)/zsh/site-functions/_hutch $(SHARE)/fish/vendor_completions.d/hutch.fish
+
+.PHONY: run build install uninstall module test test-vm soak lint bench clean go
 
 run: build
 	@bin/hutch doctor || true
 	@bin/hutch serve $(ARGS)
 
-build: bin/hutch bin/hutch-agent bin/hutch-runsc bin/hutch-gofer
+build: $(addprefix bin/,$(PROGRAMS))
 
 bin/hutch: $(SOURCES) | go
 	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/hutch
@@ -29,9 +46,32 @@ bin/hutch-agent: $(SOURCES) | go
 bin/hutch-runsc bin/hutch-gofer: bin/%: $(wildcard cmd/hutch-runsc/*.go cmd/hutch-gofer/*.go internal/driver/gvisor/gofer/*.go internal/driver/gvisor/filter/*.go) go.mod | go
 	$(BUILD) -ldflags '-s -w' -o $@ ./cmd/$*
 
+# Go 1.21 and newer fetch the version in go.mod by themselves. Older ones, such as
+# those of Debian 12 and Ubuntu 22.04, cannot even read go.mod.
 go:
 	@command -v $(GO) >/dev/null || { \
-	  echo 'Go is missing. Install it with `apt-get install golang-go`, or from https://go.dev/dl (1.26 or newer).' >&2; exit 1; }
+	  echo 'Go is missing. Hutch needs $(NEEDS) or newer; the golang-go of most distributions is older.' >&2; \
+	  echo 'Get Go from https://go.dev/dl, or on Debian 12: apt-get install -t bookworm-backports golang-go (docs/install.md).' >&2; exit 1; }
+	@$(GO) list -m >/dev/null 2>&1 || { \
+	  echo "$$($(GO) version 2>&1 | head -1) cannot build Hutch, which needs $(NEEDS) or newer." >&2; \
+	  echo 'Get Go from https://go.dev/dl (docs/install.md says how). If it is new enough, `$(GO) list -m` says what is wrong.' >&2; exit 1; }
+
+# A program that runs keeps its old file: each file is written beside and renamed.
+install: build
+	@mkdir -p $(BINDIR)
+	@for p in $(PROGRAMS); do cp bin/$$p $(BINDIR)/.$$p.new && chmod 0755 $(BINDIR)/.$$p.new && mv -f $(BINDIR)/.$$p.new $(BINDIR)/$$p || exit 1; done
+	@mkdir -p $(dir $(COMPLETIONS))
+	@bin/hutch completion bash >$(word 1,$(COMPLETIONS))
+	@bin/hutch completion zsh >$(word 2,$(COMPLETIONS))
+	@bin/hutch completion fish >$(word 3,$(COMPLETIONS))
+	@chmod 0644 $(COMPLETIONS)
+	@echo 'installed $(PROGRAMS) in $(BINDIR), and completions for bash, zsh and fish'
+
+uninstall:
+	rm -f $(addprefix $(BINDIR)/,$(PROGRAMS)) $(COMPLETIONS)
+
+module: | go
+	@$(GO) run ./tools/module $(MODULE)
 
 # Tests build and use the programs in bin. What needs root is skipped without
 # it, and what concerns ordinary users runs as one when root runs the tests.

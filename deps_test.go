@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,8 +27,8 @@ type layer struct {
 	may   []string
 }
 
-// layers says who may import whom, from the bottom up. The first line that
-// names a package counts; "..." at the end stands for all below. The standard
+// layers says who may import whom, from the bottom up; "hutch" stands for the
+// module, whatever its path. The first line that names a package counts; "..." at the end stands for all below. The standard
 // library is open to everyone, and cmd to no one. Tests may import what they
 // like.
 var layers = []layer{
@@ -111,6 +112,7 @@ var layers = []layer{
 	{"hutch/internal/hutchtest/...", []string{anything}},
 	{"hutch/test/...", []string{anything}},
 	{"hutch/bench/...", []string{anything}},
+	{"hutch/tools/...", nil},
 
 	// What our users could write.
 	{"hutch/examples/...", []string{"hutch", "hutch/client", mcpSDK}},
@@ -254,10 +256,24 @@ func (p *goPackage) read(file string) error {
 	return nil
 }
 
+// importPath is what is imported, with "hutch" for the path of the module.
 func importPath(im *ast.ImportSpec) string {
 	s, _ := strconv.Unquote(im.Path.Value) // the parser has checked it
+	if below, ok := strings.CutPrefix(s, modulePath()); ok && (below == "" || below[0] == '/') {
+		return "hutch" + below
+	}
 	return s
 }
+
+// modulePath is the one of go.mod, which `make module` changes.
+var modulePath = sync.OnceValue(func() string {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		panic(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimPrefix(first, "module ")
+})
 
 // covers reports whether a pattern names a package.
 func covers(pattern, name string) bool {

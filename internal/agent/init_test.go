@@ -26,7 +26,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.commit=test", "-o", dir, "hutch/cmd/hutch-agent")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.commit=test", "-o", dir, "../../cmd/hutch-agent")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

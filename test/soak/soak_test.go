@@ -213,7 +213,7 @@ func idlers(dump string) (busy []string) {
 		if strings.Contains(g, ".keepPool(") {
 			continue // for whoever comes next
 		}
-		if strings.Contains(g, "hutch/internal/rest.") || strings.Contains(g, "hutch/internal/wire.") {
+		if strings.Contains(g, "/internal/rest.") || strings.Contains(g, "/internal/wire.") {
 			busy = append(busy, g)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // tested are the packages whose tests run in the machine, beside this one's.
-var tested = []string{"hutch/internal/linux/cgroup", "hutch/internal/driver/native", "hutch/internal/driver/gvisor"}
+var tested = []string{"../../internal/linux/cgroup", "../../internal/driver/native", "../../internal/driver/gvisor"}
 
 // pattern names the tests to run in the machine, for when one of them fails.
 var pattern = flag.String("inside", "^TestInside$", "the tests to run in the machine")
@@ -87,7 +87,7 @@ func kernel(t *testing.T) string {
 func files(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	build := exec.Command("go", append([]string{"test", "-tags", "vm", "-c", "-o", dir, "hutch/test/vm"}, tested...)...)
+	build := exec.Command("go", append([]string{"test", "-tags", "vm", "-c", "-o", dir, "."}, tested...)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -53,7 +53,7 @@ var agent = sync.OnceValues(func() (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	build := exec.Command("go", "build", "-o", path, "hutch/cmd/hutch-agent")
+	build := exec.Command("go", "build", "-o", path, "../../../cmd/hutch-agent")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	if err != nil {
