@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -129,6 +130,9 @@ put another log in its place.`,
 			if err != nil {
 				return err
 			}
+			if report.Lines == 0 && report.OK() {
+				return hutch.Errorf(hutch.NotFound, "there is no audit log in %s: choose the server's data folder with --data or $HUTCH_DATA; if this is the folder, the log was removed", dir)
+			}
 			if asJSON {
 				err = writeJSON(std.out, report)
 			} else {
@@ -145,14 +149,23 @@ put another log in its place.`,
 	return c
 }
 
+// auditDir is the folder to check. One without a log must not pass as whole:
+// it may be the wrong one, or the log may have been removed.
 func (h *home) auditDir(args []string) (string, error) {
+	dir := ""
 	if len(args) == 1 {
-		return args[0], nil
+		dir = args[0]
+	} else {
+		data, err := h.path()
+		if err != nil {
+			return "", err
+		}
+		dir = auditDir(filepath.Join(data, "server"))
 	}
-	if err := h.open(); err != nil {
-		return "", err
+	if _, err := os.ReadDir(dir); err != nil {
+		return "", hutch.Errorf(hutch.NotFound, "there is no audit log in %s: choose the server's data folder with --data or $HUTCH_DATA, or name the folder of the log", dir).Because(err)
 	}
-	return auditDir(filepath.Join(h.dir, "server")), nil
+	return dir, nil
 }
 
 func writeReport(w io.Writer, r audit.Report) error {
