@@ -53,3 +53,9 @@ type UsageReport struct {
 	// Owners are sums over all that an owner ever had, also what was destroyed.
 	Owners []Usage `json:"owners"`
 }
+
+// Version is the version of a server.
+type Version struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"` // that it was built from
+}

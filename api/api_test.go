@@ -177,6 +177,7 @@ var types = map[string]any{
 	"Sandbox":              hutch.Sandbox{},
 	"AuditRecord":          audit.Record{},
 	"PoolState":            hutch.PoolState{},
+	"Version":              hutch.Version{},
 	"PoolKind":             hutch.PoolKind{},
 	"Usage":                hutch.Usage{},
 	"UsageReport":          hutch.UsageReport{},

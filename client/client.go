@@ -1,7 +1,7 @@
 // Package client is the Go SDK of Hutch: a [hutch.Service] over HTTP, and
 // [Sandbox] and [Process] handles whose methods are short to write.
 //
-//	c := client.New("http://127.0.0.1:8080", token)
+//	c := client.New("http://127.0.0.1:7700", token)
 //	sb, err := c.Open(ctx, hutch.CreateRequest{ID: "build-42"})
 //	res, err := sb.Run(ctx, "go test ./...")
 //
@@ -187,7 +187,7 @@ func (c *Client) fault(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*hutch.Error](err); ok {
 		return err
 	}
-	return hutch.Errorf(hutch.Unavailable, "the Hutch server at %s does not answer, or went away: is it running, and is the URL right?", c.url).Because(err)
+	return hutch.Errorf(hutch.Unavailable, "the Hutch server at %s does not answer, or went away: is it running (`hutch serve`), and is the URL right?", c.url).Because(err)
 }
 
 // sandboxPath is the path of a sandbox. The id is checked here, because in a

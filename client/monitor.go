@@ -27,6 +27,11 @@ func (c *Client) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return call[hutch.UsageReport](ctx, c, "GET", "/v1/usage", nil)
 }
 
+// Version tells the version of the server. Any valid token can read it.
+func (c *Client) Version(ctx context.Context) (hutch.Version, error) {
+	return call[hutch.Version](ctx, c, "GET", "/v1/version", nil)
+}
+
 // Pool implements hutch.Pools.
 func (c *Client) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return call[hutch.PoolState](ctx, c, "GET", "/v1/pool", nil)

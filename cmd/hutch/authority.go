@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -16,13 +17,15 @@ import (
 const authorityFile = "authority.pem"
 
 func newAuthority(h *home, std streams) *cobra.Command {
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "authority", Short: "Show the authority that sandboxes trust for brokered hosts, or make another",
 		Long: `Show the certificate authority that the server of this data folder signs for
-brokered hosts with, and that its sandboxes trust. One is made when there is none.`,
+brokered hosts with, and that its sandboxes trust. The first start of the server
+makes it.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			dir, err := h.serverFolder()
+			dir, err := h.authorityFolder()
 			if err != nil {
 				return err
 			}
@@ -30,9 +33,10 @@ brokered hosts with, and that its sandboxes trust. One is made when there is non
 			if err != nil {
 				return err
 			}
-			return writeAuthority(std.out, a)
+			return writeAuthority(std.out, a, asJSON)
 		},
 	}
+	c.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.AddCommand(&cobra.Command{
 		Use: "rotate", Short: "Make another authority in its place, while the server is down",
 		Long: `Make another authority, with a key of its own, in the place of the present one.
@@ -40,29 +44,43 @@ No server may run meanwhile; sandboxes may. Those that are made from then on
 trust the new one alone. Those that are there trust the old one alone: brokered
 hosts are out of their reach, and they have to be made anew.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return h.rotateAuthority(std.out) },
+		RunE: func(*cobra.Command, []string) error { return h.rotateAuthority(std.out, asJSON) },
 	})
 	return c
 }
 
-func (h *home) rotateAuthority(out io.Writer) error {
-	dir, err := h.serverFolder()
+func (h *home) rotateAuthority(out io.Writer, asJSON bool) error {
+	dir, err := h.authorityFolder()
 	if err != nil {
 		return err
 	}
-	f, free, err := lock(dir)
+	f, free, err := lockPatiently(dir)
 	if err != nil {
 		return err
 	}
 	if !free {
-		return hutch.Errorf(hutch.Conflict, "a server uses the data folder %s: end it, do this, and start it again; its sandboxes run on meanwhile", h.dir)
+		return hutch.Errorf(hutch.Conflict, "a server uses the data folder %s: end it, do this, and start it again; its sandboxes run on meanwhile", filepath.Dir(dir))
 	}
 	defer f.Close()
 	a, err := broker.RotateAuthority(filepath.Join(dir, authorityFile))
 	if err != nil {
 		return err
 	}
-	return writeAuthority(out, a)
+	return writeAuthority(out, a, asJSON)
+}
+
+// authorityFolder is the folder of a server that has an authority. To look at
+// one makes none.
+func (h *home) authorityFolder() (string, error) {
+	dir, err := h.path()
+	if err != nil {
+		return "", err
+	}
+	server := filepath.Join(dir, "server")
+	if _, err := os.Stat(filepath.Join(server, authorityFile)); err != nil {
+		return "", hutch.Errorf(hutch.NotFound, "no server has run with the data folder %s: choose its data folder with --data or $HUTCH_DATA", dir)
+	}
+	return server, nil
 }
 
 // serverFolder is where the server of the data folder keeps what is its own.
@@ -73,7 +91,11 @@ func (h *home) serverFolder() (string, error) {
 	return h.folder("server")
 }
 
-func writeAuthority(w io.Writer, a *broker.Authority) error {
-	_, err := fmt.Fprintf(w, "sha256  %s\nuntil   %s\n", a.Fingerprint(), a.Ends().UTC().Format(time.DateOnly))
+func writeAuthority(w io.Writer, a *broker.Authority, asJSON bool) error {
+	until := a.Ends().UTC()
+	if asJSON {
+		return writeJSON(w, map[string]any{"sha256": a.Fingerprint(), "until": until})
+	}
+	_, err := fmt.Fprintf(w, "sha256  %s\nuntil   %s\n", a.Fingerprint(), until.Format(time.DateOnly))
 	return err
 }

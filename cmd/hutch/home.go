@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +27,10 @@ import (
 // Sandboxes of other user ids must be able to walk through it to their images,
 // so folders on the way are open to walk through and what is secret is not
 // readable.
-type home struct{ dir string }
+type home struct {
+	dir    string
+	server string // the name of the saved server that a command is to speak to
+}
 
 // open finds the data folder and makes it when it is missing.
 func (h *home) open() error {
@@ -79,15 +83,34 @@ type localToken struct {
 	fresh  bool   // it was minted just now
 }
 
-// token is the environment's, or the one that was minted at the first start.
-func (h *home) token() (localToken, error) {
-	for _, name := range []string{"SANDBOX_AUTH_TOKEN", "MCP_API_TOKEN"} {
-		if t := os.Getenv(name); t != "" {
-			return localToken{secret: t, env: name}, nil
-		}
+// mintToken is the token of a server that starts: the environment's, or the one
+// that the first start mints.
+func (h *home) mintToken() (localToken, error) {
+	if t := environmentToken(); t.secret != "" {
+		return t, nil
 	}
 	secret, fresh, err := h.secret("token", auth.NewSecret)
 	return localToken{secret: secret, fresh: fresh}, err
+}
+
+func environmentToken() localToken {
+	for _, name := range []string{"SANDBOX_AUTH_TOKEN", "MCP_API_TOKEN"} {
+		if t := os.Getenv(name); t != "" {
+			return localToken{secret: t, env: name}
+		}
+	}
+	return localToken{}
+}
+
+// savedToken is the token of the server of a data folder, for its clients, and
+// where it is from. Clients mint none: "" means that there is none to read.
+func savedToken(dir string) (secret, from string) {
+	if t := environmentToken(); t.secret != "" {
+		return t.secret, "$" + t.env
+	}
+	path := filepath.Join(dir, "token")
+	b, _ := os.ReadFile(path)
+	return strings.TrimSpace(string(b)), path
 }
 
 func (h *home) tokenPath() string { return filepath.Join(h.dir, "token") }
@@ -114,6 +137,20 @@ func mint(path, secret string) (string, error) {
 	}
 	b, err := os.ReadFile(path)
 	return strings.TrimSpace(string(b)), err
+}
+
+// lockTime is how long a server waits for the lock of its folder, which clients
+// take for an instant to see whether a server runs.
+const lockTime = time.Second
+
+// lockPatiently is lock, which tries again for a while.
+func lockPatiently(dir string) (f *os.File, free bool, err error) {
+	for end := time.Now().Add(lockTime); ; {
+		if f, free, err = lock(dir); free || err != nil || time.Now().After(end) {
+			return f, free, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // lock takes the lock of a folder, or says false when another process has it.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -17,25 +15,6 @@ import (
 	"hutch/client"
 	"hutch/internal/text"
 )
-
-const defaultListen = "127.0.0.1:7700"
-
-// dial returns a client of the server that the environment names; without
-// one, of the server on this machine.
-func (h *home) dial() (*client.Client, error) {
-	token := os.Getenv("HUTCH_TOKEN")
-	if token == "" {
-		if err := h.open(); err != nil {
-			return nil, err
-		}
-		local, err := h.token()
-		if err != nil {
-			return nil, err
-		}
-		token = local.secret
-	}
-	return client.New(cmp.Or(os.Getenv("HUTCH_URL"), "http://"+defaultListen), token), nil
-}
 
 // onServer is the RunE of a command that needs a client.
 func onServer(h *home, run func(ctx context.Context, svc *client.Client, args []string) error) func(*cobra.Command, []string) error {
@@ -49,8 +28,7 @@ func onServer(h *home, run func(ctx context.Context, svc *client.Client, args []
 }
 
 const remoteHelp = `
-The server is $HUTCH_URL (default http://` + defaultListen + `), the token $HUTCH_TOKEN
-(default: the one in the data folder).`
+The server is $HUTCH_URL, or the one of ` + "`hutch login`" + `, or the one on this machine.`
 
 func newExec(h *home, std streams) *cobra.Command {
 	var j job

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/client"
 	"hutch/internal/text"
 )
 
@@ -16,13 +22,14 @@ var (
 	commit  = ""
 )
 
-// fullVersion is what `hutch version` prints.
-func fullVersion() string {
-	if commit == "" {
-		commit = vcsCommit()
-	}
-	return fmt.Sprintf("%s (commit %s)", version, commit)
+// thisVersion is the version of this program.
+func thisVersion() hutch.Version {
+	return hutch.Version{Version: version, Commit: cmp.Or(commit, vcsCommit())}
 }
+
+func fullVersion() string { return versionText(thisVersion()) }
+
+func versionText(v hutch.Version) string { return fmt.Sprintf("%s (commit %s)", v.Version, v.Commit) }
 
 // vcsCommit is the commit that the Go tool noted, where the build gave none.
 func vcsCommit() string {
@@ -55,9 +62,11 @@ func newRoot(std streams) *cobra.Command {
 	})
 	var h home
 	root.PersistentFlags().StringVar(&h.dir, "data", "", "data folder (default $HUTCH_DATA, /var/lib/hutch as root, else ~/.local/share/hutch)")
+	root.PersistentFlags().StringVar(&h.server, "server", "", "name of the saved server to use (default: see hutch context ls)")
 	root.AddCommand(
+		newLogin(&h, std), newContext(&h, std),
 		newServe(&h, std), newConversation(&h, std), newRun(&h, std), newMCP(&h, std), newDoctor(&h, std),
-		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(std), newAudit(&h, std), newUsage(&h, std), newPool(&h, std),
+		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(&h, std), newAudit(&h, std), newUsage(&h, std), newPool(&h, std),
 		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),
 		newToken(&h, std), newShare(&h, std), newSecret(&h, std), newAuthority(&h, std), newBackup(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std),
 		newExpose(&h, std), newUnexpose(&h), newPorts(&h, std), newForward(&h, std), newNetwork(&h, std),
@@ -112,11 +121,45 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-func newVersion(std streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version and the commit it was built from", Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) { fmt.Fprintln(std.out, "hutch", fullVersion()) },
+// versionTime is how long `hutch version` waits for the server, which need not run.
+const versionTime = 2 * time.Second
+
+func newVersion(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "version", Short: "Print the version of this program, and of the server if it answers", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			server, at := h.serverVersion(c.Context())
+			if asJSON {
+				return writeJSON(std.out, struct {
+					hutch.Version
+					Server *hutch.Version `json:"server,omitempty"`
+				}{thisVersion(), server})
+			}
+			fmt.Fprintln(std.out, "hutch", fullVersion())
+			if server != nil {
+				fmt.Fprintln(std.out, "server", versionText(*server), "at", at)
+			}
+			return nil
+		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// serverVersion asks the server, if there is one that answers.
+func (h *home) serverVersion(ctx context.Context) (*hutch.Version, string) {
+	t, err := h.target()
+	if err != nil || t.token == "" {
+		return nil, ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	v, err := client.New(t.url, t.token).Version(ctx)
+	if err != nil {
+		return nil, ""
+	}
+	return &v, t.url
 }
 
 // newLog writes to the standard error: everything with verbose, else what no

@@ -264,7 +264,7 @@ func (s *server) openHome(context.Context) (err error) {
 	if s.dir, err = s.home.folder(folder); err != nil {
 		return err
 	}
-	f, free, err := lock(s.dir)
+	f, free, err := lockPatiently(s.dir)
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (s *server) openHome(context.Context) (err error) {
 	}
 	s.undo = append(s.undo, f.Close)
 	if s.token = (localToken{secret: s.talk.token, env: "MCP_API_TOKEN"}); s.token.secret == "" {
-		s.token, err = s.home.token()
+		s.token, err = s.home.mintToken()
 	}
 	return err
 }
@@ -287,6 +287,10 @@ func (s *server) open(ctx context.Context) (err error) {
 		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --listen", err)
 	}
 	s.listener = listen.Bounded(s.listener, cmp.Or(s.connections, defaultConnections))
+	if err := writeAddress(s.dir, s.url()); err != nil {
+		return err
+	}
+	s.undo = append(s.undo, func() error { return os.Remove(addressFile(s.dir)) })
 	s.undo = append(s.undo, func() error {
 		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 			return err
@@ -438,7 +442,7 @@ func grace() (context.Context, context.CancelFunc) {
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
 	s.mcp = mcp.NewHandler(s.policy, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
-	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Backups: s.policy, Accounts: s.policy, Pools: s.policy, Audit: s.policy, Log: s.log})
+	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Backups: s.policy, Accounts: s.policy, Pools: s.policy, Audit: s.policy, Log: s.log, Version: thisVersion()})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
 	handler := s.handler()

@@ -21,30 +21,48 @@ import (
 )
 
 // tokens runs f on the tokens of the server: through it or, when none runs on
-// this machine, in its store.
-func (h *home) tokens(ctx context.Context, f func(hutch.Tokens) error) error {
-	if os.Getenv("HUTCH_URL") == "" {
-		if err := h.open(); err != nil {
-			return err
-		}
-		dir, err := h.folder("server")
-		if err != nil {
-			return err
-		}
-		lock, free, err := lock(dir)
-		if err != nil {
-			return err
-		}
-		if free {
-			defer lock.Close()
-			return storedTokens(ctx, dir, f)
-		}
-	}
-	svc, err := h.dial()
+// this machine, in its store, which only the creation of a token makes.
+func (h *home) tokens(ctx context.Context, create bool, f func(hutch.Tokens) error) error {
+	t, err := h.target()
 	if err != nil {
 		return err
 	}
-	return f(svc)
+	if !t.idle {
+		svc, err := h.dial()
+		if err != nil {
+			return err
+		}
+		return f(svc)
+	}
+	dir, err := h.storeFolder(create)
+	if err != nil {
+		return err
+	}
+	lock, free, err := lockPatiently(dir)
+	switch {
+	case err != nil:
+		return err
+	case !free:
+		return hutch.Errorf(hutch.Conflict, "the server of the data folder %s is just starting: try again", h.dir)
+	}
+	defer lock.Close()
+	return storedTokens(ctx, dir, f)
+}
+
+// storeFolder is the folder of the server that does not run.
+func (h *home) storeFolder(create bool) (string, error) {
+	if create {
+		return h.serverFolder()
+	}
+	dir, err := h.path()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "server")
+	if _, err := os.Stat(filepath.Join(dir, "hutch.db")); err != nil {
+		return "", hutch.Errorf(hutch.NotFound, "no server has run with the data folder %s: choose another with --data or $HUTCH_DATA, or a server with HUTCH_URL", filepath.Dir(dir))
+	}
+	return dir, nil
 }
 
 func storedTokens(ctx context.Context, dir string, f func(hutch.Tokens) error) error {
@@ -103,7 +121,7 @@ func newTokenCreate(h *home, std streams) *cobra.Command {
 			if err := req.Check(); err != nil {
 				return usageError{err}
 			}
-			return h.tokens(c.Context(), func(t hutch.Tokens) error {
+			return h.tokens(c.Context(), true, func(t hutch.Tokens) error {
 				minted, err := t.CreateToken(c.Context(), req)
 				if err != nil {
 					return err
@@ -128,7 +146,7 @@ func newTokenList(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List tokens, oldest first", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return h.tokens(c.Context(), func(t hutch.Tokens) error {
+			return h.tokens(c.Context(), false, func(t hutch.Tokens) error {
 				list, err := t.Tokens(c.Context())
 				switch {
 				case err != nil:
@@ -150,7 +168,7 @@ func newTokenVerb(h *home, std streams, name, short string, do func(context.Cont
 	c := &cobra.Command{
 		Use: name + " TOKEN", Short: short, Long: short + ". TOKEN is its id or its name.", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return h.tokens(c.Context(), func(t hutch.Tokens) error {
+			return h.tokens(c.Context(), false, func(t hutch.Tokens) error {
 				v, err := do(c.Context(), t, args[0])
 				if err != nil {
 					return err

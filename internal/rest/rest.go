@@ -38,6 +38,8 @@ type Options struct {
 	Accounts hutch.Accounts
 	Pools    hutch.Pools
 	Audit    audit.Reader
+	// Version is what GET /v1/version answers.
+	Version hutch.Version
 }
 
 // Handler serves the API under /v1/.
@@ -50,6 +52,7 @@ type Handler struct {
 	accounts hutch.Accounts
 	pools    hutch.Pools
 	audit    audit.Reader
+	version  hutch.Version
 	log      *slog.Logger
 	stall    time.Duration
 	mux      *http.ServeMux
@@ -65,7 +68,7 @@ type Handler struct {
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, accounts: opt.Accounts, pools: opt.Pools, audit: opt.Audit, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, accounts: opt.Accounts, pools: opt.Pools, audit: opt.Audit, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}

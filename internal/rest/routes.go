@@ -84,6 +84,7 @@ func (h *Handler) others() map[string]http.HandlerFunc {
 		"GET /v1/sandboxes/{id}/processes/{process}/terminal": h.terminal,
 		"GET /v1/openapi.yaml":                                document("application/yaml", func() []byte { return api.YAML }),
 		"GET /v1/openapi.json":                                document("application/json", api.JSON),
+		"GET /v1/version":                                     func(w http.ResponseWriter, r *http.Request) { reply(h, w, r)(h.version, nil) },
 		"GET /v1/docs":                                        document("text/html; charset=utf-8", api.Page),
 	}
 }

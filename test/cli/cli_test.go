@@ -192,18 +192,20 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "signal": signal, "eventually": eventually, "alone": alone,
-			"server": server, "end": end, "crash": crash,
+			"server": server, "end": end, "crash": crash, "eavesdrop": eavesdrop, "heard": heard,
 		},
 		Setup: func(env *testscript.Env) error {
 			data := s.data(t)
 			for name, value := range map[string]string{
 				varProgram: filepath.Join(s.dir, "bin/hutch"), varUser: strconv.Itoa(s.user), varPath: s.path,
 				"HUTCH_DATA": data, "HUTCH_URL": "http://127.0.0.1:1", "HOME": s.home(t), "RUNTIME": runtime,
-				"EXAMPLE": filepath.Join(s.dir, "examples/weather"), "WEATHER": filepath.Join(s.dir, "bin/weather"),
+				"XDG_CONFIG_HOME": filepath.Join(env.WorkDir, ".config"),
+				"EXAMPLE":         filepath.Join(s.dir, "examples/weather"), "WEATHER": filepath.Join(s.dir, "bin/weather"),
 			} {
 				env.Setenv(name, value)
 			}
 			env.Values[serverKey{}] = &daemon{}
+			env.Values[spyKey{}] = &sink{}
 			env.Defer(func() { clean(env) })
 			return filepath.WalkDir(env.WorkDir, func(path string, _ fs.DirEntry, err error) error {
 				if err != nil {

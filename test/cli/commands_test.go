@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,7 +118,7 @@ func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
 // environ is the environment of the script, as far as it matters.
 func environ(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "HUTCH_DATA", "HUTCH_URL", "HUTCH_TOKEN", "SANDBOX_AUTH_TOKEN", "ANTHROPIC_API_KEY", varProgram, varUser, varPath} {
+	for _, name := range []string{"PATH", "HOME", "HUTCH_DATA", "HUTCH_URL", "HUTCH_TOKEN", "SANDBOX_AUTH_TOKEN", "XDG_CONFIG_HOME", "ANTHROPIC_API_KEY", varProgram, varUser, varPath} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}
@@ -304,6 +306,28 @@ func ungroup(data string) error {
 		}
 	}
 	return errs
+}
+
+type spyKey struct{}
+
+// eavesdrop sets HUTCH_URL to a program that is not Hutch, and notes the tokens
+// that it is sent.
+func eavesdrop(ts *testscript.TestScript, neg bool, _ []string) {
+	spy := ts.Value(spyKey{}).(*sink)
+	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(spy, r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	ts.Defer(l.Close)
+	ts.Setenv("HUTCH_URL", l.URL)
+}
+
+// heard compares what was sent to the eavesdropper: nothing, or a header.
+func heard(ts *testscript.TestScript, neg bool, args []string) {
+	got := strings.TrimSpace(ts.Value(spyKey{}).(*sink).String())
+	if want := strings.Join(args, " "); got != want && (want != "nothing" || got != "") {
+		ts.Fatalf("it heard %q", got)
+	}
 }
 
 // background starts a background process in a sandbox, as a program would:

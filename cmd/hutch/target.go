@@ -1,0 +1,189 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/durable"
+	"hutch/internal/servers"
+)
+
+const defaultListen = "127.0.0.1:7700"
+
+// target is the server that a command speaks to, and the token for it. A token
+// is sent to no other server than the one that it belongs to:
+//
+//   - $HUTCH_TOKEN to $HUTCH_URL or, without that, to the server on this machine;
+//   - the token of a saved server to that server's URL;
+//   - the token of a data folder to the server that runs with this data folder
+//     and listens on loopback.
+type target struct {
+	url, token           string
+	urlSource, tokenFrom string // for people
+
+	// idle says that no server runs with our data folder: url is where one
+	// would listen by default.
+	idle bool
+}
+
+// dial returns a client of the server that a command is to speak to.
+func (h *home) dial() (*client.Client, error) {
+	t, err := h.target()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case t.token == "" && t.idle:
+		return nil, hutch.Errorf(hutch.Unavailable, "no server runs on this machine with the %s: start one with `hutch serve`; for another server run `hutch login URL`, or set HUTCH_URL and HUTCH_TOKEN", t.urlSource)
+	case t.token == "":
+		return nil, hutch.Errorf(hutch.Denied, "there is no token for the server %s: run `hutch login %[1]s`, or set HUTCH_TOKEN", t.url)
+	}
+	return client.New(t.url, t.token), nil
+}
+
+// target chooses the server: --server, then $HUTCH_URL and $HUTCH_TOKEN, then
+// --data, then the current saved server, then the server on this machine.
+func (h *home) target() (target, error) {
+	address, token := os.Getenv("HUTCH_URL"), os.Getenv("HUTCH_TOKEN")
+	if h.server == "" && address != "" {
+		return h.addressed(address, token)
+	}
+	if h.server == "" && (token != "" || h.dir != "") {
+		return h.localTarget(token)
+	}
+	path, err := servers.Path()
+	if err != nil {
+		return h.localTarget("") // without a home there are no saved servers
+	}
+	list, err := servers.Load(path)
+	if err != nil {
+		return target{}, err
+	}
+	name := cmp.Or(h.server, list.Current, servers.Local)
+	if name == servers.Local {
+		return h.localTarget("")
+	}
+	s, ok := list.Named(name)
+	if !ok {
+		return target{}, hutch.Errorf(hutch.NotFound, "there is no saved server %q: see `hutch context ls`, or save it with `hutch login URL --name %[1]s`", name)
+	}
+	return target{url: s.URL, token: s.Token, urlSource: "saved server " + s.Name, tokenFrom: "`hutch login`"}, nil
+}
+
+// addressed is the server of $HUTCH_URL, with $HUTCH_TOKEN, or else the token
+// that belongs to this URL.
+func (h *home) addressed(address, token string) (target, error) {
+	u, err := servers.Parse(address)
+	if err != nil {
+		return target{}, fmt.Errorf("HUTCH_URL: %w", err)
+	}
+	t := target{url: u.String(), token: token, urlSource: "$HUTCH_URL", tokenFrom: "$HUTCH_TOKEN"}
+	if token != "" {
+		return t, nil
+	}
+	if own, ok := h.own(); ok && servers.Loopback(u) && matches(u, own.url) {
+		own.urlSource = "$HUTCH_URL"
+		return own, nil
+	}
+	path, err := servers.Path()
+	if err != nil {
+		return t, nil
+	}
+	list, err := servers.Load(path)
+	if err != nil {
+		return target{}, err
+	}
+	if s, ok := list.At(u); ok {
+		t.token, t.tokenFrom = s.Token, "`hutch login`"
+	}
+	return t, nil
+}
+
+// matches reports whether a loopback URL names the server at another: by
+// whatever name of the loopback.
+func matches(u *url.URL, own string) bool {
+	o, err := url.Parse(own)
+	return err == nil && u.Scheme == o.Scheme && servers.Port(u) == servers.Port(o) && u.Path == ""
+}
+
+// localTarget is the server on this machine that runs with our data folder.
+func (h *home) localTarget(token string) (target, error) {
+	if t, ok := h.own(); ok {
+		if token != "" {
+			t.token, t.tokenFrom = token, "$HUTCH_TOKEN"
+		}
+		return t, nil
+	}
+	dir, err := h.path()
+	if err != nil {
+		return target{}, err
+	}
+	t := target{url: "http://" + defaultListen, token: token, urlSource: "data folder " + dir, tokenFrom: "$HUTCH_TOKEN"}
+	a, runs := running(filepath.Join(dir, "server"))
+	if t.idle = !runs; runs && a.URL != "" {
+		t.url = a.URL
+	}
+	return t, nil
+}
+
+// own is the server that runs with our data folder, and its token, if it listens
+// on loopback. Its address is taken from the data folder, so that no other
+// program gets the token.
+func (h *home) own() (target, bool) {
+	dir, err := h.path()
+	if err != nil {
+		return target{}, false
+	}
+	a, ok := running(filepath.Join(dir, "server"))
+	if !ok {
+		return target{}, false
+	}
+	if u, err := url.Parse(a.URL); err != nil || !servers.Loopback(u) {
+		return target{}, false
+	}
+	token, from := savedToken(dir)
+	return target{url: a.URL, token: token, urlSource: "data folder " + dir, tokenFrom: from}, true
+}
+
+// address is what a running server says of itself in its folder.
+type address struct {
+	URL string `json:"url"`
+	PID int    `json:"pid"`
+}
+
+func addressFile(dir string) string { return filepath.Join(dir, "address") }
+
+func writeAddress(dir, at string) error {
+	b, err := json.Marshal(address{at, os.Getpid()})
+	if err != nil {
+		return err
+	}
+	return durable.Replace(addressFile(dir), b)
+}
+
+// running reads the address of the server that holds the lock of a folder.
+// Without the lock, the address is what a killed server left behind.
+func running(dir string) (a address, ok bool) {
+	f, err := os.Open(filepath.Join(dir, "lock"))
+	if err != nil {
+		return a, false
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return a, false
+	}
+	b, err := os.ReadFile(addressFile(dir))
+	if err != nil || json.Unmarshal(b, &a) != nil {
+		return address{}, true // it is starting
+	}
+	return a, true
+}
