@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
-	"hutch/internal/auth"
 	"hutch/internal/conversation"
 )
 
@@ -64,6 +63,10 @@ DOCKER_HOST and TUNNEL_TOKEN may be set and are not used: runners are the
 languages of this host, and the tunnel is a program of its own.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkLimits(cfg.limits); err != nil {
+				return err
+			}
+			cfg.limits.Sandboxes = hutch.Unlimited // see --max-sandboxes
 			linkLife := cfg.talk.linkLife
 			cfg.talk = conversationEnv()
 			cfg.talk.only, cfg.talk.linkLife = true, linkLife
@@ -75,13 +78,15 @@ languages of this host, and the tunnel is a program of its own.`,
 			// proxies. A page that is made to reach it under another name
 			// finds nothing that opens without a token or a signature.
 			cfg.hosts = []string{"*"}
-			cfg.limits = auth.None // one token stands for all chats, and a run is several operations
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&cfg.runtime, "runtime", "", "runtime: gvisor or native (default: the first that works)")
 	f.IntVar(&cfg.maxSandboxes, "max-sandboxes", 100, "conversations that have a sandbox at once; the one silent the longest makes room")
+	// One token stands for all chats, and a run is several operations.
+	f.IntVar(&cfg.limits.Requests, "requests-per-minute", hutch.Unlimited, "HTTP requests that are taken, -1 for no limit")
+	f.IntVar(&cfg.limits.Operations, "operations-per-hour", hutch.Unlimited, "calls about sandboxes, likewise; a run is several")
 	f.DurationVar(&cfg.talk.linkLife, "link-life", 0, "how long links to files are good for (default for ever)")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c

@@ -119,7 +119,7 @@ next start finds them again.`,
 	f.DurationVar(&cfg.sleepAfter, "sleep-after", 10*time.Minute, "idle time after which a sandbox sleeps")
 	f.StringSliceVar(&cfg.hosts, "allow-host", nil, "further host names that clients may call this server by")
 	f.StringSliceVar(&cfg.origins, "allow-origin", nil, "web origins whose pages may call this server, e.g. https://app.example")
-	f.IntVar(&cfg.limits.Requests, "requests-per-minute", 0, "HTTP requests of each token, -1 for no limit (default 100, and no limit for the token without set-up)")
+	f.IntVar(&cfg.limits.Requests, "requests-per-minute", 0, "HTTP requests of each token, -1 for no limit (default 100; none for the token in the data folder of a server on loopback)")
 	f.IntVar(&cfg.limits.Operations, "operations-per-hour", 0, "calls about sandboxes of each token, likewise (default 1000)")
 	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
 	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; more wait")
@@ -313,7 +313,7 @@ func (s *server) openTokens(ctx context.Context) (err error) {
 		return err
 	}
 	s.tokens, err = auth.Open(ctx, auth.Options{
-		Shelf: s.store.Shelf("tokens"), Local: s.token.secret, LocalLimits: s.limits, Defaults: s.limits, Issuer: s.people, Log: s.log,
+		Shelf: s.store.Shelf("tokens"), Local: s.token.secret, LocalLimits: s.limits, LocalFree: s.ownToken(), Defaults: s.limits, Issuer: s.people, Log: s.log,
 	})
 	return err
 }
@@ -331,14 +331,25 @@ func (s *server) openMeters(ctx context.Context) (err error) {
 	return err
 }
 
+// ownToken reports whether the token without set-up is one person's own, on
+// their own machine: it then has no limits.
+func (s *server) ownToken() bool { return s.token.env == "" && onLoopback(s.listen) }
+
+// onLoopback reports whether only this machine can reach an address. It is true
+// of what is not an address: Listen reports what is wrong with it.
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
 // mayListen refuses to stand open to a network with a token that nobody chose:
 // whoever wants that has said so by setting or creating one.
 func (s *server) mayListen(ctx context.Context) error {
-	host, _, err := net.SplitHostPort(s.listen)
-	if err != nil || host == "localhost" || s.token.env != "" {
-		return nil // what is wrong with an address, Listen says
-	}
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() {
+	if s.token.env != "" || onLoopback(s.listen) {
 		return nil
 	}
 	list, err := s.tokens.Tokens(ctx)

@@ -136,12 +136,17 @@ func TestRefusedRequests(t *testing.T) {
 	wantKind(t, hutch.Unsupported, err)
 }
 
-func TestLocalTokenHasNoLimits(t *testing.T) {
-	for _, c := range []struct{ set, want hutch.TokenLimits }{
-		{hutch.TokenLimits{}, auth.None},
-		{hutch.TokenLimits{Requests: 5}, hutch.TokenLimits{Requests: 5, Operations: -1, Sandboxes: -1}},
+func TestLimitsOfTheLocalToken(t *testing.T) {
+	for _, c := range []struct {
+		free      bool
+		set, want hutch.TokenLimits
+	}{
+		{true, hutch.TokenLimits{}, auth.None},
+		{true, hutch.TokenLimits{Requests: 5}, hutch.TokenLimits{Requests: 5, Operations: -1, Sandboxes: -1}},
+		{false, hutch.TokenLimits{}, auth.Defaults},
+		{false, hutch.TokenLimits{Requests: -1}, hutch.TokenLimits{Requests: -1, Operations: 1000, Sandboxes: 10}},
 	} {
-		r := open(t, auth.Options{Local: "mine", LocalLimits: c.set})
+		r := open(t, auth.Options{Local: "mine", LocalLimits: c.set, LocalFree: c.free})
 		who, err := r.Check(t.Context(), "mine")
 		if err != nil || who.Owner != "" || !slices.Equal(who.Scopes, hutch.Scopes) || who.Limits != c.want {
 			t.Errorf("%+v, %v", who, err)

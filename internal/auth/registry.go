@@ -32,8 +32,10 @@ type Options struct {
 	// Local is a token that is known without having been created, with every
 	// scope. It stands for the server itself, and is not listed.
 	Local string
-	// LocalLimits are its limits; where 0, none.
+	// LocalLimits are its limits. Where 0, LocalFree decides: it then has none,
+	// and else those of Defaults.
 	LocalLimits hutch.TokenLimits
+	LocalFree   bool
 	// Defaults stand in for limits of tokens that are 0; where 0 too, those of
 	// the package.
 	Defaults hutch.TokenLimits
@@ -85,9 +87,12 @@ func Open(ctx context.Context, opt Options) (*Registry, error) {
 const localID = "local"
 
 func (r *Registry) addLocal() {
-	sum := sha256.Sum256([]byte(r.opt.Local))
+	sum, others := sha256.Sum256([]byte(r.opt.Local)), r.opt.Defaults
+	if r.opt.LocalFree {
+		others = None
+	}
 	r.local = &entry{record: record{
-		Token: hutch.Token{ID: localID, Name: localID, Scopes: hutch.Scopes, Limits: limits(r.opt.LocalLimits, None)},
+		Token: hutch.Token{ID: localID, Name: localID, Scopes: hutch.Scopes, Limits: limits(r.opt.LocalLimits, others)},
 		Hash:  sum[:],
 	}}
 	r.enterLocked(r.local)
@@ -255,7 +260,7 @@ func (r *Registry) sortedLocked() []*entry {
 // Only returns a check that knows some tokens, each with every scope and
 // without limits.
 func Only(tokens ...string) func(context.Context, string) (*Principal, error) {
-	r := &Registry{byHash: map[hash]*entry{}}
+	r := &Registry{opt: Options{LocalFree: true}, byHash: map[hash]*entry{}}
 	for _, token := range tokens {
 		if token != "" { // or an absent token would be one
 			r.opt.Local = token

@@ -87,7 +87,7 @@ type world struct {
 
 func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	t.Helper()
-	tokens, err := auth.Open(t.Context(), auth.Options{Local: "root"})
+	tokens, err := auth.Open(t.Context(), auth.Options{Local: "root", LocalFree: true})
 	if err != nil {
 		t.Fatal(err)
 	}

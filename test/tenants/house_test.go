@@ -74,7 +74,7 @@ func openWith(t *testing.T, build func(*secret.Vault) *engine.Engine) *house {
 	record, err := audit.Open(t.Context(), audit.Options{Dir: filepath.Join(dir, "audit")})
 	must(t, err)
 	e := build(vault)
-	tokens, err := auth.Open(t.Context(), auth.Options{Local: local})
+	tokens, err := auth.Open(t.Context(), auth.Options{Local: local, LocalFree: true})
 	must(t, err)
 	requests, err := quota.Open(t.Context(), quota.Options{Window: time.Minute, What: "requests of a minute", Limit: "requestsPerMinute"})
 	must(t, err)
