@@ -104,7 +104,7 @@ var layers = []layer{
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/problem", "hutch/internal/room", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
-	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "github.com/coder/websocket"}},
+	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
 	// For tests only: no line above names these.
 	{"hutch/internal/scripted", []string{"hutch"}},

@@ -10,19 +10,15 @@ var _ hutch.Backups = (*Client)(nil)
 
 // Backup implements hutch.Backups.
 func (c *Client) Backup(ctx context.Context, sandbox string, req hutch.BackupRequest) (hutch.Backup, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		err = checkText(req.Name, req.Dir, nil)
-	}
-	if err != nil {
+	if err := checkText(req.Name, req.Dir, nil); err != nil {
 		return hutch.Backup{}, err
 	}
-	return call[hutch.Backup](ctx, c, "POST", path+"/backups", req)
+	return call[hutch.Backup](ctx, c, at("Backup", sandbox), req)
 }
 
 // Backups implements hutch.Backups.
 func (c *Client) Backups(ctx context.Context) ([]hutch.Backup, error) {
-	return call[[]hutch.Backup](ctx, c, "GET", "/v1/backups", nil)
+	return call[[]hutch.Backup](ctx, c, at("Backups"), nil)
 }
 
 // RestoreBackup implements hutch.Backups.
@@ -32,7 +28,7 @@ func (c *Client) RestoreBackup(ctx context.Context, backup string, req hutch.Res
 		err = checkText("", req.Dir, nil)
 	}
 	if err == nil {
-		_, err = call[struct{}](ctx, c, "POST", "/v1/backups/"+backup+"/restore", req)
+		_, err = call[struct{}](ctx, c, at("RestoreBackup", backup), req)
 	}
 	return err
 }
@@ -41,7 +37,7 @@ func (c *Client) RestoreBackup(ctx context.Context, backup string, req hutch.Res
 func (c *Client) DeleteBackup(ctx context.Context, backup string) error {
 	err := hutch.CheckID(backup)
 	if err == nil {
-		_, err = call[struct{}](ctx, c, "DELETE", "/v1/backups/"+backup, nil)
+		_, err = call[struct{}](ctx, c, at("DeleteBackup", backup), nil)
 	}
 	return err
 }

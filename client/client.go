@@ -63,16 +63,12 @@ func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
 // Create implements hutch.Service.
 func (c *Client) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
-	return call[hutch.Sandbox](ctx, c, "POST", "/v1/sandboxes", req)
+	return call[hutch.Sandbox](ctx, c, at("Create"), req)
 }
 
 // Sandbox implements hutch.Service.
 func (c *Client) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
-	path, err := sandboxPath(id)
-	if err != nil {
-		return hutch.Sandbox{}, err
-	}
-	return call[hutch.Sandbox](ctx, c, "GET", path, nil)
+	return call[hutch.Sandbox](ctx, c, at("Sandbox", id), nil)
 }
 
 // Sandboxes implements hutch.Service.
@@ -89,25 +85,22 @@ func (c *Client) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox
 	for name, value := range f.Labels {
 		q.Add("label", name+"="+value)
 	}
-	return call[[]hutch.Sandbox](ctx, c, "GET", "/v1/sandboxes?"+q.Encode(), nil)
+	return call[[]hutch.Sandbox](ctx, c, at("Sandboxes").with(q), nil)
 }
 
 // Destroy implements hutch.Service.
 func (c *Client) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
-	path, err := sandboxPath(id)
-	if err != nil {
-		return hutch.Destruction{}, err
-	}
+	to := at("Destroy", id)
 	if force {
-		path += "?force=true"
+		to = to.with(url.Values{"force": {"true"}})
 	}
-	return call[hutch.Destruction](ctx, c, "DELETE", path, nil)
+	return call[hutch.Destruction](ctx, c, to, nil)
 }
 
 // call makes a call that is answered with one value.
-func call[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
+func call[T any](ctx context.Context, c *Client, to endpoint, body any) (T, error) {
 	var v T
-	resp, err := c.do(ctx, method, path, body, "application/json")
+	resp, err := c.do(ctx, to, body, "application/json")
 	if err != nil {
 		return v, err
 	}
@@ -122,7 +115,10 @@ func call[T any](ctx context.Context, c *Client, method, path string, body any) 
 }
 
 // do sends a request. The caller closes the body of the answer.
-func (c *Client) do(ctx context.Context, method, path string, body any, accept string) (*http.Response, error) {
+func (c *Client) do(ctx context.Context, to endpoint, body any, accept string) (*http.Response, error) {
+	if to.err != nil {
+		return nil, to.err
+	}
 	var content io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -131,7 +127,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any, accept s
 		}
 		content = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, content)
+	req, err := http.NewRequestWithContext(ctx, to.method, c.url+to.path, content)
 	if err != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
 	}
@@ -188,15 +184,6 @@ func (c *Client) fault(ctx context.Context, err error) error {
 		return err
 	}
 	return hutch.Errorf(hutch.Unavailable, "the Hutch server at %s does not answer, or went away: is it running (`hutch serve`), and is the URL right?", c.url).Because(err)
-}
-
-// sandboxPath is the path of a sandbox. The id is checked here, because in a
-// path some wrong ones would name something else.
-func sandboxPath(id string) (string, error) {
-	if err := hutch.CheckID(id); err != nil {
-		return "", err
-	}
-	return "/v1/sandboxes/" + id, nil
 }
 
 // checkText refuses what JSON would silently change.

@@ -13,71 +13,42 @@ import (
 
 // CreateContext implements hutch.Service.
 func (c *Client) CreateContext(ctx context.Context, sandbox string, req hutch.ContextRequest) (hutch.CodeContext, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		err = checkText("", req.Dir, req.Env)
-	}
-	if err != nil {
+	if err := checkText("", req.Dir, req.Env); err != nil {
 		return hutch.CodeContext{}, err
 	}
-	return call[hutch.CodeContext](ctx, c, "POST", path+"/contexts", req)
+	return call[hutch.CodeContext](ctx, c, at("CreateContext", sandbox), req)
 }
 
 // Contexts implements hutch.Service.
 func (c *Client) Contexts(ctx context.Context, sandbox string) ([]hutch.CodeContext, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return nil, err
-	}
-	return call[[]hutch.CodeContext](ctx, c, "GET", path+"/contexts", nil)
+	return call[[]hutch.CodeContext](ctx, c, at("Contexts", sandbox), nil)
 }
 
 // DeleteContext implements hutch.Service.
 func (c *Client) DeleteContext(ctx context.Context, sandbox, id string) error {
-	path, err := contextPath(sandbox, id)
-	if err != nil {
-		return err
-	}
-	_, err = call[struct{}](ctx, c, "DELETE", path, nil)
+	_, err := call[struct{}](ctx, c, at("DeleteContext", sandbox, id), nil)
 	return err
 }
 
 // Interrupt implements hutch.Service.
 func (c *Client) Interrupt(ctx context.Context, sandbox, id string) error {
-	path, err := contextPath(sandbox, id)
-	if err != nil {
-		return err
-	}
-	_, err = call[struct{}](ctx, c, "POST", path+"/interrupt", nil)
+	_, err := call[struct{}](ctx, c, at("Interrupt", sandbox, id), nil)
 	return err
-}
-
-// contextPath is the path of a context.
-func contextPath(sandbox, id string) (string, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		err = hutch.CheckID(id)
-	}
-	return path + "/contexts/" + id, err
 }
 
 // RunCode implements hutch.Service. A run with stdin has a connection of its
 // own, over which its input goes while it runs.
 func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		err = checkText(req.Code, req.Dir, req.Env)
-	}
-	if err != nil {
+	if err := checkText(req.Code, req.Dir, req.Env); err != nil {
 		return hutch.RunResult{}, err
 	}
 	switch {
 	case req.Stdin != nil:
-		return c.converse(ctx, path+"/run", req, out)
+		return c.converse(ctx, sandbox, req, out)
 	case out == nil:
-		return call[hutch.RunResult](ctx, c, "POST", path+"/run", req)
+		return call[hutch.RunResult](ctx, c, at("RunCode", sandbox), req)
 	}
-	resp, err := c.do(ctx, "POST", path+"/run", req, "text/event-stream")
+	resp, err := c.do(ctx, at("RunCode", sandbox), req, "text/event-stream")
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
@@ -99,12 +70,12 @@ func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunReque
 }
 
 // converse runs code over a WebSocket.
-func (c *Client) converse(ctx context.Context, path string, req hutch.RunRequest, out func(hutch.RunEvent) error) (res hutch.RunResult, err error) {
+func (c *Client) converse(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (res hutch.RunResult, err error) {
 	if out == nil {
 		out = func(hutch.RunEvent) error { return nil }
 	}
 	output := func(o hutch.Output) error { return out(hutch.RunEvent{Output: &o}) }
-	err = c.attach(ctx, path, stream.Run{RunRequest: req, Open: true}, req.Stdin, output, func(a *attached, b []byte) (bool, error) {
+	err = c.attach(ctx, socketAt("RunCode", sandbox), stream.Run{RunRequest: req, Open: true}, req.Stdin, output, func(a *attached, b []byte) (bool, error) {
 		var n stream.RunNote
 		if err := json.Unmarshal(b, &n); err != nil {
 			return false, err

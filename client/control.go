@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"unicode/utf8"
 
 	"hutch"
@@ -19,10 +20,6 @@ const inputPiece = 256 << 10
 // Input implements hutch.ProcessControl. It makes a call for whatever r gives
 // at a time, and the next one when the program's side has taken that.
 func (c *Client) Input(ctx context.Context, sandbox, process string, r io.Reader, end bool) error {
-	path, err := processPath(sandbox, process)
-	if err != nil {
-		return err
-	}
 	in := &pieces{r: r}
 	if r == nil {
 		in.r = bytes.NewReader(nil)
@@ -34,7 +31,7 @@ func (c *Client) Input(ctx context.Context, sandbox, process string, r io.Reader
 			return err
 		}
 		if len(b) > 0 || first || over && end {
-			if err := c.input(ctx, path, b, over && end); err != nil {
+			if err := c.input(ctx, at("Input", sandbox, process), b, over && end); err != nil {
 				return err
 			}
 		}
@@ -44,12 +41,14 @@ func (c *Client) Input(ctx context.Context, sandbox, process string, r io.Reader
 	}
 }
 
-func (c *Client) input(ctx context.Context, path string, b []byte, end bool) error {
-	path += "/input"
-	if end {
-		path += "?end=true"
+func (c *Client) input(ctx context.Context, to endpoint, b []byte, end bool) error {
+	if to.err != nil {
+		return to.err
 	}
-	req, err := http.NewRequestWithContext(ctx, "POST", c.url+path, bytes.NewReader(b))
+	if end {
+		to = to.with(url.Values{"end": {"true"}})
+	}
+	req, err := http.NewRequestWithContext(ctx, to.method, c.url+to.path, bytes.NewReader(b))
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
 	}
@@ -101,41 +100,25 @@ func (p *pieces) next(ctx context.Context) ([]byte, error) {
 
 // Resize implements hutch.ProcessControl.
 func (c *Client) Resize(ctx context.Context, sandbox, process string, size hutch.Size) error {
-	path, err := processPath(sandbox, process)
-	if err != nil {
-		return err
-	}
-	_, err = call[struct{}](ctx, c, "POST", path+"/resize", size)
+	_, err := call[struct{}](ctx, c, at("Resize", sandbox, process), size)
 	return err
 }
 
 // Wait implements hutch.ProcessControl.
 func (c *Client) Wait(ctx context.Context, sandbox, process string, req hutch.WaitRequest) (hutch.WaitResult, error) {
-	path, err := processPath(sandbox, process)
-	if err != nil {
-		return hutch.WaitResult{}, err
-	}
 	if !utf8.ValidString(req.Text + req.Pattern + req.Path) {
 		return hutch.WaitResult{}, hutch.Errorf(hutch.Invalid, "what to wait for is not UTF-8: in a pattern, write other bytes as \\xff")
 	}
-	return call[hutch.WaitResult](ctx, c, "POST", path+"/wait", req)
+	return call[hutch.WaitResult](ctx, c, at("Wait", sandbox, process), req)
 }
 
 // CleanProcesses implements hutch.ProcessControl.
 func (c *Client) CleanProcesses(ctx context.Context, sandbox string) (int, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return 0, err
-	}
-	cleaned, err := call[stream.Cleaned](ctx, c, "DELETE", path+"/processes", nil)
+	cleaned, err := call[stream.Cleaned](ctx, c, at("CleanProcesses", sandbox), nil)
 	return cleaned.Removed, err
 }
 
 // Languages implements hutch.ProcessControl.
 func (c *Client) Languages(ctx context.Context, sandbox string) ([]hutch.Language, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return nil, err
-	}
-	return call[[]hutch.Language](ctx, c, "GET", path+"/languages", nil)
+	return call[[]hutch.Language](ctx, c, at("Languages", sandbox), nil)
 }

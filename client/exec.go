@@ -25,21 +25,17 @@ const cancelTime = 5 * time.Second
 // runs. One without either is a plain call; when that is cancelled, what was
 // printed until then is lost.
 func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		err = checkText(req.Command, req.Dir, req.Env)
-	}
-	if err != nil {
+	if err := checkText(req.Command, req.Dir, req.Env); err != nil {
 		return hutch.ExecResult{}, err
 	}
 	if req.Stdin == nil && out == nil {
-		return c.exec(ctx, path+"/exec", req)
+		return c.exec(ctx, sandbox, req)
 	}
-	return c.command(ctx, path+"/exec", req, out)
+	return c.command(ctx, sandbox, req, out)
 }
 
-func (c *Client) exec(ctx context.Context, path string, req hutch.ExecRequest) (hutch.ExecResult, error) {
-	resp, err := c.do(ctx, "POST", path, req, "application/json")
+func (c *Client) exec(ctx context.Context, sandbox string, req hutch.ExecRequest) (hutch.ExecResult, error) {
+	resp, err := c.do(ctx, at("Exec", sandbox), req, "application/json")
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
@@ -60,9 +56,9 @@ func partial(d problem.Details) (hutch.ExecResult, error) {
 }
 
 // command runs a command over a WebSocket.
-func (c *Client) command(ctx context.Context, path string, req hutch.ExecRequest, out func(hutch.Output) error) (res hutch.ExecResult, err error) {
+func (c *Client) command(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (res hutch.ExecResult, err error) {
 	first := stream.Command{ExecRequest: req, Open: req.Stdin != nil}
-	err = c.attach(ctx, path, first, req.Stdin, out, func(a *attached, b []byte) (bool, error) {
+	err = c.attach(ctx, socketAt("Exec", sandbox), first, req.Stdin, out, func(a *attached, b []byte) (bool, error) {
 		var n stream.Note
 		if err := json.Unmarshal(b, &n); err != nil {
 			return false, err
@@ -85,8 +81,8 @@ func (c *Client) command(ctx context.Context, path string, req hutch.ExecRequest
 // attach runs what first asks for over a WebSocket, to which stdin is sent
 // while it runs. Output goes to out, other messages to note, until that reports
 // the end. Package stream says what is sent.
-func (c *Client) attach(ctx context.Context, path string, first any, stdin io.Reader, out func(hutch.Output) error, note func(*attached, []byte) (bool, error)) error {
-	conn, err := c.dial(ctx, path)
+func (c *Client) attach(ctx context.Context, to endpoint, first any, stdin io.Reader, out func(hutch.Output) error, note func(*attached, []byte) (bool, error)) error {
+	conn, err := c.dial(ctx, to)
 	if err != nil {
 		return err
 	}
@@ -114,8 +110,11 @@ func (c *Client) attach(ctx context.Context, path string, first any, stdin io.Re
 }
 
 // dial opens a WebSocket. A refusal is the error it stands for.
-func (c *Client) dial(ctx context.Context, path string) (*websocket.Conn, error) {
-	conn, resp, err := websocket.Dial(ctx, c.url+path, &websocket.DialOptions{HTTPClient: c.HTTP, HTTPHeader: c.header(ctx)})
+func (c *Client) dial(ctx context.Context, to endpoint) (*websocket.Conn, error) {
+	if to.err != nil {
+		return nil, to.err
+	}
+	conn, resp, err := websocket.Dial(ctx, c.url+to.path, &websocket.DialOptions{HTTPClient: c.HTTP, HTTPHeader: c.header(ctx)})
 	if err != nil && resp != nil && resp.StatusCode >= 300 && ctx.Err() == nil {
 		return nil, c.refusal(ctx, resp).Err()
 	}

@@ -20,26 +20,20 @@ import (
 	"hutch/internal/stream"
 )
 
-// filesURL is the path and query of a call about files: query is names and
-// values, of which the empty are left out.
-func filesURL(sandbox, verb string, query ...string) (string, error) {
-	p, err := sandboxPath(sandbox)
-	if err != nil {
-		return "", err
-	}
-	q := url.Values{}
+// fileAt is the endpoint of a verb on files: query is names and values, of which
+// the empty are left out.
+func fileAt(name, sandbox string, query ...string) endpoint {
+	to, q := at(name, sandbox), url.Values{}
 	for i := 0; i < len(query); i += 2 {
 		name, value := query[i], query[i+1]
 		if name == "path" || name == "from" || name == "to" {
-			if err := hutch.CheckPath(value); err != nil {
-				return "", err
-			}
+			to = to.check(hutch.CheckPath(value))
 		}
 		if value != "" {
 			q.Set(name, value)
 		}
 	}
-	return p + "/files" + verb + "?" + q.Encode(), nil
+	return to.with(q)
 }
 
 func number[T int | int64](n T) string {
@@ -64,17 +58,13 @@ func octal(mode fs.FileMode) string {
 }
 
 // fileCall makes a call about files that is answered with one value or none.
-func fileCall[T any](ctx context.Context, c *Client, method, sandbox, verb string, body any, query ...string) (v T, err error) {
-	u, err := filesURL(sandbox, verb, query...)
-	if err != nil {
-		return v, err
-	}
-	return call[T](ctx, c, method, u, body)
+func fileCall[T any](ctx context.Context, c *Client, name, sandbox string, body any, query ...string) (T, error) {
+	return call[T](ctx, c, fileAt(name, sandbox, query...), body)
 }
 
 // Stat implements hutch.Service.
 func (c *Client) Stat(ctx context.Context, sandbox, path string) (hutch.FileInfo, error) {
-	return fileCall[hutch.FileInfo](ctx, c, "GET", sandbox, "/stat", nil, "path", path)
+	return fileCall[hutch.FileInfo](ctx, c, "Stat", sandbox, nil, "path", path)
 }
 
 // EditFile implements hutch.Service.
@@ -86,47 +76,44 @@ func (c *Client) EditFile(ctx context.Context, sandbox string, req hutch.EditReq
 	}
 	path := req.Path
 	req.Path = ""
-	return fileCall[hutch.Edit](ctx, c, "POST", sandbox, "/edit", req, "path", path)
+	return fileCall[hutch.Edit](ctx, c, "EditFile", sandbox, req, "path", path)
 }
 
 // Mkdir implements hutch.Service.
 func (c *Client) Mkdir(ctx context.Context, sandbox, path string, parents bool) error {
-	_, err := fileCall[struct{}](ctx, c, "POST", sandbox, "/mkdir", nil, "path", path, "parents", yes(parents))
+	_, err := fileCall[struct{}](ctx, c, "Mkdir", sandbox, nil, "path", path, "parents", yes(parents))
 	return err
 }
 
 // Move implements hutch.Service.
 func (c *Client) Move(ctx context.Context, sandbox, from, to string, replace bool) error {
-	_, err := fileCall[struct{}](ctx, c, "POST", sandbox, "/move", nil, "from", from, "to", to, "replace", yes(replace))
+	_, err := fileCall[struct{}](ctx, c, "Move", sandbox, nil, "from", from, "to", to, "replace", yes(replace))
 	return err
 }
 
 // Copy implements hutch.Service.
 func (c *Client) Copy(ctx context.Context, sandbox, from, to string, replace bool) error {
-	_, err := fileCall[struct{}](ctx, c, "POST", sandbox, "/copy", nil, "from", from, "to", to, "replace", yes(replace))
+	_, err := fileCall[struct{}](ctx, c, "Copy", sandbox, nil, "from", from, "to", to, "replace", yes(replace))
 	return err
 }
 
 // Delete implements hutch.Service.
 func (c *Client) Delete(ctx context.Context, sandbox, path string, recursive bool) error {
-	_, err := fileCall[struct{}](ctx, c, "DELETE", sandbox, "", nil, "path", path, "recursive", yes(recursive))
+	_, err := fileCall[struct{}](ctx, c, "Delete", sandbox, nil, "path", path, "recursive", yes(recursive))
 	return err
 }
 
 // Chmod implements hutch.Service.
 func (c *Client) Chmod(ctx context.Context, sandbox, path string, mode fs.FileMode) error {
-	_, err := fileCall[struct{}](ctx, c, "POST", sandbox, "/chmod", nil, "path", path, "mode", fmt.Sprintf("%04o", uint32(mode)))
+	_, err := fileCall[struct{}](ctx, c, "Chmod", sandbox, nil, "path", path, "mode", fmt.Sprintf("%04o", uint32(mode)))
 	return err
 }
 
 // ReadFile implements hutch.Service.
 func (c *Client) ReadFile(ctx context.Context, sandbox string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
-	u, err := filesURL(sandbox, "/content", "path", req.Path, "offset", number(req.Offset), "length", number(req.Length),
+	to := fileAt("ReadFile", sandbox, "path", req.Path, "offset", number(req.Offset), "length", number(req.Length),
 		"firstLine", number(req.FirstLine), "lastLine", number(req.LastLine))
-	if err != nil {
-		return hutch.FileInfo{}, err
-	}
-	resp, err := c.do(ctx, "GET", u, nil, "*/*")
+	resp, err := c.do(ctx, to, nil, "*/*")
 	if err != nil {
 		return hutch.FileInfo{}, err
 	}
@@ -171,19 +158,19 @@ func (c *Client) WriteFile(ctx context.Context, sandbox string, req hutch.WriteR
 	if req.Mode&^fs.ModePerm != 0 {
 		return info, hutch.Errorf(hutch.Invalid, "mode is %v: use permissions alone, 0 to 0777", req.Mode).With("field", "mode")
 	}
-	u, err := filesURL(sandbox, "/content", "path", req.Path, "mode", octal(req.Mode), "append", yes(req.Append),
+	to := fileAt("WriteFile", sandbox, "path", req.Path, "mode", octal(req.Mode), "append", yes(req.Append),
 		"create", yes(req.Create), "parents", yes(req.Parents))
-	if err != nil {
-		return info, err
-	}
-	return info, c.send(ctx, u, r, &info)
+	return info, c.send(ctx, to, r, &info)
 }
 
 // send puts all that r gives. A reader that fails must not look as if it ended:
 // then the connection breaks.
-func (c *Client) send(ctx context.Context, u string, r io.Reader, answer any) error {
+func (c *Client) send(ctx context.Context, to endpoint, r io.Reader, answer any) error {
+	if to.err != nil {
+		return to.err
+	}
 	body := &body{r: r}
-	req, err := http.NewRequestWithContext(ctx, "PUT", c.url+u, body)
+	req, err := http.NewRequestWithContext(ctx, to.method, c.url+to.path, body)
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "the server's URL %q cannot be used: %v", c.url, err)
 	}
@@ -258,24 +245,20 @@ func (b *body) failed() error {
 
 // ListFiles implements hutch.Service.
 func (c *Client) ListFiles(ctx context.Context, sandbox string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
-	return fileList(ctx, c, sandbox, "", out, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
+	return fileList(ctx, c, "ListFiles", sandbox, out, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
 		"hidden", yes(req.Hidden), "glob", req.Glob, "limit", number(req.Limit))
 }
 
 // SearchFiles implements hutch.Service.
 func (c *Client) SearchFiles(ctx context.Context, sandbox string, req hutch.SearchRequest, out func(hutch.Match) error) error {
-	return fileList(ctx, c, sandbox, "/search", out, "path", req.Path, "pattern", req.Pattern, "hidden", yes(req.Hidden),
+	return fileList(ctx, c, "SearchFiles", sandbox, out, "path", req.Path, "pattern", req.Pattern, "hidden", yes(req.Hidden),
 		"glob", req.Glob, "limit", number(req.Limit))
 }
 
 // fileList reads a list as it comes: an object with the items and, when
 // something ended it early, the error.
-func fileList[T any](ctx context.Context, c *Client, sandbox, verb string, out func(T) error, query ...string) error {
-	u, err := filesURL(sandbox, verb, query...)
-	if err != nil {
-		return err
-	}
-	resp, err := c.do(ctx, "GET", u, nil, "application/json")
+func fileList[T any](ctx context.Context, c *Client, name, sandbox string, out func(T) error, query ...string) error {
+	resp, err := c.do(ctx, fileAt(name, sandbox, query...), nil, "application/json")
 	if err != nil {
 		return err
 	}
@@ -347,17 +330,14 @@ func elements[T any](dec *json.Decoder, out func(T) error) error {
 
 // Watch implements hutch.Service.
 func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
-	u, err := filesURL(sandbox, "/watch", "path", req.Path, "recursive", yes(req.Recursive))
-	if err != nil {
-		return err
-	}
-	return follow(ctx, c, u, "change", out)
+	to := fileAt("Watch", sandbox, "path", req.Path, "recursive", yes(req.Recursive))
+	return follow(ctx, c, to, "change", out)
 }
 
 // follow hands events of one name to out, until the server says that there are
 // no more.
-func follow[E any](ctx context.Context, c *Client, path, name string, out func(E) error) error {
-	resp, err := c.do(ctx, "GET", path, nil, "text/event-stream")
+func follow[E any](ctx context.Context, c *Client, to endpoint, name string, out func(E) error) error {
+	resp, err := c.do(ctx, to, nil, "text/event-stream")
 	if err != nil {
 		return err
 	}
@@ -389,14 +369,11 @@ func follow[E any](ctx context.Context, c *Client, path, name string, out func(E
 
 // Pack implements hutch.Service.
 func (c *Client) Pack(ctx context.Context, sandbox string, req hutch.PackRequest, w io.Writer) error {
-	u, err := filesURL(sandbox, "/archive", "path", req.Dir, "format", string(req.Format))
-	if err != nil {
-		return err
-	}
+	to := fileAt("Pack", sandbox, "path", req.Dir, "format", string(req.Format))
 	for _, name := range req.Paths {
-		u += "&name=" + url.QueryEscape(name)
+		to.path += "&name=" + url.QueryEscape(name)
 	}
-	resp, err := c.do(ctx, "GET", u, nil, "*/*")
+	resp, err := c.do(ctx, to, nil, "*/*")
 	if err != nil {
 		return err
 	}
@@ -409,9 +386,6 @@ func (c *Client) Pack(ctx context.Context, sandbox string, req hutch.PackRequest
 
 // Unpack implements hutch.Service.
 func (c *Client) Unpack(ctx context.Context, sandbox string, req hutch.UnpackRequest, r io.Reader) error {
-	u, err := filesURL(sandbox, "/archive", "path", req.Dir, "format", string(req.Format))
-	if err != nil {
-		return err
-	}
-	return c.send(ctx, u, r, nil)
+	to := fileAt("Unpack", sandbox, "path", req.Dir, "format", string(req.Format))
+	return c.send(ctx, to, r, nil)
 }

@@ -12,47 +12,32 @@ import (
 
 // GitClone implements hutch.Service.
 func (c *Client) GitClone(ctx context.Context, sandbox string, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
-	return gitCall[hutch.GitRepository](ctx, c, sandbox, "clone", req, req.URL, req.Branch, req.Dir, req.Username, req.Password)
+	return gitCall[hutch.GitRepository](ctx, c, at("GitClone", sandbox), req, req.URL, req.Branch, req.Dir, req.Username, req.Password)
 }
 
 // GitCommit implements hutch.Service.
 func (c *Client) GitCommit(ctx context.Context, sandbox string, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
 	texts := append([]string{req.Dir, req.Message, req.Name, req.Email}, req.Paths...)
-	return gitCall[hutch.GitRepository](ctx, c, sandbox, "commit", req, texts...)
+	return gitCall[hutch.GitRepository](ctx, c, at("GitCommit", sandbox), req, texts...)
 }
 
-// gitCall makes a call whose texts JSON would silently change if they were not
-// UTF-8.
-func gitCall[T any](ctx context.Context, c *Client, sandbox, verb string, req any, texts ...string) (none T, err error) {
-	path, err := sandboxPath(sandbox)
+// gitCall makes a call whose texts must be UTF-8.
+func gitCall[T any](ctx context.Context, c *Client, to endpoint, req any, texts ...string) (T, error) {
 	for _, text := range texts {
-		if err == nil {
-			err = checkText(text, "", nil)
-		}
+		to = to.check(checkText(text, "", nil))
 	}
-	if err != nil {
-		return none, err
-	}
-	return call[T](ctx, c, "POST", path+"/git/"+verb, req)
+	return call[T](ctx, c, to, req)
 }
 
 // GitStatus implements hutch.Service.
 func (c *Client) GitStatus(ctx context.Context, sandbox, dir string) (hutch.GitStatus, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return hutch.GitStatus{}, err
-	}
-	return call[hutch.GitStatus](ctx, c, "GET", path+"/git/status?"+url.Values{"dir": {dir}}.Encode(), nil)
+	return call[hutch.GitStatus](ctx, c, at("GitStatus", sandbox).with(url.Values{"dir": {dir}}), nil)
 }
 
 // GitDiff implements hutch.Service.
 func (c *Client) GitDiff(ctx context.Context, sandbox string, req hutch.GitDiffRequest) (string, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return "", err
-	}
 	q := url.Values{"dir": {req.Dir}, "from": {req.From}, "to": {req.To}, "staged": {strconv.FormatBool(req.Staged)}, "path": req.Paths}
-	resp, err := c.do(ctx, "GET", path+"/git/diff?"+q.Encode(), nil, "text/x-diff")
+	resp, err := c.do(ctx, at("GitDiff", sandbox).with(q), nil, "text/x-diff")
 	if err != nil {
 		return "", err
 	}

@@ -24,7 +24,7 @@ var (
 
 // Usage implements hutch.Accounts.
 func (c *Client) Usage(ctx context.Context) (hutch.UsageReport, error) {
-	return call[hutch.UsageReport](ctx, c, "GET", "/v1/usage", nil)
+	return call[hutch.UsageReport](ctx, c, at("Usage"), nil)
 }
 
 // Version tells the version of the server. Any valid token can read it.
@@ -34,14 +34,14 @@ func (c *Client) Version(ctx context.Context) (hutch.Version, error) {
 
 // Pool implements hutch.Pools.
 func (c *Client) Pool(ctx context.Context) (hutch.PoolState, error) {
-	return call[hutch.PoolState](ctx, c, "GET", "/v1/pool", nil)
+	return call[hutch.PoolState](ctx, c, at("Pool"), nil)
 }
 
 // Audit hands the chosen records of the audit log to out, in the order in which
 // they were written, until out fails. With follow it goes on with what is
 // written from now on. It needs a token with the scope admin.
 func (c *Client) Audit(ctx context.Context, q AuditQuery, follow bool, out func(AuditRecord) error) error {
-	resp, err := c.do(ctx, "GET", "/v1/audit?"+auditQuery(q, follow).Encode(), nil, "application/jsonl")
+	resp, err := c.do(ctx, at("Audit").with(auditQuery(q, follow)), nil, "application/jsonl")
 	if err != nil {
 		return err
 	}

@@ -11,31 +11,17 @@ import (
 
 // Network implements hutch.Networks.
 func (c *Client) Network(ctx context.Context, sandbox string) (hutch.NetworkState, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return hutch.NetworkState{}, err
-	}
-	return call[hutch.NetworkState](ctx, c, "GET", path+"/network", nil)
+	return call[hutch.NetworkState](ctx, c, at("Network", sandbox), nil)
 }
 
 // SetNetwork implements hutch.Networks.
 func (c *Client) SetNetwork(ctx context.Context, sandbox string, n hutch.Network) (hutch.NetworkState, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return hutch.NetworkState{}, err
-	}
-	return call[hutch.NetworkState](ctx, c, "PUT", path+"/network", n)
+	return call[hutch.NetworkState](ctx, c, at("SetNetwork", sandbox), n)
 }
 
 // Connections implements hutch.Networks.
 func (c *Client) Connections(ctx context.Context, sandbox string, q hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		q, err = q.Check()
-	}
-	if err != nil {
-		return hutch.ConnectionLog{}, err
-	}
+	q, err := q.Check()
 	v := url.Values{"limit": {strconv.Itoa(q.Limit)}}
 	if q.After > 0 {
 		v.Set("after", strconv.FormatInt(q.After, 10))
@@ -46,7 +32,7 @@ func (c *Client) Connections(ctx context.Context, sandbox string, q hutch.Connec
 	if q.Wait > 0 {
 		v.Set("wait", strconv.FormatFloat(float64(q.Wait), 'f', -1, 64))
 	}
-	return call[hutch.ConnectionLog](ctx, c, "GET", path+"/network/connections?"+v.Encode(), nil)
+	return call[hutch.ConnectionLog](ctx, c, at("Connections", sandbox).check(err).with(v), nil)
 }
 
 // Allow lets the sandbox reach more: what the rules name, beside what it may

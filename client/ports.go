@@ -15,62 +15,38 @@ import (
 
 // Expose implements hutch.Ports.
 func (c *Client) Expose(ctx context.Context, sandbox string, req hutch.ExposeRequest) (hutch.Port, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		err = checkText(req.Name+req.Token, "", nil)
-	}
-	if err != nil {
+	if err := checkText(req.Name+req.Token, "", nil); err != nil {
 		return hutch.Port{}, err
 	}
-	return call[hutch.Port](ctx, c, "POST", path+"/ports", req)
+	return call[hutch.Port](ctx, c, at("Expose", sandbox), req)
 }
 
 // Unexpose implements hutch.Ports.
 func (c *Client) Unexpose(ctx context.Context, sandbox string, port int) error {
-	path, err := portPath(sandbox, port)
-	if err != nil {
-		return err
-	}
-	_, err = call[struct{}](ctx, c, "DELETE", path, nil)
+	_, err := call[struct{}](ctx, c, at("Unexpose", sandbox, strconv.Itoa(port)), nil)
 	return err
 }
 
 // Ports implements hutch.Ports.
 func (c *Client) Ports(ctx context.Context, sandbox string) ([]hutch.Port, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return nil, err
-	}
-	return call[[]hutch.Port](ctx, c, "GET", path+"/ports", nil)
+	return call[[]hutch.Port](ctx, c, at("Ports", sandbox), nil)
 }
 
 // ValidatePortToken implements hutch.Ports.
 func (c *Client) ValidatePortToken(ctx context.Context, sandbox string, port int, token string) (bool, error) {
-	path, err := portPath(sandbox, port)
-	if err != nil {
-		return false, err
-	}
-	answer, err := call[stream.PortValidity](ctx, c, "POST", path+"/validate", stream.PortToken{Token: token})
+	answer, err := call[stream.PortValidity](ctx, c, at("ValidatePortToken", sandbox, strconv.Itoa(port)), stream.PortToken{Token: token})
 	return answer.Valid, err
 }
 
 // LinkPort implements hutch.Ports.
 func (c *Client) LinkPort(ctx context.Context, sandbox string, port int, lifetime hutch.Seconds) (hutch.PortLink, error) {
-	path, err := portPath(sandbox, port)
-	if err != nil {
-		return hutch.PortLink{}, err
-	}
-	return call[hutch.PortLink](ctx, c, "POST", path+"/link", stream.PortLifetime{Lifetime: lifetime})
+	return call[hutch.PortLink](ctx, c, at("LinkPort", sandbox, strconv.Itoa(port)), stream.PortLifetime{Lifetime: lifetime})
 }
 
 // DialPort implements hutch.Ports. A deadline of the connection that passes
 // ends it.
 func (c *Client) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
-	path, err := portPath(sandbox, port)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := c.dial(ctx, path+"/connect")
+	conn, err := c.dial(ctx, at("DialPort", sandbox, strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
 	}
@@ -79,19 +55,7 @@ func (c *Client) DialPort(ctx context.Context, sandbox string, port int) (net.Co
 
 // WatchPorts implements hutch.Ports.
 func (c *Client) WatchPorts(ctx context.Context, sandbox string, out func(hutch.PortEvent) error) error {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return err
-	}
-	return follow(ctx, c, path+"/ports", "port", out)
-}
-
-func portPath(sandbox string, port int) (string, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		err = hutch.CheckPort(port)
-	}
-	return path + "/ports/" + strconv.Itoa(port), err
+	return follow(ctx, c, at("Ports", sandbox), "port", out)
 }
 
 // Expose gives a port of the sandbox a URL.

@@ -18,56 +18,36 @@ import (
 
 // StartProcess implements hutch.Service.
 func (c *Client) StartProcess(ctx context.Context, sandbox string, req hutch.ProcessRequest) (hutch.Process, error) {
-	path, err := sandboxPath(sandbox)
-	if err == nil {
-		err = checkText(req.Command, req.Dir, req.Env)
-	}
-	if err != nil {
+	if err := checkText(req.Command, req.Dir, req.Env); err != nil {
 		return hutch.Process{}, err
 	}
-	return call[hutch.Process](ctx, c, "POST", path+"/processes", req)
+	return call[hutch.Process](ctx, c, at("StartProcess", sandbox), req)
 }
 
 // Process implements hutch.Service.
 func (c *Client) Process(ctx context.Context, sandbox, process string) (hutch.Process, error) {
-	path, err := processPath(sandbox, process)
-	if err != nil {
-		return hutch.Process{}, err
-	}
-	return call[hutch.Process](ctx, c, "GET", path, nil)
+	return call[hutch.Process](ctx, c, at("Process", sandbox, process), nil)
 }
 
 // Processes implements hutch.Service.
 func (c *Client) Processes(ctx context.Context, sandbox string) ([]hutch.Process, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return nil, err
-	}
-	return call[[]hutch.Process](ctx, c, "GET", path+"/processes", nil)
+	return call[[]hutch.Process](ctx, c, at("Processes", sandbox), nil)
 }
 
 // Signal implements hutch.Service.
 func (c *Client) Signal(ctx context.Context, sandbox, process string, signal int) error {
-	path, err := processPath(sandbox, process)
-	if err != nil {
-		return err
-	}
 	body := struct {
 		Signal int `json:"signal"`
 	}{signal}
-	_, err = call[struct{}](ctx, c, "POST", path+"/signal", body)
+	_, err := call[struct{}](ctx, c, at("Signal", sandbox, process), body)
 	return err
 }
 
 // Logs implements hutch.Service. After a connection that broke, which is
 // hutch.Unavailable, the cursor tells where to go on.
 func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
-	path, err := processPath(req.SandboxID, req.ProcessID)
-	if err != nil {
-		return 0, err
-	}
 	q := url.Values{"cursor": {strconv.FormatInt(req.Cursor, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
-	conn, err := c.dial(ctx, path+"/logs?"+q.Encode())
+	conn, err := c.dial(ctx, at("Logs", req.SandboxID, req.ProcessID).with(q))
 	if err != nil {
 		return req.Cursor, err
 	}
@@ -152,19 +132,6 @@ func next(r *bufio.Reader) (event string, data []byte, err error) {
 			}
 		}
 	}
-}
-
-// processPath is the path of a process. An id that none can have is not found
-// here already, because in a path it could name something else.
-func processPath(sandbox, process string) (string, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return "", err
-	}
-	if hutch.CheckID(process) != nil {
-		return "", hutch.Errorf(hutch.NotFound, "there is no process %.80q in the sandbox %q: list its processes", process, sandbox)
-	}
-	return path + "/processes/" + process, nil
 }
 
 func moment(t time.Time) string {

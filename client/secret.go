@@ -17,12 +17,12 @@ func (c *Client) SetSecret(ctx context.Context, name string, req hutch.SecretReq
 	if !utf8.ValidString(req.Value) { // not shown, as checkText would
 		return hutch.Secret{}, hutch.Errorf(hutch.Invalid, "the value is not UTF-8: encode it, in base64 say").With("field", "value")
 	}
-	return call[hutch.Secret](ctx, c, "PUT", "/v1/secrets/"+name, req)
+	return call[hutch.Secret](ctx, c, at("SetSecret", name), req)
 }
 
 // Secrets implements hutch.Secrets.
 func (c *Client) Secrets(ctx context.Context) ([]hutch.Secret, error) {
-	return call[[]hutch.Secret](ctx, c, "GET", "/v1/secrets", nil)
+	return call[[]hutch.Secret](ctx, c, at("Secrets"), nil)
 }
 
 // DeleteSecret implements hutch.Secrets.
@@ -30,6 +30,6 @@ func (c *Client) DeleteSecret(ctx context.Context, name string) error {
 	if err := hutch.CheckSecretName(name); err != nil {
 		return err
 	}
-	_, err := call[struct{}](ctx, c, "DELETE", "/v1/secrets/"+name, nil)
+	_, err := call[struct{}](ctx, c, at("DeleteSecret", name), nil)
 	return err
 }

@@ -8,12 +8,12 @@ import (
 
 // Snapshot implements hutch.Service.
 func (c *Client) Snapshot(ctx context.Context, sandbox string, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
-	return sandboxCall[hutch.Snapshot](ctx, c, sandbox, "snapshots", req)
+	return call[hutch.Snapshot](ctx, c, at("Snapshot", sandbox), req)
 }
 
 // Snapshots implements hutch.Service.
 func (c *Client) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
-	return call[[]hutch.Snapshot](ctx, c, "GET", "/v1/snapshots", nil)
+	return call[[]hutch.Snapshot](ctx, c, at("Snapshots"), nil)
 }
 
 // DeleteSnapshot implements hutch.Service.
@@ -21,7 +21,7 @@ func (c *Client) DeleteSnapshot(ctx context.Context, snapshot string) error {
 	if err := hutch.CheckID(snapshot); err != nil {
 		return err
 	}
-	_, err := call[struct{}](ctx, c, "DELETE", "/v1/snapshots/"+snapshot, nil)
+	_, err := call[struct{}](ctx, c, at("DeleteSnapshot", snapshot), nil)
 	return err
 }
 
@@ -30,26 +30,17 @@ func (c *Client) Fork(ctx context.Context, sandbox string, req hutch.ForkRequest
 	if err := checkText("", "", req.Env); err != nil {
 		return nil, err
 	}
-	return sandboxCall[[]hutch.Sandbox](ctx, c, sandbox, "fork", req)
+	return call[[]hutch.Sandbox](ctx, c, at("Fork", sandbox), req)
 }
 
 // Pause implements hutch.Service.
 func (c *Client) Pause(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
-	return sandboxCall[hutch.Sandbox](ctx, c, sandbox, "pause", nil)
+	return call[hutch.Sandbox](ctx, c, at("Pause", sandbox), nil)
 }
 
 // Resume implements hutch.Service.
 func (c *Client) Resume(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
-	return sandboxCall[hutch.Sandbox](ctx, c, sandbox, "resume", nil)
-}
-
-// sandboxCall asks a sandbox for something.
-func sandboxCall[T any](ctx context.Context, c *Client, sandbox, verb string, req any) (none T, err error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return none, err
-	}
-	return call[T](ctx, c, "POST", path+"/"+verb, req)
+	return call[hutch.Sandbox](ctx, c, at("Resume", sandbox), nil)
 }
 
 // Restore makes a new sandbox that begins as a snapshot.

@@ -17,69 +17,41 @@ func (c *Client) CreateToken(ctx context.Context, req hutch.TokenRequest) (hutch
 	if err := req.Check(); err != nil {
 		return hutch.MintedToken{}, err
 	}
-	return call[hutch.MintedToken](ctx, c, "POST", "/v1/tokens", req)
+	return call[hutch.MintedToken](ctx, c, at("CreateToken"), req)
 }
 
 // Tokens implements hutch.Tokens.
 func (c *Client) Tokens(ctx context.Context) ([]hutch.Token, error) {
-	return call[[]hutch.Token](ctx, c, "GET", "/v1/tokens", nil)
+	return call[[]hutch.Token](ctx, c, at("Tokens"), nil)
 }
 
 // Token implements hutch.Tokens.
 func (c *Client) Token(ctx context.Context, token string) (hutch.Token, error) {
-	return ofToken[hutch.Token](ctx, c, "GET", token, "")
+	return call[hutch.Token](ctx, c, at("Token", token), nil)
 }
 
 // RotateToken implements hutch.Tokens.
 func (c *Client) RotateToken(ctx context.Context, token string) (hutch.MintedToken, error) {
-	return ofToken[hutch.MintedToken](ctx, c, "POST", token, "/rotate")
+	return call[hutch.MintedToken](ctx, c, at("RotateToken", token), nil)
 }
 
 // RevokeToken implements hutch.Tokens.
 func (c *Client) RevokeToken(ctx context.Context, token string) (hutch.Token, error) {
-	return ofToken[hutch.Token](ctx, c, "DELETE", token, "")
-}
-
-// ofToken makes a call about one token.
-func ofToken[T any](ctx context.Context, c *Client, method, token, rest string) (v T, err error) {
-	if err := hutch.CheckID(token); err != nil {
-		return v, err
-	}
-	return call[T](ctx, c, method, "/v1/tokens/"+token+rest, nil)
+	return call[hutch.Token](ctx, c, at("RevokeToken", token), nil)
 }
 
 // Share implements hutch.Sharing.
 func (c *Client) Share(ctx context.Context, sandbox, token string, access hutch.Access) (hutch.Grant, error) {
-	path, err := grantPath(sandbox, token)
-	if err != nil {
-		return hutch.Grant{}, err
-	}
-	return call[hutch.Grant](ctx, c, "PUT", path, stream.Share{Access: access})
+	return call[hutch.Grant](ctx, c, at("Share", sandbox, token), stream.Share{Access: access})
 }
 
 // Unshare implements hutch.Sharing.
 func (c *Client) Unshare(ctx context.Context, sandbox, token string) error {
-	path, err := grantPath(sandbox, token)
-	if err != nil {
-		return err
-	}
-	_, err = call[struct{}](ctx, c, "DELETE", path, nil)
+	_, err := call[struct{}](ctx, c, at("Unshare", sandbox, token), nil)
 	return err
 }
 
 // Grants implements hutch.Sharing.
 func (c *Client) Grants(ctx context.Context, sandbox string) ([]hutch.Grant, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return nil, err
-	}
-	return call[[]hutch.Grant](ctx, c, "GET", path+"/grants", nil)
-}
-
-func grantPath(sandbox, token string) (string, error) {
-	path, err := sandboxPath(sandbox)
-	if err != nil {
-		return "", err
-	}
-	return path + "/grants/" + token, hutch.CheckID(token)
+	return call[[]hutch.Grant](ctx, c, at("Grants", sandbox), nil)
 }

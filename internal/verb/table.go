@@ -81,7 +81,7 @@ var table = []Verb{
 	looking("Contexts", follow, "GET "+contexts),
 	acting("DeleteContext", run, "DELETE "+contexts+"/{context}"),
 	acting("Interrupt", run, "POST "+contexts+"/{context}/interrupt"),
-	acting("RunCode", run, "POST "+contexts+"/{context}/run", "GET "+contexts+"/{context}/run", "POST "+sandbox+"/run", "GET "+sandbox+"/run"),
+	acting("RunCode", run, "POST "+sandbox+"/run", "GET "+sandbox+"/run", "POST "+contexts+"/{context}/run", "GET "+contexts+"/{context}/run"),
 
 	// Git
 	acting("GitClone", run, "POST "+sandbox+"/git/clone"),

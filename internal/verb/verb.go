@@ -7,12 +7,7 @@
 // to every caller, and a test finds it.
 package verb
 
-import (
-	"fmt"
-	"strings"
-
-	"hutch"
-)
+import "hutch"
 
 // Verb is one row of the table.
 type Verb struct {
@@ -74,28 +69,6 @@ func index() map[string]Verb {
 		m[v.Name] = v
 	}
 	return m
-}
-
-// Route splits the first route of a verb and fills its parameters in, in order.
-// Each value must already be safe in a path.
-func Route(name string, values ...string) (method, path string) {
-	v, ok := rows[name]
-	if !ok || len(v.Routes) == 0 {
-		panic(fmt.Sprintf("verb %s has no route", name))
-	}
-	method, path, _ = strings.Cut(v.Routes[0], " ")
-	for _, value := range values {
-		before, rest, found := strings.Cut(path, "{")
-		_, after, closed := strings.Cut(rest, "}")
-		if !found || !closed {
-			panic(fmt.Sprintf("verb %s: more values than parameters in %s", name, v.Routes[0]))
-		}
-		path = before + value + after
-	}
-	if strings.Contains(path, "{") {
-		panic(fmt.Sprintf("verb %s: fewer values than parameters in %s", name, v.Routes[0]))
-	}
-	return method, path
 }
 
 // Call is one call of a verb, as policy, audit and redaction see it.

@@ -68,21 +68,3 @@ func TestChanges(t *testing.T) {
 		t.Error("a verb that changes something, or is unknown, must be on record before it begins")
 	}
 }
-
-func TestRoute(t *testing.T) {
-	t.Parallel()
-	if method, path := verb.Route("Signal", "box", "p-1"); method != "POST" || path != "/v1/sandboxes/box/processes/p-1/signal" {
-		t.Error(method, path)
-	}
-	for _, values := range [][]string{{}, {"a"}, {"a", "b", "c"}} {
-		if !panics(func() { verb.Route("Signal", values...) }) {
-			t.Errorf("%q fit into a route with two parameters", values)
-		}
-	}
-}
-
-func panics(f func()) (did bool) {
-	defer func() { did = recover() != nil }()
-	f()
-	return false
-}
