@@ -29,7 +29,7 @@ func (c *Client) Usage(ctx context.Context) (hutch.UsageReport, error) {
 
 // Version tells the version of the server. Any valid token can read it.
 func (c *Client) Version(ctx context.Context) (hutch.Version, error) {
-	return call[hutch.Version](ctx, c, "GET", "/v1/version", nil)
+	return call[hutch.Version](ctx, c, endpoint{method: "GET", path: "/v1/version"}, nil)
 }
 
 // Pool implements hutch.Pools.
