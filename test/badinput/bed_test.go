@@ -30,7 +30,7 @@ func each(t *testing.T, test func(t *testing.T, b *bed)) {
 }
 
 func TestRootless(t *testing.T) {
-	hutchtest.Rootless(t, "TestRequests|TestGreedyPrograms")
+	hutchtest.Rootless(t, "TestRequests|TestGreedyPrograms|TestHoards")
 }
 
 // sandbox makes one that goes with the test.

@@ -20,6 +20,7 @@ import (
 	"hutch/internal/linux/pidfd"
 	"hutch/internal/linux/pressure"
 	"hutch/internal/linux/seccomp"
+	"hutch/internal/linux/tun"
 	"hutch/internal/wire"
 )
 
@@ -122,7 +123,7 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 		return err
 	}
 	defer b.close()
-	if err := i.fork(b); err != nil {
+	if err := i.fork(b, config.Network); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { i.process.Kill() })
@@ -142,10 +143,17 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 
 // fork makes the process and puts on disk what is known of it. The place does
 // not begin before it is told what to be, which is after that.
-func (i *instance) fork(b *birth) error {
+func (i *instance) fork(b *birth, network bool) error {
 	command := clone.Command{
 		Path: place.Program, Argv: place.InitArgs, Files: b.descriptors(),
 		Namespaces: namespaces, Capabilities: place.Capabilities,
+	}
+	if network {
+		command.Device, command.DeviceFD = tun.Path, place.NetworkFD
+	}
+	if i.driver.root {
+		i.record.UID = i.driver.takeUID()
+		command.Owner = i.record.UID
 	}
 	fd, pid := -1, 0
 	err := i.inGroup(func(group int) (err error) {
@@ -161,7 +169,7 @@ func (i *instance) fork(b *birth) error {
 		return err
 	}
 	go i.watch()
-	if i.record, err = newRecord(pid); err != nil {
+	if i.record, err = newRecord(pid, i.record.UID); err != nil {
 		return err
 	}
 	if err := pressure.Offer(pid); err != nil {
@@ -193,7 +201,6 @@ func (i *instance) mapIDs() error {
 	if !i.driver.root {
 		return clone.MapIDs(pid, []clone.ID{{Inside: image.UID, Outside: os.Geteuid()}}, []clone.ID{{Inside: image.GID, Outside: os.Getegid()}})
 	}
-	i.record.UID = i.driver.takeUID()
 	ids := []clone.ID{{Inside: 0, Outside: i.record.UID}, {Inside: image.UID, Outside: i.record.UID + 1}}
 	return clone.MapIDs(pid, ids, ids)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -122,6 +124,34 @@ def attempt(f):
 		}
 	}
 	p.want("echo alive", "alive")
+}
+
+// What programs inside have a kernel keep for them is counted for the place, and
+// not for the daemon's user: not even one who may queue hardly a signal more
+// keeps a place from being made.
+func TestOwnCounts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("without root all places have one id")
+	}
+	if os.Getenv("HUTCH_FEW_SIGNALS") == "" {
+		t.Parallel()
+		cmd := exec.Command(os.Args[0], "-test.run=^TestOwnCounts$", "-test.v")
+		cmd.Env = append(os.Environ(), "HUTCH_FEW_SIGNALS=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	const few = 64
+	if err := unix.Setrlimit(unix.RLIMIT_SIGPENDING, &unix.Rlimit{Cur: few, Max: few}); err != nil {
+		t.Fatal(err)
+	}
+	for range few { // as many as are allowed, if this user has none yet
+		var timer int32
+		unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&timer)))
+	}
+	p := newPlace(t, nil)
+	p.want("cat /proc/self/status | grep SigQ | cut -f2 | cut -d/ -f1", "0")
 }
 
 // setRoot is what comes of becoming root, who need not exist.

@@ -298,7 +298,7 @@ func TestUntoldPlaceEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := i.fork(b); err != nil {
+	if err := i.fork(b, false); err != nil {
 		t.Fatal(err)
 	}
 	b.close()

@@ -29,9 +29,10 @@ var machineBoot = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(b)), err
 })
 
-// newRecord describes a process that has just been started.
-func newRecord(pid int) (r record, err error) {
-	r.PID = pid
+// newRecord describes a process that has just been started, and the first of its
+// ids.
+func newRecord(pid, uid int) (r record, err error) {
+	r.PID, r.UID = pid, uid
 	if r.Boot, err = machineBoot(); err != nil {
 		return r, err
 	}

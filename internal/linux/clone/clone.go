@@ -32,6 +32,16 @@ type Command struct {
 	// Group is the control group (version 2) that it is born in, opened as a
 	// folder; 0 is the caller's.
 	Group int
+	// Owner is the user that owns the user namespace. Whatever the kernel counts
+	// by user (inotify, queued signals, message queues) is counted there for
+	// that user, and not for the caller. 0 is the caller, and all that callers
+	// other than root can have.
+	Owner int
+	// Device is a file that the child opens from within its namespaces, with the
+	// caller's right to it, in place of DeviceFD, one of Files. That stays as it is
+	// when the file cannot be opened.
+	Device   string
+	DeviceFD int
 }
 
 // Start starts a program and returns its process, which is a child of the
@@ -42,9 +52,15 @@ func Start(c Command) (pid, pidfd int, err error) {
 		return 0, -1, err
 	}
 	defer p.close()
-	id, errno := forkExec(p)
-	afterFork()
-	runtime.KeepAlive(p)
+	var id, errno uintptr
+	err = asOwner(c.Owner, func() {
+		id, errno = forkExec(p)
+		afterFork()
+		runtime.KeepAlive(p)
+	})
+	if err != nil {
+		return 0, -1, err
+	}
 	if errno != 0 {
 		return 0, -1, os.NewSyscallError("clone", syscall.Errno(errno))
 	}
@@ -103,13 +119,14 @@ type step int
 
 const (
 	giveFiles step = iota
+	openDevice
 	leadSession
 	giveCapabilities
 	execute
 )
 
 func (s step) String() string {
-	return [...]string{"dup3", "setsid", "keep capabilities", "execve"}[s]
+	return [...]string{"dup3", "open the device", "setsid", "keep capabilities", "execve"}[s]
 }
 
 // plan is a Command as the child needs it, which may neither allocate nor
@@ -119,7 +136,9 @@ type plan struct {
 	argv   []*byte
 	env    [1]*byte // none
 	files  []uintptr
-	copies []int // descriptors of ours among files
+	copies []int   // descriptors of ours among files
+	device *byte   // nil for none
+	place  uintptr // of the device's descriptor
 	args   cloneArgs
 	header unix.CapUserHeader
 	caps   [2]unix.CapUserData
@@ -147,6 +166,12 @@ func newPlan(c Command) (p *plan, err error) {
 	}
 	if p.argv, err = syscall.SlicePtrFromStrings(c.Argv); err != nil {
 		return nil, err
+	}
+	if c.Device != "" {
+		if p.device, err = syscall.BytePtrFromString(c.Device); err != nil {
+			return nil, err
+		}
+		p.place = uintptr(c.DeviceFD)
 	}
 	for _, n := range c.Capabilities {
 		data := &p.caps[n/32]

@@ -19,6 +19,9 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
+// here is AT_FDCWD, for a raw call.
+const here = ^uintptr(99)
+
 // rawClone is clone3. It returns twice, first in the child; the parent sleeps
 // until the child has executed a program or ended.
 func rawClone(args *cloneArgs, size uintptr) (pid, errno uintptr)
@@ -36,8 +39,9 @@ func rawClone(args *cloneArgs, size uintptr) (pid, errno uintptr)
 //go:nocheckptr
 func forkExec(p *plan) (pid, errno uintptr) {
 	var (
-		e syscall.Errno
-		i int
+		e  syscall.Errno
+		i  int
+		fd uintptr
 	)
 	p.args.pidfd = uint64(uintptr(unsafe.Pointer(&p.pidfd)))
 	beforeFork()
@@ -55,6 +59,17 @@ func forkExec(p *plan) (pid, errno uintptr) {
 	}
 	if _, _, e = syscall.RawSyscall(unix.SYS_CLOSE_RANGE, uintptr(len(p.files)), 1<<32-1, 0); e != 0 {
 		goto failed
+	}
+
+	if p.device != nil {
+		p.step = openDevice
+		fd, _, e = syscall.RawSyscall6(unix.SYS_OPENAT, here, uintptr(unsafe.Pointer(p.device)), unix.O_RDWR|unix.O_NONBLOCK, 0, 0, 0)
+		if e == 0 {
+			if _, _, e = syscall.RawSyscall(unix.SYS_DUP3, fd, p.place, 0); e != 0 {
+				goto failed
+			}
+			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+		}
 	}
 
 	p.step = leadSession

@@ -13,25 +13,24 @@ var allowed = slices.Concat(files, memory, processes, signals, times, sockets, q
 
 var files = []string{
 	"access", "faccessat", "faccessat2", "open", "openat", "openat2", "creat", "close", "close_range",
-	"read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2",
-	"lseek", "dup", "dup2", "dup3", "pipe", "pipe2", "fcntl", "flock", "fsync", "fdatasync", "sync", "syncfs", "sync_file_range",
-	"truncate", "ftruncate", "fallocate", "fadvise64", "readahead",
+	"read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev",
+	"lseek", "dup", "dup2", "dup3", "pipe", "pipe2", "flock", "fsync", "fdatasync", "sync_file_range",
+	"truncate", "ftruncate", "fallocate",
 	"stat", "lstat", "fstat", "newfstatat", "fstatat", "statx", "statfs", "fstatfs", "getdents", "getdents64", "getcwd", "chdir", "fchdir",
 	"rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "symlink", "symlinkat", "readlink", "readlinkat",
 	"mkdir", "mkdirat", "rmdir", "mknod", "mknodat", "umask",
 	"chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes", "futimesat", "utimensat",
 	"setxattr", "lsetxattr", "fsetxattr", "getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr",
 	"removexattr", "lremovexattr", "fremovexattr", "setxattrat", "getxattrat", "listxattrat", "removexattrat",
-	"sendfile", "splice", "tee", "vmsplice", "copy_file_range", "cachestat",
+	"sendfile", "splice", "tee", "vmsplice", "copy_file_range",
 	"inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch",
-	"io_setup", "io_destroy", "io_submit", "io_cancel", "io_getevents", "io_pgetevents",
 }
 
 var memory = []string{
-	"brk", "mmap", "munmap", "mremap", "mprotect", "madvise", "mincore", "msync", "mseal", "remap_file_pages", "map_shadow_stack",
-	"mlock", "mlock2", "munlock", "mlockall", "munlockall", "membarrier", "memfd_create", "get_mempolicy",
+	"brk", "munmap", "mremap", "mprotect", "madvise", "mincore", "msync", "mseal", "remap_file_pages", "map_shadow_stack",
+	"mlock", "mlock2", "munlock", "mlockall", "munlockall", "membarrier", "get_mempolicy",
 	"pkey_alloc", "pkey_free", "pkey_mprotect",
-	"shmget", "shmat", "shmdt", "shmctl",
+	"shmat", "shmdt", "shmctl",
 }
 
 var processes = []string{
@@ -58,7 +57,7 @@ var times = []string{
 }
 
 var sockets = []string{
-	"bind", "listen", "accept", "accept4", "connect", "shutdown", "getsockname", "getpeername", "getsockopt", "setsockopt",
+	"bind", "listen", "accept", "accept4", "connect", "shutdown", "getsockname", "getpeername", "getsockopt",
 	"sendto", "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg",
 	"select", "pselect6", "poll", "ppoll", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2",
 	"eventfd", "eventfd2",
@@ -77,11 +76,17 @@ var identity = []string{
 
 var limits = []string{"getrlimit", "setrlimit", "getrusage"}
 
+// ignored are the calls that succeed and do nothing. They would write all files
+// of the host to its disks, or drop the image's files from the memory that all
+// programs of the host have them in. What a program asks them for needs nothing
+// to be done: the files of a sandbox are in memory.
+var ignored = []string{"sync", "syncfs", "fadvise64", "readahead"}
+
 // denied are the calls that are known and refused: they reach the host, other
 // processes, or parts of the kernel with a long record of holes. Those not
-// listed have no answer but ENOSYS, which is also the best one for clone3 and
-// io_uring: programs then take the older way, the first of which can be looked
-// into by a filter.
+// listed have no answer but ENOSYS, which is also the best one for clone3,
+// io_uring and io_setup: programs then take the older way. That of clone3 can be
+// looked into by a filter, and io_setup takes from what the whole machine has.
 var denied = []string{
 	// mounts and roots
 	"mount", "umount2", "pivot_root", "chroot", "mount_setattr", "move_mount", "open_tree", "open_tree_attr",
@@ -119,8 +124,20 @@ var conditions = map[string][]bpf.Instruction{
 	"mknod":     without(1, device, unix.EPERM),
 	"mknodat":   without(2, device, unix.EPERM),
 	"renameat2": without(4, unix.RENAME_WHITEOUT, unix.EINVAL),
-	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console.
-	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX),
+	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD
+	// loads a driver for a line. The rest tell of the host's disks: where a file
+	// lies on them, and what they are called.
+	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, fibmap, fiemap, getFSUUID, getFSPath, getFSLabel),
+	// Who has opened a file, and in whose way a program can be: of files that the
+	// host has for everyone.
+	"fcntl": unless(1, unix.EINVAL, unix.F_SETLEASE, unix.F_NOTIFY, setDelegation),
+	// Whether somebody else has read the same file lately.
+	"preadv2":  without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
+	"pwritev2": without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
+	// Huge pages are set aside by the host's administrator, and counted nowhere.
+	"mmap":         without(3, unix.MAP_HUGETLB, unix.ENOMEM),
+	"memfd_create": without(1, unix.MFD_HUGETLB, unix.EINVAL),
+	"shmget":       without(2, shmHuge, unix.ENOMEM),
 	// Linux, its 32 bit layout, both with an old version's name, and asking.
 	// Of the caller, and of nobody else: with the agent's own id, as in a place
 	// of an ordinary user's, the kernel would let it take the agent's open files.
@@ -128,13 +145,55 @@ var conditions = map[string][]bpf.Instruction{
 	"personality": only(0, unix.EPERM, 0, 0x8, 0x20000, 0x20008, 0xffffffff),
 	"socketpair":  only(0, unix.EAFNOSUPPORT, unix.AF_UNIX),
 	"socket":      socket(),
+	"setsockopt":  setsockopt(),
 }
 
-// socket allows local sockets, the internet's, and asking the kernel for the
-// place's own addresses and routes.
+// Requests and flags that package unix has no name for.
+const (
+	fibmap        = 0x1
+	fiemap        = 0xc020660b
+	getFSUUID     = 0x80111500
+	getFSPath     = 0x80811501
+	getFSLabel    = 0x81009431
+	setDelegation = 0x410
+	shmHuge       = 0o4000
+)
+
+// socket allows local sockets, the internet's usual ones, and asking the kernel
+// for the place's own addresses and routes.
 func socket() []bpf.Instruction {
-	families := only(0, unix.EAFNOSUPPORT, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6)
-	netlink := only(2, unix.EPROTONOSUPPORT, unix.NETLINK_ROUTE)
-	return slices.Concat([]bpf.Instruction{argument(0),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipFalse: uint8(len(netlink))}}, netlink, families)
+	code := []bpf.Instruction{argument(0)}
+	for _, f := range []struct {
+		family uint32
+		body   []bpf.Instruction
+	}{
+		{unix.AF_UNIX, allow}, {unix.AF_INET, internet()}, {unix.AF_INET6, internet()},
+		{unix.AF_NETLINK, only(2, unix.EPROTONOSUPPORT, unix.NETLINK_ROUTE)},
+	} {
+		code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: f.family, SkipFalse: uint8(len(f.body))})
+		code = append(code, f.body...)
+	}
+	return append(code, fail(unix.EAFNOSUPPORT)...)
+}
+
+// internet allows streams, packets and the raw sockets that only root may have,
+// of TCP, UDP and ICMP. Types beyond those, and protocols such as MPTCP, SCTP or
+// UDP-Lite, are parts of the kernel that few use and few have looked at.
+func internet() []bpf.Instruction {
+	const kinds = 0xf // the rest are flags
+	return slices.Concat([]bpf.Instruction{
+		argument(1),
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: kinds},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.SOCK_RAW, SkipFalse: 1},
+	}, fail(unix.ESOCKTNOSUPPORT), only(2, unix.EPROTONOSUPPORT,
+		unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6))
+}
+
+// setsockopt refuses to make another protocol of a TCP connection.
+func setsockopt() []bpf.Instruction {
+	options := unless(2, unix.ENOPROTOOPT, unix.TCP_ULP)
+	return slices.Concat([]bpf.Instruction{
+		argument(1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: uint8(len(options))},
+	}, options, allow)
 }

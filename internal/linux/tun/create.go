@@ -10,27 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device is where they are made.
-const device = "/dev/net/tun"
+// Path is where devices are made. A descriptor of it belongs to the network
+// namespace of the thread that opened it.
+const Path = "/dev/net/tun"
 
-// ErrNone is the error of Create where this machine, or its administrator, has
-// no devices for us.
-var ErrNone = errors.New("no way to " + device)
+// ErrNone is the error where this machine, or its administrator, has no devices
+// for us.
+var ErrNone = errors.New("no way to " + Path)
 
-// Create makes the device in the network namespace of the calling thread, which
-// needs CAP_NET_ADMIN over that, and returns the other end: a descriptor that
+// Create makes the device with fd, a descriptor of Path, in the network namespace
+// of the calling thread, which needs CAP_NET_ADMIN over that. The descriptor then
 // gives and takes one packet at a time, and does not block. The device lives as
-// long as that is open.
-func Create() (int, error) {
-	fd, err := open()
-	if err != nil {
-		return -1, err
+// long as it is open. The error is ErrNone when fd is of another file.
+func Create(fd int) error {
+	if err := setUp(fd); errors.Is(err, unix.ENOTTY) {
+		return ErrNone
+	} else if err != nil {
+		return fmt.Errorf("make the network device: %w", err)
 	}
-	if err := setUp(fd); err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("make the network device: %w", err)
-	}
-	return fd, nil
+	return nil
 }
 
 // Check reports whether devices can be made. It makes none.
@@ -43,14 +41,14 @@ func Check() error {
 }
 
 func open() (int, error) {
-	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Open(Path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	for _, none := range []error{unix.ENOENT, unix.EACCES, unix.EPERM, unix.ENODEV, unix.ENXIO} {
 		if errors.Is(err, none) {
 			return -1, fmt.Errorf("%w: %w", ErrNone, err)
 		}
 	}
 	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: device, Err: err}
+		return -1, &os.PathError{Op: "open", Path: Path, Err: err}
 	}
 	return fd, nil
 }

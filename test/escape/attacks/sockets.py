@@ -17,6 +17,23 @@ attempt("raw IPv6", lambda: made(socket.AF_INET6, socket.SOCK_RAW, 58))
 attempt("rare families", lambda: any_of(any_kind, [38, 44, 30, 41, 29, 21, 31, 3, 9]))
 
 
+def any_protocol(kinds):
+    return any_of(lambda k: any_of(lambda f: made(f, *k), [socket.AF_INET, socket.AF_INET6]), kinds)
+
+
+# The same families with other protocols: SCTP by its type and by its number, DCCP, UDP-Lite, MPTCP, SMC, L2TP.
+attempt("rare protocols", lambda: any_protocol([(5, 0), (1, 132), (6, 0), (2, 136), (1, 262), (1, 256), (2, 115)]))
+
+
+def converted(name):
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as s:
+        s.setsockopt(socket.IPPROTO_TCP, 31, name)
+    return ok(name)
+
+
+attempt("rare protocols over TCP", lambda: any_of(converted, [b"tls", b"smc", b"mptcp", b"espintcp"]))
+
+
 def vsock():
     with socket.socket(40, socket.SOCK_STREAM) as s:
         s.settimeout(1)

@@ -3,7 +3,6 @@ package place
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"unsafe"
 
@@ -24,7 +23,7 @@ const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1
 var Capabilities = []uintptr{
 	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL,
 	unix.CAP_SYS_PTRACE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_DAC_OVERRIDE,
-	unix.CAP_DAC_READ_SEARCH,
+	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RESOURCE,
 }
 
 // becomeRoot becomes the place's root, where it has one. Until the daemon gave
@@ -53,21 +52,16 @@ func setHostname(c Config) error {
 	return nil
 }
 
-// makeNetwork makes the network device while this process still is who started
-// it, and may open what makes such. Without it the place is as good, but alone.
+// makeNetwork makes the network device with what the daemon had opened for it.
+// Without that the place is as good, but alone.
 func makeNetwork(c Config) error {
 	if !c.Network {
 		return nil
 	}
-	fd, err := tun.Create()
-	if errors.Is(err, tun.ErrNone) {
-		return nil
-	}
-	if err != nil {
+	if err := tun.Create(NetworkFD); !errors.Is(err, tun.ErrNone) {
 		return err
 	}
-	defer unix.Close(fd)
-	return os.NewSyscallError("dup3", unix.Dup3(fd, NetworkFD, 0))
+	return nil
 }
 
 // raiseLoopback brings up the one interface that a new network namespace has.
@@ -88,12 +82,18 @@ func raiseLoopback(Config) error {
 	return nil
 }
 
+// setLimits bounds what a process takes that no control group charges, or that
+// the kernel counts for a user over all its processes.
 func setLimits(c Config) error {
 	for resource, most := range map[int]uint64{
-		unix.RLIMIT_CORE:    0,
-		unix.RLIMIT_NOFILE:  c.MaxFiles,
-		unix.RLIMIT_NPROC:   c.Processes,
-		unix.RLIMIT_MEMLOCK: 8 << 20,
+		unix.RLIMIT_CORE:       0,
+		unix.RLIMIT_NOFILE:     c.MaxFiles,
+		unix.RLIMIT_NPROC:      c.Processes,
+		unix.RLIMIT_MEMLOCK:    share(c, 8<<20),
+		unix.RLIMIT_SIGPENDING: 4096,
+		unix.RLIMIT_MSGQUEUE:   share(c, 800<<10),
+		unix.RLIMIT_NICE:       0,
+		unix.RLIMIT_RTPRIO:     0,
 	} {
 		var now syscall.Rlimit
 		if err := syscall.Getrlimit(resource, &now); err != nil {
@@ -106,6 +106,19 @@ func setLimits(c Config) error {
 	}
 	return nil
 }
+
+// share is what a place may have of what its user has: all of it, where the user
+// is its own.
+func share(c Config, all uint64) uint64 {
+	if c.Privileged {
+		return all
+	}
+	return all / sharedBy
+}
+
+// sharedBy is how many greedy places it takes to use up what one ordinary user
+// has for all of them.
+const sharedBy = 8
 
 // leaveGroup makes the control group that the place is in the root of all that
 // it sees. Made at birth, the namespace would have the daemon's as its root.

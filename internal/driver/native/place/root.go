@@ -37,6 +37,10 @@ var hidden = []string{
 	"vmallocinfo",
 }
 
+// terminals is how many pseudo terminals a place can have. The machine has a few
+// thousand for all of them.
+const terminals = 64
+
 // AttachPoint is where the new root hangs until it is the root. It exists
 // wherever this program could be started, and covers nothing we need.
 const AttachPoint = "/proc"
@@ -59,6 +63,9 @@ func makeRoot(c Config) error {
 	}
 	proc, err := newProc()
 	if err != nil {
+		return err
+	}
+	if err := applySettings(c, proc); err != nil {
 		return err
 	}
 	if !c.Layered {
@@ -218,7 +225,7 @@ func (b *builder) attach(sources, nodes []mount.Tree, proc mount.Tree) {
 	}
 	b.mkdir("/proc", 0o555)
 	b.put(proc, "/proc")
-	pts, err := mount.New("devpts", mount.NoSUID|mount.NoExec, [][2]string{{"mode", "0620"}, {"ptmxmode", "0666"}, {"max", "256"}}...)
+	pts, err := mount.New("devpts", mount.NoSUID|mount.NoExec, [][2]string{{"mode", "0620"}, {"ptmxmode", "0666"}, {"max", strconv.Itoa(terminals)}}...)
 	b.do("make", "/dev/pts", err)
 	b.put(pts, "/dev/pts")
 	if b.config.Hostname != "" { // else the image's own, if it has one

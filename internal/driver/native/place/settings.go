@@ -1,0 +1,55 @@
+package place
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/mount"
+)
+
+// applySettings writes the kernel's settings of the place's own namespaces, by
+// its own /proc. Afterwards nothing inside can: /proc/sys becomes read only.
+func applySettings(c Config, proc mount.Tree) error {
+	settings := map[string]string{"net/ipv4/ip_unprivileged_port_start": "0"} // the user is who serves at port 80
+	// The agent has half of what there is, where it has an id of its own.
+	parts := 2
+	if !c.Privileged {
+		parts = sharedBy
+	}
+	for _, name := range []string{"instances", "watches"} {
+		if most := readNumber("/proc/sys/fs/inotify/max_user_" + name); most > 0 {
+			settings["user/max_inotify_"+name] = strconv.Itoa(max(most/parts, 1))
+		}
+	}
+	for name, value := range settings {
+		if err := writeSetting(proc, name, value); err != nil {
+			return fmt.Errorf("set %s to %s: %w", name, value, err)
+		}
+	}
+	return nil
+}
+
+// writeSetting does nothing on a kernel that does not have the setting.
+func writeSetting(proc mount.Tree, name, value string) error {
+	fd, err := unix.Openat(int(proc), "sys/"+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(value))
+	return err
+}
+
+func readNumber(path string) int {
+	text, _ := os.ReadFile(path)
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n
+}
