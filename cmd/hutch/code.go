@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"hutch"
 	"hutch/client"
@@ -41,7 +38,7 @@ saved in --save.
   hutch code -l javascript demo script.js`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			if err := m.ensure(ctx, svc, hutch.CreateRequest{ID: args[0]}); err != nil {
+			if err := m.ensure(ctx, svc, hutch.CreateRequest{ID: args[0]}, std); err != nil {
 				return err
 			}
 			r := &repl{svc: svc, sandbox: args[0], codeFlags: f, std: std, images: imageProtocol(std.out)}
@@ -275,106 +272,4 @@ func imageProtocol(out io.Writer) string {
 		return "iterm"
 	}
 	return ""
-}
-
-// prompt reads code and runs it until the end of the input.
-func (r *repl) prompt(ctx context.Context) error {
-	fmt.Fprintf(r.std.out, "%s in sandbox %s. An empty line ends a block, Ctrl-D leaves.\n", r.language, r.sandbox)
-	t := term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{r.std.in, r.std.out}, "")
-	for {
-		code, err := r.read(t)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(code) == "" {
-			continue
-		}
-		if err := r.interruptible(ctx, code); err != nil {
-			fmt.Fprintf(r.std.err, "hutch: %s\n", hutch.AsError(err).Message)
-		}
-	}
-}
-
-// read reads one line, or a block up to an empty line.
-func (r *repl) read(t *term.Terminal) (string, error) {
-	fd := int(r.std.in.Fd())
-	state, err := term.MakeRaw(fd)
-	if err != nil {
-		return "", err
-	}
-	defer term.Restore(fd, state)
-	if width, height, err := term.GetSize(fd); err == nil {
-		t.SetSize(width, height)
-	}
-	t.SetPrompt("> ")
-	defer t.SetPrompt("> ")
-	var block []string
-	for {
-		line, err := t.ReadLine()
-		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
-			return "", err
-		}
-		if len(block) > 0 && strings.TrimSpace(line) == "" {
-			break
-		}
-		block = append(block, line)
-		if len(block) == 1 && !opensBlock(line) {
-			break
-		}
-		t.SetPrompt(". ")
-	}
-	return strings.Join(block, "\n"), nil
-}
-
-// opensBlock reports whether more lines belong to one.
-func opensBlock(line string) bool {
-	line = strings.TrimSpace(line)
-	if line == "" {
-		return false
-	}
-	depth := 0
-	for _, c := range line {
-		switch c {
-		case '(', '[', '{':
-			depth++
-		case ')', ']', '}':
-			depth--
-		}
-	}
-	last := line[len(line)-1]
-	return depth > 0 || last == ':' || last == '\\' || last == '|' || line[0] == '@' ||
-		strings.Count(line, `"""`)%2 == 1 || strings.HasSuffix(line, " do") || strings.HasSuffix(line, " then")
-}
-
-// interruptible runs code, which Ctrl-C interrupts.
-func (r *repl) interruptible(ctx context.Context, code string) error {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT)
-	defer signal.Stop(signals)
-	ended := make(chan error, 1)
-	go func() {
-		res, err := r.run(ctx, code)
-		if err == nil && res.Ended {
-			fmt.Fprintln(r.std.err, "[the interpreter has ended; the next run gets a fresh one]")
-		}
-		ended <- err
-	}()
-	id := r.context
-	if id == "" {
-		id = "default-" + r.language
-	}
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case <-signals:
-			r.svc.Interrupt(ctx, r.sandbox, id)
-		}
-	}
 }

@@ -58,7 +58,7 @@ func TestExamplesOfDocs(t *testing.T) {
 	}
 }
 
-func root() *cobra.Command { return newRoot(streams{nil, io.Discard, io.Discard}) }
+func root() *cobra.Command { return newRoot(streams{out: io.Discard, err: io.Discard}) }
 
 // below are a command and all that are below it.
 func below(c *cobra.Command) []*cobra.Command {

@@ -59,7 +59,7 @@ no file, argument or environment.`,
 			if err != nil {
 				return err
 			}
-			if err := m.ensure(c.Context(), svc, hutch.CreateRequest{ID: args[0]}); err != nil {
+			if err := m.ensure(c.Context(), svc, hutch.CreateRequest{ID: args[0]}, std); err != nil {
 				return err
 			}
 			repo, err := svc.GitClone(c.Context(), args[0], req)

@@ -26,25 +26,21 @@ func main() {
 	}
 	signal.Ignore(syscall.SIGPIPE) // a reader that left is an error of Write, and is cleaned up after
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go func() {
-		sig := <-signals
-		signal.Stop(signals) // the second one ends us at once
-		cancel(interrupted(sig.(syscall.Signal)))
-	}()
+	keys := &interrupts{}
+	go keys.watch(cancel)
 	args := os.Args[1:]
 	if filepath.Base(os.Args[0]) == "hutch-conversation" {
 		// In the place of a server that was started without arguments.
 		args = append([]string{"conversation"}, args...)
 	}
-	os.Exit(run(ctx, args, streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(ctx, args, streams{os.Stdin, os.Stdout, os.Stderr, keys}))
 }
 
 // streams are what a command reads and writes.
 type streams struct {
-	in       *os.File
-	out, err io.Writer
+	in         *os.File
+	out, err   io.Writer
+	interrupts *interrupts
 }
 
 // run runs one command line and returns the exit code.

@@ -85,6 +85,9 @@ func (h *home) correct(ctx context.Context, err error) error {
 		return err
 	}
 	id, _ := e.Data["sandboxId"].(string)
+	if id == "" { // it is not a sandbox that is missing
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, nameTime)
 	defer cancel()
 	ids := h.sandboxes(ctx)

@@ -117,6 +117,9 @@ none, and print the process's id. It outlives this command.
   hutch logs -f demo web`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
+			if err := refuseSwallowed(c, args[1:]); err != nil {
+				return err
+			}
 			if req.Env, err = environment(env); err != nil {
 				return err
 			}
@@ -128,7 +131,7 @@ none, and print the process's id. It outlives this command.
 			if err != nil {
 				return err
 			}
-			if err := m.ensure(c.Context(), svc, p.request(args[0])); err != nil {
+			if err := m.ensure(c.Context(), svc, p.request(args[0]), std); err != nil {
 				return err
 			}
 			started, err := svc.StartProcess(c.Context(), args[0], req)

@@ -40,22 +40,27 @@ func newExec(h *home, std streams) *cobra.Command {
 		Short: "Run a command or a source file in a sandbox of the server",
 		Long: `Run a command or a source file in the sandbox of that id, which is made if there
 is none. Input, output and exit code are passed through; Hutch's own failures
-are exit code 125. The default time limit is the server's, 30 s.
+are exit code 125. Without --timeout the time limit is 30 s, or what the server
+says; at a terminal there is none.
+
+Flags that say how to make the sandbox (--runtime, --network, --memory ...) must
+fit a sandbox that exists: the command is refused when they do not.
 ` + remoteHelp,
 		Example: `  hutch exec demo 'cat > data.csv' < data.csv
   hutch exec -l python demo sum.py
   hutch exec --timeout 5m demo make test`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			req, err := j.request(args[1:], std.in)
+			req, err := j.request(c, args[1:], std.in)
 			if err != nil {
 				return err
 			}
+			j.unlimited = j.timeout == 0 && (isTerminal(std.in) || showsTerminal(std.out))
 			svc, err := h.dial()
 			if err != nil {
 				return err
 			}
-			if err := m.ensure(c.Context(), svc, p.request(args[0])); err != nil {
+			if err := m.ensure(c.Context(), svc, p.request(args[0]), std); err != nil {
 				return err
 			}
 			req.SessionID = session
@@ -67,23 +72,6 @@ are exit code 125. The default time limit is the server's, 30 s.
 	m.flags(c)
 	c.Flags().StringVarP(&session, "session", "s", "", "run it in the session of that name, which keeps its folder, variables and functions")
 	return c
-}
-
-// maker makes the sandbox that a command is about, where there is none.
-type maker struct{ not bool }
-
-func (m *maker) flags(c *cobra.Command) {
-	c.Flags().BoolVar(&m.not, "no-create", false, "make no sandbox: use one that there is, which may be another's who shares it with you")
-}
-
-// ensure never takes another's sandbox for the caller's own unless told to:
-// whoever shares one chooses its id.
-func (m maker) ensure(ctx context.Context, svc hutch.Service, req hutch.CreateRequest) error {
-	if m.not {
-		return nil
-	}
-	_, err := svc.Create(ctx, req)
-	return err
 }
 
 func newList(h *home, std streams) *cobra.Command {

@@ -26,7 +26,13 @@ type job struct {
 	timeout  time.Duration
 	noStdin  bool
 	asJSON   bool
+
+	unlimited bool // a person at a terminal gave no time limit
 }
+
+// longTime is the time limit of a person's command: the most that a server
+// allows by default.
+const longTime = 24 * time.Hour
 
 func (j *job) flags(c *cobra.Command) {
 	f := c.Flags()
@@ -42,7 +48,10 @@ func (j *job) flags(c *cobra.Command) {
 }
 
 // request turns flags and arguments into what the engine is asked for.
-func (j *job) request(args []string, stdin *os.File) (hutch.ExecRequest, error) {
+func (j *job) request(c *cobra.Command, args []string, stdin *os.File) (hutch.ExecRequest, error) {
+	if err := refuseSwallowed(c, args); err != nil {
+		return hutch.ExecRequest{}, err
+	}
 	env, err := environment(j.env)
 	if err != nil {
 		return hutch.ExecRequest{}, err
@@ -77,6 +86,9 @@ func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (use
 		req.Command, err = commandLine(args)
 		return false, err
 	case len(args) == 1 && args[0] != "-":
+		if strings.HasPrefix(args[0], "-") {
+			return false, misplaced(args[0], "file")
+		}
 		req.Command, err = readSource(args[0])
 		return false, err
 	}
@@ -93,7 +105,7 @@ func commandLine(args []string) (string, error) {
 	if args[0] == "--" && len(args) > 1 {
 		args = args[1:]
 	} else if strings.HasPrefix(args[0], "-") {
-		return "", usageError{fmt.Errorf("%s stands where the command should: flags go before the sandbox and the command", args[0])}
+		return "", misplaced(args[0], "command")
 	}
 	if len(args) == 1 {
 		return args[0], nil
@@ -103,6 +115,33 @@ func commandLine(args []string) (string, error) {
 		quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 	}
 	return strings.Join(quoted, " "), nil
+}
+
+func misplaced(flag, where string) error {
+	return usageError{fmt.Errorf("%s stands where the %s should: flags go before the sandbox and the %[2]s", flag, where)}
+}
+
+// refuseSwallowed refuses flags of ours behind a command line in quotes, to
+// which they would be given as arguments: `start demo 'sleep 1' --name x`. Behind
+// a program (`exec demo ls --json`) they are the program's.
+func refuseSwallowed(c *cobra.Command, args []string) error {
+	if len(args) < 2 || c.ArgsLenAtDash() >= 0 || !strings.ContainsAny(args[0], " \t\n;|&") {
+		return nil
+	}
+	for _, a := range args[1:] {
+		if isFlagOf(c, a) {
+			return usageError{fmt.Errorf("%s stands after the command %.40q, which would get it as an argument: flags go first, as in `%s`; if it is meant for the command, put -- before the command", a, args[0], c.UseLine())}
+		}
+	}
+	return nil
+}
+
+func isFlagOf(c *cobra.Command, arg string) bool {
+	if name, long := strings.CutPrefix(arg, "--"); long {
+		name, _, _ = strings.Cut(name, "=")
+		return c.Flags().Lookup(name) != nil
+	}
+	return len(arg) > 1 && arg[0] == '-' && c.Flags().ShorthandLookup(arg[1:2]) != nil
 }
 
 func readSource(path string) (string, error) {
@@ -150,7 +189,7 @@ func (j *job) execute(ctx context.Context, svc hutch.Service, sandbox string, re
 	} else {
 		req.MaxOutput = 2 // it goes out as it comes
 	}
-	res, err := svc.Exec(ctx, sandbox, req, out)
+	res, err := j.exec(ctx, svc, sandbox, req, out)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -160,47 +199,41 @@ func (j *job) execute(ctx context.Context, svc hutch.Service, sandbox string, re
 	if err != nil {
 		return err
 	}
-	remark(std.err, res)
+	j.remark(std.err, res)
 	if res.ExitCode != 0 {
 		return exitCode(res.ExitCode)
 	}
 	return nil
 }
 
+// exec asks for the longest time limit when a person at a terminal gave none. A
+// server that allows less then uses its default.
+func (j *job) exec(ctx context.Context, svc hutch.Service, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if !j.unlimited {
+		return svc.Exec(ctx, sandbox, req, out)
+	}
+	long := req
+	long.Timeout = hutch.InSeconds(longTime)
+	res, err := svc.Exec(ctx, sandbox, long, out)
+	if errors.Is(err, hutch.Invalid) && req.Stdin == nil {
+		return svc.Exec(ctx, sandbox, req, out)
+	}
+	return res, err
+}
+
 // remark says what an exit code does not.
-func remark(w io.Writer, res hutch.ExecResult) {
+func (j *job) remark(w io.Writer, res hutch.ExecResult) {
+	took := res.Duration.Round(time.Millisecond)
 	switch {
+	case res.TimedOut && j.timeout > 0:
+		fmt.Fprintf(w, "hutch: killed at its time limit, after %v\n", took)
 	case res.TimedOut:
-		fmt.Fprintf(w, "hutch: killed at its time limit, after %v\n", res.Duration.Round(time.Millisecond))
+		fmt.Fprintf(w, "hutch: killed at its time limit, the server's default, after %v: allow more with --timeout, such as --timeout 10m\n", took)
 	case res.CompileError:
 		fmt.Fprintln(w, "hutch: the program did not compile")
 	case res.Limit != "":
 		fmt.Fprintf(w, "hutch: killed at the sandbox's %s limit\n", res.Limit)
 	}
-}
-
-// placement is what kind of sandbox to make, as flags.
-type placement struct {
-	runtime string
-	limits  hutch.Limits
-	labels  map[string]string
-	network networkFlags
-}
-
-// request asks for the sandbox of an id.
-func (p *placement) request(id string) hutch.CreateRequest {
-	return hutch.CreateRequest{ID: id, Runtime: p.runtime, Limits: p.limits, Labels: p.labels, Network: p.network.network()}
-}
-
-func (p *placement) flags(c *cobra.Command) {
-	f := c.Flags()
-	f.StringVar(&p.runtime, "runtime", "", "gvisor (strong isolation) or native (fast, for code you trust more); default: the first that works")
-	p.network.flags(f, "network", "allow", "a sandbox that is made")
-	f.Float64Var(&p.limits.CPU, "cpu", 0, "cores (default 1)")
-	f.IntVar(&p.limits.Memory, "memory", 0, "MiB (default 512)")
-	f.IntVar(&p.limits.Disk, "disk", 0, "MiB of written files (default 1024; on native half the memory)")
-	f.IntVar(&p.limits.PIDs, "pids", 0, "processes and threads (default 512)")
-	f.StringToStringVar(&p.labels, "label", nil, "a label for a new sandbox, NAME=VALUE, for `hutch ls --label`; may be repeated")
 }
 
 func newRun(h *home, std streams) *cobra.Command {
@@ -216,18 +249,18 @@ Input and output are passed through, and so is the exit code. Hutch's own
 failures are exit code 125. Without an argument the source is read from the
 standard input. There is no time limit but --timeout.`,
 		Example: `  hutch run 'echo $((6*7))'
-  hutch run -l python script.py --verbose < data.csv
+  hutch run -l python script.py --top 3 < data.csv
   hutch run -l javascript -c 'console.log(process.version)'
   cat script.sh | hutch run
   hutch run --runtime native --timeout 10s -- python3 -c 'print(1)'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			req, err := j.request(args, std.in)
+			req, err := j.request(c, args, std.in)
 			if err != nil {
 				return err
 			}
 			if req.Timeout == 0 {
-				req.Timeout = 24 * 3600
+				req.Timeout = hutch.InSeconds(longTime)
 			}
 			m, err := h.embed(c.Context(), p.runtime, newLog(std, verbose))
 			if err != nil {

@@ -38,6 +38,11 @@ code is the program's.
   hutch shell --attach p-x3k9 demo`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				if err := refuseSwallowed(c, args[1:]); err != nil {
+					return err
+				}
+			}
 			t, err := openTerminal(std)
 			if err != nil {
 				return err
@@ -52,7 +57,7 @@ code is the program's.
 			t.svc, t.sandbox = svc, args[0]
 			if attach != "" {
 				t.process, err = findProcess(c.Context(), svc, args[0], attach)
-			} else if err = m.ensure(c.Context(), svc, p.request(args[0])); err == nil {
+			} else if err = m.ensure(c.Context(), svc, p.request(args[0]), std); err == nil {
 				err = t.start(c.Context(), args[1:])
 			}
 			if err != nil {

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// interrupts are the signals that end the program. A command that uses Ctrl-C
+// for something else takes it meanwhile.
+type interrupts struct {
+	mu    sync.Mutex
+	taken chan<- struct{} // nil while Ctrl-C ends the program
+}
+
+// watch cancels a context at the first signal; the second one ends the program
+// at once.
+func (i *interrupts) watch(cancel context.CancelCauseFunc) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	for sig := range signals {
+		if sig == os.Interrupt && i.pass() {
+			continue
+		}
+		signal.Stop(signals)
+		cancel(interrupted(sig.(syscall.Signal)))
+		return
+	}
+}
+
+// pass hands Ctrl-C to the command that takes it, if there is one.
+func (i *interrupts) pass() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.taken == nil {
+		return false
+	}
+	select {
+	case i.taken <- struct{}{}:
+	default: // an earlier one waits still
+	}
+	return true
+}
+
+// take hands the caller every Ctrl-C until release.
+func (i *interrupts) take() (pressed <-chan struct{}, release func()) {
+	c := make(chan struct{}, 1)
+	i.set(c)
+	return c, func() { i.set(nil) }
+}
+
+func (i *interrupts) set(c chan<- struct{}) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.taken = c
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+)
+
+// placement is what kind of sandbox to make, as flags.
+type placement struct {
+	runtime string
+	limits  hutch.Limits
+	labels  map[string]string
+	network networkFlags
+}
+
+// request asks for the sandbox of an id.
+func (p *placement) request(id string) hutch.CreateRequest {
+	return hutch.CreateRequest{ID: id, Runtime: p.runtime, Limits: p.limits, Labels: p.labels, Network: p.network.network()}
+}
+
+func (p *placement) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&p.runtime, "runtime", "", "runtime of a new sandbox: gvisor (strong isolation) or native (fast, for code you trust more); default: the server's")
+	p.network.flags(f, "network", "allow", "a new sandbox")
+	f.Float64Var(&p.limits.CPU, "cpu", 0, "cores of a new sandbox (default 1)")
+	f.IntVar(&p.limits.Memory, "memory", 0, "MiB of memory of a new sandbox (default 512)")
+	f.IntVar(&p.limits.Disk, "disk", 0, "MiB of written files of a new sandbox (default 1024; on native half the memory)")
+	f.IntVar(&p.limits.PIDs, "pids", 0, "processes and threads of a new sandbox (default 512)")
+	f.StringToStringVar(&p.labels, "label", nil, "label of a new sandbox, `NAME=VALUE`, which hutch ls --label looks for; may be repeated")
+}
+
+// maker makes the sandbox that a command is about, if there is none.
+type maker struct{ not bool }
+
+func (m *maker) flags(c *cobra.Command) {
+	c.Flags().BoolVar(&m.not, "no-create", false, "make no sandbox: use an existing one, also one that another token shares with you")
+}
+
+// ensure makes the sandbox that a command is about. One that exists must be as
+// the flags say: code must not run with less isolation than was asked for. It
+// never takes another's sandbox for the caller's own unless told to: its id was
+// chosen by the owner who shares it.
+func (m maker) ensure(ctx context.Context, svc hutch.Service, req hutch.CreateRequest, std streams) error {
+	if m.not {
+		if len(differences(hutch.Sandbox{}, req)) > 0 {
+			return usageError{errors.New("--no-create makes no sandbox: leave out the flags that say how to make one, such as --runtime, --network and --memory")}
+		}
+		return nil
+	}
+	made := false
+	if showsTerminal(std.err) {
+		_, err := svc.Sandbox(ctx, req.ID)
+		made = errors.Is(err, hutch.NotFound)
+	}
+	sb, err := svc.Create(ctx, req)
+	if err != nil {
+		return err
+	}
+	if made {
+		fmt.Fprintf(std.err, "hutch: made the sandbox %s\n", sb.ID)
+	}
+	return fits(sb, req)
+}
+
+// fits refuses a sandbox that is not as the request says.
+func fits(sb hutch.Sandbox, req hutch.CreateRequest) error {
+	list := differences(sb, req)
+	if len(list) == 0 {
+		return nil
+	}
+	return hutch.Errorf(hutch.Conflict, "the sandbox %q exists, and is not as the flags say: %s. Leave the flags out to use it as it is, choose another id, or destroy it first with `hutch rm %[1]s`",
+		sb.ID, strings.Join(list, "; ")).With("sandboxId", sb.ID)
+}
+
+// differences are what a sandbox has that a request asks to be otherwise. What
+// the request does not mention makes no difference.
+func differences(sb hutch.Sandbox, req hutch.CreateRequest) (list []string) {
+	differ := func(asked, same bool, format string, args ...any) {
+		if asked && !same {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	has, want := sb.Limits, req.Limits
+	differ(req.Runtime != "", sb.Runtime == req.Runtime, "its runtime is %s, not %s", sb.Runtime, req.Runtime)
+	differ(want.CPU != 0, has.CPU == want.CPU, "it has %v cores, not %v", has.CPU, want.CPU)
+	differ(want.Memory != 0, has.Memory == want.Memory, "it has %d MiB of memory, not %d", has.Memory, want.Memory)
+	differ(want.Disk != 0, has.Disk == want.Disk, "it has %d MiB of disk, not %d", has.Disk, want.Disk)
+	differ(want.PIDs != 0, has.PIDs == want.PIDs, "it can have %d processes and threads, not %d", has.PIDs, want.PIDs)
+	differ(!req.Network.IsZero(), sameNetwork(sb.Network, req.Network), "its network is %s, not %s (change it with `hutch network %s`)",
+		reach(sb.Network), reach(req.Network), sb.ID)
+	for name, value := range req.Labels {
+		differ(true, sb.Labels[name] == value, "its label %s is %q, not %q", name, sb.Labels[name], value)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func sameNetwork(has, want hutch.Network) bool {
+	want, err := want.Canonical()
+	if err != nil {
+		return true // the server has refused it
+	}
+	has, err = has.Canonical()
+	slices.Sort(has.Allow)
+	slices.Sort(want.Allow)
+	return err == nil && has.Mode == want.Mode && slices.Equal(has.Allow, want.Allow)
+}
+
+// reach is what a network reaches, in few words.
+func reach(n hutch.Network) string {
+	n, _ = n.Canonical()
+	if len(n.Allow) == 0 {
+		return string(n.Mode)
+	}
+	return fmt.Sprintf("%s (%s)", n.Mode, strings.Join(n.Allow, " "))
+}
