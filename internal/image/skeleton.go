@@ -43,6 +43,7 @@ func buildHost(ctx context.Context, tmp, place string, opt HostOptions, found []
 		s.copyEtc,
 		func() error { return s.showTools(ctx, opt, found) },
 		func() error { return s.trust(opt.Authority) },
+		s.drawFromKernel,
 		s.mask,
 		s.dropDeadLinks,
 	} {

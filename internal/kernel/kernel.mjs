@@ -2,7 +2,6 @@
 // protocol is that of kernel.py. V8's own REPL mode does the hard part:
 // top-level await, the value of the last expression, and const and let that
 // may be declared again.
-import crypto from 'node:crypto';
 import fs from 'node:fs';
 import { Session } from 'node:inspector';
 import { createRequire } from 'node:module';
@@ -56,12 +55,32 @@ async function request() {
   }
 }
 
-// reborn is for a process that is a copy: its sandbox has another name, and what
-// is random shall not be what it is in the other copies. Node cannot choose its
-// own random numbers anew, so they come from the kernel from now on.
+// reborn is for a process that is a copy: its sandbox has another name, and
+// Math.random shall not go on as it does in the other copies. V8 has no way to
+// seed its generator again, so ours takes its place. What crypto draws is the
+// kernel's already: the image sees to that.
 function reborn(env) {
   Object.assign(process.env, env);
-  Math.random = () => crypto.randomBytes(6).readUIntBE(0, 6) / 2 ** 48;
+  if (Math.random === random) Math.random = random = generator();
+}
+
+let random = Math.random;
+
+// generator is xoshiro128**, seeded by the kernel: 53 random bits a number.
+function generator() {
+  const state = new Uint32Array(4);
+  const fd = fs.openSync('/dev/urandom');
+  fs.readSync(fd, state);
+  fs.closeSync(fd);
+  let [a, b, c, d] = state;
+  const next = () => {
+    const scrambled = Math.imul(b, 5);
+    const shifted = b << 9;
+    c ^= a; d ^= b; b ^= c; a ^= d; c ^= shifted;
+    d = (d << 11) | (d >>> 21);
+    return Math.imul((scrambled << 7) | (scrambled >>> 25), 9) >>> 0;
+  };
+  return () => ((next() >>> 5) * 0x4000000 + (next() >>> 6)) / 2 ** 53;
 }
 
 function writeAll(fd, buf) {

@@ -126,6 +126,11 @@ def reborn(env):
         if name in sys.modules:
             with contextlib.suppress(Exception):
                 sys.modules[name].seed()
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"]._name_sequence = None
+    if "_ssl" in sys.modules:  # of an OpenSSL that the image could not lead to the kernel
+        with contextlib.suppress(Exception):
+            sys.modules["_ssl"].RAND_add(os.urandom(32), 32.0)
 
 
 class Stream(io.TextIOWrapper):

@@ -1,0 +1,6 @@
+package image
+
+import _ "embed"
+
+//go:embed random/provider_amd64.so
+var randomProvider string
