@@ -78,10 +78,13 @@ var layers = []layer{
 	// What a sandbox reaches.
 	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
+	// What is kept ready, of whatever kind.
+	{"hutch/internal/pool", []string{"hutch"}},
+
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/..."}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/runner", "hutch/internal/store", "hutch/internal/text", "github.com/klauspost/compress/zstd", sys,
+		"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/store", "hutch/internal/text", "github.com/klauspost/compress/zstd", sys,
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.

@@ -117,21 +117,6 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 // defaultImage is that of sandboxes that name none.
 const defaultImage = "host"
 
-// least is how many places a pool keeps ready when nobody asks: of the kind that a
-// sandbox gets which wants nothing special.
-func least(opt Options) map[kind]int {
-	if len(opt.Drivers) == 0 || opt.Pool.Max == 0 {
-		return nil
-	}
-	d := opt.Drivers[0]
-	usual := kind{runtime: d.Name(), image: defaultImage, limits: fillLimits(hutch.Limits{}, opt.MaxLimits, d.Name())}
-	all := map[kind]int{usual: opt.Pool.Min}
-	if _, ok := d.(driver.Restorer); ok {
-		all[usual.vacated()] = min(opt.Pool.Min, 1)
-	}
-	return all
-}
-
 const maxLifetime = 10 * 365 * 24 * 3600 // s
 
 func (e *Engine) check(req hutch.CreateRequest) error {

@@ -41,6 +41,7 @@ import (
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/image"
+	"hutch/internal/pool"
 	"hutch/internal/store"
 )
 
@@ -90,7 +91,7 @@ type Engine struct {
 	ctx    context.Context // done when the engine closes
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	pool   *pool
+	pool   *pool.Pool[*spare]
 	making chan struct{} // holds a token for each place that may be made at once
 
 	creating, calls atomic.Int32 // under way
@@ -122,7 +123,7 @@ func New(opt Options) *Engine {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
-		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt.Pool, least(opt)), making: make(chan struct{}, atOnce()),
+		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt), making: make(chan struct{}, atOnce()),
 		sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{},
 	}
 	e.exposed.by = map[[sha256.Size]byte]*exposure{}

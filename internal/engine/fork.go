@@ -12,6 +12,7 @@ import (
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/kernel"
+	"hutch/internal/pool"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -102,7 +103,7 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRe
 	}
 	k := snap.kind(rec.Sandbox, !req.FilesOnly)
 	r, ok := d.(driver.Restorer)
-	if k.memory {
+	if k.Memory {
 		if err := snap.fits(r, ok); err != nil {
 			return hutch.Sandbox{}, err
 		}
@@ -110,7 +111,7 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRe
 	return e.make(ctx, rec, func(s *sandbox) (how opening) {
 		sp := e.claimCopy(s, k)
 		switch {
-		case k.memory:
+		case k.Memory:
 			how = e.resume(snap, rec.Env, func(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
 				return e.restore(ctx, r, rec.Sandbox, spec, dir)
 			})
@@ -126,9 +127,9 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRe
 
 // kind is that of the places which begin as the snapshot, for sandboxes like v;
 // with memory if it has that, and it is wanted.
-func (s *snapshot) kind(v hutch.Sandbox, memory bool) kind {
+func (s *snapshot) kind(v hutch.Sandbox, memory bool) pool.Kind {
 	k := kindOf(v)
-	k.snapshot, k.memory, k.size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)
+	k.Snapshot, k.Memory, k.Size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)
 	return k
 }
 

@@ -225,7 +225,7 @@ func (e *Engine) drop(snap *snapshot) error {
 	e.snaps.mu.Lock()
 	delete(e.snaps.all, snap.Snapshot.ID)
 	e.snaps.mu.Unlock()
-	e.pool.withdraw(snap.Snapshot.ID)
+	e.pool.Withdraw(snap.Snapshot.ID)
 	gone := filepath.Join(e.snapshotsDir(), "."+snap.Snapshot.ID)
 	if err := os.Rename(snap.dir, gone); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

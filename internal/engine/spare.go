@@ -11,6 +11,7 @@ import (
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/image"
+	"hutch/internal/pool"
 	"hutch/internal/wire"
 )
 
@@ -18,7 +19,7 @@ import (
 // where it begins as a snapshot, what ran in that: it stands still then. In a
 // vacant one nothing has run at all.
 type spare struct {
-	kind
+	kind         pool.Kind
 	place, token string
 	root         image.Root
 	inst         driver.Instance // of a vacant one a driver.Vacancy
@@ -60,14 +61,15 @@ func (s *spare) become(ctx context.Context, spec driver.Spec, tell map[string]st
 // it: they shall go on where the snapshot was taken, and cost nothing until then.
 func (s *spare) wait(ctx context.Context) error {
 	f, ok := s.inst.(driver.Freezer)
-	if !ok || !s.memory {
+	if !ok || !s.kind.Memory {
 		return nil
 	}
 	s.frozen = true
 	return f.Freeze(ctx)
 }
 
-func (s *spare) dead() bool { return dead(s.inst) }
+// Dead implements pool.Instance.
+func (s *spare) Dead() bool { return dead(s.inst) }
 
 func dead(inst driver.Instance) bool {
 	select {
@@ -80,11 +82,11 @@ func dead(inst driver.Instance) bool {
 
 // claim gives a new sandbox, whose turn the caller holds, a place of the pool;
 // nil when there is none.
-func (e *Engine) claim(s *sandbox, k kind) *spare {
+func (e *Engine) claim(s *sandbox, k pool.Kind) *spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sp := e.pool.take(k)
-	if sp != nil {
+	sp, ok := e.pool.Take(k)
+	if ok {
 		s.place, s.rec.Place, s.rec.Token = sp.place, sp.place, sp.token
 		s.below, sp.below = sp.below, nil
 	}
@@ -92,8 +94,8 @@ func (e *Engine) claim(s *sandbox, k kind) *spare {
 }
 
 // claimCopy is claim for what begins as a snapshot, if others can, too.
-func (e *Engine) claimCopy(s *sandbox, k kind) *spare {
-	if !e.snaps.has(k.snapshot) {
+func (e *Engine) claimCopy(s *sandbox, k pool.Kind) *spare {
+	if !e.snaps.has(k.Snapshot) {
 		return nil
 	}
 	return e.claim(s, k)
@@ -120,26 +122,27 @@ func (e *Engine) keepPool() {
 	var beside sync.WaitGroup
 	defer func() {
 		beside.Wait()
-		e.discard(e.pool.empty())
+		e.discard(e.pool.Empty())
 	}()
 	for {
-		e.discard(e.pool.surplus(e.currentRoots()))
-		for k, ok := e.pool.lacks(); ok && e.calm(); k, ok = e.pool.lacks() {
-			if k.snapshot == "" {
+		roots := e.currentRoots()
+		e.discard(e.pool.Surplus(func(k pool.Kind, s *spare) bool { return !reflect.DeepEqual(s.root, roots[k.Image]) }))
+		for k, ok := e.pool.Lacks(); ok && e.calm(); k, ok = e.pool.Lacks() {
+			if k.Snapshot == "" {
 				e.stock(k)
 			} else {
-				e.pool.copies(&k)
+				e.pool.Copying(&k)
 				beside.Go(func() {
-					defer e.pool.copies(nil)
+					defer e.pool.Copying(nil)
 					e.stock(k)
 				})
 			}
-			e.discard(e.pool.withdrawn())
+			e.discard(e.pool.Withdrawn())
 		}
 		select {
 		case <-e.ctx.Done():
 			return
-		case <-e.pool.stir:
+		case <-e.pool.Changed():
 		case <-tick.C:
 		}
 	}
@@ -149,7 +152,7 @@ func (e *Engine) keepPool() {
 // was not done lately: better here than while somebody waits for a sandbox.
 func (e *Engine) currentRoots() map[string]image.Root {
 	roots := map[string]image.Root{}
-	for _, name := range e.pool.images() {
+	for _, name := range e.pool.Images() {
 		root, err := e.opt.Image(e.ctx, name)
 		if err != nil && e.ctx.Err() == nil {
 			e.log.Warn("look at an image", "image", name, "err", err)
@@ -182,29 +185,29 @@ func (e *Engine) calm() bool {
 
 // stock adds a place to the pool, once it has shown that it can become
 // somebody's.
-func (e *Engine) stock(k kind) {
+func (e *Engine) stock(k pool.Kind) {
 	s, err := e.prepare(k)
-	if k.snapshot == "" && !k.vacant && errors.Is(err, hutch.Unsupported) {
-		e.log.Info("no places are kept ready", "driver", k.runtime, "why", err)
-		e.pool.refuse(k.runtime, err)
+	if k.Snapshot == "" && !k.Vacant && errors.Is(err, hutch.Unsupported) {
+		e.log.Info("no places are kept ready", "driver", k.Runtime, "why", err)
+		e.pool.Refuse(k.Runtime, err)
 		return
 	}
 	if err != nil {
-		e.pool.failed(k, err)
+		e.pool.Failed(k, err)
 		if e.ctx.Err() == nil {
-			e.log.Warn("make a spare place", "driver", k.runtime, "snapshot", k.snapshot, "err", err, "cause", hutch.AsError(err).Cause)
+			e.log.Warn("make a spare place", "driver", k.Runtime, "snapshot", k.Snapshot, "err", err, "cause", hutch.AsError(err).Cause)
 		}
 		return
 	}
-	e.pool.put(s)
-	if k.snapshot != "" && !e.snaps.has(k.snapshot) { // deleted while this was made
-		e.pool.withdraw(k.snapshot)
+	e.pool.Put(k, s)
+	if k.Snapshot != "" && !e.snaps.has(k.Snapshot) { // deleted while this was made
+		e.pool.Withdraw(k.Snapshot)
 	}
 }
 
 // prepare makes a place of a kind, which is nobody's.
-func (e *Engine) prepare(k kind) (*spare, error) {
-	root, err := e.opt.Image(e.ctx, k.image)
+func (e *Engine) prepare(k pool.Kind) (*spare, error) {
+	root, err := e.opt.Image(e.ctx, k.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -213,12 +216,12 @@ func (e *Engine) prepare(k kind) (*spare, error) {
 		return nil, err
 	}
 	s := &spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), root: root, below: how.below}
-	spec := driver.Spec{ID: s.place, Root: root, Limits: k.limits}
-	if k.vacant {
+	spec := driver.Spec{ID: s.place, Root: root, Limits: k.Limits}
+	if k.Vacant {
 		s.inst, err = e.place(e.ctx, how.create, spec)
 		return s, err
 	}
-	spec.Boot = boot(s.token, s.place, root.Env, k.limits)
+	spec.Boot = boot(s.token, s.place, root.Env, k.Limits)
 	if s.inst, s.agent, err = e.settle(e.ctx, how, spec); err != nil {
 		if s.below != nil {
 			s.below.release()
@@ -244,15 +247,15 @@ func (e *Engine) tryOut(s *spare) error {
 }
 
 // source is how a place of a kind is made.
-func (e *Engine) source(k kind) (opening, error) {
-	d, err := e.driver(k.runtime)
+func (e *Engine) source(k pool.Kind) (opening, error) {
+	d, err := e.driver(k.Runtime)
 	if err != nil {
 		return opening{}, err
 	}
 	switch r, _ := d.(driver.Restorer); {
-	case k.vacant:
+	case k.Vacant:
 		return opening{create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) { return r.Prepare(ctx, spec) }}, nil
-	case k.snapshot != "":
+	case k.Snapshot != "":
 		return e.copying(k, d, r)
 	}
 	return opening{create: d.Create}, nil
@@ -260,15 +263,15 @@ func (e *Engine) source(k kind) (opening, error) {
 
 // copying is how a place begins as a snapshot for whoever will have it. It takes
 // none of those that wait for that: somebody who wakes needs it more.
-func (e *Engine) copying(k kind, d driver.Driver, r driver.Restorer) (opening, error) {
-	snap, err := e.snaps.byID(k.snapshot)
+func (e *Engine) copying(k pool.Kind, d driver.Driver, r driver.Restorer) (opening, error) {
+	snap, err := e.snaps.byID(k.Snapshot)
 	if err != nil {
 		return opening{}, err
 	}
 	if err := snap.verify(); err != nil {
 		return opening{}, err
 	}
-	if k.memory {
+	if k.Memory {
 		return e.resume(snap, snap.Record.Env, r.Restore), nil
 	}
 	return e.withFilesOf(e.ctx, snap, d), nil
@@ -277,8 +280,8 @@ func (e *Engine) copying(k kind, d driver.Driver, r driver.Restorer) (opening, e
 // restore makes a place in which goes on what a driver saved to dir: in one that
 // waits for that, when there is one.
 func (e *Engine) restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox, spec driver.Spec, dir string) (driver.Instance, error) {
-	s := e.pool.take(kindOf(v).vacated())
-	if s == nil {
+	s, ok := e.pool.Take(vacant(kindOf(v)))
+	if !ok {
 		return r.Restore(ctx, spec, dir)
 	}
 	inst, err := s.inst.(driver.Vacancy).Restore(ctx, dir)
@@ -292,10 +295,10 @@ func (e *Engine) restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox
 // warm has the interpreters wait in a place that the pool is to have ready. One
 // that does not costs the first context of its language time, and nothing else.
 func (e *Engine) warm(s *spare) {
-	if s.memory {
+	if s.kind.Memory {
 		return
 	}
-	for _, w := range e.pool.Warm {
+	for _, w := range e.opt.Pool.Warm {
 		req, err := w.context()
 		if err == nil {
 			err = s.agent.Spare(e.ctx, req)

@@ -1,11 +1,12 @@
-package engine
+package pool
 
 import (
 	"slices"
 	"time"
 )
 
-// demand is how many were asked for at once, that is in some seconds, and when.
+// demand is the bursts in which a kind was asked for: how many times within some
+// seconds, and when.
 type demand []burst // oldest first
 
 type burst struct {
@@ -36,7 +37,7 @@ func (d *demand) forgotten(now time.Time) bool {
 	return len(*d) == 0
 }
 
-// most is the largest burst. What was asked for once is none.
+// most is the largest burst. A kind that was asked for only once has none.
 func (d *demand) most(now time.Time) int {
 	d.forget(now)
 	most, all := 0, 0

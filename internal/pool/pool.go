@@ -1,0 +1,337 @@
+package pool
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// Options bound a pool. The zero value keeps nothing ready.
+type Options struct {
+	Max int // most instances, of all kinds together
+	// Room is how many bytes the instances that begin as a snapshot can take
+	// together, by the size of the snapshot.
+	Room int64
+	// Short reports whether memory is short; then the pool keeps nothing. It can
+	// be nil.
+	Short func() bool
+	// Retry is how long a kind waits after one of it could not be made.
+	Retry time.Duration
+}
+
+// Kind is what instances have in common when one is as good as the other. It is
+// comparable.
+type Kind struct {
+	Runtime string
+	Image   string
+	Limits  hutch.Limits
+	// Snapshot is the id of the snapshot that they begin as, and Memory whether
+	// they begin with what was running in it. Any caller that can use the
+	// snapshot can take any of them.
+	Snapshot string
+	Memory   bool
+	Size     int64 // bytes of the snapshot
+	// Vacant instances have begun nothing: they wait for a saved sandbox.
+	Vacant bool
+}
+
+// Instance is what a pool keeps.
+type Instance interface {
+	comparable
+	// Dead reports whether it can no longer be used.
+	Dead() bool
+}
+
+// bucket is the instances of a kind, and what is known of the demand for them.
+type bucket[I Instance] struct {
+	ready        []I // oldest first
+	asked        demand
+	last         time.Time // when the kind was last asked for
+	hits, misses int64
+	fault        error     // why the last one could not be made
+	retry        time.Time // when to try again
+}
+
+// Pool is a set of ready instances. Its methods are safe for concurrent use.
+type Pool[I Instance] struct {
+	opt     Options
+	least   map[Kind]int // how many to keep ready of a kind even when no caller asks
+	changed chan struct{}
+
+	mu           sync.Mutex
+	buckets      map[Kind]*bucket[I]
+	unfit        map[string]error // runtimes whose instances cannot be given to a caller
+	doomed       []I              // to be freed by the keeper
+	copying      *Kind            // the kind of the copy that is being made
+	hits, misses int64
+}
+
+// maxKinds bounds the kinds that the pool remembers, beside those with ready
+// instances.
+const maxKinds = 128
+
+// New returns an empty pool. Least says how many instances of a kind to keep
+// ready even when no caller asks for it; other kinds do not get their room.
+func New[I Instance](opt Options, least map[Kind]int) *Pool[I] {
+	p := &Pool[I]{
+		opt: opt, least: least, changed: make(chan struct{}, 1),
+		buckets: map[Kind]*bucket[I]{}, unfit: map[string]error{},
+	}
+	for k := range least {
+		p.buckets[k] = &bucket[I]{}
+	}
+	return p
+}
+
+// Changed has a value when the keeper has reason to look.
+func (p *Pool[I]) Changed() <-chan struct{} { return p.changed }
+
+// Take hands out an instance of a kind; ok is false when there is none.
+func (p *Pool[I]) Take(k Kind) (taken I, ok bool) {
+	if p.opt.Max == 0 {
+		return taken, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.noteLocked(k)
+	for i, inst := range b.ready {
+		if !inst.Dead() { // Surplus finds the dead
+			b.ready = slices.Delete(b.ready, i, i+1)
+			b.hits++
+			countCreate(k, &p.hits)
+			return inst, true
+		}
+	}
+	b.misses++
+	countCreate(k, &p.misses)
+	return taken, false
+}
+
+// countCreate counts a create. Waking up in a vacant instance is not one.
+func countCreate(k Kind, n *int64) {
+	if !k.Vacant {
+		*n++
+	}
+}
+
+// noteLocked remembers that a kind was asked for, and wakes the keeper.
+func (p *Pool[I]) noteLocked(k Kind) *bucket[I] {
+	b := p.buckets[k]
+	if b == nil {
+		b = &bucket[I]{}
+		p.forgetOldestLocked()
+		p.buckets[k] = b
+	}
+	b.last = time.Now()
+	b.asked.note(b.last)
+	p.wakeLocked()
+	return b
+}
+
+// forgetOldestLocked forgets a kind if there are too many, so that a caller that
+// asks for ever new kinds cannot keep the pool from those in use. It forgets the
+// kind that was asked for longest ago and has no instance ready.
+func (p *Pool[I]) forgetOldestLocked() {
+	if len(p.buckets) < maxKinds {
+		return
+	}
+	var oldest Kind
+	at := time.Now()
+	for k, b := range p.buckets {
+		if len(b.ready) == 0 && p.least[k] == 0 && b.last.Before(at) {
+			oldest, at = k, b.last
+		}
+	}
+	delete(p.buckets, oldest)
+}
+
+// wakeLocked makes the keeper look.
+func (p *Pool[I]) wakeLocked() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Put adds a ready instance.
+func (p *Pool[I]) Put(k Kind, inst I) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.buckets[k]
+	if b == nil { // forgotten meanwhile
+		b = &bucket[I]{}
+		p.buckets[k] = b
+	}
+	b.ready = append(b.ready, inst)
+	b.fault = nil
+}
+
+// Copying says of which kind a copy is being made; nil when the copy is done. It
+// counts as an instance meanwhile, and no second copy is begun.
+func (p *Pool[I]) Copying(k *Kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.copying = k
+	p.wakeLocked()
+}
+
+// Failed notes that an instance could not be made. Other kinds come first for a
+// while.
+func (p *Pool[I]) Failed(k Kind, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := p.buckets[k]; b != nil {
+		b.fault, b.retry = err, time.Now().Add(p.opt.Retry)
+	}
+}
+
+// Refuse keeps no instances of a runtime any more.
+func (p *Pool[I]) Refuse(runtime string, why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unfit[runtime] = why
+}
+
+func (p *Pool[I]) short() bool { return p.opt.Short != nil && p.opt.Short() }
+
+// wantLocked is how many of a kind there should be.
+func (p *Pool[I]) wantLocked(k Kind, now time.Time) int {
+	if p.unfit[k.Runtime] != nil {
+		return 0
+	}
+	return min(max(p.buckets[k].asked.most(now), p.least[k]), p.opt.Max)
+}
+
+// hasRoomLocked reports whether there is room for one more of a kind.
+func (p *Pool[I]) hasRoomLocked(k Kind) bool {
+	free, held, promised := p.opt.Max, int64(0), 0
+	if p.copying != nil {
+		free, held = free-1, p.copying.Size
+	}
+	for other, b := range p.buckets {
+		free -= len(b.ready)
+		held += other.Size * int64(len(b.ready))
+		promised += max(0, p.least[other]-len(b.ready))
+	}
+	if len(p.buckets[k].ready) >= p.least[k] {
+		free -= promised
+	}
+	return free > 0 && (k.Snapshot == "" || held+k.Size <= p.opt.Room)
+}
+
+// Lacks returns the kind that misses most instances and has room for one. Kinds
+// that are always kept ready come first. Ok is false when no kind is missing.
+func (p *Pool[I]) Lacks() (worst Kind, ok bool) {
+	if p.short() {
+		return Kind{}, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, most := time.Now(), 0
+	for k, b := range p.buckets {
+		if k.Snapshot != "" && p.copying != nil {
+			continue
+		}
+		n := p.wantLocked(k, now) - len(b.ready)
+		if len(b.ready) < p.least[k] {
+			n += p.opt.Max
+		}
+		if n > most && now.After(b.retry) && p.hasRoomLocked(k) {
+			worst, most = k, n
+		}
+	}
+	return worst, most > 0
+}
+
+// Images are the images that ready instances were made from.
+func (p *Pool[I]) Images() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for k, b := range p.buckets {
+		if len(b.ready) > 0 && !slices.Contains(names, k.Image) {
+			names = append(names, k.Image)
+		}
+	}
+	return names
+}
+
+// Surplus takes out the instances that are dead, stale, not wanted any more or
+// withdrawn, and forgets kinds that no caller asks for.
+func (p *Pool[I]) Surplus(stale func(Kind, I) bool) []I {
+	short := p.short()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	copies := short && p.hasCopiesLocked() // freeing those can be enough
+	out := p.withdrawnLocked()
+	now := time.Now()
+	for k, b := range p.buckets {
+		kept, want := 0, p.wantLocked(k, now)
+		if short && (k.Snapshot != "" || !copies) {
+			want = 0
+		}
+		b.ready = slices.DeleteFunc(b.ready, func(inst I) bool {
+			if kept < want && !inst.Dead() && !stale(k, inst) {
+				kept++
+				return false
+			}
+			out = append(out, inst)
+			return true
+		})
+		if len(b.ready) == 0 && p.least[k] == 0 && b.asked.forgotten(now) {
+			delete(p.buckets, k)
+		}
+	}
+	return out
+}
+
+// hasCopiesLocked reports whether there are instances that begin as a snapshot.
+func (p *Pool[I]) hasCopiesLocked() bool {
+	for k, b := range p.buckets {
+		if k.Snapshot != "" && len(b.ready) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Withdraw takes the instances that begin as a deleted snapshot out of every
+// caller's reach. Withdrawn and Surplus hand them to the keeper.
+func (p *Pool[I]) Withdraw(snapshot string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, b := range p.buckets {
+		if k.Snapshot == snapshot {
+			p.doomed = append(p.doomed, b.ready...)
+			delete(p.buckets, k)
+		}
+	}
+	p.wakeLocked()
+}
+
+// Withdrawn takes out what Withdraw withdrew.
+func (p *Pool[I]) Withdrawn() []I {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.withdrawnLocked()
+}
+
+func (p *Pool[I]) withdrawnLocked() []I {
+	out := p.doomed
+	p.doomed = nil
+	return out
+}
+
+// Empty takes out everything.
+func (p *Pool[I]) Empty() []I {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.withdrawnLocked()
+	for _, b := range p.buckets {
+		out = append(out, b.ready...)
+		b.ready = nil
+	}
+	return out
+}
