@@ -63,7 +63,7 @@ func (r *codeRun) files() (err error) {
 		return nil
 	}
 	a := r.conn.agent
-	source, err := writeSource(r.req.Source, "code", a.user)
+	source, err := a.writeSource(r.req.Source, "code")
 	if err != nil {
 		return err
 	}
@@ -93,29 +93,17 @@ func folder(source string) string {
 
 // fifo makes a named pipe for the user to read, and opens it twice for both
 // directions: so opening it waits for nobody, and it has a reader until both
-// are closed.
+// are closed. It is made with the user's rights, as the folder is the user's.
 func (a *agent) fifo(dir, name string) (pipe, keep *os.File, err error) {
-	root, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer unix.Close(root)
-	if err := unix.Mkfifoat(root, name, 0o600); err != nil {
-		return nil, nil, err
-	}
-	fd, err := unix.Openat(root, name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd := -1
+	err = a.asUser(func() (err error) {
+		fd, err = openFIFO(filepath.Join(dir, name))
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	pipe = os.NewFile(uintptr(fd), "stdin")
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		pipe.Close()
-		return nil, nil, errors.Join(err, errors.New("it was exchanged"))
-	}
-	if u := a.user; u != nil {
-		unix.Fchown(fd, u.UID, u.GID)
-	}
 	second, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		pipe.Close()
@@ -124,15 +112,29 @@ func (a *agent) fifo(dir, name string) (pipe, keep *os.File, err error) {
 	return pipe, os.NewFile(uintptr(second), "stdin"), nil
 }
 
+func openFIFO(path string) (int, error) {
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		return -1, err
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		unix.Close(fd)
+		return -1, errors.Join(err, errors.New("it was exchanged"))
+	}
+	return fd, nil
+}
+
 func (r *codeRun) discard() {
 	if r.feed != nil {
 		r.feed.close()
 		r.keep.Close()
 		r.pipe.Close()
 	}
-	if r.dir != "" {
-		os.RemoveAll(r.dir)
-	}
+	r.conn.agent.removeSource(r.dir)
 }
 
 // in runs r in an interpreter, to its end.

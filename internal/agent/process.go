@@ -72,9 +72,9 @@ func (a *agent) launchOn(s wire.Start, source string) (p *running, err error) {
 func (a *agent) source(s wire.Start) (string, error) {
 	switch {
 	case s.Source != "" || s.SourceName != "":
-		return writeSource(s.Source, s.SourceName, a.user)
+		return a.writeSource(s.Source, s.SourceName)
 	case len(s.Command) > maxArg:
-		return writeSource(s.Command, "command", a.user)
+		return a.writeSource(s.Command, "command")
 	}
 	return "", nil
 }
@@ -163,13 +163,8 @@ func (p *running) closeOuts() {
 	}
 }
 
-// clean removes the source file. The folder is in the program's hands, but
-// RemoveAll follows no links.
-func (p *running) clean() {
-	if p.source != "" {
-		os.RemoveAll(p.source)
-	}
-}
+// clean removes the source file.
+func (p *running) clean() { p.agent.removeSource(p.source) }
 
 // read starts to hand output to out, and goes on until the last process that
 // holds the pipes has closed them.

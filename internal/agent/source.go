@@ -1,60 +1,69 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"hutch"
-	"hutch/internal/linux/spawn"
+	"hutch/internal/linux/creds"
 )
 
 // tempDir is where source files live. Everybody in the sandbox can write to it.
 const tempDir = "/tmp"
 
-// writeSource writes text to a file in a new folder that only user can enter,
-// and returns the file's path. Both change hands last and by descriptor: until
-// then nobody else can reach them, and no name is followed after.
-func writeSource(text, name string, user *spawn.User) (path string, err error) {
+// writeSource writes text to a file in a new folder that only the user can enter,
+// and returns the file's path. The folder lies where the user can exchange every
+// name, so all of it is done with the user's rights: a link in the way leads to
+// nothing that the user could not reach.
+func (a *agent) writeSource(text, name string) (path string, err error) {
 	if name == "" || len(name) > 100 || name[0] == '.' || strings.ContainsAny(name, "/\x00") {
 		return "", hutch.Errorf(hutch.Invalid, "a source file cannot be called %s", quote(name))
 	}
-	dir, err := os.MkdirTemp(tempDir, "hutch-")
+	err = a.asUser(func() error {
+		dir, err := os.MkdirTemp(tempDir, "hutch-")
+		if err != nil {
+			return err
+		}
+		path = filepath.Join(dir, name)
+		if err := writeNew(path, text); err != nil {
+			os.RemoveAll(dir)
+			return err
+		}
+		return nil
+	})
 	if err != nil {
 		return "", noRoom(err)
 	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(dir)
-			err = noRoom(err)
-		}
-	}()
-	root, err := os.OpenRoot(dir)
+	return path, nil
+}
+
+// asUser calls do with the rights of the user that commands run as.
+func (a *agent) asUser(do func() error) error {
+	if a.user == nil {
+		return do()
+	}
+	return creds.Do(a.user.UID, a.user.GID, do)
+}
+
+// writeNew writes a file that must not be there yet.
+func writeNew(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer root.Close()
-	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", err
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
+}
+
+// removeSource removes the folder of a source file, and what programs have put
+// into it, with the rights of the user. What the user has locked stays.
+func (a *agent) removeSource(dir string) {
+	if dir != "" {
+		a.asUser(func() error { return os.RemoveAll(dir) })
 	}
-	defer file.Close()
-	if _, err := file.WriteString(text); err != nil {
-		return "", err
-	}
-	if user == nil {
-		return filepath.Join(dir, name), nil
-	}
-	if err := file.Chown(user.UID, user.GID); err != nil {
-		return "", err
-	}
-	self, err := root.Open(".")
-	if err != nil {
-		return "", err
-	}
-	defer self.Close()
-	return filepath.Join(dir, name), self.Chown(user.UID, user.GID)
 }
 
 func noRoom(err error) error {

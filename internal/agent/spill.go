@@ -82,13 +82,25 @@ func (s *spills) open(cursor int64) *spill {
 	return sp
 }
 
-// nameless makes a file that nobody else can open.
+// ownDir is a folder that only root can enter, in sandboxes where the agent is
+// root and can make one.
+const ownDir = "/.hutch/log"
+
+// nameless makes a file that nobody else can open. Where the kernel cannot make
+// one without a name (gVisor), the file has a name for a moment, in a folder
+// where no program can exchange it.
 func nameless(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
 	if err == nil || !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOENT) {
 		return f, err
 	}
-	if f, err = os.CreateTemp(dir, "hutch-log-"); err != nil { // gVisor
+	if os.Geteuid() == 0 && dir == tempDir {
+		if err := os.MkdirAll(ownDir, 0o700); err != nil {
+			return nil, err
+		}
+		dir = ownDir
+	}
+	if f, err = os.CreateTemp(dir, "hutch-log-"); err != nil {
 		return nil, err
 	}
 	return f, os.Remove(f.Name())
