@@ -63,10 +63,6 @@ func call(base, token, code string) (res result, err error) {
 		"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{
 			"name":      "sandbox.run_code",
 			"arguments": map[string]any{"conversationId": "example", "language": "python", "code": code},
-			"_meta": map[string]any{
-				"io.modelcontextprotocol/protocolVersion":    "2026-07-28",
-				"io.modelcontextprotocol/clientCapabilities": map[string]any{},
-			},
 		},
 	})
 	if err != nil {
@@ -76,42 +72,29 @@ func call(base, token, code string) (res result, err error) {
 	if err != nil {
 		return res, err
 	}
-	for key, value := range map[string]string{
-		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "sandbox.run_code",
-	} {
-		req.Header.Set(key, value)
-	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return res, err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return res, err
-	}
-	return read(answer)
+	return read(resp.Body)
 }
 
-// read finds the result in an answer, which is JSON or a stream of events.
-func read(answer []byte) (res result, err error) {
-	for line := range bytes.Lines(answer) {
-		var message struct {
-			Result *struct {
-				IsError           bool
-				StructuredContent json.RawMessage
-			}
-		}
-		if json.Unmarshal(bytes.TrimPrefix(line, []byte("data: ")), &message) != nil || message.Result == nil {
-			continue
-		}
-		if message.Result.IsError {
-			return res, errors.New(string(message.Result.StructuredContent))
-		}
-		return res, json.Unmarshal(message.Result.StructuredContent, &res)
+// read finds the result in an answer.
+func read(answer io.Reader) (res result, err error) {
+	var message struct {
+		Result struct{ StructuredContent result }
+		Error  *struct{ Message string }
 	}
-	return res, fmt.Errorf("no result in %.500q", answer)
+	if err := json.NewDecoder(answer).Decode(&message); err != nil {
+		return res, err
+	}
+	if message.Error != nil {
+		return res, errors.New(message.Error.Message)
+	}
+	return message.Result.StructuredContent, nil
 }
 
 // download shows a file by its link, which is all that it takes.

@@ -23,6 +23,8 @@ type answer struct {
 	ctx  context.Context // of the request
 	body []byte
 
+	silent bool // nothing is sent before the answer: it is one JSON value
+
 	mu      sync.Mutex
 	started bool
 	closed  bool
@@ -116,6 +118,9 @@ func (a *answer) Flush() {
 func (a *answer) keepAlive(every time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.silent {
+		return
+	}
 	a.every = every
 	a.timer = time.AfterFunc(every, a.comment)
 }

@@ -27,7 +27,7 @@ import (
 // for the checks of Host and Origin.
 type Handler struct {
 	*server
-	older, modern http.Handler
+	older, modern, bare http.Handler
 }
 
 // NewHandler returns a handler of MCP for svc. Close ends it.
@@ -48,6 +48,9 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 			PropagateRequestCancellation: true,
 			MaxRequestBodyBytes:          s.opt.MaxBody,
 			DisableLocalhostProtection:   true,
+		}),
+		bare: sdk.NewStreamableHTTPHandler(same, &sdk.StreamableHTTPOptions{
+			Stateless: true, JSONResponse: true, MaxRequestBodyBytes: s.opt.MaxBody, DisableLocalhostProtection: true,
 		}),
 	}
 }
@@ -76,10 +79,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who := auth.From(r.Context())
 	a := &answer{ResponseWriter: w, ctx: r.Context(), body: body, mayAsk: who != nil && who.Metadata != ""}
 	defer h.answers.open(r, a)()
-	if r.Header.Get(headerVersion) >= modern {
-		if !h.servePlain(a, r) {
-			h.modern.ServeHTTP(a, r)
-		}
+	if h.serveBare(a, r) {
+		return
+	}
+	isModern := r.Header.Get(headerVersion) >= modern
+	if isModern && h.servePlain(a, r) {
+		return
+	}
+	if h.refuseEnvelope(a, isModern) {
+		return
+	}
+	if isModern {
+		h.modern.ServeHTTP(a, r)
 		return
 	}
 	if r.Method == http.MethodDelete {
@@ -99,8 +110,10 @@ var ofOne = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *ht
 }, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})
 
 // Refuse answers a request that may not be made now, because of a limit say.
-// A tool call gets the answer of a tool, which is what a model is shown; what
-// else there is gets the status, beside the same words.
+// A tool call of an MCP client gets status 200 and the answer of a tool, which
+// its model is shown: such clients take another status for a broken connection.
+// All other requests, those without a handshake among them, get the status with
+// the same JSON-RPC error.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var msg struct {
 		ID     json.RawMessage `json:"id"`
@@ -116,7 +129,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	f.Data["kind"] = e.Kind
 	status := problem.Status(e.Kind)
-	if msg.Method == "tools/call" {
+	if msg.Method == "tools/call" && !isBare(r) {
 		status = http.StatusOK
 	}
 	if after, ok := e.Data["retryAfter"].(int); ok {

@@ -112,6 +112,9 @@ func newServer(svc hutch.Service, opt Options) *server {
 	}
 	self := &sdk.Implementation{Name: "hutch", Title: "Hutch sandboxes", Version: s.opt.Version}
 	s.sdk = sdk.NewServer(self, sdkOpt)
+	if fixtures == nil {
+		s.sdk.AddReceivingMiddleware(refuseUndeclared)
+	}
 	s.meta = map[string]any{sdk.MetaKeyServerInfo: self}
 	add(s.sdk)
 	if !s.opt.OnlyConversations {

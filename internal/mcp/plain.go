@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"regexp"
@@ -97,13 +96,5 @@ func (s *server) resultMessage(id json.RawMessage, res *sdk.CallToolResult) ([]b
 		IsError    bool           `json:"isError,omitempty"`
 		Type       string         `json:"resultType"`
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(struct {
-		JSONRPC string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  result          `json:"result"`
-	}{"2.0", id, result{s.meta, res.Content, res.StructuredContent, res.IsError, "complete"}})
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return encodeMessage(id, result{s.meta, res.Content, res.StructuredContent, res.IsError, "complete"})
 }

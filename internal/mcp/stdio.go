@@ -133,6 +133,10 @@ func (l *lines) parse(text []byte) jsonrpc.Message {
 		l.put(errorMessage(nil, code, "this line is no JSON-RPC message: "+err.Error()))
 		return nil
 	}
+	if e, ok := readEnvelope(text); ok && e.noMessage() {
+		l.put(errorMessage((&bareRequest{ID: e.ID}).id(), codeInvalidRequest, noMethod))
+		return nil
+	}
 	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
 		l.mu.Lock()
 		l.pending[req.ID] = true

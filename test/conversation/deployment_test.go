@@ -219,6 +219,7 @@ func TestMoveOver(t *testing.T) {
 		t.Errorf("runners %s", runners)
 	}
 
+	d.curl(t)
 	events := d.listen(t)
 	res := d.run(t, "old-chat", "python", "import os\nprint(open('/data/notes.txt').read(), os.getuid(), os.getcwd())\nopen('out.csv', 'w').write('a,b\\n')")
 	if res.Stdout != "from before\n 1000 /data\n" || len(res.Files) != 1 || res.Files[0].Name != "out.csv" || res.Files[0].Size != 4 || !strings.HasPrefix(res.Files[0].URL, d.url+"/files/old-chat/out.csv?sig=") {
@@ -283,6 +284,23 @@ func (d *deployment) listen(t *testing.T) func() string {
 			}
 		}
 		return fmt.Sprint("ended: ", lines.Err())
+	}
+}
+
+// curl runs the documented lines of such deployments, word for word.
+func (d *deployment) curl(t *testing.T) {
+	t.Helper()
+	for line, want := range map[string]string{
+		`curl -sS -X POST "$PUBLIC_BASE_URL/mcp" -H "Authorization: Bearer $MCP_API_TOKEN" -H "Content-Type: application/json" -d '{"jsonrpc":"2.0","method":"tools/list","id":1}'`:                                                                                                                             `"name":"sandbox.run_code"`,
+		`curl -sS -X POST "$PUBLIC_BASE_URL/mcp" -H "Authorization: Bearer $MCP_API_TOKEN" -H "Content-Type: application/json" -d '{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"sandbox.run_code","arguments":{"conversationId":"test","language":"python","code":"print(\"Hello!\")"}}}'`: `"stdout":"Hello!\n"`,
+		`curl -sS "$PUBLIC_BASE_URL/mcp" -H "Accept:" -H "Authorization: Bearer $MCP_API_TOKEN" -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sandbox.list_runners","arguments":{}}}'`:                                                                                                    `"language":"python"`,
+		`curl -sS "$PUBLIC_BASE_URL/mcp" -H "Authorization: Bearer $MCP_API_TOKEN" -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sandbox.run_code","arguments":{"conversationId":"test"}}}'`:                                                                                              `"code":-32600`,
+	} {
+		cmd := exec.Command("bash", "-c", line)
+		cmd.Env = append(os.Environ(), "PUBLIC_BASE_URL="+d.url, "MCP_API_TOKEN="+token)
+		if out, err := cmd.CombinedOutput(); err != nil || !json.Valid(out) || !strings.Contains(string(out), want) {
+			t.Errorf("%s\n%v: %s", line, err, out)
+		}
 	}
 }
 
