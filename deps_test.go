@@ -73,7 +73,7 @@ var layers = []layer{
 		"github.com/opencontainers/runtime-spec/specs-go",
 	}},
 
-	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/...", "golang.org/x/net/netutil"}},
+	{"hutch/internal/listen", []string{"golang.org/x/crypto/acme/..."}},
 
 	// What a sandbox reaches.
 	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/listen"
 	"hutch/internal/preview"
 )
 
@@ -69,8 +72,31 @@ func (s *server) previews(next http.Handler) *preview.Handler {
 			_, err := s.tokens.Check(ctx, token)
 			return err == nil || !errors.Is(err, hutch.Denied)
 		},
-		May: s.maySee,
+		May: s.maySee, Own: s.isOwn, Client: s.clientOf,
+		Claim: func(ctx context.Context, owner string) bool { return listen.Claim(ctx, "previews "+owner) },
 	})
+}
+
+// isOwn reports whether a host name is the server's own, beside those of
+// previews.
+func (s *server) isOwn(host string) bool {
+	public, _ := url.Parse(s.base())
+	return strings.EqualFold(host, public.Hostname()) || slices.ContainsFunc(s.hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) })
+}
+
+// clientOf is the address that a request comes from, and whether a proxy said so.
+// One that says so and is not believed is named in the log, once.
+func (s *server) clientOf(r *http.Request) (netip.Addr, bool) {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	if s.proxies.Has(from.Addr()) {
+		return s.proxies.Client(r), true
+	}
+	if r.Header.Get("X-Forwarded-For") != "" {
+		s.unbelieved.Do(func() {
+			s.log.Warn("a request has X-Forwarded-For and does not come from a proxy that is believed: its clients count as one; see --trusted-proxies", "remote", r.RemoteAddr)
+		})
+	}
+	return from.Addr().Unmap(), false
 }
 
 // maySee reports whether a token may see the sandbox of a preview: its owner's,

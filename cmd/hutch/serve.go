@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,8 @@ type serveConfig struct {
 	origins      []string
 	limits       hutch.TokenLimits
 	connections  int
+	trusted      []string // proxies
+	proxies      listen.Proxies
 	secure       tlsConfig
 	issuer       auth.IssuerOptions
 	quiet        bool
@@ -100,6 +103,9 @@ next start finds them again.`,
 			if cfg.dns, err = checkDNS(cfg.dns); err != nil {
 				return err
 			}
+			if cfg.proxies, err = listen.ParseProxies(cfg.trusted); err != nil {
+				return usageError{fmt.Errorf("--trusted-proxies: %w", err)}
+			}
 			cfg.talk, cfg.monitor.trace = conversationEnv(), traceEnv()
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
@@ -122,7 +128,8 @@ next start finds them again.`,
 	f.IntVar(&cfg.limits.Requests, "requests-per-minute", 0, "HTTP requests of each token, -1 for no limit (default 100; none for the token in the data folder of a server on loopback)")
 	f.IntVar(&cfg.limits.Operations, "operations-per-hour", 0, "calls about sandboxes of each token, likewise (default 1000)")
 	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
-	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; more wait")
+	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; one owner can have a quarter of them")
+	f.StringSliceVar(&cfg.trusted, "trusted-proxies", nil, "addresses or networks of proxies whose X-Forwarded-For is believed, e.g. 127.0.0.1,10.0.0.0/8 (default none)")
 	cfg.secure.flags(f)
 	cfg.network.flags(f, "network", "network-allow", "a new sandbox, and no token without the scope admin further,")
 	f.StringVar(&cfg.dns, "dns", "", "DNS server that names are asked of (default: those of this machine)")
@@ -191,7 +198,8 @@ type server struct {
 	traffic    *metrics.Traffic
 	observers  audit.Observers
 	prices     hutch.Prices
-	listener   net.Listener
+	listener   *listen.Gate
+	unbelieved sync.Once       // a proxy that is not trusted was named in the log
 	life       context.Context // done when the server is to end
 	undo       []func() error  // newest last
 
@@ -283,10 +291,11 @@ func (s *server) open(ctx context.Context) (err error) {
 		return err
 	}
 	var lc net.ListenConfig
-	if s.listener, err = lc.Listen(ctx, "tcp", s.listen); err != nil {
+	l, err := lc.Listen(ctx, "tcp", s.listen)
+	if err != nil {
 		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --listen", err)
 	}
-	s.listener = listen.Bounded(s.listener, cmp.Or(s.connections, defaultConnections))
+	s.listener = listen.NewGate(l, listen.GateOptions{Most: cmp.Or(s.connections, defaultConnections), Shared: s.proxies.Has})
 	if err := writeAddress(s.dir, s.url()); err != nil {
 		return err
 	}
@@ -459,7 +468,8 @@ func (s *server) serve(ctx context.Context) error {
 	handler := s.handler()
 	defer handler.Close()
 	hs := &http.Server{
-		Handler:           handler,
+		Handler:           s.listener.Handler(handler),
+		ConnContext:       s.listener.Context,
 		TLSConfig:         s.tls,
 		Protocols:         listen.Protocols(),
 		BaseContext:       func(net.Listener) context.Context { return base },
@@ -505,7 +515,7 @@ func (s *server) handler() *preview.Handler {
 	s.monitorRoutes(mux)
 	return s.previews(guard.New(mux, guard.Options{
 		Metadata: s.issuerRoutes(mux), Check: s.tokens.Check, Requests: s.requests, Refuse: refuse,
-		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: isOpen, Room: forCallers(pressure.Total()), Log: s.log,
+		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: s.log,
 	}))
 }
 

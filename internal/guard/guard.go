@@ -62,7 +62,11 @@ type Options struct {
 	// Room bounds what is held in memory for principals: the bodies of their
 	// requests here, and what surfaces take behind; nil does not.
 	Room *room.Room
-	Log  *slog.Logger
+	// Claim takes the connection of a request for a class, of which each has a
+	// bound: that of an owner, or of those who need no token. It is false when
+	// the class has too many connections. nil takes all.
+	Claim func(ctx context.Context, class string) bool
+	Log   *slog.Logger
 }
 
 type guard struct {
@@ -79,6 +83,9 @@ func New(next http.Handler, opt Options) http.Handler {
 	}
 	if opt.MaxBody == 0 {
 		g.opt.MaxBody = 64 << 20
+	}
+	if opt.Claim == nil {
+		g.opt.Claim = func(context.Context, string) bool { return true }
 	}
 	if opt.Refuse == nil {
 		g.opt.Refuse = func(w http.ResponseWriter, _ *http.Request, err error) { problem.Write(w, err) }
@@ -101,12 +108,16 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if open(r) || g.opt.Open != nil && g.opt.Open(r) {
-		g.pass(w, r)
+		g.passAnyone(w, r)
 		return
 	}
 	who, err := g.identify(r)
 	if err != nil {
 		g.challenge(w, r, err)
+		return
+	}
+	if !g.opt.Claim(r.Context(), "owner "+who.Owner) {
+		g.opt.Refuse(w, r, errTooMany)
 		return
 	}
 	if !g.count(w, r, who) {
@@ -137,6 +148,29 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 	}
 	g.next.ServeHTTP(w, r)
 }
+
+// passAnyone hands on a request that needs no token. Nobody is known by it, so all
+// of these share one bound.
+func (g *guard) passAnyone(w http.ResponseWriter, r *http.Request) {
+	if !g.opt.Claim(r.Context(), "anyone") {
+		g.opt.Refuse(w, r, errTooMany)
+		return
+	}
+	if open(r) { // what is sent is short: a client that does not read it has no use for it
+		rc := http.NewResponseController(w)
+		rc.SetWriteDeadline(time.Now().Add(openTime))
+		defer rc.SetWriteDeadline(time.Time{})
+	}
+	g.pass(w, r)
+}
+
+// openTime is how long a client without a token may take to read an answer.
+const openTime = 30 * time.Second
+
+// errTooMany is told a client whose owner has its share of the server's
+// connections, all of them in use.
+var errTooMany = hutch.Errorf(hutch.Exhausted, "there are as many connections as one owner may have, and all of them are in use: close some, send requests one after the other on one connection, or start the server with a higher --max-connections").
+	With("limit", "connections").With("retryAfter", 1)
 
 // errNoRoom is told before anything is done.
 var errNoRoom = hutch.Errorf(hutch.Exhausted, "the requests and answers of this token that are under way take as much memory as it may have: wait for some, or send less at a time").

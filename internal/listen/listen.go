@@ -1,4 +1,4 @@
-// Package listen makes what servers listen with: a bound on connections, or a
+// Package listen makes what servers listen with: bounds on connections, or a
 // single one that is there already; what is spoken on them; and TLS, by files
 // that are read again when they change or by certificates that an ACME server
 // gives.
@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -16,12 +15,7 @@ import (
 
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
-	"golang.org/x/net/netutil"
 )
-
-// Bounded accepts at most n connections at once; those over it wait, unseen,
-// in the kernel's queue.
-func Bounded(l net.Listener, n int) net.Listener { return netutil.LimitListener(l, n) }
 
 // Protocols are HTTP/1.1 and HTTP/2, the latter without TLS too: to clients that
 // know beforehand that it is spoken, as those of gRPC do.

@@ -149,44 +149,6 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestBounded(t *testing.T) {
-	t.Parallel()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	l := listen.Bounded(inner, 2)
-	defer l.Close()
-	accepted := make(chan net.Conn, 3)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c
-		}
-	}()
-	for range 3 {
-		c, err := net.Dial("tcp", l.Addr().String())
-		must(t, err)
-		defer c.Close()
-	}
-	first := <-accepted
-	second := <-accepted
-	defer second.Close()
-	select {
-	case <-accepted:
-		t.Error("a third connection was accepted")
-	case <-time.After(100 * time.Millisecond):
-	}
-	first.Close()
-	select {
-	case c := <-accepted:
-		c.Close()
-	case <-time.After(10 * time.Second):
-		t.Error("the third was never accepted")
-	}
-}
-
 // TestAuto gets a certificate from an ACME server of the test's own, which
 // checks the domain as a real one does, and then from the folder alone.
 func TestAuto(t *testing.T) {

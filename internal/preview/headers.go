@@ -18,7 +18,7 @@ const (
 
 // rewrite addresses a request to the server inside. The host stays the one that
 // the client knows, so that redirects and links lead back here.
-func rewrite(pr *httputil.ProxyRequest) {
+func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 	v := visitOf(pr.In)
 	u := pr.Out.URL
 	u.Scheme, u.Host, u.RawQuery = "http", v.label, pr.In.URL.RawQuery
@@ -28,7 +28,7 @@ func rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Header.Set("X-Forwarded-Prefix", v.prefix)
 	}
 	pr.Out.Host = pr.In.Host
-	if remote(pr.In).IsLoopback() { // a proxy on this machine says for whom it asks
+	if _, proxied := h.opt.Client(pr.In); proxied {
 		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
 	}
 	pr.SetXForwarded()

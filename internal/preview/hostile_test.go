@@ -3,10 +3,10 @@ package preview
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -200,13 +200,14 @@ func TestFloodIsHeldBack(t *testing.T) {
 func TestGuessersAreBounded(t *testing.T) {
 	var g guesses
 	for i := range 2 * maxGuessers {
-		g.wrong(client(&http.Request{RemoteAddr: fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)}), "x")
+		g.wrong(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "x")
 	}
 	if len(g.by) > maxGuessers+1 {
 		t.Errorf("%d addresses are kept", len(g.by))
 	}
+	h := New(nil, Options{})
 	a, b := &http.Request{RemoteAddr: "[2001:db8::1]:1"}, &http.Request{RemoteAddr: "[2001:db8::ffff:2]:9"}
-	if client(a) != client(b) {
+	if h.client(a) != h.client(b) {
 		t.Error("one network of IPv6 counts as many clients")
 	}
 }

@@ -28,6 +28,7 @@ var (
 	unknown  = notice{status: http.StatusNotFound, kind: hutch.NotFound, Title: "There is no such preview", Text: "The link may be old or incomplete: the port is no longer exposed, it has another token, or its sandbox is gone. Expose it again for a new link."}
 	tooMany  = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many wrong links", Text: "Many previews that do not exist were asked for from your address. Wait for a minute.", Retry: 60}
 	crowded  = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many calls at once", Text: "Others are under way through this preview. Try again when some of them have ended."}
+	full     = notice{status: http.StatusTooManyRequests, kind: hutch.Exhausted, Title: "Too many visitors at once", Text: "The previews of this owner have as many connections as they may. Try again when some of them have ended.", Retry: 5}
 	tooLarge = notice{status: http.StatusRequestEntityTooLarge, kind: hutch.Invalid, Title: "The request is too large", Text: "Send it in parts."}
 
 	nobody = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "Nothing answers on port %d yet", Text: "The sandbox %s runs, and no server listens there. This page tries again by itself.", Retry: 2}

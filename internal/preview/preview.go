@@ -55,6 +55,16 @@ type Options struct {
 	// no token does.
 	Known func(ctx context.Context, token string) bool
 	May   func(ctx context.Context, token string, p hutch.Preview) bool
+	// Own reports whether a host below the domain is the server's own, which
+	// no preview has; nil knows of none. All others below it are previews, or
+	// there is nothing at them.
+	Own func(host string) bool
+	// Client is the address that a request comes from, and whether a proxy that
+	// is believed said so; nil takes that of the connection.
+	Client func(*http.Request) (addr netip.Addr, proxied bool)
+	// Claim takes the connection of a request for the visitors of an owner's
+	// previews; it is false when they have too many. nil takes all.
+	Claim func(ctx context.Context, owner string) bool
 	// Patience is how long a server may take to begin its answer; default 2
 	// minutes. MaxBody bounds requests, in bytes; default 1 GiB.
 	Patience time.Duration
@@ -95,6 +105,15 @@ func New(next http.Handler, opt Options) *Handler {
 	if opt.May == nil {
 		opt.May = func(context.Context, string, hutch.Preview) bool { return false }
 	}
+	if opt.Own == nil {
+		opt.Own = func(string) bool { return false }
+	}
+	if opt.Client == nil {
+		opt.Client = remote
+	}
+	if opt.Claim == nil {
+		opt.Claim = func(context.Context, string) bool { return true }
+	}
 	h := &Handler{next: next, opt: opt, log: opt.Log}
 	h.transport = &http.Transport{
 		DialContext:            h.dial,
@@ -110,7 +129,7 @@ func New(next http.Handler, opt Options) *Handler {
 	}
 	h.calling = newCallTransport(h.transport)
 	h.proxy = &httputil.ReverseProxy{
-		Rewrite: rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: h.transport,
+		Rewrite: h.rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: h.transport,
 		ErrorLog: slog.NewLogLogger(opt.Log.Handler(), slog.LevelDebug),
 	}
 	return h
@@ -138,6 +157,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.open(w, r, &visit{label: label})
 		return
 	}
+	if h.stray(r.Host) {
+		h.page(w, r, unknown)
+		return
+	}
 	path, ok := strings.CutPrefix(r.URL.Path, pathPrefix)
 	label, _, slash := strings.Cut(path, "/")
 	switch {
@@ -159,6 +182,16 @@ func (h *Handler) labelOf(host string) (string, bool) {
 	}
 	label, domain, _ := strings.Cut(strings.ToLower(strings.TrimSuffix(host, ".")), ".")
 	return label, domain == h.opt.Domain && isLabel(label)
+}
+
+// stray reports whether a Host header names what is below the domain of previews
+// and is neither one nor the server.
+func (h *Handler) stray(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return strings.HasSuffix(host, "."+h.opt.Domain) && !h.opt.Own(host)
 }
 
 // isLabel reports whether a name begins as labels do: with a port. Others stay
@@ -185,7 +218,7 @@ func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*vi
 
 // open shows a preview to who may see it.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
-	began, addr := time.Now(), client(r)
+	began, addr := time.Now(), h.client(r)
 	sw := &steady{ResponseWriter: w, lively: r.ProtoMajor > 1}
 	defer func() {
 		h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "method", r.Method, "status", sw.status, "took", time.Since(began))
@@ -204,6 +237,10 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 		return
 	}
 	v.Preview = p
+	if !h.opt.Claim(r.Context(), p.Owner) {
+		h.page(sw, r, full)
+		return
+	}
 	if !h.enter(sw, r, v) {
 		return
 	}
@@ -393,24 +430,16 @@ func (g *guesses) countedLocked(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-func remote(r *http.Request) netip.Addr {
+// remote is the address of the connection.
+func remote(r *http.Request) (netip.Addr, bool) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return from.Addr().Unmap()
+	return from.Addr().Unmap(), false
 }
 
-// client is the address that a request comes from: a network of IPv6 counts as
-// one. A proxy on this machine says for whom it asks.
-func client(r *http.Request) netip.Addr {
-	addr := remote(r)
-	if list := r.Header.Values("X-Forwarded-For"); addr.IsLoopback() && len(list) > 0 {
-		last := list[len(list)-1]
-		last = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
-		if said, err := netip.ParseAddr(last); err == nil {
-			addr = said.Unmap()
-		}
-	}
-	if addr.Is6() {
-		network, _ := addr.WithZone("").Prefix(64)
+// client is the address that the guesses of a request count for.
+func (h *Handler) client(r *http.Request) netip.Addr {
+	addr, _ := h.opt.Client(r)
+	if network, err := addr.WithZone("").Prefix(64); addr.Is6() && err == nil {
 		return network.Addr()
 	}
 	return addr

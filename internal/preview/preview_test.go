@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -138,10 +139,10 @@ func TestWhichHostIsAPreview(t *testing.T) {
 		public + ".LOCALHOST.":       "GET /",
 		public + ".localhost:8080":   "GET /",
 		"localhost":                  "the daemon",
-		"hutch.localhost":            "the daemon",
+		"hutch.localhost":            "There is no such preview",
 		"127.0.0.1":                  "the daemon",
 		public + ".example.com":      "the daemon", // and there the guard refuses the host
-		"x." + public + ".localhost": "the daemon",
+		"x." + public + ".localhost": "There is no such preview",
 		public + "x.localhost":       "There is no such preview",
 		"8000-box-.localhost":        "There is no such preview",
 		"8000-.localhost":            "There is no such preview",
@@ -169,7 +170,7 @@ func TestWhatGoesIn(t *testing.T) {
 		"Authorization", "Bearer "+ourKey, "Hutch-Token", ourKey, "Cookie", "a=1; hutch-preview=x.y; b=2", "Cookie", "hutch-preview=z",
 		"X-Forwarded-For", "192.0.2.7", "X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "gopher", "Forwarded", "for=evil",
 		"Connection", "X-Secret", "X-Secret", "hop", "Proxy-Authorization", "Basic eA==", "Te", "deflate")
-	for _, want := range []string{"POST /a%2Fb;c?x=1;y=2&z HTTP/1.1", "Host: " + public + ".localhost", "body", "Cookie: a=1; b=2", "X-Forwarded-Proto: http\r", "X-Forwarded-Host: " + public + ".localhost", "X-Forwarded-For: 192.0.2.7, 127.0.0.1"} {
+	for _, want := range []string{"POST /a%2Fb;c?x=1;y=2&z HTTP/1.1", "Host: " + public + ".localhost", "body", "Cookie: a=1; b=2", "X-Forwarded-Proto: http\r", "X-Forwarded-Host: " + public + ".localhost", "X-Forwarded-For: 127.0.0.1\r"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
@@ -355,8 +356,38 @@ func TestGuessing(t *testing.T) {
 	if resp, _ := b.ask(t, "GET", public, "/", nil); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("after %d guesses: %d", maxGuesses, resp.StatusCode)
 	}
-	if resp, _ := b.ask(t, "GET", public, "/", nil, "X-Forwarded-For", "192.0.2.7"); resp.StatusCode != 200 {
-		t.Errorf("from elsewhere: %d", resp.StatusCode)
+	if resp, _ := b.ask(t, "GET", public, "/", nil, "X-Forwarded-For", "192.0.2.7"); resp.StatusCode != 429 {
+		t.Errorf("after %d guesses, and with an address of its own choice: %d", maxGuesses, resp.StatusCode)
+	}
+}
+
+// TestGuessesBehindAProxy holds that clients of a proxy that is believed count by
+// themselves.
+func TestGuessesBehindAProxy(t *testing.T) {
+	b := open(t, dump, func(opt *Options) {
+		opt.Client = func(r *http.Request) (netip.Addr, bool) {
+			return netip.MustParseAddr(r.Header.Get("X-Forwarded-For")), true
+		}
+	})
+	for i := range maxGuesses {
+		b.ask(t, "GET", fmt.Sprintf("8000-box-%d", i), "/", nil, "X-Forwarded-For", "192.0.2.1")
+	}
+	if resp, _ := b.ask(t, "GET", public, "/", nil, "X-Forwarded-For", "192.0.2.1"); resp.StatusCode != 429 {
+		t.Errorf("after %d guesses: %d", maxGuesses, resp.StatusCode)
+	}
+	if resp, text := b.ask(t, "GET", public, "/", nil, "X-Forwarded-For", "192.0.2.7"); resp.StatusCode != 200 || !strings.Contains(text, "X-Forwarded-For: 192.0.2.7, 127.0.0.1\r") {
+		t.Errorf("from elsewhere: %d, %s", resp.StatusCode, text)
+	}
+}
+
+// TestUnknownHosts holds that no name below the domain of previews shows the
+// server's own pages, unless it is the server's.
+func TestUnknownHosts(t *testing.T) {
+	b := open(t, dump, func(opt *Options) { opt.Own = func(host string) bool { return host == "hutch.localhost" } })
+	for host, want := range map[string]int{"x": 404, "a.b": 404, "8000-box-none": 404, "hutch": 200} {
+		if resp, _ := b.ask(t, "GET", host, "/", nil); resp.StatusCode != want {
+			t.Errorf("%s.localhost: %d, not %d", host, resp.StatusCode, want)
+		}
 	}
 }
 

@@ -107,7 +107,7 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(form.Path, "/") {
 		form.Path = "/"
 	}
-	addr := client(r)
+	addr := h.client(r)
 	switch {
 	case h.guesses.over(addr):
 		h.page(w, r, tooMany)

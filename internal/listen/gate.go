@@ -1,0 +1,331 @@
+package listen
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Gate accepts a bounded number of connections and shares them out.
+//
+// A connection is a stranger's until a request on it has shown whose it is
+// (see Claim). Strangers that are idle are closed after StrangerIdle, and
+// earlier to make room: the one that has been idle the longest first. So
+// however many a stranger opens, those with a token find room. What is
+// claimed belongs to a class, such as the connections of one owner, and no
+// class holds more than its share.
+//
+// A connection is idle when no request of it is being served: also while its
+// TLS handshake or the head of its first request is still on its way.
+type Gate struct {
+	net.Listener
+	opt    GateOptions
+	freed  chan struct{} // gets one when there may be room again
+	closed chan struct{}
+	close  func()
+
+	mu      sync.Mutex
+	total   int
+	classes map[string]*class
+	idle    list.List // idle strangers, the one that is idle the longest first
+}
+
+// GateOptions say how many connections there are. Most is needed.
+type GateOptions struct {
+	Most int
+	// Share is the most of one class, and of the strangers of one address;
+	// default a quarter of Most, at least 16.
+	Share int
+	// StrangerIdle is how long a stranger may be idle; default 15 s.
+	StrangerIdle time.Duration
+	// Shared reports whether an address is that of many clients, such as a
+	// proxy: it has no share of its own. nil knows of none.
+	Shared func(netip.Addr) bool
+}
+
+// class is the connections that share one bound.
+type class struct {
+	count int
+	idle  list.List // the one that is idle the longest first
+}
+
+// NewGate puts a gate before a listener.
+func NewGate(l net.Listener, opt GateOptions) *Gate {
+	if opt.Share == 0 {
+		opt.Share = max(opt.Most/4, 16)
+	}
+	opt.Share = min(opt.Share, opt.Most)
+	if opt.StrangerIdle == 0 {
+		opt.StrangerIdle = 15 * time.Second
+	}
+	if opt.Shared == nil {
+		opt.Shared = func(netip.Addr) bool { return false }
+	}
+	g := &Gate{Listener: l, opt: opt, freed: make(chan struct{}, 1), closed: make(chan struct{}), classes: map[string]*class{}}
+	g.close = sync.OnceFunc(func() { close(g.closed) })
+	return g
+}
+
+// Accept implements net.Listener. It waits while every connection serves a
+// request.
+func (g *Gate) Accept() (net.Conn, error) {
+	conn, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &guest{Conn: conn, gate: g}
+	if addr := addrOf(conn); !g.opt.Shared(addr) {
+		c.class = strangerPrefix + Network(addr).String()
+	}
+	for !g.admit(c) {
+		select {
+		case <-g.freed:
+		case <-g.closed:
+			conn.Close()
+			return nil, net.ErrClosed
+		}
+	}
+	return c, nil
+}
+
+// Close implements net.Listener. Connections outlive it.
+func (g *Gate) Close() error {
+	g.close()
+	return g.Listener.Close()
+}
+
+// strangerPrefix begins the classes of strangers, which are named by address.
+const strangerPrefix = "stranger "
+
+// admit counts a stranger in, if there is room for it or room can be made.
+func (g *Gate) admit(c *guest) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.total >= g.opt.Most && !evict(&g.idle) && !g.evictLargestLocked() {
+		return false
+	}
+	g.total++
+	g.joinLocked(c, c.class)
+	if of := g.classes[c.class]; c.class != "" && of.count > g.opt.Share {
+		evict(&of.idle) // of this address, if any; the newcomer is not among the idle yet
+	}
+	g.restLocked(c)
+	return true
+}
+
+// evict closes the connection of a list that has been idle the longest.
+func evict(idle *list.List) bool {
+	front := idle.Front()
+	if front == nil {
+		return false
+	}
+	front.Value.(*guest).dropLocked()
+	return true
+}
+
+// evictLargestLocked closes an idle connection of the class that has the most
+// of them.
+func (g *Gate) evictLargestLocked() bool {
+	var largest list.List
+	most := &largest
+	for _, c := range g.classes {
+		if c.idle.Len() > most.Len() {
+			most = &c.idle
+		}
+	}
+	return evict(most)
+}
+
+// guest is a connection that was let in. Its gate's lock guards what is below.
+type guest struct {
+	net.Conn
+	gate *Gate
+
+	class   string // whose it is; empty for a stranger without a share
+	claimed bool
+	busy    int // requests
+	gone    bool
+	timer   *time.Timer
+	inClass *list.Element // while it is idle
+	inAll   *list.Element // while it is an idle stranger
+}
+
+// Close implements net.Conn.
+func (c *guest) Close() error {
+	c.gate.mu.Lock()
+	c.leaveLocked()
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// CloseWrite lets net/http tell a client that nothing more comes, before it
+// closes a connection on which something may still be on its way.
+func (c *guest) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// dropLocked makes room. What the server still does with the connection fails.
+func (c *guest) dropLocked() {
+	c.leaveLocked()
+	c.Conn.Close()
+}
+
+func (c *guest) leaveLocked() {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	c.gate.stirLocked(c)
+	c.gate.partLocked(c)
+	c.gate.total--
+	c.gate.signal()
+}
+
+// expire closes a stranger that has been idle for too long.
+func (c *guest) expire() {
+	c.gate.mu.Lock()
+	defer c.gate.mu.Unlock()
+	if c.inAll != nil {
+		c.dropLocked()
+	}
+}
+
+// joinLocked puts a connection into a class, partLocked takes it out.
+func (g *Gate) joinLocked(c *guest, name string) {
+	c.class = name
+	if g.classes[name] == nil {
+		g.classes[name] = &class{}
+	}
+	g.classes[name].count++
+}
+
+func (g *Gate) partLocked(c *guest) {
+	of := g.classes[c.class]
+	if of.count--; of.count == 0 {
+		delete(g.classes, c.class)
+	}
+}
+
+// restLocked notes that a connection is idle, stirLocked that it is not.
+func (g *Gate) restLocked(c *guest) {
+	c.inClass = g.classes[c.class].idle.PushBack(c)
+	if c.claimed {
+		g.signal()
+		return
+	}
+	c.inAll = g.idle.PushBack(c)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(g.opt.StrangerIdle, c.expire)
+	} else {
+		c.timer.Reset(g.opt.StrangerIdle)
+	}
+	g.signal()
+}
+
+func (g *Gate) stirLocked(c *guest) {
+	if c.inClass != nil {
+		g.classes[c.class].idle.Remove(c.inClass)
+	}
+	if c.inAll != nil {
+		g.idle.Remove(c.inAll)
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.inClass, c.inAll = nil, nil
+}
+
+// signal wakes who waits for room.
+func (g *Gate) signal() {
+	select {
+	case g.freed <- struct{}{}:
+	default:
+	}
+}
+
+type guestKey struct{}
+
+// Context is for http.Server.ConnContext: Handler and Claim find the connection
+// by it.
+func (g *Gate) Context(ctx context.Context, conn net.Conn) context.Context {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	return context.WithValue(ctx, guestKey{}, conn)
+}
+
+// Handler notes which connections have requests.
+func (g *Gate) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(guestKey{}).(*guest); ok {
+			g.begin(c)
+			defer g.end(c)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (g *Gate) begin(c *guest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.busy++; !c.gone {
+		g.stirLocked(c)
+	}
+}
+
+func (g *Gate) end(c *guest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.busy--; c.busy == 0 && !c.gone {
+		g.restLocked(c)
+	}
+}
+
+// Claim says whose the connection of a request is: that of the class name. It
+// is false when the class has its share already, and all of it is in use; then
+// the request is to be refused. Without a gate there is no bound.
+func Claim(ctx context.Context, name string) bool {
+	c, ok := ctx.Value(guestKey{}).(*guest)
+	return !ok || c.gate.claim(c, "of "+name)
+}
+
+func (g *Gate) claim(c *guest, name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.gone || c.claimed && c.class == name {
+		return true
+	}
+	if of := g.classes[name]; of != nil && of.count >= g.opt.Share && !evict(&of.idle) {
+		return false
+	}
+	g.partLocked(c) // it is busy, so in no list
+	g.joinLocked(c, name)
+	c.claimed = true
+	return true
+}
+
+// addrOf is the address of who connected.
+func addrOf(conn net.Conn) netip.Addr {
+	tcp, _ := conn.RemoteAddr().(*net.TCPAddr)
+	return tcp.AddrPort().Addr().Unmap()
+}
+
+// Network is an address as one client: one has a network of IPv6.
+func Network(addr netip.Addr) netip.Addr {
+	if !addr.Is6() {
+		return addr
+	}
+	network, err := addr.WithZone("").Prefix(64)
+	if err != nil {
+		return addr
+	}
+	return network.Addr()
+}
