@@ -13,6 +13,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/durable"
 	"hutch/internal/image"
+	"hutch/internal/snapshots"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -228,7 +229,7 @@ type opening struct {
 	tell     map[string]string // what the interpreters that live there are told
 	create   func(context.Context, driver.Spec) (driver.Instance, error)
 	fill     func(*wire.Client) error // what was created, before anybody else can use it; may be nil
-	below    *below                   // what it holds of others' files; may be nil
+	below    *snapshots.Base          // what it holds of others' files; may be nil
 	reason   *string                  // what to say of it then; may be nil
 	snapshot string                   // that it begins as
 }

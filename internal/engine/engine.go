@@ -42,6 +42,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/image"
 	"hutch/internal/pool"
+	"hutch/internal/snapshots"
 	"hutch/internal/store"
 )
 
@@ -99,7 +100,7 @@ type Engine struct {
 	mu        sync.Mutex
 	sandboxes map[name]*sandbox
 	retired   map[string]hutch.Usage // what was destroyed had used, by owner
-	snaps     snapshots
+	snaps     *snapshots.Catalog
 	closed    bool
 	looked    time.Time // at the memory
 	scarce    bool      // it was then
@@ -136,7 +137,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(e.filesDir(), 0o700), os.MkdirAll(e.memoryDir(), 0o700), os.RemoveAll(e.trashDir()), os.Mkdir(e.trashDir(), 0o700)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
-	if err := errors.Join(e.loadSnapshots(), e.recover(ctx)); err != nil {
+	if err := errors.Join(e.openSnapshots(), e.recover(ctx)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	e.tasks.Go(e.watchHealth)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/kernel"
 	"hutch/internal/pool"
+	"hutch/internal/snapshots"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -41,8 +41,8 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer e.shed(snap.dir)
-	snap.alone = n == 1
+	defer e.shed(snap.Dir)
+	snap.Single = n == 1
 	forks, err := e.populate(ctx, snap, n, req.Env)
 	if err == nil {
 		e.log.Info("forked", "sandbox", id, "forks", n, "stood", snap.Snapshot.Stood)
@@ -57,7 +57,7 @@ func (e *Engine) room(ctx context.Context, n int) error {
 }
 
 // populate makes n sandboxes of a snapshot, or none.
-func (e *Engine) populate(ctx context.Context, snap *snapshot, n int, env map[string]string) ([]hutch.Sandbox, error) {
+func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, env map[string]string) ([]hutch.Sandbox, error) {
 	forks, errs := make([]hutch.Sandbox, n), make([]error, n)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, max(2, runtime.NumCPU()))
@@ -84,11 +84,11 @@ func (e *Engine) populate(ctx context.Context, snap *snapshot, n int, env map[st
 
 // createFrom is Create of a sandbox that begins as a snapshot.
 func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
-	snap, err := e.snaps.find(ctx, req.Snapshot)
+	snap, err := e.snaps.Find(viewer(ctx), req.Snapshot)
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	if err := snap.verify(); err != nil {
+	if err := snap.Verify(); err != nil {
 		return hutch.Sandbox{}, err
 	}
 	return e.beginAs(ctx, snap, req)
@@ -96,15 +96,15 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 
 // beginAs makes a sandbox of a snapshot: in a place of the pool, if one waits
 // that began as that.
-func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRequest) (hutch.Sandbox, error) {
+func (e *Engine) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	rec, d, err := e.draftFrom(ctx, snap, req)
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	k := snap.kind(rec.Sandbox, !req.FilesOnly)
+	k := kindFrom(snap, rec.Sandbox, !req.FilesOnly)
 	r, ok := d.(driver.Restorer)
 	if k.Memory {
-		if err := snap.fits(r, ok); err != nil {
+		if err := fits(snap, r, ok); err != nil {
 			return hutch.Sandbox{}, err
 		}
 	}
@@ -125,9 +125,9 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshot, req hutch.CreateRe
 	})
 }
 
-// kind is that of the places which begin as the snapshot, for sandboxes like v;
-// with memory if it has that, and it is wanted.
-func (s *snapshot) kind(v hutch.Sandbox, memory bool) pool.Kind {
+// kindFrom is the kind of instance that begins as a snapshot, for sandboxes like
+// v: with memory if the snapshot has it, and it is wanted.
+func kindFrom(s *snapshots.Snapshot, v hutch.Sandbox, memory bool) pool.Kind {
 	k := kindOf(v)
 	k.Snapshot, k.Memory, k.Size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)
 	return k
@@ -135,7 +135,7 @@ func (s *snapshot) kind(v hutch.Sandbox, memory bool) pool.Kind {
 
 // draftFrom is draft for a sandbox that begins as a snapshot, whose settings it
 // has where it may have no others.
-func (e *Engine) draftFrom(ctx context.Context, snap *snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
+func (e *Engine) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
 	v, was := snap.Snapshot, snap.Record
 	if req.Image != "" && req.Image != v.Image || req.Runtime != "" && req.Runtime != v.Runtime && v.Memory && !req.FilesOnly || req.Limits != (hutch.Limits{}) && req.Limits != v.Limits {
 		return store.Record{}, nil, hutch.Errorf(hutch.Invalid, "image, runtime and limits of a sandbox that begins as a snapshot are the snapshot's: leave them out")
@@ -154,8 +154,8 @@ func (e *Engine) draftFrom(ctx context.Context, snap *snapshot, req hutch.Create
 	return e.draft(ctx, req)
 }
 
-// fits reports whether the memory can be of use on this server.
-func (s *snapshot) fits(r driver.Restorer, ok bool) error {
+// fits reports whether this server can restore the memory of a snapshot.
+func fits(s *snapshots.Snapshot, r driver.Restorer, ok bool) error {
 	switch {
 	case !ok:
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore memory: create with filesOnly", s.Snapshot.Runtime)
@@ -167,10 +167,10 @@ func (s *snapshot) fits(r driver.Restorer, ok bool) error {
 
 // resume is how a place goes on as a snapshot's memory, for a sandbox with that
 // environment.
-func (e *Engine) resume(s *snapshot, env map[string]string, restore func(context.Context, driver.Spec, string) (driver.Instance, error)) opening {
+func (e *Engine) resume(s *snapshots.Snapshot, env map[string]string, restore func(context.Context, driver.Spec, string) (driver.Instance, error)) opening {
 	tell := kernel.Reborn(env)
 	return opening{tell: tell, create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		inst, err := restore(ctx, spec, filepath.Join(s.dir, snapMemory))
+		inst, err := restore(ctx, spec, s.Memory())
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, err

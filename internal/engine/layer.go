@@ -4,11 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"path/filepath"
-	"sync"
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/snapshots"
 	"hutch/internal/wire"
 )
 
@@ -21,67 +20,28 @@ import (
 // minShared is how much has to be written for a layer to be worth a place.
 const minShared = 4 << 20
 
-// below is what the sandboxes of one snapshot share.
-type below struct {
-	mu    sync.Mutex // held while the layer is made
-	layer driver.Layer
-	none  error // why there can be none
-	users int
-}
-
-// hold returns the layer, made when there is none. Who gets it releases it.
-func (b *below) hold(make func() (driver.Layer, error)) (driver.Layer, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.none != nil {
-		return nil, b.none
-	}
-	if b.layer == nil {
-		l, err := make()
-		if errors.Is(err, hutch.Unsupported) {
-			b.none = err
-		}
-		if err != nil {
-			return nil, err
-		}
-		b.layer = l
-	}
-	b.users++
-	return b.layer, nil
-}
-
-// release never waits for a layer to be made: who holds one has it.
-func (b *below) release() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.users--; b.users == 0 {
-		b.layer.Close()
-		b.layer = nil
-	}
-}
-
 // releaseLocked lets go of what the sandbox shares with others.
 func (s *sandbox) releaseLocked() {
 	if s.below != nil {
-		s.below.release()
+		s.below.Release()
 		s.below = nil
 	}
 }
 
 // unpacked is how a place begins with files of a snapshot that are its own.
-func (e *Engine) unpacked(ctx context.Context, snap *snapshot, d driver.Driver) opening {
-	return opening{create: d.Create, fill: func(a *wire.Client) error { return e.unpack(ctx, snap.files(), a) }}
+func (e *Engine) unpacked(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) opening {
+	return opening{create: d.Create, fill: func(a *wire.Client) error { return e.unpack(ctx, snap.Archive(), a) }}
 }
 
 // withFilesOf is how a place begins with the files of a snapshot, shared with
 // others if they can be. Who opens it has the layer to release then.
-func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, d driver.Driver) opening {
+func (e *Engine) withFilesOf(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) opening {
 	apart := e.unpacked(ctx, snap, d)
 	r, ok := d.(driver.Layerer)
-	if !ok || !r.Layers() || !snap.shareable() {
+	if !ok || !r.Layers() || !shareable(snap) {
 		return apart
 	}
-	l, err := snap.below.hold(func() (driver.Layer, error) {
+	l, err := snap.Base.Hold(func() (driver.Layer, error) {
 		l, err := e.layer(ctx, snap, r)
 		if err != nil {
 			e.unshared(snap, err)
@@ -93,7 +53,7 @@ func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, d driver.Drive
 	}
 	shares := true
 	return opening{
-		below: &snap.below,
+		below: &snap.Base,
 		create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 			spec.Layer = l
 			inst, err := d.Create(ctx, spec)
@@ -114,22 +74,20 @@ func (e *Engine) withFilesOf(ctx context.Context, snap *snapshot, d driver.Drive
 }
 
 // unshared tells why sandboxes have files of their own.
-func (e *Engine) unshared(snap *snapshot, err error) {
+func (e *Engine) unshared(snap *snapshots.Snapshot, err error) {
 	e.log.Warn("share the files of a snapshot", "snapshot", snap.Snapshot.ID, "err", err, "cause", hutch.AsError(err).Cause)
 }
 
-func (s *snapshot) files() string { return filepath.Join(s.dir, snapFiles) }
-
-// shareable reports whether a layer of the files is of use. When a sandbox that
-// lies on one sleeps, its files are its own again: they must fit its memory then,
-// which a layer does not count in.
-func (s *snapshot) shareable() bool {
+// shareable reports whether a layer of a snapshot's files is of use. When a
+// sandbox on a layer sleeps, it gets its own files again: they must fit into its
+// memory then, which does not count a layer.
+func shareable(s *snapshots.Snapshot) bool {
 	l := s.Snapshot.Limits
-	return !s.alone && s.Unpacked >= minShared && s.Unpacked <= int64(l.Disk)<<19 && l.Disk <= l.Memory*3/4
+	return !s.Single && s.Unpacked >= minShared && s.Unpacked <= int64(l.Disk)<<19 && l.Disk <= l.Memory*3/4
 }
 
 // layer makes the layer of a snapshot's files.
-func (e *Engine) layer(ctx context.Context, snap *snapshot, r driver.Layerer) (driver.Layer, error) {
+func (e *Engine) layer(ctx context.Context, snap *snapshots.Snapshot, r driver.Layerer) (driver.Layer, error) {
 	v := snap.Snapshot
 	root, err := e.opt.Image(ctx, v.Image)
 	if err != nil {
@@ -142,7 +100,7 @@ func (e *Engine) layer(ctx context.Context, snap *snapshot, r driver.Layerer) (d
 	}
 	agent := wire.NewClient(inst.Dial, token)
 	defer agent.Close()
-	if err := e.unpack(ctx, snap.files(), agent); err != nil {
+	if err := e.unpack(ctx, snap.Archive(), agent); err != nil {
 		return nil, errors.Join(err, e.raze(inst))
 	}
 	return r.Layer(ctx, inst)

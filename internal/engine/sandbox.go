@@ -9,6 +9,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/snapshots"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -47,7 +48,7 @@ type sandbox struct {
 	gone   bool            // destroyed, or never came to be
 	fault  error           // why creating failed
 	alarm  alarm
-	below  *below             // what it shares with others; nil for nothing
+	below  *snapshots.Base    // what it shares with others; nil for nothing
 	rouse  context.CancelFunc // ends the work of going to sleep; nil before the first
 	health hutch.Health
 	usage  reading

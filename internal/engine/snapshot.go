@@ -3,23 +3,26 @@ package engine
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/durable"
+	"hutch/internal/snapshots"
 	"hutch/internal/wire"
 )
 
-// Bounds on the snapshots of one owner: how many, and bytes on disk from which
-// on there are no more.
-const (
-	maxSnapshots = 100
-	snapshotRoom = 20 << 30
-)
+// openSnapshots opens the catalog of snapshots.
+func (e *Engine) openSnapshots() (err error) {
+	e.snaps, err = snapshots.Open(filepath.Join(e.opt.Dir, "snapshots"), e.log)
+	return err
+}
+
+// viewer is who looks at snapshots on behalf of ctx.
+func viewer(ctx context.Context) snapshots.Viewer {
+	owner, owned := hutch.OwnerOf(ctx)
+	return snapshots.Viewer{Owner: owner.ID, Server: !owned}
+}
 
 // Snapshot implements hutch.Snapshots.
 func (e *Engine) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
@@ -31,16 +34,17 @@ func (e *Engine) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequ
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	if err := e.snaps.enter(v); err != nil {
+	release, err := e.snaps.Reserve(v)
+	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	defer e.snaps.leave(v.ID)
+	defer release()
 	snap, err := e.capture(ctx, id, v, parts{files: true, memory: !req.FilesOnly})
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	if err := e.keep(snap); err != nil {
-		return hutch.Snapshot{}, e.uncaptured(snap.dir, err)
+	if err := e.snaps.Keep(snap); err != nil {
+		return hutch.Snapshot{}, e.snaps.Discard(snap, err)
 	}
 	e.log.Info("snapshot", "sandbox", id, "snapshot", v.ID, "size", snap.Snapshot.Size, "stood", snap.Snapshot.Stood)
 	return snap.Snapshot, nil
@@ -69,71 +73,26 @@ func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) (hutch.Snapshot, error
 	return v, nil
 }
 
-// enter reserves the name of a snapshot, and its place among the owner's.
-func (l *snapshots) enter(v hutch.Snapshot) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n, size := 0, int64(0)
-	others := slices.Clone(l.making)
-	for _, s := range l.all {
-		if !s.expired(time.Now()) {
-			others = append(others, s.Snapshot)
-		}
-	}
-	for _, o := range others {
-		if o.Owner != v.Owner {
-			continue
-		}
-		size += o.Size
-		if n++; v.Name != "" && (o.Name == v.Name || o.ID == v.Name) {
-			return hutch.Errorf(hutch.Conflict, "there is a snapshot %q already: choose another name, or delete it first", v.Name).With("field", "name")
-		}
-	}
-	if n >= maxSnapshots {
-		return hutch.Errorf(hutch.Exhausted, "the limit of %d snapshots is reached: delete some first", maxSnapshots).With("limit", "snapshots")
-	}
-	if size >= snapshotRoom {
-		return hutch.Errorf(hutch.Exhausted, "the snapshots take %d bytes, and from %d on there are no more: delete some first", size, int64(snapshotRoom)).With("limit", "snapshots")
-	}
-	l.making = append(l.making, v)
-	return nil
-}
-
-func (l *snapshots) leave(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.making = slices.DeleteFunc(l.making, func(v hutch.Snapshot) bool { return v.ID == id })
-}
-
 // parts say what a snapshot is to have; memory where the runtime can.
 type parts struct{ files, memory bool }
 
-// capture writes a snapshot to a folder that has not its name yet.
-func (e *Engine) capture(ctx context.Context, id string, v hutch.Snapshot, what parts) (*snapshot, error) {
-	snap := &snapshot{dir: filepath.Join(e.snapshotsDir(), "."+v.ID)}
-	snap.Version, snap.Snapshot = manifestVersion, v
-	if err := os.MkdirAll(filepath.Join(snap.dir, snapMemory), 0o700); err != nil {
-		return nil, err
+// capture writes a snapshot to a folder that has no name yet.
+func (e *Engine) capture(ctx context.Context, id string, v hutch.Snapshot, what parts) (*snapshots.Snapshot, error) {
+	snap, err := e.snaps.Begin(v)
+	if err == nil {
+		err = e.captureFiles(ctx, id, snap, what)
 	}
-	err := e.captureFiles(ctx, id, snap, what)
 	if err == nil && what.memory {
 		err = e.captureMemory(ctx, id, snap)
 	}
 	if err != nil {
-		return nil, e.uncaptured(snap.dir, err)
+		return nil, e.snaps.Discard(snap, err)
 	}
 	return snap, nil
 }
 
-// uncaptured removes what could not be written, and says whether the disk was
-// full.
-func (e *Engine) uncaptured(dir string, err error) error {
-	err = durable.Explained(err, dir)
-	return errors.Join(err, os.RemoveAll(dir))
-}
-
-// captureFiles keeps the files, and what is known of the sandbox.
-func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshot, what parts) error {
+// captureFiles keeps the files, and the record of the sandbox.
+func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshots.Snapshot, what parts) error {
 	s, agent, err := e.use(ctx, id)
 	if err != nil {
 		return err
@@ -147,12 +106,12 @@ func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshot, wh
 	if what.memory && saves && !what.files {
 		return nil
 	}
-	snap.Unpacked, err = e.pack(ctx, s, agent, snap.files(), what.files)
+	snap.Unpacked, err = e.pack(ctx, s, agent, snap.Archive(), what.files)
 	return err
 }
 
-// captureMemory keeps all that runs, where the runtime can.
-func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshot) error {
+// captureMemory keeps everything that runs, where the runtime can.
+func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshots.Snapshot) error {
 	d, err := e.driver(snap.Snapshot.Runtime)
 	if err != nil {
 		return err
@@ -167,38 +126,17 @@ func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshot) e
 		began := time.Now()
 		err := agent.Park(ctx)
 		if err == nil {
-			err = inst.(driver.Saver).Copy(ctx, filepath.Join(snap.dir, snapMemory))
+			err = inst.(driver.Saver).Copy(ctx, snap.Memory())
 		}
 		snap.Snapshot.Stood = hutch.InSeconds(time.Since(began))
 		return err
 	})
 }
 
-// keep gives a snapshot its name, when all of it is on disk.
-func (e *Engine) keep(snap *snapshot) error {
-	if err := snap.seal(); err != nil {
-		return err
-	}
-	named := filepath.Join(e.snapshotsDir(), snap.Snapshot.ID)
-	if err := os.Rename(snap.dir, named); err != nil {
-		return err
-	}
-	snap.dir = named
-	if err := durable.Sync(e.snapshotsDir()); err != nil {
-		return err
-	}
-	e.snaps.mu.Lock()
-	defer e.snaps.mu.Unlock()
-	e.snaps.all[snap.Snapshot.ID] = snap
-	return nil
-}
-
 // Snapshots implements hutch.Snapshots.
 func (e *Engine) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
-	e.snaps.mu.Lock()
-	defer e.snaps.mu.Unlock()
 	list := []hutch.Snapshot{}
-	for _, s := range e.snaps.listLocked(ctx) {
+	for _, s := range e.snaps.List(viewer(ctx)) {
 		list = append(list, s.Snapshot)
 	}
 	return list, nil
@@ -206,7 +144,7 @@ func (e *Engine) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 
 // DeleteSnapshot implements hutch.Snapshots.
 func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
-	snap, err := e.snaps.find(ctx, id)
+	snap, err := e.snaps.Find(viewer(ctx), id)
 	if errors.Is(err, hutch.NotFound) {
 		return nil
 	}
@@ -216,35 +154,20 @@ func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
 	if owner, owned := hutch.OwnerOf(ctx); owned && owner.ID != snap.Snapshot.Owner {
 		return hutch.Errorf(hutch.Denied, "the snapshot %q is shared with you: only its owner deletes it", id)
 	}
-	return e.drop(snap)
+	return e.dropSnapshot(snap)
 }
 
-// drop deletes a snapshot: its name first, and with it the places that wait to
-// be given to somebody as its copies.
-func (e *Engine) drop(snap *snapshot) error {
-	e.snaps.mu.Lock()
-	delete(e.snaps.all, snap.Snapshot.ID)
-	e.snaps.mu.Unlock()
+// dropSnapshot deletes a snapshot, and the copies of it that wait in the pool.
+func (e *Engine) dropSnapshot(snap *snapshots.Snapshot) error {
+	e.snaps.Forget(snap)
 	e.pool.Withdraw(snap.Snapshot.ID)
-	gone := filepath.Join(e.snapshotsDir(), "."+snap.Snapshot.ID)
-	if err := os.Rename(snap.dir, gone); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return os.RemoveAll(gone)
+	return e.snaps.Remove(snap)
 }
 
-// expireSnapshots deletes the snapshots whose time has come.
+// expireSnapshots deletes the snapshots whose time is over.
 func (e *Engine) expireSnapshots() {
-	e.snaps.mu.Lock()
-	var old []*snapshot
-	for _, s := range e.snaps.all {
-		if s.expired(time.Now()) {
-			old = append(old, s)
-		}
-	}
-	e.snaps.mu.Unlock()
-	for _, s := range old {
-		if err := e.drop(s); err != nil {
+	for _, s := range e.snaps.Expired() {
+		if err := e.dropSnapshot(s); err != nil {
 			e.log.Error("delete an expired snapshot", "snapshot", s.Snapshot.ID, "err", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/image"
 	"hutch/internal/pool"
+	"hutch/internal/snapshots"
 	"hutch/internal/wire"
 )
 
@@ -25,7 +26,7 @@ type spare struct {
 	inst         driver.Instance // of a vacant one a driver.Vacancy
 	agent        *wire.Client    // of a vacant one nil
 	frozen       bool
-	below        *below // what it holds of others' files
+	below        *snapshots.Base // what it holds of others' files
 }
 
 // adoptTime bounds how long a spare place may take to become somebody's.
@@ -95,7 +96,7 @@ func (e *Engine) claim(s *sandbox, k pool.Kind) *spare {
 
 // claimCopy is claim for what begins as a snapshot, if others can, too.
 func (e *Engine) claimCopy(s *sandbox, k pool.Kind) *spare {
-	if !e.snaps.has(k.Snapshot) {
+	if !e.snaps.Has(k.Snapshot) {
 		return nil
 	}
 	return e.claim(s, k)
@@ -106,7 +107,7 @@ func (e *Engine) discard(spares []*spare) {
 	visit(spares, func(_ int, s *spare) {
 		e.scrap(s.inst, s.agent)
 		if s.below != nil {
-			s.below.release()
+			s.below.Release()
 		}
 	})
 }
@@ -200,7 +201,7 @@ func (e *Engine) stock(k pool.Kind) {
 		return
 	}
 	e.pool.Put(k, s)
-	if k.Snapshot != "" && !e.snaps.has(k.Snapshot) { // deleted while this was made
+	if k.Snapshot != "" && !e.snaps.Has(k.Snapshot) { // deleted while this was made
 		e.pool.Withdraw(k.Snapshot)
 	}
 }
@@ -224,7 +225,7 @@ func (e *Engine) prepare(k pool.Kind) (*spare, error) {
 	spec.Boot = boot(s.token, s.place, root.Env, k.Limits)
 	if s.inst, s.agent, err = e.settle(e.ctx, how, spec); err != nil {
 		if s.below != nil {
-			s.below.release()
+			s.below.Release()
 		}
 		return nil, err
 	}
@@ -264,11 +265,11 @@ func (e *Engine) source(k pool.Kind) (opening, error) {
 // copying is how a place begins as a snapshot for whoever will have it. It takes
 // none of those that wait for that: somebody who wakes needs it more.
 func (e *Engine) copying(k pool.Kind, d driver.Driver, r driver.Restorer) (opening, error) {
-	snap, err := e.snaps.byID(k.Snapshot)
+	snap, err := e.snaps.ByID(k.Snapshot)
 	if err != nil {
 		return opening{}, err
 	}
-	if err := snap.verify(); err != nil {
+	if err := snap.Verify(); err != nil {
 		return opening{}, err
 	}
 	if k.Memory {

@@ -1,0 +1,53 @@
+package snapshots
+
+import (
+	"errors"
+	"sync"
+
+	"hutch"
+	"hutch/internal/driver"
+)
+
+// Base is the layer that the sandboxes of one snapshot share. It is made for the
+// first of them and closed after the last. A daemon that starts again knows of
+// none: it makes another when one is wanted, and the runtime frees the old one
+// with the last sandbox on it.
+type Base struct {
+	mu    sync.Mutex // held while the layer is made
+	layer driver.Layer
+	none  error // why there can be none
+	users int
+}
+
+// Hold returns the layer, and makes it when there is none. The caller releases it.
+// After an error of kind hutch.Unsupported, Hold does not try again.
+func (b *Base) Hold(make func() (driver.Layer, error)) (driver.Layer, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.none != nil {
+		return nil, b.none
+	}
+	if b.layer == nil {
+		l, err := make()
+		if errors.Is(err, hutch.Unsupported) {
+			b.none = err
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.layer = l
+	}
+	b.users++
+	return b.layer, nil
+}
+
+// Release gives the layer back. It never waits for a layer to be made, because
+// the caller holds one that was.
+func (b *Base) Release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.users--; b.users == 0 {
+		b.layer.Close()
+		b.layer = nil
+	}
+}

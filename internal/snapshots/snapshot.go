@@ -1,0 +1,167 @@
+// Package snapshots keeps snapshots on disk, and knows which there are.
+//
+// A snapshot is a folder: the written files, what the runtime saved of the
+// memory, and a manifest that names every file with its digest. The folder is
+// complete and synced before it is renamed to the snapshot's id, and nothing in
+// it ever changes. A folder under any other name was never finished, or is being
+// deleted; [Open] removes it.
+package snapshots
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/durable"
+	"hutch/internal/store"
+)
+
+// version is that of the format. Snapshots of another version are listed and not
+// read.
+const version = 1
+
+const (
+	manifestFile = "manifest.json"
+	filesArchive = "files.tar"
+	memoryFolder = "memory"
+)
+
+// Manifest says what is in a snapshot's folder.
+type Manifest struct {
+	Version  int            `json:"version"`
+	Build    string         `json:"build"` // of the runtime that saved the memory (driver.Restorer)
+	Snapshot hutch.Snapshot `json:"snapshot"`
+	Record   store.Record   `json:"record"` // of the sandbox that it was made of
+	Files    []savedFile    `json:"files"`
+	Unpacked int64          `json:"unpacked,omitempty"` // bytes of the uncompressed archive of the written files
+}
+
+// savedFile is one file of a snapshot.
+type savedFile struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Snapshot is a snapshot on disk.
+type Snapshot struct {
+	Manifest
+	Dir string
+	// Single is true when exactly one sandbox will begin as the snapshot.
+	Single bool
+	// Base is the layer that sandboxes which begin as the snapshot share.
+	Base Base
+
+	mu   sync.Mutex
+	seen map[string]stamp // the files that were found intact
+}
+
+// Archive is the path of the archive of the written files.
+func (s *Snapshot) Archive() string { return filepath.Join(s.Dir, filesArchive) }
+
+// Memory is the path of the folder for what the runtime saves.
+func (s *Snapshot) Memory() string { return filepath.Join(s.Dir, memoryFolder) }
+
+// Expired reports whether the snapshot's time is over.
+func (s *Snapshot) Expired(now time.Time) bool {
+	return s.Snapshot.ExpiresAt != nil && !now.Before(*s.Snapshot.ExpiresAt)
+}
+
+// Verify checks that the files are those of the manifest. A file that was intact
+// once, and has not been touched since, is not read again.
+func (s *Snapshot) Verify() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Version != version {
+		return hutch.Errorf(hutch.Conflict, "the snapshot %q was made by another version of Hutch (format %d, here %d): make it again", s.Snapshot.ID, s.Version, version)
+	}
+	for _, want := range s.Files {
+		if s.untouched(want.Path) {
+			continue
+		}
+		got, err := s.read(want.Path, false)
+		if err != nil || got != want {
+			delete(s.seen, want.Path)
+			return hutch.Errorf(hutch.Conflict, "the snapshot %q is damaged: its file %s is not what was saved; delete it and make it again", s.Snapshot.ID, want.Path).
+				Because(errors.Join(err, fmt.Errorf("%+v instead of %+v", got, want)))
+		}
+	}
+	return nil
+}
+
+// seal syncs all files of a new snapshot, and writes its manifest.
+func (s *Snapshot) seal() error {
+	s.seen = map[string]stamp{}
+	err := filepath.WalkDir(s.Dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(s.Dir, path)
+		if err != nil {
+			return err
+		}
+		file, err := s.read(name, true)
+		s.Files = append(s.Files, file)
+		s.Snapshot.Size += file.Size
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(&s.Manifest)
+	if err != nil {
+		return err
+	}
+	return errors.Join(durable.Create(filepath.Join(s.Dir, manifestFile), text), durable.Sync(s.Memory()))
+}
+
+// read returns the size and the digest of a file, and remembers its stamp.
+func (s *Snapshot) read(name string, sync bool) (savedFile, error) {
+	f, err := os.Open(filepath.Join(s.Dir, name))
+	if err != nil {
+		return savedFile{}, err
+	}
+	defer f.Close()
+	if sync {
+		err = f.Sync()
+	}
+	hash := sha256.New()
+	size, failed := io.Copy(hash, f)
+	at, fault := stampOf(f)
+	s.seen[name] = at
+	return savedFile{name, size, hex.EncodeToString(hash.Sum(nil))}, errors.Join(err, failed, fault)
+}
+
+func (s *Snapshot) untouched(name string) bool {
+	f, err := os.Open(filepath.Join(s.Dir, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	now, err := stampOf(f)
+	was, ok := s.seen[name]
+	return err == nil && ok && now == was
+}
+
+// stamp identifies the content of a file: every write changes the change time.
+type stamp struct {
+	ino     uint64
+	size    int64
+	changed unix.Timespec
+}
+
+func stampOf(f *os.File) (stamp, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &st)
+	return stamp{st.Ino, st.Size, st.Ctim}, err
+}
