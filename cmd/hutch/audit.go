@@ -72,7 +72,7 @@ func instant(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if age, err := time.ParseDuration(s); err == nil {
+	if age, err := parseDuration(s); err == nil {
 		return now.Add(-age), nil
 	}
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {

@@ -57,7 +57,7 @@ programs change meanwhile may be in the copy or not.
 		}),
 	}
 	c.Flags().StringVar(&req.Name, "name", "", "a name for people")
-	c.Flags().DurationVar(&ttl, "ttl", 0, "how long it is kept (default: until it is deleted)")
+	durationVar(c.Flags(), &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -100,11 +100,21 @@ if it has not, the folder is left as it was.
 }
 
 func newBackupDelete(h *home, std streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "delete BACKUP...", Aliases: []string{"rm"}, Short: "Delete backups", Long: "Delete backups.\n" + remoteHelp,
-		Args: cobra.MinimumNArgs(1),
-		RunE: onEach(h, std, (*client.Client).DeleteBackup),
+	var asJSON bool
+	names := func(ctx context.Context, svc *client.Client) (names []string, err error) {
+		list, err := svc.Backups(ctx)
+		for _, b := range list {
+			names = append(names, b.ID)
+		}
+		return names, err
 	}
+	c := &cobra.Command{
+		Use: "rm BACKUP...", Aliases: []string{"delete"}, Short: "Delete backups", Long: "Delete backups, by their ids.\n" + goneHelp + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: removal{"backup", names, (*client.Client).DeleteBackup}.onEach(h, std, &asJSON),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
 }
 
 // sweepBackups is how often expired backups are looked for.

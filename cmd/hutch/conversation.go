@@ -87,7 +87,7 @@ languages of this host, and the tunnel is a program of its own.`,
 	// One token stands for all chats, and a run is several operations.
 	f.IntVar(&cfg.limits.Requests, "requests-per-minute", hutch.Unlimited, "HTTP requests that are taken, -1 for no limit")
 	f.IntVar(&cfg.limits.Operations, "operations-per-hour", hutch.Unlimited, "calls about sandboxes, likewise; a run is several")
-	f.DurationVar(&cfg.talk.linkLife, "link-life", 0, "how long links to files are good for (default for ever)")
+	durationVar(f, &cfg.talk.linkLife, "link-life", "", 0, "how long links to files are good for (default for ever)")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
 }

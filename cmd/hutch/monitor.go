@@ -36,7 +36,7 @@ type monitorConfig struct {
 }
 
 func (m *monitorConfig) flags(f *pflag.FlagSet) {
-	f.DurationVar(&m.auditKeep, "audit-keep", 30*24*time.Hour, "how long the audit log is kept; negative for ever")
+	durationVar(f, &m.auditKeep, "audit-keep", "", 30*24*time.Hour, "how long the audit log is kept; negative for ever")
 	f.StringVar(&m.metricsListen, "metrics-listen", "", "another address and port that serves /metrics to anyone, e.g. 127.0.0.1:9464")
 	f.StringVar(&m.logFormat, "log-format", "text", "format of the log: text or json")
 	f.StringToStringVar(&m.prices, "prices", nil, "what use costs: cpu (a second of a core), memory (a GiB for a second), execution, wall (a second of a sandbox), e.g. cpu=0.000014,memory=0.0000045")

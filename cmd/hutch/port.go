@@ -70,7 +70,7 @@ that may see the sandbox, or to who has a link.
 	c.Flags().StringVar(&req.Token, "token", "", "last part of the URL's host name, 1 to 16 of a-z, 0-9, _ and hyphen (default: random)")
 	c.Flags().BoolVar(&private, "private", false, "for those who log in, or have a link")
 	c.Flags().BoolVar(&public, "public", false, "for all who know the URL (default, if it is new)")
-	c.Flags().DurationVar(&link, "link", 0, "print a link that is signed, and opens it for so long")
+	durationVar(c.Flags(), &link, "link", "", 0, "print a link that is signed, and opens it for so long")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -75,7 +76,7 @@ fit a sandbox that exists: the command is refused when they do not.
 }
 
 func newList(h *home, std streams) *cobra.Command {
-	var asJSON bool
+	var asJSON, quiet bool
 	var f hutch.Filter
 	c := &cobra.Command{
 		Use: "ls [SANDBOX]", Aliases: []string{"list"}, Short: "List the server's sandboxes", Long: "List the server's sandboxes, or show one.\n" + remoteHelp,
@@ -88,23 +89,42 @@ func newList(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []hutch.Sandbox
-			if len(args) == 0 {
-				list, err = svc.Sandboxes(c.Context(), f)
-			} else {
-				list = make([]hutch.Sandbox, 1)
-				list[0], err = svc.Sandbox(c.Context(), args[0])
-			}
-			if err != nil {
+			list, err := listed(c.Context(), svc, args, f)
+			switch {
+			case err != nil:
 				return err
+			case quiet && !asJSON:
+				return writeList(std.out, false, list, "", func(s hutch.Sandbox) []any { return []any{s.ID} })
 			}
 			return writeList(std.out, asJSON, list, "SANDBOX\tSTATUS\tRUNTIME\tUPTIME\tCPU\tMEMORY\tPROCESSES", sandboxRow)
 		},
 	}
-	c.Flags().StringToStringVar(&f.Labels, "label", nil, "only those with this label, NAME=VALUE; may be repeated")
-	c.Flags().StringVar((*string)(&f.Status), "status", "", "only those with this status: running, hibernated, stopped, error ...")
+	c.Flags().StringToStringVar(&f.Labels, "label", nil, "only those with this label, `NAME=VALUE`; may be repeated")
+	c.Flags().StringVar((*string)(&f.Status), "status", "", "only those with this status: running, paused, hibernated, stopped or error")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the ids only")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// paused is a status that only people see: to the server a paused sandbox is a
+// running one.
+const paused = "paused"
+
+// listed are the sandboxes of a filter, or the one that is named.
+func listed(ctx context.Context, svc hutch.Service, args []string, f hutch.Filter) ([]hutch.Sandbox, error) {
+	if len(args) > 0 {
+		sb, err := svc.Sandbox(ctx, args[0])
+		return []hutch.Sandbox{sb}, err
+	}
+	asked := f.Status
+	if asked == paused {
+		f.Status = hutch.Running
+	}
+	list, err := svc.Sandboxes(ctx, f)
+	if asked == paused || asked == hutch.Running {
+		list = slices.DeleteFunc(list, func(s hutch.Sandbox) bool { return s.Paused != (asked == paused) })
+	}
+	return list, err
 }
 
 func writeJSON(w io.Writer, v any) error {
@@ -134,17 +154,34 @@ func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(
 	return t.Flush()
 }
 
-// onEach is the RunE of a command that does something to each of those that its arguments
-// name, and prints who they are.
-func onEach(h *home, std streams, do func(*client.Client, context.Context, string) error) func(*cobra.Command, []string) error {
+// removal is a kind of thing that commands remove.
+type removal struct {
+	noun   string
+	names  func(context.Context, *client.Client) ([]string, error) // ids and names of all
+	remove func(*client.Client, context.Context, string) error
+}
+
+// onEach is the RunE of a command that removes each of those that its arguments
+// name, and prints them. One that is not there is a warning.
+func (r removal) onEach(h *home, std streams, asJSON *bool) func(*cobra.Command, []string) error {
 	return onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-		for _, name := range args {
-			if err := do(svc, ctx, name); err != nil {
-				return err
-			}
-			fmt.Fprintln(std.out, name)
+		names, err := r.names(ctx, svc)
+		if err != nil {
+			return err
 		}
-		return nil
+		gone := []string{}
+		for _, name := range args {
+			if err = r.remove(svc, ctx, name); err != nil && !errors.Is(err, hutch.NotFound) {
+				break
+			}
+			if err == nil && slices.Contains(names, name) {
+				gone = append(gone, name)
+			} else {
+				wasNot(std, r.noun, name, names)
+			}
+			err = nil
+		}
+		return errors.Join(err, writeList(std.out, *asJSON, gone, "", func(name string) []any { return []any{name} }))
 	})
 }
 
@@ -157,7 +194,7 @@ func sandboxRow(s hutch.Sandbox) []any {
 	}
 	status := string(s.Status)
 	if s.Paused {
-		status = "paused"
+		status = paused
 	}
 	return []any{
 		s.ID, status, s.Runtime, s.Uptime.Duration().Round(time.Second),
@@ -168,7 +205,8 @@ func sandboxRow(s hutch.Sandbox) []any {
 func newRemove(h *home, std streams) *cobra.Command {
 	var force, all, asJSON bool
 	c := &cobra.Command{
-		Use: "rm SANDBOX...", Short: "Destroy sandboxes of the server", Long: "Destroy sandboxes of the server, with all that is in them.\n" + remoteHelp,
+		Use: "rm SANDBOX...", Aliases: []string{"destroy", "delete"}, Short: "Destroy sandboxes of the server",
+		Long: "Destroy sandboxes of the server, with all that is in them.\n" + goneHelp + remoteHelp,
 		RunE: func(c *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
 				return usageError{errors.New("give the ids of sandboxes, or --all")}
@@ -177,24 +215,26 @@ func newRemove(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			list, err := svc.Sandboxes(c.Context(), hutch.Filter{})
+			if err != nil {
+				return err
+			}
+			ids := idsOf(list)
 			if all {
-				list, err := svc.Sandboxes(c.Context(), hutch.Filter{})
-				if err != nil {
-					return err
-				}
-				for _, s := range list {
-					args = append(args, s.ID)
-				}
+				args = ids
 			}
 			var errs []error
 			var gone []hutch.Destruction
 			for _, id := range args {
 				d, err := svc.Destroy(c.Context(), id, force)
-				if err != nil {
-					errs = append(errs, err)
-					continue
+				switch {
+				case err != nil:
+					errs = append(errs, forceHint(err, id))
+				case !slices.Contains(ids, id):
+					wasNot(std, "sandbox", id, ids)
+				default:
+					gone = append(gone, d)
 				}
-				gone = append(gone, d)
 			}
 			err = writeList(std.out, asJSON, gone, "", func(d hutch.Destruction) []any { return []any{d.ID} })
 			return errors.Join(append(errs, err)...)
@@ -204,4 +244,28 @@ func newRemove(h *home, std streams) *cobra.Command {
 	c.Flags().BoolVar(&all, "all", false, "all of them")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// forceHint names our own flag for what the server calls force.
+func forceHint(err error, id string) error {
+	if errors.Is(err, hutch.Conflict) {
+		return fmt.Errorf("%w (`hutch rm --force %s`)", err, id)
+	}
+	return err
+}
+
+const goneHelp = `What is not there to be removed is a warning, and no error.
+`
+
+// wasNot warns that something to be removed was not there: nothing is left of it,
+// as was asked for, but its name may be a typo.
+func wasNot(std streams, noun, name string, names []string) {
+	fmt.Fprintf(std.err, "hutch: warning: there was no %s %s%s\n", noun, text.Line(fmt.Sprintf("%q", name)), meant(name, names))
+}
+
+func idsOf(list []hutch.Sandbox) (ids []string) {
+	for _, s := range list {
+		ids = append(ids, s.ID)
+	}
+	return ids
 }

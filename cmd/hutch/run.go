@@ -42,7 +42,7 @@ func (j *job) flags(c *cobra.Command) {
 	f.StringVarP(&j.dir, "cwd", "w", "", "working directory inside (default /workspace)")
 	f.StringArrayVarP(&j.env, "env", "e", nil, "environment variable, NAME=VALUE or NAME to pass ours on; may be repeated")
 	f.StringArrayVar(&j.secrets, "secret", nil, "secret to set as environment variable, NAME or VARIABLE=NAME; may be repeated")
-	f.DurationVarP(&j.timeout, "timeout", "t", 0, "kill everything that it started after this time, e.g. 90s")
+	durationVar(f, &j.timeout, "timeout", "t", 0, "kill everything that it started after this time, e.g. 90s")
 	f.BoolVarP(&j.noStdin, "no-stdin", "n", false, "give the program an empty standard input")
 	f.BoolVar(&j.asJSON, "json", false, "print the result as JSON at the end, instead of output as it comes")
 }
@@ -249,7 +249,7 @@ Input and output are passed through, and so is the exit code. Hutch's own
 failures are exit code 125. Without an argument the source is read from the
 standard input. There is no time limit but --timeout.`,
 		Example: `  hutch run 'echo $((6*7))'
-  hutch run -l python script.py --top 3 < data.csv
+  hutch run -l python script.py first second < data.csv
   hutch run -l javascript -c 'console.log(process.version)'
   cat script.sh | hutch run
   hutch run --runtime native --timeout 10s -- python3 -c 'print(1)'`,

@@ -163,12 +163,22 @@ func secretRow(s hutch.Secret) []any {
 }
 
 func newSecretDelete(h *home, std streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "delete NAME...", Aliases: []string{"rm"}, Short: "Delete secrets",
-		Long: `Delete secrets. Programs that run keep what they were given, which is looked for in
-output for 30 days more.
-` + remoteHelp,
-		Args: cobra.MinimumNArgs(1),
-		RunE: onEach(h, std, (*client.Client).DeleteSecret),
+	var asJSON bool
+	names := func(ctx context.Context, svc *client.Client) (names []string, err error) {
+		list, err := svc.Secrets(ctx)
+		for _, s := range list {
+			names = append(names, s.Name)
+		}
+		return names, err
 	}
+	c := &cobra.Command{
+		Use: "rm NAME...", Aliases: []string{"delete"}, Short: "Delete secrets",
+		Long: `Delete secrets. Running programs keep the values that they were given, which are
+still replaced in output for 30 days.
+` + goneHelp + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: removal{"secret", names, (*client.Client).DeleteSecret}.onEach(h, std, &asJSON),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
 }

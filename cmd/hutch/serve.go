@@ -63,6 +63,7 @@ type serveConfig struct {
 	secure       tlsConfig
 	issuer       auth.IssuerOptions
 	quiet        bool
+	destroyAll   bool         // sandboxes, when the server ends
 	network      networkFlags // of sandboxes that are asked for without one
 	dns          string
 	brokering    brokerConfig
@@ -120,9 +121,9 @@ next start finds them again.`,
 	f.IntVar(&cfg.maxLimits.PIDs, "max-pids", 32768, "likewise processes and threads")
 	f.IntVar(&cfg.pool, "pool", 64, "sandboxes kept ready for those to come, at most; how many there are follows use, 0 is none")
 	f.StringArrayVar(&cfg.warm, "warm", nil, "an interpreter that waits in each of them, with modules imported, e.g. python=pandas,numpy (may be repeated)")
-	f.DurationVar(&cfg.execTimeout, "exec-timeout", 30*time.Second, "time limit of a command that names none")
-	f.DurationVar(&cfg.maxTimeout, "max-timeout", 24*time.Hour, "longest time limit that a command may ask for")
-	f.DurationVar(&cfg.sleepAfter, "sleep-after", 10*time.Minute, "idle time after which a sandbox sleeps")
+	durationVar(f, &cfg.execTimeout, "exec-timeout", "", 30*time.Second, "time limit of a command that names none")
+	durationVar(f, &cfg.maxTimeout, "max-timeout", "", 24*time.Hour, "longest time limit that a command may ask for")
+	durationVar(f, &cfg.sleepAfter, "sleep-after", "", 10*time.Minute, "idle time after which a sandbox sleeps")
 	f.StringSliceVar(&cfg.hosts, "allow-host", nil, "further host names that clients may call this server by")
 	f.StringSliceVar(&cfg.origins, "allow-origin", nil, "web origins whose pages may call this server, e.g. https://app.example")
 	f.IntVar(&cfg.limits.Requests, "requests-per-minute", 0, "HTTP requests of each token, -1 for no limit (default 100; none for the token in the data folder of a server on loopback)")
@@ -141,6 +142,7 @@ next start finds them again.`,
 	f.StringVar(&cfg.backupsTo, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
 	f.Int64Var(&cfg.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")
 	brokerFlags(f, &cfg.brokering)
+	f.BoolVar(&cfg.destroyAll, "destroy-on-exit", false, "destroy all sandboxes when the server ends, instead of leaving them running")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
 }
@@ -421,7 +423,7 @@ func (s *server) startEngine(ctx context.Context) error {
 		Image: images(s.home.images(), s.authority.Certificate(), s.log), Store: s.store,
 		MaxSandboxes: s.maxSandboxes, MaxLimits: s.maxLimits, ExecTimeout: s.execTimeout, MaxTimeout: s.maxTimeout, SleepAfter: s.sleepAfter,
 		Gateway: gateways(s.dns, s.traffic, s.completeExit), Network: s.network.network(),
-		Prices: s.prices, Ephemeral: s.talk.only, Secret: s.vault.Value, Log: s.log,
+		Prices: s.prices, Ephemeral: s.talk.only || s.destroyAll, Secret: s.vault.Value, Log: s.log,
 		PreviewURL: s.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
 	})
 	if err := s.engine.Start(ctx); err != nil {
@@ -429,7 +431,7 @@ func (s *server) startEngine(ctx context.Context) error {
 	}
 	s.redacted = secret.Redact(s.engine, s.vault.Redactor)
 	s.undo = append(s.undo, func() error {
-		ctx, cancel := grace()
+		ctx, cancel := s.closeTime()
 		defer cancel()
 		return s.engine.Close(ctx)
 	})
@@ -452,6 +454,15 @@ func (s *server) poolOptions() (engine.Pool, error) {
 		p.Warm = append(p.Warm, w)
 	}
 	return p, nil
+}
+
+// closeTime is how long the engine may take to close, which destroys sandboxes
+// if it is to.
+func (s *server) closeTime() (context.Context, context.CancelFunc) {
+	if s.destroyAll {
+		return context.WithTimeout(context.Background(), 2*time.Minute)
+	}
+	return grace()
 }
 
 // grace is how long the end of the server may take.
@@ -492,7 +503,11 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	s.log.Info("ending; sandboxes go on running", "cause", context.Cause(ctx))
+	if s.destroyAll {
+		s.log.Info("ending; all sandboxes are destroyed", "cause", context.Cause(ctx))
+	} else {
+		s.log.Info("ending; sandboxes keep running (hutch down ends them)", "cause", context.Cause(ctx))
+	}
 	end, cancel := grace()
 	defer cancel()
 	s.listener.Close()

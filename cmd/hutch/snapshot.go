@@ -91,7 +91,7 @@ func newSnapshotCreate(h *home, std streams, use, from string) *cobra.Command {
 	}
 	f.StringVar(&req.Name, "name", "", "a name, like no other of yours")
 	f.BoolVar(&req.FilesOnly, "files-only", false, "leave memory out")
-	f.DurationVar(&ttl, "ttl", 0, "how long it is kept (default: until it is deleted)")
+	durationVar(f, &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -127,11 +127,22 @@ func snapshotRow(s hutch.Snapshot) []any {
 }
 
 func newSnapshotRemove(h *home, std streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete, by id or name", Long: "Delete, by id or name. Sandboxes that began so do not need it.\n" + remoteHelp,
-		Args: cobra.MinimumNArgs(1),
-		RunE: onEach(h, std, (*client.Client).DeleteSnapshot),
+	var asJSON bool
+	names := func(ctx context.Context, svc *client.Client) (names []string, err error) {
+		list, err := svc.Snapshots(ctx)
+		for _, s := range list {
+			names = append(names, s.ID, s.Name)
+		}
+		return names, err
 	}
+	c := &cobra.Command{
+		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete snapshots, by id or name",
+		Long: "Delete snapshots, by id or name. Sandboxes that began with one do not need it.\n" + goneHelp + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: removal{"snapshot", names, (*client.Client).DeleteSnapshot}.onEach(h, std, &asJSON),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
 }
 
 func newRestore(h *home, std streams) *cobra.Command {
@@ -173,7 +184,7 @@ func vacant(ctx context.Context, svc *client.Client, id string) error {
 	case err != nil:
 		return err
 	}
-	return hutch.Errorf(hutch.Conflict, "there is a sandbox %q already, which a snapshot does not change: choose another --id, or `hutch rm %s` first", id, id)
+	return hutch.Errorf(hutch.Conflict, "there is a sandbox %q already, and it stays as it is: choose another id, or destroy it first with `hutch rm %s`", id, id)
 }
 
 func newFork(h *home, std streams) *cobra.Command {

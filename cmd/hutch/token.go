@@ -96,7 +96,7 @@ the data folder.
 		}),
 		newTokenVerb(h, std, "revoke", "End a token, and what is under way for it", func(ctx context.Context, t hutch.Tokens, token string) (any, error) {
 			return t.RevokeToken(ctx, token)
-		}))
+		}, "rm", "delete"))
 	return c
 }
 
@@ -132,7 +132,7 @@ func newTokenCreate(h *home, std streams) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringSliceVar(&scopes, "scope", nil, "what it may do: read, exec, files, ports, admin (default all but admin)")
-	f.DurationVar(&expires, "expires", 0, "time until it expires (default never)")
+	durationVar(f, &expires, "expires", "", 0, "time until it expires (default never)")
 	f.IntVar(&req.Limits.Requests, "requests-per-minute", 0, "HTTP requests, -1 for no limit (default the server's, 100)")
 	f.IntVar(&req.Limits.Operations, "operations-per-hour", 0, "calls about sandboxes, -1 for no limit (default the server's, 1000)")
 	f.IntVar(&req.Limits.Sandboxes, "sandboxes", 0, "at once, -1 for no limit (default the server's, 10)")
@@ -163,10 +163,10 @@ func newTokenList(h *home, std streams) *cobra.Command {
 }
 
 // newTokenVerb is a command about one token.
-func newTokenVerb(h *home, std streams, name, short string, do func(context.Context, hutch.Tokens, string) (any, error)) *cobra.Command {
+func newTokenVerb(h *home, std streams, name, short string, do func(context.Context, hutch.Tokens, string) (any, error), aliases ...string) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: name + " TOKEN", Short: short, Long: short + ". TOKEN is its id or its name.", Args: cobra.ExactArgs(1),
+		Use: name + " TOKEN", Aliases: aliases, Short: short, Long: short + ". TOKEN is its id or its name.", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return h.tokens(c.Context(), false, func(t hutch.Tokens) error {
 				v, err := do(c.Context(), t, args[0])

@@ -25,14 +25,15 @@ func (e *Engine) memoryDir() string             { return filepath.Join(e.opt.Dir
 func (e *Engine) memoryOf(place string) string  { return filepath.Join(e.memoryDir(), place) }
 func (e *Engine) halfSaved(place string) string { return e.memoryOf(place) + ".new" }
 
-// hibernate keeps all of an idle sandbox, whose turn the caller holds.
-func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time) error {
+// hibernate keeps all of an idle sandbox, whose turn the caller holds; with busy
+// also of one whose processes are at work.
+func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
 	books, err := readBooks(ctx, s.id, agent)
 	if err != nil {
 		return err
 	}
 	e.account(ctx, s, inst)
-	if alive(books) && working(ctx, inst) || !s.rest(books, since) {
+	if !busy && alive(books) && working(ctx, inst) || !s.rest(books, since) {
 		return nil // idle it is not, or used meanwhile
 	}
 	err = e.memorize(ctx, s, inst, agent)

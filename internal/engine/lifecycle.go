@@ -232,7 +232,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 		defer stop()
 	}
 	if saver, ok := inst.(driver.Saver); ok && how == hutch.IdleHibernate {
-		return e.hibernate(ctx, s, saver, agent, since)
+		return e.hibernate(ctx, s, saver, agent, since, false)
 	}
 	live, err := liveProcesses(ctx, agent)
 	if err != nil {

@@ -193,6 +193,7 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "signal": signal, "eventually": eventually, "alone": alone,
 			"server": server, "end": end, "crash": crash, "eavesdrop": eavesdrop, "heard": heard,
+			"end-by-down": endByDown, "nothing": nothing,
 		},
 		Setup: func(env *testscript.Env) error {
 			data := s.data(t)

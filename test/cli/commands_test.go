@@ -212,6 +212,28 @@ func end(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
+// endByDown ends the server by `hutch down`.
+func endByDown(ts *testscript.TestScript, neg bool, _ []string) {
+	d := ts.Value(serverKey{}).(*daemon)
+	ended := make(chan error, 1)
+	go func() { ended <- d.cmd.Wait() }() // a zombie would hold nothing up, but be found
+	ts.Check(ts.Exec("hutch", "down"))
+	if err := <-ended; err != nil {
+		ts.Fatalf("the server ended with %v", err)
+	}
+	d.cmd = nil
+}
+
+// nothing is alone, and wants no control group either.
+func nothing(ts *testscript.TestScript, neg bool, args []string) {
+	alone(ts, neg, args)
+	for _, runtime := range hutchtest.Runtimes {
+		if left := hutchtest.Groups(filepath.Join(ts.Getenv("HUTCH_DATA"), "server", runtime)); len(left) > 0 {
+			ts.Fatalf("control groups are left: %q", left)
+		}
+	}
+}
+
 // crash kills the server.
 func crash(ts *testscript.TestScript, neg bool, _ []string) {
 	d := ts.Value(serverKey{}).(*daemon)

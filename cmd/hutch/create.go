@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/client"
+)
+
+func newCreate(h *home, std streams) *cobra.Command {
+	var f createFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "create [flags] [SANDBOX]", Aliases: []string{"new"}, Short: "Make a sandbox, and print its id",
+		Long: `Make a sandbox, and print its id: the given one, or a new one. It is an error when
+there is one of that id. Other commands make a sandbox as well, if there is none;
+this one can say everything about it.
+` + remoteHelp,
+		Example: `  hutch create --keep-alive --env STAGE=test web
+  hutch create --memory 2048 --allow pypi.org --allow files.pythonhosted.org
+  hutch create --lifetime 2d --on-idle destroy scratch`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			req, err := f.request(args)
+			if err != nil {
+				return err
+			}
+			if err := vacant(ctx, svc, req.ID); err != nil {
+				return err
+			}
+			sb, err := svc.Create(ctx, req)
+			return printSandbox(std, sb, asJSON, err)
+		}),
+	}
+	f.flags(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// printSandbox prints the id of a sandbox that was made, or all of it.
+func printSandbox(std streams, sb hutch.Sandbox, asJSON bool, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return writeJSON(std.out, sb)
+	}
+	_, err = fmt.Fprintln(std.out, sb.ID)
+	return err
+}
+
+// createFlags are everything that a sandbox can be given.
+type createFlags struct {
+	placement
+	env                  []string
+	onIdle               string
+	sleepAfter, lifetime time.Duration
+	req                  hutch.CreateRequest
+}
+
+func (f *createFlags) flags(c *cobra.Command) {
+	f.placement.flags(c)
+	s := c.Flags()
+	s.IntVar(&f.limits.Processes, "processes", 0, "background processes at once (default 10)")
+	s.StringArrayVarP(&f.env, "env", "e", nil, "environment variable for all that runs inside, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
+	s.StringArrayVar(&f.req.Secrets, "secret", nil, "secret for all that runs inside, `NAME` or VARIABLE=NAME; may be repeated")
+	s.StringVar(&f.req.Image, "image", "", "root file system (default host: the programs of the server's machine)")
+	s.StringVar(&f.req.Snapshot, "snapshot", "", "begin as this snapshot or template, by its id or name")
+	s.BoolVar(&f.req.FilesOnly, "files-only", false, "take only the files of the snapshot")
+	s.BoolVar(&f.req.KeepAlive, "keep-alive", false, "never sleep")
+	durationVar(s, &f.sleepAfter, "sleep-after", "", 0, "sleep after this time without use (default: the server's, 10m)")
+	s.StringVar(&f.onIdle, "on-idle", "", "what happens then: hibernate, stop or destroy (default hibernate)")
+	durationVar(s, &f.lifetime, "lifetime", "", 0, "destroy it this long after its creation, such as 12h or 30d (default never)")
+}
+
+func (f *createFlags) request(args []string) (hutch.CreateRequest, error) {
+	env, err := environment(f.env)
+	if err != nil {
+		return hutch.CreateRequest{}, err
+	}
+	req := f.placement.request("")
+	if len(args) > 0 {
+		req.ID = args[0]
+	}
+	req.Env, req.Secrets, req.Image, req.Snapshot, req.FilesOnly = env, f.req.Secrets, f.req.Image, f.req.Snapshot, f.req.FilesOnly
+	req.KeepAlive, req.OnIdle = f.req.KeepAlive, hutch.IdleAction(f.onIdle)
+	req.SleepAfter, req.Timeout = hutch.InSeconds(f.sleepAfter), hutch.InSeconds(f.lifetime)
+	return req, nil
+}
+
+func newInspect(h *home, std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect SANDBOX...", Aliases: []string{"info", "show"}, Short: "Print everything about sandboxes, as JSON",
+		Long: "Print everything about sandboxes, as a JSON array.\n" + remoteHelp, Args: cobra.MinimumNArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			list := make([]hutch.Sandbox, 0, len(args))
+			for _, id := range args {
+				sb, err := svc.Sandbox(ctx, id)
+				if err != nil {
+					return err
+				}
+				list = append(list, sb)
+			}
+			return writeJSON(std.out, list)
+		}),
+	}
+}

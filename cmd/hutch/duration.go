@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// durationVar defines a flag for a time span, such as 90s, 12h or 30d.
+func durationVar(f *pflag.FlagSet, d *time.Duration, name, short string, value time.Duration, usage string) {
+	*d = value
+	f.VarP((*duration)(d), name, short, usage)
+}
+
+// duration is a flag's value.
+type duration time.Duration
+
+func (d *duration) Set(text string) error {
+	v, err := parseDuration(text)
+	*d = duration(v)
+	return err
+}
+
+func (d *duration) Type() string { return "time" }
+
+func (d *duration) String() string {
+	switch v := time.Duration(*d); {
+	case v == 0:
+		return "" // in help: no default
+	case v%(24*time.Hour) == 0:
+		return fmt.Sprintf("%dd", v/(24*time.Hour))
+	case v%time.Hour == 0:
+		return strings.TrimSuffix(v.String(), "0m0s")
+	case v%time.Minute == 0:
+		return strings.TrimSuffix(v.String(), "0s")
+	default:
+		return v.String()
+	}
+}
+
+var longUnits = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([dw])`)
+
+// parseDuration is time.ParseDuration with days and weeks before the hours.
+func parseDuration(text string) (time.Duration, error) {
+	rest, sum, negative := text, time.Duration(0), false
+	rest, negative = strings.CutPrefix(rest, "-")
+	for part := longUnits.FindStringSubmatch(rest); part != nil; part = longUnits.FindStringSubmatch(rest) {
+		n, err := strconv.ParseFloat(part[1], 64)
+		if err != nil || n > 1e5 {
+			return 0, fmt.Errorf("%q is too long a time", text)
+		}
+		unit := 24 * time.Hour
+		if part[2] == "w" {
+			unit *= 7
+		}
+		sum += time.Duration(n * float64(unit))
+		rest = rest[len(part[0]):]
+	}
+	if rest != "" || text == "" || text == "-" {
+		d, err := time.ParseDuration(rest)
+		if _, number := strconv.ParseFloat(rest, 64); err != nil && number == nil {
+			return 0, fmt.Errorf("%q has no unit: write %[1]ss, %[1]sm, %[1]sh or %[1]sd for seconds, minutes, hours or days", text)
+		}
+		if err != nil || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+") {
+			return 0, fmt.Errorf("%q is not a time: write one such as 90s, 5m, 12h or 30d", text)
+		}
+		sum += d
+	}
+	if negative {
+		sum = -sum
+	}
+	return sum, nil
+}
