@@ -137,8 +137,9 @@
 //
 // A process may have a time limit; the agent enforces it, and the daemon
 // enforces it again from outside with some grace. A kill takes the whole
-// tree: the root of an attached process is a child subreaper, so whatever it
-// started stays below it, however often it forked; and every process bears
-// [ProcessEnv] in its environment. When the root ends by itself, what it left
+// tree: the root of a process is a child subreaper, so whatever it started
+// stays below it, however often it forked. A filter of system calls lets
+// nothing give that up, or make a child of its parent (CLONE_PARENT). Every
+// process bears [ProcessEnv] in its environment, too. When the root ends by itself, what it left
 // behind stays, as with any shell; its output goes on being read and kept.
 package wire

@@ -16,6 +16,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/driver/gvisor/inside"
 	"hutch/internal/image"
+	"hutch/internal/linux/seccomp"
 	"hutch/internal/wire"
 )
 
@@ -72,6 +73,10 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	filter, err := seccomp.Ancestry()
+	if err != nil {
+		return nil, err
+	}
 	memory := int64(spec.Limits.Memory) << 20
 	return &specs.Spec{
 		Version:  specs.Version,
@@ -79,7 +84,7 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 		Root:     &specs.Root{Path: spec.Root.Dir},
 		Mounts:   mounts(spec.Root, agent),
 		Process: &specs.Process{
-			Args:            append([]string{image.AgentPath, "gvisor"}, innerLimits(spec.Limits)...),
+			Args:            append([]string{image.AgentPath, "gvisor", base64.StdEncoding.EncodeToString(filter)}, innerLimits(spec.Limits)...),
 			Env:             append(spec.Root.Env[:len(spec.Root.Env):len(spec.Root.Env)], "HUTCH_BOOT="+base64.StdEncoding.EncodeToString(text)),
 			Cwd:             "/",
 			Capabilities:    agentCapabilities,

@@ -117,7 +117,8 @@ const device = unix.S_IFCHR
 
 // conditions are the calls that depend on an argument.
 var conditions = map[string][]bpf.Instruction{
-	"clone":   without(0, newNamespace, unix.EPERM),
+	"clone":   without(0, newNamespace|unix.CLONE_PARENT, unix.EPERM),
+	"prctl":   keepSubreaper,
 	"unshare": without(0, unshareNamespace, unix.EPERM),
 	// Devices, which nobody could open, and the mark of a deleted file among
 	// them, which anybody may make: copies would miss the name, or what is below.
@@ -158,6 +159,20 @@ const (
 	setDelegation = 0x410
 	shmHuge       = 0o4000
 )
+
+// ancestry are the conditions under which a process stays below the one that
+// started it, or below the nearest child subreaper above, whatever it does. So
+// a tree is found by its root. No filter can look into the arguments of clone3.
+var ancestry = map[string][]bpf.Instruction{
+	"clone":  without(0, unix.CLONE_PARENT, unix.EPERM),
+	"clone3": fail(unix.ENOSYS),
+	"prctl":  keepSubreaper,
+}
+
+// keepSubreaper lets no child subreaper give up being one.
+var keepSubreaper = slices.Concat(
+	[]bpf.Instruction{argument(0), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PR_SET_CHILD_SUBREAPER, SkipTrue: 3}, argument(1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1}}, fail(unix.EPERM), allow)
 
 // socket allows local sockets, the internet's usual ones, and asking the kernel
 // for the place's own addresses and routes.

@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -32,8 +33,24 @@ var Filter = sync.OnceValues(func() ([]byte, error) {
 	return compile(machine)
 })
 
-func compile(machine *arch.Info) ([]byte, error) {
-	program, err := bpf.Assemble(assemble(uint32(machine.ID), rules(machine)))
+// Ancestry returns a filter that allows everything but to leave the tree of
+// processes that one was started in, in the same form: for a kernel that is the
+// sandbox's own.
+var Ancestry = sync.OnceValues(func() ([]byte, error) {
+	machine, err := arch.GetInfo("")
+	if err != nil {
+		return nil, fmt.Errorf("compile the seccomp filter of ancestry: %w", err)
+	}
+	all := bodies{}
+	all.addEach(machine, ancestry)
+	return encode(machine, all.list(allow))
+})
+
+func compile(machine *arch.Info) ([]byte, error) { return encode(machine, rules(machine)) }
+
+// encode makes a program of rules, as the kernel takes it.
+func encode(machine *arch.Info, rs []rule) ([]byte, error) {
+	program, err := bpf.Assemble(assemble(uint32(machine.ID), rs))
 	if err != nil {
 		return nil, fmt.Errorf("compile the seccomp filter: %w", err)
 	}
@@ -56,35 +73,43 @@ type rule struct {
 	body  []bpf.Instruction // ends with a return in every branch
 }
 
+// bodies are what becomes of the calls that have a rule, by number.
+type bodies map[uint32][]bpf.Instruction
+
 // rules lists what the policy says of every number, from 0 on.
 func rules(machine *arch.Info) []rule {
-	all := map[uint32][]bpf.Instruction{}
-	add := func(names []string, body []bpf.Instruction) {
-		for _, name := range names {
-			if nr, ok := machine.SyscallNames[name]; ok {
-				all[uint32(nr)] = body
-			}
+	all := bodies{}
+	all.add(machine, allowed, allow)
+	all.add(machine, ignored, fail(0)) // no error: the kernel answers 0 in the place of the call
+	all.add(machine, denied, fail(unix.EPERM))
+	all.addEach(machine, conditions)
+	return all.list(unknown)
+}
+
+func (all bodies) add(machine *arch.Info, names []string, body []bpf.Instruction) {
+	for _, name := range names {
+		if nr, ok := machine.SyscallNames[name]; ok {
+			all[uint32(nr)] = body
 		}
 	}
-	add(allowed, allow)
-	add(ignored, fail(0)) // no error: the kernel answers 0 in the place of the call
-	add(denied, fail(unix.EPERM))
-	for name, body := range conditions {
-		add([]string{name}, body)
+}
+
+func (all bodies) addEach(machine *arch.Info, named map[string][]bpf.Instruction) {
+	for name, body := range named {
+		all.add(machine, []string{name}, body)
 	}
-	numbers := make([]uint32, 0, len(all))
-	for nr := range all {
-		numbers = append(numbers, nr)
-	}
-	slices.Sort(numbers)
-	rs := []rule{{0, unknown}}
-	for _, nr := range numbers {
+}
+
+// list puts them in order. The numbers between them get the body other.
+func (all bodies) list(other []bpf.Instruction) []rule {
+	rs := []rule{{0, other}}
+	for _, nr := range slices.Sorted(maps.Keys(all)) {
 		if last := &rs[len(rs)-1]; last.first == nr {
 			last.body = all[nr]
 		} else {
 			rs = append(rs, rule{nr, all[nr]})
 		}
-		rs = append(rs, rule{nr + 1, unknown})
+		rs = append(rs, rule{nr + 1, other})
 	}
 	return slices.CompactFunc(rs, func(a, b rule) bool { return slices.Equal(a.body, b.body) })
 }

@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,12 +20,21 @@ import (
 // among the processes that are limited inside.
 const Threads = 16
 
-// Prepare writes the control files that are given as path=value, and empties
-// this process's bounding set, so that nothing it starts can gain privileges.
-func Prepare(settings []string) error {
+// Prepare puts this process under the seccomp filter that is its first argument,
+// as base64. It empties the bounding set of this process, so that nothing it
+// starts can gain privileges, and writes the control files that the further
+// arguments give as path=value.
+func Prepare(args []string) error {
+	if len(args) == 0 {
+		return errors.New("the filter is missing")
+	}
+	filter, settings := args[0], args[1:]
 	// Before there are more threads: each of them has a set of its own.
 	if err := shed(); err != nil {
 		return err
+	}
+	if err := load(filter); err != nil {
+		return fmt.Errorf("load the seccomp filter: %w", err)
 	}
 	reserve(Threads)
 	for _, s := range settings {
@@ -34,6 +45,24 @@ func Prepare(settings []string) error {
 		if err := set(path, value); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// load puts all threads of this process under a filter, for good.
+func load(text string) error {
+	filter, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return err
+	}
+	const instruction = 8
+	if len(filter) == 0 || len(filter)%instruction != 0 {
+		return fmt.Errorf("a filter of %d bytes", len(filter))
+	}
+	program := unix.SockFprog{Len: uint16(len(filter) / instruction), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return errno
 	}
 	return nil
 }

@@ -1,0 +1,57 @@
+# Leaving the tree of processes that the agent kills. Each way leaves a "sleep"
+# with a number of its own, which the test looks for afterwards.
+import time
+CLONE_PARENT, PR_SET_CHILD_SUBREAPER = 0x8000, 36
+
+
+def stay(way):
+    """Becomes a process that bears no mark: a new session, no environment."""
+    os.setsid()
+    for fd in range(3):
+        os.close(fd)
+    os.open("/dev/null", os.O_RDWR), os.dup(0), os.dup(0)
+    os.execve("/bin/sleep", ["sleep", os.environ["NUMBER"] + way], {})
+
+
+def brother():
+    """A child of my parent: not below me."""
+    if syscall("clone", CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+        stay("1")
+
+
+def orphan():
+    """A grandchild that nobody but the first process takes in."""
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    grandchild("2")
+
+
+def grandchild(way):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            stay(way)
+        os._exit(0)
+
+
+def daemon():
+    """What well-behaved servers do."""
+    grandchild("3")
+
+
+def thread():
+    """The same from a thread, whose end is not the end of the process."""
+    import threading
+    t = threading.Thread(target=lambda: grandchild("4"))
+    t.start()
+    t.join()
+
+
+for way in (brother, orphan, daemon, thread):
+    if not os.environ.get("ONLY") or os.environ["ONLY"] == way.__name__:
+        try:
+            way()
+        except OSError as e:
+            print(way.__name__, errno.errorcode.get(e.errno), flush=True)
+print("left", flush=True)
+if not os.environ.get("RETURN"):
+    time.sleep(3600)
