@@ -131,11 +131,14 @@ type RunResult struct {
 	// Ended says that the interpreter is gone (exit, a crash, a kill); the
 	// next run gets a fresh one.
 	Ended bool
+	// Limit is the limit of the sandbox for which something that the run had
+	// started was ended ("memory"); empty for none. The interpreter lives on.
+	Limit string
 }
 
 // Success reports whether the run came to its own end, and raised no error.
 func (r RunResult) Success() bool {
-	return r.ExitCode == 0 && r.Error == nil && !r.TimedOut && !r.Ended
+	return r.ExitCode == 0 && r.Error == nil && !r.TimedOut && !r.Ended && r.Limit == ""
 }
 
 // Text is the value as text; empty when it has none.
@@ -163,13 +166,14 @@ type runResultJSON struct {
 	Truncated  bool         `json:"truncated"`
 	Fresh      bool         `json:"fresh"`
 	Ended      bool         `json:"ended"`
+	Limit      string       `json:"limitExceeded,omitempty"`
 }
 
 func (r RunResult) MarshalJSON() ([]byte, error) {
 	j := runResultJSON{
 		Success: r.Success(), ContextID: r.ContextID, SandboxID: r.SandboxID, Executions: r.Executions, ExitCode: r.ExitCode,
 		Results: r.Results, Error: r.Error,
-		Duration: r.Duration.Milliseconds(), TimedOut: r.TimedOut, Truncated: r.Truncated, Fresh: r.Fresh, Ended: r.Ended,
+		Duration: r.Duration.Milliseconds(), TimedOut: r.TimedOut, Truncated: r.Truncated, Fresh: r.Fresh, Ended: r.Ended, Limit: r.Limit,
 	}
 	if j.Results == nil {
 		j.Results = []CodeResult{}
@@ -187,7 +191,7 @@ func (r *RunResult) UnmarshalJSON(b []byte) error {
 		ContextID: j.ContextID, SandboxID: j.SandboxID, Executions: j.Executions, ExitCode: j.ExitCode,
 		Results: j.Results, Error: j.Error,
 		Duration: time.Duration(j.Duration) * time.Millisecond,
-		TimedOut: j.TimedOut, Truncated: j.Truncated, Fresh: j.Fresh, Ended: j.Ended,
+		TimedOut: j.TimedOut, Truncated: j.Truncated, Fresh: j.Fresh, Ended: j.Ended, Limit: j.Limit,
 	}
 	var err error
 	r.Stdout, r.Stderr, err = decodeOutput(j.Stdout, j.Stderr, j.Encoding)

@@ -146,11 +146,22 @@ func memoryLimit(bundle string) int64 {
 // It passes this one on to nobody.
 const hurry = syscall.Signal(40)
 
+// collect is the signal by which the daemon says that the sandbox is at its
+// memory limit: its garbage goes back at once. It is passed on to nobody either.
+const collect = syscall.Signal(41)
+
 // thrift makes the long-lived processes small, of which there are two for each
 // sandbox; but first, and when they are to hurry, they are quick.
 func thrift() {
 	hurries := make(chan os.Signal, 1)
 	signal.Notify(hurries, hurry)
+	collects := make(chan os.Signal, 1)
+	signal.Notify(collects, collect)
+	go func() {
+		for range collects {
+			debug.FreeOSMemory()
+		}
+	}()
 	debug.SetGCPercent(quick)
 	go func() {
 		for {

@@ -64,6 +64,7 @@ type agent struct {
 	group    sync.WaitGroup // every goroutine but the reaper
 	idle     *idle
 	ports    atomic.Int32 // connections with servers
+	relief   sync.Mutex   // one relieve at a time
 
 	mu        sync.Mutex
 	token     string   // see adopt

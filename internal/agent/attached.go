@@ -107,7 +107,7 @@ func (t *attached) ended(late <-chan time.Time) wire.Exit {
 	}
 	t.run.settle()
 	x := exit(status)
-	x.TimedOut = timedOut
+	x.TimedOut, x.Memory = timedOut, t.run.memory.Load() && !timedOut
 	return x
 }
 

@@ -144,6 +144,7 @@ func (r *codeRun) in(i *interpreter, runs int, deleted <-chan struct{}) wire.Run
 	i.begin(r)
 	i.agent.group.Go(func() { i.control.WriteString(r.req.Input) })
 	end := r.watch(i, deleted)
+	end.Memory = i.memory.Load() && !end.TimedOut
 	i.leave()
 	end.Runs = runs
 	return end

@@ -192,6 +192,8 @@ func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 		return c.file(w, req.Op, *req.File)
 	case req.Op == "adopt" && req.Adopt != nil:
 		return struct{}{}, c.agent.adopt(c, *req.Adopt)
+	case req.Op == "relieve" && req.Relieve != nil:
+		return c.agent.relieve(*req.Relieve), nil
 	case req.Op == "park":
 		return struct{}{}, c.agent.park(c)
 	case req.Op == "ping":

@@ -79,7 +79,7 @@ func (a *agent) launchControlled(s wire.Start) (_ *running, control *os.File, er
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &running{agent: a, source: folder(source)}
+	p := &running{agent: a, source: folder(source), keeps: true}
 	p.tree = a.tree(s.ID, p.root)
 	files, err := p.pipes(false)
 	if err == nil {
@@ -142,6 +142,7 @@ func (i *interpreter) begin(r *codeRun) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.memory.Store(false)
 	i.current, i.used = r, true
 }
 

@@ -128,6 +128,9 @@ func (j *job) wait(p *running, err error) wire.Exit {
 	}
 	status := <-p.status
 	p.settle()
+	if p.memory.Load() {
+		j.log.add(wire.TypeStderr, []byte("hutch: ended, since the sandbox reached its memory limit and this process used the most\n"))
+	}
 	if p.in != nil {
 		p.in.Close()
 	}

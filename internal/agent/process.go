@@ -32,6 +32,10 @@ type running struct {
 	over    chan struct{}             // closed when the root has ended
 	source  string                    // folder to remove
 	drained sync.WaitGroup            // both outputs are read up to the end of the root
+	// keeps says that the root holds state that outlives what it starts: it is
+	// only ended for the memory limit when it uses more than those do.
+	keeps  bool
+	memory atomic.Bool // something of it was ended for the memory limit
 }
 
 // launch starts s, whose fields have been checked.

@@ -201,6 +201,26 @@ type Renamer interface {
 	Rename(hostname string) error
 }
 
+// Guarded is a place whose memory limit the daemon enforces, by ending programs
+// inside before the kernel would have to end the whole place.
+type Guarded interface {
+	Instance
+
+	// GuardMemory watches the memory of the place until ctx is done or the place
+	// is dead, and then returns nil. When the place uses more than its limit, it
+	// calls relieve, as often as needed and never twice at once; used is how many
+	// bytes are in use, and urgent that ending no program is no choice. relieve ends
+	// the programs that use the most and reports whether it ended any; its error
+	// means that it cannot now. GuardMemory's
+	// error means that the place uses too much memory for too long: it still
+	// lives, and its files can be kept with SaveFiles.
+	GuardMemory(ctx context.Context, relieve func(ctx context.Context, used int64, urgent bool) (ended bool, err error)) error
+
+	// SaveFiles stops everything inside for good, and writes to dir what
+	// Restorer.RestoreFiles needs, on disk when it returns. It needs no agent.
+	SaveFiles(ctx context.Context, dir string) error
+}
+
 // Usage is one reading. What a runtime cannot tell is 0.
 type Usage struct {
 	CPUSeconds float64 // since creation

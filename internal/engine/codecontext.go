@@ -177,7 +177,10 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 	if err != nil {
 		return res, e.diagnose(ctx, s, agent, err)
 	}
-	if end.Signal == 9 && !end.TimedOut && e.ranOutOfMemory(ctx, s) {
+	if end.Memory || end.Code == killedCode && !end.TimedOut && e.ranOutOfMemory(ctx, s) {
+		res.Limit = "memory"
+	}
+	if res.Limit != "" && end.Ended {
 		return res, hutch.Errorf(hutch.Exhausted, "the interpreter reached the memory limit of the sandbox %q and was killed. Let it use less; the next run gets a fresh one", id).With("limit", "memory")
 	}
 	return res, nil
@@ -324,7 +327,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		err = show(hutch.Stderr, fmt.Appendf(nil, "hutch: the session %s has ended with exit code %d; the next call gets a fresh one\n", req.SessionID, res.ExitCode))
 	}
 	result := hutch.ExecResult{
-		SandboxID: id, Command: req.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut,
+		SandboxID: id, Command: req.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Limit: res.Limit,
 		Timestamp: began.UTC(), Duration: time.Since(began),
 	}
 	if err != nil {

@@ -415,21 +415,36 @@ func TestDeathIsAnErrorWithAReason(t *testing.T) {
 		once.Do(func() { close(running) })
 		return nil
 	})
-	if !errors.Is(err, hutch.Unavailable) {
+	if !errors.Is(err, hutch.Unavailable) || !strings.Contains(err.Error(), "empty") {
 		t.Errorf("the command under way: %v", err)
 	}
 	sb := b.until(t, "a", hutch.Failed)
 	if sb.Reason == "" || sb.Health != hutch.Unhealthy {
 		t.Errorf("%+v", sb)
 	}
+	// It is no dead end: whoever knows of the loss can go on with an empty one.
 	_, err = b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil)
-	if !errors.Is(err, hutch.Conflict) || !strings.Contains(err.Error(), sb.Reason) {
-		t.Errorf("a use of the dead: %v", err)
+	if again := b.until(t, "a", hutch.Running); err != nil || !strings.Contains(again.Reason, sb.Reason) {
+		t.Errorf("the next use: %v, %+v", err, again)
 	}
 	if _, err := b.Destroy(t.Context(), "a", false); err != nil {
 		t.Error(err)
 	}
 	b.create(t, hutch.CreateRequest{ID: "a"})
+}
+
+func TestALossIsToldOnce(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	b.driver.Kill("a")
+	sb := b.until(t, "a", hutch.Failed)
+	_, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil)
+	if !errors.Is(err, hutch.Conflict) || !strings.Contains(err.Error(), sb.Reason) {
+		t.Errorf("the first use: %v", err)
+	}
+	if r, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil); err != nil || !r.Success() {
+		t.Errorf("the next use: %v", err)
+	}
 }
 
 func TestDestroyCanBeTriedAgain(t *testing.T) {

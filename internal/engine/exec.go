@@ -17,7 +17,10 @@ import (
 const (
 	maxOutput = 16 << 20
 	maxPath   = 4096
-	noExit    = -1 // of a command that an error ended, so that none takes it for a success
+	// killedCode is the exit code of what signal 9 ended, and of a shell whose
+	// last command it ended.
+	killedCode = 128 + 9
+	noExit     = -1 // of a command that an error ended, so that none takes it for a success
 )
 
 // Exec implements hutch.Service.
@@ -62,7 +65,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 	if exit.Signal == 9 && s.leaving() { // the place's end came to it before it came to the agent
 		return result, destroyed(s)
 	}
-	if exit.Signal == 9 && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
+	if exit.Memory || exit.Code == killedCode && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
 		result.Limit = "memory"
 	}
 	result.CompileError = exit.Compile && !exit.TimedOut && result.Limit == ""
@@ -164,7 +167,7 @@ func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, e
 func (s *sandbox) leaving() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gone || s.rec.Sandbox.Status == hutch.Running && s.inst == nil
+	return s.gone || s.rec.Sandbox.Status == hutch.Running && s.inst == nil && !s.salvaging
 }
 
 func destroyed(s *sandbox) error {
@@ -178,15 +181,20 @@ func (e *Engine) describe(s *sandbox, err error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reason := s.rec.Sandbox.Reason
+	s.told = true
+	reason, stopped := s.rec.Sandbox.Reason, s.rec.Sandbox.Status == hutch.Stopped
+	if stopped && reason == stoppedForMemory {
+		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was stopped. Its files are kept, its processes have ended, and the next use starts it again. Let the program use less memory, or create a sandbox with a higher limits.memory", s.id, s.rec.Sandbox.Limits.Memory).
+			With("sandboxId", s.id).With("limit", "memory").Because(err)
+	}
 	if reason == outOfMemory {
-		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was killed. Destroy it, and create one with a higher limits.memory", s.id, s.rec.Sandbox.Limits.Memory).
+		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was killed with its files. The next use starts it empty. Let the program use less memory, or create a sandbox with a higher limits.memory", s.id, s.rec.Sandbox.Limits.Memory).
 			With("sandboxId", s.id).With("limit", "memory").Because(err)
 	}
 	if reason == "" {
 		reason = "its first process died"
 	}
-	return hutch.Errorf(hutch.Unavailable, "the sandbox %q ended while the command ran: %s. Destroy it and create it again", s.id, reason).
+	return hutch.Errorf(hutch.Unavailable, "the sandbox %q ended while the command ran: %s. The next use starts it empty", s.id, reason).
 		With("sandboxId", s.id).Because(err)
 }
 

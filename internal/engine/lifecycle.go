@@ -107,7 +107,7 @@ func (e *Engine) done(s *sandbox) {
 // wake makes the sandbox, whose turn the caller holds, running if it can.
 func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
-	status, reason, runtime, gone, fault := s.rec.Sandbox.Status, s.rec.Sandbox.Reason, s.rec.Sandbox.Runtime, s.gone, s.fault
+	status, runtime, gone, fault := s.rec.Sandbox.Status, s.rec.Sandbox.Runtime, s.gone, s.fault
 	s.mu.Unlock()
 	switch {
 	case fault != nil:
@@ -116,8 +116,6 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 		return notFound(s.id)
 	case status == hutch.Running:
 		return e.unpause(ctx, s)
-	case status == hutch.Failed:
-		return hutch.Errorf(hutch.Conflict, "the sandbox %q is in error: %s. Destroy it and create it again", s.id, reason).With("sandboxId", s.id)
 	}
 	d, err := e.driver(runtime)
 	if err != nil {
@@ -127,15 +125,32 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	defer s.waking.Store(false)
-	if status == hutch.Hibernated {
+	switch status {
+	case hutch.Hibernated:
 		err = e.recall(ctx, s, d)
-	} else {
+	case hutch.Failed:
+		err = e.startAnew(ctx, s, d)
+	default:
 		err = e.restart(ctx, s, d)
 	}
 	if err == nil {
 		e.log.Info("woken", "sandbox", s.id)
 	}
 	return err
+}
+
+// startAnew starts a lost sandbox empty. Its loss is reported once before, so
+// that no caller takes it for what it was.
+func (e *Engine) startAnew(ctx context.Context, s *sandbox, d driver.Driver) error {
+	s.mu.Lock()
+	told, reason := s.told, s.rec.Sandbox.Reason
+	s.told = true
+	s.mu.Unlock()
+	if !told {
+		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.id, reason).With("sandboxId", s.id)
+	}
+	anew := "started empty: " + strings.TrimPrefix(reason, "started empty: ")
+	return e.open(ctx, s, opening{create: d.Create, reason: &anew})
 }
 
 // reserve counts a sandbox that is about to wake among those that run, if there
@@ -152,6 +167,9 @@ func (e *Engine) reserve(s *sandbox) error {
 
 // restart makes a new place for a stopped sandbox, and puts its files there.
 func (e *Engine) restart(ctx context.Context, s *sandbox, d driver.Driver) error {
+	if e.salvaged(s.place) {
+		return e.refill(ctx, s, d)
+	}
 	fill := func(a *wire.Client) error { return e.unpack(ctx, e.filesOf(s.place), a) }
 	if err := e.open(ctx, s, opening{create: d.Create, fill: fill}); err != nil {
 		return err
@@ -308,6 +326,7 @@ const outOfMemory = "it reached its memory limit and was killed"
 // watch ends the network of a place here, and waits for the place to die.
 func (e *Engine) watch(s *sandbox, inst driver.Instance) {
 	defer e.attach(s, inst)()
+	e.background(func() { e.guard(s, inst) })
 	select {
 	case <-inst.Done():
 	case <-e.ctx.Done():
@@ -337,6 +356,11 @@ func (e *Engine) fail(s *sandbox, inst driver.Instance, reason string) {
 		return
 	}
 	defer s.put()
+	e.failLocked(s, inst, reason)
+}
+
+// failLocked is fail for a caller that holds the turn.
+func (e *Engine) failLocked(s *sandbox, inst driver.Instance, reason string) {
 	s.mu.Lock()
 	if s.inst != inst || s.gone {
 		s.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,17 +60,12 @@ func (e *Engine) recover(ctx context.Context) error {
 // restLocked has a sandbox sleep on, if what it was is still there. It is not when
 // the record is older than the disk: the power went while it ran.
 func (e *Engine) restLocked(ctx context.Context, s *sandbox) {
-	kept := ""
-	switch s.rec.Sandbox.Status {
-	case hutch.Stopped:
-		kept = e.filesOf(s.place)
-	case hutch.Hibernated:
-		kept = e.memoryOf(s.place)
-	default:
+	status := s.rec.Sandbox.Status
+	if !sleeps(status) {
 		return
 	}
 	s.health = hutch.Asleep
-	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+	if !e.kept(s.place, status) {
 		e.lostLocked(ctx, s)
 	}
 }
@@ -186,7 +180,7 @@ func (e *Engine) sweepMemory(places map[string]*sandbox) error {
 		return err
 	}
 	for _, dir := range dirs {
-		if s := places[dir.Name()]; s != nil && s.rec.Sandbox.Status == hutch.Hibernated {
+		if s := places[dir.Name()]; s != nil && sleeps(s.rec.Sandbox.Status) {
 			continue
 		}
 		if err := os.RemoveAll(e.memoryOf(dir.Name())); err != nil {

@@ -38,21 +38,23 @@ type sandbox struct {
 	saving  sync.Mutex               // held while the record is written
 	secrets atomic.Pointer[[]string] // as secretNames has them; never changed, but replaced
 
-	mu     sync.Mutex
-	rec    store.Record    // in which LastUsedAt and ExpiresAt are of the monotonic clock, as Time.UTC would not be
-	inst   driver.Instance // while running and not taken out of use
-	agent  *wire.Client    // the same
-	paused *wire.Client    // of a paused sandbox, which has no agent but this
-	since  time.Time       // when it last began to run
-	uses   int             // uses under way
-	gone   bool            // destroyed, or never came to be
-	fault  error           // why creating failed
-	alarm  alarm
-	below  *snapshots.Base    // what it shares with others; nil for nothing
-	rouse  context.CancelFunc // ends the work of going to sleep; nil before the first
-	health hutch.Health
-	usage  reading
-	saved  int64 // executions that were on disk at the last look
+	mu        sync.Mutex
+	rec       store.Record    // in which LastUsedAt and ExpiresAt are of the monotonic clock, as Time.UTC would not be
+	inst      driver.Instance // while running and not taken out of use
+	agent     *wire.Client    // the same
+	paused    *wire.Client    // of a paused sandbox, which has no agent but this
+	since     time.Time       // when it last began to run
+	uses      int             // uses under way
+	gone      bool            // destroyed, or never came to be
+	salvaging bool            // its place has no memory left, and its files are being kept
+	told      bool            // a caller knows that it is lost
+	fault     error           // why creating failed
+	alarm     alarm
+	below     *snapshots.Base    // what it shares with others; nil for nothing
+	rouse     context.CancelFunc // ends the work of going to sleep; nil before the first
+	health    hutch.Health
+	usage     reading
+	saved     int64 // executions that were on disk at the last look
 
 	gateway    Gateway // once it was asked for
 	unattached error   // why there is no network now
@@ -94,7 +96,7 @@ var moves = map[hutch.Status][]hutch.Status{
 	hutch.Running:    {hutch.Hibernated, hutch.Stopped, hutch.Failed, hutch.Destroyed},
 	hutch.Hibernated: {hutch.Running, hutch.Failed, hutch.Destroyed},
 	hutch.Stopped:    {hutch.Running, hutch.Failed, hutch.Destroyed},
-	hutch.Failed:     {hutch.Destroyed},
+	hutch.Failed:     {hutch.Running, hutch.Destroyed},
 }
 
 // sleeps reports whether a sandbox of that status has no place, and only a folder
@@ -110,7 +112,7 @@ func (s *sandbox) moveLocked(to hutch.Status, reason string) {
 	s.rec.Sandbox.Status, s.rec.Sandbox.Reason = to, reason
 	switch to {
 	case hutch.Running:
-		s.since, s.health = time.Now(), hutch.Healthy
+		s.since, s.health, s.told = time.Now(), hutch.Healthy, false
 		s.rec.Used.Begin(s.since)
 	case hutch.Stopped, hutch.Hibernated:
 		s.health = hutch.Asleep

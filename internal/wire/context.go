@@ -91,8 +91,9 @@ type RunEnd struct {
 	Code     int   `json:"code"`             // what the interpreter said, or ended with
 	Signal   int   `json:"signal,omitempty"` // that ended the interpreter
 	TimedOut bool  `json:"timedOut,omitempty"`
-	Ended    bool  `json:"ended,omitempty"` // the interpreter is gone
-	Runs     int   `json:"runs"`            // of the context
+	Ended    bool  `json:"ended,omitempty"`  // the interpreter is gone
+	Memory   bool  `json:"memory,omitempty"` // it, or what the run started, was ended for the memory limit
+	Runs     int   `json:"runs"`             // of the context
 	Cursor   int64 `json:"cursor"`
 }
 

@@ -62,7 +62,7 @@ type Welcome struct {
 
 // Request is the envelope of all requests; Op names the one field that is set.
 type Request struct {
-	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean, park, adopt, port, listening
+	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean, park, adopt, port, listening, relieve
 	Start  *Start  `json:"start,omitempty"`
 	Attach *Attach `json:"attach,omitempty"`
 	Signal *Signal `json:"signal,omitempty"`
@@ -73,6 +73,8 @@ type Request struct {
 
 	Context *Context `json:"context,omitempty"` // of context, spare, uncontext and interrupt
 	Run     *Run     `json:"run,omitempty"`
+
+	Relieve *Relieve `json:"relieve,omitempty"`
 
 	File  *File     `json:"file,omitempty"` // of the requests about files
 	Adopt *Identity `json:"adopt,omitempty"`
@@ -151,6 +153,7 @@ type Exit struct {
 	Signal   int                 `json:"signal,omitempty"`
 	TimedOut bool                `json:"timedOut,omitempty"`
 	Compile  bool                `json:"compile,omitempty"` // it was Start.Compile that ended
+	Memory   bool                `json:"memory,omitempty"`  // it was ended for the memory limit (Relieve)
 	Cursor   int64               `json:"cursor"`            // end of the output
 }
 

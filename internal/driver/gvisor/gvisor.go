@@ -70,17 +70,13 @@ func (d *Driver) place(id string) place {
 	return p
 }
 
-// overhead is the memory, beyond that of the programs inside, that a sandbox
-// may take: the sentry's own, the gofer's, and the kernel's for both.
-const overhead = 64 << 20
-
 // limits are those of the place's control group, but for the CPU, which is
 // limited once the sandbox has started: that is our own work, and would take
 // a sandbox with half a core three times as long. The limit on processes inside
 // is the sentry's matter; its own threads, and the host processes in which it
 // runs those inside, are several for each.
 func limits(l hutch.Limits) cgroup.Limits {
-	return cgroup.Limits{Memory: int64(l.Memory)<<20 + overhead, PIDs: 4*l.PIDs + 256}
+	return cgroup.Limits{Memory: hardLimit(int64(l.Memory) << 20), PIDs: 4*l.PIDs + 256}
 }
 
 // razeTime is how long it may take to remove what failed.
@@ -147,7 +143,7 @@ func (d *Driver) create(ctx context.Context, p place, spec driver.Spec, from ori
 	if err != nil {
 		return nil, err
 	}
-	procs.Network = spec.Network
+	procs.Network, procs.Memory = spec.Network, int64(spec.Limits.Memory)<<20
 	return open(p, procs)
 }
 

@@ -38,6 +38,9 @@ type processes struct {
 	Gofer  process `json:"gofer"`
 	// Network says that the sandbox has a network device.
 	Network bool `json:"network,omitempty"`
+	// Memory is the limit of the programs inside, in bytes. 0 is of a place that
+	// an earlier version made: the kernel enforces its limit.
+	Memory int64 `json:"memory,omitempty"`
 }
 
 // processes reads from runsc's state which they are.

@@ -30,6 +30,9 @@ func identify(pid int) (process, error) {
 // cmd/hutch-runsc.
 const hurry = unix.Signal(40)
 
+// collect asks a sentry to give back the memory that it no longer needs.
+const collect = unix.Signal(41)
+
 // end kills the process and waits for its end until ctx is done.
 func (p process) end(ctx context.Context) error {
 	held, err := pidfd.Open(p.PID, p.Started)

@@ -57,7 +57,7 @@ func (p process) backing() (memory, disk int64) {
 		name, _ := os.Readlink(fd)
 		var st unix.Stat_t
 		switch {
-		case strings.HasPrefix(name, "/memfd:runsc-memory"):
+		case isMemoryFile(name):
 			if unix.Stat(fd, &st) == nil {
 				memory = st.Blocks * 512
 			}
@@ -69,6 +69,8 @@ func (p process) backing() (memory, disk int64) {
 	}
 	return memory, disk
 }
+
+func isMemoryFile(name string) bool { return strings.HasPrefix(name, "/memfd:runsc-memory") }
 
 // anonymous is the process's own memory.
 func (p process) anonymous() int64 {

@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"cmp"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/wire"
+)
+
+const (
+	// sentryOwn is about what the kernel of an idle sandbox uses for itself.
+	sentryOwn = 32 << 20
+	// countTime bounds the look at open files, of which there may be a million.
+	countTime = 100 * time.Millisecond
+	// maxHandle is the most that a pipe or a socket holds.
+	maxHandle = 4 << 20
+)
+
+// relieve ends the tree that uses the most memory, and says how many processes
+// that were.
+func (a *agent) relieve(r wire.Relieve) wire.Relieved {
+	a.relief.Lock()
+	defer a.relief.Unlock()
+	thaw := a.calm()
+	if thaw != nil {
+		defer thaw()
+	}
+	v := a.greediest(r)
+	if v == nil {
+		return wire.Relieved{}
+	}
+	if v.run != nil {
+		v.run.memory.Store(true)
+	}
+	for _, pid := range v.pids { // at once: they grow while a tree is looked for
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	switch {
+	case v.run != nil && v.all && thaw == nil:
+		v.run.tree.kill()
+	case v.run != nil:
+		v.finish()
+	}
+	return wire.Relieved{Ended: len(v.pids)}
+}
+
+// crowd is from how many processes on they are stopped before they are looked at:
+// together they would grow faster than the agent comes to look.
+const crowd = 24
+
+// calm stops all processes when there are many, until thaw is called.
+func (a *agent) calm() (thaw func()) {
+	if !a.children.init || os.Getpid() != 1 {
+		return nil
+	}
+	names, _ := os.ReadDir("/proc")
+	if len(names) < crowd+pseudo {
+		return nil
+	}
+	return a.children.freeze()
+}
+
+// pseudo is about how many entries of /proc are no processes.
+const pseudo = 24
+
+// finish ends what is left of a victim. It does not stop the tree first, as
+// kill does.
+func (v *victim) finish() {
+	for end := time.Now().Add(killTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		left := v.run.tree.members()
+		if !v.all {
+			left = slices.DeleteFunc(left, func(pid int) bool { return pid == v.run.pid })
+		}
+		if len(left) == 0 {
+			return
+		}
+		for _, pid := range left {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// victim is what could be ended: a tree, or all of it but its root.
+type victim struct {
+	run     *running // nil for processes that no command is known for
+	all     bool     // with its root
+	pids    []int
+	mapped  int64 // bytes
+	handles int   // pipes and sockets, whose content is in no process
+}
+
+// greediest returns the victim that uses the most; nil when there is none. What
+// belongs to no process, such as the names of a million files, is freed by no
+// end: then it is nil, too, or where that is urgent the newest command, which is
+// the likeliest to go on taking it.
+func (a *agent) greediest(r wire.Relieve) *victim {
+	victims := a.victims()
+	used, known := r.Used-sentryOwn, int64(0)
+	for _, v := range victims {
+		for _, pid := range v.pids {
+			v.mapped += resident(pid)
+		}
+		known += v.mapped
+	}
+	if known < used/2 { // most of it is in files without a name, pipes and sockets
+		weighHandles(victims, used-known)
+		known = 0
+		for _, v := range victims {
+			known += v.mapped
+		}
+	}
+	by := func(a, b *victim) int { return cmp.Compare(a.mapped, b.mapped) }
+	if known < used/4 {
+		if !r.Urgent {
+			return nil
+		}
+		by = func(a, b *victim) int { return cmp.Compare(slices.Max(a.pids), slices.Max(b.pids)) }
+		victims = slices.DeleteFunc(victims, func(v *victim) bool { return v.run != nil && v.run.keeps && v.all })
+	}
+	if len(victims) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(victims, by)
+}
+
+// weighHandles adds what processes keep in files without a name, and shares the
+// rest of what is used among the pipes and sockets.
+func weighHandles(victims []*victim, rest int64) {
+	seen, end, all := map[string]bool{}, time.Now().Add(countTime), 0
+	for _, v := range victims {
+		for _, pid := range v.pids {
+			if time.Now().After(end) {
+				break
+			}
+			bytes, handles := held(pid, seen)
+			v.mapped += bytes
+			v.handles += handles
+			rest -= bytes
+		}
+		all += v.handles
+	}
+	for _, v := range victims {
+		if all > 0 && rest > 0 {
+			share := int64(float64(rest) * float64(v.handles) / float64(all))
+			v.mapped += min(share, int64(v.handles)*maxHandle)
+		}
+	}
+}
+
+// held looks at the open files of a process: how many bytes are in those without
+// a name that have not been seen yet, and how many pipes and sockets it has.
+func held(pid int, seen map[string]bool) (bytes int64, handles int) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	f, err := os.Open(dir)
+	if err != nil {
+		return 0, 0
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	for _, name := range names {
+		target, _ := os.Readlink(filepath.Join(dir, name))
+		switch {
+		case strings.HasPrefix(target, "pipe:"), strings.HasPrefix(target, "socket:"):
+			handles++
+		case strings.Contains(target, "memfd:"), strings.HasSuffix(target, " (deleted)"):
+			var st unix.Stat_t
+			if unix.Stat(filepath.Join(dir, name), &st) != nil {
+				continue
+			}
+			key := strconv.FormatUint(st.Dev, 10) + ":" + strconv.FormatUint(st.Ino, 10)
+			if !seen[key] {
+				seen[key] = true
+				bytes += st.Blocks * 512
+			}
+		}
+	}
+	return bytes, handles
+}
+
+// resident is how many bytes of memory a process has.
+func resident(pid int) int64 {
+	var buf [128]byte
+	f := strings.Fields(string(slurp("/proc/"+strconv.Itoa(pid)+"/statm", buf[:])))
+	if len(f) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(f[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
+
+// victims sorts all processes by what they belong to.
+func (a *agent) victims() []*victim {
+	a.mu.Lock()
+	runs := slices.Collect(maps.Keys(a.procs))
+	a.mu.Unlock()
+	known := newFamily(runs)
+	below := map[*running]*victim{} // what a run has started
+	self := map[*running]*victim{}  // the root of a run that keeps state
+	strays := map[int]*victim{}
+	for _, p := range known.all {
+		if p.dead {
+			continue
+		}
+		run, top := known.of(p)
+		var v *victim
+		switch {
+		case run == nil:
+			v = entry(strays, top, victim{all: true})
+		case run.keeps && p.pid == run.pid:
+			v = entry(self, run, victim{run: run, all: true})
+		default:
+			v = entry(below, run, victim{run: run, all: !run.keeps})
+		}
+		v.pids = append(v.pids, p.pid)
+	}
+	return slices.Concat(slices.Collect(maps.Values(below)), slices.Collect(maps.Values(self)), slices.Collect(maps.Values(strays)))
+}
+
+func entry[K comparable](m map[K]*victim, key K, fresh victim) *victim {
+	if m[key] == nil {
+		m[key] = &fresh
+	}
+	return m[key]
+}
+
+// family tells which run a process belongs to, as a tree does, for all processes
+// in one look.
+type family struct {
+	all    map[int]process
+	roots  map[int]*running // by pid
+	marks  map[string]*running
+	buffer []byte
+}
+
+func newFamily(runs []*running) *family {
+	f := &family{all: map[int]process{}, roots: map[int]*running{}, marks: map[string]*running{}, buffer: make([]byte, 64<<10)}
+	for _, r := range runs {
+		if pid := r.root(); pid != 0 {
+			f.roots[pid] = r
+		}
+		f.marks[r.tree.mark] = r
+	}
+	for _, p := range processes(map[int]bool{}, time.Time{}) {
+		f.all[p.pid] = p
+	}
+	return f
+}
+
+// of returns the run of a process, or else the topmost of its ancestors.
+func (f *family) of(p process) (*running, int) {
+	top := p
+	for range len(f.all) {
+		if r := f.roots[top.pid]; r != nil {
+			return r, top.pid
+		}
+		if r := f.roots[top.session]; r != nil {
+			return r, top.pid
+		}
+		parent, ok := f.all[top.parent]
+		if !ok {
+			break
+		}
+		top = parent
+	}
+	return f.marked(top), top.pid
+}
+
+// marked returns the run whose id a process bears in its environment.
+func (f *family) marked(p process) *running {
+	env := slurp("/proc/"+strconv.Itoa(p.pid)+"/environ", f.buffer)
+	for kv := range strings.SplitSeq(string(env), "\x00") {
+		if strings.HasPrefix(kv, wire.ProcessEnv+"=") {
+			return f.marks[kv]
+		}
+	}
+	return nil
+}

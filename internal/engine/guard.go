@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/durable"
+	"hutch/internal/wire"
+)
+
+// A guarded place is one whose memory limit the daemon enforces: the agent ends
+// the programs that use the most. Where that does not help in time, the sandbox
+// is stopped, with its files, and starts again with the next use.
+
+// errAsleep means that a sandbox has no agent that could end programs now.
+var errAsleep = errors.New("the sandbox is being saved, or stands still")
+
+// guard enforces the memory limit of the place that s runs in, until the place
+// dies or the engine closes.
+func (e *Engine) guard(s *sandbox, inst driver.Instance) {
+	g, ok := inst.(driver.Guarded)
+	if !ok {
+		return
+	}
+	err := g.GuardMemory(e.ctx, func(ctx context.Context, used int64, urgent bool) (bool, error) {
+		s.mu.Lock()
+		agent := s.agent
+		if s.inst != inst {
+			agent = nil
+		}
+		s.mu.Unlock()
+		if agent == nil {
+			return false, errAsleep
+		}
+		ended, err := agent.Relieve(ctx, wire.Relieve{Used: used, Urgent: urgent})
+		e.log.Info("memory limit", "sandbox", s.id, "used", used>>20, "ended", ended, "err", err)
+		return ended, err
+	})
+	if err != nil {
+		e.salvage(s, g, err)
+	}
+}
+
+// stoppedForMemory is why a sandbox was stopped that used too much memory.
+const stoppedForMemory = "it reached its memory limit and ending programs did not help: its files are kept, its processes have ended; the next use starts it again"
+
+// salvage stops a sandbox whose place has no memory left, and keeps its files.
+func (e *Engine) salvage(s *sandbox, g driver.Guarded, cause error) {
+	if s.take(e.ctx) != nil {
+		return
+	}
+	defer s.put()
+	s.mu.Lock()
+	if s.inst != g || s.gone {
+		s.mu.Unlock()
+		return
+	}
+	agent := cmp.Or(s.agent, s.paused)
+	s.inst, s.agent, s.paused, s.salvaging = nil, nil, nil, true // who comes meanwhile waits for the turn
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.salvaging = false
+		s.mu.Unlock()
+	}()
+	e.account(e.ctx, s, g)
+	err := e.keepFiles(s, g)
+	if err == nil {
+		err = e.lay(s, hutch.Stopped, stoppedForMemory)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.inst, s.agent = g, agent
+		s.mu.Unlock()
+		e.failLocked(s, g, fmt.Sprintf("%s, and its files could not be kept: %v", outOfMemory, err))
+		return
+	}
+	agent.Close()
+	e.log.Warn("stopped for its memory", "sandbox", s.id, "err", cause)
+	if err := e.raze(g); err != nil {
+		e.log.Error("free a place without memory", "sandbox", s.id, "err", err)
+	}
+}
+
+// keepFiles writes the files of a place that has no memory left to the folder
+// that its sandbox has while it sleeps.
+func (e *Engine) keepFiles(s *sandbox, g driver.Guarded) error {
+	half := e.halfSaved(s.place)
+	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
+		return err
+	}
+	if err := g.SaveFiles(e.ctx, half); err != nil {
+		return errors.Join(err, os.RemoveAll(half))
+	}
+	if err := errors.Join(os.RemoveAll(e.memoryOf(s.place)), os.Rename(half, e.memoryOf(s.place))); err != nil {
+		return err
+	}
+	return durable.Sync(e.memoryDir())
+}
+
+// salvaged reports whether the files of a stopped sandbox are kept in the way
+// that salvage does.
+func (e *Engine) salvaged(place string) bool {
+	entries, err := os.ReadDir(e.memoryOf(place))
+	return err == nil && len(entries) > 0
+}
+
+// refill makes a new place for a sandbox that salvage has stopped.
+func (e *Engine) refill(ctx context.Context, s *sandbox, d driver.Driver) error {
+	r, ok := d.(driver.Restorer)
+	if !ok {
+		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot start the sandbox %q again: start the server with the runtime that it was made on", d.Name(), s.id)
+	}
+	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+		return r.RestoreFiles(ctx, spec, e.memoryOf(s.place))
+	}
+	if err := e.open(ctx, s, opening{create: create}); err != nil {
+		return err
+	}
+	e.shed(e.memoryOf(s.place))
+	return nil
+}
+
+// kept reports whether what a sandbox that sleeps was is still there.
+func (e *Engine) kept(place string, status hutch.Status) bool {
+	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
+	if status == hutch.Hibernated {
+		return there(e.memoryOf(place))
+	}
+	return there(e.filesOf(place)) || e.salvaged(place)
+}

@@ -1,0 +1,160 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// MemoryWatch follows the memory of one group, and makes the kernel hold the
+// group back at its limit where it would otherwise kill a process in it:
+//
+//   - Version 1: a process that needs memory over the limit waits until there
+//     is some, or the limit is raised. It waits without anybody's help when
+//     this process dies, and goes on when the next watch raises the limit.
+//   - Version 2: over the soft limit the kernel slows the group down.
+//
+// Both also reclaim cached files first.
+type MemoryWatch struct {
+	group  *Group
+	soft   int64
+	files  []*os.File // what the events are about must stay open
+	events *os.File   // nil where there are none
+}
+
+// MemoryReading is one look at a group's memory.
+type MemoryReading struct {
+	Charged int64 // bytes, cached files among them
+	Used    int64 // bytes that no reclaim can free
+	Held    bool  // the kernel makes the group wait for memory; version 1 only
+}
+
+// WatchMemory begins to watch the group. soft is how many bytes it may use
+// before its watcher wants to know.
+func (g *Group) WatchMemory(soft int64) (*MemoryWatch, error) {
+	w := &MemoryWatch{group: g, soft: soft}
+	var err error
+	if g.tree.v1() {
+		err = w.begin1()
+	} else {
+		err = put(g.dirs()[0], "memory.high", strconv.FormatInt(soft, 10))
+	}
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("watch the memory of control group %s: %w", g.name, err)
+	}
+	return w, nil
+}
+
+// begin1 asks for an event when usage crosses the soft limit, and for one when
+// the group reaches its limit.
+func (w *MemoryWatch) begin1() error {
+	dir := w.group.dir("memory")
+	if err := put(dir, "memory.oom_control", "1"); err != nil { // hold, do not kill
+		return err
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	w.events = os.NewFile(uintptr(fd), "memory events")
+	for file, arg := range map[string]string{"memory.usage_in_bytes": " " + strconv.FormatInt(w.soft, 10), "memory.oom_control": ""} {
+		f, err := os.Open(filepath.Join(dir, file))
+		if err != nil {
+			return err
+		}
+		w.files = append(w.files, f)
+		if err := put(dir, "cgroup.event_control", fmt.Sprintf("%d %d%s", fd, f.Fd(), arg)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read looks at the memory now. It is an error when the group is gone.
+func (w *MemoryWatch) Read() (MemoryReading, error) {
+	g, r := w.group, reader{}
+	var m MemoryReading
+	dir, cached := "", ""
+	if g.tree.v1() {
+		dir, cached = g.dir("memory"), "total_"
+		m.Charged = r.number(dir, "memory.usage_in_bytes")
+		m.Held = r.field(dir, "memory.oom_control", "under_oom") != 0
+	} else {
+		dir = g.dirs()[0]
+		m.Charged = r.number(dir, "memory.current")
+	}
+	m.Used = m.Charged
+	if m.Charged > w.soft { // else it does not matter, and the kernel takes long to tell
+		m.Used = used(m.Charged, r.field(dir, "memory.stat", cached+"inactive_file")+r.field(dir, "memory.stat", cached+"active_file"))
+	}
+	return m, r.end(dir)
+}
+
+// Wait waits for an event, until the time is up or ctx is done. Where the
+// kernel has no events, it always waits for the time.
+func (w *MemoryWatch) Wait(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if w.events == nil {
+		<-ctx.Done()
+		return
+	}
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		w.events.SetReadDeadline(time.Unix(1, 0))
+		close(woken)
+	})
+	var count [8]byte
+	w.events.Read(count[:])
+	if !stop() {
+		<-woken // or its deadline would be the next wait's
+	}
+	w.events.SetReadDeadline(time.Time{})
+}
+
+// Events reports whether the kernel tells when the group crosses the soft limit.
+func (w *MemoryWatch) Events() bool { return w.events != nil }
+
+// SetSoft changes from where on the kernel slows the group down. Version 1 knows
+// no such thing.
+func (w *MemoryWatch) SetSoft(bytes int64) error {
+	if w.group.tree.v1() {
+		return nil
+	}
+	return put(w.group.dirs()[0], "memory.high", strconv.FormatInt(bytes, 10))
+}
+
+// SetMemory changes the group's limit, up or down. What waits for memory goes on
+// when it is raised.
+func (g *Group) SetMemory(bytes int64) error {
+	text := strconv.FormatInt(bytes, 10)
+	if !g.tree.v1() {
+		return put(g.dirs()[0], "memory.max", text)
+	}
+	dir := g.dir("memory")
+	// The sum with swap may not be below memory alone: on the way up it is set
+	// first, on the way down last.
+	swap := optional(put(dir, "memory.memsw.limit_in_bytes", text))
+	err := put(dir, "memory.limit_in_bytes", text)
+	if swap != nil && err == nil {
+		swap = optional(put(dir, "memory.memsw.limit_in_bytes", text))
+	}
+	return errors.Join(swap, err)
+}
+
+// Close ends the watch. The group is held back at its limit all the same.
+func (w *MemoryWatch) Close() {
+	if w.events != nil {
+		w.events.Close()
+	}
+	for _, f := range w.files {
+		f.Close()
+	}
+}

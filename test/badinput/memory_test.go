@@ -1,0 +1,206 @@
+package badinput
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/linux/cgroup"
+)
+
+var memoryRounds = flag.Int("memory-rounds", 1, "how often each program of TestMemoryLimit is run")
+
+// glutton is a program that takes all memory there is, in one way.
+type glutton struct {
+	name, language, code string
+	// spared says that a limit of another kind may end it first.
+	spared bool
+	// gvisor says that native cannot tell whose the memory is: there the kernel
+	// ends single processes, others of the sandbox among them.
+	gvisor bool
+}
+
+var gluttons = []glutton{
+	{name: "at once", language: "python", code: `x = bytearray(900 << 20)`},
+	{name: "populated", language: "python", code: `
+import mmap
+keep = [mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x8000) for _ in range(16)]`},
+	{name: "slowly", language: "python", code: `
+import time
+x = []
+for _ in range(1000): x.append(b"x" * (2 << 20)); time.sleep(0.005)`},
+	{name: "many small processes", language: "python", gvisor: true, code: `
+import os, time
+for _ in range(120):
+    if os.fork() == 0:
+        x = bytearray(10 << 20)
+        time.sleep(100)
+time.sleep(100)`},
+	{name: "processes that leave their parent", language: "python", gvisor: true, code: `
+import os, time
+for _ in range(60):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork(): os._exit(0)
+        x = bytearray(20 << 20)
+        time.sleep(100)
+time.sleep(100)`},
+	{name: "files without a name", language: "python", gvisor: true, code: `
+import os
+fd = os.memfd_create("x")
+for _ in range(900): os.write(fd, b"x" * (1 << 20))`},
+	{name: "pipes", language: "python", spared: true, gvisor: true, code: `
+import os, fcntl, resource, time
+keep = []
+try:
+    while True:
+        r, w = os.pipe()
+        fcntl.fcntl(w, 1031, 1 << 20)
+        os.set_blocking(w, False)
+        keep.append((r, w))
+        while True: os.write(w, b"x" * 65536)
+except BlockingIOError: pass
+try:
+    while True:
+        r, w = os.pipe(); os.set_blocking(w, False); keep.append((r, w))
+        try: fcntl.fcntl(w, 1031, 1 << 20)
+        except OSError: pass
+        try:
+            while True: os.write(w, b"x" * 65536)
+        except BlockingIOError: pass
+except OSError: print("refused")`},
+	{name: "sockets", language: "python", spared: true, gvisor: true, code: `
+import socket
+keep = []
+try:
+    while True:
+        a, b = socket.socketpair()
+        a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        a.setblocking(False)
+        keep.append((a, b))
+        try:
+            while True: a.send(b"x" * 65536)
+        except BlockingIOError: pass
+except OSError: print("refused")`},
+	{name: "files in memory", spared: true, code: `head -c 10G /dev/zero > /dev/shm/big; rm -f /dev/shm/big`},
+}
+
+// A program that reaches the memory limit ends, and its result says so. The
+// sandbox goes on, with its files, sessions, contexts and servers.
+func TestMemoryLimit(t *testing.T) {
+	if _, unlimited := cgroup.Find(); unlimited != nil {
+		t.Skip(unlimited)
+	}
+	each(t, func(t *testing.T, b *bed) {
+		for _, g := range gluttons {
+			t.Run(g.name, func(t *testing.T) {
+				if g.gvisor && b.runtime != "gvisor" {
+					b.survives(t, g)
+					return
+				}
+				id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
+				b.furnish(t, id)
+				for round := range *memoryRounds {
+					began := time.Now()
+					r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: g.language, Command: g.code, Timeout: 60}, nil)
+					t.Logf("%v: exit code %d, limit %q, %v", time.Since(began).Round(time.Millisecond), r.ExitCode, r.Limit, err)
+					refused := g.spared && err == nil && !r.TimedOut
+					if !refused && (err != nil || r.Limit != "memory") {
+						t.Fatalf("round %d: want an end that names the memory limit; got exit code %d, limit %q, timed out %v, %v, %.300q", round, r.ExitCode, r.Limit, r.TimedOut, err, r.Stderr)
+					}
+					b.furnished(t, id)
+				}
+			})
+		}
+	})
+}
+
+// survives checks that a sandbox and its files outlive a greedy program.
+func (b *bed) survives(t *testing.T, g glutton) {
+	id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
+	b.Exec(t.Context(), id, hutch.ExecRequest{Command: "echo precious > /workspace/notes.txt"}, nil)
+	b.Exec(t.Context(), id, hutch.ExecRequest{Language: g.language, Command: g.code, Timeout: 10}, nil)
+	b.well(t, id)
+	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat /workspace/notes.txt"}, nil)
+	if err != nil || string(r.Stdout) != "precious\n" {
+		t.Errorf("its file: %q, %v", r.Stdout, err)
+	}
+}
+
+// A session's command that reaches the memory limit ends; the session goes on.
+func TestMemoryLimitInASession(t *testing.T) {
+	if _, unlimited := cgroup.Find(); unlimited != nil {
+		t.Skip(unlimited)
+	}
+	each(t, func(t *testing.T, b *bed) {
+		id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
+		b.furnish(t, id)
+		r, err := b.Exec(t.Context(), id, hutch.ExecRequest{SessionID: "shell", Command: `python3 -c "x = bytearray(900 << 20)"`}, nil)
+		if err != nil || r.Limit != "memory" {
+			t.Errorf("exit code %d, limit %q, %v", r.ExitCode, r.Limit, err)
+		}
+		b.furnished(t, id)
+		_, err = b.RunCode(t.Context(), id, hutch.RunRequest{ContextID: "greedy", Language: "python", Code: "x = bytearray(900 << 20)"}, nil)
+		if e := hutch.AsError(err); e.Kind != hutch.Exhausted || e.Data["limit"] != "memory" {
+			t.Errorf("a context that takes all memory: %v", err)
+		}
+		b.furnished(t, id)
+	})
+}
+
+// furnish puts into a sandbox what must outlive a greedy program.
+func (b *bed) furnish(t *testing.T, id string) {
+	t.Helper()
+	ctx := t.Context()
+	run := func(r hutch.ExecRequest) {
+		t.Helper()
+		if res, err := b.Exec(ctx, id, r, nil); err != nil || !res.Success() {
+			t.Fatalf("%q: exit code %d, %v, %s", r.Command, res.ExitCode, err, res.Stderr)
+		}
+	}
+	run(hutch.ExecRequest{Command: "echo precious > /workspace/notes.txt"})
+	run(hutch.ExecRequest{SessionID: "shell", Command: "kept=variable"})
+	if _, err := b.RunCode(ctx, id, hutch.RunRequest{ContextID: "code", Language: "python", Code: "kept = 42"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.StartProcess(ctx, id, hutch.ProcessRequest{Name: "server", Command: "cd /workspace && exec python3 -m http.server 8000"}); err != nil {
+		t.Fatal(err)
+	}
+	b.furnished(t, id)
+}
+
+// furnished checks that all of it is still there.
+func (b *bed) furnished(t *testing.T, id string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var wrong []string
+	want := func(what, got, want string, err error) {
+		if err != nil || strings.TrimSpace(got) != want {
+			wrong = append(wrong, fmt.Sprintf("%s: %q, %v", what, got, err))
+		}
+	}
+	for {
+		wrong = nil
+		r, err := b.Exec(ctx, id, hutch.ExecRequest{Command: "cat /workspace/notes.txt"}, nil)
+		want("the file", string(r.Stdout), "precious", err)
+		r, err = b.Exec(ctx, id, hutch.ExecRequest{SessionID: "shell", Command: "echo $kept"}, nil)
+		want("the session", string(r.Stdout), "variable", err)
+		run, err := b.RunCode(ctx, id, hutch.RunRequest{ContextID: "code", Language: "python", Code: "print(kept)"}, nil)
+		want("the context", string(run.Stdout), "42", err)
+		r, err = b.Exec(ctx, id, hutch.ExecRequest{Command: "exec 3<>/dev/tcp/127.0.0.1/8000 && printf 'GET /notes.txt HTTP/1.0\r\n\r\n' >&3 && tail -n 1 <&3"}, nil)
+		want("the server", string(r.Stdout), "precious", err)
+		if len(wrong) == 0 {
+			return
+		}
+		if ctx.Err() != nil || strings.HasPrefix(wrong[0], "the file") {
+			t.Fatalf("the sandbox is not as it was: %s", strings.Join(wrong, "; "))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
