@@ -133,6 +133,13 @@ type Filter struct {
 	CreatedBefore time.Time `json:"createdBefore,omitzero"`
 	// Labels are those that a sandbox must have, with these values.
 	Labels map[string]string `json:"labels,omitempty"`
+
+	// ID chooses one sandbox.
+	ID string `json:"-"`
+	// Brief lists only what is on record: resources, processes and health are
+	// left as they are when nothing runs. It asks no sandbox for anything, so it
+	// takes no time even when sandboxes are slow.
+	Brief bool `json:"-"`
 }
 
 // Match reports whether the filter chooses s.
@@ -142,7 +149,8 @@ func (f Filter) Match(s Sandbox) bool {
 			return false
 		}
 	}
-	return (f.Status == "" || f.Status == s.Status) &&
+	return (f.ID == "" || f.ID == s.ID) &&
+		(f.Status == "" || f.Status == s.Status) &&
 		(f.Owner == "" || f.Owner == s.Owner) &&
 		(f.CreatedAfter.IsZero() || s.CreatedAt.After(f.CreatedAfter)) &&
 		(f.CreatedBefore.IsZero() || s.CreatedAt.Before(f.CreatedBefore))

@@ -175,3 +175,22 @@ func TestSnapshotsOfAnOwner(t *testing.T) {
 		t.Errorf("ada sees %+v, %v", list, err)
 	}
 }
+
+// A brief list asks no agent: it knows nothing of what runs inside.
+func TestBriefListAsksNoAgent(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "busy"})
+	b.create(t, hutch.CreateRequest{ID: "other"})
+	if _, err := b.StartProcess(t.Context(), "busy", hutch.ProcessRequest{Command: "sleep 100", Name: "long"}); err != nil {
+		t.Fatal(err)
+	}
+	for brief, want := range map[bool]int{true: 0, false: 1} {
+		list, err := b.Sandboxes(t.Context(), hutch.Filter{ID: "busy", Brief: brief})
+		if err != nil || len(list) != 1 || list[0].ID != "busy" || len(list[0].Processes) != want {
+			t.Errorf("brief %t: %+v, %v", brief, list, err)
+		}
+	}
+	if list, err := b.Sandboxes(t.Context(), hutch.Filter{ID: "none", Brief: true}); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}

@@ -28,15 +28,43 @@ func (e *Engine) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 
 // Sandboxes implements hutch.Service.
 func (e *Engine) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	all := e.visible(ctx, f.ID)
+	left := func(v hutch.Sandbox) bool { return !f.Match(v) }
+	if f.Brief {
+		return slices.DeleteFunc(recordsOf(all), left), nil
+	}
+	list := make([]hutch.Sandbox, len(all))
+	visit(all, func(i int, s *sandbox) { list[i] = e.look(ctx, s) })
+	return slices.DeleteFunc(list, left), nil
+}
+
+// visible lists the sandboxes of the caller, or one of them.
+func (e *Engine) visible(ctx context.Context, id string) []*sandbox {
+	if id != "" {
+		s, err := e.find(ctx, id)
+		if err != nil {
+			return nil
+		}
+		return []*sandbox{s}
+	}
 	e.mu.Lock()
 	all := e.tableLocked()
 	e.mu.Unlock()
 	if owner, ok := hutch.OwnerOf(ctx); ok {
 		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.owner != owner.ID })
 	}
+	return all
+}
+
+// recordsOf is what is on record of sandboxes.
+func recordsOf(all []*sandbox) []hutch.Sandbox {
 	list := make([]hutch.Sandbox, len(all))
-	visit(all, func(i int, s *sandbox) { list[i] = e.look(ctx, s) })
-	return slices.DeleteFunc(list, func(v hutch.Sandbox) bool { return !f.Match(v) }), nil
+	for i, s := range all {
+		s.mu.Lock()
+		list[i] = s.snapshotLocked()
+		s.mu.Unlock()
+	}
+	return list
 }
 
 // visit goes to several sandboxes at once, so that a few who do not answer hold

@@ -87,7 +87,7 @@ func (c *call) failure(ctx context.Context, err error) failure {
 
 // available names the newest sandboxes that the caller could have meant.
 func (c *call) available(ctx context.Context) []string {
-	all, err := c.s.svc.Sandboxes(ctx, hutch.Filter{})
+	all, err := c.s.svc.Sandboxes(ctx, hutch.Filter{Brief: true})
 	if err != nil {
 		return []string{}
 	}

@@ -230,3 +230,42 @@ func sameWords(a, b error) bool {
 	}
 	return a.Error() == b.Error() && hutch.KindOf(a) == hutch.KindOf(b)
 }
+
+// looking counts how often sandboxes are asked for more than their records.
+type looking struct {
+	*house
+	looks int
+}
+
+func (l *looking) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
+	l.looks++
+	return l.house.Sandbox(ctx, id)
+}
+
+func (l *looking) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	if !f.Brief {
+		l.looks++
+	}
+	return l.house.Sandboxes(ctx, f)
+}
+
+// To find out whose a sandbox is takes its record alone: a caller with a grant
+// never waits for the agents of two sandboxes.
+func TestGrantsAskNoAgent(t *testing.T) {
+	l := &looking{house: newHouse()}
+	w := newWorld(t, l, policy.Options{})
+	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
+	if _, err := w.Create(ada, hutch.CreateRequest{ID: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Share(ada, "box", "bob", hutch.WriteAccess); err != nil {
+		t.Fatal(err)
+	}
+	l.looks = 0
+	if _, err := w.Exec(bob, "box", hutch.ExecRequest{Command: "true"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l.looks > 0 {
+		t.Errorf("a call with a grant looked at sandboxes %d times", l.looks)
+	}
+}

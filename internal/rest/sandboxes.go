@@ -96,7 +96,7 @@ func filter(r *http.Request) (f hutch.Filter, p page, err error) {
 	if err != nil {
 		return f, p, err
 	}
-	q, err := query(once, "status", "owner", "createdAfter", "createdBefore", "limit", "cursor")
+	q, err := query(once, "status", "owner", "createdAfter", "createdBefore", "brief", "limit", "cursor")
 	if err != nil {
 		return f, p, err
 	}
@@ -120,6 +120,9 @@ func filter(r *http.Request) (f hutch.Filter, p page, err error) {
 		return f, p, err
 	}
 	if f.CreatedBefore, err = moment(q, "createdBefore"); err != nil {
+		return f, p, err
+	}
+	if f.Brief, err = flag(q, "brief"); err != nil {
 		return f, p, err
 	}
 	p, err = pageOf(q)
