@@ -81,7 +81,8 @@ type Gateway struct {
 	record record
 	counts counts
 
-	lookups chan struct{} // slots for those under way
+	flows   slots         // to the resolver
+	lookups slots         // questions to the world
 	asking  *rate.Limiter // lookups
 
 	mu     sync.Mutex
@@ -126,7 +127,7 @@ func New(n hutch.Network, opt Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		opt: opt, host: host{addrs: opt.HostAddrs}, live: map[*passage]struct{}{},
-		lookups: make(chan struct{}, 32), asking: rate.NewLimiter(lookupRate, 3*lookupRate),
+		flows: newSlots(ownFlows, mostFlows, opt.Resolver.flows), lookups: newSlots(ownLookups, mostLookups, opt.Resolver.lookups), asking: rate.NewLimiter(lookupRate, 3*lookupRate),
 	}
 	g.counts.begin(opt.Before)
 	return g, g.Set(n)

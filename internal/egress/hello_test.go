@@ -118,3 +118,22 @@ func FuzzTell(f *testing.F) {
 func printable(b []byte) bool {
 	return len(bytes.Trim(b, "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~")) == 0 && !bytes.ContainsFunc(b, func(c rune) bool { return c < '!' || c > '~' })
 }
+
+// TestWhatCannotBeTold holds that a connection to a name does not become a relay
+// by what no honest client begins with.
+func TestWhatCannotBeTold(t *testing.T) {
+	for said, hidden := range map[string]bool{
+		"\x15\x03\x01\x00\x02\x01\x00\x16\x03\x01": true, // an alert, and then a hello that nobody looks at
+		"\x14\x03\x03\x00\x01\x01":                 true,
+		"\x17\x03\x03":                             true,
+		"\r\n\x16\x03\x01":                         true,
+		"\r\n\x15":                                 true,
+		"\x16\x03\x01":                             false,
+		"SSH-2.0-x\r\n":                            false,
+		"\x00\x03\x00\x01":                         false,
+	} {
+		if _, err := tell(ahead(&recorded{r: bytes.NewReader([]byte(said))}).r); (err == errHidden) != hidden {
+			t.Errorf("%q: %v", said, err)
+		}
+	}
+}

@@ -95,6 +95,12 @@ func firstWord(client, server *buffered) (*buffered, error) {
 	return first.from, first.err
 }
 
+// recordOther reports whether a byte begins what TLS can send, and no honest client
+// begins with: a change of cipher, an alert, data, a heartbeat.
+func recordOther(first byte) bool {
+	return first >= 20 && first <= 24 && first != recordHandshake
+}
+
 var errHidden = errors.New("what was sent could be a request of HTTP that is hidden from us")
 
 // tell says what a client begins with, and leaves it to be read. Text is HTTP
@@ -108,10 +114,16 @@ func tell(r *bufio.Reader) (manner, error) {
 		if err != nil {
 			return other, err
 		}
-		if head[0] == recordHandshake {
+		line := bytes.TrimLeft(head, "\r\n") // which servers pass over
+		if len(line) > 0 && line[0] == recordHandshake {
+			if len(line) < len(head) {
+				return other, errHidden // nobody begins so, and a lenient server might take the rest
+			}
 			return secure, nil
 		}
-		line := bytes.TrimLeft(head, "\r\n") // which servers pass over
+		if len(line) > 0 && recordOther(line[0]) {
+			return other, errHidden
+		}
 		switch c := head[n-1]; {
 		case len(line) == 0:
 		case c == '\n':

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -25,6 +26,17 @@ const (
 	askTime    = 5 * time.Second
 	// dnsQuiet is for how long the resolver waits for another question.
 	dnsQuiet = 3 * time.Second
+	// maxQuestion is the longest question that is read, in bytes, and also what
+	// waits at a flow of datagrams.
+	maxQuestion = 1500
+)
+
+// How many flows to the resolver and questions under way a sandbox always has, and
+// at most, and how many of those above the first all sandboxes have together. A
+// flow holds some kilobytes, a question a socket of the host's.
+const (
+	ownFlows, mostFlows, poolFlows       = 64, 512, 1024
+	ownLookups, mostLookups, poolLookups = 4, 32, 128
 )
 
 // isResolver reports whether dst is the resolver that a sandbox has.
@@ -34,25 +46,38 @@ func (g *Gateway) isResolver(dst netip.AddrPort) bool {
 
 // answerDatagrams answers questions that come one in a datagram.
 func (g *Gateway) answerDatagrams(ctx context.Context, f netstack.Flow) {
+	giveBack, ok := g.flows.try()
+	if !ok {
+		f.Refuse()
+		return
+	}
+	defer giveBack()
 	c, err := f.Accept()
 	if err != nil {
 		return
 	}
 	defer c.Close()
+	if small, ok := c.(interface{ SetReadBuffer(int) error }); ok {
+		small.SetReadBuffer(4 * maxQuestion)
+	}
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	var answers sync.WaitGroup
 	defer answers.Wait()
+	buf := make([]byte, maxQuestion)
 	for {
-		buf := make([]byte, 1500)
 		c.SetReadDeadline(time.Now().Add(dnsQuiet))
 		n, err := c.Read(buf)
 		if err != nil {
 			return
 		}
-		g.lookups <- struct{}{}
+		giveBack, ok := g.lookups.take(ctx)
+		if !ok {
+			return
+		}
+		question := bytes.Clone(buf[:n])
 		answers.Go(func() {
-			defer func() { <-g.lookups }()
-			if answer := g.answer(ctx, buf[:n]); answer != nil {
+			defer giveBack()
+			if answer := g.answer(ctx, question); answer != nil {
 				c.Write(answer)
 			}
 		})
@@ -61,13 +86,19 @@ func (g *Gateway) answerDatagrams(ctx context.Context, f netstack.Flow) {
 
 // answerStream answers questions one after the other, each behind its length.
 func (g *Gateway) answerStream(ctx context.Context, f netstack.Flow) {
+	giveBack, ok := g.flows.try()
+	if !ok {
+		f.Refuse()
+		return
+	}
+	defer giveBack()
 	c, err := f.Accept()
 	if err != nil {
 		return
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	buf := make([]byte, 2+1500)
+	buf := make([]byte, 2+maxQuestion)
 	for {
 		c.SetReadDeadline(time.Now().Add(dnsQuiet))
 		if _, err := io.ReadFull(c, buf[:2]); err != nil {
@@ -80,9 +111,12 @@ func (g *Gateway) answerStream(ctx context.Context, f netstack.Flow) {
 		if _, err := io.ReadFull(c, buf[2:2+n]); err != nil {
 			return
 		}
-		g.lookups <- struct{}{}
+		done, ok := g.lookups.take(ctx)
+		if !ok {
+			return
+		}
 		answer := g.answer(ctx, buf[2:2+n])
-		<-g.lookups
+		done()
 		if answer == nil {
 			return
 		}
@@ -139,7 +173,7 @@ func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmess
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	addrs, err := g.opt.Resolver.lookup(ctx, name)
+	addrs, err := g.opt.Resolver.lookup(ctx, g.opt.Sandbox, name)
 	if none, ok := errors.AsType[*net.DNSError](err); ok && none.IsNotFound {
 		return nil, dnsmessage.RCodeNameError
 	}
@@ -222,14 +256,19 @@ func shown(name string) string {
 	return clean[:min(len(clean), 255)]
 }
 
-// Resolver asks the world for addresses, and remembers them for a while. It may
-// serve many gateways.
+// Resolver asks the world for addresses, and remembers them for a while, for each
+// sandbox by itself. It may serve many gateways.
 type Resolver struct {
-	net net.Resolver
+	net            net.Resolver
+	flows, lookups chan struct{} // what all sandboxes have together
 
 	mu    sync.Mutex
-	known map[string]answer
+	known map[asked]answer
 }
+
+// asked is who asked for a name. One sandbox does not learn by the time that an
+// answer takes what another one has asked for.
+type asked struct{ sandbox, name string }
 
 type answer struct {
 	addrs []netip.Addr
@@ -240,14 +279,14 @@ const maxKnown = 4096
 
 // NewResolver asks through dial, or the host's servers when it is nil.
 func NewResolver(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Resolver {
-	return &Resolver{net: net.Resolver{PreferGo: true, Dial: dial}, known: map[string]answer{}}
+	return &Resolver{net: net.Resolver{PreferGo: true, Dial: dial}, known: map[asked]answer{}, flows: make(chan struct{}, poolFlows), lookups: make(chan struct{}, poolLookups)}
 }
 
 // lookup returns the addresses of a name, of both kinds: that there are none of
 // one does not mean that there is no such name.
-func (r *Resolver) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+func (r *Resolver) lookup(ctx context.Context, sandbox, name string) ([]netip.Addr, error) {
 	r.mu.Lock()
-	have, ok := r.known[name]
+	have, ok := r.known[asked{sandbox, name}]
 	r.mu.Unlock()
 	if ok && time.Now().Before(have.until) {
 		return have.addrs, nil
@@ -259,12 +298,12 @@ func (r *Resolver) lookup(ctx context.Context, name string) ([]netip.Addr, error
 	for i, a := range addrs {
 		addrs[i] = a.Unmap()
 	}
-	r.keep(name, answer{addrs, time.Now().Add(answerTTL / 2 * time.Second)})
+	r.keep(asked{sandbox, name}, answer{addrs, time.Now().Add(answerTTL / 2 * time.Second)})
 	return addrs, nil
 }
 
 // keep remembers an answer, in place of any other when there are many.
-func (r *Resolver) keep(name string, a answer) {
+func (r *Resolver) keep(what asked, a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for old := range r.known {
@@ -273,5 +312,5 @@ func (r *Resolver) keep(name string, a answer) {
 		}
 		delete(r.known, old)
 	}
-	r.known[name] = a
+	r.known[what] = a
 }

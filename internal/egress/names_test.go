@@ -5,9 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,9 +175,9 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(query(f, "api.example.com.", dnsmessage.TypeA))
 	f.Add(query(f, "evil.example.net.", dnsmessage.TypeTXT))
 	f.Add([]byte("\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"))
-	g, err := New(hutch.Network{Allow: []string{"*.com"}}, Options{Sandbox: "sb", Resolver: &Resolver{known: map[string]answer{
-		"api.example.com": {[]netip.Addr{netip.MustParseAddr("203.0.113.1")}, time.Now().Add(time.Hour)},
-	}}})
+	g, err := New(hutch.Network{Allow: []string{"*.com"}}, Options{Sandbox: "sb", Resolver: knowing(map[asked]answer{
+		{"sb", "api.example.com"}: {[]netip.Addr{netip.MustParseAddr("203.0.113.1")}, time.Now().Add(time.Hour)},
+	})})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -212,4 +215,68 @@ func BenchmarkDecide(b *testing.B) {
 			}
 		})
 	}
+}
+
+func knowing(known map[asked]answer) *Resolver {
+	r := NewResolver(nil)
+	r.known = known
+	return r
+}
+
+// TestSlowNames holds that flows which wait for names that have no answer are
+// few, for one sandbox and for all, that they end with their network, and that
+// another sandbox has its own all the while.
+func TestSlowNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	opt := w.options()
+	opt.Resolver = NewResolver(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var flows sync.WaitGroup
+	defer flows.Wait()
+	defer cancel()
+	ask := func(sandbox string, many int) (accepted *atomic.Int64) {
+		opt.Sandbox, accepted = sandbox, new(atomic.Int64)
+		g, err := New(hutch.Network{Allow: []string{"*.example.com"}}, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(g.Close)
+		var decided sync.WaitGroup
+		for i := range many {
+			f := &flow{dst: netip.MustParseAddrPort(resolverAt + ":53"), network: "udp", got: make(chan net.Conn, 1)}
+			decided.Add(1)
+			flows.Go(func() { g.UDP(ctx, f) })
+			flows.Go(func() {
+				c, ok := <-f.got
+				if ok {
+					accepted.Add(1)
+					c.Write(query(t, fmt.Sprintf("n%d.example.com.", i), dnsmessage.TypeA))
+					defer c.Close()
+				}
+				decided.Done()
+				<-ctx.Done()
+			})
+		}
+		decided.Wait()
+		return accepted
+	}
+	total := int64(0)
+	for i := range 4 {
+		n := ask(fmt.Sprintf("greedy-%d", i), 2*mostFlows).Load()
+		if total += n; n > mostFlows {
+			t.Errorf("one sandbox has %d flows to the resolver", n)
+		}
+	}
+	if total > 4*ownFlows+poolFlows {
+		t.Errorf("all have %d flows to the resolver", total)
+	}
+	if n := ask("modest", ownFlows/2).Load(); n != ownFlows/2 {
+		t.Errorf("another sandbox has %d flows of %d", n, ownFlows/2)
+	}
+	cancel()
+	flows.Wait()
 }

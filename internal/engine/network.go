@@ -74,7 +74,7 @@ func (e *Engine) connect(s *sandbox, inst driver.Instance) (*netstack.Stack, err
 	if err != nil {
 		return nil, err
 	}
-	return netstack.Start(file, g, netstack.Limits{})
+	return netstack.Start(file, g, netstack.Limits{CPU: s.rec.Sandbox.Limits.CPU})
 }
 
 // traffic is what went over the network so far, but for what is open now.

@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -21,7 +20,7 @@ type link struct {
 	file  *os.File
 	raw   syscall.RawConn
 	stack *Stack
-	pace  *rate.Limiter
+	pace  *pace
 
 	mu       sync.RWMutex
 	upstairs stack.NetworkDispatcher // who takes packets
@@ -34,7 +33,7 @@ var buffers = sync.Pool{New: func() any { return new([tun.MTU]byte) }}
 
 // serve passes packets on until the file is closed.
 func (l *link) serve() {
-	for l.pace.Wait(l.stack.ctx) == nil && l.next() == nil {
+	for l.pace.wait(l.stack.ctx) == nil && l.next() == nil {
 	}
 }
 
@@ -65,6 +64,7 @@ func (l *link) next() error {
 
 func (l *link) take(packet []byte) {
 	version, ok := admit(packet)
+	l.pace.charge(costOf(packet))
 	if !ok {
 		l.stack.dropped.Add(1)
 		return
@@ -115,6 +115,21 @@ func admit6(packet []byte) bool {
 	}
 	return carried(header.IPv6(packet).NextHeader()) && netip.AddrFrom16([16]byte(packet[8:24])) == tun.Inside6.Addr() &&
 		single(netip.AddrFrom16([16]byte(packet[24:40])))
+}
+
+// costOf is what a packet costs, whether it is admitted or not.
+func costOf(packet []byte) int {
+	switch header.IPVersion(packet) {
+	case header.IPv4Version:
+		if len(packet) >= header.IPv4MinimumSize && header.IPv4(packet).Protocol() == uint8(header.UDPProtocolNumber) {
+			return costDatagram
+		}
+	case header.IPv6Version:
+		if len(packet) >= header.IPv6MinimumSize && header.IPv6(packet).NextHeader() == uint8(header.UDPProtocolNumber) {
+			return costDatagram
+		}
+	}
+	return costPacket
 }
 
 func carried(protocol uint8) bool {

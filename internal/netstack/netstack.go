@@ -9,8 +9,9 @@
 //
 // All that a sandbox sends is hostile. Packets that no honest kernel sends on
 // this net are dropped before they are looked at (see admit); packets in a
-// second, flows and the memory of each are bounded; and nothing is made before
-// the first packet.
+// second, flows and the memory of each are bounded, and what a flood makes the
+// daemon do is paced by the sandbox's CPU limit (see pace); and nothing is made
+// before the first packet.
 package netstack
 
 import (
@@ -23,7 +24,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
@@ -65,8 +65,12 @@ type Limits struct {
 	// Flows is how many there may be at once, of each protocol (1024).
 	Flows int
 	// Packets is how many are taken in a second (50,000); the rest waits, and
-	// then is lost. At full size it is 26 Gbit.
+	// then is lost. At full size it is 26 Gbit. Datagrams and new flows count
+	// for several: see pace.
 	Packets int
+	// CPU is the sandbox's cores (no limit): one with less than a core has that
+	// part of Packets, as the daemon's work for it is not on its account.
+	CPU float64
 	// Memory is, roughly, how many bytes wait for their reader, in both
 	// directions and all flows (32 MB).
 	Memory int
@@ -76,7 +80,7 @@ type Limits struct {
 
 func (l Limits) orDefault() Limits {
 	return Limits{
-		Flows: either(l.Flows, 1024), Packets: either(l.Packets, 50_000),
+		Flows: either(l.Flows, 1024), Packets: either(l.Packets, 50_000), CPU: l.CPU,
 		Memory: either(l.Memory, 32<<20), Idle: either(l.Idle, time.Minute),
 	}
 }
@@ -127,7 +131,7 @@ func Start(file *os.File, h Handler, l Limits) (*Stack, error) {
 	}
 	s := &Stack{handler: h, limits: l.orDefault()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.link = &link{file: file, raw: raw, stack: s, pace: rate.NewLimiter(rate.Limit(s.limits.Packets), s.limits.Packets/10+1)}
+	s.link = &link{file: file, raw: raw, stack: s, pace: paceOf(s.limits.Packets, s.limits.CPU)}
 	s.group.Go(s.link.serve)
 	return s, nil
 }
@@ -191,10 +195,12 @@ func (s *Stack) begin(protocol int) bool {
 		return false
 	}
 	if s.live[protocol] >= s.limits.Flows {
+		s.link.pace.charge(costFlow)
 		s.dropped.Add(1)
 		return false
 	}
 	s.live[protocol]++
+	s.link.pace.charge(costFlow)
 	s.flows.Add(1)
 	s.group.Add(1)
 	return true

@@ -367,6 +367,13 @@ func (b *sandbox) send(packet []byte) {
 	})
 }
 
+// try puts a packet on the net if there is room for it.
+func (b *sandbox) try(packet []byte) {
+	if _, err := unix.Write(b.raw, packet); err != nil {
+		time.Sleep(100 * time.Microsecond) // as a program of the sandbox would have to
+	}
+}
+
 // datagram is a packet with an UDP datagram to port 53.
 func datagram(src, dst string) []byte {
 	from, to := netip.MustParseAddr(src), netip.MustParseAddr(dst)
@@ -479,3 +486,41 @@ func FuzzPackets(f *testing.F) {
 		}
 	})
 }
+
+// TestFloodsArePaced holds that a flood is charged to the sandbox: one with a tenth
+// of a core has a tenth of the work, and the more of it a packet is, the
+// fewer packets are taken.
+func TestFloodsArePaced(t *testing.T) {
+	const packets, cores, seconds = 20_000, 0.1, 2
+	work := leastOf(packets*cores) * (seconds + 0.2) // with what it may have at once
+	for name, c := range map[string]struct {
+		packet func(i int) []byte
+		most   float64
+	}{
+		"admitted to nobody": {func(int) []byte { return []byte{0x45, 0} }, work},
+		"datagrams":          {func(int) []byte { return datagram("192.0.0.2", "192.0.0.1") }, work / 3},
+		"new connections":    {func(i int) []byte { return syn(uint16(i)) }, work / 13},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startSilent(t, handler{tcp: func(_ context.Context, f netstack.Flow) { f.Refuse() }}, netstack.Limits{Packets: packets, CPU: cores})
+			before := b.stack.Counters()
+			for i, end := 0, time.Now().Add(seconds*time.Second); time.Now().Before(end); i++ {
+				b.try(c.packet(i))
+			}
+			after := b.stack.Counters()
+			taken := float64(after.Dropped - before.Dropped)
+			if name == "datagrams" {
+				taken += float64(after.Sent-before.Sent) / float64(len(datagram("192.0.0.2", "192.0.0.1")))
+			}
+			if name == "new connections" {
+				taken += float64(after.Sent-before.Sent) / float64(len(syn(1)))
+			}
+			if taken > 1.2*c.most+100 || taken == 0 {
+				t.Errorf("%.0f packets were taken in %d s, more than %.0f", taken, seconds, c.most)
+			}
+		})
+	}
+}
+
+func leastOf(work float64) float64 { return max(work, 2000) }

@@ -12,8 +12,12 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// datagramBuffer is what waits for a reader of datagrams: the largest, and some.
-const datagramBuffer = 128 << 10
+// What waits for a reader of datagrams: the largest and some once there is one,
+// and before that a few.
+const (
+	datagramBuffer = 128 << 10
+	undecided      = 4 << 10
+)
 
 // handleUDP is called for the first datagram between two ports. Those that
 // follow wait at the endpoint while the handler decides.
@@ -27,7 +31,7 @@ func (s *Stack) handleUDP(t *stack.Stack, id stack.TransportEndpointID, p *stack
 		s.end(udpFlows)
 		return true
 	}
-	e.SocketOptions().SetReceiveBufferSize(datagramBuffer, true)
+	e.SocketOptions().SetReceiveBufferSize(undecided, true)
 	f.endpoint, f.first = e, p.Clone()
 	go s.serveUDP(f)
 	return true
@@ -60,7 +64,8 @@ func (f *udpFlow) Accept() (net.Conn, error) {
 		return nil, errDecided
 	}
 	f.decided = true
-	c := &datagrams{UDPConn: gonet.NewUDPConn(&f.queue, f.endpoint), idle: f.stack.limits.Idle}
+	f.endpoint.SocketOptions().SetReceiveBufferSize(datagramBuffer, true)
+	c := &datagrams{UDPConn: gonet.NewUDPConn(&f.queue, f.endpoint), endpoint: f.endpoint, idle: f.stack.limits.Idle}
 	c.timer = time.AfterFunc(c.idle, f.endpoint.Abort)
 	return c, nil
 }
@@ -82,8 +87,9 @@ func (f *udpFlow) Refuse() {
 // datagrams is a connection that ends when nothing has passed for a while.
 type datagrams struct {
 	*gonet.UDPConn
-	idle  time.Duration
-	timer *time.Timer
+	endpoint tcpip.Endpoint
+	idle     time.Duration
+	timer    *time.Timer
 }
 
 func (d *datagrams) Read(b []byte) (int, error) {
@@ -94,6 +100,12 @@ func (d *datagrams) Read(b []byte) (int, error) {
 func (d *datagrams) Write(b []byte) (int, error) {
 	n, err := d.UDPConn.Write(b)
 	return n, d.stir(err)
+}
+
+// SetReadBuffer bounds what waits for a reader, in bytes.
+func (d *datagrams) SetReadBuffer(n int) error {
+	d.endpoint.SocketOptions().SetReceiveBufferSize(int64(n), true)
+	return nil
 }
 
 func (d *datagrams) stir(err error) error {
