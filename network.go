@@ -3,7 +3,9 @@ package hutch
 import (
 	"cmp"
 	"context"
+	"net"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -148,6 +150,19 @@ type Connection struct {
 	Open     bool    `json:"open,omitempty"` // it goes on
 	Duration Seconds `json:"duration"`       // when it has ended
 	Count    int     `json:"count"`          // attempts alike that this line stands for
+}
+
+// MissingRule is the rule that would allow a connection that was denied.
+func (c Connection) MissingRule() string {
+	if c.Port == 0 || c.Port == 80 || c.Port == 443 {
+		return c.Host
+	}
+	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+}
+
+// Allows reports whether the rules of n allow all that a rule would.
+func (n Network) Allows(rule string) bool {
+	return n.Mode == NetworkAllowList && n.allows(rule)
 }
 
 // ConnectionQuery chooses lines of the log.

@@ -21,6 +21,7 @@ import (
 // environment, by the names that deployments of this kind have.
 type conversationConfig struct {
 	only     bool // no other tools, and no REST
+	noTools  bool // none of its tools over MCP
 	token    string
 	secret   string
 	folder   string

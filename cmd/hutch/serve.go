@@ -107,7 +107,9 @@ next start finds them again.`,
 			if cfg.proxies, err = listen.ParseProxies(cfg.trusted); err != nil {
 				return usageError{fmt.Errorf("--trusted-proxies: %w", err)}
 			}
+			noTools := cfg.talk.noTools
 			cfg.talk, cfg.monitor.trace = conversationEnv(), traceEnv()
+			cfg.talk.noTools = noTools
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
 	}
@@ -131,6 +133,7 @@ next start finds them again.`,
 	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
 	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; one owner can have a quarter of them")
 	f.StringSliceVar(&cfg.trusted, "trusted-proxies", nil, "addresses or networks of proxies whose X-Forwarded-For is believed, e.g. 127.0.0.1,10.0.0.0/8 (default none)")
+	f.BoolVar(&cfg.talk.noTools, "no-conversation-tools", false, "leave sandbox.run_code and sandbox.list_runners out of the MCP tools")
 	cfg.secure.flags(f)
 	cfg.network.flags(f, "network", "network-allow", "a new sandbox, and no token without the scope admin further,")
 	f.StringVar(&cfg.dns, "dns", "", "DNS server that names are asked of (default: those of this machine)")
@@ -472,7 +475,11 @@ func grace() (context.Context, context.CancelFunc) {
 
 // serve answers requests until ctx is done.
 func (s *server) serve(ctx context.Context) error {
-	s.mcp = mcp.NewHandler(s.policy, mcp.Options{Version: version, Log: s.log, Conversations: s.talks, OnlyConversations: s.talk.only})
+	opt := mcp.Options{Version: version, Log: s.log, OnlyConversations: s.talk.only}
+	if !s.talk.noTools {
+		opt.Conversations = s.talks
+	}
+	s.mcp = mcp.NewHandler(s.policy, opt)
 	s.rest = rest.NewHandler(s.policy, rest.Options{Tokens: s.policy, Sharing: s.policy, Secrets: s.policy, Backups: s.policy, Accounts: s.policy, Pools: s.policy, Audit: s.policy, Log: s.log, Version: thisVersion()})
 	base, cut := context.WithCancel(context.Background())
 	defer cut()

@@ -41,14 +41,17 @@ func codeOf(e *hutch.Error) int64 {
 	if field := e.Data["field"]; (field == "command" || field == "code" || field == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
 		return codeInvalidCommand
 	}
-	if e.Kind == hutch.NotFound && e.Data["path"] != nil {
-		return codeGeneral // a file, and not the sandbox
+	if e.Kind == hutch.NotFound && isInside(e.Data) {
+		return codeGeneral // a file or a process, and not the sandbox
 	}
 	if code, ok := codes[e.Kind]; ok {
 		return code
 	}
 	return codeGeneral
 }
+
+// isInside reports whether an error is about a file or a process in a sandbox.
+func isInside(data map[string]any) bool { return data["path"] != nil || data["processId"] != nil }
 
 // failure is what a client is told of an error, in either era.
 type failure struct {
@@ -57,6 +60,10 @@ type failure struct {
 	Data    map[string]any `json:"data,omitempty"`
 	// printed is what a command had printed when it failed.
 	printed string
+	// inside says that the call itself was right, and that it found a file or a
+	// process in the sandbox otherwise than it needs. No code stands for that, so
+	// every era gets it as the result of a tool, which clients show to models.
+	inside bool
 }
 
 // maxListed is how many sandboxes an error names.
@@ -74,6 +81,7 @@ func (c *call) failure(ctx context.Context, err error) failure {
 		f.Data = map[string]any{}
 	}
 	f.Data["kind"] = e.Kind
+	f.inside = isInside(e.Data) && (e.Kind == hutch.NotFound || e.Kind == hutch.Conflict)
 	if f.Code == codeNotFound {
 		f.Data["sandboxId"] = c.sandbox
 		f.Data["availableSandboxes"] = c.available(ctx)
@@ -111,7 +119,7 @@ func (c *call) fail(ctx context.Context, err error) (*sdk.CallToolResult, error)
 // result. The error must be the SDK's own type, unwrapped, or it would become
 // a result as well.
 func (f failure) render(modern bool) (*sdk.CallToolResult, error) {
-	if !modern {
+	if !modern && !f.inside {
 		data, _ := json.Marshal(f.Data) // strings, numbers and the like
 		return nil, &jsonrpc.Error{Code: f.Code, Message: join(f.Message, tail(f.printed, maxInMessage)), Data: data}
 	}

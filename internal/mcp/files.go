@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,7 +22,7 @@ func (s *server) addFileTools() {
 	add(s, &sdk.Tool{
 		Name: "readFile", Title: "Read a file",
 		Description: "Read a text file of a sandbox with numbered lines, or look at an image (PNG, JPEG, GIF, WebP). " +
-			"Of a long file the first part comes, and how to read on.",
+			"Of a long file the first part comes, and how to read on. A binary file comes as base64.",
 		Annotations: hints{readOnly: true, idempotent: true}.annotations(),
 		InputSchema: schema[readFileArgs](nil),
 	}, s.readFile)
@@ -83,10 +84,10 @@ func (c *call) inFile(sandbox, path string) error {
 	return need("path", path, "the file's path")
 }
 
-// ofFile marks what was not found as the file and not the sandbox.
+// ofFile marks an error as one about the file and not about the sandbox.
 func ofFile(err error, path string) error {
 	e, ok := errors.AsType[*hutch.Error](err)
-	if !ok || e.Kind != hutch.NotFound || e.Data["sandboxId"] != nil {
+	if !ok || e.Kind != hutch.NotFound && e.Kind != hutch.Conflict || e.Data["sandboxId"] != nil {
 		return err
 	}
 	return e.With("path", path)
@@ -112,14 +113,37 @@ func (s *server) readFile(ctx context.Context, c *call, in readFileArgs) (reply,
 	if kind := http.DetectContentType(b.Bytes()); first == 1 && slices.Contains(imageTypes, kind) {
 		return s.readImage(ctx, c, in, info, kind)
 	}
-	text, whole := b.Bytes(), b.Len() <= maxShown
-	if !whole {
-		text = wholeEnd(text[:maxShown])
+	text := b.Bytes()
+	if len(text) > maxShown {
+		text = wholeRunes(text)
 	}
 	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
-		return reply{text: fmt.Sprintf("%s has %d bytes and is no UTF-8 text: look into it with exec, such as file or xxd", quoted(info.Path), info.Size)}, nil
+		return binary(text, info), nil
 	}
+	shown := fitting(text)
+	text, whole := text[:shown], shown == len(text)
 	return reply{text: number(text, first) + footer(text, first, whole, info)}, nil
+}
+
+// maxBase64 is how many bytes of a binary file are shown: a quarter less than
+// of text, as base64 is longer.
+const maxBase64 = maxShown / 4 * 3
+
+// binary shows the beginning of a file that is not text, as base64.
+func binary(data []byte, info hutch.FileInfo) reply {
+	data = data[:min(len(data), maxBase64)]
+	text := fmt.Sprintf("%s has %d bytes and is not UTF-8 text", quoted(info.Path), info.Size)
+	if int64(len(data)) < info.Size {
+		text += fmt.Sprintf("; these are %d of them. Look into it with exec, such as file or xxd", len(data))
+	}
+	return reply{text: text + ". In base64:\n" + base64.StdEncoding.EncodeToString(data), data: binaryFile{"base64", data, info.Size}}
+}
+
+// binaryFile is the structured result of a file that is not text.
+type binaryFile struct {
+	Encoding string `json:"encoding"`
+	Content  []byte `json:"content"`
+	Size     int64  `json:"size"`
 }
 
 func (s *server) readImage(ctx context.Context, c *call, in readFileArgs, info hutch.FileInfo, kind string) (reply, error) {
@@ -133,6 +157,26 @@ func (s *server) readImage(ctx context.Context, c *call, in readFileArgs, info h
 	c.images = append(c.images, &sdk.ImageContent{Data: b.Bytes(), MIMEType: kind})
 	return reply{text: fmt.Sprintf("%s: %s, %d bytes", quoted(info.Path), kind, b.Len())}, nil
 }
+
+// fitting is how much of a text, in whole lines where it has more than one, can
+// be shown with a number before each line.
+func fitting(text []byte) (n int) {
+	room := maxShown
+	for line := range bytes.Lines(text) {
+		room -= numberWidth + len(line)
+		if room < 0 && n == 0 {
+			return len(wholeRunes(line[:min(len(line), maxShown-numberWidth)]))
+		}
+		if room < 0 {
+			return n
+		}
+		n += len(line)
+	}
+	return n
+}
+
+// numberWidth is how long the number before a line is: six digits and a tab.
+const numberWidth = 7
 
 // number puts its number before each line.
 func number(text []byte, first int) string {

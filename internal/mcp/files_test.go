@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,11 +34,11 @@ func TestFileTools(t *testing.T) {
 		use := func(tool string, a args) string {
 			t.Helper()
 			a["sandboxId"] = "s"
-			res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: a})
-			if err != nil {
-				return err.Error()
+			res, f := try(t, ss, tool, a)
+			if f != nil {
+				return f.Message
 			}
-			return res.Content[0].(*sdk.TextContent).Text
+			return text(res)
 		}
 		for _, step := range []struct {
 			tool string
@@ -65,8 +66,44 @@ func TestFileTools(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "bin"), []byte("\x00\x01\xff"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := use("readFile", args{"path": "bin"}); !strings.Contains(got, "no UTF-8 text") {
+		if got := use("readFile", args{"path": "bin"}); !strings.Contains(got, "not UTF-8 text") || !strings.HasSuffix(got, "\nAAH/") {
 			t.Errorf("%q", got)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "bin"), bytes.Repeat([]byte{0xff}, 30_000), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := use("readFile", args{"path": "bin"}); !strings.Contains(got, "30000 bytes") || len(got) > 20_300 {
+			t.Errorf("%d bytes: %.300q", len(got), got)
+		}
+	})
+}
+
+// TestWhatIsInside: a file or a process that is not as a call needs it reaches
+// the model in every era, as the result of the tool.
+func TestWhatIsInside(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		svc, dir := withFiles(t)
+		if err := os.WriteFile(filepath.Join(dir, "twice"), []byte("a a"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ss := connect(t, svc, era)
+		for _, c := range []struct {
+			tool string
+			args args
+			want string
+		}{
+			{"readFile", args{"path": "none"}, "does not exist"},
+			{"editFile", args{"path": "twice", "oldText": "a", "newText": "b"}, "2 times"},
+			{"waitProcess", args{"processId": "p-none"}, "no process"},
+			{"waitProcess", args{"processId": "none"}, "no process"},
+		} {
+			c.args["sandboxId"] = "s"
+			res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: c.tool, Arguments: c.args})
+			if err != nil || !res.IsError || !strings.Contains(text(res), c.want) {
+				t.Errorf("%s %v: %v, %+v", c.tool, c.args, err, res)
+			}
+			c.args["sandboxId"] = "gone"
+			mustFail(t, ss, c.tool, c.args, -32001)
 		}
 	})
 }
@@ -80,12 +117,12 @@ func TestLongFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{"lines": "[lines 1 to 200, of 100000 bytes in all: go on with firstLine 201", "line": "line 1 is longer than 20000 bytes"} {
+	for name, want := range map[string]string{"lines": "[lines 1 to 186, of 100000 bytes in all: go on with firstLine 187", "line": "line 1 is longer than 19993 bytes"} {
 		res, err := ss.CallTool(t.Context(), &sdk.CallToolParams{Name: "readFile", Arguments: args{"sandboxId": "s", "path": name}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := res.Content[0].(*sdk.TextContent).Text; !strings.Contains(got, want) || len(got) > 25_000 {
+		if got := res.Content[0].(*sdk.TextContent).Text; !strings.Contains(got, want) || len(got) > 20_300 {
 			t.Errorf("%d bytes, ending in %q", len(got), got[max(0, len(got)-200):])
 		}
 	}

@@ -45,8 +45,23 @@ func (s *server) network(ctx context.Context, c *call, in networkArgs) (reply, e
 	if err != nil {
 		return reply{}, err
 	}
+	denied := stillDenied(state.Network, log.Connections)
 	state.Network.Allow = few(state.Network.Allow)
-	return reply{describeNetwork(state, log.Connections), networkSeen{state, log.Connections}}, nil
+	return reply{describeNetwork(state, denied), networkSeen{state, denied}}, nil
+}
+
+// stillDenied are connections that were denied and that the rules of now do not
+// allow either, with reasons that advise no command line.
+func stillDenied(n hutch.Network, all []hutch.Connection) []hutch.Connection {
+	left := []hutch.Connection{}
+	for _, d := range all {
+		if !n.Allows(d.MissingRule()) {
+			reason, _, _ := strings.Cut(d.Reason, "hutch network ")
+			d.Reason = strings.TrimRight(reason, ": ")
+			left = append(left, d)
+		}
+	}
+	return left
 }
 
 func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
@@ -60,6 +75,12 @@ func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
 	}
 	for _, d := range denied {
 		fmt.Fprintf(&b, "\ndenied %s %s: %s", d.Protocol, text.Line(d.Host), text.Line(d.Reason))
+	}
+	switch {
+	case s.Network.Mode == hutch.NetworkNone:
+		b.WriteString("\nto allow something, call network with mode allow-list and allow")
+	case s.Network.Mode == hutch.NetworkAllowList && len(denied) > 0:
+		b.WriteString("\nto allow it, call network with allow, such as " + text.Line(string(mustJSON([]string{denied[len(denied)-1].MissingRule()}))))
 	}
 	return b.String()
 }

@@ -26,6 +26,9 @@ func TestNetworkTool(t *testing.T) {
 		}{
 			{map[string]any{"allow": []string{"Example.com", "10.0.0.0/8:5432"}}, "allow example.com\nallow 10.0.0.0/8:5432\ndenied dns evil.example.net: no rule"},
 			{map[string]any{"deny": []string{"example.com"}}, "allow 10.0.0.0/8:5432\ndenied"},
+			{map[string]any{}, `denied dns evil.example.net: no rule is about it` + "\nto allow it, call network with allow, such as [\"evil.example.net\"]"},
+			{map[string]any{"allow": []string{"*.example.net"}}, "allow *.example.net"},
+			{map[string]any{"deny": []string{"*.example.net"}}, "denied dns"},
 			{map[string]any{"mode": "open"}, "box · open ·"},
 			{map[string]any{}, "box · open ·"},
 			{map[string]any{"allow": []string{"*"}}, "the mode open"},
@@ -36,6 +39,9 @@ func TestNetworkTool(t *testing.T) {
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = res.Content[0].(*sdk.TextContent).Text
+			}
+			if strings.Contains(got, "hutch network") || strings.Contains(got, "allow *.example.net") && strings.Contains(got, "\ndenied") {
+				t.Errorf("%v: it advises what cannot be called, or what is done: %s", c.args, got)
 			}
 			if !strings.Contains(got, c.want) {
 				t.Errorf("%v: %s; want %q", c.args, got, c.want)

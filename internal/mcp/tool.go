@@ -33,7 +33,7 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 	names := slices.Sorted(maps.Keys(schema.Properties))
 	// Bytes, because the SDK encodes the schema anew on every call of the
 	// modern era, and encoding bytes is nearly free.
-	t.InputSchema = mustJSON(schema)
+	t.InputSchema = inputJSON(schema)
 	s.tools[t.Name] = func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		c := &call{s: s, req: req, tool: t.Name}
 		ctx, release := c.identify(ctx)
@@ -135,10 +135,40 @@ func schema[T any](edit func(property map[string]*jsonschema.Schema)) *jsonschem
 	if err != nil {
 		panic(err) // a type of ours that has no schema
 	}
+	simplify(s)
 	if edit != nil {
 		edit(s.Properties)
 	}
 	return s
+}
+
+// simplify leaves out of a schema that an array or a pointer can be null: the
+// APIs of some models take no unions of types.
+func simplify(s *jsonschema.Schema) {
+	if len(s.Types) == 2 && s.Types[0] == "null" {
+		s.Type, s.Types = s.Types[1], nil
+	}
+	if s.Items != nil {
+		simplify(s.Items)
+	}
+	for _, p := range s.Properties {
+		simplify(p)
+	}
+}
+
+// inputJSON is the schema of arguments as clients see it: always with
+// properties, which the APIs of some models want even where there are none.
+func inputJSON(s *jsonschema.Schema) json.RawMessage {
+	b := mustJSON(s)
+	if len(s.Properties) > 0 {
+		return b
+	}
+	var all map[string]any
+	if err := json.Unmarshal(b, &all); err != nil {
+		panic(err) // it was just made
+	}
+	all["properties"] = map[string]any{}
+	return mustJSON(all)
 }
 
 func oneOf[T ~string](values ...T) []any {

@@ -50,6 +50,10 @@ func TestToolList(t *testing.T) {
 			if a == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil {
 				t.Errorf("%s leaves a hint to its default", tool.Name)
 			}
+			schemas, _ := json.Marshal([]any{tool.InputSchema, tool.OutputSchema})
+			if input, _ := tool.InputSchema.(map[string]any); input["properties"] == nil || bytes.Contains(schemas, []byte(`"null"`)) {
+				t.Errorf("%s: some models take no schema without properties, or with null: %s", tool.Name, schemas)
+			}
 			if len(tool.Description) > 2000 {
 				t.Errorf("%s: the description is cut by some clients", tool.Name)
 			}

@@ -12,7 +12,7 @@ import (
 
 type waitProcessArgs struct {
 	SandboxID string         `json:"sandboxId"`
-	ProcessID string         `json:"processId" jsonschema:"of startBackgroundProcess or getSandbox"`
+	ProcessID string         `json:"processId" jsonschema:"of startBackgroundProcess, or its name"`
 	Stdin     string         `json:"stdin,omitempty" jsonschema:"text to write to its stdin first; end lines with a line feed"`
 	EndStdin  bool           `json:"endStdin,omitempty" jsonschema:"end its stdin behind that"`
 	Signal    int            `json:"signal,omitempty" jsonschema:"signal to send first: 2 interrupt, 15 terminate, 9 kill"`
@@ -47,13 +47,21 @@ func (s *server) waitProcess(ctx context.Context, c *call, in waitProcessArgs) (
 			return reply{}, err
 		}
 	}
-	if err := s.prod(ctx, in); err != nil {
-		return reply{}, err
+	if !strings.HasPrefix(in.ProcessID, "p-") {
+		id, err := s.processNamed(ctx, in.SandboxID, in.ProcessID)
+		if err != nil {
+			return reply{}, err
+		}
+		in.ProcessID = id
 	}
 	c.keepAlive()
-	res, err := s.await(ctx, in)
+	err := s.prod(ctx, in)
+	var res hutch.WaitResult
+	if err == nil {
+		res, err = s.await(ctx, in)
+	}
 	if err != nil {
-		return reply{}, err
+		return reply{}, s.ofProcess(ctx, in, err)
 	}
 	shown, err := s.newest(ctx, in)
 	if err != nil {
@@ -64,6 +72,61 @@ func (s *server) waitProcess(ctx context.Context, c *call, in waitProcessArgs) (
 		Met: res.Met, Output: readable(shown.data), Cursor: shown.cursor, More: shown.more,
 	}
 	return reply{out.words(shown), out}, nil
+}
+
+// processNamed is the id of the process that has a name: of one that runs, if
+// any does, and else of the newest.
+func (s *server) processNamed(ctx context.Context, sandbox, name string) (id string, err error) {
+	list, err := s.svc.Processes(ctx, sandbox)
+	if err != nil {
+		return "", err
+	}
+	live := 0
+	for _, p := range list {
+		switch {
+		case p.ID == name:
+			return p.ID, nil
+		case p.Name != name:
+		case p.Status.Live():
+			id, live = p.ID, live+1
+		case live == 0:
+			id = p.ID
+		}
+	}
+	switch {
+	case live > 1:
+		return "", hutch.Errorf(hutch.Conflict, "%d running processes have the name %.80q: give the processId of one", live, name).
+			With("processId", name).With("processes", briefProcesses(list))
+	case id == "":
+		return "", noProcess(sandbox, name, list)
+	}
+	return id, nil
+}
+
+// ofProcess tells a process that is not there from a sandbox that is not.
+func (s *server) ofProcess(ctx context.Context, in waitProcessArgs, err error) error {
+	if hutch.KindOf(err) != hutch.NotFound {
+		return err
+	}
+	list, failed := s.svc.Processes(ctx, in.SandboxID)
+	if failed != nil {
+		return err
+	}
+	return noProcess(in.SandboxID, in.ProcessID, list)
+}
+
+func noProcess(sandbox, process string, list []hutch.Process) error {
+	return hutch.Errorf(hutch.NotFound, "there is no process %.80q in the sandbox %q: use the processId or the name of one that it has", process, sandbox).
+		With("processId", process).With("processes", briefProcesses(list))
+}
+
+// briefProcesses are the newest processes of a sandbox, as an error names them.
+func briefProcesses(list []hutch.Process) []map[string]any {
+	all := []map[string]any{}
+	for _, p := range list[max(0, len(list)-maxListed):] {
+		all = append(all, map[string]any{"processId": p.ID, "name": p.Name, "status": p.Status})
+	}
+	return all
 }
 
 // prod does what is to be done to a process before it is waited for.

@@ -38,7 +38,7 @@ func (s *Service) Connections(ctx context.Context, sandbox string, q hutch.Conne
 	}
 	if err == nil && q.After < 1 && q.Verdict != hutch.Allowed {
 		log.Connections = append(log.Connections, hutch.Connection{
-			Cursor: 1, ID: 1, Time: time.Unix(0, 0).UTC(), Protocol: "dns", Host: "evil.example.net", Verdict: hutch.Refused, Reason: "no rule", Count: 1,
+			Cursor: 1, ID: 1, Time: time.Unix(0, 0).UTC(), Protocol: "dns", Host: "evil.example.net", Verdict: hutch.Refused, Reason: "no rule is about it: hutch network box --allow evil.example.net", Count: 1,
 		})
 	}
 	return log, err

@@ -98,7 +98,7 @@ func (s *Service) findLocked(id string) (hutch.Sandbox, error) {
 	}
 	sb, ok := s.sandboxes[id]
 	if !ok {
-		return hutch.Sandbox{}, hutch.Errorf(hutch.NotFound, "no sandbox %q", id)
+		return hutch.Sandbox{}, hutch.Errorf(hutch.NotFound, "no sandbox %q", id).With("sandboxId", id)
 	}
 	sb.Processes = append([]hutch.Process{}, s.processes[id]...)
 	return sb, nil
