@@ -131,7 +131,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
-		"hutch/internal/image", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text",
+		"hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -63,6 +61,7 @@ type serveConfig struct {
 	secure       tlsConfig
 	issuer       auth.IssuerOptions
 	quiet        bool
+	verbose      bool
 	destroyAll   bool         // sandboxes, when the server ends
 	network      networkFlags // of sandboxes that are asked for without one
 	dns          string
@@ -147,6 +146,7 @@ next start finds them again.`,
 	brokerFlags(f, &cfg.brokering)
 	f.BoolVar(&cfg.destroyAll, "destroy-on-exit", false, "destroy all sandboxes when the server ends, instead of leaving them running")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
+	f.BoolVarP(&cfg.verbose, "verbose", "v", false, "log requests, also at a terminal")
 	return c
 }
 
@@ -296,7 +296,7 @@ func (s *server) open(ctx context.Context) (err error) {
 		return err
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", s.listen)
+	l, err := lc.Listen(ctx, family(s.listen), s.listen)
 	if err != nil {
 		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --listen", err)
 	}
@@ -537,7 +537,7 @@ func (s *server) handler() *preview.Handler {
 	s.monitorRoutes(mux)
 	return s.previews(guard.New(mux, guard.Options{
 		Metadata: s.issuerRoutes(mux), Check: s.tokens.Check, Requests: s.requests, Refuse: refuse,
-		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: s.log,
+		Hosts: s.hosts, Origins: s.origins, Unbounded: rest.Uploads, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: s.requestLog(),
 	}))
 }
 
@@ -557,76 +557,4 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	problem.Write(w, err)
-}
-
-// announce tells the person at the keyboard what to do next.
-func (s *server) announce(w io.Writer) {
-	if s.talk.only {
-		fmt.Fprintf(w, "Hutch %s answers at %s\n", fullVersion(), s.base())
-		return
-	}
-	url := s.url()
-	names := make([]string, len(s.runtimes))
-	for i, d := range s.runtimes {
-		names[i] = d.Name()
-	}
-	fmt.Fprintf(w, `Hutch %s
-  URL       %s   (MCP at /mcp, REST at /v1)
-  token     %s
-  runtimes  %s   (the first is the default)
-
-To try it, paste this into another terminal:
-
-%s
-`, fullVersion(), url, s.sayToken(), strings.Join(names, ", "), s.try(url))
-}
-
-// sayToken prints a token once, when it is new: what is printed stays in logs.
-func (s *server) sayToken() string {
-	switch {
-	case s.token.fresh:
-		return s.token.secret + "   (not shown again; it is in " + s.home.tokenPath() + ")"
-	case s.token.env != "":
-		return "$" + s.token.env
-	}
-	return s.home.tokenPath()
-}
-
-// try is a command line that runs code in a sandbox of this server: on the
-// example's data where that is at hand.
-func (s *server) try(url string) string {
-	self, err := os.Executable()
-	if err != nil {
-		self = "hutch"
-	}
-	token := s.token.secret
-	switch {
-	case s.token.env != "":
-		token = "$" + s.token.env
-	case !s.token.fresh:
-		token = "$(cat " + s.home.tokenPath() + ")"
-	}
-	call := fmt.Sprintf("HUTCH_URL=%s HUTCH_TOKEN=%s %s exec", url, token, shorten(self))
-	data := filepath.Join(filepath.Dir(self), "..", "examples", "weather")
-	if _, err := os.Stat(filepath.Join(data, "seattle.csv")); err != nil {
-		return fmt.Sprintf("  %s -l python -c 'print(6 * 7)' demo", call)
-	}
-	data = shorten(data)
-	return fmt.Sprintf("  export HUTCH_URL=%s HUTCH_TOKEN=%s\n  %[3]s exec demo 'cat > seattle.csv' < %[4]s/seattle.csv\n  %[3]s exec -l python demo %[4]s/summary.py",
-		url, token, shorten(self), data)
-}
-
-// shorten writes a path as one would from here.
-func shorten(path string) string {
-	here, err := os.Getwd()
-	if err != nil {
-		return path
-	}
-	if rel, err := filepath.Rel(here, path); err == nil && !strings.HasPrefix(rel, "..") {
-		if !strings.Contains(rel, "/") {
-			return "./" + rel
-		}
-		return rel
-	}
-	return path
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,11 @@ The sandboxes it makes go when it ends.`,
 		Example: `  {"mcpServers": {"hutch": {"command": "hutch", "args": ["mcp"]}}}`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if isTerminal(std.in) {
+				fmt.Fprintln(std.err, "hutch mcp speaks MCP on its standard input and output. An MCP client starts it, with a configuration such as")
+				fmt.Fprintln(std.err, c.Example)
+				fmt.Fprintln(std.err, "It waits for messages, one a line. Ctrl-D ends it.")
+			}
 			log := newLog(std, verbose)
 			m, err := h.embed(c.Context(), runtime, log)
 			if err != nil {

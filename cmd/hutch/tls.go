@@ -52,14 +52,19 @@ func (s *server) openTLS(context.Context) (err error) {
 	return err
 }
 
-// url is where the server answers, as this machine sees it.
+// url is where the server answers, as this machine sees it: one that listens on
+// all addresses, on loopback.
 func (s *server) url() string {
-	addr := s.listener.Addr().String()
-	switch _, port, _ := net.SplitHostPort(addr); {
-	case s.secure.domain != "":
-		return "https://" + net.JoinHostPort(s.secure.domain, port)
-	case s.tls != nil:
-		return "https://" + addr
+	host, port, _ := net.SplitHostPort(s.listener.Addr().String())
+	scheme := "http"
+	if s.tls != nil {
+		scheme = "https"
 	}
-	return "http://" + addr
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	if s.secure.domain != "" {
+		host = s.secure.domain
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
