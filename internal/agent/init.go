@@ -78,7 +78,7 @@ func Run(boot wire.Boot) error {
 	thrift()
 	defySignals()
 	if boot.Hostname != "" {
-		unix.Sethostname([]byte(boot.Hostname)) // where it may
+		_ = setHostname(boot.Hostname) // where it may
 	}
 	ln, err := listen(boot.Listen)
 	if err != nil {
@@ -86,7 +86,7 @@ func Run(boot wire.Boot) error {
 	}
 	unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
 	stockThreads()
-	opt := Options{Init: os.Getpid() == 1, Rename: func(name string) error { return unix.Sethostname([]byte(name)) }}
+	opt := Options{Init: os.Getpid() == 1, Rename: setHostname}
 	if boot.Saved != "" {
 		opt.Listen = func() (net.Listener, error) { return listen(boot.Listen) }
 	}

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"hutch/internal/linux/names"
 	"hutch/internal/linux/tun"
 )
 
@@ -38,8 +39,8 @@ var own = map[string]string{
 		"user:x:1000:1000:user:/home/user:/bin/bash\n" +
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 	"group":         "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
-	"hosts":         "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
-	"hostname":      "sandbox\n", // laid over by drivers that know better
+	"hosts":         names.Hosts(""), // laid over, too
+	"hostname":      "sandbox\n",     // laid over by drivers that know better
 	"resolv.conf":   "nameserver " + tun.Gateway4.String() + "\nnameserver " + tun.Gateway6.String() + "\n",
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
 	"shells":        "/bin/sh\n/bin/bash\n",

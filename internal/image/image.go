@@ -24,6 +24,10 @@ type Root struct {
 	// Binds are laid over the skeleton in this order, nosuid and nodev. Their
 	// targets exist in Dir, or in a bind before them.
 	Binds []Bind
+	// Masks are paths inside, free of links and below the target of a bind, where
+	// nothing may be seen: now, or when the host has something there later. What
+	// the host had there when the image was made is covered by a bind, too.
+	Masks []string
 	// Env is the base environment, KEY=VALUE, with PATH and LANG at least.
 	Env []string
 }
@@ -78,11 +82,21 @@ const maxLinks = 40
 // what it names on the host. It is false for what does not exist inside.
 func (r Root) Resolve(path string) (string, bool) {
 	inside, ok := r.follow(path)
-	return r.onHost(inside), ok
+	if !ok {
+		return "", false
+	}
+	return r.onHost(inside), true
 }
 
 // follow returns path free of links, as it is inside.
 func (r Root) follow(path string) (string, bool) {
+	at, missing := r.walk(path)
+	return at, missing == ""
+}
+
+// walk follows path as far as it exists. What is missing of it begins with a
+// slash.
+func (r Root) walk(path string) (at, missing string) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
@@ -98,23 +112,23 @@ func (r Root) follow(path string) (string, bool) {
 		info, err := os.Lstat(r.onHost(next))
 		switch {
 		case err != nil:
-			return "", false
+			return at, "/" + filepath.Join(append([]string{name}, rest...)...)
 		case info.Mode()&os.ModeSymlink == 0:
 			if at = next; len(rest) > 0 && !info.IsDir() {
-				return "", false // not even for ".." or a slash at the end
+				return "", path // not even for ".." or a slash at the end
 			}
 			continue
 		}
 		target, err := os.Readlink(r.onHost(next))
 		if links++; err != nil || links > maxLinks {
-			return "", false
+			return "", path
 		}
 		if filepath.IsAbs(target) {
 			at = "/"
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
-	return at, true
+	return at, ""
 }
 
 // onHost maps a path inside, free of links, to the host's. Of the binds above

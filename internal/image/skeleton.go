@@ -190,8 +190,9 @@ func (s *skeleton) copyFile(path string) error {
 	return cmp.Or(err, out.Chmod(0o644|info.Mode()&0o111), out.Close())
 }
 
-// mask lays something empty over every file that must not be seen.
+// mask notes what must not be seen, and lays something empty over what is there.
 func (s *skeleton) mask() error {
+	s.Masks = s.masked()
 	for _, path := range s.bare() {
 		empty := emptyFile
 		if isDir(s.onHost(path)) {
@@ -202,15 +203,26 @@ func (s *skeleton) mask() error {
 	return nil
 }
 
+// masked returns the paths inside where the host has, or could have, something to
+// be masked. A path that leads into the skeleton is not the host's.
+func (r Root) masked() (paths []string) {
+	for _, shown := range r.Binds {
+		for _, name := range masks {
+			at, missing := r.walk(filepath.Join(shown.Target, name))
+			if path := at + missing; at != "" && r.onHost(at) != filepath.Join(r.Dir, at) && !slices.Contains(paths, path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
 // bare returns the paths inside, free of links, that are to be masked and show
 // something. What is empty needs no mask, which would cost a mount.
 func (r Root) bare() (paths []string) {
-	for _, shown := range r.Binds {
-		for _, name := range masks {
-			path, ok := r.follow(filepath.Join(shown.Target, name))
-			if ok && !slices.Contains(paths, path) && !empty(r.onHost(path)) {
-				paths = append(paths, path)
-			}
+	for _, path := range r.masked() {
+		if now, ok := r.follow(path); ok && now == path && !empty(r.onHost(path)) {
+			paths = append(paths, path)
 		}
 	}
 	return paths

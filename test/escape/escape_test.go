@@ -96,6 +96,16 @@ var attacks = []attack{
 	{name: "crash", gives: "files outside, or a program that the host runs as root on a dump"},
 	{name: "secrets", gives: "passwords, keys and tokens of the host"},
 	{name: "impersonate", gives: "commands to the agent, or answers to the daemon"},
+	{name: "shared", gives: "what the host and other sandboxes run, or a way to hold them up", but: map[string]allowances{
+		"gvisor": {
+			"watch by signals":               sentryOnly,
+			"a lease on a file of the image": sentryOnly,
+			"the room on the host's disk":    "how much the disk of the image holds, and has free; no more of it",
+			"the host's memory in numbers":   sentryOnly,
+		},
+		// An ordinary user may make no device nodes, so the host's are shown.
+		"native, rootless": {"watch a device": "that somebody opens /dev/null"},
+	}},
 	{name: "neighbour", gives: "the sandbox beside this one"},
 }
 

@@ -151,6 +151,7 @@ func (f *field) env(t *testing.T, id string) map[string]string {
 		"TOKEN": backwards(f.token(t, id)), "CANARY": backwards(p.canary), "ABSTRACT": backwards(p.abstract),
 		"SOCKET": backwards(p.socket), "PLANTED": backwards(strings.Join(p.planted, "\n")), "STATE": backwards(f.dir),
 		"PORT": strconv.Itoa(p.port), "ADDRESSES": strings.Join(p.addresses, " "),
+		"DISK": strconv.FormatUint(p.disk, 10), "IMAGE": backwards(filepath.Dir(hutchtest.Image(t).Dir)), "BOOT": backwards(p.boot),
 		"HOST_PID": strconv.Itoa(p.process.Process.Pid), "IPC_KEY": strconv.Itoa(p.key),
 	}
 }
@@ -196,6 +197,8 @@ type prey struct {
 	key       int // of System V's ipc
 	calls     atomic.Int32
 	programs  map[string]string // checksums
+	disk      uint64            // how large that of the programs is
+	boot      string            // of the machine
 }
 
 func newPrey(t *testing.T) *prey {
@@ -204,6 +207,7 @@ func newPrey(t *testing.T) *prey {
 	p.plant(t)
 	p.listen(t)
 	p.share(t)
+	p.use(t)
 	p.process = exec.Command("sleep", "600")
 	p.process.Args[0] = p.canary
 	if err := p.process.Start(); err != nil {
@@ -265,6 +269,47 @@ func (p *prey) listen(t *testing.T) {
 			p.addresses = append(p.addresses, ip.String())
 		}
 	}
+}
+
+// use opens files that every sandbox sees, over and over, and holds a lock on one.
+func (p *prey) use(t *testing.T) {
+	t.Helper()
+	const program = "/usr/bin/env"
+	var st unix.Statfs_t
+	if err := unix.Statfs(program, &st); err != nil {
+		t.Fatal(err)
+	}
+	p.disk = st.Blocks * uint64(st.Frsize)
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.boot = strings.TrimSpace(string(boot))
+	held, err := os.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			for _, path := range []string{program, os.DevNull} {
+				if f, err := os.Open(path); err == nil {
+					f.Read(make([]byte, 1))
+					f.Close()
+				}
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-stopped; held.Close() })
 }
 
 func listenOn(t *testing.T, network, address string) net.Listener {

@@ -19,5 +19,5 @@ func adopts(t *testing.T, s *suite) {
 	if err := p.agent.Adopt(t.Context(), wire.Identity{Hostname: "adopted", Env: append(s.Root.Env, "WHOSE=ours")}); err != nil {
 		t.Fatal(err)
 	}
-	p.want(t, "uname -n; echo $WHOSE", "adopted\nours")
+	p.want(t, "uname -n; echo $WHOSE;"+ownAddress, "adopted\nours\nadopted 127.0.0.1")
 }

@@ -30,6 +30,7 @@ func ordinaryUser(t *testing.T, s *suite) {
 	p := s.create(t, "user")
 	p.want(t, "id -u; id -g; id -un; pwd; echo ~", fmt.Sprintf("%d\n%d\n%s\n%s\n%s", image.UID, image.GID, image.User, image.Workspace, image.Home))
 	p.want(t, "hostname || cat /proc/sys/kernel/hostname", "user")
+	p.want(t, ownAddress, "user 127.0.0.1")
 	for _, dir := range image.Writable {
 		p.want(t, "cd "+dir+" && echo x > file && mkdir dir && mv file dir/ && cat dir/file && rm -r dir", "x")
 	}
@@ -37,6 +38,9 @@ func ordinaryUser(t *testing.T, s *suite) {
 	p.want(t, "grep NoNewPrivs /proc/self/status | cut -f2", "1")
 	p.want(t, "python3 -c 'import socket; print(socket.create_server((\"\", 80)).getsockname()[1])'", "80")
 }
+
+// ownAddress prints the host name and its address.
+const ownAddress = `python3 -c 'import socket; name = socket.gethostname(); print(name, socket.gethostbyname(name))'`
 
 func rootIsReadOnly(t *testing.T, s *suite) {
 	p := s.create(t, "ro")

@@ -54,7 +54,7 @@ func layerIsShared(t *testing.T, s *suite) {
 	const look = `cd /workspace; cat d/file d/e/file ~/.rc; readlink soft; stat -c '%A %U %G %h' d/file; stat -c '%A %Y' d/e/file; stat -c %A d/e pipe; stat -c '%s %b' sparse; find . -xdev -type f | wc -l; [ d/file -ef linked ] && echo same`
 	const seen = "one\ntwo\nh\nd/file\n-rw-r----- user user 2\n-rw-r--r-- 1000000000\ndrwx------\nprw-r--r--\n1073741824 0\n55\nsame"
 	for _, p := range []*place{one, two} {
-		p.want(t, look+"; hostname; cat /etc/hostname", seen+map[*place]string{one: "\none\none", two: "\ntwo\ntwo"}[p])
+		p.want(t, look+"; hostname; cat /etc/hostname;"+ownAddress, seen+map[*place]string{one: "\none\none\none 127.0.0.1", two: "\ntwo\ntwo\ntwo 127.0.0.1"}[p])
 	}
 	if u, err := one.Usage(t.Context()); err != nil || u.Disk > 1<<20 {
 		t.Errorf("untouched, it uses %d bytes of its own: %v", u.Disk, err)

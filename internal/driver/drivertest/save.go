@@ -117,7 +117,7 @@ func copyAndRestore(t *testing.T, s *suite) {
 	}
 	p.want(t, count, "3 held")
 	for i, id := range []string{"one", "two"} {
-		copies[i].want(t, "echo $NAME; hostname; cat /workspace/file", id+"\n"+id+"\nkept")
+		copies[i].want(t, "echo $NAME; hostname; cat /workspace/file;"+ownAddress, id+"\n"+id+"\nkept\n"+id+" 127.0.0.1")
 		copies[i].want(t, count+";"+count, "2 held\n3 held")
 	}
 }

@@ -49,7 +49,7 @@ func (i *instance) newBirth(config *place.Config) (b *birth, err error) {
 	}
 	b.files = append(b.files, theirs)
 	if i.driver.root {
-		b.trees, err = openTrees(config.Binds)
+		b.trees, err = openTrees(config)
 	}
 	return b, err
 }
@@ -61,7 +61,7 @@ func (b *birth) descriptors() []int {
 	for _, f := range append(b.files[1:4:4], b.program) {
 		fds = append(fds, int(f.Fd()))
 	}
-	fds = append(fds, null, null) // for the network device, and the host name
+	fds = append(fds, null, null, null) // for the network device, and the files with the host name
 	for _, t := range b.trees {
 		fds = append(fds, int(t))
 	}

@@ -13,13 +13,14 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/image"
 	"hutch/internal/linux/tun"
 )
 
 // Check makes a place without an image, and removes it: no list of kernel
 // settings tells as much.
 func (d *Driver) Check(ctx context.Context) driver.Report {
-	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers(), d.checkNetwork(), d.checkLayers(ctx)}
+	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers(), d.checkNetwork(), d.checkFiles(ctx), d.checkLayers(ctx)}
 	r := driver.Report{OK: true, Findings: findings}
 	for _, f := range findings {
 		r.OK = r.OK && f.Level != driver.Bad
@@ -108,6 +109,38 @@ func (d *Driver) checkNetwork() driver.Finding {
 		f.Mend = "sudo modprobe tun && sudo chmod 666 /dev/net/tun; in a container: docker run --device /dev/net/tun"
 	}
 	return f
+}
+
+// checkFiles makes a place with this machine's programs, and looks how it sees
+// them.
+func (d *Driver) checkFiles(ctx context.Context) driver.Finding {
+	f := driver.Finding{Name: "files of the host", Level: driver.Good, Detail: "a sandbox has its own view of them: it cannot watch or lock them"}
+	if own, err := d.tryFiles(ctx); err != nil || !own {
+		f.Level = driver.Warning
+		f.Detail = "a sandbox can watch who opens the host's programs, and lock them"
+		f.Mend = "use Linux 5.11 or newer with overlayfs (sudo modprobe overlay), and no more than one overlay below /usr"
+	}
+	return f
+}
+
+// tryFiles reports whether a place shows /usr by an overlay.
+func (d *Driver) tryFiles(ctx context.Context) (own bool, err error) {
+	dir, err := os.MkdirTemp("", "hutch-check-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Mkdir(dir+"/usr", 0o755); err != nil {
+		return false, err
+	}
+	spec := trial(nil)
+	spec.Root = image.Root{Dir: dir, Binds: []image.Bind{{Source: "/usr", Target: "/usr"}}}
+	i, err := d.Create(ctx, spec)
+	if err != nil {
+		return false, err
+	}
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", i.(*instance).record.PID))
+	return strings.Contains(string(mounts), " /usr overlay "), errors.Join(err, i.Destroy(ctx))
 }
 
 // checkLayers makes a place on what another has left.

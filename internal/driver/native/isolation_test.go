@@ -58,6 +58,8 @@ func TestInside(t *testing.T) {
 		"cat /proc/1/environ /proc/1/maps 2>&1 | grep -c 'No such\\|denied'":          "2",
 		"ls -l /proc/1/exe /proc/1/root /proc/1/fd 2>&1 | grep -c 'No such\\|denied'": "3",
 		// nothing of the host
+		"grep -c ' - overlay ' /proc/self/mountinfo > /dev/null && stat -f -c %T /usr /etc": "overlayfs\noverlayfs",
+		"grep -cE 'images|/dev/(sd|vd|nvme)' /proc/self/mountinfo; true":                    "0",
 		"ls /sys":                       "devices",
 		"ls /dev | sort | tr '\\n' ' '": "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero ",
 		"grep -cE ' (/proc|/sys|/dev)[^ ]* ' /proc/self/mounts > /dev/null; grep -c hutch /proc/self/mounts; true": "1",

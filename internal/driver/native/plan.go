@@ -1,6 +1,8 @@
 package native
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,10 +28,57 @@ func plan(c *place.Config, root image.Root) error {
 	if err := planFolder(c, root, "/"); err != nil {
 		return err
 	}
+	return planBinds(c, root)
+}
+
+// planBinds plans what the image shows of the host. The image's own covers of what
+// it masks are left out: the place hides that by itself, and needs nothing there
+// to cover.
+func planBinds(c *place.Config, root image.Root) error {
 	for _, b := range root.Binds {
-		c.Binds = append(c.Binds, place.Bind{Source: b.Source, Target: b.Target})
+		if slices.Contains(root.Masks, b.Target) {
+			continue
+		}
+		info, err := os.Stat(b.Source)
+		if err != nil {
+			return err
+		}
+		c.Binds = append(c.Binds, place.Bind{Source: b.Source, Target: b.Target, Folder: info.IsDir()})
+	}
+	for _, path := range root.Masks {
+		for i := len(c.Binds) - 1; i >= 0; i-- { // the last is the one that shows
+			if rel, ok := strings.CutPrefix(path, c.Binds[i].Target+"/"); ok {
+				c.Binds[i].Hidden = append(c.Binds[i].Hidden, rel)
+				break
+			}
+		}
 	}
 	return nil
+}
+
+// withMounts adds, after each folder, what is mounted below it on the host: an
+// overlay shows none of that.
+func withMounts(binds []place.Bind) ([]place.Bind, error) {
+	mounts, err := mount.Points()
+	if err != nil {
+		return nil, err
+	}
+	var all []place.Bind
+	for _, b := range binds {
+		all = append(all, b)
+		for _, point := range mounts {
+			rel, below := strings.CutPrefix(point, b.Source+"/")
+			if !b.Folder || !below || slices.ContainsFunc(b.Hidden, func(h string) bool { return rel == h || strings.HasPrefix(rel, h+"/") }) {
+				continue
+			}
+			info, err := os.Stat(point)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, place.Bind{Source: point, Target: filepath.Join(b.Target, rel), Folder: info.IsDir()})
+		}
+	}
+	return all, nil
 }
 
 func planFolder(c *place.Config, root image.Root, dir string) error {
@@ -58,7 +107,7 @@ func planEntry(c *place.Config, root image.Root, path string, e fs.DirEntry) err
 		return err
 	case !e.IsDir():
 		c.Files = append(c.Files, path)
-		c.Binds = append(c.Binds, place.Bind{Source: host, Target: path})
+		c.Binds = append(c.Binds, place.Bind{Source: host, Target: path}) // a file
 		return nil
 	case slices.Contains(image.Writable, path):
 		return planWritable(c, path, e)
@@ -69,7 +118,7 @@ func planEntry(c *place.Config, root image.Root, path string, e fs.DirEntry) err
 	}
 	inside, err := os.ReadDir(host)
 	if len(inside) > 0 {
-		c.Binds = append(c.Binds, place.Bind{Source: host, Target: path})
+		c.Binds = append(c.Binds, place.Bind{Source: host, Target: path, Folder: true})
 	}
 	return err
 }
@@ -90,18 +139,55 @@ func planWritable(c *place.Config, path string, e fs.DirEntry) error {
 }
 
 // openTrees clones what is bound here, where root has a way to it, and passes
-// on descriptors. The ids of a place have none to folders like /root.
-func openTrees(binds []place.Bind) (trees []mount.Tree, err error) {
-	for i, b := range binds {
-		t, err := mount.Clone(b.Source, mount.ReadOnly|mount.NoSUID|mount.NoDev)
+// on descriptors. The ids of a place have none to folders like /root. The last
+// tree has the devices.
+func openTrees(config *place.Config) (trees []mount.Tree, err error) {
+	defer func() {
 		if err != nil {
 			closeTrees(trees)
-			return nil, err
 		}
-		binds[i] = place.Bind{Target: b.Target, Tree: place.FirstTree + i}
+	}()
+	if config.Binds, err = withMounts(config.Binds); err != nil {
+		return nil, err
+	}
+	for i := range config.Binds {
+		b := &config.Binds[i]
+		t, err := mount.CloneOne(b.Source, mount.ReadOnly|mount.NoSUID|mount.NoDev)
+		if err != nil {
+			return trees, err
+		}
+		b.Source, b.Tree = "", place.FirstTree+i
 		trees = append(trees, t)
 	}
-	return trees, nil
+	t, err := makeDevices()
+	if errors.Is(err, unix.EPERM) { // a container without CAP_MKNOD: the host's nodes do
+		return trees, nil
+	}
+	if err != nil {
+		return trees, err
+	}
+	config.Devices = place.FirstTree + len(trees)
+	return append(trees, t), nil
+}
+
+// makeDevices makes the nodes of one place, since those of the host can be watched
+// and locked by everyone.
+func makeDevices() (mount.Tree, error) {
+	t, err := mount.New("tmpfs", mount.NoSUID|mount.NoExec, [2]string{"mode", "0755"}, [2]string{"size", "64k"})
+	if err != nil {
+		return -1, err
+	}
+	for _, d := range place.Devices {
+		err := unix.Mknodat(int(t), d.Name, unix.S_IFCHR|0o666, int(unix.Mkdev(d.Major, d.Minor)))
+		if err == nil {
+			err = unix.Fchmodat(int(t), d.Name, 0o666, 0) // whatever the umask
+		}
+		if err != nil {
+			t.Close()
+			return -1, fmt.Errorf("make the device %s: %w", d.Name, err)
+		}
+	}
+	return t, nil
 }
 
 func closeTrees(trees []mount.Tree) {

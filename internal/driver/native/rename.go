@@ -10,6 +10,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/driver/native/place"
 	"hutch/internal/linux/clone"
+	"hutch/internal/linux/names"
 )
 
 var _ driver.Renamer = (*instance)(nil)
@@ -22,7 +23,7 @@ func (i *instance) Rename(hostname string) error {
 		return hutch.Errorf(hutch.Unsupported, "this system gives a native sandbox no other host name").Because(err)
 	}
 	if err == nil {
-		err = i.writeName(hostname)
+		err = errors.Join(i.rewrite(place.NameFD, hostname+"\n"), i.rewrite(place.HostsFD, names.Hosts(hostname)))
 	}
 	if err != nil {
 		return fmt.Errorf("rename a place: %w", err)
@@ -30,15 +31,15 @@ func (i *instance) Rename(hostname string) error {
 	return nil
 }
 
-// writeName writes what programs read in /etc/hostname.
-func (i *instance) writeName(hostname string) error {
-	file, err := i.process.File(place.NameFD)
+// rewrite gives another content to a file that the agent keeps open.
+func (i *instance) rewrite(fd int, text string) error {
+	file, err := i.process.File(fd)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt([]byte(hostname+"\n"), 0)
+	_, err = file.WriteAt([]byte(text), 0)
 	if err == nil {
-		err = file.Truncate(int64(len(hostname)) + 1)
+		err = file.Truncate(int64(len(text)))
 	}
 	return errors.Join(err, file.Close())
 }

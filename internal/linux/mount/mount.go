@@ -28,12 +28,19 @@ type Tree int
 // copy takes no part in mount propagation, and gets the attributes besides
 // those that it has.
 func Clone(path string, attributes uint64) (Tree, error) {
-	t, err := cloneAt(unix.AT_FDCWD, path, unix.AT_RECURSIVE)
+	return clone(path, attributes, unix.AT_RECURSIVE)
+}
+
+// CloneOne is Clone without the mounts below.
+func CloneOne(path string, attributes uint64) (Tree, error) { return clone(path, attributes, 0) }
+
+func clone(path string, attributes uint64, recursive uint) (Tree, error) {
+	t, err := cloneAt(unix.AT_FDCWD, path, recursive)
 	if err != nil {
 		return -1, fmt.Errorf("clone the mount of %s: %w", path, err)
 	}
 	attr := unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_PRIVATE}
-	if err := unix.MountSetattr(int(t), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+	if err := unix.MountSetattr(int(t), "", unix.AT_EMPTY_PATH|recursive, &attr); err != nil {
 		t.Close()
 		return -1, fmt.Errorf("change the mount of %s: %w", path, err)
 	}

@@ -8,7 +8,7 @@ libc.syscall.restype = ctypes.c_long
 # Numbers of system calls on x86_64 and on aarch64; None where there is none.
 NUMBERS = {
     "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171), "bpf": (321, 280), "capset": (126, 91),
-    "chroot": (161, 51), "clock_settime": (227, 112), "clone": (56, 220), "clone3": (435, 435),
+    "cachestat": (451, 451), "chroot": (161, 51), "clock_settime": (227, 112), "clone": (56, 220), "clone3": (435, 435),
     "delete_module": (176, 106), "fanotify_init": (300, 262), "finit_module": (313, 273),
     "fsopen": (430, 430), "fspick": (433, 433), "init_module": (175, 105), "io_uring_setup": (425, 425),
     "ioperm": (173, None), "iopl": (172, None), "kcmp": (312, 272), "kexec_file_load": (320, 294),

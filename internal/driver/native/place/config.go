@@ -19,12 +19,12 @@ const (
 	// NetworkFD is the other end of the network device, which the place puts
 	// there. The agent keeps it, for a daemon that starts again.
 	NetworkFD = 7
-	// NameFD is the file with the host name, which the place puts there. The
-	// agent keeps it, for the daemon to write another: everybody else can only
-	// read it.
-	NameFD = 8
+	// NameFD is the file with the host name, and HostsFD that with its address,
+	// which the place puts there. The agent keeps them, for the daemon to write
+	// another name: everybody else can only read them.
+	NameFD, HostsFD = 8, 9
 	// FirstTree is the first of the descriptors that Bind.Tree may name.
-	FirstTree = 9
+	FirstTree = 10
 )
 
 // Program is what to execute, as the process itself sees it.
@@ -62,7 +62,10 @@ type Config struct {
 	Links   []Link   `json:"links"`
 	Files   []string `json:"files"` // empty, to have something bound over them
 	Binds   []Bind   `json:"binds"`
-	CPUs    string   `json:"cpus"` // as in /sys/devices/system/cpu/online
+	// Devices is the descriptor of a tree with the device nodes; when 0, the
+	// host's are shown.
+	Devices int    `json:"devices,omitempty"`
+	CPUs    string `json:"cpus"` // as in /sys/devices/system/cpu/online
 	// Network asks for a network device.
 	Network bool `json:"network,omitempty"`
 	// Filter is the seccomp filter, as the kernel takes it.
@@ -92,6 +95,10 @@ type Bind struct {
 	// Tree is the descriptor of a mount tree; when 0, Source is cloned.
 	Tree   int    `json:"tree,omitempty"`
 	Source string `json:"source,omitempty"`
+	Folder bool   `json:"folder,omitempty"`
+	// Hidden are paths below the target, without a slash before them, where
+	// nothing may be seen.
+	Hidden []string `json:"hidden,omitempty"`
 }
 
 // maxConfig bounds what [Send] sends of each part.

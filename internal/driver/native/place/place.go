@@ -79,6 +79,7 @@ func begin() (wire.Boot, error) {
 	unix.CloseOnExec(listenFD)
 	unix.CloseOnExec(NetworkFD)
 	unix.CloseOnExec(NameFD)
+	unix.CloseOnExec(HostsFD)
 	config, status := os.NewFile(configFD, "config"), os.NewFile(statusFD, "status")
 	defer config.Close()
 	boot, err := receiveBoot(config)

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"strconv"
@@ -8,22 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/linux/mount"
+	"hutch/internal/linux/names"
 )
 
-// A root file system in memory, with the image's folders bound into it, is
-// quicker to make than an overlay, quicker to use, and possible on kernels that
-// keep overlays from ordinary users. It works because nobody inside may write
-// to the image's folders anyway.
+// A root file system in memory, with the image's folders laid into it, is quicker
+// to make than one overlay over all, and quicker to use. It works because nobody
+// inside may write to the image's folders anyway.
 
 // own is a folder of the root that nobody may write to. It holds what is laid
 // over other files.
 const own = "/.hutch"
 
-// devices are the nodes that a place has.
-var devices = []struct {
-	name         string
-	major, minor uint32
-}{
+// Device is a device node.
+type Device struct {
+	Name         string
+	Major, Minor uint32
+}
+
+// Devices are the nodes that a place has.
+var Devices = []Device{
 	{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
 }
 
@@ -31,10 +35,10 @@ var devices = []struct {
 // Something empty of our own is laid over them, and not /dev/null: that one
 // would have to be trusted to be what it seems.
 var hidden = []string{
-	"acpi", "asound", "bus", "cmdline", "config.gz", "diskstats", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
+	"acpi", "asound", "buddyinfo", "bus", "cgroups", "cmdline", "config.gz", "diskstats", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
 	"kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
-	"modules", "partitions", "pressure", "sched_debug", "scsi", "slabinfo", "softirqs", "sysrq-trigger", "timer_list", "tty",
-	"vmallocinfo",
+	"modules", "partitions", "pressure", "sched_debug", "schedstat", "scsi", "slabinfo", "softirqs", "sysrq-trigger", "timer_list", "tty",
+	"vmallocinfo", "vmstat", "zoneinfo",
 }
 
 // terminals is how many pseudo terminals a place can have. The machine has a few
@@ -53,10 +57,6 @@ func makeRoot(c Config) error {
 		return err
 	}
 	defer root.Close()
-	nodes, err := openDevices()
-	if err != nil {
-		return err
-	}
 	sources, err := openBinds(c.Binds)
 	if err != nil {
 		return err
@@ -73,10 +73,22 @@ func makeRoot(c Config) error {
 			return err
 		}
 	}
-	b := builder{root: root, config: c}
+	host, err := openDevices(c)
+	if err != nil {
+		return err
+	}
+	bench, err := newBench(proc)
+	if err != nil {
+		return err
+	}
+	b := builder{root: root, config: c, bench: bench}
 	b.fill()
 	b.makeOwn()
-	b.attach(sources, nodes, proc)
+	for i, t := range sources {
+		b.show(i, t)
+	}
+	b.sealOwn()
+	b.attach(b.ownDevices(host), proc)
 	b.hide()
 	if b.err != nil {
 		return b.err
@@ -95,15 +107,38 @@ func newRoot(c Config) (mount.Tree, error) {
 	}...)
 }
 
-func openDevices() ([]mount.Tree, error) {
-	trees := make([]mount.Tree, len(devices))
-	for i, d := range devices {
+// openDevices opens the host's nodes, where the place gets none of its own.
+func openDevices(c Config) ([]mount.Tree, error) {
+	if c.Devices != 0 {
+		return nil, nil
+	}
+	trees := make([]mount.Tree, len(Devices))
+	for i, d := range Devices {
 		var err error
-		if trees[i], err = mount.Device("/dev/"+d.name, d.major, d.minor); err != nil {
+		if trees[i], err = mount.Device("/dev/"+d.Name, d.Major, d.Minor); err != nil {
 			return nil, err
 		}
 	}
 	return trees, nil
+}
+
+// ownDevices returns the nodes that the daemon has made for this place, or else
+// the host's.
+func (b *builder) ownDevices(host []mount.Tree) []mount.Tree {
+	if b.err != nil || b.config.Devices == 0 {
+		return host
+	}
+	all := mount.Tree(b.config.Devices)
+	defer all.Close()
+	b.do("lay out", "the devices", b.bench.lay(all, "devices", true))
+	trees := make([]mount.Tree, len(Devices))
+	for i, d := range Devices {
+		var err error
+		if trees[i], err = all.Sub("/"+d.Name, 0); err != nil {
+			b.do("copy the mount of", d.Name, err)
+		}
+	}
+	return trees
 }
 
 func openBinds(binds []Bind) ([]mount.Tree, error) {
@@ -131,6 +166,7 @@ func newProc() (mount.Tree, error) {
 type builder struct {
 	root   mount.Tree
 	config Config
+	bench  *bench
 	err    error
 }
 
@@ -155,8 +191,8 @@ func (b *builder) fillDev() {
 	b.mkdir("/dev", 0o555)
 	b.mkdir("/dev/pts", 0o555)
 	b.mkdir("/dev/shm", 0o1777)
-	for _, d := range devices {
-		b.write("/dev/"+d.name, "")
+	for _, d := range Devices {
+		b.write("/dev/"+d.Name, "")
 	}
 	b.symlink("pts/ptmx", "/dev/ptmx")
 	b.symlink("/proc/self/fd", "/dev/fd")
@@ -176,31 +212,52 @@ func (b *builder) fillSys() {
 	}
 }
 
+// bootID names one run of the machine, and so the machine.
+const bootID = "/proc/sys/kernel/random/boot_id"
+
 // makeOwn makes the folder of what is laid over other files.
 func (b *builder) makeOwn() {
 	b.mkdir(own, 0o555)
 	b.mkdir(own+"/empty.d", 0o555)
 	b.write(own+"/empty", "")
-	b.writeName()
+	b.write(own+"/boot_id", newUUID()+"\n")
+	b.writeNames()
+}
+
+// sealOwn makes it read only.
+func (b *builder) sealOwn() {
 	b.seal(b.root, own, mount.ReadOnly|mount.NoSUID|mount.NoDev|mount.NoExec)
 }
 
-// writeName writes the file with the host name, and keeps it open while that can
-// be done.
-func (b *builder) writeName() {
+// newUUID is a random one.
+func newUUID() string {
+	var u [16]byte
+	rand.Read(u[:])
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// writeNames writes the files with the host name, and keeps them open while that
+// can be done.
+func (b *builder) writeNames() {
+	b.writeKept("/hostname", b.config.Hostname+"\n", NameFD)
+	b.writeKept("/hosts", names.Hosts(b.config.Hostname), HostsFD)
+}
+
+func (b *builder) writeKept(name, text string, keep int) {
 	if b.err != nil {
 		return
 	}
-	const path = own + "/hostname"
+	path := own + name
 	fd, err := unix.Openat(int(b.root), rel(path), unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o444)
 	b.do("make", path, err)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte(b.config.Hostname+"\n"))
+	_, err = unix.Write(fd, []byte(text))
 	b.do("write", path, err)
-	b.do("keep", path, unix.Dup3(fd, NameFD, 0))
+	b.do("keep", path, unix.Dup3(fd, keep, 0))
 }
 
 // seal binds a folder below t over itself, with more attributes.
@@ -216,20 +273,18 @@ func (b *builder) seal(t mount.Tree, path string, attributes uint64) {
 	}
 }
 
-func (b *builder) attach(sources, nodes []mount.Tree, proc mount.Tree) {
-	for i, t := range sources {
-		b.put(t, b.config.Binds[i].Target)
-	}
+func (b *builder) attach(nodes []mount.Tree, proc mount.Tree) {
 	for i, t := range nodes {
-		b.put(t, "/dev/"+devices[i].name)
+		b.put(t, "/dev/"+Devices[i].Name)
 	}
 	b.mkdir("/proc", 0o555)
 	b.put(proc, "/proc")
 	pts, err := mount.New("devpts", mount.NoSUID|mount.NoExec, [][2]string{{"mode", "0620"}, {"ptmxmode", "0666"}, {"max", strconv.Itoa(terminals)}}...)
 	b.do("make", "/dev/pts", err)
 	b.put(pts, "/dev/pts")
-	if b.config.Hostname != "" { // else the image's own, if it has one
+	if b.config.Hostname != "" { // else the image's own, if it has them
 		b.cover("/hostname", "/etc/hostname")
+		b.cover("/hosts", "/etc/hosts")
 	}
 }
 
@@ -260,6 +315,7 @@ func (b *builder) hide() {
 		}
 	}
 	b.seal(b.root, "/proc/sys", mount.ReadOnly|mount.NoSUID|mount.NoDev|mount.NoExec)
+	b.cover("/boot_id", bootID)
 }
 
 // cover lays something of our own over the file or folder at path.

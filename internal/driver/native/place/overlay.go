@@ -1,0 +1,181 @@
+package place
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/mount"
+)
+
+// The image's folders and files are the host's own, and all places and the host
+// itself use them. A program that may only read a file can still watch who opens
+// it, and lock it in everybody's way. So a place sees each folder through an
+// overlay, whose inodes are the place's own, and gets copies of single files.
+// The overlay has another use: in its upper folder, marks for deleted files stand
+// for what is to be hidden, also if the host has that only later.
+
+// benchPoint is where the parts of overlays hang while they are put together. It
+// goes with the old root.
+const benchPoint = "/dev"
+
+// bench is a folder for parts, which has a path as long as the old root is there.
+type bench struct {
+	tree mount.Tree
+	proc mount.Tree
+}
+
+func newBench(proc mount.Tree) (*bench, error) {
+	tree, err := mount.New("tmpfs", mount.NoSUID|mount.NoDev|mount.NoExec, [2]string{"mode", "0755"}, [2]string{"size", "1m"})
+	if err != nil {
+		return nil, err
+	}
+	return &bench{tree, proc}, tree.AttachTo(benchPoint)
+}
+
+// lay attaches a tree on the bench.
+func (b *bench) lay(t mount.Tree, name string, folder bool) error {
+	var err error
+	if folder {
+		err = unix.Mkdirat(int(b.tree), name, 0o755)
+	} else {
+		err = unix.Mknodat(int(b.tree), name, unix.S_IFREG|0o644, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("make %s on the bench: %w", name, err)
+	}
+	return b.tree.Attach(t, "/"+name)
+}
+
+// overlay shows the folder t, which it lays on the bench, without what is hidden.
+// The error is errPlain when this kernel cannot do that with this folder; then t
+// is there all the same.
+func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree, error) {
+	if err := b.lay(t, name, true); err != nil {
+		return -1, err
+	}
+	top := name + ".top"
+	if err := unix.Mkdirat(int(b.tree), top, 0o755); err != nil {
+		return -1, err
+	}
+	for _, path := range hidden {
+		if err := b.conceal(name, top, path); err != nil {
+			return -1, fmt.Errorf("%w: hide %s: %w", errPlain, path, err)
+		}
+	}
+	shown, err := mount.New("overlay", mount.ReadOnly|mount.NoSUID|mount.NoDev,
+		[2]string{"lowerdir", benchPoint + "/" + top + ":" + benchPoint + "/" + name}, [2]string{"xino", "on"})
+	if err != nil {
+		return -1, fmt.Errorf("%w: %w", errPlain, err)
+	}
+	return shown, nil
+}
+
+var errPlain = errors.New("no overlay")
+
+// conceal marks a path below top as deleted: it, or the first folder on the way
+// that the lower folder does not have.
+func (b *bench) conceal(lower, top, path string) error {
+	parts := strings.Split(path, "/")
+	for n := range parts {
+		part := filepath.Join(parts[:n+1]...)
+		var st unix.Stat_t
+		err := unix.Fstatat(int(b.tree), filepath.Join(lower, part), &st, unix.AT_SYMLINK_NOFOLLOW)
+		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && n < len(parts)-1 {
+			return nil // a link or a file: what is below it has another path, or none
+		}
+		if err == nil && n < len(parts)-1 {
+			if err := unix.Mkdirat(int(b.tree), filepath.Join(top, part), st.Mode&0o7777); err != nil && err != unix.EEXIST {
+				return err
+			}
+			continue
+		}
+		if err != nil && err != unix.ENOENT {
+			return err
+		}
+		if err := unix.Mknodat(int(b.tree), filepath.Join(top, part), unix.S_IFCHR, 0); err != nil && err != unix.EEXIST {
+			return err
+		}
+		return nil
+	}
+	return nil
+}
+
+// maxCopy bounds the files that a place gets a copy of.
+const maxCopy = 1 << 20
+
+// read returns a small file that is mounted as t.
+func (b *bench) read(t mount.Tree) ([]byte, error) {
+	fd, err := unix.Openat(int(b.proc), "self/fd/"+strconv.Itoa(int(t)), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "file")
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCopy {
+		return nil, errors.Join(err, errPlain)
+	}
+	return io.ReadAll(io.LimitReader(file, maxCopy))
+}
+
+// show puts what a bind shows at its target.
+func (b *builder) show(n int, t mount.Tree) {
+	if b.err != nil {
+		return
+	}
+	defer t.Close()
+	bind := b.config.Binds[n]
+	name := strconv.Itoa(n)
+	if !bind.Folder {
+		b.showFile(name, t, bind.Target)
+		return
+	}
+	shown, err := b.bench.overlay(t, name, bind.Hidden)
+	if errors.Is(err, errPlain) {
+		b.do("mount", bind.Target, b.root.Attach(t, bind.Target))
+		b.maskPlain(bind)
+		return
+	}
+	b.do("make an overlay for", bind.Target, err)
+	b.put(shown, bind.Target)
+}
+
+// showFile shows a copy of a small file, and a large one as it is.
+func (b *builder) showFile(name string, t mount.Tree, target string) {
+	text, err := b.bench.read(t)
+	if errors.Is(err, errPlain) {
+		b.do("mount", target, b.root.Attach(t, target))
+		return
+	}
+	b.do("read", target, err)
+	b.write(own+"/file-"+name, string(text))
+	b.cover("/file-"+name, target)
+}
+
+// maskPlain lays something empty over what is to be hidden of a folder without an
+// overlay, if it is there.
+func (b *builder) maskPlain(bind Bind) {
+	for _, path := range bind.Hidden {
+		target := filepath.Join(bind.Target, path)
+		fd, err := b.root.Open(target, unix.O_PATH)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue
+		}
+		b.do("open", target, err)
+		var st unix.Stat_t
+		b.do("stat", target, unix.Fstat(fd, &st))
+		unix.Close(fd)
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			b.cover("/empty.d", target)
+		} else {
+			b.cover("/empty", target)
+		}
+	}
+}
