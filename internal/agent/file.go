@@ -22,14 +22,13 @@ import (
 
 // filesOf are the files that user sees; without one, those the agent sees.
 func filesOf(boot wire.Boot, user *spawn.User) *files.FS {
-	f := &files.FS{Dir: boot.Dir}
+	f := &files.FS{Dir: boot.Dir, Secret: "/proc/" + strconv.Itoa(os.Getpid())}
 	if user == nil {
 		return f
 	}
 	if !user.KeepGroups {
 		syscall.Setgroups(nil) // they would count for the user, too
 	}
-	f.Secret = "/proc/" + strconv.Itoa(os.Getpid())
 	f.As = func(do func() error) error { return creds.Do(user.UID, user.GID, do) }
 	return f
 }

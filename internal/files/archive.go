@@ -46,7 +46,7 @@ func (f *FS) Pack(ctx context.Context, _ string, req hutch.PackRequest, w io.Wri
 			return fail(err, p)
 		}
 		if len(req.Paths) == 0 {
-			return walk(ctx, dir, "", 0, k.add)
+			return f.walk(ctx, dir, "", 0, k.add)
 		}
 		defer unix.Close(dir)
 		for _, name := range req.Paths {
@@ -178,7 +178,7 @@ func (k *packing) path(dir int, name string) error {
 	if name == "." {
 		name = ""
 	}
-	return walk(k.ctx, sub, name, 0, k.add)
+	return k.fs.walk(k.ctx, sub, name, 0, k.add)
 }
 
 func (k *packing) add(e *entry) error {

@@ -33,8 +33,9 @@ type FS struct {
 	// As calls a function with the rights of the user; nil for those that
 	// the process has.
 	As func(func() error) error
-	// Secret, when set, names a folder that is not to be read from, whatever
-	// its permissions: this process's own in /proc.
+	// Secret, when set, names a folder that is not to be used, whatever its
+	// permissions: this process's own in /proc. The folders of its threads are
+	// not to be used either.
 	Secret string
 }
 
@@ -102,7 +103,35 @@ func (f *FS) secret(fd int) bool {
 		return false
 	}
 	name, err := os.Readlink("/proc/self/fd/" + itoa(fd))
-	return err != nil || name == f.Secret || strings.HasPrefix(name, f.Secret+"/")
+	return err != nil || name == f.Secret || strings.HasPrefix(name, f.Secret+"/") || ownThread(name)
+}
+
+// ownThread reports whether a name in /proc is below the folder of a thread of
+// this process. Those folders are in no list, and can be opened all the same.
+func ownThread(name string) bool {
+	id, _, _ := strings.Cut(strings.TrimPrefix(name, "/proc/"), "/")
+	if strings.Trim(id, "0123456789") != "" || id == "" {
+		return false
+	}
+	var st unix.Stat_t
+	return unix.Lstat("/proc/self/task/"+id, &st) == nil
+}
+
+// openAt opens what a path names, but never through a link of /proc that stands
+// for an open file or a folder (/proc/self/exe, /proc/self/fd/3): those lead to
+// what has no name here, such as this program itself.
+func openAt(dir int, name string, flags int, mode uint32) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	if flags&unix.O_CREAT != 0 {
+		how.Mode = uint64(mode)
+	}
+	return retry(func() (int, error) {
+		fd, err := unix.Openat2(dir, name, &how)
+		if err == unix.ENOSYS { // before Linux 5.6
+			return unix.Openat(dir, name, flags|unix.O_CLOEXEC, mode)
+		}
+		return fd, err
+	})
 }
 
 const noWait = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_LARGEFILE
@@ -123,7 +152,7 @@ func regular(dir int, name string, flags int) (fd int, err error) {
 			return -1, err
 		}
 	}
-	fd, err = retry(func() (int, error) { return unix.Openat(dir, name, flags|noWait, 0o666) })
+	fd, err = openAt(dir, name, flags|noWait, 0o666)
 	if err != nil {
 		return -1, err
 	}
@@ -155,7 +184,7 @@ func folder(dir int, name string, flags int) (int, error) {
 	if flags&unix.O_NOFOLLOW == 0 {
 		flags |= unix.O_DIRECTORY
 	}
-	fd, err := retry(func() (int, error) { return unix.Openat(dir, name, unix.O_RDONLY|noWait|flags, 0) })
+	fd, err := openAt(dir, name, unix.O_RDONLY|noWait|flags, 0)
 	if err != nil {
 		return -1, err
 	}
@@ -278,7 +307,7 @@ var reasons = map[unix.Errno]struct {
 	unix.EMFILE:       {hutch.Exhausted, "cannot be opened: too many files are open. Try again when other calls have ended"},
 	unix.ENFILE:       {hutch.Exhausted, "cannot be opened: too many files are open in the system"},
 	unix.ENOMEM:       {hutch.Exhausted, "cannot be used: the sandbox is out of memory"},
-	unix.ELOOP:        {hutch.Invalid, "is, or leads through, a link that leads to itself"},
+	unix.ELOOP:        {hutch.Invalid, "is, or leads through, a link that leads to itself, or a link of /proc that stands for an open file: give the path of the file itself"},
 	unix.ENAMETOOLONG: {hutch.Invalid, "is too long, in one name or in all"},
 	unix.EINVAL:       {hutch.Invalid, "cannot be used so: it may be a folder that would go into itself, or the root"},
 	unix.ENXIO:        {hutch.Invalid, "is a pipe, a socket or a device: only regular files can be read and written"},
@@ -293,20 +322,28 @@ func (f *FS) Stat(_ context.Context, _, p string) (fi hutch.FileInfo, err error)
 		return fi, err
 	}
 	err = f.as(func() error {
-		fi, err = stat(p)
+		fi, err = f.stat(p)
 		return err
 	})
 	return fi, err
 }
 
-func stat(p string) (hutch.FileInfo, error) {
+func (f *FS) stat(p string) (hutch.FileInfo, error) {
+	fd, err := openAt(unix.AT_FDCWD, p, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return hutch.FileInfo{}, fail(err, p)
+	}
+	defer unix.Close(fd)
+	if f.secret(fd) {
+		return hutch.FileInfo{}, fail(unix.EACCES, p)
+	}
 	var st unix.Stat_t
-	if err := unix.Lstat(p, &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return hutch.FileInfo{}, fail(err, p)
 	}
 	var target string
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		target, _ = readlink(unix.AT_FDCWD, p)
+		target, _ = readlink(fd, "")
 	}
 	return info(path.Clean(p), &st, target), nil
 }

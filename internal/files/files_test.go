@@ -267,14 +267,45 @@ func TestWhatIsFoundOnceIsWorkedOn(t *testing.T) {
 func TestTheSecretIsNotRead(t *testing.T) {
 	d := newDesk(t)
 	d.Secret = fmt.Sprintf("/proc/%d", os.Getpid())
-	for _, p := range []string{"/proc/self/environ", d.Secret + "/environ", "/proc/self/task/../environ", d.Secret + "/root/proc/self/maps"} {
+	thread := fmt.Sprintf("/proc/%d", unix.Gettid()) // one that no list shows, but by chance
+	for _, p := range []string{"/proc/self/environ", d.Secret + "/environ", "/proc/self/task/../environ", thread + "/maps"} {
 		if _, err := d.ReadFile(t.Context(), "", hutch.ReadRequest{Path: p}, io.Discard); !errors.Is(err, hutch.Denied) {
 			t.Errorf("%s: %v", p, err)
 		}
+		if err := d.Chmod(t.Context(), "", p, 0o600); !errors.Is(err, hutch.Denied) {
+			t.Errorf("chmod %s: %v", p, err)
+		}
 	}
+}
+
+// What a process has open is reached by its names alone, and by no link of /proc.
+func TestLinksToOpenFilesLeadNowhere(t *testing.T) {
+	d := newDesk(t)
 	d.put("f", "x")
-	if got := d.get("/proc/self/root" + d.at("f")); got != "x" {
-		t.Errorf("%q", got)
+	file, err := os.Open(d.at("f"))
+	d.must(err)
+	defer file.Close()
+	d.must(os.Symlink("/proc/self/root", d.at("root")))
+	for _, p := range []string{"/proc/self/exe", fmt.Sprintf("/proc/self/fd/%d", file.Fd()), "/proc/self/root" + d.at("f"), "root" + d.at("f")} {
+		for verb, call := range map[string]func() error{
+			"read": func() error {
+				_, err := d.ReadFile(t.Context(), "", hutch.ReadRequest{Path: p}, io.Discard)
+				return err
+			},
+			"chmod": func() error { return d.Chmod(t.Context(), "", p, 0) },
+			"append": func() error {
+				_, err := d.WriteFile(t.Context(), "", hutch.WriteRequest{Path: p, Append: true}, strings.NewReader("y"))
+				return err
+			},
+			"mkdir": func() error { return d.Mkdir(t.Context(), "", p+"/new", true) },
+		} {
+			if err := call(); err == nil {
+				t.Errorf("%s of %s did not fail", verb, p)
+			}
+		}
+	}
+	if info, err := os.Stat(d.at("f")); err != nil || info.Mode() != 0o644 || d.get("f") != "x" {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

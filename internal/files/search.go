@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"runtime"
 	"strings"
 	"unicode/utf8"
@@ -38,9 +39,9 @@ func (f *FS) SearchFiles(ctx context.Context, _ string, req hutch.SearchRequest,
 	if req.Pattern == "" || len(req.Pattern) > maxPattern {
 		return hutch.Errorf(hutch.Invalid, "the pattern has %d bytes: give 1 to %d of a regular expression", len(req.Pattern), maxPattern).With("field", "pattern")
 	}
-	re, err := regexp.Compile(req.Pattern)
+	re, err := expression(req.Pattern)
 	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "the pattern is no regular expression in RE2's form: %v", err).With("field", "pattern")
+		return err
 	}
 	s := &search{re: re, out: out, left: req.Limit, limit: req.Limit}
 	if s.limit <= 0 {
@@ -67,6 +68,25 @@ func (f *FS) SearchFiles(ctx context.Context, _ string, req hutch.SearchRequest,
 		}
 		return nil
 	})
+}
+
+// maxSteps bounds a compiled expression: each of its instructions may have to be
+// tried at each byte of a line, and nothing ends that early.
+const maxSteps = 5000
+
+func expression(pattern string) (*regexp.Regexp, error) {
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern is no regular expression in RE2's form: %v", err).With("field", "pattern")
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err == nil && len(program.Inst) > maxSteps {
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern has %d steps when its repetitions are written out, and %d is the limit: repeat less", len(program.Inst), maxSteps).With("field", "pattern")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return regexp.Compile(pattern)
 }
 
 // search looks for one expression.

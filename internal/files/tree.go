@@ -22,10 +22,7 @@ func (f *FS) Mkdir(_ context.Context, _, p string, parents bool) error {
 		if parents {
 			return mkdirs(p)
 		}
-		if err := unix.Mkdir(p, 0o755); err != nil {
-			return fail(err, p)
-		}
-		return nil
+		return fail(mkdir(p), p)
 	})
 }
 
@@ -39,11 +36,20 @@ func (f *FS) Chmod(_ context.Context, _, p string, mode fs.FileMode) error {
 		return err
 	}
 	return f.as(func() error {
-		if err := unix.Chmod(p, uint32(mode)); err != nil {
-			return fail(err, p)
-		}
-		return nil
+		return fail(f.chmod(p, uint32(mode)), p)
 	})
+}
+
+func (f *FS) chmod(p string, mode uint32) error {
+	fd, err := openAt(unix.AT_FDCWD, p, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if f.secret(fd) {
+		return unix.EACCES
+	}
+	return unix.Chmod("/proc/self/fd/"+itoa(fd), mode) // fchmod takes no such descriptor
 }
 
 // Delete implements hutch.Files.
@@ -144,9 +150,11 @@ func (f *FS) spot(p string) (*spot, error) {
 	}
 	s := &spot{path: p, name: name}
 	return s, f.as(func() (err error) {
-		s.dir, err = retry(func() (int, error) {
-			return unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		})
+		s.dir, err = openAt(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err == nil && f.secret(s.dir) {
+			unix.Close(s.dir)
+			err = unix.EACCES
+		}
 		return fail(err, p)
 	})
 }
@@ -361,7 +369,7 @@ func (c *copying) folder(e *entry, dir int, name string, depth int) error {
 		unix.Close(from)
 		return unix.EACCES
 	}
-	err = walk(c.ctx, from, "", depth, func(sub *entry) error {
+	err = c.fs.walk(c.ctx, from, "", depth, func(sub *entry) error {
 		if sub.st.Ino == c.root.Ino && sub.st.Dev == c.root.Dev {
 			return hutch.Errorf(hutch.Invalid, "a folder cannot be copied into itself")
 		}

@@ -38,10 +38,14 @@ var errSkip = errors.New("skip")
 
 // walk calls visit for everything in a folder, by names in order, and for what
 // is in a folder after that folder. It takes over dir. What vanishes meanwhile
-// is left out, and so are the insides of folders that may not be read.
-func walk(ctx context.Context, dir int, below string, depth int, visit func(*entry) error) error {
+// is left out, and so are the insides of folders that may not be read, and of
+// secret ones.
+func (f *FS) walk(ctx context.Context, dir int, below string, depth int, visit func(*entry) error) error {
 	d := os.NewFile(uintptr(dir), below)
 	defer d.Close()
+	if f.secret(dir) {
+		return nil
+	}
 	if depth > maxDepth {
 		return hutch.Errorf(hutch.Exhausted, "%.200q lies more than %d folders deep, the limit: use a program for such a tree", below, maxDepth)
 	}
@@ -68,7 +72,7 @@ func walk(ctx context.Context, dir int, below string, depth int, visit func(*ent
 			continue
 		}
 		if sub, err := folder(dir, name, unix.O_NOFOLLOW); err == nil {
-			err = walk(ctx, sub, e.path, depth+1, visit)
+			err = f.walk(ctx, sub, e.path, depth+1, visit)
 			if err != nil {
 				return err
 			}
@@ -110,7 +114,7 @@ func (f *FS) walkPath(ctx context.Context, p string, visit func(*entry) error) e
 			unix.Close(dir)
 			return fail(unix.EACCES, p)
 		}
-		return walk(ctx, dir, "", 0, visit)
+		return f.walk(ctx, dir, "", 0, visit)
 	})
 }
 
@@ -124,10 +128,46 @@ type choice struct {
 }
 
 func choose(glob string, hidden bool) (choice, error) {
+	if len(glob) <= hutch.MaxPath && alternatives(glob) > maxAlternatives {
+		return choice{}, hutch.Errorf(hutch.Invalid, "the pattern %.200q stands for more than %d others by its braces, the limit: list once for each of some", glob, maxAlternatives).With("field", "glob")
+	}
 	if glob != "" && !doublestar.ValidatePattern(glob) || len(glob) > hutch.MaxPath {
 		return choice{}, hutch.Errorf(hutch.Invalid, "the pattern %.200q is not closed somewhere: use * ? [a-z] {a,b} and ** for any folders", glob).With("field", "glob")
 	}
 	return choice{glob: glob, byName: !strings.Contains(glob, "/"), hidden: hidden}, nil
+}
+
+// maxAlternatives is how many patterns without braces one with braces may stand
+// for. Each may have to be tried with each name, and nothing ends that early.
+const maxAlternatives = 256
+
+// alternatives counts the patterns without braces that one with braces stands
+// for, up to a bit more than the limit.
+func alternatives(glob string) int {
+	type group struct{ before, sum int }
+	var open []group
+	n := 1
+	for i := 0; i < len(glob); i++ {
+		switch c := glob[i]; {
+		case c == '\\':
+			i++
+		case c == '{':
+			open = append(open, group{before: n})
+			n = 1
+		case len(open) == 0:
+		case c == ',':
+			open[len(open)-1].sum += n
+			n = 1
+		case c == '}':
+			last := open[len(open)-1]
+			open = open[:len(open)-1]
+			n = min((last.sum+n)*last.before, maxAlternatives+1)
+		}
+	}
+	for _, g := range open {
+		n = min(n*max(g.before, 1)*(g.sum+1), maxAlternatives+1)
+	}
+	return n
 }
 
 // takes reports whether e is wanted, and whether what is in it may be.

@@ -215,7 +215,7 @@ func (w *watcher) below(ctx context.Context, base string, announce bool) error {
 	if err != nil {
 		return nil // gone, or not for us to see
 	}
-	return walk(ctx, dir, base, 0, func(e *entry) error {
+	return w.fs.walk(ctx, dir, base, 0, func(e *entry) error {
 		if announce && !strings.HasPrefix(e.name, hidden) {
 			w.push(change{FileEvent: hutch.FileEvent{Type: hutch.FileCreated, Path: e.path, Dir: e.isDir()}})
 			w.seen[e.path] = true

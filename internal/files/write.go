@@ -3,7 +3,6 @@ package files
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -170,7 +169,7 @@ func (d *draft) find() error {
 		}
 		var err error
 		if d.dir, err = retry(func() (int, error) {
-			return unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			return openAt(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 		}); err != nil {
 			return err
 		}
@@ -355,11 +354,35 @@ func mismatch(n int, p string, content []byte, old string) error {
 
 // mkdirs makes a folder and those above it.
 func mkdirs(p string) error {
-	if err := os.MkdirAll(p, 0o755); err != nil {
-		if e, ok := errors.AsType[*os.PathError](err); ok {
-			return fail(e.Err, e.Path)
+	fd, err := openAt(unix.AT_FDCWD, p, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if err != unix.ENOENT {
+		return fail(err, p)
+	}
+	p = strings.TrimRight(p, "/")
+	if parent, _ := path.Split(p); parent != "" && parent != p {
+		if err := mkdirs(parent); err != nil {
+			return err
 		}
-		return err
+	}
+	if err := mkdir(p); err != nil && (err != unix.EEXIST || !isDir(unix.AT_FDCWD, p)) {
+		return fail(err, p)
 	}
 	return nil
+}
+
+// mkdir makes a folder, as the user's own.
+func mkdir(p string) error {
+	dir, name := path.Split(strings.TrimRight(p, "/"))
+	if name == "" {
+		return unix.EEXIST
+	}
+	fd, err := openAt(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Mkdirat(fd, name, 0o755)
 }
