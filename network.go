@@ -81,12 +81,14 @@ func (n Network) Canonical() (Network, error) {
 		return n, Errorf(Invalid, "%d rules are more than the %d that a sandbox may have: name a domain by *.example.com, or a net by its prefix", len(n.Allow), MaxNetworkRules).With("field", "network.allow")
 	}
 	var allow []string
+	seen := map[string]bool{}
 	for _, text := range n.Allow {
 		rule, err := ParseNetworkRule(text)
 		if err != nil {
 			return n, err
 		}
-		if canonical := rule.String(); !slices.Contains(allow, canonical) {
+		if canonical := rule.String(); !seen[canonical] {
+			seen[canonical] = true
 			allow = append(allow, canonical)
 		}
 	}
@@ -210,10 +212,8 @@ func (n Network) Within(ceiling Network) error {
 	if n.Mode == NetworkOpen && ceiling.Mode != NetworkOpen {
 		return beyond("the network is to be open")
 	}
-	for _, text := range n.Allow {
-		if !ceiling.allows(text) {
-			return beyond("the network is to reach %s", text)
-		}
+	if text, ok := n.firstBeyond(ceiling); ok {
+		return beyond("the network is to reach %s", text)
 	}
 	over := func(l, most int64) bool { return most > 0 && l > most }
 	if l, most := n.Limits, ceiling.Limits; over(int64(l.Connections), int64(most.Connections)) || over(int64(l.Rate), int64(most.Rate)) || over(l.Bandwidth, most.Bandwidth) || over(l.Total, most.Total) {
@@ -222,20 +222,18 @@ func (n Network) Within(ceiling Network) error {
 	return nil
 }
 
-// allows reports whether a rule is covered: by another, or by a network that is
-// open, unless it is about a net, which may be private.
-func (n Network) allows(text string) bool {
-	rule, err := ParseNetworkRule(text)
-	if err != nil {
-		return false
+// firstBeyond is the first rule that a ceiling does not allow. An open ceiling
+// allows every rule on names; rules on networks can be about private ones, so
+// they need a rule of the ceiling's in any case.
+func (n Network) firstBeyond(ceiling Network) (text string, ok bool) {
+	rules := indexRules(ceiling.Allow)
+	for _, text := range n.Allow {
+		rule, err := ParseNetworkRule(text)
+		if err != nil || !rules.cover(rule) && (ceiling.Mode != NetworkOpen || rule.Net.IsValid()) {
+			return text, true
+		}
 	}
-	if n.Mode == NetworkOpen && !rule.Net.IsValid() {
-		return true
-	}
-	return slices.ContainsFunc(n.Allow, func(text string) bool {
-		have, err := ParseNetworkRule(text)
-		return err == nil && have.Covers(rule)
-	})
+	return "", false
 }
 
 // Or is n with the server's default for what it does not say.

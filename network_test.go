@@ -205,3 +205,56 @@ func TestNetworkBelow(t *testing.T) {
 		}
 	}
 }
+
+// The index of rules finds what a look at each rule finds.
+func TestWithinIsTheRules(t *testing.T) {
+	texts := []string{
+		"example.com", "*.example.com", "a.example.com:8443", "*.b.example.com:*", "com", "*.com:443", "example.org:*",
+		"10.0.0.0/8", "10.1.0.0/16:5432", "10.1.2.3", "203.0.113.7:80", "2001:db8::/32", "[2001:db8::1]:443", "0.0.0.0/0:443",
+	}
+	rules := make([]hutch.NetworkRule, len(texts))
+	for i, text := range texts {
+		rules[i], _ = hutch.ParseNetworkRule(text)
+	}
+	for subset := range 1 << len(texts) {
+		if subset%7 != 0 { // enough of them
+			continue
+		}
+		var ceiling hutch.Network
+		for i := range texts {
+			if subset>>i&1 == 1 {
+				ceiling.Allow = append(ceiling.Allow, texts[i])
+			}
+		}
+		for i, text := range texts {
+			want := false
+			for j := range texts {
+				want = want || subset>>j&1 == 1 && rules[j].Covers(rules[i])
+			}
+			if got := (hutch.Network{Allow: []string{text}}).Within(ceiling) == nil; got != want {
+				t.Fatalf("%s within %q: %t, want %t", text, ceiling.Allow, got, want)
+			}
+		}
+	}
+}
+
+// A thousand rules under a ceiling of a thousand.
+func BenchmarkWithin(b *testing.B) {
+	for what, text := range map[string]func(i int) string{
+		"names":    func(i int) string { return fmt.Sprintf("host-%d.example.com:443", i) },
+		"networks": func(i int) string { return fmt.Sprintf("10.%d.%d.0/24", i/256, i%256) },
+	} {
+		b.Run(what, func(b *testing.B) {
+			var n hutch.Network
+			for i := range hutch.MaxNetworkRules {
+				n.Allow = append(n.Allow, text(i))
+			}
+			for b.Loop() {
+				c, err := n.Canonical()
+				if err != nil || c.Within(n) != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
