@@ -164,7 +164,8 @@ func (c Connection) MissingRule() string {
 
 // Allows reports whether the rules of n allow all that a rule would.
 func (n Network) Allows(rule string) bool {
-	return n.Mode == NetworkAllowList && n.allows(rule)
+	r, err := ParseNetworkRule(rule)
+	return err == nil && n.Mode == NetworkAllowList && indexRules(n.Allow).cover(r)
 }
 
 // ConnectionQuery chooses lines of the log.
