@@ -26,7 +26,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -127,7 +126,7 @@ func New(opt Options) *Engine {
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt), making: make(chan struct{}, atOnce()),
 		sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{},
 	}
-	e.exposed.by = map[[sha256.Size]byte]*exposure{}
+	e.exposed.by, e.exposed.reserved.by = map[labelKey]*exposure{}, map[labelKey]reservation{}
 	return e
 }
 
@@ -137,7 +136,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(e.filesDir(), 0o700), os.MkdirAll(e.memoryDir(), 0o700), os.RemoveAll(e.trashDir()), os.Mkdir(e.trashDir(), 0o700)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
-	if err := errors.Join(e.openSnapshots(), e.recover(ctx)); err != nil {
+	if err := errors.Join(e.openSnapshots(), e.openReservations(ctx), e.recover(ctx)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	e.tasks.Go(e.watchHealth)

@@ -22,8 +22,9 @@ import (
 // exposures are all exposed ports by the hashes of their labels: to look one up
 // takes the same time for a label that is nearly right as for any other.
 type exposures struct {
-	mu sync.RWMutex
-	by map[[sha256.Size]byte]*exposure
+	mu       sync.RWMutex
+	by       map[labelKey]*exposure
+	reserved reservations
 }
 
 // exposure is one exposed port, which never changes: another takes its place.
@@ -76,12 +77,12 @@ func (e *Engine) expose(ctx context.Context, s *sandbox, req hutch.ExposeRequest
 		return old, err
 	}
 	if err := e.setPorts(ctx, s, append(without(all, req.Port), x)); err != nil {
-		e.withdraw(x)
+		e.withdraw(s.owner, x)
 		e.publish(s.owner, old)
 		return old, err
 	}
 	if old.Port.Port != 0 && old.Label() != x.Label() {
-		e.withdraw(old)
+		e.withdraw(s.owner, old)
 	}
 	return x, nil
 }
@@ -113,20 +114,23 @@ func (e *Engine) publish(owner string, x store.Exposure) error {
 	key := sha256.Sum256([]byte(x.Label()))
 	e.exposed.mu.Lock()
 	defer e.exposed.mu.Unlock()
-	if now := e.exposed.by[key]; now != nil {
-		if now.Owner != owner || now.SandboxID != x.SandboxID {
-			end()
-			return hutch.Errorf(hutch.Conflict, "the URL of port %d with this token is taken: choose another token, or leave it out for a random one", x.Port.Port).With("field", "token")
-		}
+	now := e.exposed.by[key]
+	if now != nil && (now.Owner != owner || now.SandboxID != x.SandboxID) || e.exposed.reserved.ownedByAnother(key, owner) {
+		end()
+		return hutch.Errorf(hutch.Conflict, "the URL of port %d with this token cannot be had: choose another token, or leave it out for a random one", x.Port.Port).With("field", "token")
+	}
+	if now != nil {
 		now.end()
 	}
 	e.exposed.by[key] = &exposure{p, end}
 	return nil
 }
 
-// withdraw takes an exposure from the table and cuts who is connected by it.
-func (e *Engine) withdraw(x store.Exposure) {
+// withdraw takes an exposure of an owner from the table and cuts who is connected
+// by it. The label stays the owner's for a while.
+func (e *Engine) withdraw(owner string, x store.Exposure) {
 	key := sha256.Sum256([]byte(x.Label()))
+	e.reserveLabel(key, owner)
 	e.exposed.mu.Lock()
 	defer e.exposed.mu.Unlock()
 	if now := e.exposed.by[key]; now != nil {
@@ -149,7 +153,7 @@ func (e *Engine) Unexpose(ctx context.Context, id string, port int) error {
 		if err := e.setPorts(ctx, s, without(all, port)); err != nil {
 			return err
 		}
-		e.withdraw(x)
+		e.withdraw(s.owner, x)
 		return nil
 	})
 }
@@ -157,7 +161,7 @@ func (e *Engine) Unexpose(ctx context.Context, id string, port int) error {
 // unexposeAll takes the ports of a sandbox that is gone from the table.
 func (e *Engine) unexposeAll(s *sandbox) {
 	for _, x := range s.ports() {
-		e.withdraw(x)
+		e.withdraw(s.owner, x)
 	}
 }
 

@@ -1,0 +1,87 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+
+	"hutch"
+	"hutch/internal/engine"
+)
+
+func withPreviews(opt *engine.Options) {
+	opt.PreviewURL = func(label string) string { return "http://" + label + ".localhost" }
+}
+
+// expose makes a sandbox of an owner and exposes port 8000 of it.
+func (b *bench) expose(t *testing.T, owner, id, token string) (string, error) {
+	t.Helper()
+	if _, err := b.Create(as(t, owner), hutch.CreateRequest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.Expose(as(t, owner), id, hutch.ExposeRequest{Port: 8000, Token: token})
+	return p.URL, err
+}
+
+// TestLabelsAreNotHandedOn holds that the URL of a preview which is gone is given to
+// no other owner, in whatever words it is asked for, also after a restart, and
+// that its own owner has it again.
+func TestLabelsAreNotHandedOn(t *testing.T) {
+	b := start(t, withPreviews)
+	gone := map[string]func(){
+		"destroyed": func() { b.Destroy(as(t, "ada"), "team-destroyed", true) },
+		"unexposed": func() { b.Unexpose(as(t, "ada"), "team-unexposed", 8000) },
+		"exchanged": func() {
+			b.Expose(as(t, "ada"), "team-exchanged", hutch.ExposeRequest{Port: 8000, Token: "other"})
+		},
+		"kept": func() {},
+	}
+	for name, end := range gone {
+		if _, err := b.expose(t, "ada", "team-"+name, "live"); err != nil {
+			t.Fatal(err)
+		}
+		end()
+	}
+	for range 2 {
+		words := map[string]bool{}
+		for name := range gone {
+			for id, token := range map[string]string{"team-" + name: "live", "team": name + "-live"} {
+				if _, err := b.expose(t, "bob", id, token); hutch.KindOf(err) != hutch.Conflict {
+					t.Errorf("%s: bob's %s with the token %s: %v", name, id, token, err)
+				} else {
+					words[err.Error()] = true
+				}
+			}
+		}
+		if len(words) != 1 {
+			t.Errorf("the refusals tell labels apart: %v", words)
+		}
+		b.end(t)
+		b.boot(t)
+	}
+	if url, err := b.expose(t, "ada", "team-destroyed", "live"); err != nil || url != "http://8000-team-destroyed-live.localhost" {
+		t.Errorf("their own owner has it again: %s, %v", url, err)
+	}
+}
+
+// TestReservedLabelsAreBounded holds that an owner cannot fill the store with labels,
+// and that only labels of its own are let go for new ones.
+func TestReservedLabelsAreBounded(t *testing.T) {
+	b := start(t, withPreviews)
+	if _, err := b.expose(t, "ada", "first", "live"); err != nil {
+		t.Fatal(err)
+	}
+	b.Destroy(as(t, "ada"), "first", true)
+	b.expose(t, "bob", "many", "")
+	for i := range engine.MaxReserved + 10 {
+		if _, err := b.Expose(as(t, "bob"), "many", hutch.ExposeRequest{Port: 8000, Token: fmt.Sprint("t", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	docs, err := b.store.Shelf("labels").All(t.Context())
+	if err != nil || len(docs) != engine.MaxReserved+1 {
+		t.Errorf("%d labels are kept, %v", len(docs), err)
+	}
+	if _, err := b.expose(t, "bob", "first", "live"); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("ada's label after bob's many: %v", err)
+	}
+}
