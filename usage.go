@@ -19,9 +19,14 @@ type Usage struct {
 	MemorySeconds float64 `json:"memoryGBSeconds"` // GiB of memory times seconds
 	MemoryPeak    float64 `json:"memoryPeak"`      // MiB
 	Disk          float64 `json:"disk"`            // MiB of written files, now
-	Executions    int64   `json:"executions"`      // commands, runs of code and processes begun
-	WallTime      Seconds `json:"wallTime"`        // that it ran
-	Cost          float64 `json:"cost"`            // by the server's prices, in whatever money those are
+	// What went over its network, in bytes: by connections to the world and to
+	// linked sandboxes, without previews and what the server itself brings in.
+	NetworkSent     int64 `json:"networkSent"`
+	NetworkReceived int64 `json:"networkReceived"`
+
+	Executions int64   `json:"executions"` // commands, runs of code and processes begun
+	WallTime   Seconds `json:"wallTime"`   // that it ran
+	Cost       float64 `json:"cost"`       // by the server's prices, in whatever money those are
 }
 
 // Add is u and v together, as the sum of an owner.
@@ -30,6 +35,7 @@ func (u Usage) Add(v Usage) Usage {
 		Owner:      u.Owner,
 		CPUSeconds: u.CPUSeconds + v.CPUSeconds, MemorySeconds: u.MemorySeconds + v.MemorySeconds,
 		MemoryPeak: max(u.MemoryPeak, v.MemoryPeak), Disk: u.Disk + v.Disk,
+		NetworkSent: u.NetworkSent + v.NetworkSent, NetworkReceived: u.NetworkReceived + v.NetworkReceived,
 		Executions: u.Executions + v.Executions, WallTime: u.WallTime + v.WallTime, Cost: u.Cost + v.Cost,
 	}
 }
@@ -39,12 +45,14 @@ type Prices struct {
 	CPUSecond      float64 // of a second of one core
 	MemoryGBSecond float64 // of a GiB for a second
 	Execution      float64
+	NetworkGB      float64 // of a GiB sent or received
 	WallSecond     float64 // of a second that a sandbox runs
 }
 
 // Of is what u costs.
 func (p Prices) Of(u Usage) float64 {
-	return p.CPUSecond*u.CPUSeconds + p.MemoryGBSecond*u.MemorySeconds + p.Execution*float64(u.Executions) + p.WallSecond*float64(u.WallTime)
+	const gib = 1 << 30
+	return p.NetworkGB*float64(u.NetworkSent+u.NetworkReceived)/gib + p.CPUSecond*u.CPUSeconds + p.MemoryGBSecond*u.MemorySeconds + p.Execution*float64(u.Executions) + p.WallSecond*float64(u.WallTime)
 }
 
 // UsageReport is what was used on a server.

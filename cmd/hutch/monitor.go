@@ -39,7 +39,7 @@ func (m *monitorConfig) flags(f *pflag.FlagSet) {
 	durationVar(f, &m.auditKeep, "audit-keep", "", 30*24*time.Hour, "how long the audit log is kept; negative for ever")
 	f.StringVar(&m.metricsListen, "metrics-listen", "", "another address and port that serves /metrics to anyone, e.g. 127.0.0.1:9464")
 	f.StringVar(&m.logFormat, "log-format", "text", "format of the log: text or json")
-	f.StringToStringVar(&m.prices, "prices", nil, "what use costs: cpu (a second of a core), memory (a GiB for a second), execution, wall (a second of a sandbox), e.g. cpu=0.000014,memory=0.0000045")
+	f.StringToStringVar(&m.prices, "prices", nil, "what use costs: cpu (a second of a core), memory (a GiB for a second), execution, network (a GiB sent or received), wall (a second of a sandbox), e.g. cpu=0.000014,memory=0.0000045")
 }
 
 // logger writes to w in the format that was asked for.
@@ -55,11 +55,11 @@ func (m *monitorConfig) logger(w io.Writer, level slog.Level) (*slog.Logger, err
 }
 
 func (m *monitorConfig) price() (p hutch.Prices, err error) {
-	names := map[string]*float64{"cpu": &p.CPUSecond, "memory": &p.MemoryGBSecond, "execution": &p.Execution, "wall": &p.WallSecond}
+	names := map[string]*float64{"cpu": &p.CPUSecond, "memory": &p.MemoryGBSecond, "execution": &p.Execution, "wall": &p.WallSecond, "network": &p.NetworkGB}
 	for name, value := range m.prices {
 		at := names[name]
 		if at == nil {
-			return p, usageError{fmt.Errorf("there is no price of %q: use cpu, memory, execution or wall", name)}
+			return p, usageError{fmt.Errorf("there is no price of %q: use cpu, memory, execution, network or wall", name)}
 		}
 		if *at, err = strconv.ParseFloat(value, 64); err != nil || !(*at >= 0 && *at < 1e9) {
 			return p, usageError{fmt.Errorf("the price of %s is %q: give a number", name, value)}

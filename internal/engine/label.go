@@ -88,8 +88,9 @@ func (r *reservations) add(key labelKey, owner string) (kept reservation, gone [
 	return kept, gone
 }
 
-// reserveLabel keeps a label for its owner.
-func (e *Engine) reserveLabel(key labelKey, owner string) {
+// reserveLabel keeps the label of an exposure for its owner.
+func (e *Engine) reserveLabel(owner string, x store.Exposure) {
+	key := sha256.Sum256([]byte(x.Label()))
 	e.exposed.mu.Lock()
 	kept, gone := e.exposed.reserved.add(key, owner)
 	shelf := e.exposed.reserved.shelf

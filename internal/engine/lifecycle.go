@@ -456,6 +456,9 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 		}
 		agent.Close()
 	}
+	for _, x := range s.ports() {
+		e.reserveLabel(s.owner, x)
+	}
 	if err := e.forget(context.WithoutCancel(ctx), s, why); err != nil {
 		return err
 	}
@@ -477,9 +480,7 @@ func (e *Engine) forget(ctx context.Context, s *sandbox, why string) error {
 	}
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	s.mu.Lock()
-	used := s.rec.Used.Usage
-	s.mu.Unlock()
+	used := s.used()
 	used.Disk = 0
 	if e.opt.Store != nil {
 		if err := e.opt.Store.Retire(ctx, s.place, s.owner, used); err != nil {

@@ -129,8 +129,13 @@ func (e *Engine) publish(owner string, x store.Exposure) error {
 // withdraw takes an exposure of an owner from the table and cuts who is connected
 // by it. The label stays the owner's for a while.
 func (e *Engine) withdraw(owner string, x store.Exposure) {
+	e.reserveLabel(owner, x)
+	e.cutExposure(x)
+}
+
+// cutExposure takes an exposure from the table, and cuts who is connected by it.
+func (e *Engine) cutExposure(x store.Exposure) {
 	key := sha256.Sum256([]byte(x.Label()))
-	e.reserveLabel(key, owner)
 	e.exposed.mu.Lock()
 	defer e.exposed.mu.Unlock()
 	if now := e.exposed.by[key]; now != nil {
@@ -158,10 +163,11 @@ func (e *Engine) Unexpose(ctx context.Context, id string, port int) error {
 	})
 }
 
-// unexposeAll takes the ports of a sandbox that is gone from the table.
+// unexposeAll takes the ports of a sandbox that is gone from the table. Their labels
+// were reserved before its record went.
 func (e *Engine) unexposeAll(s *sandbox) {
 	for _, x := range s.ports() {
-		e.withdraw(s.owner, x)
+		e.cutExposure(x)
 	}
 }
 

@@ -101,9 +101,9 @@ func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 	if inst != nil {
 		e.account(ctx, s, inst) // or what it was at the reading before
 	}
+	u := s.used()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := s.rec.Used.Usage
 	u.SandboxID, u.Owner, u.Status = s.id, s.owner, s.rec.Sandbox.Status
 	u.Cost = e.opt.Prices.Of(u)
 	return u
@@ -112,12 +112,20 @@ func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 // retire takes a sandbox that is gone from the table, and adds its account to
 // its owner's.
 func (e *Engine) retire(s *sandbox) {
-	s.mu.Lock()
-	u := s.rec.Used.Usage
-	s.mu.Unlock()
+	u := s.used()
 	u.Disk = 0 // freed
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.sandboxes, s.name)
 	e.retired[s.owner] = e.retired[s.owner].Add(u)
+}
+
+// used is what s has used up to the last reading, and what went over its network.
+func (s *sandbox) used() hutch.Usage {
+	traffic := s.traffic()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.rec.Used.Usage
+	u.NetworkSent, u.NetworkReceived = traffic.Sent, traffic.Received
+	return u
 }

@@ -133,3 +133,30 @@ func TestDestroyedWhileLookedAt(t *testing.T) {
 		t.Errorf("in the store: %+v, %v", list, err)
 	}
 }
+
+// The bytes that went over the networks of an owner's sandboxes are used, and have
+// a price, also when the sandboxes are gone.
+func TestNetworkIsUsage(t *testing.T) {
+	b := start(t, func(o *engine.Options) {
+		o.Gateway, o.Prices = exits{}.make, hutch.Prices{NetworkGB: 1 << 30}
+	})
+	b.create(t, hutch.CreateRequest{ID: "box"})
+	if _, err := b.Network(t.Context(), "box"); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, u []hutch.Usage) {
+		t.Helper()
+		if len(u) != 1 || u[0].NetworkSent != 1000 || u[0].NetworkReceived != 0 || u[0].Cost != 1000 {
+			t.Errorf("%s: %+v", when, u)
+		}
+	}
+	check("running", b.usage(t, "").Sandboxes)
+	check("the owner, running", b.usage(t, "").Owners)
+	if _, err := b.Destroy(t.Context(), "box", true); err != nil {
+		t.Fatal(err)
+	}
+	check("the owner, destroyed", b.usage(t, "").Owners)
+	b.end(t)
+	b.boot(t)
+	check("the owner, after a restart", b.usage(t, "").Owners)
+}

@@ -102,6 +102,8 @@ var (
 		{sum("hutch_usage_cpu_seconds_total", "CPU time used by sandboxes"), func(u hutch.Usage) float64 { return u.CPUSeconds }},
 		{sum("hutch_usage_memory_gib_seconds_total", "Memory times time used by sandboxes"), func(u hutch.Usage) float64 { return u.MemorySeconds }},
 		{sum("hutch_usage_executions_total", "Commands, runs of code and processes begun in sandboxes"), func(u hutch.Usage) float64 { return float64(u.Executions) }},
+		{sum("hutch_usage_network_sent_bytes_total", "Bytes that sandboxes sent over their networks"), func(u hutch.Usage) float64 { return float64(u.NetworkSent) }},
+		{sum("hutch_usage_network_received_bytes_total", "Bytes that sandboxes received over their networks"), func(u hutch.Usage) float64 { return float64(u.NetworkReceived) }},
 		{sum("hutch_usage_wall_seconds_total", "Time that sandboxes ran"), func(u hutch.Usage) float64 { return float64(u.WallTime) }},
 		{sum("hutch_usage_cost_total", "Cost by the configured prices"), func(u hutch.Usage) float64 { return u.Cost }},
 	}
