@@ -27,6 +27,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/guard"
+	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/pressure"
 	"hutch/internal/listen"
 	"hutch/internal/mcp"
@@ -119,7 +120,7 @@ next start finds them again.`,
 	f.Float64Var(&cfg.maxLimits.CPU, "max-cpu", 0, "most cores that a sandbox may be asked for with, 0 for no ceiling")
 	f.IntVar(&cfg.maxLimits.Memory, "max-memory", 0, "likewise MiB of memory (default what the machine has)")
 	f.IntVar(&cfg.maxLimits.Disk, "max-disk", 10240, "likewise MiB of written files")
-	f.IntVar(&cfg.maxLimits.PIDs, "max-pids", 32768, "likewise processes and threads")
+	f.IntVar(&cfg.maxLimits.PIDs, "max-pids", maxPIDs(), "likewise processes and threads")
 	f.IntVar(&cfg.pool, "pool", 64, "sandboxes kept ready for those to come, at most; how many there are follows use, 0 is none")
 	f.StringArrayVar(&cfg.warm, "warm", nil, "an interpreter that waits in each of them, with modules imported, e.g. python=pandas,numpy (may be repeated)")
 	durationVar(f, &cfg.execTimeout, "exec-timeout", "", 30*time.Second, "time limit of a command that names none")
@@ -162,6 +163,16 @@ func checkMost(l hutch.Limits) error {
 		return usageError{errors.New("a ceiling of limits is negative: give a number, or 0 for none")}
 	}
 	return nil
+}
+
+// maxPIDs is how many processes a sandbox can have at most, unless the server is
+// told otherwise: no more than an eighth of the machine's.
+func maxPIDs() int {
+	const most = 32768
+	if all := cgroup.MaxPIDs(); all > 0 {
+		return min(most, all/8)
+	}
+	return most
 }
 
 func checkPool(n int) error {

@@ -9,6 +9,7 @@ package image
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -86,6 +87,23 @@ func (r Root) Resolve(path string) (string, bool) {
 		return "", false
 	}
 	return r.onHost(inside), true
+}
+
+// Needs reports whether a bind shows something, or covers something that is there:
+// what the image masks may be gone from the host, and then there is nothing to
+// cover, and nothing to mount on but a new file of the host's.
+func (r Root) Needs(b Bind) bool {
+	if !slices.Contains(r.Masks, b.Target) {
+		return true
+	}
+	below := Root{Dir: r.Dir}
+	for _, other := range r.Binds {
+		if !slices.Contains(r.Masks, other.Target) {
+			below.Binds = append(below.Binds, other)
+		}
+	}
+	_, err := os.Lstat(below.onHost(b.Target))
+	return err == nil
 }
 
 // follow returns path free of links, as it is inside.

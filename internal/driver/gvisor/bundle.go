@@ -125,6 +125,9 @@ func mounts(root image.Root, agent string) []specs.Mount {
 		{Destination: groups, Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev"}},
 	}
 	for _, b := range append(root.Binds[:len(root.Binds):len(root.Binds)], image.Bind{Source: agent, Target: image.AgentPath}) {
+		if !root.Needs(b) {
+			continue // runsc would make the missing mount point, on the host
+		}
 		list = append(list, specs.Mount{
 			Destination: b.Target, Type: "bind", Source: b.Source, Options: []string{"bind", "ro", "nosuid", "nodev"},
 		})

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +32,8 @@ const (
 	undoTime   = 10 * time.Second
 	// agentThreads are not counted among the user's processes.
 	agentThreads = 32
-	// maxFiles is how many files a process may have open.
-	maxFiles = 1 << 16
+	// fewestFiles and mostFiles bound how many files a process may have open.
+	fewestFiles, mostFiles = 256, 1 << 16
 )
 
 // Create makes a place.
@@ -99,12 +102,29 @@ func boot(spec driver.Spec) wire.Boot {
 	return b
 }
 
+// maxFiles is how many files a process may have open: so many that one place with
+// as many processes as it may have leaves half of the machine's to others. The
+// kernel has no limit over the processes of a group.
+func maxFiles(machine uint64, pids int) uint64 {
+	return min(max(machine/2/uint64(max(pids, 1)), fewestFiles), mostFiles)
+}
+
+// fileMax is how many files all programs of the machine may have open.
+func fileMax() uint64 {
+	text, _ := os.ReadFile("/proc/sys/fs/file-max")
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return math.MaxInt64 // the kernel's own words for no limit
+	}
+	return n
+}
+
 // config says what the place is to be.
 func (d *Driver) config(spec driver.Spec) (place.Config, error) {
 	c := place.Config{
 		Hostname: spec.Boot.Hostname, Privileged: d.root, User: image.UID, Group: image.GID,
 		Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)<<20/4096 + 1024,
-		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles, Processes: uint64(spec.Limits.PIDs), Network: spec.Network,
+		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles(fileMax(), spec.Limits.PIDs), Processes: uint64(spec.Limits.PIDs), Network: spec.Network,
 	}
 	if !d.root { // the agent has the same id, and is counted with the rest
 		c.Processes += agentThreads

@@ -83,10 +83,32 @@ func mkdirIn(dir, name string) error {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := enable(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(enable(dir), reserve(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+}
+
+// reserve bounds the processes of all groups together, so that a quarter of what
+// the machine can have is left to others.
+func reserve(dir string) error {
+	file := filepath.Join(dir, "pids.max")
+	if _, err := os.Stat(file); err != nil {
+		return ignoreAbsent(err) // another controller's folder
+	}
+	all := MaxPIDs()
+	if all == 0 {
+		return nil
+	}
+	return put(dir, "pids.max", strconv.Itoa(all*3/4))
+}
+
+// MaxPIDs is how many processes and threads the machine can have; 0 when it does
+// not say.
+func MaxPIDs() int {
+	r := reader{}
+	pids, threads := r.number("/proc/sys/kernel", "pid_max"), r.number("/proc/sys/kernel", "threads-max")
+	return int(min(pids, threads))
 }
 
 // Open returns the group of that name, whether or not it exists.

@@ -49,13 +49,19 @@ func (g *Group) limit1(l Limits) error {
 		bytes := strconv.FormatInt(l.Memory, 10)
 		errs = append(errs,
 			put(g.dir("memory"), "memory.limit_in_bytes", bytes),
-			optional(put(g.dir("memory"), "memory.memsw.limit_in_bytes", bytes)))
+			optional(put(g.dir("memory"), "memory.memsw.limit_in_bytes", bytes)),
+			optional(put(g.dir("memory"), "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(buffers(l.Memory), 10))))
 	}
 	if l.PIDs > 0 {
 		errs = append(errs, put(g.dir("pids"), "pids.max", strconv.Itoa(l.PIDs)))
 	}
 	return errors.Join(errs...)
 }
+
+// buffers is how much the sockets of a group may hold on version 1, which counts
+// that apart from its memory, and only when this has a limit. Despite the name of
+// the file it counts TCP and UDP.
+func buffers(memory int64) int64 { return max(memory/8, 8<<20) }
 
 // quota is the CPU time in a period; the kernel takes no less than 1 ms.
 func quota(cores float64) string {
