@@ -53,7 +53,7 @@ func examine(ctx context.Context, h *home) ([]report, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	ds, err := drivers(dir)
+	ds, err := drivers(dir, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	ds, err := drivers(dir)
+	ds, err := drivers(dir, log)
 	if err != nil {
 		return nil, err
 	}

@@ -24,9 +24,9 @@ import (
 
 // drivers are the runtimes of this program in the order of preference, with
 // their state below dir.
-func drivers(dir string) ([]driver.Driver, error) {
+func drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 	agent, runsc := program("hutch-agent"), program("hutch-runsc")
-	g, err := gvisor.New(gvisor.Options{Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc})
+	g, err := gvisor.New(gvisor.Options{Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
@@ -169,7 +169,7 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 	if m.lock, _, err = lock(m.dir); err != nil {
 		return nil, err
 	}
-	ds, err := drivers(m.dir)
+	ds, err := drivers(m.dir, log)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func sweepOne(ctx context.Context, dir string) error {
 		return err
 	}
 	defer f.Close()
-	ds, err := drivers(dir)
+	ds, err := drivers(dir, nil)
 	if err != nil {
 		return err
 	}

@@ -414,7 +414,7 @@ func (s *server) openSecrets(context.Context) (err error) {
 func (s *server) redactor() *secret.Redactor { return s.vault.All() }
 
 func (s *server) findRuntimes(ctx context.Context) error {
-	all, err := drivers(s.dir)
+	all, err := drivers(s.dir, s.log)
 	if err != nil {
 		return err
 	}

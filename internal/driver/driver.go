@@ -10,6 +10,7 @@ package driver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 
@@ -254,6 +255,10 @@ const (
 	Warning Level = "warning" // works, with less: the detail says what is lost
 	Bad     Level = "error"   // the driver does not work here
 )
+
+// ErrLate is in the chain of an error when a place was not ready in time, which says
+// nothing against it: the host may be busy.
+var ErrLate = errors.New("not ready in time")
 
 // Options are what every driver is made from.
 type Options struct {

@@ -479,7 +479,7 @@ func TestDestroyWakesNobody(t *testing.T) {
 	}
 }
 
-// An agent that says nothing is found out, and keeps nobody waiting for long.
+// An agent that says nothing makes its sandbox unhealthy, and loses nothing.
 func TestSilentAgent(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 50 * time.Millisecond })
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -497,9 +497,43 @@ func TestSilentAgent(t *testing.T) {
 			c.Close()
 		}
 	})
-	sb := b.until(t, "a", hutch.Failed)
-	if !strings.Contains(sb.Reason, "not answered") {
-		t.Errorf("reason %q", sb.Reason)
+	for sb := b.until(t, "a", hutch.Running); sb.Health != hutch.Unhealthy; sb = b.until(t, "a", hutch.Running) {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(10 * 50 * time.Millisecond) // of looks at its health
+	if sb := b.until(t, "a", hutch.Running); sb.Health != hutch.Unhealthy {
+		t.Errorf("%+v", sb)
+	}
+	b.driver.Break(fake.Faults{})
+	if r, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil); err != nil || !r.Success() {
+		t.Errorf("it answers again: %v", err)
+	}
+}
+
+// A command in a sandbox that stands still is answered soon after its time limit.
+func TestStandsStill(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	var mu sync.Mutex
+	var silent []net.Conn
+	b.driver.Break(fake.Faults{Converse: func(_ string, c net.Conn) {
+		mu.Lock()
+		defer mu.Unlock()
+		silent = append(silent, c)
+	}})
+	began := time.Now()
+	_, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true", Timeout: 1}, nil)
+	if took := time.Since(began); !errors.Is(err, hutch.Unavailable) || took > 12*time.Second {
+		t.Errorf("answered after %v: %v", took, err)
+	}
+	mu.Lock()
+	for _, c := range silent {
+		c.Close()
+	}
+	mu.Unlock()
+	b.driver.Break(fake.Faults{})
+	if r, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil); err != nil || !r.Success() {
+		t.Errorf("it goes on: %v", err)
 	}
 }
 

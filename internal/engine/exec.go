@@ -153,13 +153,9 @@ func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, e
 	case <-inst.Done():
 		e.died(s, inst)
 		return e.describe(s, err)
-	case <-time.After(time.Second): // the place lives: is it the agent?
+	case <-time.After(time.Second): // the place lives: what stands still can go on
 	}
-	e.background(func() {
-		if _, err := agent.Ping(e.ctx); errors.Is(err, hutch.Unavailable) {
-			e.fail(s, inst, "the agent inside no longer answers")
-		}
-	})
+	e.background(func() { e.examine(s) })
 	return err
 }
 

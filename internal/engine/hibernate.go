@@ -132,6 +132,9 @@ func (e *Engine) rouse(s *sandbox, inst driver.Saver, agent *wire.Client) error 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
 	defer cancel()
 	err := inst.Resume(ctx)
+	if err != nil {
+		e.background(func() { e.resumeLater(s, inst) })
+	}
 	e.reuse(s, inst, agent)
 	if failed := e.save(ctx, s); failed != nil {
 		return errors.Join(err, failed)
@@ -139,9 +142,41 @@ func (e *Engine) rouse(s *sandbox, inst driver.Saver, agent *wire.Client) error 
 	return errors.Join(err, os.RemoveAll(e.halfSaved(s.place)), os.RemoveAll(e.memoryOf(s.place)))
 }
 
+// resumeLater makes a sandbox run on that did not when it was to, until it does or
+// has died. Its calls wait meanwhile.
+func (e *Engine) resumeLater(s *sandbox, inst driver.Saver) {
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-inst.Done():
+			return
+		case <-time.After(wait):
+		}
+		if s.take(e.ctx) != nil {
+			return
+		}
+		s.mu.Lock()
+		mine := s.inst == inst
+		s.mu.Unlock()
+		var err error
+		if mine {
+			err = inst.Resume(e.ctx)
+		}
+		s.put()
+		if err == nil {
+			return
+		}
+		e.log.Warn("make a sandbox run on", "sandbox", s.id, "err", err)
+	}
+}
+
 // relives is how often the memory of a sandbox is restored in vain before it is
 // given up: when its place was killed, or had no room, the next one may do.
 const relives = 3
+
+// errBusy is of a sandbox that sleeps on, since its host is too busy to wake it.
+var errBusy = hutch.Errorf(hutch.Unavailable, "the sandbox did not wake in time, since the host is busy: it sleeps on, with its memory. Try again in a moment").With("retryAfter", 5)
 
 // recall makes the place of a hibernated sandbox from its folder. The memory is
 // worth nothing without the very programs that it belongs to: when the host has
@@ -165,6 +200,9 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 			}
 			if e.shortage(err, killed) {
 				return nil, errShort.Because(err)
+			}
+			if errors.Is(err, driver.ErrLate) || errors.Is(err, context.DeadlineExceeded) {
+				return nil, errBusy.Because(err)
 			}
 		}
 		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -214,8 +213,9 @@ func clean(s string, n int) string {
 	return s
 }
 
-// watchHealth pings every running sandbox now and then; one whose agent does
-// not answer twice in a row has failed.
+// watchHealth pings every running sandbox now and then. One that does not answer
+// is unhealthy, and no more than that: its host may be busy, or its runtime stand
+// still, and it goes on when they do. Only its death makes it fail (see watch).
 func (e *Engine) watchHealth() {
 	tick := time.NewTicker(e.opt.HealthEvery)
 	defer tick.Stop()
@@ -261,7 +261,10 @@ func (e *Engine) examine(s *sandbox) {
 			e.log.Error("save what a sandbox used", "sandbox", s.id, "err", err)
 		}
 	}
-	if err != nil && before == hutch.Unhealthy {
-		e.fail(s, inst, fmt.Sprintf("the agent inside has not answered for %v", e.opt.HealthEvery))
+	switch {
+	case err == nil && before == hutch.Unhealthy:
+		e.log.Info("answers again", "sandbox", s.id)
+	case err != nil && before != hutch.Unhealthy:
+		e.log.Warn("does not answer", "sandbox", s.id, "err", err)
 	}
 }

@@ -102,7 +102,7 @@ func later(a, b time.Time) time.Time {
 // adopt finds the place of a sandbox that ran when the daemon ended.
 func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 	rec := s.rec
-	inst, agent, err := e.rejoin(ctx, rec)
+	inst, agent, health, err := e.rejoin(ctx, rec)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.since = rec.Sandbox.LastUsedAt
@@ -111,35 +111,41 @@ func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 		e.lostLocked(ctx, s)
 		return
 	}
-	s.since, s.health = rec.Sandbox.CreatedAt, hutch.Healthy
+	s.since, s.health = rec.Sandbox.CreatedAt, health
 	s.runsLocked(inst, agent)
 	e.refreezeLocked(ctx, s, rec.Books)
 	e.background(func() { e.watch(s, inst) })
 	e.log.Info("recovered", "sandbox", s.id)
 }
 
-// rejoin recovers the place of rec; one whose agent does not answer is razed.
-func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, error) {
+// rejoin recovers the place of rec. One whose agent does not answer yet is as good:
+// only a dead one is lost.
+func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, hutch.Health, error) {
 	d, err := e.driver(rec.Sandbox.Runtime)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	inst, err := d.Recover(ctx, cmp.Or(rec.Seat, rec.Place), rec.Handle)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	agent := wire.NewClient(inst.Dial, rec.Token)
-	for range 3 { // it may be busy: the host was, too
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		_, err = agent.Ping(ctx)
-		cancel()
-		if err == nil {
-			return inst, agent, nil
-		}
+	ctx, cancel := context.WithTimeout(ctx, rejoinTime)
+	defer cancel()
+	_, err = agent.Ping(ctx)
+	switch {
+	case err == nil:
+		return inst, agent, hutch.Healthy, nil
+	case errors.Is(err, hutch.Denied): // it is not ours
+		agent.Close()
+		return nil, nil, "", errors.Join(err, e.raze(inst))
 	}
-	agent.Close()
-	return nil, nil, errors.Join(err, e.raze(inst))
+	e.log.Warn("a recovered sandbox does not answer yet", "sandbox", rec.Sandbox.ID, "err", err)
+	return inst, agent, hutch.Unhealthy, nil
 }
+
+// rejoinTime is how long a start waits for the agents of the sandboxes it finds.
+const rejoinTime = 5 * time.Second
 
 // sweep removes what belongs to no sandbox.
 func (e *Engine) sweep(ctx context.Context, places map[string]*sandbox) error {

@@ -87,7 +87,57 @@ func (c *Client) Run(ctx context.Context, s Start, stdin io.Reader, out func(hut
 	if s.TimeoutMS > 0 {
 		limit = time.Now().Add(time.Duration(s.TimeoutMS) * time.Millisecond)
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if !limit.IsZero() {
+		go c.probe(ctx, limit, cancel)
+	}
 	return c.stream(ctx, Request{Op: "start", Start: &s}, stdin, out, limit)
+}
+
+const (
+	probeAfter = time.Second     // after a time limit the agent is to be at work
+	probeTime  = 4 * time.Second // until it is taken to stand still
+)
+
+// probe cancels a request whose time limit is over when the agent does not even
+// greet: then its whole sandbox stands still. An agent that greets is ending
+// what the request started, which can take long on a busy host. When the
+// sandbox goes on, its agent finds the connection closed, and ends that too.
+func (c *Client) probe(ctx context.Context, limit time.Time, cancel context.CancelCauseFunc) {
+	for wait := time.Until(limit) + probeAfter; ; wait = probeTime {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if err := c.greets(ctx); err != nil && ctx.Err() == nil {
+			cancel(Stalled(err))
+			return
+		}
+	}
+}
+
+// greets reports whether the agent welcomes a new connection, soon.
+func (c *Client) greets(ctx context.Context) error {
+	hello, err := json.Marshal(c.hello)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, probeTime)
+	defer stop()
+	cn, err := c.enter(ctx, hello)
+	if err != nil {
+		return err
+	}
+	return cn.Close()
+}
+
+// Stalled is the error for a sandbox that stands still.
+func Stalled(cause error) error {
+	return hutch.Errorf(hutch.Unavailable,
+		"the sandbox did not answer after the time limit: its runtime stands still, or the host is overloaded. Nothing in it is lost, and the command is ended as soon as the sandbox goes on. Try again in a moment").
+		With("retryAfter", 5).Because(cause)
 }
 
 // Attach hands the output of a detached process to out.
@@ -98,7 +148,7 @@ func (c *Client) Attach(ctx context.Context, a Attach, out func(hutch.Output) er
 // call makes a request that has one answer.
 func call[T any](ctx context.Context, c *Client, req Request) (T, error) {
 	var answer T
-	ctx, cancel := context.WithTimeoutCause(ctx, replyTime, broken(errors.New("no answer in time")))
+	ctx, cancel := context.WithTimeoutCause(ctx, replyTime, broken(fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)))
 	defer cancel()
 	err := c.do(ctx, req, func(cn *conn, t Type, payload []byte) error {
 		if t != TypeReply {

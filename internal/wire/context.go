@@ -178,7 +178,12 @@ func (c *Client) Interrupt(ctx context.Context, id string) error {
 // the interpreter to message, both in their order. When ctx is done or one of
 // them fails, the agent interrupts the run, and RunIn returns that error.
 func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, out func(hutch.Output) error, message func([]byte) error) (Begun, RunEnd, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	code := &codeRun{limit: time.Duration(r.TimeoutMS) * time.Millisecond, message: message}
+	if code.limit > 0 { // counted from its asking: it may still wait for its turn then
+		go c.probe(ctx, time.Now().Add(code.limit), cancel)
+	}
 	err := c.do(ctx, Request{Op: "run", Run: &r}, func(cn *conn, t Type, payload []byte) error {
 		if t != TypeStarted {
 			return broken(fmt.Errorf("frame of type %q instead of started", t))

@@ -365,6 +365,7 @@ func TestSilenceOfManyConnections(t *testing.T) {
 		if took := time.Since(begin); !errors.Is(err, hutch.Unavailable) || took > 2*replyTime {
 			t.Errorf("%v after %v", err, took)
 		}
+		time.Sleep(time.Minute) // until the agents have seen it
 	})
 }
 
@@ -401,6 +402,7 @@ func TestFloodAfterTheTimeLimit(t *testing.T) {
 				if !errors.Is(err, hutch.Unavailable) || got > maxLate+MaxReply {
 					t.Errorf("%v after %d bytes", err, got)
 				}
+				time.Sleep(time.Minute) // until the agents have seen it
 			})
 		})
 	}

@@ -45,8 +45,8 @@ func (i *instance) Thaw(ctx context.Context) error {
 }
 
 // thawedTime is how long an agent that is not frozen may take to hang up on who
-// talks nonsense.
-const thawedTime = 2 * time.Second
+// talks nonsense. To be wrong about that is the end of the sandbox, so it is long.
+const thawedTime = 10 * time.Second
 
 // responds reports whether the agent does anything.
 func (i *instance) responds(ctx context.Context) bool {

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,6 +25,8 @@ type Options struct {
 	driver.Options
 	// Runsc is the path of the hutch-runsc program.
 	Runsc string
+	// Log is told of places that were slow to start; nil for nobody.
+	Log *slog.Logger
 }
 
 // Driver implements driver.Driver.
@@ -31,6 +35,8 @@ type Driver struct {
 	tree   *cgroup.Tree // nil where there are no control groups
 	prefix string       // of the names of this driver's groups
 	build  func() string
+
+	firstTime time.Duration
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -47,7 +53,8 @@ func New(opt Options) (*Driver, error) {
 	if err := os.MkdirAll(opt.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	d := &Driver{opt: opt, build: sync.OnceValue(func() string { return readBuild(opt.Runsc, opt.Agent) })}
+	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
+	d := &Driver{opt: opt, firstTime: firstTime, build: sync.OnceValue(func() string { return readBuild(opt.Runsc, opt.Agent) })}
 	tree, err := cgroup.Find()
 	if err == nil {
 		d.tree = tree
@@ -87,8 +94,36 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return d.make(ctx, spec, origin{})
 }
 
-// make makes a place and has it begin.
+// firstTime is how long the first try of a create may take. A start that hangs was
+// seen once in a thousand; the next one did not. See [Driver.make].
+const firstTime = 8 * time.Second
+
+// make makes a place and has it begin. A new place that does not start within
+// firstTime is made once more, from nothing, and what it stood at is logged.
 func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
+	if from.memory == nil && from.layer == "" {
+		inst, err := d.makeSoon(ctx, spec, from)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, driver.ErrLate) {
+			return inst, err
+		}
+	}
+	return d.makeOnce(ctx, spec, from)
+}
+
+// makeSoon is makeOnce within firstTime.
+func (d *Driver) makeSoon(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
+	seen := make(chan string, 1)
+	look := time.AfterFunc(d.firstTime-d.firstTime/16, func() { seen <- d.place(spec.ID).standing() })
+	ctx, cancel := context.WithTimeoutCause(ctx, d.firstTime, fmt.Errorf("not started within %v: %w", d.firstTime, driver.ErrLate))
+	defer cancel()
+	inst, err := d.makeOnce(ctx, spec, from)
+	if !look.Stop() && err != nil {
+		d.opt.Log.Warn("a sandbox did not start in time", "sandbox", spec.ID, "err", err, "cause", hutch.AsError(err).Cause, "processes", <-seen)
+	}
+	return inst, err
+}
+
+func (d *Driver) makeOnce(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
 	v, err := d.vacate(ctx, spec, from)
 	if err != nil {
 		return nil, err
@@ -156,7 +191,11 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	p := d.place(id)
 	inst, err := open(p, procs)
 	if err == nil { // the daemon may have died while it was saved, or frozen
-		err = errors.Join(inst.Thaw(ctx), inst.Resume(ctx))
+		err = inst.goOn(ctx)
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			go inst.goOnLater()
+			err = nil
+		}
 	}
 	if err == nil {
 		return inst, nil
@@ -168,6 +207,26 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 		return nil, err
 	}
 	return nil, hutch.Errorf(hutch.NotFound, "the sandbox %q no longer runs", id)
+}
+
+// goOn makes a recovered place run, whatever it was at.
+func (i *instance) goOn(ctx context.Context) error {
+	return errors.Join(i.Thaw(ctx), i.Resume(ctx))
+}
+
+// goOnLater tries goOn until it works or the place is dead: a place that does not
+// answer, on a busy host, say, is not lost.
+func (i *instance) goOnLater() {
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		select {
+		case <-i.done:
+			return
+		case <-time.After(wait):
+		}
+		if i.goOn(context.Background()) == nil {
+			return
+		}
+	}
 }
 
 // Sweep implements driver.Driver.

@@ -65,7 +65,7 @@ const answerTime = 20 * time.Second
 // begin starts the agent or has what was saved go on, waits until the agent
 // accepts connections, and from then on limits the CPU.
 func (i *instance) begin(ctx context.Context, spec driver.Spec, saved saved) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("the agent did not answer in %v", answerTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("the agent did not answer in %v: %w", answerTime, driver.ErrLate))
 	defer cancel()
 	if err := i.start(ctx, spec, saved); err != nil {
 		return err

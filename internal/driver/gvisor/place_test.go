@@ -132,7 +132,7 @@ const creatorEnv = "HUTCH_TEST_CREATOR"
 
 // createForEver is what that daemon does.
 func createForEver(dir string) error {
-	d, err := New(Options{driver.Options{Dir: dir, Agent: path("hutch-agent")}, path("hutch-runsc")})
+	d, err := New(Options{Options: driver.Options{Dir: dir, Agent: path("hutch-agent")}, Runsc: path("hutch-runsc")})
 	for n := 0; err == nil; n++ {
 		_, err = d.Create(context.Background(), spec(fmt.Sprint("orphan-", n)))
 	}

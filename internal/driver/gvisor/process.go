@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -97,3 +98,38 @@ func named(arg string) (found []process, err error) {
 	}
 	return found, nil
 }
+
+// standing tells what the processes of a place are doing, thread by thread, as
+// far as the kernel says: for the log of a start that hangs.
+func (p place) standing() string {
+	const most = 16 << 10
+	found, err := named("--root=" + p.state())
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, proc := range found {
+		dir := fmt.Sprintf("/proc/%d", proc.PID)
+		args, _ := os.ReadFile(dir + "/cmdline")
+		fmt.Fprintf(&b, "%d %s\n", proc.PID, lastArgs(args))
+		threads, _ := filepath.Glob(dir + "/task/*")
+		for _, t := range threads {
+			where, _ := os.ReadFile(t + "/wchan")
+			call, _ := os.ReadFile(t + "/syscall")
+			state, _ := os.ReadFile(t + "/stat")
+			fmt.Fprintf(&b, "  %s %.60s %.60s %s\n", filepath.Base(t), after(state, ')'), bytes.TrimSpace(call), where)
+			if b.Len() > most {
+				return b.String()[:most]
+			}
+		}
+	}
+	return b.String()
+}
+
+// lastArgs is the end of a command line, where runsc has its command.
+func lastArgs(cmdline []byte) string {
+	args := strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
+	return strings.Join(args[max(0, len(args)-4):], " ")
+}
+
+func after(text []byte, c byte) []byte { return text[bytes.LastIndexByte(text, c)+1:] }
