@@ -41,7 +41,7 @@ func (e *Engine) sleepNow(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
 	inst, agent, since := s.inst, s.agent, s.rec.Sandbox.LastUsedAt
 	s.mu.Unlock()
-	if saver, ok := inst.(driver.Saver); ok {
+	if saver, ok := driver.As[driver.Saver](inst); ok {
 		if err := e.hibernate(ctx, s, saver, agent, since, true); err != nil {
 			e.log.Warn("hibernate; its files are kept instead", "sandbox", s.id, "err", err)
 		}

@@ -102,7 +102,7 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutc
 		return hutch.Sandbox{}, err
 	}
 	k := kindFrom(snap, rec.Sandbox, !req.FilesOnly)
-	r, ok := d.(driver.Restorer)
+	r, ok := driver.As[driver.Restorer](d)
 	if k.Memory {
 		if err := fits(snap, r, ok); err != nil {
 			return hutch.Sandbox{}, err

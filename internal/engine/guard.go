@@ -23,7 +23,7 @@ var errAsleep = errors.New("the sandbox is being saved, or stands still")
 // guard enforces the memory limit of the place that s runs in, until the place
 // dies or the engine closes.
 func (e *Engine) guard(s *sandbox, inst driver.Instance) {
-	g, ok := inst.(driver.Guarded)
+	g, ok := driver.As[driver.Guarded](inst)
 	if !ok {
 		return
 	}
@@ -112,7 +112,7 @@ func (e *Engine) salvaged(place string) bool {
 
 // refill makes a new place for a sandbox that salvage has stopped.
 func (e *Engine) refill(ctx context.Context, s *sandbox, d driver.Driver) error {
-	r, ok := d.(driver.Restorer)
+	r, ok := driver.As[driver.Restorer](d)
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot start the sandbox %q again: start the server with the runtime that it was made on", d.Name(), s.id)
 	}

@@ -182,7 +182,7 @@ var errBusy = hutch.Errorf(hutch.Unavailable, "the sandbox did not wake in time,
 // worth nothing without the very programs that it belongs to: when the host has
 // others now, the files are what is left.
 func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error {
-	r, ok := d.(driver.Restorer)
+	r, ok := driver.As[driver.Restorer](d)
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore the sandbox %q: start the server with the runtime that it was made on", d.Name(), s.id)
 	}

@@ -37,7 +37,7 @@ func (e *Engine) unpacked(ctx context.Context, snap *snapshots.Snapshot, d drive
 // others if they can be. Who opens it has the layer to release then.
 func (e *Engine) withFilesOf(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) opening {
 	apart := e.unpacked(ctx, snap, d)
-	r, ok := d.(driver.Layerer)
+	r, ok := driver.As[driver.Layerer](d)
 	if !ok || !r.Layers() || !shareable(snap) {
 		return apart
 	}

@@ -249,7 +249,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 		ctx, stop = context.WithDeadline(ctx, *expires)
 		defer stop()
 	}
-	if saver, ok := inst.(driver.Saver); ok && how == hutch.IdleHibernate {
+	if saver, ok := driver.As[driver.Saver](inst); ok && how == hutch.IdleHibernate {
 		return e.hibernate(ctx, s, saver, agent, since, false)
 	}
 	live, err := liveProcesses(ctx, agent)

@@ -66,7 +66,7 @@ func (e *Engine) connect(s *sandbox, inst driver.Instance) (*netstack.Stack, err
 	if err != nil {
 		return nil, err
 	}
-	place, ok := inst.(driver.Networked)
+	place, ok := driver.As[driver.Networked](inst)
 	if !ok || g == nil {
 		return nil, hutch.Errorf(hutch.Unsupported, "the runtime has no network")
 	}

@@ -81,7 +81,7 @@ func (e *Engine) notice(s *sandbox, inst driver.Instance) {
 // Pause implements hutch.Snapshots.
 func (e *Engine) Pause(ctx context.Context, id string) (v hutch.Sandbox, err error) {
 	err = e.still(ctx, id, func(s *sandbox, inst driver.Instance, agent *wire.Client) error {
-		f, ok := inst.(driver.Freezer)
+		f, ok := driver.As[driver.Freezer](inst)
 		if !ok {
 			e.reuse(s, inst, agent)
 			return hutch.Errorf(hutch.Unsupported, "the runtime of the sandbox %q cannot pause it", id)
@@ -120,7 +120,7 @@ func (e *Engine) unpause(ctx context.Context, s *sandbox) error {
 	if agent == nil {
 		return nil
 	}
-	if err := inst.(driver.Freezer).Thaw(ctx); err != nil {
+	if err := thaw(ctx, inst); err != nil {
 		return e.checked(s, inst, err)
 	}
 	s.mu.Lock()
@@ -133,9 +133,18 @@ func (e *Engine) unpause(ctx context.Context, s *sandbox) error {
 // refreezeLocked pauses a recovered sandbox again that was paused when the daemon
 // ended.
 func (e *Engine) refreezeLocked(ctx context.Context, s *sandbox, books *store.Books) {
-	if f, ok := s.inst.(driver.Freezer); ok && s.rec.Sandbox.Paused && f.Freeze(ctx) == nil {
+	if f, ok := driver.As[driver.Freezer](s.inst); ok && s.rec.Sandbox.Paused && f.Freeze(ctx) == nil {
 		s.agent, s.paused, s.rec.Books = nil, s.agent, books
 		return
 	}
 	s.rec.Sandbox.Paused = false
+}
+
+// thaw lets a frozen instance run on.
+func thaw(ctx context.Context, inst driver.Instance) error {
+	f, ok := driver.As[driver.Freezer](inst)
+	if !ok {
+		return hutch.Errorf(hutch.Internal, "the runtime cannot thaw what it froze")
+	}
+	return f.Thaw(ctx)
 }

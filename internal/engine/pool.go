@@ -42,7 +42,7 @@ func least(opt Options) map[pool.Kind]int {
 	d := opt.Drivers[0]
 	usual := pool.Kind{Runtime: d.Name(), Image: defaultImage, Limits: fillLimits(hutch.Limits{}, opt.MaxLimits, d.Name())}
 	all := map[pool.Kind]int{usual: opt.Pool.Min}
-	if _, ok := d.(driver.Restorer); ok {
+	if _, ok := driver.As[driver.Restorer](d); ok {
 		all[vacant(usual)] = min(opt.Pool.Min, 1)
 	}
 	return all

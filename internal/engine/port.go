@@ -260,7 +260,7 @@ const (
 // as each byte then is copied twice less.
 func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire.PortConn, error) {
 	s.mu.Lock()
-	place, ok := s.inst.(driver.Connector)
+	place, ok := driver.As[driver.Connector](s.inst)
 	s.mu.Unlock()
 	if ok {
 		ctx, cancel := context.WithTimeout(ctx, direct)

@@ -100,7 +100,7 @@ func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshots.Sn
 	defer e.done(s)
 	s.mu.Lock()
 	snap.Record = s.rec
-	_, saves := s.inst.(driver.Saver)
+	_, saves := driver.As[driver.Saver](s.inst)
 	s.mu.Unlock()
 	snap.Record.Handle, snap.Record.Books = nil, nil
 	if what.memory && saves && !what.files {
@@ -116,7 +116,7 @@ func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshots.S
 	if err != nil {
 		return err
 	}
-	r, ok := d.(driver.Restorer)
+	r, ok := driver.As[driver.Restorer](d)
 	if !ok {
 		return nil
 	}
@@ -125,8 +125,8 @@ func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshots.S
 		defer e.reuse(s, inst, agent)
 		began := time.Now()
 		err := agent.Park(ctx)
-		if err == nil {
-			err = inst.(driver.Saver).Copy(ctx, snap.Memory())
+		if saver, ok := driver.As[driver.Saver](inst); err == nil && ok {
+			err = saver.Copy(ctx, snap.Memory())
 		}
 		snap.Snapshot.Stood = hutch.InSeconds(time.Since(began))
 		return err

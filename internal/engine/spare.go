@@ -36,7 +36,7 @@ const adoptTime = 2 * time.Second
 func (s *spare) adopt(ctx context.Context, who wire.Identity) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptTime)
 	defer cancel()
-	if r, ok := s.inst.(driver.Renamer); ok {
+	if r, ok := driver.As[driver.Renamer](s.inst); ok {
 		if err := r.Rename(who.Hostname); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *spare) become(ctx context.Context, spec driver.Spec, tell map[string]st
 		return errors.New("the image is not as it was")
 	}
 	if s.frozen {
-		if err := s.inst.(driver.Freezer).Thaw(ctx); err != nil {
+		if err := thaw(ctx, s.inst); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func (s *spare) become(ctx context.Context, spec driver.Spec, tell map[string]st
 // wait has the place stand still until it becomes somebody's, if programs run in
 // it: they shall go on where the snapshot was taken, and cost nothing until then.
 func (s *spare) wait(ctx context.Context) error {
-	f, ok := s.inst.(driver.Freezer)
+	f, ok := driver.As[driver.Freezer](s.inst)
 	if !ok || !s.kind.Memory {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (e *Engine) source(k pool.Kind) (opening, error) {
 	if err != nil {
 		return opening{}, err
 	}
-	switch r, _ := d.(driver.Restorer); {
+	switch r, _ := driver.As[driver.Restorer](d); {
 	case k.Vacant:
 		return opening{create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) { return r.Prepare(ctx, spec) }}, nil
 	case k.Snapshot != "":
@@ -285,7 +285,12 @@ func (e *Engine) restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox
 	if !ok {
 		return r.Restore(ctx, spec, dir)
 	}
-	inst, err := s.inst.(driver.Vacancy).Restore(ctx, dir)
+	place, ok := driver.As[driver.Vacancy](s.inst)
+	if !ok {
+		e.discard([]*spare{s})
+		return r.Restore(ctx, spec, dir)
+	}
+	inst, err := place.Restore(ctx, dir)
 	if err == nil || ctx.Err() != nil {
 		return inst, err
 	}
