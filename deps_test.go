@@ -38,6 +38,7 @@ var layers = []layer{
 	// Alone with the kernel.
 	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // whose limits it looks at
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
+	{"hutch/internal/image/gocache", nil}, // in every sandbox, compiled by the host's Go
 	{"hutch/internal/image", []string{"hutch/internal/linux/names", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
 	{"hutch/internal/text", nil},
 	{"hutch/internal/window", nil},

@@ -161,7 +161,7 @@ const token = "bench-token-of-no-worth"
 // serve starts a server on a free port and reads its URL from what it says.
 func serve(ctx context.Context, dir, data string, args ...string) (*server, error) {
 	args = append([]string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, data), "--max-sandboxes", "1000",
-		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1"}, args...)
+		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}, args...)
 	cmd := exec.Command(filepath.Join(dir, "hutch"), args...)
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	cmd.Stderr = os.Stderr

@@ -73,6 +73,8 @@ type serveConfig struct {
 	backupRoom   int64 // MiB
 	monitor      monitorConfig
 	preview      previewConfig
+	// coldCompilers leaves out what first Go programs would be quicker by.
+	coldCompilers bool
 }
 
 func newServe(h *home, std streams) *cobra.Command {
@@ -123,6 +125,7 @@ next start finds them again.`,
 	f.IntVar(&cfg.maxLimits.PIDs, "max-pids", maxPIDs(), "likewise processes and threads")
 	f.IntVar(&cfg.pool, "pool", 64, "sandboxes kept ready for those to come, at most; how many there are follows use, 0 is none")
 	f.StringArrayVar(&cfg.warm, "warm", nil, "an interpreter that waits in each of them, with modules imported, e.g. python=pandas,numpy (may be repeated)")
+	f.BoolVar(&cfg.coldCompilers, "cold-compilers", false, "do not compile the standard library of Go ahead, half a minute after the start; the first Go program in each sandbox then does")
 	durationVar(f, &cfg.execTimeout, "exec-timeout", "", 30*time.Second, "time limit of a command that names none")
 	durationVar(f, &cfg.maxTimeout, "max-timeout", "", 24*time.Hour, "longest time limit that a command may ask for")
 	durationVar(f, &cfg.sleepAfter, "sleep-after", "", 10*time.Minute, "idle time after which a sandbox sleeps")
@@ -257,6 +260,7 @@ func (s *server) run(ctx context.Context) (err error) {
 		{"open the backups", s.openBackups},
 		{"read what is shared", s.openPolicy},
 		{"open the conversations", s.openConversations},
+		{"compile ahead", s.warmCompilers},
 	} {
 		if err := step.do(ctx); err != nil {
 			if context.Cause(ctx) != nil {

@@ -55,7 +55,7 @@ func Host(ctx context.Context, dir string, opt HostOptions) (Root, error) {
 		return Root{}, err
 	}
 	found := lookTools(opt.Path)
-	key := fingerprint(opt, found)
+	key := fingerprint(opt, found, warmGo(dir, opt, found))
 	for n := 0; ; n++ { // one that the host has moved on from is left to its users, and followed by the next
 		place := filepath.Join(dir, fmt.Sprintf("host-%s-%d", key, n))
 		root, err := loadRoot(place)
@@ -158,7 +158,7 @@ func sweepAbandoned(dir string) {
 }
 
 // fingerprint names an image by everything that decides what is in it.
-func fingerprint(opt HostOptions, found []foundTool) string {
+func fingerprint(opt HostOptions, found []foundTool, warm string) string {
 	h := sha256.New()
 	fmt.Fprintln(h, hostVersion, runtime.GOARCH, os.Geteuid(), opt.Path, opt.Home, opt.Authority)
 	for _, name := range systemFolders {
@@ -176,6 +176,7 @@ func fingerprint(opt HostOptions, found []foundTool) string {
 		stamp(h, filepath.Join(opt.Home, file))
 	}
 	walkEtc(func(path string, _ fs.DirEntry) error { stamp(h, path); return nil })
+	fmt.Fprintln(h, warm, exists(warm))
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 

@@ -44,6 +44,7 @@ func buildHost(ctx context.Context, tmp, place string, opt HostOptions, found []
 		func() error { return s.showTools(ctx, opt, found) },
 		func() error { return s.trust(opt.Authority) },
 		s.drawFromKernel,
+		func() error { return s.showWarmGo(warmGo(filepath.Dir(place), opt, found)) },
 		s.mask,
 		s.dropDeadLinks,
 	} {

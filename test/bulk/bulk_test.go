@@ -97,7 +97,7 @@ func serve(t *testing.T, dir string) *server {
 	t.Helper()
 	const token = "bulk"
 	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--quiet", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"),
-		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1")
+		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers")
 	cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()

@@ -54,7 +54,7 @@ func (d *daemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cmd = exec.Command(d.program, "serve", "--quiet", "--listen", d.address, "--data", d.dir,
-		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1")
+		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers")
 	d.cmd.Args = append(d.cmd.Args, d.args...)
 	d.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
 	d.stderr = &bytes.Buffer{}
