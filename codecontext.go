@@ -99,7 +99,8 @@ type CodeResult struct {
 	// Data has a value by MIME type: text as a JSON string, images and PDF as
 	// base64 in one, JSON as itself. Types of our own are
 	// application/vnd.hutch.table+json {columns, rows, total}: the first rows
-	// of a table, and how many it has.
+	// of a table, and how many it has; and application/vnd.hutch.chart+json
+	// {type, title, elements, ...}: what a figure shows, see docs/contexts.md.
 	Data map[string]json.RawMessage `json:"data"`
 }
 

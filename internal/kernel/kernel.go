@@ -25,7 +25,12 @@ import (
 )
 
 //go:embed kernel.py
-var pythonSource string
+var kernelPython string
+
+//go:embed charts.py
+var chartsPython string
+
+var pythonSource = strings.Replace(kernelPython, "# charts.py comes here\n", chartsPython, 1)
 
 //go:embed kernel.mjs
 var javascriptSource string

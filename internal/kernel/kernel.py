@@ -236,6 +236,7 @@ def forms(value):
         if mime not in data:
             put(data, mime, attempt(value, name))
     put(data, TABLE, table(value))
+    put(data, CHART, chart(value))
     return data
 
 
@@ -297,6 +298,8 @@ def display(*values, raw=False, **_):
         channel.send({"result": {"data": {m: f for m, f in data.items() if f is not None}}})
 
 
+# charts.py comes here
+
 # ---- figures
 
 class Figures:
@@ -322,6 +325,7 @@ class Figures:
         module.FigureCanvas = FigureCanvasAgg
         module.FigureManager = FigureManagerBase
         module.show = lambda *_, **__: self.show()
+        remember_boxes()
 
     def show(self):
         """Shows all open figures and closes them."""
@@ -335,6 +339,7 @@ class Figures:
                 figure.savefig(png, format="png", bbox_inches="tight")
                 data = {"text/plain": repr(figure)}
                 put(data, "image/png", png.getvalue())
+                put(data, CHART, chart(figure))
                 channel.send({"result": {"data": data}})
         finally:
             pyplot.close("all")
@@ -546,6 +551,7 @@ class IPython(Interpreter):
             put(data, mime, clip(form) if mime == "text/plain" else form)
         if data:
             put(data, TABLE, table(value))
+            put(data, CHART, chart(value))
         return data
 
     def publish(self, data, metadata=None, source=None, **_):

@@ -122,7 +122,7 @@ func (s *suite) contexts() map[string]func(*testing.T) {
 			defer cancel()
 			res, err := s.svc.RunCode(ctx, id, hutch.RunRequest{ContextID: "figures", Timeout: 60, Code: `
 import matplotlib.pyplot as plt, pandas as pd
-plt.plot([1, 4, 9])
+plt.plot([1, 4, float('nan')])
 pd.DataFrame({'a': range(500), 'b': 'x'})`}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -152,6 +152,9 @@ pd.DataFrame({'a': range(500), 'b': 'x'})`}, nil)
 			json.Unmarshal(res.Results[1].Data["image/png"], &png)
 			if !bytes.HasPrefix(png, []byte("\x89PNG")) {
 				t.Errorf("image %.20q", png)
+			}
+			if got, want := string(res.Results[1].Data["application/vnd.hutch.chart+json"]), `"points": [[0.0, 1.0], [1.0, 4.0], [2.0, null]]`; !strings.Contains(got, want) {
+				t.Errorf("the chart is %q", got)
 			}
 		},
 		"a time limit keeps the state": func(t *testing.T) {
