@@ -79,6 +79,16 @@ type CreateRequest struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
+// UpdateRequest changes a sandbox that exists. What it leaves out stays as it
+// is.
+type UpdateRequest struct {
+	KeepAlive  *bool             `json:"keepAlive,omitempty"`
+	SleepAfter *Seconds          `json:"sleepAfter,omitempty"` // 0 is the server's default
+	OnIdle     IdleAction        `json:"onIdle,omitempty"`
+	Timeout    *Seconds          `json:"timeout,omitempty"` // hard lifetime from now on; 0 is none
+	Labels     map[string]string `json:"labels,omitzero"`   // in place of all that it has; empty for none
+}
+
 // Sandbox is the record of one sandbox at one moment.
 type Sandbox struct {
 	ID          string            `json:"sandboxId"`

@@ -24,6 +24,10 @@ type Service interface {
 	// Sandboxes lists the caller's sandboxes, oldest first.
 	Sandboxes(ctx context.Context, f Filter) ([]Sandbox, error)
 
+	// Update changes how long a sandbox stays, and its labels. It does not wake
+	// a sandbox; its idle time begins again.
+	Update(ctx context.Context, id string, req UpdateRequest) (Sandbox, error)
+
 	// Destroy ends a sandbox and frees all it holds. It is idempotent: one
 	// that is gone, or never was, gives a receipt too. Without force, one
 	// with live background processes is refused with Conflict.

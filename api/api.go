@@ -66,6 +66,7 @@ type document struct {
 		Get        *operation
 		Post       *operation
 		Put        *operation
+		Patch      *operation
 		Delete     *operation
 	}]
 	Components struct {
@@ -186,7 +187,7 @@ func (d document) sections() page {
 
 func (d document) operations() (all []operation) {
 	for _, path := range d.Paths {
-		for _, m := range []item[*operation]{{"GET", path.Value.Get}, {"POST", path.Value.Post}, {"PUT", path.Value.Put}, {"DELETE", path.Value.Delete}} {
+		for _, m := range []item[*operation]{{"GET", path.Value.Get}, {"POST", path.Value.Post}, {"PUT", path.Value.Put}, {"PATCH", path.Value.Patch}, {"DELETE", path.Value.Delete}} {
 			if m.Value == nil {
 				continue
 			}

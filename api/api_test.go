@@ -132,6 +132,7 @@ var types = map[string]any{
 	"CodeResult":           hutch.CodeResult{},
 	"ContextRequest":       hutch.ContextRequest{},
 	"CreateRequest":        hutch.CreateRequest{},
+	"UpdateRequest":        hutch.UpdateRequest{},
 	"Destruction":          hutch.Destruction{},
 	"Edit":                 hutch.Edit{},
 	"EditRequest":          hutch.EditRequest{},

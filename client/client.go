@@ -71,6 +71,11 @@ func (c *Client) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 	return call[hutch.Sandbox](ctx, c, at("Sandbox", id), nil)
 }
 
+// Update implements hutch.Service.
+func (c *Client) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
+	return call[hutch.Sandbox](ctx, c, at("Update", id), req)
+}
+
 // Sandboxes implements hutch.Service.
 func (c *Client) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
 	q := url.Values{}

@@ -33,6 +33,11 @@ func (s *Sandbox) Info(ctx context.Context) (hutch.Sandbox, error) {
 	return s.client.Sandbox(ctx, s.ID)
 }
 
+// Update changes how long the sandbox stays, and its labels.
+func (s *Sandbox) Update(ctx context.Context, req hutch.UpdateRequest) (hutch.Sandbox, error) {
+	return s.client.Update(ctx, s.ID, req)
+}
+
 // Run runs a bash command line and waits for it.
 func (s *Sandbox) Run(ctx context.Context, command string) (hutch.ExecResult, error) {
 	return s.Exec(ctx, hutch.ExecRequest{Command: command}, nil)

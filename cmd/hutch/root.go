@@ -64,7 +64,7 @@ func newRoot(std streams) *cobra.Command {
 	root.PersistentFlags().StringVar(&h.dir, "data", "", "data folder (default $HUTCH_DATA, /var/lib/hutch as root, else ~/.local/share/hutch)")
 	root.PersistentFlags().StringVar(&h.server, "server", "", "name of the saved server to use (default: see hutch context ls)")
 	root.AddCommand(
-		newLogin(&h, std), newContext(&h, std), newDown(&h, std), newCreate(&h, std), newInspect(&h, std),
+		newLogin(&h, std), newContext(&h, std), newDown(&h, std), newCreate(&h, std), newUpdate(&h, std), newInspect(&h, std),
 		newServe(&h, std), newConversation(&h, std), newRun(&h, std), newMCP(&h, std), newDoctor(&h, std),
 		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(&h, std), newAudit(&h, std), newUsage(&h, std), newPool(&h, std),
 		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),

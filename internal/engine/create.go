@@ -127,14 +127,19 @@ func (e *Engine) check(req hutch.CreateRequest) error {
 	if err := cmp.Or(checkEnv(req.Env), checkLabels(req.Labels), e.checkLimits(req.Limits)); err != nil {
 		return err
 	}
-	if !(req.SleepAfter >= 0 && req.SleepAfter <= maxLifetime) || !(req.Timeout >= 0 && req.Timeout <= maxLifetime) {
+	return checkLife(req.SleepAfter, req.Timeout, req.OnIdle)
+}
+
+// checkLife refuses a time that cannot be, and an unknown end of it.
+func checkLife(sleepAfter, timeout hutch.Seconds, onIdle hutch.IdleAction) error {
+	if !(sleepAfter >= 0 && sleepAfter <= maxLifetime) || !(timeout >= 0 && timeout <= maxLifetime) {
 		return hutch.Errorf(hutch.Invalid, "sleepAfter and timeout are seconds, not negative and at most %d", maxLifetime)
 	}
-	switch req.OnIdle {
+	switch onIdle {
 	case "", hutch.IdleHibernate, hutch.IdleStop, hutch.IdleDestroy:
 		return nil
 	}
-	return hutch.Errorf(hutch.Invalid, "onIdle is %q: use hibernate, stop or destroy", req.OnIdle)
+	return hutch.Errorf(hutch.Invalid, "onIdle is %.40q: use hibernate, stop or destroy", onIdle).With("field", "onIdle")
 }
 
 // enter puts a new sandbox into the table, its turn taken; or finds the one

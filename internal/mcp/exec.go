@@ -26,6 +26,7 @@ type execArgs struct {
 	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables"`
 	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of secrets to set as environment variables, or VARIABLE=NAME; their values are never shown"`
 	Dir       string            `json:"cwd,omitempty" jsonschema:"absolute path to run in; default /workspace"`
+	KeepAlive *bool             `json:"keepAlive,omitempty" jsonschema:"true: the sandbox never sleeps and outlives the session; destroy it when done"`
 }
 
 // execOutput is the structured result of exec, and the data of its failures.
@@ -55,7 +56,7 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		return reply{}, err
 	}
 	c.keepAlive()
-	discard, err := s.place(ctx, c, in.SandboxID)
+	discard, err := s.place(ctx, c, in.SandboxID, in.KeepAlive)
 	if err != nil {
 		return reply{}, err
 	}
@@ -96,13 +97,15 @@ func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.O
 // place finds the sandbox to run in: the one asked for or, when none was, one
 // made for this call. A call that fails discards what was made for it, as its
 // caller never learns the id.
-func (s *server) place(ctx context.Context, c *call, id string) (discard func(), err error) {
+func (s *server) place(ctx context.Context, c *call, id string, keepAlive *bool) (discard func(), err error) {
 	if id != "" {
 		c.sandbox = id
-		return func() {}, nil
+		return func() {}, s.setKeepAlive(ctx, c, keepAlive)
 	}
 	req := hutch.CreateRequest{SleepAfter: hutch.InSeconds(sleepAfter), OnIdle: hutch.IdleDestroy}
-	if c.session != nil {
+	if req.KeepAlive = keepAlive != nil && *keepAlive; req.KeepAlive {
+		req.OnIdle = hutch.IdleHibernate
+	} else if c.session != nil {
 		req.OnIdle, req.Timeout = hutch.IdleHibernate, hutch.InSeconds(sessionLifetime)
 	}
 	sb, err := s.svc.Create(ctx, req)
@@ -111,12 +114,30 @@ func (s *server) place(ctx context.Context, c *call, id string) (discard func(),
 	}
 	c.sandbox = sb.ID
 	m := made{ctx, sb.ID}
-	discard = func() { s.sessions.destroy([]made{m}) }
+	discard = func() { s.sessions.destroyOne(m, true) }
 	if c.session != nil && !c.session.owns(m) {
 		discard()
 		return nil, hutch.Errorf(hutch.Unavailable, "the session has ended: start a new one")
 	}
 	return discard, nil
+}
+
+// setKeepAlive keeps the call's sandbox alive, or no longer; nil changes nothing.
+// One that was made for the session loses the end of its life with that.
+func (s *server) setKeepAlive(ctx context.Context, c *call, keepAlive *bool) error {
+	if keepAlive == nil {
+		return nil
+	}
+	req := hutch.UpdateRequest{KeepAlive: keepAlive}
+	if c.session != nil && c.session.made(c.sandbox) {
+		lifetime := hutch.InSeconds(sessionLifetime)
+		if *keepAlive {
+			lifetime = 0
+		}
+		req.Timeout = &lifetime
+	}
+	_, err := s.svc.Update(ctx, c.sandbox, req)
+	return err
 }
 
 // verdict is the error of a command that a limit ended.

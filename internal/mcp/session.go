@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -113,14 +114,15 @@ func (l *sessions) wait(ctx context.Context) error {
 // since asked to be kept alive.
 func (l *sessions) destroy(sandboxes []made) {
 	for _, m := range sandboxes {
-		l.destroyOne(m)
+		l.destroyOne(m, false)
 	}
 }
 
-func (l *sessions) destroyOne(m made) {
+// destroyOne frees a sandbox; when it is kept alive, only if kept says so.
+func (l *sessions) destroyOne(m made, kept bool) {
 	ctx, cancel := context.WithTimeout(auth.Unmetered(context.WithoutCancel(m.ctx)), 30*time.Second)
 	defer cancel()
-	if sb, err := l.svc.Sandbox(ctx, m.sandbox); err == nil && sb.KeepAlive {
+	if sb, err := l.svc.Sandbox(ctx, m.sandbox); err == nil && sb.KeepAlive && !kept {
 		return
 	}
 	if _, err := l.svc.Destroy(ctx, m.sandbox, true); err != nil {
@@ -137,6 +139,13 @@ func (s *session) owns(sandbox made) bool {
 		s.sandboxes = append(s.sandboxes, sandbox)
 	}
 	return !s.ended
+}
+
+// made reports whether a sandbox was made in the session without an id.
+func (s *session) made(sandbox string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.sandboxes, func(m made) bool { return m.sandbox == sandbox })
 }
 
 func (s *session) end() []made {

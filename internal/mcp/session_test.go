@@ -63,6 +63,44 @@ func (k *keeper) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 	return sb, err
 }
 
+// TestKeepAliveByTool: a sandbox that exec made outlives its session when exec
+// says so, at once or later.
+func TestKeepAliveByTool(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		svc := &scripted.Service{OnExec: printing("ok", "")}
+		ss := connect(t, svc, era)
+		do(t, ss, "exec", map[string]any{"command": "x", "keepAlive": true})
+		if req := svc.Created()[0]; !req.KeepAlive || req.Timeout != 0 || req.OnIdle == hutch.IdleDestroy {
+			t.Errorf("made with %+v", req)
+		}
+		var got execResult
+		fill(t, do(t, ss, "exec", map[string]any{"command": "x"}), &got)
+		do(t, ss, "exec", map[string]any{"command": "x", "keepAlive": true, "sandboxId": got.SandboxID})
+		do(t, ss, "exec", map[string]any{"command": "x"}) // goes with the session
+		ss.Close()
+		if era == older {
+			eventually(t, "the others stay", func() bool { return len(all(t, svc)) == 2 })
+		}
+		if sb, err := svc.Sandbox(t.Context(), got.SandboxID); err != nil || !sb.KeepAlive {
+			t.Errorf("%+v, %v", sb, err)
+		}
+	})
+}
+
+// TestKeptAliveButFailed: a call that fails leaves no sandbox, as nobody learns
+// its id.
+func TestKeptAliveButFailed(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
+			return hutch.ExecResult{}, hutch.Errorf(hutch.Invalid, "no")
+		}}
+		mustFail(t, connect(t, svc, era), "exec", map[string]any{"command": "x", "keepAlive": true}, -32600)
+		if list := all(t, svc); len(list) != 0 {
+			t.Errorf("left: %+v", list)
+		}
+	})
+}
+
 func TestModernSandboxHasNoSession(t *testing.T) {
 	t.Parallel()
 	svc := &scripted.Service{}

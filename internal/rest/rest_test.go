@@ -120,7 +120,7 @@ func TestRefusals(t *testing.T) {
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	resp, _ := serve(t, &scripted.Service{}, rest.Options{}).call(t, "PUT", "/v1/sandboxes/s", "")
-	if got := resp.Header.Get("Allow"); got != "DELETE, GET" {
+	if got := resp.Header.Get("Allow"); got != "DELETE, GET, PATCH" {
 		t.Errorf("Allow: %s", got)
 	}
 }

@@ -20,7 +20,7 @@ func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
 // table of verbs.
 func (h *Handler) verbs() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "Destroy": h.destroy,
+		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "Update": posts(h, h.update), "Destroy": h.destroy,
 
 		"Exec":         h.firstUse(byMethod(h.exec, h.socket)),
 		"StartProcess": h.firstUse(posts(h, h.startProcess)),

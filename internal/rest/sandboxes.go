@@ -46,6 +46,10 @@ func (h *Handler) sandboxes(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(orEmpty(list), err)
 }
 
+func (h *Handler) update(r *http.Request, req hutch.UpdateRequest) (hutch.Sandbox, error) {
+	return h.svc.Update(r.Context(), r.PathValue("id"), req)
+}
+
 func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) {
 	q, err := query(r, "force")
 	if err != nil {

@@ -92,6 +92,21 @@ func (s *Service) Sandbox(_ context.Context, id string) (hutch.Sandbox, error) {
 	return s.findLocked(id)
 }
 
+func (s *Service) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
+	s.mu.Lock()
+	if sb, ok := s.sandboxes[id]; ok {
+		if req.KeepAlive != nil {
+			sb.KeepAlive = *req.KeepAlive
+		}
+		if req.Timeout != nil && *req.Timeout == 0 {
+			sb.ExpiresAt = nil
+		}
+		s.sandboxes[id] = sb
+	}
+	s.mu.Unlock()
+	return s.Sandbox(ctx, id)
+}
+
 func (s *Service) findLocked(id string) (hutch.Sandbox, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return hutch.Sandbox{}, err

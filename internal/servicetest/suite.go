@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 	}{
 		{"Create", s.create()},
 		{"List", s.list()},
+		{"Update", s.updates()},
 		{"Destroy", s.destroy()},
 		{"Idle", s.idle()},
 		{"Exec", s.exec()},

@@ -61,6 +61,7 @@ var table = []Verb{
 	keeping("Create", run, "POST "+sandboxes),
 	looking("Sandbox", see, "GET "+sandbox),
 	keeping("Sandboxes", see, "GET "+sandboxes).looks(),
+	owning("Update", run, "PATCH "+sandbox),
 	owning("Destroy", run, "DELETE "+sandbox).frees(),
 	acting("Exec", run, "POST "+sandbox+"/exec", "GET "+sandbox+"/exec"),
 	acting("StartProcess", run, "POST "+sandbox+"/processes"),

@@ -29,6 +29,13 @@ func (s *Service) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbo
 	})
 }
 
+// Update implements hutch.Service.
+func (s *Service) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Update", Sandbox: id, Request: req}, func(ctx context.Context) (hutch.Sandbox, error) {
+		return s.Next.Update(ctx, id, req)
+	})
+}
+
 // Destroy implements hutch.Service.
 func (s *Service) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Destroy", Sandbox: id}, func(ctx context.Context) (hutch.Destruction, error) {

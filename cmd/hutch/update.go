@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/client"
+)
+
+func newUpdate(h *home, std streams) *cobra.Command {
+	var req hutch.UpdateRequest
+	var keepAlive, asJSON bool
+	var onIdle string
+	var sleepAfter, lifetime time.Duration
+	c := &cobra.Command{
+		Use: "update [flags] SANDBOX", Short: "Change how long a sandbox stays, and its labels",
+		Long: `Change how long an existing sandbox stays, and its labels. What no flag names stays as it
+is; a sandbox that sleeps is not woken.
+` + remoteHelp,
+		Example: `  hutch update --keep-alive web
+  hutch update --keep-alive=false --sleep-after 1h --lifetime 2d web`,
+		Args: cobra.ExactArgs(1),
+	}
+	f := c.Flags()
+	f.BoolVar(&keepAlive, "keep-alive", false, "never sleep; --keep-alive=false ends that")
+	durationVar(f, &sleepAfter, "sleep-after", "", 0, "sleep after this time without use, 0 for the server's default")
+	f.StringVar(&onIdle, "on-idle", "", "what happens then: hibernate, stop or destroy")
+	durationVar(f, &lifetime, "lifetime", "", 0, "destroy it this long after now, 0 for never")
+	f.StringToStringVar(&req.Labels, "label", nil, "labels in place of all it has, `KEY=VALUE`; may be repeated")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	c.RunE = onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+		if f.Changed("keep-alive") {
+			req.KeepAlive = &keepAlive
+		}
+		if f.Changed("sleep-after") {
+			req.SleepAfter = new(hutch.InSeconds(sleepAfter))
+		}
+		if f.Changed("lifetime") {
+			req.Timeout = new(hutch.InSeconds(lifetime))
+		}
+		req.OnIdle = hutch.IdleAction(onIdle)
+		sb, err := svc.Update(ctx, args[0], req)
+		return printSandbox(std, sb, asJSON, err)
+	})
+	return c
+}

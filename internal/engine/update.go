@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"hutch"
+)
+
+// Update implements hutch.Service.
+func (e *Engine) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
+	if err := checkUpdate(req); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	if err := e.hold(ctx, id, func(s *sandbox) error { return e.update(ctx, s, req) }); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	return e.Sandbox(ctx, id)
+}
+
+func checkUpdate(req hutch.UpdateRequest) error {
+	var sleepAfter, timeout hutch.Seconds
+	if req.SleepAfter != nil {
+		sleepAfter = *req.SleepAfter
+	}
+	if req.Timeout != nil {
+		timeout = *req.Timeout
+	}
+	if err := checkLabels(req.Labels); err != nil {
+		return err
+	}
+	return checkLife(sleepAfter, timeout, req.OnIdle)
+}
+
+// update changes a sandbox whose lifecycle lock is held. Its idle time begins
+// anew, so that no change puts it to sleep at once.
+func (e *Engine) update(ctx context.Context, s *sandbox, req hutch.UpdateRequest) error {
+	s.mu.Lock()
+	old := s.rec.Sandbox
+	e.applyUpdate(&s.rec.Sandbox, req, time.Now())
+	s.mu.Unlock()
+	err := e.save(ctx, s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		v := &s.rec.Sandbox
+		v.KeepAlive, v.SleepAfter, v.OnIdle, v.ExpiresAt, v.Labels = old.KeepAlive, old.SleepAfter, old.OnIdle, old.ExpiresAt, old.Labels
+	}
+	e.armLocked(s)
+	return err
+}
+
+func (e *Engine) applyUpdate(v *hutch.Sandbox, req hutch.UpdateRequest, now time.Time) {
+	v.LastUsedAt = now
+	if req.KeepAlive != nil {
+		v.KeepAlive = *req.KeepAlive
+	}
+	if req.OnIdle != "" {
+		v.OnIdle = req.OnIdle
+	}
+	if req.SleepAfter != nil {
+		if v.SleepAfter = *req.SleepAfter; v.SleepAfter == 0 {
+			v.SleepAfter = hutch.InSeconds(e.opt.SleepAfter)
+		}
+	}
+	if req.Timeout != nil {
+		v.ExpiresAt = nil
+		if *req.Timeout > 0 {
+			end := now.Add(req.Timeout.Duration())
+			v.ExpiresAt = &end
+		}
+	}
+	if req.Labels != nil {
+		v.Labels = maps.Clone(req.Labels)
+	}
+}
