@@ -144,6 +144,9 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 		}
 		r.Body = http.MaxBytesReader(w, &taken{r.Body, tab, max(r.ContentLength, 0)}, g.opt.MaxBody)
 	} else if r.Body != nil && r.Body != http.NoBody {
+		if r.ProtoMajor == 1 {
+			defer drain(w, r.Body)
+		}
 		r.Body = &steady{r.Body, http.NewResponseController(w), r.Context()}
 	}
 	g.next.ServeHTTP(w, r)
@@ -349,6 +352,23 @@ type steady struct {
 	io.ReadCloser
 	rc  *http.ResponseController
 	ctx context.Context
+}
+
+// What of a refused upload is read, in bytes and time, before the connection is
+// closed.
+const (
+	maxDrained = 256 << 20
+	drainTime  = 30 * time.Second
+)
+
+// drain reads the rest of a body that was refused. Many clients write all of it
+// before they read the answer: to close on them would take the answer away.
+func drain(w http.ResponseWriter, body io.Reader) {
+	rc := http.NewResponseController(w)
+	rc.Flush()
+	rc.SetReadDeadline(time.Now().Add(drainTime))
+	io.CopyN(io.Discard, body, maxDrained)
+	rc.SetReadDeadline(time.Time{})
 }
 
 // silence is how long nothing of such a body may come.
