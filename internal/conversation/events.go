@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -13,8 +14,10 @@ import (
 )
 
 const (
-	maxEvents    = 256 // remembered, for those who come back
+	maxEvents    = 256  // of an owner, remembered for those who come back
+	maxOwners    = 1000 // whose events are remembered: those with the latest
 	maxListeners = 256
+	maxOfOwner   = 64               // listeners
 	pulse        = 15 * time.Second // of silence
 	patience     = 30 * time.Second // with a client that does not read
 )
@@ -25,20 +28,22 @@ const (
 type feed struct {
 	mu     sync.Mutex
 	last   int64
-	recent []event // the newest last
+	recent map[string][]event // by owner, the newest last
 	wake   chan struct{}
 	ended  bool
 	count  int
+	counts map[string]int // by owner
 }
 
 type event struct {
-	id    int64
-	kind  string
-	owner string
-	data  []byte
+	id   int64
+	kind string
+	data []byte
 }
 
-func newFeed() *feed { return &feed{wake: make(chan struct{})} }
+func newFeed() *feed {
+	return &feed{wake: make(chan struct{}), recent: map[string][]event{}, counts: map[string]int{}}
+}
 
 // started and finished are the data of events.
 type started struct {
@@ -82,12 +87,29 @@ func (f *feed) tell(owner, kind string, data any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
-	f.recent = append(f.recent, event{f.last, kind, owner, text})
-	if len(f.recent) > maxEvents {
-		f.recent = append([]event{}, f.recent[len(f.recent)-maxEvents:]...)
+	list := append(f.recent[owner], event{f.last, kind, text})
+	if len(list) > maxEvents {
+		list = slices.Clone(list[len(list)-maxEvents:])
 	}
+	f.recent[owner] = list
+	f.forgetLocked()
 	close(f.wake)
 	f.wake = make(chan struct{})
+}
+
+// forgetLocked drops the events of the owner that has been silent the longest, when
+// those of many are remembered.
+func (f *feed) forgetLocked() {
+	if len(f.recent) <= maxOwners {
+		return
+	}
+	oldest, last := "", f.last
+	for owner, list := range f.recent {
+		if id := list[len(list)-1].id; id < last {
+			oldest, last = owner, id
+		}
+	}
+	delete(f.recent, oldest)
 }
 
 // after returns an owner's events since one, the newest id, and what is closed
@@ -95,8 +117,8 @@ func (f *feed) tell(owner, kind string, data any) {
 func (f *feed) after(id int64, owner string) (list []event, last int64, more <-chan struct{}, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, e := range f.recent {
-		if e.id > id && e.owner == owner {
+	for _, e := range f.recent[owner] {
+		if e.id > id {
 			list = append(list, e)
 		}
 	}
@@ -111,21 +133,28 @@ func (f *feed) close() {
 	f.wake = make(chan struct{})
 }
 
-// enter counts a listener, if there is room for one more.
-func (f *feed) enter() bool {
+// enter counts a listener of an owner, if there is room for one more.
+func (f *feed) enter(owner string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if n := f.counts[owner]; n >= maxOfOwner {
+		return hutch.Errorf(hutch.Exhausted, "%d clients of this token's owner listen already, which is the limit: close one", n).With("limit", "listeners")
+	}
 	if f.count >= maxListeners {
-		return false
+		return hutch.Errorf(hutch.Exhausted, "%d clients listen already, which is the server's limit: try again later", maxListeners).With("limit", "listeners")
 	}
 	f.count++
-	return true
+	f.counts[owner]++
+	return nil
 }
 
-func (f *feed) exit() {
+func (f *feed) exit(owner string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count--
+	if f.counts[owner]--; f.counts[owner] == 0 {
+		delete(f.counts, owner)
+	}
 }
 
 // stream writes events to a client until it leaves: from the one behind since

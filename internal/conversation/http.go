@@ -38,11 +38,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, hutch.Errorf(hutch.Denied, "the token %q may not follow runs: ask for one with the scope read or exec", who.Name))
 		return
 	}
-	if !s.events.enter() {
-		problem.Write(w, hutch.Errorf(hutch.Exhausted, "%d clients listen already, which is the limit: try again later", maxListeners))
+	owner := ownerOf(r.Context())
+	if err := s.events.enter(owner); err != nil {
+		problem.Write(w, err)
 		return
 	}
-	defer s.events.exit()
+	defer s.events.exit(owner)
 	s.events.stream(r.Context(), w, lastEvent(r))
 }
 

@@ -1,0 +1,41 @@
+package conversation
+
+import (
+	"fmt"
+	"testing"
+
+	"hutch"
+)
+
+// TestFeedIsShared holds that no owner pushes out another's events, or takes all
+// places of listeners.
+func TestFeedIsShared(t *testing.T) {
+	f := newFeed()
+	f.tell("ada", "run.started", nil)
+	for range 3 * maxEvents {
+		f.tell("eve", "run.started", nil)
+	}
+	for owner, want := range map[string]int{"ada": 1, "eve": maxEvents} {
+		if list, _, _, _ := f.after(0, owner); len(list) != want {
+			t.Errorf("%d events of %s are remembered, not %d", len(list), owner, want)
+		}
+	}
+	for i := range maxOfOwner + 1 {
+		if err := f.enter("eve"); (err == nil) != (i < maxOfOwner) || err != nil && hutch.KindOf(err) != hutch.Exhausted {
+			t.Errorf("eve's listener %d: %v", i, err)
+		}
+	}
+	if err := f.enter("ada"); err != nil {
+		t.Error(err)
+	}
+	f.exit("eve")
+	if err := f.enter("eve"); err != nil {
+		t.Error(err)
+	}
+	for i := range 2 * maxOwners {
+		f.tell(fmt.Sprint(i), "run.started", nil)
+	}
+	if len(f.recent) > maxOwners {
+		t.Errorf("events of %d owners are remembered", len(f.recent))
+	}
+}
