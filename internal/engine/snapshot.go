@@ -124,8 +124,12 @@ func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshots.S
 	return e.still(ctx, id, func(s *sandbox, inst driver.Instance, agent *wire.Client) error {
 		defer e.reuse(s, inst, agent)
 		began := time.Now()
+		saver, ok := driver.As[driver.Saver](inst)
+		if !ok {
+			return hutch.Errorf(hutch.Internal, "the runtime %s restores memory, and cannot save it", snap.Snapshot.Runtime)
+		}
 		err := agent.Park(ctx)
-		if saver, ok := driver.As[driver.Saver](inst); err == nil && ok {
+		if err == nil {
 			err = saver.Copy(ctx, snap.Memory())
 		}
 		snap.Snapshot.Stood = hutch.InSeconds(time.Since(began))
