@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/hutchtest"
 	"hutch/internal/linux/cgroup"
 )
 
@@ -202,5 +203,27 @@ func (b *bed) furnished(t *testing.T, id string) {
 			t.Fatalf("the sandbox is not as it was: %s", strings.Join(wrong, "; "))
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// The limit holds in what was copied, or woke from its files, as well.
+func TestMemoryLimitOfACopy(t *testing.T) {
+	if _, unlimited := cgroup.Find(); unlimited != nil {
+		t.Skip(unlimited)
+	}
+	t.Parallel()
+	b := &bed{Service: hutchtest.Engine(t, "gvisor", nil), runtime: "gvisor"}
+	id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
+	b.furnish(t, id)
+	copies, err := b.Fork(t.Context(), id, hutch.ForkRequest{Count: 1})
+	if err != nil || len(copies) != 1 {
+		t.Fatal(copies, err)
+	}
+	for _, id := range []string{copies[0].ID, id} {
+		r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: "python", Command: "x = bytearray(900 << 20)", Timeout: 60}, nil)
+		if err != nil || r.Limit != "memory" {
+			t.Errorf("%s: exit code %d, limit %q, %v", id, r.ExitCode, r.Limit, err)
+		}
+		b.furnished(t, id)
 	}
 }
