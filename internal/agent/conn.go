@@ -57,7 +57,8 @@ func (c *conn) serve() {
 	}
 }
 
-// hello lets in who has the token.
+// hello lets in a daemon that knows the token. The agent proves first that it
+// knows the token itself, so that the daemon tells nothing to anybody else.
 func (c *conn) hello() bool {
 	c.SetDeadline(time.Now().Add(helloTime))
 	t, payload, err := c.r.Next()
@@ -66,17 +67,28 @@ func (c *conn) hello() bool {
 	}
 	w := wire.NewWriter(c.Conn)
 	var h wire.Hello
-	if json.Unmarshal(payload, &h) != nil || !c.agent.knows(h.Token) {
-		return refuse(w, hutch.Errorf(hutch.Denied, "the agent does not know this token"))
+	if json.Unmarshal(payload, &h) != nil {
+		return refuse(w, hutch.Errorf(hutch.Denied, "this is no hello"))
 	}
 	if h.Version != wire.Version {
 		return refuse(w, hutch.Errorf(hutch.Unsupported, "the agent speaks version %d of the protocol, not %d: make the sandbox anew", wire.Version, h.Version))
+	}
+	token, n := c.agent.currentToken(), wire.Nonces{Daemon: h.Nonce, Agent: wire.NewNonce()}
+	if w.WriteJSON(wire.TypeWelcome, wire.Welcome{Version: wire.Version, Build: Build, Nonce: n.Agent, Proof: n.Proof(token, wire.AgentSide)}) != nil {
+		return false
+	}
+	t, payload, err = c.r.Next()
+	if err != nil {
+		return false
+	}
+	if t != wire.TypeProof || !n.Proves(token, wire.DaemonSide, payload) {
+		return refuse(w, hutch.Errorf(hutch.Denied, "the daemon does not know the agent's token"))
 	}
 	if !c.agent.known(c) {
 		return refuse(w, hutch.Errorf(hutch.Exhausted, "the agent has %d connections, its limit: close some", maxConns))
 	}
 	c.SetDeadline(time.Time{})
-	return w.WriteJSON(wire.TypeWelcome, wire.Welcome{Version: wire.Version, Build: Build}) == nil
+	return true
 }
 
 // refuse sends an error and reports false, for the caller to pass on.

@@ -58,8 +58,14 @@ func (l *line) next(want wire.Type, v any) {
 
 func (l *line) hello(token string) {
 	l.t.Helper()
-	l.send(wire.TypeHello, wire.Hello{Version: wire.Version, Token: token})
-	l.next(wire.TypeWelcome, &wire.Welcome{})
+	n := wire.Nonces{Daemon: wire.NewNonce()}
+	l.send(wire.TypeHello, wire.Hello{Version: wire.Version, Nonce: n.Daemon})
+	var w wire.Welcome
+	l.next(wire.TypeWelcome, &w)
+	n.Agent = w.Nonce
+	if err := l.w.Write(wire.TypeProof, n.Proof(token, wire.DaemonSide)); err != nil {
+		l.t.Fatal(err)
+	}
 }
 
 // exit skips frames up to the exit.
@@ -90,26 +96,45 @@ func (l *line) closed() {
 func TestHello(t *testing.T) {
 	t.Parallel()
 	_, dial := serve(t, wire.Boot{})
+	proof := func(token string, by wire.Side) func(wire.Nonces) []byte {
+		return func(n wire.Nonces) []byte { return n.Proof(token, by) }
+	}
 	for name, tt := range map[string]struct {
-		hello wire.Hello
-		kind  hutch.Kind
+		nonce []byte
+		proof func(wire.Nonces) []byte
 	}{
-		"wrong token":   {wire.Hello{Version: wire.Version, Token: "other"}, hutch.Denied},
-		"no token":      {wire.Hello{Version: wire.Version}, hutch.Denied},
-		"wrong version": {wire.Hello{Version: wire.Version + 1, Token: token}, hutch.Unsupported},
+		"wrong token":       {wire.NewNonce(), proof("other", wire.DaemonSide)},
+		"the agent's words": {wire.NewNonce(), proof(token, wire.AgentSide)},
+		"no proof":          {wire.NewNonce(), func(wire.Nonces) []byte { return nil }},
+		"no nonce":          {nil, proof(token, wire.DaemonSide)},
+		"another nonce":     {wire.NewNonce(), func(n wire.Nonces) []byte { n.Agent = wire.NewNonce(); return n.Proof(token, wire.DaemonSide) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t, dial)
-			l.send(wire.TypeHello, tt.hello)
+			l.send(wire.TypeHello, wire.Hello{Version: wire.Version, Nonce: tt.nonce})
+			var w wire.Welcome
+			l.next(wire.TypeWelcome, &w)
+			l.w.Write(wire.TypeProof, tt.proof(wire.Nonces{Daemon: tt.nonce, Agent: w.Nonce}))
+			l.request(wire.Request{Op: "ping"})
 			var f wire.Failure
 			l.next(wire.TypeError, &f)
-			if f.Kind != tt.kind {
+			if f.Kind != hutch.Denied {
 				t.Errorf("%+v", f)
 			}
 			l.closed()
 		})
 	}
+	t.Run("wrong version", func(t *testing.T) {
+		l := newLine(t, dial)
+		l.send(wire.TypeHello, wire.Hello{Version: wire.Version + 1})
+		var f wire.Failure
+		l.next(wire.TypeError, &f)
+		if f.Kind != hutch.Unsupported {
+			t.Errorf("%+v", f)
+		}
+		l.closed()
+	})
 }
 
 func TestGarbage(t *testing.T) {

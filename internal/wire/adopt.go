@@ -7,7 +7,7 @@ import "context"
 type Identity struct {
 	Hostname string   `json:"hostname"`
 	Env      []string `json:"env"` // KEY=VALUE, the base of every command's environment
-	// Token is what hello must bring from now on; empty is what it was.
+	// Token is the one to be proved from now on; empty is the one it was.
 	Token string `json:"token,omitempty"`
 	// Tell is what the living interpreters of each language are sent, before
 	// their next run.

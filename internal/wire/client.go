@@ -33,16 +33,18 @@ const (
 // connections for reuse; the zero value is not usable.
 type Client struct {
 	dial  func(context.Context) (net.Conn, error)
-	hello Hello
+	token string
+	nonce func() []byte // [NewNonce], but in tests
 
 	mu     sync.Mutex
 	idle   []*conn
 	closed bool
 }
 
-// NewClient returns a client that dials with dial and says hello with token.
+// NewClient returns a client that dials with dial. Both sides of a connection
+// prove that they know token.
 func NewClient(dial func(context.Context) (net.Conn, error), token string) *Client {
-	return &Client{dial: dial, hello: Hello{Version: Version, Token: token}}
+	return &Client{dial: dial, token: token, nonce: NewNonce}
 }
 
 // Close closes the idle connections and refuses new requests. Requests under
@@ -268,15 +270,11 @@ func (c *Client) conn(ctx context.Context) (*conn, bool, error) {
 // open opens a connection. One that nobody welcomes is given up for another, as
 // nothing has been asked for yet: a wake-up may be lost where it was accepted.
 func (c *Client) open(ctx context.Context) (*conn, error) {
-	hello, err := json.Marshal(c.hello)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
 	for wait := welcomeTime; ; wait *= 2 {
 		once, cancel := context.WithTimeout(ctx, wait)
-		cn, err := c.enter(once, hello)
+		cn, err := c.enter(once)
 		silent := once.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil || !silent {
@@ -286,14 +284,14 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 }
 
 // enter dials and says hello.
-func (c *Client) enter(ctx context.Context, hello []byte) (*conn, error) {
+func (c *Client) enter(ctx context.Context) (*conn, error) {
 	nc, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	cn := &conn{Conn: nc, r: NewReader(nc, MaxReply), w: NewWriter(nc)}
-	err = cn.greet(hello)
+	err = cn.greet(c.token, c.nonce())
 	if !stop() && err == nil {
 		err = context.Cause(ctx) // it came as the connection closed
 	}
@@ -325,8 +323,10 @@ type conn struct {
 	busy bool        // a goroutine may still write to it
 }
 
-func (cn *conn) greet(hello []byte) error {
-	if err := cn.w.Write(TypeHello, hello); err != nil {
+// greet says hello, and proves that we know the token to an agent that has proved
+// it.
+func (cn *conn) greet(token string, nonce []byte) error {
+	if err := cn.w.WriteJSON(TypeHello, Hello{Version: Version, Nonce: nonce}); err != nil {
 		return err
 	}
 	t, payload, err := cn.r.Next()
@@ -342,7 +342,11 @@ func (cn *conn) greet(hello []byte) error {
 		if w.Version != Version {
 			return fmt.Errorf("agent speaks version %d of the protocol, this daemon %d", w.Version, Version)
 		}
-		return nil
+		n := Nonces{Daemon: nonce, Agent: w.Nonce}
+		if !n.Proves(token, AgentSide, w.Proof) {
+			return errors.New("whoever answers in the agent's place does not know its token")
+		}
+		return cn.w.Write(TypeProof, n.Proof(token, DaemonSide))
 	case TypeError:
 		return refusal(payload)
 	}

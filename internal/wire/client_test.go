@@ -35,10 +35,22 @@ func (p *peer) send(t Type, payload string) error { return p.Write(t, []byte(pay
 
 // hello lets the daemon in.
 func (p *peer) hello() *peer {
-	p.r.Next()
-	p.WriteJSON(TypeWelcome, Welcome{Version: Version})
+	_, payload, _ := p.r.Next()
+	var h Hello
+	json.Unmarshal(payload, &h)
+	p.WriteJSON(TypeWelcome, welcome("token", h.Nonce))
+	p.r.Next() // the daemon's proof
 	return p
 }
+
+// welcome is what an agent says that knows the token.
+func welcome(token string, nonce []byte) Welcome {
+	n := Nonces{Daemon: nonce, Agent: NewNonce()}
+	return Welcome{Version: Version, Nonce: n.Agent, Proof: n.Proof(token, AgentSide)}
+}
+
+// knownNonce is that of daemons whose agents have said all beforehand.
+func knownNonce() []byte { return make([]byte, nonceSize) }
 
 // request reads the next request.
 func (p *peer) request() (req Request, err error) {

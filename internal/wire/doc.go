@@ -17,6 +17,16 @@
 // hello that is not answered in time is said again on another connection; a
 // request never is.
 //
+// # Proof
+//
+// Both sides know the token, and neither ever sends it. Each sends a random
+// number, and then the HMAC-SHA256 by the token of its own side's name and both
+// numbers. The agent proves itself first: to whoever has taken its place, the
+// daemon says nothing but its own random number. No request is read before the
+// daemon's proof. What comes after that is neither encrypted nor signed: who can
+// pass on all bytes between the two can read them, so no program inside must be
+// able to put itself there.
+//
 // # Frames
 //
 //	byte 0      type
@@ -26,6 +36,7 @@
 // From the daemon, at most [MaxRequest] bytes:
 //
 //	H  hello, JSON [Hello]       first frame of every connection
+//	P  proof                     second frame: the daemon's, see [Nonces]
 //	R  request, JSON [Request]   starts a request
 //	I  stdin bytes               for the process of start or input; see window
 //	E  end of stdin, empty       of what an input request sends, likewise
@@ -33,8 +44,8 @@
 //
 // From the agent, at most [MaxReply] bytes:
 //
-//	h  welcome, JSON [Welcome]   answers hello
-//	e  error, JSON [Failure]     ends the request; in answer to hello, the connection
+//	h  welcome, JSON [Welcome]   answers hello, with the agent's proof
+//	e  error, JSON [Failure]     ends the request; in answer to hello or proof, the connection
 //	r  reply, JSON               ends a request that has one answer
 //	s  started, JSON [Process]   first frame of start, attach, input and wait,
 //	                             with a [ContextInfo] of run

@@ -18,7 +18,7 @@ func FuzzFiles(f *testing.F) {
 	say := func(script func(w *Writer)) []byte {
 		var b bytes.Buffer
 		w := NewWriter(&b)
-		w.WriteJSON(TypeWelcome, Welcome{Version: Version})
+		w.WriteJSON(TypeWelcome, welcome("token", knownNonce()))
 		script(w)
 		return b.Bytes()
 	}
@@ -38,6 +38,7 @@ func FuzzFiles(f *testing.F) {
 	f.Add(say(func(w *Writer) { w.WriteJSON(TypeReply, hutch.Edit{File: info, Replacements: 1, Line: 1}) }))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		c := NewClient(func(context.Context) (net.Conn, error) { return &recording{Reader: bytes.NewReader(input)}, nil }, "token")
+		c.nonce = knownNonce
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), replyTime)
 		defer cancel()

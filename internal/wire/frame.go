@@ -15,6 +15,7 @@ type Type byte
 
 const (
 	TypeHello    Type = 'H'
+	TypeProof    Type = 'P'
 	TypeRequest  Type = 'R'
 	TypeStdin    Type = 'I'
 	TypeStdinEnd Type = 'E'

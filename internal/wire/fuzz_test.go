@@ -19,7 +19,7 @@ func answers() [][]byte {
 	say := func(script func(w *Writer)) []byte {
 		var b bytes.Buffer
 		w := NewWriter(&b)
-		w.WriteJSON(TypeWelcome, Welcome{Version: Version})
+		w.WriteJSON(TypeWelcome, welcome("token", knownNonce()))
 		script(w)
 		return b.Bytes()
 	}
@@ -95,6 +95,7 @@ func FuzzClient(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
 		c := NewClient(func(context.Context) (net.Conn, error) { return &recording{Reader: bytes.NewReader(input)}, nil }, "token")
+		c.nonce = knownNonce
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), replyTime)
 		defer cancel()

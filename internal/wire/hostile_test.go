@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -80,14 +81,52 @@ func TestGarbageInsteadOfAWelcome(t *testing.T) {
 		"closes":          func(p *peer) {},
 		"another version": func(p *peer) { p.WriteJSON(TypeWelcome, Welcome{Version: Version + 1}) },
 		"no JSON":         func(p *peer) { p.send(TypeWelcome, "{") },
-		"another frame":   func(p *peer) { p.send(TypeReply, "{}") },
-		"echoes":          func(p *peer) { io.Copy(p.Conn, p.Conn) },
+		"no proof":        func(p *peer) { p.WriteJSON(TypeWelcome, Welcome{Version: Version, Nonce: NewNonce()}) },
+		"a short nonce": func(p *peer) {
+			p.WriteJSON(TypeWelcome, Welcome{Version: Version, Proof: Nonces{}.Proof("token", AgentSide)})
+		},
+		"another frame": func(p *peer) { p.send(TypeReply, "{}") },
+		"echoes":        func(p *peer) { io.Copy(p.Conn, p.Conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := agent(t, script)
 			if _, err := c.Ping(t.Context()); !errors.Is(err, hutch.Unavailable) {
 				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// Whoever takes the agent's place, and does not know the token, learns neither
+// that nor what is asked for, and no answer of it is taken.
+func TestImpostor(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(h Hello) Welcome{
+		"another token":      func(h Hello) Welcome { return welcome("other", h.Nonce) },
+		"another connection": func(Hello) Welcome { return welcome("token", NewNonce()) },
+		"the daemon's words": func(h Hello) Welcome {
+			n := Nonces{Daemon: h.Nonce, Agent: h.Nonce}
+			return Welcome{Version: Version, Nonce: h.Nonce, Proof: n.Proof("token", DaemonSide)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			heard := make(chan string, 10)
+			c, _ := agent(t, func(p *peer) {
+				_, payload, _ := p.r.Next()
+				var h Hello
+				json.Unmarshal(payload, &h)
+				p.WriteJSON(TypeWelcome, answer(h))
+				p.WriteJSON(TypeReply, Stats{Live: 7})
+				rest, _ := io.ReadAll(p.r.r)
+				heard <- string(payload) + string(rest)
+			})
+			if s, err := c.Ping(t.Context()); !errors.Is(err, hutch.Unavailable) {
+				t.Errorf("%+v, %v", s, err)
+			}
+			if said := <-heard; strings.Contains(said, "token") || strings.Contains(said, "ping") || strings.Contains(said, "\x00P") {
+				t.Errorf("it heard %q", said)
 			}
 		})
 	}

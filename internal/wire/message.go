@@ -9,7 +9,7 @@ import (
 )
 
 // Version is the protocol's version. Daemon and agent must have the same one.
-const Version = 1
+const Version = 2
 
 const (
 	MaxRequest = 8 << 20 // bytes of a frame from the daemon
@@ -31,7 +31,7 @@ const ProcessEnv = "HUTCH_PROCESS"
 // Boot is what an agent is told at its birth, by the driver that starts it.
 type Boot struct {
 	Version int    `json:"version"`
-	Token   string `json:"token"` // what hello must bring
+	Token   string `json:"token"` // what both sides prove that they know
 	// Listen is where the agent listens: "fd:3", or "unix:path" where the
 	// place cannot be given an open descriptor.
 	Listen string `json:"listen"`
@@ -51,13 +51,15 @@ type Boot struct {
 // Hello opens a connection.
 type Hello struct {
 	Version int    `json:"version"`
-	Token   string `json:"token"`
+	Nonce   []byte `json:"nonce"`
 }
 
-// Welcome answers it.
+// Welcome answers it. The daemon then sends its own proof, before all else.
 type Welcome struct {
 	Version int    `json:"version"`
 	Build   string `json:"build"` // the agent's commit, for people
+	Nonce   []byte `json:"nonce"`
+	Proof   []byte `json:"proof"` // of the agent's side
 }
 
 // Request is the envelope of all requests; Op names the one field that is set.

@@ -8,7 +8,8 @@ def frame(kind, payload):
 
 start = frame(b"R", json.dumps({"op": "start", "start": {"id": "evil", "command": "id"}}).encode())
 hellos = [frame(b"H", h) for h in (
-    b"{}", b'{"version":1,"token":""}', b'{"version":1,"token":null}', b'{"version":1,"token":"A"}', b"[" * 4000, b"\xff" * 100)]
+    b"{}", b'{"version":1,"token":""}', b'{"version":2,"nonce":null}', b'{"version":2,"nonce":"AAAAAAAAAAAAAAAAAAAAAA=="}', b"[" * 4000, b"\xff" * 100)]
+proofs = [frame(b"P", b"\0" * size) for size in (0, 32)] + [b""]
 hellos += [b"\xff" * 5, struct.pack(">cI", b"H", 0xffffffff), b"GET / HTTP/1.1\r\n\r\n", b""]
 
 
@@ -34,7 +35,7 @@ def connect(where):
 
 def forge(where):
     """Says hello without the token, and asks for a process."""
-    for hello in hellos:
+    for hello in [h + p for h in hellos for p in proofs]:
         answer = b""
         try:
             with connect(where) as s:
@@ -44,7 +45,7 @@ def forge(where):
                     answer += part
         except (ConnectionResetError, BrokenPipeError, TimeoutError):
             pass
-        if answer[:1] == b"h" or b"uid=" in answer:
+        if b"uid=" in answer or b'"pid"' in answer:  # a welcome alone is for everybody
             return answer
 
 
