@@ -122,13 +122,9 @@ func (c *Client) probe(ctx context.Context, limit time.Time, cancel context.Canc
 
 // greets reports whether the agent welcomes a new connection, soon.
 func (c *Client) greets(ctx context.Context) error {
-	hello, err := json.Marshal(c.hello)
-	if err != nil {
-		return err
-	}
 	ctx, stop := context.WithTimeout(ctx, probeTime)
 	defer stop()
-	cn, err := c.enter(ctx, hello)
+	cn, err := c.enter(ctx)
 	if err != nil {
 		return err
 	}
