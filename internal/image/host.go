@@ -36,7 +36,7 @@ type HostOptions struct {
 }
 
 // hostVersion changes when the same host is to give a different image.
-const hostVersion = "5"
+const hostVersion = "6"
 
 // Host returns the host image: the programs of this machine, without its
 // secrets and state. The skeleton is kept under dir, in a folder named after

@@ -25,6 +25,7 @@ var masks = []string{
 	"local/etc", "etc/npmrc", "etc/gitconfig", "etc/pip.conf", "pip.conf", "lib/node_modules/npm/npmrc",
 	"etc/Renviron.site", "lib/R/etc/Renviron.site",
 	".npmrc", ".netrc", ".pypirc", ".condarc", ".env", ".git-credentials", "credentials.toml",
+	".yarnrc", ".yarnrc.yml", ".config", ".pip", "auth.json", "nuget.config", "NuGet.Config", "conf/settings.xml",
 }
 
 // skeleton is an image being made.
