@@ -72,12 +72,8 @@ func newBackupList(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeList(std.out, asJSON, list, "BACKUP\tNAME\tSANDBOX\tFOLDER\tBYTES\tMADE\tEXPIRES", func(b hutch.Backup) []any {
-				expires := "never"
-				if b.ExpiresAt != nil {
-					expires = b.ExpiresAt.Local().Format(time.DateTime)
-				}
-				return []any{b.ID, plain(b.Name), b.SandboxID, plain(b.Dir), b.Size, b.CreatedAt.Local().Format(time.DateTime), expires}
+			return writeList(std.out, asJSON, list, "BACKUP\tNAME\tSANDBOX\tFOLDER\tSIZE\tCREATED\tEXPIRES", func(b hutch.Backup) []any {
+				return []any{b.ID, dash(b.Name), b.SandboxID, b.Dir, size(b.Size), when(&b.CreatedAt, ""), when(b.ExpiresAt, "never")}
 			})
 		}),
 	}

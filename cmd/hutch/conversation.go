@@ -74,6 +74,9 @@ languages of this host, and the tunnel is a program of its own.`,
 			if cfg.talk.token = os.Getenv("MCP_API_TOKEN"); cfg.talk.token == "" {
 				return hutch.Errorf(hutch.Invalid, "MCP_API_TOKEN is not set: set it to what clients are to bring as their bearer token, such as the output of `openssl rand -hex 32`")
 			}
+			if err := checkSandboxes(cfg.maxSandboxes); err != nil {
+				return err
+			}
 			cfg.listen = cmp.Or(os.Getenv("MCP_HTTP_ADDR"), ":8080")
 			// It is called by names that nobody told it, behind tunnels and
 			// proxies. A page that is made to reach it under another name

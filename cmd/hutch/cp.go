@@ -21,36 +21,105 @@ import (
 func newCopy(h *home, std streams) *cobra.Command {
 	var quiet bool
 	c := &cobra.Command{
-		Use:   "cp [flags] SOURCE TARGET",
+		Use:   "cp [flags] SOURCE... TARGET",
 		Short: "Copy files and folders into a sandbox of the server, or out of it",
 		Long: `Copy a file or a folder into a sandbox of the server, or out of it. What is inside is
 written SANDBOX:PATH; a relative PATH is below /workspace. A target that is a folder
-gets the source put into it. Files arrive as a whole or not at all.
+gets the sources put into it; several sources need one. Files arrive as a whole or
+not at all. - is the standard input or output: the bytes of a file, or a folder as
+a tar archive on its way out.
 ` + remoteHelp,
 		Example: `  hutch cp data.csv demo:
   hutch cp ./project demo:src
-  hutch cp demo:/workspace/out ./results`,
-		Args: cobra.ExactArgs(2),
+  hutch cp demo:/workspace/out ./results
+  hutch cp a.csv b.csv demo:data
+  hutch cp demo:report.html - | less`,
+		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			fromID, from, fromIn := cutPlace(args[0])
-			toID, to, toIn := cutPlace(args[1])
-			if fromIn == toIn {
-				return usageError{errors.New("one of source and target is to be SANDBOX:PATH, the other a path of this machine; within a sandbox, use hutch fs cp")}
+			sources, target := args[:len(args)-1], args[len(args)-1]
+			if err := checkPlaces(sources, target); err != nil {
+				return err
 			}
 			svc, err := h.dial()
 			if err != nil {
 				return err
 			}
-			p := newProgress(std.err, quiet)
-			defer p.end()
-			if toIn {
-				return upload(c.Context(), svc, from, toID, to, p)
+			if len(sources) > 1 {
+				if err := needFolder(c.Context(), svc, target); err != nil {
+					return err
+				}
 			}
-			return download(c.Context(), svc, fromID, from, to, p)
+			for _, source := range sources {
+				if err := copyOne(c.Context(), svc, source, target, quiet, std); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no progress")
 	return c
+}
+
+// checkPlaces refuses sources and a target that do not go together.
+func checkPlaces(sources []string, target string) error {
+	_, _, toIn := cutPlace(target)
+	for _, source := range sources {
+		if _, _, fromIn := cutPlace(source); fromIn == toIn {
+			return usageError{errors.New("either the sources or the target must be SANDBOX:PATH, and the other a path of this machine; within a sandbox, use hutch fs cp")}
+		}
+		if len(sources) > 1 && (source == "-" || target == "-") {
+			return usageError{errors.New("- stands for one file: give one source and one target")}
+		}
+	}
+	return nil
+}
+
+// needFolder refuses a target of several sources that is not a folder.
+func needFolder(ctx context.Context, svc hutch.Service, target string) error {
+	id, path, inside := cutPlace(target)
+	folder := false
+	if inside {
+		info, err := svc.Stat(ctx, id, path+"/.")
+		if err != nil && !errors.Is(err, hutch.NotFound) && !errors.Is(err, hutch.Conflict) {
+			return err
+		}
+		folder = err == nil && info.Type == hutch.Directory
+	} else {
+		info, err := os.Stat(path)
+		folder = err == nil && info.IsDir()
+	}
+	if folder {
+		return nil
+	}
+	return hutch.Errorf(hutch.Invalid, "%.200q is not a folder, which the target of several sources must be: make it first", target)
+}
+
+func copyOne(ctx context.Context, svc hutch.Service, source, target string, quiet bool, std streams) error {
+	fromID, from, _ := cutPlace(source)
+	toID, to, toIn := cutPlace(target)
+	p := newProgress(std.err, quiet)
+	defer p.end()
+	switch {
+	case toIn && source == "-":
+		_, err := svc.WriteFile(ctx, toID, hutch.WriteRequest{Path: to, Parents: true}, p.reader(std.in))
+		return err
+	case toIn:
+		return upload(ctx, svc, from, toID, to, p)
+	case target == "-":
+		return toOutput(ctx, svc, fromID, from, p.writer(std.out))
+	}
+	return download(ctx, svc, fromID, from, to, p)
+}
+
+// toOutput writes a file, or a folder as an archive, to the standard output.
+func toOutput(ctx context.Context, svc hutch.Service, id, from string, w io.Writer) error {
+	info, err := svc.Stat(ctx, id, from+"/.")
+	if err == nil && info.Type == hutch.Directory {
+		return svc.Pack(ctx, id, hutch.PackRequest{Dir: from, Format: hutch.Tar}, w)
+	}
+	_, err = svc.ReadFile(ctx, id, hutch.ReadRequest{Path: from}, w)
+	return err
 }
 
 // cutPlace tells SANDBOX:PATH from a path of this machine.

@@ -78,7 +78,7 @@ func checkExample(t *testing.T, where, line string) int {
 		t.Errorf("%s: %s: does not call hutch", where, line)
 	}
 	for _, args := range calls {
-		c, rest, err := root().Find(args)
+		c, rest, err := root().Find(rewrite(args))
 		if err == nil {
 			err = c.ParseFlags(rest)
 		}

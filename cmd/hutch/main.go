@@ -46,7 +46,7 @@ type streams struct {
 // run runs one command line and returns the exit code.
 func run(ctx context.Context, args []string, std streams) int {
 	root := newRoot(std)
-	root.SetArgs(args)
+	root.SetArgs(rewrite(args))
 	return conclude(std.err, root.ExecuteContext(ctx))
 }
 

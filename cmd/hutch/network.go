@@ -30,7 +30,7 @@ type networkFlags struct {
 }
 
 func (n *networkFlags) flags(f *pflag.FlagSet, mode, allow, of string) {
-	f.StringVar(&n.mode, mode, "", "what "+of+" may reach: none, allow-list or open (default: what the server says, or else allow-list)")
+	f.StringVar(&n.mode, mode, "", "what "+of+" can reach: none, allow-list or open (default: the server's, allow-list)")
 	f.StringSliceVar(&n.allow, allow, nil, "let it reach a name or net, such as example.com, *.example.com:443 or 10.1.0.0/16:5432")
 }
 

@@ -48,21 +48,46 @@ func findProcess(ctx context.Context, svc hutch.Service, sandbox, name string) (
 func newPs(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "ps SANDBOX", Short: "List the background processes of a sandbox",
-		Long: "List the background processes of a sandbox of the server, those that ended too.\n" + remoteHelp,
-		Args: cobra.ExactArgs(1),
+		Use: "ps [SANDBOX]", Short: "List the background processes of a sandbox, or of all",
+		Long: "List the background processes of a sandbox of the server, or of all sandboxes, with those\nthat have ended.\n" + remoteHelp,
+		Args: cobra.MaximumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			if len(args) == 0 {
+				return psAll(ctx, svc, asJSON, std)
+			}
 			list, err := svc.Processes(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return writeList(std.out, asJSON, list, "PROCESS\tNAME\tSTATUS\tPID\tRUNS FOR\tRESTARTS\tCOMMAND", func(p hutch.Process) []any {
-				return []any{p.ID, dash(p.Name), state(p), pid(p), age(p), p.Restarts, oneLine(clip(p.Command, 60))}
-			})
+			return writeList(std.out, asJSON, list, processHead, processRow)
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+const processHead = "PROCESS\tNAME\tSTATUS\tPID\tRUNS FOR\tRESTARTS\tCOMMAND"
+
+func processRow(p hutch.Process) []any {
+	return []any{p.ID, dash(p.Name), state(p), pid(p), age(p), p.Restarts, oneLine(clip(p.Command, 60))}
+}
+
+// psAll lists the processes of all sandboxes. One that is destroyed meanwhile has
+// none.
+func psAll(ctx context.Context, svc hutch.Service, asJSON bool, std streams) error {
+	sandboxes, err := svc.Sandboxes(ctx, hutch.Filter{})
+	if err != nil {
+		return err
+	}
+	var all []hutch.Process
+	for _, s := range sandboxes {
+		list, err := svc.Processes(ctx, s.ID)
+		if err != nil && !errors.Is(err, hutch.NotFound) {
+			return err
+		}
+		all = append(all, list...)
+	}
+	return writeList(std.out, asJSON, all, "SANDBOX\t"+processHead, func(p hutch.Process) []any { return append([]any{p.SandboxID}, processRow(p)...) })
 }
 
 func dash(s string) string {
@@ -70,6 +95,26 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	units := []string{"kB", "MB", "GB", "TB"}
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n)/1024, 0
+	for ; v >= 1000 && i < len(units)-1; i++ {
+		v /= 1024
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
 }
 
 func state(p hutch.Process) string {
@@ -161,8 +206,9 @@ none, and print the process's id. It outlives this command.
 func newLogs(h *home, std streams) *cobra.Command {
 	var follow, asJSON bool
 	var cursor int64
+	tail := -1
 	c := &cobra.Command{
-		Use: "logs [-f] SANDBOX PROCESS", Short: "Print what a background process has printed",
+		Use: "logs [-f] [-n LINES] SANDBOX PROCESS", Short: "Print what a background process has printed",
 		Long: `Print what a background process, by its id or name, has printed, as far as
 it is kept: the newest MiB and more. Its stderr goes to ours.
 ` + remoteHelp,
@@ -177,7 +223,12 @@ it is kept: the newest MiB and more. Its stderr goes to ours.
 			if asJSON {
 				print = func(o hutch.Output) error { return json.NewEncoder(std.out).Encode(stream.NewPiece(o)) }
 			}
-			_, err = svc.Logs(ctx, req, print)
+			if tail >= 0 {
+				req.Cursor, err = printTail(ctx, svc, req, tail, print)
+			}
+			if err == nil && (tail < 0 || follow) {
+				_, err = svc.Logs(ctx, req, print)
+			}
 			if cause := context.Cause(ctx); cause != nil {
 				return cause
 			}
@@ -185,6 +236,7 @@ it is kept: the newest MiB and more. Its stderr goes to ours.
 		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
+	c.Flags().IntVarP(&tail, "tail", "n", -1, "begin with this many lines before the end (default: all that is kept)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line, with the cursors behind them")
 	c.Flags().Int64Var(&cursor, "cursor", 0, "begin behind this many bytes of the output")
 	return c
@@ -194,9 +246,10 @@ func newKill(h *home, std streams) *cobra.Command {
 	name := "TERM"
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "kill [-s SIGNAL] SANDBOX PROCESS...", Short: "Send a signal to background processes and all they started",
-		Long: "Send a signal to background processes, by their ids or names, and all they started.\n" + remoteHelp,
-		Args: cobra.MinimumNArgs(2),
+		Use: "kill [-SIGNAL] SANDBOX PROCESS...", Short: "Send a signal to background processes and all they started",
+		Long:    "Send a signal to background processes, by their ids or names, and all they started:\nTERM, or another one, such as -9, -INT or -s HUP.\n" + remoteHelp,
+		Example: "  hutch kill demo web\n  hutch kill -9 demo web",
+		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			sig, err := signalNumber(name)
 			if err != nil {

@@ -36,6 +36,7 @@ func newExec(h *home, std streams) *cobra.Command {
 	var p placement
 	var m maker
 	var session string
+	var tty bool
 	c := &cobra.Command{
 		Use:   "exec [flags] SANDBOX [COMMAND [ARG...] | FILE [ARG...]]",
 		Short: "Run a command or a source file in a sandbox of the server",
@@ -49,7 +50,8 @@ fit a sandbox that exists: the command is refused when they do not.
 ` + remoteHelp,
 		Example: `  hutch exec demo 'cat > data.csv' < data.csv
   hutch exec -l python demo sum.py
-  hutch exec --timeout 5m demo make test`,
+  hutch exec --timeout 5m demo make test
+  hutch exec -it demo vim notes.txt`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			req, err := j.request(c, args[1:], std.in)
@@ -61,6 +63,9 @@ fit a sandbox that exists: the command is refused when they do not.
 			if err != nil {
 				return err
 			}
+			if tty {
+				return j.inTerminal(c.Context(), svc, m, p.request(args[0]), req, std)
+			}
 			if err := m.ensure(c.Context(), svc, p.request(args[0]), std); err != nil {
 				return err
 			}
@@ -71,6 +76,7 @@ fit a sandbox that exists: the command is refused when they do not.
 	j.flags(c)
 	p.flags(c)
 	m.flags(c)
+	c.Flags().BoolVar(&tty, "tty", false, "give the command a terminal, as hutch shell does; also -it")
 	c.Flags().StringVarP(&session, "session", "s", "", "run it in the session of that name, which keeps its folder, variables and functions")
 	return c
 }

@@ -70,10 +70,14 @@ func newRoot(std streams) *cobra.Command {
 		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),
 		newToken(&h, std), newShare(&h, std), newSecret(&h, std), newAuthority(&h, std), newBackup(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std),
 		newExpose(&h, std), newUnexpose(&h), newPorts(&h, std), newForward(&h, std), newNetwork(&h, std),
-		newSnapshot(&h, std), newTemplate(&h, std), newRestore(&h, std), newFork(&h, std), newPause(&h), newResume(&h),
+		newSnapshot(&h, std), newTemplate(&h, std), newRestore(&h, std), newFork(&h, std), newPause(&h, std), newResume(&h, std),
 	)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	group(root)
 	explain(root)
 	h.withNames(root)
+	h.tellServer(root)
 	return root
 }
 
@@ -81,7 +85,7 @@ func newRoot(std streams) *cobra.Command {
 // it: they are none of those.
 func known(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], meant(args[0], commandNames(c)), c.CommandPath())}
+		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], suggestion(c, args[0]), c.CommandPath())}
 	}
 	return nil
 }
@@ -99,6 +103,7 @@ func commandNames(c *cobra.Command) (names []string) {
 // commands they have.
 func explain(c *cobra.Command) {
 	for _, sub := range c.Commands() {
+		sub.Flags().SortFlags = false // they stand together as they belong together
 		if sub.Runnable() {
 			sub.Args = explainArgs(sub.Args)
 		} else {
@@ -114,11 +119,32 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if check == nil {
 			return nil
 		}
-		if err := check(c, args); err != nil {
-			return usageError{fmt.Errorf("%w\nusage: %s", err, c.UseLine())}
+		if check(c, args) != nil {
+			return wrongArgs(c, check, args)
 		}
 		return nil
 	}
+}
+
+// tellServer adds to the help of commands that speak to a server which one that is.
+func (h *home) tellServer(root *cobra.Command) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		show(c, args)
+		if !strings.Contains(c.Long, remoteHelp) {
+			return
+		}
+		words := ""
+		switch t, err := h.target(); {
+		case err != nil:
+			words = fmt.Sprintf("none (%s)", text.Line(err.Error()))
+		case t.idle && t.token == "":
+			words = fmt.Sprintf("none runs with the %s", t.urlSource)
+		default:
+			words = fmt.Sprintf("%s (from %s)", t.url, t.urlSource)
+		}
+		fmt.Fprintf(c.OutOrStdout(), "\nServer in use: %s\n", words)
+	})
 }
 
 // versionTime is how long `hutch version` waits for the server, which need not run.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -144,7 +143,7 @@ func newSecretList(h *home, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeList(std.out, asJSON, list, "SECRET\tSET\tREDACTED\tBROKERED FOR", secretRow)
+			return writeList(std.out, asJSON, list, "SECRET\tUPDATED\tREDACTED\tBROKERED FOR", secretRow)
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -152,14 +151,14 @@ func newSecretList(h *home, std streams) *cobra.Command {
 }
 
 func secretRow(s hutch.Secret) []any {
-	set, hosts := "by the server", "-"
+	updated, hosts := "by the server", "-"
 	if s.UpdatedAt != nil {
-		set = s.UpdatedAt.Format(time.DateTime)
+		updated = when(s.UpdatedAt, "")
 	}
 	if s.Brokered != nil {
 		hosts = strings.Join(s.Brokered.Hosts, ",")
 	}
-	return []any{s.Name, set, s.Redacted, hosts}
+	return []any{s.Name, updated, yesNo(s.Redacted), hosts}
 }
 
 func newSecretDelete(h *home, std streams) *cobra.Command {

@@ -96,7 +96,7 @@ next start finds them again.`,
 			if !c.Flags().Changed("max-memory") { // not asked of the machine for every other command
 				cfg.maxLimits.Memory = int(pressure.Total() >> 20)
 			}
-			if err := cmp.Or(checkLimits(cfg.limits), checkMost(cfg.maxLimits), checkPool(cfg.pool), cfg.secure.check(), cfg.preview.check()); err != nil {
+			if err := cmp.Or(checkLimits(cfg.limits), checkMost(cfg.maxLimits), checkPool(cfg.pool), checkSandboxes(cfg.maxSandboxes), cfg.secure.check(), cfg.preview.check()); err != nil {
 				return err
 			}
 			if _, err := cfg.network.network().Canonical(); err != nil {
@@ -119,29 +119,29 @@ next start finds them again.`,
 	f.StringVar(&cfg.listen, "listen", defaultListen, "address and port")
 	f.StringVar(&cfg.runtime, "runtime", "", "default runtime: gvisor or native (default: the first that works)")
 	f.IntVar(&cfg.maxSandboxes, "max-sandboxes", 100, "sandboxes at once")
-	f.Float64Var(&cfg.maxLimits.CPU, "max-cpu", 0, "most cores that a sandbox may be asked for with, 0 for no ceiling")
-	f.IntVar(&cfg.maxLimits.Memory, "max-memory", 0, "likewise MiB of memory (default what the machine has)")
-	f.IntVar(&cfg.maxLimits.Disk, "max-disk", 10240, "likewise MiB of written files")
-	f.IntVar(&cfg.maxLimits.PIDs, "max-pids", maxPIDs(), "likewise processes and threads")
-	f.IntVar(&cfg.pool, "pool", 64, "sandboxes kept ready for those to come, at most; how many there are follows use, 0 is none")
-	f.StringArrayVar(&cfg.warm, "warm", nil, "an interpreter that waits in each of them, with modules imported, e.g. python=pandas,numpy (may be repeated)")
+	f.Float64Var(&cfg.maxLimits.CPU, "max-cpu", 0, "most cores that a sandbox can be given, 0 for no ceiling")
+	f.IntVar(&cfg.maxLimits.Memory, "max-memory", 0, "most MiB of memory that a sandbox can be given, 0 for no ceiling (default: what the machine has)")
+	f.IntVar(&cfg.maxLimits.Disk, "max-disk", 10240, "most MiB of written files that a sandbox can have, 0 for no ceiling")
+	f.IntVar(&cfg.maxLimits.PIDs, "max-pids", maxPIDs(), "most processes and threads that a sandbox can have, 0 for no ceiling")
+	f.IntVar(&cfg.pool, "pool", 64, "most sandboxes to keep ready; the pool grows and shrinks with use, 0 turns it off")
+	f.StringArrayVar(&cfg.warm, "warm", nil, "an interpreter to start in each sandbox of the pool, with modules imported, e.g. python=pandas,numpy; may be repeated")
 	f.BoolVar(&cfg.coldCompilers, "cold-compilers", false, "do not compile the standard library of Go ahead, half a minute after the start; the first Go program in each sandbox then does")
-	durationVar(f, &cfg.execTimeout, "exec-timeout", "", 30*time.Second, "time limit of a command that names none")
-	durationVar(f, &cfg.maxTimeout, "max-timeout", "", 24*time.Hour, "longest time limit that a command may ask for")
+	durationVar(f, &cfg.execTimeout, "exec-timeout", "", 30*time.Second, "time limit of a command that asks for none")
+	durationVar(f, &cfg.maxTimeout, "max-timeout", "", 24*time.Hour, "longest time limit that a command can ask for")
 	durationVar(f, &cfg.sleepAfter, "sleep-after", "", 10*time.Minute, "idle time after which a sandbox sleeps")
-	f.StringSliceVar(&cfg.hosts, "allow-host", nil, "further host names that clients may call this server by")
-	f.StringSliceVar(&cfg.origins, "allow-origin", nil, "web origins whose pages may call this server, e.g. https://app.example")
+	f.StringSliceVar(&cfg.hosts, "allow-host", nil, "further host name of this server in its clients' URLs; may be repeated")
+	f.StringSliceVar(&cfg.origins, "allow-origin", nil, "web origin whose pages may call this server, e.g. https://app.example; may be repeated")
 	f.IntVar(&cfg.limits.Requests, "requests-per-minute", 0, "HTTP requests of each token, -1 for no limit (default 100; none for the token in the data folder of a server on loopback)")
-	f.IntVar(&cfg.limits.Operations, "operations-per-hour", 0, "calls about sandboxes of each token, likewise (default 1000)")
-	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, likewise (default 10)")
+	f.IntVar(&cfg.limits.Operations, "operations-per-hour", 0, "calls about sandboxes of each token, -1 for no limit (default 1000)")
+	f.IntVar(&cfg.limits.Sandboxes, "sandboxes-per-token", 0, "sandboxes of each token at once, -1 for no limit (default 10)")
 	f.IntVar(&cfg.connections, "max-connections", defaultConnections, "connections at once; one owner can have a quarter of them")
 	f.StringSliceVar(&cfg.trusted, "trusted-proxies", nil, "addresses or networks of proxies whose X-Forwarded-For is believed, e.g. 127.0.0.1,10.0.0.0/8 (default none)")
 	f.BoolVar(&cfg.talk.noTools, "no-conversation-tools", false, "leave sandbox.run_code and sandbox.list_runners out of the MCP tools")
 	cfg.secure.flags(f)
-	cfg.network.flags(f, "network", "network-allow", "a new sandbox, and no token without the scope admin further,")
+	cfg.network.flags(f, "network", "network-allow", "a new sandbox (also the most that tokens without the scope admin can allow)")
 	f.StringVar(&cfg.dns, "dns", "", "DNS server that names are asked of (default: those of this machine)")
 	f.StringVar(&cfg.issuer.URL, "oidc-issuer", "", "also take tokens of people from this OpenID Connect issuer, e.g. https://id.example.com")
-	f.StringVar(&cfg.issuer.Audience, "oidc-audience", "", "the audience that they must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
+	f.StringVar(&cfg.issuer.Audience, "oidc-audience", "", "audience that tokens of the OpenID Connect issuer must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
 	cfg.monitor.flags(f)
 	cfg.preview.flags(f)
 	f.StringVar(&cfg.secretKey, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
@@ -181,6 +181,13 @@ func maxPIDs() int {
 func checkPool(n int) error {
 	if n < 0 || n > 10_000 {
 		return usageError{fmt.Errorf("--pool is %d: give a number from 0 to 10000", n)}
+	}
+	return nil
+}
+
+func checkSandboxes(n int) error {
+	if n < 1 {
+		return usageError{fmt.Errorf("--max-sandboxes is %d: give 1 or more", n)}
 	}
 	return nil
 }

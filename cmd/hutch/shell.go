@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
@@ -74,6 +75,25 @@ code is the program's.
 	return c
 }
 
+// inTerminal runs a command of exec with a terminal.
+func (j *job) inTerminal(ctx context.Context, svc hutch.Service, m maker, sandbox hutch.CreateRequest, req hutch.ExecRequest, std streams) error {
+	if j.language != "" || j.timeout > 0 || j.asJSON || len(req.Args) > 0 {
+		return usageError{errors.New("a command in a terminal takes no --language, --timeout and --json")}
+	}
+	t, err := openTerminal(std)
+	if err != nil {
+		return err
+	}
+	if err := m.ensure(ctx, svc, sandbox, std); err != nil {
+		return err
+	}
+	t.svc, t.sandbox = svc, sandbox.ID
+	if err := t.run(ctx, hutch.ProcessRequest{Command: req.Command, Dir: req.Dir, Env: req.Env, Secrets: req.Secrets}); err != nil {
+		return err
+	}
+	return t.show(ctx)
+}
+
 // ownShell opens a shell in a sandbox of its own.
 func (h *home) ownShell(ctx context.Context, t *terminal, p placement, log *slog.Logger) (err error) {
 	m, err := h.embed(ctx, p.runtime, log)
@@ -123,13 +143,26 @@ func (t *terminal) size() *hutch.Size {
 
 // start starts the program.
 func (t *terminal) start(ctx context.Context, args []string) (err error) {
-	req := hutch.ProcessRequest{Command: "bash", Name: "shell", Terminal: t.size(), Env: map[string]string{"PS1": t.sandbox + `:\w\$ `}}
+	req := hutch.ProcessRequest{Command: "bash"}
 	if len(args) > 0 {
 		if req.Command, err = commandLine(args); err != nil {
 			return err
 		}
 	}
-	if kind := os.Getenv("TERM"); kind != "" {
+	return t.run(ctx, req)
+}
+
+// run starts a program in the terminal.
+func (t *terminal) run(ctx context.Context, req hutch.ProcessRequest) (err error) {
+	req.Name, req.Terminal = "shell", t.size()
+	req.Env = maps.Clone(req.Env)
+	if req.Env == nil {
+		req.Env = map[string]string{}
+	}
+	if req.Env["PS1"] == "" {
+		req.Env["PS1"] = t.sandbox + `:\w\$ `
+	}
+	if kind := os.Getenv("TERM"); kind != "" && req.Env["TERM"] == "" {
 		req.Env["TERM"] = kind
 	}
 	t.process, err = t.svc.StartProcess(ctx, t.sandbox, req)

@@ -111,7 +111,7 @@ func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
 					list = append(list, s)
 				}
 			}
-			return writeList(std.out, asJSON, list, "SNAPSHOT\tNAME\tSANDBOX\tRUNTIME\tMEMORY\tBYTES\tMADE\tEXPIRES", snapshotRow)
+			return writeList(std.out, asJSON, list, "SNAPSHOT\tNAME\tSANDBOX\tRUNTIME\tMEMORY\tSIZE\tCREATED\tEXPIRES", snapshotRow)
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -119,11 +119,7 @@ func newSnapshotList(h *home, std streams, named bool) *cobra.Command {
 }
 
 func snapshotRow(s hutch.Snapshot) []any {
-	expires := "never"
-	if s.ExpiresAt != nil {
-		expires = s.ExpiresAt.Local().Format(time.DateTime)
-	}
-	return []any{s.ID, plain(s.Name), s.SandboxID, plain(s.Runtime), s.Memory, s.Size, s.CreatedAt.Local().Format(time.DateTime), expires}
+	return []any{s.ID, dash(s.Name), s.SandboxID, s.Runtime, yesNo(s.Memory), size(s.Size), when(&s.CreatedAt, ""), when(s.ExpiresAt, "never")}
 }
 
 func newSnapshotRemove(h *home, std streams) *cobra.Command {
@@ -146,6 +142,7 @@ func newSnapshotRemove(h *home, std streams) *cobra.Command {
 }
 
 func newRestore(h *home, std streams) *cobra.Command {
+	var asJSON bool
 	var req hutch.CreateRequest
 	c := &cobra.Command{
 		Use: "restore SNAPSHOT", Short: "Make a sandbox that begins as a snapshot, and print its id",
@@ -157,14 +154,11 @@ func newRestore(h *home, std streams) *cobra.Command {
 				return err
 			}
 			sb, err := svc.Create(ctx, req)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(std.out, sb.ID)
-			return nil
+			return printSandbox(std, sb, asJSON, err)
 		}),
 	}
 	f := c.Flags()
+	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.StringVar(&req.ID, "id", "", "its id (default: a new one)")
 	f.BoolVar(&req.FilesOnly, "files-only", false, "take the files alone")
 	f.StringToStringVarP(&req.Env, "env", "e", nil, "set an environment variable; may be repeated")
@@ -189,6 +183,7 @@ func vacant(ctx context.Context, svc *client.Client, id string) error {
 
 func newFork(h *home, std streams) *cobra.Command {
 	var req hutch.ForkRequest
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "fork SANDBOX", Short: "Make copies of a sandbox as it is now, and print their ids",
 		Long: "Make copies of a sandbox as it is now, all or none, and print their ids: on gvisor with\nits processes and their memory, elsewhere with its files.\n" + remoteHelp,
@@ -202,35 +197,41 @@ func newFork(h *home, std streams) *cobra.Command {
 				return err
 			}
 			forks, err := svc.Fork(c.Context(), args[0], req)
-			for _, f := range forks {
-				fmt.Fprintln(std.out, f.ID)
+			if err != nil {
+				return err
 			}
-			return err
+			return writeList(std.out, asJSON, forks, "", func(s hutch.Sandbox) []any { return []any{s.ID} })
 		},
 	}
 	c.Flags().IntVarP(&req.Count, "count", "n", 1, "how many")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringToStringVarP(&req.Env, "env", "e", nil, "set an environment variable in the copies; may be repeated")
 	return c
 }
 
-func newPause(h *home) *cobra.Command {
-	return &cobra.Command{
-		Use: "pause SANDBOX", Short: "Have everything in a sandbox stand still until it is used",
-		Long: "Have everything in a sandbox stand still, in memory, until it is used or resumed.\n" + remoteHelp, Args: cobra.ExactArgs(1),
-		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			_, err := svc.Pause(ctx, args[0])
-			return err
-		}),
-	}
+func newPause(h *home, std streams) *cobra.Command {
+	return newStateVerb(h, std, "pause SANDBOX", "Pause everything in a sandbox until it is used",
+		"Pause everything in a sandbox, in memory, until it is used or resumed.", (*client.Client).Pause)
 }
 
-func newResume(h *home) *cobra.Command {
-	return &cobra.Command{
-		Use: "resume SANDBOX", Short: "Have a sandbox run that is paused, hibernated or stopped",
-		Long: "Have a sandbox run that is paused, hibernated or stopped. Any use does so, too.\n" + remoteHelp, Args: cobra.ExactArgs(1),
+func newResume(h *home, std streams) *cobra.Command {
+	return newStateVerb(h, std, "resume SANDBOX", "Resume a sandbox that is paused, hibernated or stopped",
+		"Resume a sandbox that is paused, hibernated or stopped. Any use does so, too.", (*client.Client).Resume)
+}
+
+// newStateVerb is a command that changes what a sandbox is doing.
+func newStateVerb(h *home, std streams, use, short, long string, do func(*client.Client, context.Context, string) (hutch.Sandbox, error)) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long + "\n" + remoteHelp, Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			_, err := svc.Resume(ctx, args[0])
+			sb, err := do(svc, ctx, args[0])
+			if err == nil && asJSON {
+				err = writeJSON(std.out, sb)
+			}
 			return err
 		}),
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
 }

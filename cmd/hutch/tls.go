@@ -24,9 +24,9 @@ type tlsConfig struct {
 
 func (c *tlsConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.cert, "tls-cert", "", "speak TLS with the certificate (and chain) in this PEM file, read again when it changes")
-	f.StringVar(&c.key, "tls-key", "", "the certificate's key")
+	f.StringVar(&c.key, "tls-key", "", "PEM file with the key of the certificate in --tls-cert")
 	f.StringVar(&c.domain, "tls-auto", "", "speak TLS with certificates for this domain from Let's Encrypt; port 443 of it must come out here")
-	f.StringVar(&c.directory, "acme-directory", "", "get them from the ACME server with this directory URL instead")
+	f.StringVar(&c.directory, "acme-directory", "", "directory URL of the ACME server to use for --tls-auto, instead of Let's Encrypt")
 }
 
 func (c tlsConfig) check() error {

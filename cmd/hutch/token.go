@@ -251,7 +251,7 @@ func when(at *time.Time, never string) string {
 
 func newShare(h *home, std streams) *cobra.Command {
 	var to string
-	var read, write, end bool
+	var read, write, end, asJSON bool
 	c := &cobra.Command{
 		Use: "share SANDBOX", Short: "Share a sandbox of one's own with another token",
 		Long: `Share a sandbox with another token, to read or to write, or list with whom it
@@ -275,7 +275,7 @@ is shared. The other uses it by its id. Only its owner can destroy or share it.
 			}
 			switch {
 			case to == "":
-				return listGrants(c.Context(), svc, args[0], std.out)
+				return listGrants(c.Context(), svc, args[0], asJSON, std.out)
 			case end:
 				return svc.Unshare(c.Context(), args[0], to)
 			}
@@ -283,7 +283,10 @@ is shared. The other uses it by its id. Only its owner can destroy or share it.
 			if write {
 				access = hutch.WriteAccess
 			}
-			_, err = svc.Share(c.Context(), args[0], to, access)
+			grant, err := svc.Share(c.Context(), args[0], to, access)
+			if err == nil && asJSON {
+				err = writeJSON(std.out, grant)
+			}
 			return err
 		},
 	}
@@ -292,18 +295,16 @@ is shared. The other uses it by its id. Only its owner can destroy or share it.
 	f.BoolVar(&read, "read", false, "let it see: records, output, files")
 	f.BoolVar(&write, "write", false, "let it do all but destroy and share")
 	f.BoolVar(&end, "end", false, "share it no longer")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-func listGrants(ctx context.Context, svc hutch.Sharing, sandbox string, w io.Writer) error {
+func listGrants(ctx context.Context, svc hutch.Sharing, sandbox string, asJSON bool, w io.Writer) error {
 	list, err := svc.Grants(ctx, sandbox)
 	if err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TOKEN\tNAME\tACCESS\tSINCE")
-	for _, g := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", g.Token, text.Line(g.TokenName), g.Access, when(&g.CreatedAt, ""))
-	}
-	return t.Flush()
+	return writeList(w, asJSON, list, "TOKEN\tNAME\tACCESS\tCREATED", func(g hutch.Grant) []any {
+		return []any{g.Token, g.TokenName, g.Access, when(&g.CreatedAt, "")}
+	})
 }

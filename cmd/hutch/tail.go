@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"hutch"
+)
+
+// printTail prints the last lines of what a process has printed so far, and
+// returns the cursor to go on from.
+func printTail(ctx context.Context, svc hutch.Service, req hutch.LogsRequest, lines int, print func(hutch.Output) error) (int64, error) {
+	var kept []hutch.Output // all that the server keeps: a MiB and more
+	req.Follow = false
+	next, err := svc.Logs(ctx, req, func(o hutch.Output) error {
+		o.Data = bytes.Clone(o.Data)
+		kept = append(kept, o)
+		return nil
+	})
+	if err != nil {
+		return next, err
+	}
+	for _, o := range lastLines(kept, lines) {
+		if err := print(o); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// lastLines is the end of output that has so many lines; the last one need not
+// have ended.
+func lastLines(all []hutch.Output, lines int) []hutch.Output {
+	if lines == 0 {
+		return nil
+	}
+	ends := 0
+	for i, o := range slices.Backward(all) {
+		for at, b := range slices.Backward(o.Data) {
+			last := i == len(all)-1 && at == len(o.Data)-1
+			if b != '\n' || last {
+				continue
+			}
+			if ends++; ends == lines {
+				o.Data = o.Data[at+1:]
+				return append([]hutch.Output{o}, all[i+1:]...)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// groups are the commands as the help of hutch lists them.
+var groups = []struct {
+	id, title string
+	commands  string
+}{
+	{"run", "Run code:", "run exec code shell languages"},
+	{"sandboxes", "Sandboxes:", "create ls inspect rm pause resume fork snapshot restore template share usage"},
+	{"processes", "Processes in a sandbox:", "start ps logs kill"},
+	{"files", "Files in a sandbox:", "cp fs watch git backup"},
+	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
+	{"server", "The server:", "serve down conversation token audit pool authority doctor"},
+	{"clients", "Clients:", "login context mcp version completion help"},
+}
+
+// group puts the commands of root in their groups.
+func group(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		names := strings.Fields(g.commands)
+		for _, c := range root.Commands() {
+			if slices.Contains(names, c.Name()) {
+				c.GroupID = g.id
+			}
+		}
+	}
+	root.SetHelpCommandGroupID("clients")
+	root.SetCompletionCommandGroupID("clients")
+}
+
+// elsewhere are words that people know from other programs, for what Hutch calls
+// otherwise.
+var elsewhere = map[string]string{
+	"stop": "`hutch pause SANDBOX` keeps it in memory, `hutch rm SANDBOX` destroys it, `hutch down` ends the server", "up": "`hutch serve` starts the server",
+	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "images": "`hutch languages SANDBOX` says what a sandbox has",
+	"image": "`hutch languages SANDBOX` says what a sandbox has", "logout": "`hutch context rm NAME` forgets a server", "config": "`hutch context` chooses the server",
+	"stats": "`hutch ls` and `hutch usage` show what sandboxes use", "top": "`hutch ls` and `hutch usage` show what sandboxes use",
+	"cat": "`hutch fs cat SANDBOX PATH` prints a file", "edit": "`hutch fs edit SANDBOX PATH` edits a file", "history": "`hutch audit` shows what was done",
+	"port": "`hutch expose SANDBOX PORT` gives a port a URL", "allow": "`hutch network SANDBOX --allow NAME` lets it reach a name",
+	"uninstall": "`hutch down` ends everything; then remove the programs and the data folder",
+}
+
+// suggestion is what may have been meant by an unknown command.
+func suggestion(c *cobra.Command, word string) string {
+	if hint := elsewhere[word]; hint != "" && !c.HasParent() {
+		return ": " + hint
+	}
+	return meant(word, commandNames(c))
+}
+
+// wrongArgs says what is wrong with the number of arguments.
+func wrongArgs(c *cobra.Command, check cobra.PositionalArgs, args []string) error {
+	problem := "there are too many arguments"
+	for more := 1; more <= 3; more++ {
+		if check(c, append(slices.Clone(args), make([]string, more)...)) == nil {
+			problem = "an argument is missing"
+		}
+	}
+	return usageError{fmt.Errorf("%s\nusage: %s", problem, c.UseLine())}
+}
+
+var (
+	signalFlag   = regexp.MustCompile(`^-([0-9]{1,2}|[A-Z][A-Z0-9]+)$`)
+	terminalFlag = regexp.MustCompile(`^-(it|ti)$`)
+)
+
+// rewrite gives habits from other programs the form that flags have here: kill -9
+// and exec -it.
+func rewrite(args []string) []string {
+	args = slices.Clone(args)
+	for i, a := range args {
+		switch {
+		case i == 0 || args[0] != "kill" && args[0] != "exec":
+		case args[0] == "kill" && signalFlag.MatchString(a):
+			args[i] = "--signal=" + a[1:]
+		case args[0] == "exec" && i == 1 && terminalFlag.MatchString(a):
+			args[i] = "--tty"
+		}
+	}
+	return args
+}
