@@ -15,7 +15,7 @@ var groups = []struct {
 	commands  string
 }{
 	{"run", "Run code:", "run exec code shell languages"},
-	{"sandboxes", "Sandboxes:", "create ls inspect rm pause resume fork snapshot restore template share usage"},
+	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template share usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
