@@ -183,7 +183,8 @@ func announced(file string) ([]string, error) {
 	case url == nil || token == nil || !bytes.Contains(text, []byte("paste")):
 		return nil, fmt.Errorf("the server has not said that it is ready: %s", text)
 	}
-	return []string{"HUTCH_URL=" + string(url[1]), "HUTCH_TOKEN=" + string(token[1])}, nil
+	secret, err := os.ReadFile(string(token[1])) // where no terminal is, the file is named
+	return []string{"HUTCH_URL=" + string(url[1]), "HUTCH_TOKEN=" + strings.TrimSpace(string(secret))}, err
 }
 
 // TestSessionOfAPage: a block runs on the lines that it has in the page, unless a
