@@ -24,6 +24,12 @@ type answer struct {
 	body []byte
 
 	silent bool // nothing is sent before the answer: it is one JSON value
+	// What a client needs that comes back for the stream: see takeover.go.
+	session, caller string
+	stream          atomic.Pointer[string]
+	hangUp          context.CancelFunc
+	cut             atomic.Bool
+	done            chan struct{} // closed when the server has the response back
 
 	mu      sync.Mutex
 	started bool
@@ -97,6 +103,10 @@ func (a *answer) Write(b []byte) (int, error) {
 }
 
 func (a *answer) writeLocked(b []byte) (int, error) {
+	if a.cut.Load() {
+		return 0, errTakenOver
+	}
+	a.noteStream(b)
 	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(writeLimit)) // or it waits as long as the server lets it
 	if a.timer != nil {
 		a.timer.Reset(a.every)
@@ -164,6 +174,7 @@ func (l *answers) open(r *http.Request, a *answer) (done func()) {
 	return func() {
 		l.byID.Delete(id)
 		a.close()
+		close(a.done)
 	}
 }
 

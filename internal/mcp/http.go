@@ -77,7 +77,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	who := auth.From(r.Context())
-	a := &answer{ResponseWriter: w, ctx: r.Context(), body: body, mayAsk: who != nil && who.Metadata != ""}
+	a := &answer{ResponseWriter: w, ctx: r.Context(), body: body, mayAsk: who != nil && who.Metadata != "", done: make(chan struct{})}
 	defer h.answers.open(r, a)()
 	if h.serveBare(a, r) {
 		return
@@ -96,6 +96,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodDelete {
 		h.sessions.interrupt(r.Header.Get(headerSession), who)
 	}
+	r = a.expectTakeover(r, who)
+	defer a.hangUp()
+	h.takeOver(a, r)
 	if who != nil {
 		ofOne(h.older).ServeHTTP(a, r)
 		return

@@ -94,6 +94,44 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestResumeTakesOver comes back while the old connection seems alive, as after
+// a network that went without a word: the new connection gets the rest.
+func TestResumeTakesOver(t *testing.T) {
+	t.Parallel()
+	more := make(chan struct{})
+	svc := &scripted.Service{OnExec: func(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		scripted.Print(id, req, out, hutch.Stdout, "first\n")
+		select {
+		case <-more:
+		case <-ctx.Done():
+		}
+		return scripted.Print(id, req, out, hutch.Stdout, "last\n")
+	}}
+	_, url := serve(t, svc, mcp.Options{})
+	for _, era := range []string{"2025-06-18", older} {
+		ss := dial(t, url, era, nil)
+		session := []string{"Mcp-Session-Id", ss.ID(), "MCP-Protocol-Version", era}
+		lines := sse(t, t.Context(), http.MethodPost, url,
+			`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"_meta":{"progressToken":1},"name":"exec","arguments":{"command":"x"}}}`, session...)
+		seen := next(t, lines, "id")
+		for range 2 { // the second takes over from the first
+			again := resume(t, t.Context(), url, seen, session)
+			if again == nil {
+				t.Fatalf("%s: the stream could not be taken up", era)
+			}
+			lines = again
+		}
+		other := dial(t, url, era, nil)
+		if resume(t, t.Context(), url, seen, []string{"Mcp-Session-Id", other.ID(), "MCP-Protocol-Version", era}) != nil {
+			t.Errorf("%s: another session took the stream up", era)
+		}
+		go func() { more <- struct{}{} }()
+		for data := ""; !strings.Contains(data, `"id":9`); {
+			data = next(t, lines, "data")
+		}
+	}
+}
+
 // resume is the stream behind an event, or nil when the server refuses.
 func resume(t *testing.T, ctx context.Context, url, last string, session []string) *bufio.Scanner {
 	t.Helper()

@@ -1,0 +1,79 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"hutch/internal/auth"
+)
+
+// A client of the older revisions that lost its connection comes back with a
+// GET and Last-Event-ID. The server may not have seen the loss: a network that
+// is gone says nothing. So the connection that comes takes the stream over, and
+// the old one is cut. The SDK refuses a stream that has a connection.
+
+var errTakenOver = errors.New("another connection took the stream over")
+
+// takeoverTime is how long the old connection may take to end.
+const takeoverTime = 5 * time.Second
+
+// expectTakeover makes a the answer of a session, and returns its request with a
+// context that a takeover ends.
+func (a *answer) expectTakeover(r *http.Request, who *auth.Principal) *http.Request {
+	ctx, cancel := context.WithCancel(r.Context())
+	a.session, a.caller, a.hangUp = r.Header.Get(headerSession), callerOf(who), cancel
+	return r.WithContext(ctx)
+}
+
+func callerOf(who *auth.Principal) string {
+	if who == nil {
+		return ""
+	}
+	return who.ID
+}
+
+// noteStream learns from an event which stream the answer is: its id is that of
+// the stream and a number.
+func (a *answer) noteStream(event []byte) {
+	if a.session == "" || a.stream.Load() != nil {
+		return
+	}
+	for line := range bytes.Lines(event[:min(len(event), 500)]) {
+		if id, ok := bytes.CutPrefix(line, []byte("id: ")); ok {
+			stream := streamOf(strings.TrimSpace(string(id)))
+			a.stream.Store(&stream)
+			return
+		}
+	}
+}
+
+// streamOf is the stream of an event's id.
+func streamOf(event string) string { return event[:max(0, strings.LastIndexByte(event, '_'))] }
+
+// takeOver cuts the connection that has the stream which a asks for, if it is of
+// the same session and caller, and waits for its end.
+func (h *Handler) takeOver(a *answer, r *http.Request) {
+	stream := streamOf(r.Header.Get("Last-Event-Id"))
+	if r.Method != http.MethodGet || stream == "" || a.session == "" {
+		return
+	}
+	h.answers.byID.Range(func(_, v any) bool {
+		old := v.(*answer)
+		if has := old.stream.Load(); old == a || has == nil || *has != stream || old.session != a.session || old.caller != a.caller {
+			return true
+		}
+		old.cut.Store(true)
+		old.hangUp()
+		http.NewResponseController(old.ResponseWriter).SetWriteDeadline(time.Now())
+		select {
+		case <-old.done:
+		case <-time.After(takeoverTime):
+		case <-r.Context().Done():
+		}
+		return false
+	})
+}
