@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"hutch"
 	"hutch/internal/conversation"
@@ -27,6 +28,8 @@ type conversationConfig struct {
 	folder   string
 	baseURL  string
 	linkLife time.Duration
+	most     int   // conversations of an owner
+	room     int64 // MiB that they keep
 }
 
 func conversationEnv() conversationConfig {
@@ -42,6 +45,12 @@ func (c conversationConfig) secrets() map[string]string {
 		return nil
 	}
 	return secrets()
+}
+
+// flags are the bounds of what the conversations of one owner keep.
+func (c *conversationConfig) flags(f *pflag.FlagSet, most int, room int64) {
+	f.IntVar(&c.most, "conversations-per-token", most, "conversations of one token at once, 0 for no limit")
+	f.Int64Var(&c.room, "conversation-room", room, "MiB of files that the conversations of one token may keep, 0 for no limit")
 }
 
 func newConversation(h *home, std streams) *cobra.Command {
@@ -68,9 +77,9 @@ languages of this host, and the tunnel is a program of its own.`,
 				return err
 			}
 			cfg.limits.Sandboxes = hutch.Unlimited // see --max-sandboxes
-			linkLife := cfg.talk.linkLife
+			given := cfg.talk
 			cfg.talk = conversationEnv()
-			cfg.talk.only, cfg.talk.linkLife = true, linkLife
+			cfg.talk.only, cfg.talk.linkLife, cfg.talk.most, cfg.talk.room = true, given.linkLife, given.most, given.room
 			if cfg.talk.token = os.Getenv("MCP_API_TOKEN"); cfg.talk.token == "" {
 				return hutch.Errorf(hutch.Invalid, "MCP_API_TOKEN is not set: set it to what clients are to bring as their bearer token, such as the output of `openssl rand -hex 32`")
 			}
@@ -92,6 +101,7 @@ languages of this host, and the tunnel is a program of its own.`,
 	f.IntVar(&cfg.limits.Requests, "requests-per-minute", hutch.Unlimited, "HTTP requests that are taken, -1 for no limit")
 	f.IntVar(&cfg.limits.Operations, "operations-per-hour", hutch.Unlimited, "calls about sandboxes, likewise; a run is several")
 	durationVar(f, &cfg.talk.linkLife, "link-life", "", 0, "how long links to files are good for (default for ever)")
+	cfg.talk.flags(f, 0, 0)
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "log warnings only")
 	return c
 }
@@ -108,7 +118,7 @@ func (s *server) openConversations(context.Context) (err error) {
 	}
 	s.talks, err = conversation.New(s.policy, conversation.Options{
 		Folder: cmp.Or(s.talk.folder, filepath.Join(s.home.dir, "conversations")), Own: s.talk.folder == "", Secret: []byte(secret),
-		BaseURL: s.base(), LinkLife: s.talk.linkLife, Log: s.log,
+		BaseURL: s.base(), LinkLife: s.talk.linkLife, Most: s.talk.most, Room: s.talk.room << 20, Log: s.log,
 	})
 	if err == nil {
 		s.undo = append(s.undo, s.talks.Close)

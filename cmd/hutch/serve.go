@@ -110,7 +110,9 @@ next start finds them again.`,
 				return usageError{fmt.Errorf("--trusted-proxies: %w", err)}
 			}
 			noTools := cfg.talk.noTools
+			given := cfg.talk
 			cfg.talk, cfg.monitor.trace = conversationEnv(), traceEnv()
+			cfg.talk.most, cfg.talk.room = given.most, given.room
 			cfg.talk.noTools = noTools
 			return (&server{serveConfig: cfg, home: h, std: std}).run(c.Context())
 		},
@@ -144,6 +146,7 @@ next start finds them again.`,
 	f.StringVar(&cfg.issuer.Audience, "oidc-audience", "", "audience that tokens of the OpenID Connect issuer must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
 	cfg.monitor.flags(f)
 	cfg.preview.flags(f)
+	cfg.talk.flags(f, 1000, 10<<10)
 	f.StringVar(&cfg.secretKey, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
 	f.StringVar(&cfg.backupsTo, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
 	f.Int64Var(&cfg.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")

@@ -54,16 +54,25 @@ type Options struct {
 	BaseURL string
 	// LinkLife is how long a link is good for; 0 is for ever.
 	LinkLife time.Duration
-	Log      *slog.Logger
+	// Most is how many conversations an owner may have, and Room how many bytes
+	// they may keep together; 0 is no bound.
+	Most int
+	Room int64
+	Log  *slog.Logger
 }
 
 // Server keeps conversations. Its zero value is not usable: call [New].
 type Server struct {
-	svc     hutch.Service
-	log     *slog.Logger
-	root    *os.Root
-	links   links
-	events  *feed
+	svc    hutch.Service
+	log    *slog.Logger
+	root   *os.Root
+	links  links
+	events *feed
+	most   int
+	room   int64
+
+	accounts accounts
+
 	turns   turns
 	began   time.Time // what is older was made by another process
 	runners runners
@@ -87,6 +96,7 @@ func New(svc hutch.Service, opt Options) (*Server, error) {
 	}
 	s := &Server{
 		svc: svc, log: opt.Log, root: root, events: newFeed(), began: time.Now(),
+		most: opt.Most, room: opt.Room,
 		links: links{secret: opt.Secret, base: strings.TrimSuffix(opt.BaseURL, "/"), life: opt.LinkLife},
 	}
 	if s.log == nil {
@@ -134,6 +144,9 @@ func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) er
 		return Result{}, err
 	}
 	defer s.turns.put(at.sandbox())
+	if err := s.admit(at); err != nil {
+		return Result{}, err
+	}
 	done := s.events.run(at, req)
 	defer func() { done(res, err) }()
 	box, err := s.enter(ctx, at)

@@ -148,6 +148,9 @@ func (s *Server) keep(ctx context.Context, at place, box string) ([]File, error)
 	}
 	defer root.Close()
 	list, err := s.list(ctx, box)
+	if err == nil {
+		err = s.grow(at, list.bytes)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -169,17 +172,18 @@ func (s *Server) keep(ctx context.Context, at place, box string) ([]File, error)
 type listing struct {
 	order []hutch.FileInfo
 	has   map[string]bool
+	bytes int64
 }
 
 func (s *Server) list(ctx context.Context, box string) (*listing, error) {
-	l, bytes := &listing{has: map[string]bool{}}, int64(0)
+	l := &listing{has: map[string]bool{}}
 	err := s.svc.ListFiles(ctx, box, hutch.ListRequest{Path: inside, Recursive: true, Hidden: true, Limit: maxFiles}, func(f hutch.FileInfo) error {
 		name := strings.TrimPrefix(f.Path, inside+"/")
 		if f.Type == hutch.OtherFile || name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || strings.HasPrefix(name, scratch) {
 			return nil // a pipe, or what no honest agent says
 		}
 		if f.Type == hutch.RegularFile {
-			bytes += f.Size
+			l.bytes += f.Size
 		}
 		l.order, l.has[name] = append(l.order, f), true
 		return nil
@@ -187,8 +191,8 @@ func (s *Server) list(ctx context.Context, box string) (*listing, error) {
 	switch {
 	case errors.Is(err, hutch.Exhausted):
 		return nil, hutch.Errorf(hutch.Exhausted, "the conversation has more than %d files: nothing of this run was kept. Delete some under /data, or keep them in one archive", maxFiles).With("limit", "files")
-	case err == nil && bytes > maxBytes:
-		return nil, hutch.Errorf(hutch.Exhausted, "the conversation has %d bytes of files, over the limit of %d: nothing of this run was kept. Delete some under /data", bytes, int64(maxBytes)).With("limit", "disk")
+	case err == nil && l.bytes > maxBytes:
+		return nil, hutch.Errorf(hutch.Exhausted, "the conversation has %d bytes of files, over the limit of %d: nothing of this run was kept. Delete some under /data", l.bytes, int64(maxBytes)).With("limit", "disk")
 	}
 	return l, err
 }
