@@ -557,6 +557,8 @@ func (s *server) handler() *preview.Handler {
 	mux.Handle("/mcp", s.mcp)
 	if !s.talk.only {
 		mux.Handle("/v1/", s.rest)
+		mux.Handle("/v1", s.rest)
+		mux.Handle("/", s.rest) // says that nothing is there
 	}
 	s.talks.Routes(mux)
 	s.monitorRoutes(mux)

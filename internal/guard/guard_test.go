@@ -345,6 +345,11 @@ func TestRequestIDAndLog(t *testing.T) {
 	if s := log.String(); strings.Contains(s, "right") || strings.Contains(s, "secret") {
 		t.Errorf("a secret in the log: %s", s)
 	}
+	log.Reset()
+	ask(t, guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }), opt), nil)
+	if !strings.Contains(log.String(), `"status":101`) {
+		t.Errorf("a WebSocket's line: %s", log.String())
+	}
 	for _, bad := range []string{"", "a\nb", "a b", strings.Repeat("x", 65), "é"} {
 		w := ask(t, h, func(r *http.Request) { r.Header["X-Request-Id"] = []string{bad} })
 		if id := w.Header().Get("X-Request-Id"); !strings.HasPrefix(id, "rq-") {

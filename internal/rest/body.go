@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -68,7 +69,11 @@ func decode(b []byte, v any) error {
 		return nil
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		return hutch.Errorf(hutch.Invalid, "the field %q may not be a %s", e.Field, e.Value).With("field", e.Field)
+		name := jsonPath(e.Field)
+		return hutch.Errorf(hutch.Invalid, "the field %q cannot be a %s", name, e.Value).With("field", name)
+	}
+	if unknown := unknownField(b, reflect.TypeOf(v)); unknown != nil {
+		return unknown
 	}
 	return hutch.Errorf(hutch.Invalid, "the body is not the JSON it should be: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
@@ -81,13 +86,21 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	}
 	for name, values := range q {
 		if !slices.Contains(allowed, name) {
-			return nil, hutch.Errorf(hutch.Invalid, "there is no parameter %.80q here: use %q", name, allowed)
+			return nil, hutch.Errorf(hutch.Invalid, "there is no parameter %.80q here: %s", name, instead(allowed)).With("field", name)
 		}
 		if len(values) > 1 {
 			return nil, hutch.Errorf(hutch.Invalid, "the parameter %s is given %d times: give it once", name, len(values))
 		}
 	}
 	return q, nil
+}
+
+// instead says which parameters there are.
+func instead(allowed []string) string {
+	if len(allowed) == 0 {
+		return "this call takes none"
+	}
+	return "use " + oneOf(allowed)
 }
 
 // repeated takes out the parameter that may be given more than once: what is

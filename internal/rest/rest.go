@@ -75,7 +75,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h.ctx, h.close = context.WithCancelCause(context.Background())
 	h.route()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: the API's paths begin with /v1/sandboxes", r.URL.Path))
+		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: see /v1/docs for all paths of the API", r.URL.Path))
 	})
 	return h
 }

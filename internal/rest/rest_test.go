@@ -81,13 +81,15 @@ func TestRefusals(t *testing.T) {
 		status             int
 		says               string
 	}{
-		{"GET", "/", "", 404, "/v1/sandboxes"},
+		{"GET", "/", "", 404, "/v1/docs"},
+		{"GET", "/v1/nope", "", 404, "/v1/docs"},
 		{"GET", "/v1/sandboxes/s/nothing", "", 404, "nothing"},
 		{"PATCH", "/v1/sandboxes", "", 405, "GET and POST"},
 		{"GET", "/v1/sandboxes/s/processes/p/signal", "", 405, "POST"},
 		{"GET", "/v1/sandboxes/unknown", "", 404, "unknown"},
 		{"GET", "/v1/sandboxes/UPPER", "", 400, "upper-case"},
 		{"GET", "/v1/sandboxes?state=running", "", 400, "state"},
+		{"GET", "/v1/sandboxes?limt=3", "", 400, "use status, owner, label, createdAfter, createdBefore, brief, limit or cursor"},
 		{"GET", "/v1/sandboxes?status=asleep", "", 400, "asleep"},
 		{"GET", "/v1/sandboxes?createdAfter=yesterday", "", 400, "yesterday"},
 		{"GET", "/v1/sandboxes?owner=a&owner=b", "", 400, "owner"},
@@ -95,6 +97,9 @@ func TestRefusals(t *testing.T) {
 		{"DELETE", "/v1/sandboxes/s?force=perhaps", "", 400, "perhaps"},
 		{"POST", "/v1/sandboxes", `{"sandboxID":"s","colour":"red"}`, 400, "colour"},
 		{"POST", "/v1/sandboxes", `{"limits":{"memory":"much"}}`, 400, "limits.memory"},
+		{"POST", "/v1/sandboxes/s/exec", `{"command":5}`, 400, `the field "command" cannot be a number`},
+		{"POST", "/v1/sandboxes/s/exec", `{"cmd":"true"}`, 400, "use command, "},
+		{"POST", "/v1/sandboxes", `{"limits":{"mem":1}}`, 400, `"mem" here: use cpu, memory, `},
 		{"POST", "/v1/sandboxes", `{`, 400, "JSON"},
 		{"POST", "/v1/sandboxes", `{} {}`, 400, "byte 2"},
 		{"POST", "/v1/sandboxes", "{\"image\":\"\xff\"}", 400, "UTF-8"},

@@ -100,7 +100,7 @@ func filter(r *http.Request) (f hutch.Filter, p page, err error) {
 	if err != nil {
 		return f, p, err
 	}
-	q, err := query(once, "status", "owner", "createdAfter", "createdBefore", "brief", "limit", "cursor")
+	q, err := query(once, "status", "owner", "label", "createdAfter", "createdBefore", "brief", "limit", "cursor")
 	if err != nil {
 		return f, p, err
 	}
