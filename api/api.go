@@ -34,8 +34,7 @@ var JSON = sync.OnceValue(func() []byte {
 
 // Page is the document as HTML, which loads nothing and runs nothing.
 var Page = sync.OnceValue(func() []byte {
-	var doc document
-	must(yaml.Unmarshal(YAML, &doc))
+	doc := parsed()
 	t := template.Must(template.New("page").Funcs(functions).Parse(pageText))
 	var b bytes.Buffer
 	must(t.Execute(&b, doc.sections()))
@@ -43,9 +42,15 @@ var Page = sync.OnceValue(func() []byte {
 })
 
 var functions = template.FuncMap{
-	"css":  func() template.CSS { return template.CSS(Style()) },
-	"json": inline,
+	"css":   func() template.CSS { return template.CSS(Style()) },
+	"lower": strings.ToLower,
 }
+
+// parsed is the document, as far as the page shows it.
+var parsed = sync.OnceValue(func() (doc document) {
+	must(yaml.Unmarshal(YAML, &doc))
+	return doc
+})
 
 // must is for what the tests of this package have seen work: the document is
 // part of the program.
@@ -71,6 +76,7 @@ type document struct {
 	}]
 	Components struct {
 		Parameters map[string]parameter
+		Responses  struct{ Problem body }
 		Schemas    ordered[schema]
 	}
 }
@@ -90,6 +96,7 @@ type parameter struct {
 	Name, In, Description string
 	Required              bool
 	Schema                schema
+	Example               *example
 }
 
 type body struct {
@@ -97,7 +104,7 @@ type body struct {
 	Description string
 	Content     ordered[struct {
 		Schema  schema
-		Example any
+		Example *example
 	}]
 }
 
@@ -208,11 +215,6 @@ func (d document) resolve(list []parameter) (all []parameter) {
 		all = append(all, p)
 	}
 	return all
-}
-
-func inline(v any) (string, error) {
-	b, err := json.Marshal(v)
-	return string(b), err
 }
 
 // Style is the style sheet of the page, for whoever allows it by its hash.

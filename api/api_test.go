@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -469,6 +471,89 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	return values
 }
 
+// compare holds the example of an answer to its schema and to a real answer: it has
+// the same kind of value, and what the real one has in every answer.
+func (o operation) compare(t *testing.T, content any, real []byte) {
+	t.Helper()
+	if strings.HasPrefix(o.path, "/v1/openapi") {
+		return
+	}
+	example := at(content, "example")
+	if example == nil {
+		t.Fatalf("%s: the answer needs an example on the page, such as %s", o, real)
+	}
+	validate(t, "the example of the answer", at(content, "schema"), example)
+	var answer any
+	if err := json.Unmarshal(real, &answer); err != nil {
+		t.Fatal(err)
+	}
+	if reflect.TypeOf(answer) != reflect.TypeOf(example) {
+		t.Errorf("%s: the example is a %T, the answer a %T", o, example, answer)
+	}
+	ref, _ := at(content, "schema", "$ref").(string)
+	if ref == "" {
+		return
+	}
+	known, _ := at(resolve(t, document(t), at(content, "schema")), "properties").(object)
+	for name := range example.(object) {
+		if _, ok := known[name]; !ok {
+			t.Errorf("%s: the example has %q, which %s has not", o, name, ref)
+		}
+	}
+}
+
+// TestExampleOfAnError: the page shows an error word for word.
+func TestExampleOfAnError(t *testing.T) {
+	t.Parallel()
+	srv := serve(t)
+	resp, err := srv.Client().Post(srv.URL+"/v1/sandboxes", "application/json", strings.NewReader(`{"limits":{"mem":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got any
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	want := at(document(t), "components", "responses", "Problem", "content", "application/problem+json", "example")
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the server says %v, the page %v", got, want)
+	}
+}
+
+// TestCurlLinesWork runs the curl lines of the page word for word, in a shell.
+func TestCurlLinesWork(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("there is no curl: apt-get install curl")
+		}
+		t.Skip("there is no curl: apt-get install curl")
+	}
+	srv := serve(t)
+	for _, o := range operations(t) {
+		id := fmt.Sprint(o.object["operationId"])
+		line := api.Curl(id)
+		if at(o.object, "responses", "101") != nil {
+			if line != "" {
+				t.Errorf("%s: curl does not speak WebSocket: %s", o, line)
+			}
+			continue
+		}
+		values := prepare(t, srv)
+		for _, p := range o.parameters {
+			if p["in"] == "path" {
+				line = strings.Replace(line, "/"+fmt.Sprint(p["example"]), "/"+values[p["name"].(string)], 1)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", line+" --fail -o /dev/null -m 5")
+		cmd.Env = append(os.Environ(), "HUTCH_URL="+srv.URL, "HUTCH_TOKEN=any")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %s: %v: %s", o, line, err, out)
+		}
+	}
+}
+
 // request is the one that the examples of the operation make.
 func (o operation) request(t *testing.T, base string, values map[string]string) *http.Request {
 	t.Helper()
@@ -550,6 +635,7 @@ func (o operation) check(t *testing.T, resp *http.Response, body []byte) {
 	}
 	if strings.HasSuffix(mediaType, "json") {
 		validate(t, "the answer", at(content[mediaType], "schema"), json.RawMessage(body))
+		o.compare(t, content[mediaType], body)
 	}
 	headers, _ := at(response, "headers").(object)
 	for name := range headers {
