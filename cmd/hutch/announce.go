@@ -27,16 +27,25 @@ func (s *server) announce(w io.Writer) {
 	}
 	fmt.Fprintf(w, `Hutch %s
   URL       %s   (MCP at /mcp, REST at /v1)
+  API page  %s
   token     %s
   runtimes  %s   (the first is the default)
 %s
 To try it, paste this into another terminal:
 
 %s
-`, fullVersion(), url, s.sayToken(), strings.Join(names, ", "), s.caveats(), s.try(url))
+`, fullVersion(), url, url+s.apiPage(), s.sayToken(), strings.Join(names, ", "), s.caveats(), s.try(url))
 	if showsTerminal(w) {
 		fmt.Fprintln(w, "\n"+s.endWords())
 	}
+}
+
+// apiPage is the path of the page about the REST API; empty without one.
+func (s *server) apiPage() string {
+	if s.talk.only {
+		return ""
+	}
+	return "/v1/docs"
 }
 
 // caveats are the lines about what does not hold here.

@@ -118,7 +118,7 @@ func (s *server) openConversations(context.Context) (err error) {
 	}
 	s.talks, err = conversation.New(s.policy, conversation.Options{
 		Folder: cmp.Or(s.talk.folder, filepath.Join(s.home.dir, "conversations")), Own: s.talk.folder == "", Secret: []byte(secret),
-		BaseURL: s.base(), LinkLife: s.talk.linkLife, Most: s.talk.most, Room: s.talk.room << 20, Log: s.log,
+		BaseURL: s.base(), LinkLife: s.talk.linkLife, Most: s.talk.most, Room: s.talk.room << 20, API: s.apiPage(), Log: s.log,
 	})
 	if err == nil {
 		s.undo = append(s.undo, s.talks.Close)

@@ -58,7 +58,10 @@ type Options struct {
 	// they may keep together; 0 is no bound.
 	Most int
 	Room int64
-	Log  *slog.Logger
+	// API is the path of the page about the server's API, to which the page at /
+	// links; empty when the server has none.
+	API string
+	Log *slog.Logger
 }
 
 // Server keeps conversations. Its zero value is not usable: call [New].
@@ -67,6 +70,7 @@ type Server struct {
 	log    *slog.Logger
 	root   *os.Root
 	links  links
+	api    string // the path of the page about it
 	events *feed
 	most   int
 	room   int64
@@ -97,6 +101,7 @@ func New(svc hutch.Service, opt Options) (*Server, error) {
 	s := &Server{
 		svc: svc, log: opt.Log, root: root, events: newFeed(), began: time.Now(),
 		most: opt.Most, room: opt.Room,
+		api:   opt.API,
 		links: links{secret: opt.Secret, base: strings.TrimSuffix(opt.BaseURL, "/"), life: opt.LinkLife},
 	}
 	if s.log == nil {

@@ -212,6 +212,13 @@ func TestPage(t *testing.T) {
 	if external := regexp.MustCompile(`(?i)https?://|\bon[a-z]+=|\bstyle=|<(script|link|img|iframe)[^>]+(src|href)`).FindAllString(body, -1); external != nil {
 		t.Errorf("the policy would stop %q", external)
 	}
+	if strings.Contains(body, "/v1/docs") {
+		t.Error("the page links to an API that this server has not")
+	}
+	s, _ = open(t, &scripted.Service{}, conversation.Options{API: "/v1/docs"})
+	if _, _, body := fetch(t, serve(t, s)+"/"); !strings.Contains(body, `<a href="/v1/docs">`) {
+		t.Error("the page of the daemon does not link to its API")
+	}
 	for id := range strings.SplitSeq("token conversation language example code run stop output files status", " ") {
 		if !strings.Contains(body, `id="`+id+`"`) {
 			t.Errorf("the page has no %s", id)

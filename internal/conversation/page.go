@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"html"
 	"net/http"
 	"net/url"
 )
@@ -47,5 +48,14 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-cache")
-	w.Write(page) // an error here is a client that has gone
+	w.Write(s.linked(page)) // an error here is a client that has gone
+}
+
+// linked is the page with a link to the API of the server, where there is one.
+func (s *Server) linked(page []byte) []byte {
+	link := ""
+	if s.api != "" {
+		link = `<p>This is a server of <b>Hutch</b>. Its whole API, with examples: <a href="` + html.EscapeString(s.api) + `">` + html.EscapeString(s.api) + `</a></p>`
+	}
+	return bytes.Replace(page, []byte("<!-- the API -->"), []byte(link), 1)
 }
