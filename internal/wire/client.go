@@ -340,7 +340,7 @@ func (cn *conn) greet(token string, nonce []byte) error {
 		}
 		n := Nonces{Daemon: nonce, Agent: w.Nonce}
 		if !n.Proves(token, AgentSide, w.Proof) {
-			return errors.New("whoever answers in the agent's place does not know its token")
+			return hutch.Errorf(hutch.Denied, "what answers in the place of the sandbox's agent does not know its token: destroy the sandbox and make a new one")
 		}
 		return cn.w.Write(TypeProof, n.Proof(token, DaemonSide))
 	case TypeError:
