@@ -343,7 +343,12 @@ func TestLimitOverMCP(t *testing.T) {
 	if a.status != 200 || !strings.Contains(a.body, `"isError":true`) || !strings.Contains(a.body, `"code":-32003`) || !strings.Contains(a.body, `"retryAfter":`) || a.header.Get("Retry-After") == "" {
 		t.Errorf("modern: %d %v %s", a.status, a.header, a.body)
 	}
-	a = eve.ask(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":"seven","method":"tools/call","params":{"name":"getSandbox"}}`)
+	const older = `{"jsonrpc":"2.0","id":"seven","method":"tools/call","params":{"name":"getSandbox"}}`
+	a = eve.ask(t, "POST", "/mcp", older)
+	if a.status != 429 || !strings.Contains(a.body, `"error":{"code":-32003`) {
+		t.Errorf("without a handshake: %d %s", a.status, a.body)
+	}
+	a = eve.ask(t, "POST", "/mcp", older, "MCP-Protocol-Version", "2025-11-25")
 	if a.status != 200 || !strings.Contains(a.body, `"error":{"code":-32003`) || !strings.Contains(a.body, `"id":"seven"`) || a.header.Get("X-RateLimit-Remaining") != "0" {
 		t.Errorf("older: %d %v %s", a.status, a.header, a.body)
 	}
