@@ -11,6 +11,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -330,10 +331,13 @@ func TestSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, request := range []string{"ping", "run", "run a large one", "attach"} {
 				synctest.Test(t, func(t *testing.T) {
+					var mu sync.Mutex
 					var conns []net.Conn
 					c := NewClient(func(context.Context) (net.Conn, error) {
 						ours, theirs := net.Pipe()
+						mu.Lock()
 						conns = append(conns, theirs)
+						mu.Unlock()
 						if script == nil {
 							go newPeer(theirs).hello()
 						} else {
@@ -346,9 +350,11 @@ func TestSilence(t *testing.T) {
 					if took := time.Since(begin); !errors.Is(err, hutch.Unavailable) || took > 2*replyTime {
 						t.Errorf("%s: %v after %v", request, err, took)
 					}
+					mu.Lock()
 					for _, nc := range conns {
 						nc.Close()
 					}
+					mu.Unlock()
 					time.Sleep(time.Minute) // until the agents have seen it
 				})
 			}
