@@ -135,6 +135,8 @@ type RunResult struct {
 	// Limit is the limit of the sandbox for which something that the run had
 	// started was ended ("memory"); empty for none. The interpreter lives on.
 	Limit string
+	// Denied is as in ExecResult.
+	Denied []string
 }
 
 // Success reports whether the run came to its own end, and raised no error.
@@ -168,13 +170,14 @@ type runResultJSON struct {
 	Fresh      bool         `json:"fresh"`
 	Ended      bool         `json:"ended"`
 	Limit      string       `json:"limitExceeded,omitempty"`
+	Denied     []string     `json:"denied,omitempty"`
 }
 
 func (r RunResult) MarshalJSON() ([]byte, error) {
 	j := runResultJSON{
 		Success: r.Success(), ContextID: r.ContextID, SandboxID: r.SandboxID, Executions: r.Executions, ExitCode: r.ExitCode,
 		Results: r.Results, Error: r.Error,
-		Duration: r.Duration.Milliseconds(), TimedOut: r.TimedOut, Truncated: r.Truncated, Fresh: r.Fresh, Ended: r.Ended, Limit: r.Limit,
+		Duration: r.Duration.Milliseconds(), TimedOut: r.TimedOut, Truncated: r.Truncated, Fresh: r.Fresh, Ended: r.Ended, Limit: r.Limit, Denied: r.Denied,
 	}
 	if j.Results == nil {
 		j.Results = []CodeResult{}
@@ -192,7 +195,7 @@ func (r *RunResult) UnmarshalJSON(b []byte) error {
 		ContextID: j.ContextID, SandboxID: j.SandboxID, Executions: j.Executions, ExitCode: j.ExitCode,
 		Results: j.Results, Error: j.Error,
 		Duration: time.Duration(j.Duration) * time.Millisecond,
-		TimedOut: j.TimedOut, Truncated: j.Truncated, Fresh: j.Fresh, Ended: j.Ended, Limit: j.Limit,
+		TimedOut: j.TimedOut, Truncated: j.Truncated, Fresh: j.Fresh, Ended: j.Ended, Limit: j.Limit, Denied: j.Denied,
 	}
 	var err error
 	r.Stdout, r.Stderr, err = decodeOutput(j.Stdout, j.Stderr, j.Encoding)

@@ -79,7 +79,14 @@ type ExecResult struct {
 	CompileError bool
 	// Limit names the sandbox limit that killed it ("memory"), if one did.
 	Limit string
+	// Denied are the rules that would have allowed what the network of the sandbox
+	// denied while the command ran, such as "example.com": at most MaxDenied, the
+	// newest last. They include what other programs in the sandbox asked for.
+	Denied []string
 }
+
+// MaxDenied bounds the denied hosts in a result.
+const MaxDenied = 10
 
 // Success reports whether the command ran to its end and exited with 0.
 func (r ExecResult) Success() bool { return r.ExitCode == 0 && !r.TimedOut && r.Limit == "" }
@@ -100,6 +107,7 @@ type execResultJSON struct {
 	Truncated bool      `json:"truncated"`
 	Compile   bool      `json:"compileError,omitempty"`
 	Limit     string    `json:"limitExceeded,omitempty"`
+	Denied    []string  `json:"denied,omitempty"`
 	SandboxID string    `json:"sandboxId"`
 }
 
@@ -107,7 +115,7 @@ func (r ExecResult) MarshalJSON() ([]byte, error) {
 	j := execResultJSON{
 		Success: r.Success(), ExitCode: r.ExitCode,
 		Command: r.Command, Duration: r.Duration.Milliseconds(), Timestamp: r.Timestamp,
-		TimedOut: r.TimedOut, Truncated: r.Truncated, Compile: r.CompileError, Limit: r.Limit, SandboxID: r.SandboxID,
+		TimedOut: r.TimedOut, Truncated: r.Truncated, Compile: r.CompileError, Limit: r.Limit, Denied: r.Denied, SandboxID: r.SandboxID,
 	}
 	j.Stdout, j.Stderr, j.Encoding = encodeOutput(r.Stdout, r.Stderr)
 	return json.Marshal(j)
@@ -121,7 +129,7 @@ func (r *ExecResult) UnmarshalJSON(b []byte) error {
 	*r = ExecResult{
 		SandboxID: j.SandboxID, Command: j.Command, ExitCode: j.ExitCode,
 		Duration: time.Duration(j.Duration) * time.Millisecond, Timestamp: j.Timestamp,
-		TimedOut: j.TimedOut, Truncated: j.Truncated, CompileError: j.Compile, Limit: j.Limit,
+		TimedOut: j.TimedOut, Truncated: j.Truncated, CompileError: j.Compile, Limit: j.Limit, Denied: j.Denied,
 	}
 	var err error
 	r.Stdout, r.Stderr, err = decodeOutput(j.Stdout, j.Stderr, j.Encoding)

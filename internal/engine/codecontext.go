@@ -169,11 +169,13 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 	}
 	run.Context, run.TimeoutMS = contextID, max(limit.Milliseconds(), 1)
 	rec := newRecord(req.MaxOutput, room.From(ctx).Take, out)
+	denials := s.denials()
 	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.output, rec.message)
 	res := rec.result()
 	res.ContextID, res.SandboxID, res.Duration = contextID, id, time.Since(began)
 	res.Executions, res.ExitCode, res.TimedOut = end.Runs, end.Code, end.TimedOut
 	res.Fresh, res.Ended = begun.Fresh, end.Ended
+	res.Denied = s.deniedSince(ctx, began, denials)
 	if err != nil {
 		return res, e.diagnose(ctx, s, agent, err)
 	}
@@ -327,7 +329,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		err = show(hutch.Stderr, fmt.Appendf(nil, "hutch: the session %s has ended with exit code %d; the next call gets a fresh one\n", req.SessionID, res.ExitCode))
 	}
 	result := hutch.ExecResult{
-		SandboxID: id, Command: req.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Limit: res.Limit,
+		SandboxID: id, Command: req.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Limit: res.Limit, Denied: res.Denied,
 		Timestamp: began.UTC(), Duration: time.Since(began),
 	}
 	if err != nil {

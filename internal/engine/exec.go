@@ -45,7 +45,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 	}
 	start.Env = append(start.Env, pairs(env)...)
 	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
-	began := time.Now()
+	began, denials := time.Now(), s.denials()
 	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
 		kept.Add(o)
 		if out == nil {
@@ -58,6 +58,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 		Timestamp: began.UTC(), Duration: time.Since(began),
 	}
 	result.Stdout, result.Stderr, result.Truncated = kept.Result()
+	result.Denied = s.deniedSince(ctx, began, denials)
 	if err != nil {
 		result.ExitCode = noExit
 		return result, e.diagnose(ctx, s, agent, err)

@@ -35,7 +35,7 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	return hutch.ExecResult{
 		SandboxID: c.sandbox, Command: in.Command, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Truncated: res.Truncated,
 		Stdout: append(res.Stdout, p.values.Bytes()...), Stderr: append(res.Stderr, p.stderr.Bytes()...),
-		Duration: time.Since(began), Timestamp: began.UTC(),
+		Duration: time.Since(began), Timestamp: began.UTC(), Denied: res.Denied,
 	}, err
 }
 

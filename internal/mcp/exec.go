@@ -31,14 +31,15 @@ type execArgs struct {
 
 // execOutput is the structured result of exec, and the data of its failures.
 type execOutput struct {
-	ExitCode      int    `json:"exitCode" jsonschema:"128+n for death by signal n"`
-	Stdout        string `json:"stdout"`
-	Stderr        string `json:"stderr"`
-	Encoding      string `json:"encoding,omitempty" jsonschema:"base64 when stdout or stderr is not UTF-8: then both are base64"`
-	ExecutionTime int64  `json:"executionTime" jsonschema:"milliseconds"`
-	SandboxID     string `json:"sandboxId"`
-	TimedOut      bool   `json:"timedOut"`
-	Truncated     bool   `json:"truncated" jsonschema:"the middle of long output was left out"`
+	ExitCode      int      `json:"exitCode" jsonschema:"128+n for death by signal n"`
+	Stdout        string   `json:"stdout"`
+	Stderr        string   `json:"stderr"`
+	Encoding      string   `json:"encoding,omitempty" jsonschema:"base64 when stdout or stderr is not UTF-8: then both are base64"`
+	ExecutionTime int64    `json:"executionTime" jsonschema:"milliseconds"`
+	SandboxID     string   `json:"sandboxId"`
+	TimedOut      bool     `json:"timedOut"`
+	Truncated     bool     `json:"truncated" jsonschema:"the middle of long output was left out"`
+	Denied        []string `json:"denied,omitempty" jsonschema:"what the network denied meanwhile, as rules for the tool network"`
 }
 
 // unfinished is the error of a command that did not come to its own end, with
@@ -74,6 +75,9 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		res.ExitCode = -1 // none is known
 	}
 	output, text := show(res, out.total)
+	if denied := deniedWords(res); denied != "" {
+		text = strings.TrimSuffix(text, "\n") + "\n" + denied
+	}
 	if err != nil {
 		return reply{}, &unfinished{err, output, text}
 	}
@@ -166,7 +170,7 @@ func show(res hutch.ExecResult, total map[hutch.Stream]int64) (execOutput, strin
 	stderr := printed{res.Stderr, total[hutch.Stderr]}.excerpt(forErr)
 	o := execOutput{
 		ExitCode: res.ExitCode, ExecutionTime: res.Duration.Milliseconds(), SandboxID: res.SandboxID, TimedOut: res.TimedOut,
-		Truncated: res.Truncated || len(res.Stdout) > forOut || len(res.Stderr) > forErr,
+		Truncated: res.Truncated || len(res.Stdout) > forOut || len(res.Stderr) > forErr, Denied: res.Denied,
 	}
 	o.Stdout, o.Stderr, o.Encoding = encode(stdout, stderr)
 	return o, words(stdout, stderr, o.Encoding != "")

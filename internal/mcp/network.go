@@ -94,3 +94,17 @@ func few(rules []string) []string {
 	}
 	return append(slices.Clone(rules[:maxRulesShown]), fmt.Sprintf("… and %d more", len(rules)-maxRulesShown))
 }
+
+// deniedWords tell a model what the network denied while its command ran, and the
+// call that allows it.
+func deniedWords(res hutch.ExecResult) string {
+	if len(res.Denied) == 0 {
+		return ""
+	}
+	rules := make([]string, len(res.Denied))
+	for i, rule := range res.Denied {
+		rules[i] = text.Line(rule)
+	}
+	return fmt.Sprintf("[the network of the sandbox denied %s; to allow it, call network with sandboxId %s and allow %s]",
+		strings.Join(rules, ", "), res.SandboxID, mustJSON(rules))
+}

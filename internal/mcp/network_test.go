@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,6 +47,25 @@ func TestNetworkTool(t *testing.T) {
 			if !strings.Contains(got, c.want) {
 				t.Errorf("%v: %s; want %q", c.args, got, c.want)
 			}
+		}
+	})
+}
+
+// A model reads in the result of its command what the network denied, and the
+// call that allows it; a hostile name does not write into that sentence.
+func TestDeniedInResults(t *testing.T) {
+	inBothEras(t, func(t *testing.T, era string) {
+		svc := &scripted.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
+			return hutch.ExecResult{SandboxID: id, ExitCode: 6, Stderr: []byte("Could not resolve host\n"), Denied: []string{"api.example.com", "db.example.com:5432", "x\x1b[2Jy"}}, nil
+		}}
+		if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		ss := connect(t, svc, era)
+		res := do(t, ss, "exec", map[string]any{"command": "curl https://api.example.com", "sandboxId": "box"})
+		if got := text(res); !strings.Contains(got, "denied api.example.com, db.example.com:5432") ||
+			!strings.Contains(got, `call network with sandboxId box and allow ["api.example.com","db.example.com:5432"`) || strings.Contains(got, "\x1b") {
+			t.Errorf("%q", got)
 		}
 	})
 }

@@ -101,6 +101,26 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
+// A result names what was denied while its command ran, and nothing of before.
+func TestDeniedAreInTheResult(t *testing.T) {
+	each(t, func(t *testing.T, runtime string) {
+		w := newWorld(t)
+		s := w.sandbox(t, w.engine(t, runtime), hutch.Network{})
+		for command, want := range map[string]string{
+			"curl -sS -m 10 http://" + evil + "/": evil,
+			"true":                                "",
+		} {
+			res, err := s.engine.Exec(t.Context(), s.id, hutch.ExecRequest{Command: command, Timeout: 60}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(res.Denied, " "); got != want {
+				t.Errorf("%s: denied %q, want %q", command, got, want)
+			}
+		}
+	})
+}
+
 // Rules change while programs run: what is allowed works at once, and what is
 // not any more is cut.
 func TestRulesChange(t *testing.T) {
