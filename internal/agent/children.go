@@ -3,6 +3,7 @@ package agent
 import (
 	"sync"
 	"syscall"
+	"time"
 
 	"hutch/internal/linux/spawn"
 )
@@ -68,12 +69,37 @@ func (c *children) wait() { c.waiters.Wait() }
 // freeze stops all processes but this one, which must be the first of its
 // namespace, until thaw. A child that is stopped before it executes would stop
 // its parent with it, so none is made meanwhile.
+//
+// On gVisor one signal to all can miss the children that are born while it is
+// sent. One of them is enough for a fork bomb to grow again. So the signal is
+// repeated until thaw.
 func (c *children) freeze() (thaw func()) {
 	c.starting.Lock()
-	syscall.Kill(-1, syscall.SIGSTOP)
+	for range 8 {
+		syscall.Kill(-1, syscall.SIGSTOP)
+	}
+	enough, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		repeatStop(enough)
+	}()
 	return func() {
+		close(enough)
+		<-over // or what goes on would be stopped again
 		syscall.Kill(-1, syscall.SIGCONT)
 		c.starting.Unlock()
+	}
+}
+
+// repeatStop stops all processes again and again, ever less often.
+func repeatStop(enough <-chan struct{}) {
+	for pause := time.Millisecond; ; pause = min(pause*5/4, 50*time.Millisecond) {
+		select {
+		case <-enough:
+			return
+		case <-time.After(pause):
+			syscall.Kill(-1, syscall.SIGSTOP)
+		}
 	}
 }
 

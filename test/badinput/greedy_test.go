@@ -91,6 +91,13 @@ time.sleep(1000)`},
 		ends: timedOut("tick\n"),
 	},
 	{
+		name: "a fork bomb in little memory", limits: hutch.Limits{Memory: 256},
+		req: hutch.ExecRequest{Command: `echo tick; bomb() { bomb | bomb & }; bomb; sleep 100`, Timeout: 3},
+		ends: func(r hutch.ExecResult, err error, _ int64) string {
+			return unless(err == nil && (r.TimedOut || r.Limit == "memory"), "the time limit, or the memory limit")
+		},
+	},
+	{
 		name: "a fork bomb that keeps forking", limits: hutch.Limits{PIDs: 32},
 		req: hutch.ExecRequest{Language: "python", Timeout: 3, Command: `
 import os
