@@ -16,7 +16,7 @@ import (
 func newDoctor(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "doctor", Short: "Say what works on this host, what does not, and how to mend it", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Say what works on this host, what does not, and how to fix it", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := h.open(); err != nil {
 				return err
@@ -86,7 +86,7 @@ func examineLanguage(root image.Root, l runner.Language) driver.Finding {
 	for _, p := range l.Programs {
 		path, ok := root.LookPath(p)
 		if !ok {
-			return driver.Finding{Name: l.Name, Level: driver.Warning, Detail: p + " is not installed", Mend: "install it on the host, then run this again"}
+			return driver.Finding{Name: l.Name, Level: driver.Warning, Detail: p + " is not installed", Mend: "apt-get install " + l.Package + " (its name in Debian), then run this again"}
 		}
 		f.Detail = oneLine(f.Detail + " " + path)
 	}
@@ -114,7 +114,7 @@ func writeReports(w io.Writer, reports []report) {
 		for _, f := range r.Findings {
 			fmt.Fprintf(w, "  %s  %-22s %s\n", marks[f.Level], f.Name, f.Detail)
 			if f.Mend != "" && f.Level != driver.Good {
-				fmt.Fprintf(w, "        %-22s mend: %s\n", "", f.Mend)
+				fmt.Fprintf(w, "        %-22s fix: %s\n", "", f.Mend)
 			}
 		}
 		fmt.Fprintln(w)

@@ -7,51 +7,51 @@ import "hutch/internal/wire"
 var languages = []Language{
 	{
 		Name: "bash", Aliases: []string{"sh", "shell"}, Suffix: ".sh",
-		Programs: []string{"bash"}, version: "--version",
+		Programs: []string{"bash"}, Package: "bash", version: "--version",
 		run: []string{"bash", wire.SourceArg},
 	},
 	{
 		Name: "c", Suffix: ".c",
-		Programs: []string{"cc"}, version: "--version",
+		Programs: []string{"cc"}, Package: "gcc", version: "--version",
 		compile: []string{"cc", "-O1", "-iquote", ".", "-o", wire.ProgramArg, wire.SourceArg, "-lm", "-pthread"},
 	},
 	{
 		Name: "c++", Aliases: []string{"cpp", "cxx", "cc"}, Suffix: ".cpp",
-		Programs: []string{"c++"}, version: "--version",
+		Programs: []string{"c++"}, Package: "g++", version: "--version",
 		compile: []string{"c++", "-O1", "-iquote", ".", "-o", wire.ProgramArg, wire.SourceArg, "-pthread"},
 	},
 	{
 		Name: "go", Aliases: []string{"golang"}, Suffix: ".go",
-		Programs: []string{"go"}, version: "version",
+		Programs: []string{"go"}, Package: "golang-go", version: "version",
 		compile: []string{"go", "build", "-o", wire.ProgramArg, wire.SourceArg},
 	},
 	{
 		// Java's launcher would compile in memory and be quicker, but tells
 		// nobody whether it was the compiler that failed.
 		Name: "java", Suffix: ".java",
-		Programs: []string{"java", "javac"}, version: "-version",
+		Programs: []string{"java", "javac"}, Package: "default-jdk-headless", version: "-version",
 		compile: []string{"javac", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-J-Xshare:auto", "-nowarn", "-proc:none", "-d", wire.ProgramArg, wire.SourceArg},
 		run:     []string{"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", wire.ProgramArg},
 		names:   javaNames,
 	},
 	{
 		Name: "javascript", Aliases: []string{"js", "node", "nodejs", "mjs"}, Suffix: ".js",
-		Programs: []string{"node"}, version: "--version",
+		Programs: []string{"node"}, Package: "nodejs", version: "--version",
 		run: []string{"node", wire.SourceArg}, env: nodeEnv,
 	},
 	{
 		Name: "perl", Aliases: []string{"pl"}, Suffix: ".pl",
-		Programs: []string{"perl"}, version: "-e 'print $^V'",
+		Programs: []string{"perl"}, Package: "perl", version: "-e 'print $^V'",
 		run: []string{"perl", wire.SourceArg},
 	},
 	{
 		Name: "php", Suffix: ".php",
-		Programs: []string{"php"}, version: "--version",
+		Programs: []string{"php"}, Package: "php-cli", version: "--version",
 		run: []string{"php", wire.SourceArg},
 	},
 	{
 		Name: "python", Aliases: []string{"py", "python3"}, Suffix: ".py",
-		Programs: []string{"python3"}, version: "--version",
+		Programs: []string{"python3"}, Package: "python3", version: "--version",
 		run: []string{"python3", wire.SourceArg},
 		// The modules of the working directory, which "python3 FILE" looks for
 		// beside the file.
@@ -59,22 +59,22 @@ var languages = []Language{
 	},
 	{
 		Name: "r", Aliases: []string{"rscript"}, Suffix: ".R",
-		Programs: []string{"Rscript"}, version: "--version",
+		Programs: []string{"Rscript"}, Package: "r-base-core", version: "--version",
 		run: []string{"Rscript", wire.SourceArg},
 	},
 	{
 		Name: "ruby", Aliases: []string{"rb"}, Suffix: ".rb",
-		Programs: []string{"ruby"}, version: "--version",
+		Programs: []string{"ruby"}, Package: "ruby", version: "--version",
 		run: []string{"ruby", "-I", ".", wire.SourceArg},
 	},
 	{
 		Name: "rust", Aliases: []string{"rs"}, Suffix: ".rs",
-		Programs: []string{"rustc"}, version: "--version",
+		Programs: []string{"rustc"}, Package: "rustc", version: "--version",
 		compile: []string{"rustc", "--edition", "2021", "--crate-name", "main", "-o", wire.ProgramArg, wire.SourceArg},
 	},
 	{
 		Name: "typescript", Aliases: []string{"ts"}, Suffix: ".ts",
-		Programs: []string{"node"}, version: "--version",
+		Programs: []string{"node"}, Package: "nodejs", version: "--version",
 		run: []string{"node", "--enable-source-maps", wire.SourceArg}, env: nodeEnv,
 		convert: stripTypes,
 	},

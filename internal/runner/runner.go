@@ -22,6 +22,7 @@ type Language struct {
 	// Programs are what an image must have, on its PATH. The first is the
 	// interpreter or compiler.
 	Programs []string
+	Package  string // of Debian, which has the programs
 
 	// version are words of a shell that make the first program tell its version.
 	version string

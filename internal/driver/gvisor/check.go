@@ -65,7 +65,7 @@ func limiting() driver.Finding {
 	return driver.Finding{
 		Name: "control groups", Level: driver.Warning,
 		Detail: fmt.Sprintf("sandboxes work, but nothing bounds their CPU and memory: %v", err),
-		Mend:   "systemd-run --user --scope -p Delegate=yes hutch serve",
+		Mend:   cgroup.Advice(),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/image"
+	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/tun"
 )
 
@@ -80,10 +81,7 @@ func (d *Driver) checkLimits() driver.Finding {
 	if d.tree == nil {
 		f.Level = driver.Warning
 		f.Detail = fmt.Sprintf("memory and CPU of native sandboxes are not limited, only processes and disk: %v", d.noTree)
-		f.Mend = "systemd-run --user --scope -p Delegate=yes hutch serve"
-		if d.root {
-			f.Mend = "mount -t cgroup2 none /sys/fs/cgroup"
-		}
+		f.Mend = cgroup.Advice()
 		return f
 	}
 	f.Detail = fmt.Sprintf("version %d limits CPU, memory and processes", d.tree.Version())
@@ -94,8 +92,8 @@ func (d *Driver) checkUsers() driver.Finding {
 	f := driver.Finding{Name: "user ids", Level: driver.Good, Detail: "every native sandbox has two ids of its own"}
 	if !d.root {
 		f.Level = driver.Warning
-		f.Detail = "native sandboxes run under this user's id: the agent in them is kept from the commands by the kernel's checks on tracing alone"
-		f.Mend = "start the server as root"
+		f.Detail = "all native sandboxes run under your user id: a program that breaks out of one acts as you, and programs can slow their sandbox's agent"
+		f.Mend = "start the server as root, which gives each sandbox ids of its own, or use gvisor for code that you do not trust"
 	}
 	return f
 }

@@ -12,7 +12,7 @@ var _ driver.Freezer = (*instance)(nil)
 // Freeze implements driver.Freezer.
 func (i *instance) Freeze(ctx context.Context) error {
 	if i.group == nil {
-		return hutch.Errorf(hutch.Unsupported, "this server has no control groups, and without them a sandbox cannot be paused: `hutch doctor` says how to mend that")
+		return hutch.Errorf(hutch.Unsupported, "this server has no control groups, and without them a sandbox cannot be paused: `hutch doctor` says how to fix that")
 	}
 	return i.group.Freeze(ctx)
 }

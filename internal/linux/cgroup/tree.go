@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNone is the error when no groups can be made. The error that wraps it
-// says why, and how to mend that.
+// says why, and how to fix that.
 var ErrNone = errors.New("no control groups")
 
 // controllers are those that a tree must have; cpuacct is part of cpu on
@@ -73,8 +73,7 @@ func find2(m mount, own string, root bool) (*Tree, error) {
 		base = m.dir
 	}
 	if !writable(base) || !hasControllers(base) {
-		return nil, fmt.Errorf("%w: %s is not delegated to this user with the controllers cpu, memory and pids; "+
-			"start the server with: systemd-run --user --scope -p Delegate=yes hutch serve", ErrNone, base)
+		return nil, fmt.Errorf("%w: %s is not delegated to this user with the controllers cpu, memory and pids: %s", ErrNone, base, Advice())
 	}
 	return &Tree{base2: base}, nil
 }
