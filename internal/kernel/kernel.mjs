@@ -57,8 +57,10 @@ async function request() {
 
 // reborn is for a process that is a copy: its sandbox has another name, and
 // Math.random shall not go on as it does in the other copies. V8 has no way to
-// seed its generator again, so ours takes its place. What crypto draws is the
-// kernel's already: the image sees to that.
+// seed its generator again, so ours takes its place. On amd64, crypto asks the
+// kernel for each number, through the image's OpenSSL provider. On arm64 there
+// is no such provider: crypto continues as in the other copies. TLS ticket keys
+// that were drawn before the copy are shared on every machine.
 function reborn(env) {
   Object.assign(process.env, env);
   if (Math.random === random) Math.random = random = generator();
