@@ -12,6 +12,14 @@ import (
 // MaxCommand is the longest command or source text, in bytes.
 const MaxCommand = 1 << 20
 
+// ExecGrace is how long a resumable command runs on while nobody reads its
+// output, and how long its result is kept.
+const ExecGrace = time.Minute
+
+// MaxResumable is how many resumable commands of a sandbox run at a time, or
+// are kept after their end.
+const MaxResumable = 16
+
 // ExecRequest asks for one command, waited for.
 type ExecRequest struct {
 	// Command is a bash command line or, with Language, source text.
@@ -34,6 +42,12 @@ type ExecRequest struct {
 	// runs; one that is not there is made, in Language or else bash. See
 	// [Contexts].
 	SessionID string `json:"sessionId,omitempty"`
+	// Resumable lets the command outlive the call by [ExecGrace], so that
+	// ResumeExec can go on where the call broke off.
+	Resumable bool `json:"resumable,omitempty"`
+	// Started, when set, is called with the id of a resumable command before
+	// its first output.
+	Started func(exec string) `json:"-"`
 	// Stdin is the command's standard input; nil is an empty one.
 	Stdin io.Reader `json:"-"`
 }
@@ -83,6 +97,9 @@ type ExecResult struct {
 	// denied while the command ran, such as "example.com": at most MaxDenied, the
 	// newest last. They include what other programs in the sandbox asked for.
 	Denied []string
+	// Cuts is where the middle part of Stdout and of Stderr is missing, when
+	// Truncated. It is not on the wire.
+	Cuts [2]int
 }
 
 // MaxDenied bounds the denied hosts in a result.

@@ -38,7 +38,26 @@ type Service interface {
 	// cancels. When ctx is done or out fails, the whole process tree is
 	// killed, and the result holds what was printed until then beside the
 	// error. The time limit is not an error: the result says TimedOut.
+	//
+	// A resumable command runs on when ctx is done or out fails: for ExecGrace,
+	// after which it is killed unless ResumeExec has been called. Only a ctx
+	// whose cause is an [*Error] of kind Conflict (the caller cancelled) or
+	// Denied (its token ended) kills it at once.
 	Exec(ctx context.Context, sandbox string, req ExecRequest, out func(Output) error) (ExecResult, error)
+
+	// ResumeExec hands the output of a resumable command to out from a cursor
+	// on, without a gap and without repetition, and returns what its Exec
+	// would have returned. A call that is under way for the same command ends
+	// with Conflict. The newest output is kept, at least 64 KiB and up to
+	// 512 KiB behind what was handed out last; Output.Lost counts what the
+	// cursor came too late for. When ctx is done or out fails, the command
+	// runs on as with Exec. One that is not there, or no longer, is NotFound.
+	ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(Output) error) (ExecResult, error)
+
+	// CancelExec kills a resumable command with everything it started, and
+	// waits until it has ended. What it printed can be read for ExecGrace. One
+	// that has ended already stays as it is.
+	CancelExec(ctx context.Context, sandbox, exec string) error
 
 	// StartProcess starts a background process.
 	StartProcess(ctx context.Context, sandbox string, req ProcessRequest) (Process, error)

@@ -461,6 +461,7 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	}
 	post("/v1/sandboxes", `{"sandboxId":"`+values["id"]+`","labels":{"team":"search"}}`)
 	p := post("/v1/sandboxes/"+values["id"]+"/processes", `{"command":"cat","name":"c","terminal":{"columns":80,"rows":24}}`)
+	values["exec"] = "x-scripted"
 	values["process"] = fmt.Sprint(p["processId"])
 	values["token"] = hutch.NewID("someone")
 	post("/v1/tokens", `{"name":"`+values["token"]+`"}`)

@@ -57,6 +57,11 @@ func checkParameter(name, value string) error {
 			return hutch.Errorf(hutch.NotFound, "there is no process %.80q in the sandbox: list its processes", value)
 		}
 		return nil
+	case "exec":
+		if hutch.CheckID(value) != nil {
+			return hutch.Errorf(hutch.NotFound, "there is no resumable command %.80q in the sandbox", value)
+		}
+		return nil
 	case "name":
 		return hutch.CheckSecretName(value)
 	case "port":

@@ -28,6 +28,9 @@ func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest
 	if err := checkText(req.Command, req.Dir, req.Env); err != nil {
 		return hutch.ExecResult{}, err
 	}
+	if req.Resumable {
+		return c.execResumable(ctx, sandbox, req, out)
+	}
 	if req.Stdin == nil && out == nil {
 		return c.exec(ctx, sandbox, req)
 	}

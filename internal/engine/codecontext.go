@@ -336,6 +336,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		result.ExitCode = noExit
 	}
 	result.Stdout, result.Stderr, result.Truncated = kept.Result()
+	result.Cuts = kept.Cuts()
 	return result, err
 }
 

@@ -65,6 +65,7 @@ type Options struct {
 	MaxLimits    hutch.Limits      // the most that a sandbox may be asked for with; 0 is no ceiling
 	ExecTimeout  time.Duration     // of a command that names none; default 30 s
 	MaxTimeout   time.Duration     // longest a command may ask for; default 24 h
+	ExecGrace    time.Duration     // of resumable commands; default hutch.ExecGrace
 	SleepAfter   time.Duration     // default 10 min
 	HealthEvery  time.Duration     // default 30 s
 	Env          map[string]string // for every sandbox
@@ -118,6 +119,7 @@ func New(opt Options) *Engine {
 	opt.MaxSandboxes = cmp.Or(opt.MaxSandboxes, 100)
 	opt.ExecTimeout = cmp.Or(opt.ExecTimeout, 30*time.Second)
 	opt.MaxTimeout = cmp.Or(opt.MaxTimeout, 24*time.Hour)
+	opt.ExecGrace = cmp.Or(opt.ExecGrace, hutch.ExecGrace)
 	opt.SleepAfter = cmp.Or(opt.SleepAfter, 10*time.Minute)
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))

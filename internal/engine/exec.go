@@ -25,6 +25,14 @@ const (
 
 // Exec implements hutch.Service.
 func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if req.Resumable {
+		return e.execResumable(ctx, id, req, out)
+	}
+	return e.execAttached(ctx, id, req, out)
+}
+
+// execAttached runs a command that ends with ctx.
+func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if req.SessionID != "" {
 		return e.execIn(ctx, id, req, out)
 	}
@@ -59,6 +67,7 @@ func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out
 	}
 	result.Stdout, result.Stderr, result.Truncated = kept.Result()
 	result.Denied = s.deniedSince(ctx, began, denials)
+	result.Cuts = kept.Cuts()
 	if err != nil {
 		result.ExitCode = noExit
 		return result, e.diagnose(ctx, s, agent, err)

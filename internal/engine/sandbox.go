@@ -31,11 +31,12 @@ type sandbox struct {
 	name
 	place   string // what it is called on this host, unlike any other
 	created time.Time
-	waiting atomic.Int32             // uses that wait for the turn
-	waking  atomic.Bool              // it takes room as if it ran; set under the engine's mutex
-	servers atomic.Int32             // connections with servers inside
-	turn    chan struct{}            // holds one token: see the package comment
-	saving  sync.Mutex               // held while the record is written
+	waiting atomic.Int32  // uses that wait for the turn
+	waking  atomic.Bool   // it takes room as if it ran; set under the engine's mutex
+	servers atomic.Int32  // connections with servers inside
+	turn    chan struct{} // holds one token: see the package comment
+	saving  sync.Mutex    // held while the record is written
+	execs   resumables
 	secrets atomic.Pointer[[]string] // as secretNames has them; never changed, but replaced
 
 	mu        sync.Mutex

@@ -36,6 +36,10 @@ func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
 	return k.out.Bytes(), k.err.Bytes(), k.out.cut() || k.err.cut()
 }
 
+// Cuts is where in stdout and stderr of the Result the missing part was; it means
+// nothing where there was no more.
+func (k *Output) Cuts() [2]int { return [2]int{len(k.out.head), len(k.err.head)} }
+
 // little is what each half keeps without asking.
 const little = 16 << 10
 

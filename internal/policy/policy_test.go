@@ -172,8 +172,8 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
 		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Languages ListFiles Logs Network Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Wait Watch WatchPorts",
-		hutch.ScopeExec: "CleanProcesses Connections Contexts Create CreateContext DeleteContext DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Input Interrupt Languages Logs Network Pause Ports Process Processes " +
-			"Resize Resume RunCode Sandbox Sandboxes Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess Unshare Update ValidatePortToken Wait WatchPorts",
+		hutch.ScopeExec: "CancelExec CleanProcesses Connections Contexts Create CreateContext DeleteContext DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Input Interrupt Languages Logs Network Pause Ports Process Processes " +
+			"Resize Resume ResumeExec RunCode Sandbox Sandboxes Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess Unshare Update ValidatePortToken Wait WatchPorts",
 		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy Delete DeleteBackup EditFile GitDiff GitStatus ListFiles Mkdir Move Network Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Snapshots Stat Unpack Watch WriteFile",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",

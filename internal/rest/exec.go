@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 
 	"hutch"
@@ -18,6 +19,9 @@ func (h *Handler) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil && cmd.Open {
 		err = hutch.Errorf(hutch.Invalid, "openStdin needs a WebSocket: send stdin or stdinBase64, or connect with GET")
+	}
+	if err == nil && cmd.Resumable && !wantsEvents(r) {
+		err = hutch.Errorf(hutch.Invalid, "resumable needs a stream: ask for it with Accept: %s, or connect with a WebSocket client", eventStream)
 	}
 	switch {
 	case err != nil:
@@ -41,12 +45,58 @@ func (h *Handler) execWhole(w http.ResponseWriter, r *http.Request, req hutch.Ex
 func (h *Handler) execEvents(w http.ResponseWriter, r *http.Request, req hutch.ExecRequest) {
 	es := h.events(w)
 	defer es.stop()
-	res, err := h.svc.Exec(r.Context(), r.PathValue("id"), req, es.output)
-	if err != nil {
-		es.fail(h.partial(r, res, err))
-		return
+	req.Started = func(id string) { es.send("0", "started", stream.Started{Exec: id}) }
+	es.exit(h, r)(h.svc.Exec(r.Context(), r.PathValue("id"), req, es.output))
+}
+
+// exit returns a function that sends how a command ended.
+func (es *events) exit(h *Handler, r *http.Request) func(hutch.ExecResult, error) {
+	return func(res hutch.ExecResult, err error) {
+		if err != nil {
+			es.fail(h.partial(r, res, err))
+			return
+		}
+		es.send("", "exit", res)
 	}
-	es.send("", "exit", res)
+}
+
+// resumeExec sends the output of a resumable command from a cursor on, and how
+// it ended.
+func (h *Handler) resumeExec(w http.ResponseWriter, r *http.Request) {
+	cursor, err := h.resumeCursor(r)
+	switch {
+	case err != nil:
+		h.fail(w, r, err)
+	case wantsSocket(r):
+		h.attend(w, r, func(s *socket, r *http.Request) any {
+			return h.serveExec(s, r, func(ctx context.Context) (hutch.ExecResult, error) {
+				return h.svc.ResumeExec(ctx, r.PathValue("id"), r.PathValue("exec"), cursor, s.output)
+			})
+		})
+	case wantsEvents(r):
+		es := h.events(w)
+		defer es.stop()
+		es.exit(h, r)(h.svc.ResumeExec(r.Context(), r.PathValue("id"), r.PathValue("exec"), cursor, es.output))
+	default: // an answer in one piece has the end alone
+		res, err := h.svc.ResumeExec(r.Context(), r.PathValue("id"), r.PathValue("exec"), cursor, nil)
+		if err != nil {
+			h.partial(r, res, err).Write(&writer{w, h.stall})
+			return
+		}
+		h.report(w, r, res)
+	}
+}
+
+func (h *Handler) resumeCursor(r *http.Request) (int64, error) {
+	q, err := query(r, "cursor")
+	if err != nil {
+		return 0, err
+	}
+	return cursorOf(r, q)
+}
+
+func (h *Handler) cancelExec(w http.ResponseWriter, r *http.Request) {
+	h.done(w, r, h.svc.CancelExec(r.Context(), r.PathValue("id"), r.PathValue("exec")))
 }
 
 // partial describes an error that ended a command, with what it had printed.

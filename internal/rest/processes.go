@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"hutch"
@@ -61,17 +62,24 @@ func logsRequest(r *http.Request) (hutch.LogsRequest, error) {
 	if req.Follow, err = flag(q, "follow"); err != nil {
 		return req, err
 	}
-	cursor := r.Header.Get("Last-Event-ID") // of a client that reconnects
-	if cursor == "" {
-		cursor = q.Get("cursor")
+	req.Cursor, err = cursorOf(r, q)
+	return req, err
+}
+
+// cursorOf is where a client wants to read on; 0 when it does not say.
+func cursorOf(r *http.Request, q url.Values) (int64, error) {
+	text := r.Header.Get("Last-Event-ID") // of a client that reconnects
+	if text == "" {
+		text = q.Get("cursor")
 	}
-	if cursor == "" {
-		return req, nil
+	if text == "" {
+		return 0, nil
 	}
-	if req.Cursor, err = strconv.ParseInt(cursor, 10, 64); err != nil || req.Cursor < 0 {
-		return req, hutch.Errorf(hutch.Invalid, "the cursor is %.80q: it counts bytes from 0", cursor)
+	cursor, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || cursor < 0 {
+		return 0, hutch.Errorf(hutch.Invalid, "the cursor is %.80q: it counts bytes from 0", text)
 	}
-	return req, nil
+	return cursor, nil
 }
 
 // logSocket sends output as it is, which is several times as fast as events.

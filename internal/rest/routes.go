@@ -22,7 +22,8 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "Update": posts(h, h.update), "Destroy": h.destroy,
 
-		"Exec":         h.firstUse(byMethod(h.exec, h.socket)),
+		"Exec":       h.firstUse(byMethod(h.exec, h.socket)),
+		"ResumeExec": h.resumeExec, "CancelExec": h.cancelExec,
 		"StartProcess": h.firstUse(posts(h, h.startProcess)),
 		"Process":      h.process, "Processes": h.processes, "CleanProcesses": h.cleanProcesses, "Logs": h.logs,
 		"Signal": h.signal, "Input": h.input, "Resize": h.resize, "Wait": posts(h, h.wait), "Languages": h.languages,

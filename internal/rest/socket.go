@@ -62,9 +62,17 @@ func (h *Handler) serveCommand(s *socket, r *http.Request) any {
 		d := problem.New(err)
 		return stream.Note{Error: &d}
 	}
+	req.Started = func(id string) { s.tell(stream.Note{Exec: id}) }
+	return h.serveExec(s, r, func(ctx context.Context) (hutch.ExecResult, error) {
+		return h.svc.Exec(ctx, r.PathValue("id"), req, s.output)
+	})
+}
+
+// serveExec runs or resumes a command, and returns the last message.
+func (h *Handler) serveExec(s *socket, r *http.Request, run func(context.Context) (hutch.ExecResult, error)) any {
 	ctx, cancel := s.begin(r)
 	defer cancel(nil)
-	res, err := h.svc.Exec(ctx, r.PathValue("id"), req, s.output)
+	res, err := run(ctx)
 	if err == nil {
 		return stream.Note{Result: &res}
 	}

@@ -44,6 +44,16 @@ func (r *Room) Open(ctx context.Context, owner string) (context.Context, func())
 	return context.WithValue(ctx, tabKey{}, t), t.close
 }
 
+// Again begins another Tab of the owner of ctx's request, for what outlives that
+// request. Without a request there is none.
+func Again(ctx context.Context) (context.Context, func()) {
+	t := From(ctx)
+	if t == nil {
+		return ctx, func() {}
+	}
+	return t.room.Open(ctx, t.owner)
+}
+
 // From is the Tab of the request that a context is of; nil, which takes as much
 // as it likes, when there is none.
 func From(ctx context.Context) *Tab {

@@ -6,6 +6,7 @@ package scripted
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -152,10 +153,33 @@ func (s *Service) Exec(ctx context.Context, sandbox string, req hutch.ExecReques
 	if _, err := s.Sandbox(ctx, sandbox); err != nil {
 		return hutch.ExecResult{}, err
 	}
+	if req.Resumable && req.Started != nil {
+		req.Started(execID)
+	}
 	if s.OnExec != nil {
 		return s.OnExec(ctx, sandbox, req, out)
 	}
 	return Print(sandbox, req, out, hutch.Stdout, req.Command+"\n")
+}
+
+// execID is that of every resumable command, which prints its id.
+const execID = "x-scripted"
+
+func (s *Service) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if err := s.CancelExec(ctx, sandbox, exec); err != nil {
+		return hutch.ExecResult{}, err
+	}
+	return Print(sandbox, hutch.ExecRequest{Command: "resumed"}, out, hutch.Stdout, fmt.Sprintln("resumed at", cursor))
+}
+
+func (s *Service) CancelExec(ctx context.Context, sandbox, exec string) error {
+	if _, err := s.Sandbox(ctx, sandbox); err != nil {
+		return err
+	}
+	if exec != execID {
+		return hutch.Errorf(hutch.NotFound, "no resumable command %q", exec)
+	}
+	return nil
 }
 
 // Print is a script that prints one text and exits with 0.

@@ -183,6 +183,36 @@ func (r *Redactor) Excerpt(s string) string {
 	return string(slices.Concat(head, r.Bytes(b), tail))
 }
 
+// result is a result with the secrets replaced, and what can be a part of a
+// secret where the middle of the output is missing.
+func (r *Redactor) result(res hutch.ExecResult) hutch.ExecResult {
+	stdout, stderr := res.Stdout, res.Stderr
+	if res.Truncated {
+		stdout, stderr = r.joined(stdout, res.Cuts[0]), r.joined(stderr, res.Cuts[1])
+	} else {
+		stdout, stderr = r.Bytes(stdout), r.Bytes(stderr)
+	}
+	res.Stdout, res.Stderr = nil, nil
+	res = Scrub(r, res)
+	res.Stdout, res.Stderr = stdout, stderr
+	return res
+}
+
+// joined replaces secrets in two texts that stand one after the other, of which
+// the first is cut at its end and the second at its beginning.
+func (r *Redactor) joined(b []byte, at int) []byte {
+	at = min(max(at, 0), len(b))
+	head, tail := b[:at:at], b[at:]
+	var marker []byte
+	if n, at := r.cutTail(head); n != nil {
+		head, marker = head[:at], n.marker
+	}
+	if n, size := r.cutHead(tail); n != nil {
+		tail, marker = tail[size:], n.marker
+	}
+	return slices.Concat(r.Bytes(head), marker, r.Bytes(tail))
+}
+
 // cutTail finds the beginning of a needle at the end of b, of more than may be
 // told.
 func (r *Redactor) cutTail(b []byte) (*needle, int) {

@@ -57,6 +57,12 @@ func (f *relay) goOn(cursor int64) int64 {
 	return max(0, cursor-int64(f.r.longest)+1)
 }
 
+// resume has the relay begin at a cursor in output that it is given from the
+// oldest byte on.
+func (f *relay) resume(cursor int64) {
+	f.from, f.cursor, f.begun = cursor, cursor, true
+}
+
 func (f *relay) lane(s hutch.Stream) *lane {
 	if s == hutch.Stderr {
 		return &f.lanes[1]

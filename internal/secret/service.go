@@ -71,6 +71,28 @@ func (v *RedactedService) Exec(ctx context.Context, sandbox string, req hutch.Ex
 	return res, r.Error(err)
 }
 
+// ResumeExec implements hutch.Service. It reads all output that is still kept, and
+// hands on what is after the cursor: otherwise it would not recognise a secret
+// that begins before the cursor.
+func (v *RedactedService) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	r := v.lookup(ctx)
+	if r == nil || cursor < 0 {
+		res, err := v.svc.ResumeExec(ctx, sandbox, exec, cursor, out)
+		return res, r.Error(err)
+	}
+	if out == nil {
+		out = func(hutch.Output) error { return nil }
+	}
+	ctx, relay := newRelay(ctx, r, out)
+	relay.resume(cursor)
+	torn := tornOutput{longest: r.longest}
+	res, err := v.svc.ResumeExec(ctx, sandbox, exec, 0, func(o hutch.Output) error { return relay.output(torn.cover(o)) })
+	if cut := relay.end(); err == nil {
+		err = cut
+	}
+	return r.result(res), r.Error(err)
+}
+
 func keep(kept *excerpt.Output, out func(hutch.Output) error) func(hutch.Output) error {
 	return func(o hutch.Output) error {
 		kept.Add(o)

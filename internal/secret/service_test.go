@@ -162,6 +162,12 @@ func (l *leaks) Exec(_ context.Context, _ string, _ hutch.ExecRequest, out func(
 	return full[hutch.ExecResult](), l.err()
 }
 
+func (l *leaks) ResumeExec(_ context.Context, _, _ string, _ int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	l.print(out)
+	return full[hutch.ExecResult](), l.err()
+}
+func (l *leaks) CancelExec(context.Context, string, string) error { return l.err() }
+
 // print prints the secret in two pieces.
 func (l *leaks) print(out func(hutch.Output) error) {
 	for _, stream := range []hutch.Stream{hutch.Stdout, hutch.Stderr} {

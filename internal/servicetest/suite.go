@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Destroy", s.destroy()},
 		{"Idle", s.idle()},
 		{"Exec", s.exec()},
+		{"Resume", s.resume()},
 		{"Kill", s.kill()},
 		{"Output", s.output()},
 		{"Process", s.process()},

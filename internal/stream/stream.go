@@ -28,7 +28,12 @@
 //	        result or the error, after which the server closes
 //
 // Output that the client does not read holds the program back. A connection
-// that breaks kills the program. The server pings.
+// that breaks kills the program, unless the command is resumable. The server
+// pings.
+//
+// A resumable command begins with its id: as the event started with a [Started],
+// or as a [Note]. One connection resumes it: the client may send a Control that
+// cancels, and the server sends output and the result as above.
 //
 // # Logs
 //
@@ -123,6 +128,11 @@ type End struct {
 	Cursor int64 `json:"cursor"`
 }
 
+// Started is the first event of a resumable command.
+type Started struct {
+	Exec string `json:"execId"`
+}
+
 // Command is the body of an exec call. Standard input is empty, or one of the
 // three that are not part of hutch.ExecRequest.
 type Command struct {
@@ -155,6 +165,9 @@ func (c Command) Check() error {
 	if n > 1 {
 		return hutch.Errorf(hutch.Invalid, "give one of stdin, stdinBase64 and openStdin, not %d of them", n)
 	}
+	if c.Open && c.Resumable {
+		return hutch.Errorf(hutch.Invalid, "a resumable command has no openStdin, because its input would break off with the connection: send stdin or stdinBase64")
+	}
 	return nil
 }
 
@@ -164,10 +177,11 @@ type Control struct {
 	Cancel bool `json:"cancel,omitempty"`
 }
 
-// Note is a server's text message. One field is set; all but Stdin end what is
-// under way.
+// Note is a server's text message. One field is set; all but Stdin and Exec end
+// what is under way.
 type Note struct {
-	Stdin  int64             `json:"stdin,omitempty"` // bytes taken so far
+	Stdin  int64             `json:"stdin,omitempty"`  // bytes taken so far
+	Exec   string            `json:"execId,omitempty"` // of a resumable command
 	Result *hutch.ExecResult `json:"result,omitempty"`
 	End    *End              `json:"end,omitempty"` // of logs
 	Error  *problem.Details  `json:"error,omitempty"`

@@ -64,6 +64,8 @@ var table = []Verb{
 	owning("Update", run, "PATCH "+sandbox),
 	owning("Destroy", run, "DELETE "+sandbox).frees(),
 	acting("Exec", run, "POST "+sandbox+"/exec", "GET "+sandbox+"/exec"),
+	acting("ResumeExec", run, "GET "+sandbox+"/exec/{exec}"),
+	acting("CancelExec", run, "DELETE "+sandbox+"/exec/{exec}"),
 	acting("StartProcess", run, "POST "+sandbox+"/processes"),
 	looking("Process", follow, "GET "+process),
 	looking("Processes", follow, "GET "+sandbox+"/processes"),

@@ -50,6 +50,20 @@ func (s *Service) Exec(ctx context.Context, sandbox string, req hutch.ExecReques
 	})
 }
 
+// ResumeExec implements hutch.Service.
+func (s *Service) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "ResumeExec", Sandbox: sandbox, Target: exec}, func(ctx context.Context) (hutch.ExecResult, error) {
+		return s.Next.ResumeExec(ctx, sandbox, exec, cursor, out)
+	})
+}
+
+// CancelExec implements hutch.Service.
+func (s *Service) CancelExec(ctx context.Context, sandbox, exec string) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "CancelExec", Sandbox: sandbox, Target: exec}, func(ctx context.Context) error {
+		return s.Next.CancelExec(ctx, sandbox, exec)
+	})
+}
+
 // StartProcess implements hutch.Service.
 func (s *Service) StartProcess(ctx context.Context, sandbox string, req hutch.ProcessRequest) (hutch.Process, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "StartProcess", Sandbox: sandbox, Target: req.Command, Secrets: len(req.Secrets) > 0, Request: req}, func(ctx context.Context) (hutch.Process, error) {

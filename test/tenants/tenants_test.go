@@ -61,6 +61,8 @@ func TestEveryRoute(t *testing.T) {
 	process := ada.want(t, "POST", "/v1/sandboxes/adas-box/processes", `{"command":"exec sleep 600","terminal":{"columns":80,"rows":24}}`)["processId"].(string)
 	code := ada.want(t, "POST", "/v1/sandboxes/adas-box/contexts", `{"language":"bash"}`)["contextId"].(string)
 
+	exec := ada.leftExec(t, "adas-box")
+
 	tried := 0
 	for _, r := range h.rest.Routes() {
 		route := r.Method + " " + r.Path
@@ -69,7 +71,7 @@ func TestEveryRoute(t *testing.T) {
 		}
 		tried++
 		ask := func(id string) answer {
-			path := strings.NewReplacer("{id}", id, "{process}", process, "{context}", code, "{token}", "ada", "{port}", "8080").Replace(r.Path)
+			path := strings.NewReplacer("{id}", id, "{process}", process, "{exec}", exec, "{context}", code, "{token}", "ada", "{port}", "8080").Replace(r.Path)
 			_, below, _ := strings.Cut(r.Path, "{id}")
 			a := eve.ask(t, r.Method, path+"?"+queries[below], bodies[route])
 			a.body = strings.ReplaceAll(a.body, id, "ID")
@@ -97,6 +99,9 @@ func TestEveryRoute(t *testing.T) {
 	if p := ada.want(t, "GET", "/v1/sandboxes/adas-box/processes/"+process, ""); p["status"] != "running" {
 		t.Errorf("ada's process is now %v", p)
 	}
+	if a := ada.ask(t, "DELETE", "/v1/sandboxes/adas-box/exec/"+exec, ""); a.status != http.StatusNoContent {
+		t.Errorf("ada's command is now %d %s", a.status, a.body)
+	}
 	if a := ada.ask(t, "GET", "/v1/sandboxes/adas-box/grants", ""); strings.TrimSpace(a.body) != "[]" {
 		t.Errorf("ada's sandbox is shared: %s", a.body)
 	}
@@ -111,7 +116,8 @@ func TestEverySocket(t *testing.T) {
 	process := ada.want(t, "POST", "/v1/sandboxes/adas-box/processes", `{"command":"exec cat","terminal":{"columns":80,"rows":24}}`)["processId"].(string)
 	for path, first := range map[string]string{
 		"/exec": `{"command":"echo taken"}`, "/run": `{"language":"bash","code":"echo taken"}`, "/contexts/x/run": `{"language":"bash","code":"echo taken"}`,
-		"/processes/" + process + "/terminal": `{}`, "/processes/" + process + "/logs": `{}`,
+		"/exec/" + ada.leftExec(t, "adas-box"): `{"cancel":true}`,
+		"/processes/" + process + "/terminal":  `{}`, "/processes/" + process + "/logs": `{}`,
 	} {
 		dial := func(id string) (said string) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -410,4 +416,25 @@ func TestTiming(t *testing.T) {
 	if ratio := float64(hers) / float64(none); ratio < 0.7 || ratio > 1.4 {
 		t.Errorf("ada's takes %v, nobody's %v", hers, none)
 	}
+}
+
+// leftExec starts a resumable command, and leaves its stream.
+func (who *tenant) leftExec(t *testing.T, sandbox string) (id string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	body := strings.NewReader(`{"command":"sleep 600","timeout":600,"resumable":true}`)
+	req, err := http.NewRequestWithContext(ctx, "POST", who.URL+"/v1/sandboxes/"+sandbox+"/exec", body)
+	must(t, err)
+	req.Header = http.Header{"Authorization": {"Bearer " + who.Secret}, "Accept": {"text/event-stream"}}
+	resp, err := who.Client().Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if _, data, ok := strings.Cut(lines.Text(), `{"execId":"`); ok {
+			return strings.TrimSuffix(data, `"}`)
+		}
+	}
+	t.Fatal("the stream ended without an id")
+	return ""
 }

@@ -1,0 +1,143 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"hutch"
+	"hutch/internal/stream"
+)
+
+const (
+	firstPause = 50 * time.Millisecond // before a connection that broke is made again
+	maxPause   = 2 * time.Second
+)
+
+// resuming is the following of one resumable command, over as many connections
+// as it takes.
+type resuming struct {
+	*attached
+	client  *Client
+	sandbox string
+	started func(string)
+	id      string
+	res     hutch.ExecResult
+	final   error // of the server: the command's end
+	ended   bool
+}
+
+// execResumable runs a resumable command. It connects again when a connection
+// breaks.
+func (c *Client) execResumable(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	first := stream.Command{ExecRequest: req}
+	if req.Stdin != nil {
+		var err error
+		if first.Binary, err = io.ReadAll(io.LimitReader(req.Stdin, stream.MaxRequest)); err != nil {
+			return hutch.ExecResult{}, err
+		}
+	}
+	r := c.resuming(sandbox, out, req.Started)
+	return r.run(ctx, socketAt("Exec", sandbox), first)
+}
+
+// ResumeExec implements hutch.Service. It connects again when a connection
+// breaks.
+func (c *Client) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if cursor < 0 {
+		return hutch.ExecResult{}, hutch.Errorf(hutch.Invalid, "cursor is %d: it counts bytes from 0", cursor)
+	}
+	r := c.resuming(sandbox, out, nil)
+	r.id, r.cursor = exec, cursor
+	return r.run(ctx, r.again(), nil)
+}
+
+// CancelExec implements hutch.Service.
+func (c *Client) CancelExec(ctx context.Context, sandbox, exec string) error {
+	_, err := call[struct{}](ctx, c, at("CancelExec", sandbox, exec), nil)
+	return err
+}
+
+func (c *Client) resuming(sandbox string, out func(hutch.Output) error, started func(string)) *resuming {
+	r := &resuming{client: c, sandbox: sandbox, started: started}
+	r.attached = &attached{out: out, note: func(_ *attached, b []byte) (bool, error) { return r.take(b) }}
+	return r
+}
+
+// again is where the command is resumed.
+func (r *resuming) again() endpoint {
+	return at("ResumeExec", r.sandbox, r.id).with(url.Values{"cursor": {strconv.FormatInt(r.cursor, 10)}})
+}
+
+// run follows the command to its end. It gives up when no connection could be
+// made for the grace: the command has been killed then.
+func (r *resuming) run(ctx context.Context, to endpoint, first any) (hutch.ExecResult, error) {
+	pause, alive := firstPause, time.Now()
+	for {
+		before := r.cursor
+		err := r.connect(ctx, to, first)
+		switch {
+		case r.err != nil:
+			return hutch.ExecResult{}, r.err // of the caller
+		case r.ended:
+			return r.res, r.final
+		case r.cursor > before || first != nil:
+			pause, alive = firstPause, time.Now()
+		}
+		if r.id == "" || ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) || time.Since(alive) > hutch.ExecGrace {
+			return hutch.ExecResult{}, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return hutch.ExecResult{}, context.Cause(ctx)
+		}
+		pause = min(2*pause, maxPause)
+		to, first = r.again(), nil
+	}
+}
+
+// connect reads from one connection as long as it lasts.
+func (r *resuming) connect(ctx context.Context, to endpoint, first any) error {
+	conn, err := r.client.dial(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer conn.CloseNow()
+	defer context.AfterFunc(ctx, func() { conn.CloseNow() })()
+	r.conn, r.stop = conn, func(error) { conn.CloseNow() }
+	if first != nil {
+		if err := r.begin(first); err != nil {
+			return r.client.fault(ctx, err)
+		}
+	}
+	if err := r.receive(); err != nil && !r.ended {
+		return r.client.fault(ctx, err)
+	}
+	return nil
+}
+
+// take handles a text message.
+func (r *resuming) take(b []byte) (ended bool, err error) {
+	var n stream.Note
+	if err := json.Unmarshal(b, &n); err != nil {
+		return false, err
+	}
+	switch {
+	case n.Exec != "":
+		r.id = n.Exec
+		if r.started != nil {
+			r.started(r.id)
+		}
+	case n.Result != nil:
+		r.res, r.ended = *n.Result, true
+	case n.Error != nil:
+		r.res, r.final = partial(*n.Error)
+		r.ended = true
+	}
+	return r.ended, nil
+}

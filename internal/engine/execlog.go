@@ -1,0 +1,228 @@
+package engine
+
+import (
+	"context"
+	"sort"
+	"sync"
+
+	"hutch"
+)
+
+const (
+	// execAhead is how far a resumable command may print ahead of its reader.
+	// As much of what the reader was handed is kept, because a connection that
+	// breaks loses what was under way in it.
+	execAhead = 512 << 10
+	logStep   = 64 << 10 // by which a log grows
+	logPiece  = 32 << 10 // the longest piece that is kept as one
+	pieceCost = 64       // of memory, for a piece beside its data
+)
+
+// execLog is the newest output of a resumable command. It has one reader at a
+// time, and holds the program back when that reader is slow or away.
+//
+// Positions are cursors, which count bytes of output. Weights are positions
+// that also count the memory of the pieces: they bound the log.
+type execLog struct {
+	take func(bytes int) bool // whether so much more may be held
+
+	mu      sync.Mutex
+	pieces  []execPiece
+	base    int64 // weight of what was dropped before pieces
+	weight  int64 // of all output so far
+	handed  int64 // weight of what any reader was handed
+	size    int64 // how much may be kept
+	reader  *execReader
+	changes int // of the reader, and the end
+	ended   bool
+	changed chan struct{} // closed when something above changes
+}
+
+// execPiece is consecutive output of one stream.
+type execPiece struct {
+	stream      hutch.Stream
+	data        []byte
+	end, weight int64 // behind data
+}
+
+// execReader is where one connection reads.
+type execReader struct {
+	cursor int64
+	weight int64 // of the cursor
+}
+
+func newExecLog(take func(int) bool) *execLog {
+	return &execLog{take: take, size: 2 * logStep, changed: make(chan struct{})}
+}
+
+// add appends output. It waits while the reader is too far behind, until ctx is
+// done.
+func (l *execLog) add(ctx context.Context, o hutch.Output) error {
+	cursor := o.Cursor - int64(len(o.Data))
+	for data := o.Data; len(data) > 0; {
+		n := min(len(data), logPiece)
+		cursor += int64(n)
+		if err := l.append(ctx, execPiece{stream: o.Stream, data: append([]byte(nil), data[:n]...), end: cursor}); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+func (l *execLog) append(ctx context.Context, p execPiece) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cost := int64(len(p.data)) + pieceCost
+	for !l.fitsLocked(cost) {
+		if err := l.waitLocked(ctx); err != nil {
+			return err
+		}
+	}
+	for len(l.pieces) > 0 && l.weight+cost-l.base > l.size {
+		l.base = l.pieces[0].weight
+		l.pieces[0] = execPiece{} // its data is free at once
+		l.pieces = l.pieces[1:]
+	}
+	l.weight += cost
+	p.weight = l.weight
+	l.pieces = append(l.pieces, p)
+	l.wakeLocked()
+	return nil
+}
+
+// fitsLocked reports whether more can be appended without losing what the reader
+// has not read, and with half of the log for what was handed to a reader.
+func (l *execLog) fitsLocked(cost int64) bool {
+	for l.weight+cost-l.base > l.size && l.size < 2*execAhead && l.take(logStep) {
+		l.size += logStep
+	}
+	if l.weight+cost-l.handed > l.size/2 {
+		return false
+	}
+	return l.reader == nil || l.weight+cost-l.reader.weight <= l.size
+}
+
+// waitLocked waits for a change, without the lock.
+func (l *execLog) waitLocked(ctx context.Context) error {
+	changed := l.changed
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *execLog) wakeLocked() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// end says that no output follows.
+func (l *execLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	l.changes++
+	l.wakeLocked()
+}
+
+// attach makes r the reader. The one before it stops.
+func (l *execLog) attach(r *execReader) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.weight = l.base
+	l.reader = r
+	l.changes++
+	l.wakeLocked()
+}
+
+// detach reports whether r was still the reader.
+func (l *execLog) detach(r *execReader) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reader != r {
+		return false
+	}
+	l.reader = nil
+	l.changes++
+	l.wakeLocked()
+	return true
+}
+
+// count counts how often a reader came or went, and the end.
+func (l *execLog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changes
+}
+
+// attended reports whether there is a reader.
+func (l *execLog) attended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reader != nil
+}
+
+var errTakenOver = hutch.Errorf(hutch.Conflict, "another connection resumed this command, and reads its output now: one connection reads it at a time")
+
+// follow hands output to out from r's cursor to the end of the command.
+func (l *execLog) follow(ctx context.Context, r *execReader, out func(hutch.Output) error) error {
+	for {
+		o, err := l.next(ctx, r)
+		if err != nil || o.Data == nil {
+			return err
+		}
+		if out != nil {
+			if err := out(o); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// next waits for the next output; one without data is the end.
+func (l *execLog) next(ctx context.Context, r *execReader) (hutch.Output, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		switch {
+		case ctx.Err() != nil:
+			return hutch.Output{}, context.Cause(ctx)
+		case l.reader != r:
+			return hutch.Output{}, errTakenOver
+		}
+		if o := l.readLocked(r); o.Data != nil || l.ended {
+			return o, nil
+		}
+		if err := l.waitLocked(ctx); err != nil {
+			return hutch.Output{}, err
+		}
+	}
+}
+
+// readLocked reads on at r's cursor, or at the oldest byte that is kept.
+func (l *execLog) readLocked(r *execReader) hutch.Output {
+	first := sort.Search(len(l.pieces), func(i int) bool { return l.pieces[i].weight > r.weight })
+	for _, p := range l.pieces[first:] {
+		r.weight = p.weight
+		l.handed = max(l.handed, p.weight)
+		l.wakeLocked() // there is room for more
+		if p.end <= r.cursor {
+			continue // the client has it already
+		}
+		begin := p.end - int64(len(p.data))
+		o := hutch.Output{Stream: p.stream, Data: p.data, Cursor: p.end}
+		if begin < r.cursor {
+			o.Data = p.data[r.cursor-begin:]
+		} else {
+			o.Lost = begin - r.cursor
+		}
+		r.cursor = p.end
+		return o
+	}
+	return hutch.Output{}
+}

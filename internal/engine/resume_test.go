@@ -1,0 +1,76 @@
+package engine_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/engine"
+)
+
+var errLeft = errors.New("the reader left")
+
+// drop starts a resumable command, and leaves when it has printed something.
+func (b *bench) drop(t *testing.T, command string) (exec string, err error) {
+	t.Helper()
+	_, err = b.Exec(t.Context(), "a", hutch.ExecRequest{Command: command, Resumable: true, Started: func(id string) { exec = id }},
+		func(hutch.Output) error { return errLeft })
+	return exec, err
+}
+
+// A command that nobody resumes is killed after the grace, and forgotten; one
+// that has ended is forgotten.
+func TestNobodyResumes(t *testing.T) {
+	b := start(t, func(o *engine.Options) { o.ExecGrace = 300 * time.Millisecond })
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	for _, command := range []string{"echo begun; while sleep 0.01; do echo >> beat; done", "echo ended"} {
+		exec, err := b.drop(t, command)
+		if !errors.Is(err, errLeft) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // a look would begin the grace again
+		if _, err := b.ResumeExec(t.Context(), "a", exec, 0, nil); !errors.Is(err, hutch.NotFound) {
+			t.Errorf("%s: resumed after the grace: %v", command, err)
+		}
+	}
+	beat := func() string {
+		res, err := b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "wc -c < beat"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(res.Stdout)
+	}
+	if before := beat(); strings.TrimSpace(before) == "" {
+		t.Error("the command has not run")
+	} else if time.Sleep(200 * time.Millisecond); beat() != before {
+		t.Error("the command runs on after the grace")
+	}
+}
+
+// Resumable commands of a sandbox are bounded; those that ended make way.
+func TestResumableCommandsAreBounded(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	var execs []string
+	for range hutch.MaxResumable {
+		exec, err := b.drop(t, "echo begun; sleep 600")
+		if !errors.Is(err, errLeft) {
+			t.Fatal(err)
+		}
+		execs = append(execs, exec)
+	}
+	if _, err := b.drop(t, "echo one more"); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := b.CancelExec(t.Context(), "a", execs[3]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.drop(t, "echo one more"); !errors.Is(err, errLeft) {
+		t.Errorf("one more after one has ended: %v", err)
+	}
+	if _, err := b.ResumeExec(t.Context(), "a", execs[3], 0, nil); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("what made way: %v", err)
+	}
+}

@@ -1,0 +1,76 @@
+package secret_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"hutch"
+	"hutch/internal/scripted"
+)
+
+// kept is a resumable command that has ended, whose output is kept from a byte on.
+type kept struct {
+	scripted.Service
+	text string
+	from int
+	res  hutch.ExecResult
+}
+
+func (k *kept) ResumeExec(_ context.Context, _, _ string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	begin := max(int(cursor), k.from)
+	if begin >= len(k.text) {
+		return k.res, nil
+	}
+	o := hutch.Output{Stream: hutch.Stdout, Data: []byte(k.text[begin:]), Cursor: int64(len(k.text)), Lost: int64(begin) - cursor}
+	return k.res, out(o)
+}
+
+// Who resumes in the middle of a secret, or where its beginning is lost, is not
+// told its rest.
+func TestResumeInTheMiddleOfASecret(t *testing.T) {
+	t.Parallel()
+	text := "before " + value + " after"
+	rest := value[len(value)-6:] // what only the secret ends with
+	for from := range text {
+		for cursor := range text {
+			var got strings.Builder
+			svc := veil(&kept{text: text, from: from})
+			at := int64(cursor)
+			_, err := svc.ResumeExec(t.Context(), "a", "x", at, func(o hutch.Output) error {
+				if o.Cursor < at {
+					t.Errorf("kept from %d, resumed at %d: back to %d", from, cursor, o.Cursor)
+				}
+				at = o.Cursor
+				got.Write(o.Data)
+				return nil
+			})
+			if err != nil || strings.Contains(got.String(), rest) {
+				t.Errorf("kept from %d, resumed at %d: %q, %v", from, cursor, got.String(), err)
+			}
+			if want := text[min(cursor, len(text)):]; from == 0 && cursor > 7+len(value) && got.String() != want {
+				t.Errorf("resumed at %d: %q, want %q", cursor, got.String(), want)
+			}
+			if from == 0 && cursor == 0 && got.String() != "before "+hidden+" after" {
+				t.Errorf("from the beginning: %q", got.String())
+			}
+		}
+	}
+}
+
+// The result of what was resumed tells no part of a secret, wherever its middle
+// is missing.
+func TestResumedResult(t *testing.T) {
+	t.Parallel()
+	text := "before " + value + " after"
+	for head := range text {
+		for tail := head; tail <= len(text); tail++ {
+			res := hutch.ExecResult{Stdout: []byte(text[:head] + text[tail:]), Truncated: tail > head, Cuts: [2]int{head, 0}}
+			res, err := veil(&kept{res: res}).ResumeExec(t.Context(), "a", "x", 0, nil)
+			got := string(res.Stdout)
+			if err != nil || strings.Contains(got, value[:12]) || strings.Contains(got, value[len(value)-12:]) {
+				t.Errorf("without %d to %d: %q, %v", head, tail, got, err)
+			}
+		}
+	}
+}

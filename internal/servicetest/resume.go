@@ -1,0 +1,158 @@
+package servicetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+)
+
+var errLeft = errors.New("the reader left")
+
+// collector keeps output and the cursor behind it.
+type collector struct {
+	t      *testing.T
+	data   bytes.Buffer
+	cursor int64
+	leave  int // after that many bytes; 0 is never
+}
+
+func (c *collector) output(o hutch.Output) error {
+	if begin := o.Cursor - int64(len(o.Data)); begin != c.cursor || o.Lost != 0 {
+		c.t.Errorf("output from %d to %d, %d lost, after %d: want no gap and no repetition", begin, o.Cursor, o.Lost, c.cursor)
+	}
+	c.data.Write(o.Data)
+	c.cursor = o.Cursor
+	if c.leave > 0 && c.data.Len() >= c.leave {
+		return errLeft
+	}
+	return nil
+}
+
+// drop starts a resumable command and leaves after some bytes of its output.
+func (s *suite) drop(t *testing.T, id string, req hutch.ExecRequest, after int) (exec string, c *collector) {
+	t.Helper()
+	c = &collector{t: t, leave: after}
+	req.Resumable = true
+	req.Started = func(id string) { exec = id }
+	if _, err := s.svc.Exec(bounded(t), id, req, c.output); !errors.Is(err, errLeft) || exec == "" {
+		t.Fatalf("left %q with %v; want an id, and the reader's error", exec, err)
+	}
+	c.leave = 0
+	return exec, c
+}
+
+func (s *suite) resume() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"no gap and no repetition": func(t *testing.T) {
+			id := s.open(t)
+			exec, c := s.drop(t, id, hutch.ExecRequest{Command: "for i in $(seq 300); do echo line $i; sleep 0.002; done; exit 3"}, 1)
+			for range 5 { // times that the connection is lost
+				c.leave = c.data.Len() + 40
+				if _, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, c.output); !errors.Is(err, errLeft) {
+					t.Fatal(err)
+				}
+			}
+			c.leave = 0
+			res, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, c.output)
+			if err != nil || res.ExitCode != 3 || res.TimedOut || res.SandboxID != id || res.Duration <= 0 {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if want := s.run(t, id, "for i in $(seq 300); do echo line $i; done"); c.data.String() != want || string(res.Stdout) != want {
+				t.Errorf("read %d bytes, and the result has %d; want %d", c.data.Len(), len(res.Stdout), len(want))
+			}
+			again := &collector{t: t}
+			same, err := s.svc.ResumeExec(bounded(t), id, exec, 0, again.output)
+			if err != nil || same.Duration != res.Duration || again.data.String() != c.data.String() {
+				t.Errorf("the same once more: %+v, %v", same, err)
+			}
+			none := 0
+			if _, err := s.svc.ResumeExec(bounded(t), id, exec, 1<<40, func(hutch.Output) error { none++; return nil }); err != nil || none > 0 {
+				t.Errorf("from behind the end: %d pieces, %v", none, err)
+			}
+		},
+		"nothing is lost while nobody reads": func(t *testing.T) {
+			id := s.open(t)
+			exec, c := s.drop(t, id, hutch.ExecRequest{Command: "seq 1000000"}, 100_000)
+			time.Sleep(100 * time.Millisecond) // in which the program could print all of it
+			res, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, c.output)
+			if err != nil || !res.Success() || !res.Truncated {
+				t.Fatalf("%v, %v", res.ExitCode, err)
+			}
+			if !bytes.HasSuffix(c.data.Bytes(), []byte("\n999999\n1000000\n")) || c.data.Len() != 6888896 {
+				t.Errorf("read %d bytes", c.data.Len())
+			}
+		},
+		"cancelled": func(t *testing.T) {
+			id := s.open(t)
+			env, find := mark()
+			exec, c := s.drop(t, id, hutch.ExecRequest{Command: "echo begun; setsid sleep 600 & sleep 600", Env: env}, 1)
+			if err := s.svc.CancelExec(bounded(t), id, exec); err != nil {
+				t.Fatal(err)
+			}
+			s.gone(t, id, find)
+			res, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, c.output)
+			wantKind(t, hutch.Conflict, err, "resume of what was cancelled")
+			if !strings.HasPrefix(string(res.Stdout), "begun") {
+				t.Errorf("its result: %+v", res)
+			}
+			if err := s.svc.CancelExec(bounded(t), id, exec); err != nil {
+				t.Errorf("cancelled again: %v", err)
+			}
+		},
+		"time limit": func(t *testing.T) {
+			id := s.open(t)
+			exec, c := s.drop(t, id, hutch.ExecRequest{Command: "echo begun; sleep 600", Timeout: 1}, 1)
+			res, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, c.output)
+			if err != nil || !res.TimedOut {
+				t.Errorf("%+v, %v", res, err)
+			}
+		},
+		"one reader at a time": func(t *testing.T) {
+			id := s.open(t)
+			exec, c := s.drop(t, id, hutch.ExecRequest{Command: "echo begun; while ! [ -e go ]; do sleep 0.05; done; echo done"}, 1)
+			const readers = 8
+			errs := make(chan error, readers)
+			for range readers {
+				go func() {
+					_, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, nil)
+					errs <- err
+				}()
+			}
+			for range readers - 1 { // each takes over from the one before
+				wantKind(t, hutch.Conflict, <-errs, "a reader that another took over from")
+			}
+			s.run(t, id, "touch go")
+			if err := <-errs; err != nil {
+				t.Errorf("the last reader: %v", err)
+			}
+		},
+		"the end of a call is no cancel": func(t *testing.T) {
+			id := s.open(t)
+			ctx, cancel := context.WithCancel(bounded(t))
+			exec := ""
+			_, err := s.svc.Exec(ctx, id, hutch.ExecRequest{Command: "sleep 0.5; echo done", Resumable: true, Started: func(id string) { exec = id; cancel() }}, nil)
+			if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			if res, err := s.svc.ResumeExec(bounded(t), id, exec, 0, nil); err != nil || string(res.Stdout) != "done\n" {
+				t.Errorf("%+v, %v", res, err)
+			}
+		},
+		"ids that are not there": func(t *testing.T) {
+			id, other := s.open(t), s.open(t)
+			exec, _ := s.drop(t, id, hutch.ExecRequest{Command: "echo begun; sleep 600"}, 1)
+			for _, bad := range [][2]string{{other, exec}, {id, "x-forged"}, {id, "../" + exec}, {id, ""}, {"nobody", exec}} {
+				_, err := s.svc.ResumeExec(bounded(t), bad[0], bad[1], 0, nil)
+				wantKind(t, hutch.NotFound, err, "resume %q", bad)
+				wantKind(t, hutch.NotFound, s.svc.CancelExec(bounded(t), bad[0], bad[1]), "cancel %q", bad)
+			}
+			_, err := s.svc.ResumeExec(bounded(t), id, exec, -1, nil)
+			wantKind(t, hutch.Invalid, err, "a cursor before the beginning")
+		},
+	}
+}
