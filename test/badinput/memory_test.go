@@ -206,24 +206,38 @@ func (b *bed) furnished(t *testing.T, id string) {
 	}
 }
 
-// The limit holds in what was copied, or woke from its files, as well.
+// The limit holds in a copy, a copy's original, and what was paused, as well.
 func TestMemoryLimitOfACopy(t *testing.T) {
 	if _, unlimited := cgroup.Find(); unlimited != nil {
 		t.Skip(unlimited)
 	}
 	t.Parallel()
-	b := &bed{Service: hutchtest.Engine(t, "gvisor", nil), runtime: "gvisor"}
+	b := &bed{runtime: "gvisor", Service: hutchtest.Engine(t, "gvisor", nil)}
 	id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
 	b.furnish(t, id)
 	copies, err := b.Fork(t.Context(), id, hutch.ForkRequest{Count: 1})
 	if err != nil || len(copies) != 1 {
 		t.Fatal(copies, err)
 	}
-	for _, id := range []string{copies[0].ID, id} {
-		r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: "python", Command: "x = bytearray(900 << 20)", Timeout: 60}, nil)
-		if err != nil || r.Limit != "memory" {
-			t.Errorf("%s: exit code %d, limit %q, %v", id, r.ExitCode, r.Limit, err)
-		}
-		b.furnished(t, id)
+	b.limited(t, "a fork", copies[0].ID)
+	b.limited(t, "what was forked", id)
+	if _, err := b.Snapshot(t.Context(), id, hutch.SnapshotRequest{Name: "template"}); err != nil {
+		t.Fatal(err)
 	}
+	b.limited(t, "of a template", b.sandbox(t, hutch.CreateRequest{Snapshot: "template"}))
+	if _, err := b.Pause(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	b.limited(t, "one that was paused", id)
+}
+
+// limited checks that a program which takes all memory of a furnished sandbox ends
+// alone.
+func (b *bed) limited(t *testing.T, what, id string) {
+	t.Helper()
+	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: "python", Command: "x = bytearray(900 << 20)", Timeout: 60}, nil)
+	if err != nil || r.Limit != "memory" {
+		t.Errorf("%s: exit code %d, limit %q, %v", what, r.ExitCode, r.Limit, err)
+	}
+	b.furnished(t, id)
 }
