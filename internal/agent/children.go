@@ -103,6 +103,24 @@ func repeatStop(enough <-chan struct{}) {
 	}
 }
 
+// started returns the pids of the children that live, but for inherited ones.
+func (c *children) started() map[int]bool {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	return c.table()
+}
+
+// table is started for those who have the lock already, from freeze to thaw.
+func (c *children) table() map[int]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pids := map[int]bool{}
+	for pid := range c.ends {
+		pids[pid] = true
+	}
+	return pids
+}
+
 func (c *children) reap() {
 	for {
 		pid, status, err := wait(-1)

@@ -178,6 +178,7 @@ func (r *codeRun) watch(i *interpreter, deleted <-chan struct{}) wire.RunEnd {
 
 // stop interrupts the run, and goes on to kill when that is not heeded.
 func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
+	tree := i.tree.hold()
 	for _, step := range []struct {
 		do   func()
 		wait time.Duration
@@ -185,7 +186,7 @@ func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
 		{i.interrupt, heedTime},
 		{i.killBegun, heedTime},
 		{i.interrupt, leaveTime},
-		{i.tree.kill, killTime},
+		{tree.kill, killTime},
 	} {
 		step.do()
 		select {
@@ -195,6 +196,7 @@ func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
 			}
 			return end
 		case <-i.done:
+			tree.kill() // what the interpreter held together
 			return r.lost(i, end)
 		case <-time.After(step.wait):
 		}

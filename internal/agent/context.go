@@ -295,7 +295,7 @@ func (c *codeContext) kill() {
 	if c.interp != nil {
 		root = c.interp.root
 	}
-	if pid := root(); pid != 0 && !c.strays {
+	if pid := root(); pid != 0 && !c.strays && !c.interp.hasChildren() {
 		syscall.Kill(pid, syscall.SIGSTOP) // it starts nothing more
 		if !c.interp.hasChildren() {
 			syscall.Kill(pid, syscall.SIGKILL)

@@ -30,14 +30,52 @@ type tree struct {
 	// freeze stops every process there is, until thaw is called. It is nil
 	// where not all of them are the agent's.
 	freeze func() (thaw func())
+	// adopted are the children of the agent that are not of this tree, as hold
+	// found them; nil before.
+	adopted map[int]bool
+	// started tells the children that the agent has started from those that it
+	// has inherited, and table does so after freeze. They are nil where it
+	// inherits none.
+	started, table func() map[int]bool
 }
 
 func (a *agent) tree(id string, root func() int) tree {
 	t := tree{root: root, mark: wire.ProcessEnv + "=" + id}
 	if a.children.init && os.Getpid() == 1 {
-		t.freeze = a.children.freeze
+		t.freeze, t.started, t.table = a.children.freeze, a.children.started, a.children.table
 	}
 	return t
+}
+
+// hold looks at what the agent has inherited by now, while the root lives and
+// takes in its orphans: none of it is of this tree. It must come before anything
+// that programs can notice. One that kills the root when it sees the end come
+// would else make strangers of all that the root held together.
+func (t tree) hold() tree {
+	if t.started == nil || t.adopted != nil {
+		return t
+	}
+	adopted := map[int]bool{}
+	for _, p := range processes(map[int]bool{}, time.Time{}) {
+		if p.parent == os.Getpid() {
+			adopted[p.pid] = true
+		}
+	}
+	if t.alive() {
+		t.adopted = adopted
+	}
+	return t
+}
+
+// alive reports whether the root runs. A zombie's children have gone to others.
+func (t tree) alive() bool {
+	root := t.root()
+	if root == 0 {
+		return false
+	}
+	var buf [1024]byte
+	p, ok := parseStat(root, slurp("/proc/"+strconv.Itoa(root)+"/stat", buf[:]))
+	return ok && !p.dead && t.root() != 0
 }
 
 // signal signals every process of the tree.
@@ -55,25 +93,39 @@ func (t tree) signal(sig syscall.Signal) {
 // outrun one that forks all the time.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
+	t = t.hold()
 	defer t.killRoot() // where there is no /proc to be read
 	c := newCensus(t)
 	switch {
 	case c.stop(time.Now().Add(hurry)):
 	case t.freeze != nil:
 		defer t.freeze()()
+		t.started, c.started = t.table, t.table
 		c.stop(end)
 	default:
 		c.stop(end)
 	}
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		pids := t.members()
-		for _, pid := range slices.Backward(pids) { // the root last: it holds the tree together
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
 		if len(pids) == 0 || time.Now().After(end) {
 			return
 		}
+		t.strike(pids)
+		if len(pids) == 1 && pids[0] == t.root() {
+			t.adopted = nil // the root was the last: nothing is lost by its end
+		}
 		time.Sleep(pause)
+	}
+}
+
+// strike kills the members of the tree, the root only when it is the last: it
+// holds the tree together.
+func (t tree) strike(pids []int) {
+	if len(pids) > 1 && pids[0] == t.root() {
+		pids = pids[1:]
+	}
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 
@@ -156,8 +208,21 @@ func (c *census) look(end time.Time) (found []process) {
 	below()
 	buf := make([]byte, 64<<10)
 	take(func(p process) bool { return p.bears(c.mark, buf) })
+	take(c.lost())
 	below()
 	return found
+}
+
+// lost tells those that the agent has inherited since hold, if that is for the
+// reason that somebody else has killed the root.
+func (c *census) lost() func(process) bool {
+	if c.adopted == nil || c.alive() {
+		return func(process) bool { return false }
+	}
+	started := c.started()
+	return func(p process) bool {
+		return p.parent == os.Getpid() && !c.adopted[p.pid] && !started[p.pid]
+	}
 }
 
 // process is a line of the kernel's process table.

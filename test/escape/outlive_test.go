@@ -115,6 +115,21 @@ func TestNothingOutlivesItsEnd(t *testing.T) {
 	})
 }
 
+// Nothing outlives its end either when a program kills the first process, whose
+// descendants are known, as soon as it sees the end come.
+func TestNothingOutlivesItsEndByRegicide(t *testing.T) {
+	each(t, func(t *testing.T, f *field) {
+		for name, end := range ends {
+			t.Run(name, func(t *testing.T) {
+				id := f.sandbox(t, hutch.CreateRequest{})
+				number := fmt.Sprint(1_000_000 + rand.IntN(1_000_000))
+				end(t, f, id, program(t, "outlive"), map[string]string{"NUMBER": number, "REGICIDE": "1"})
+				f.gone(t, id, number)
+			})
+		}
+	})
+}
+
 // gone waits until no process has an argument that begins with number.
 func (f *field) gone(t *testing.T, id, number string) {
 	t.Helper()

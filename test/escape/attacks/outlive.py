@@ -46,12 +46,35 @@ def thread():
     t.join()
 
 
+def regicide(way):
+    """Leaves strangers behind by killing the first process when it is stopped."""
+    root = os.getsid(0)
+    for _ in range(30):  # a crowd takes longer to look at
+        if os.fork() == 0:
+            stay("6")
+    if os.fork() == 0:
+        def kill(*_):
+            os.kill(root, signal.SIGKILL)
+            stay(way)
+        signal.signal(signal.SIGINT, kill)
+        os.setsid()
+        with open("/proc/%d/stat" % root) as stat:
+            os.write(1, b"left\n")
+            while stat.read().rpartition(")")[2].split()[0] != "T":
+                stat.seek(0)
+        kill()
+
+
+if os.environ.get("REGICIDE"):
+    regicide("5")
+
 for way in (brother, orphan, daemon, thread):
     if not os.environ.get("ONLY") or os.environ["ONLY"] == way.__name__:
         try:
             way()
         except OSError as e:
             print(way.__name__, errno.errorcode.get(e.errno), flush=True)
-print("left", flush=True)
+if not os.environ.get("REGICIDE"):
+    print("left", flush=True)
 if not os.environ.get("RETURN"):
     time.sleep(3600)
