@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -134,9 +135,14 @@ func listed(ctx context.Context, svc hutch.Service, args []string, f hutch.Filte
 }
 
 func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, text.JSON(b.String()))
+	return err
 }
 
 // writeList prints a list as JSON, or as a table with a head if it has one.
