@@ -368,7 +368,7 @@ func TestCompile(t *testing.T) {
 	c, dial := serve(t, wire.Boot{})
 	start := wire.Start{
 		Compile: []string{"sh", "-c", `sleep 0.2; cat; cp "$1" "$2"; chmod +x "$2"`, "sh", wire.SourceArg, wire.ProgramArg},
-		Argv:    []string{wire.ProgramArg}, Source: "#!/bin/sh\nexec cat", SourceName: "main.sh", Stdin: true, ID: hutch.NewID("x"),
+		Argv:    []string{wire.ProgramArg}, Source: "#!/bin/sh\n# " + hutch.NewID("source") + "\nexec cat", SourceName: "main.sh", Stdin: true, ID: hutch.NewID("x"),
 	}
 	var r result
 	x, err := c.Run(t.Context(), start, strings.NewReader(strings.Repeat("input ", 100<<10)), r.add)

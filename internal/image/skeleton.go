@@ -223,7 +223,11 @@ func (r Root) masked() (paths []string) {
 // something. What is empty needs no mask, which would cost a mount.
 func (r Root) bare() (paths []string) {
 	for _, path := range r.masked() {
-		if now, ok := r.follow(path); ok && now == path && !empty(r.onHost(path)) {
+		host := r.onHost(path)
+		if _, err := os.Lstat(host); err != nil {
+			continue // as most are
+		}
+		if now, ok := r.follow(path); ok && now == path && !empty(host) {
 			paths = append(paths, path)
 		}
 	}

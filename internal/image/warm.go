@@ -98,7 +98,7 @@ func warmGo(dir string, opt HostOptions, found []foundTool) string {
 		return ""
 	}
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.GOARCH, goCacheSource)
+	fmt.Fprintf(h, "%s %s\n", runtime.GOARCH, goCacheSource)
 	for _, t := range found {
 		if slices.Contains([]string{"go", "gcc", "cc"}, t.name) {
 			stamp(h, t.path)
