@@ -94,11 +94,7 @@ func login(ctx context.Context, s servers.Server) error {
 
 // changeServers changes the saved servers.
 func changeServers(change func(*servers.List) error) error {
-	path, err := servers.Path()
-	if err != nil {
-		return err
-	}
-	list, err := servers.Load(path)
+	list, path, err := loadServers()
 	if err != nil {
 		return err
 	}
@@ -106,6 +102,15 @@ func changeServers(change func(*servers.List) error) error {
 		return err
 	}
 	return list.Save(path)
+}
+
+// loadServers reads the saved servers, and says where they are saved.
+func loadServers() (list servers.List, path string, err error) {
+	if path, err = servers.Path(); err != nil {
+		return list, "", err
+	}
+	list, err = servers.Load(path)
+	return list, path, err
 }
 
 func newContext(h *home, std streams) *cobra.Command {
@@ -131,11 +136,7 @@ func newContextList(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the saved servers", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			path, err := servers.Path()
-			if err != nil {
-				return err
-			}
-			list, err := servers.Load(path)
+			list, _, err := loadServers()
 			if err != nil {
 				return err
 			}

@@ -57,10 +57,6 @@ func Find(name string) (Verb, bool) {
 // All lists the rows in the order of the table.
 func All() []Verb { return table }
 
-// Changes reports whether a verb changes or runs something. A verb that is not
-// in the table does.
-func Changes(name string) bool { return !rows[name].Looks }
-
 var rows = index()
 
 func index() map[string]Verb {
