@@ -269,10 +269,13 @@ func leftovers(data string) error {
 }
 
 // holders are the processes that name a folder: on their command line, in
-// their environment, or among the mounts that are theirs and not the host's.
+// their environment, among the mounts that are theirs and not the host's, or as
+// the address of a socket of theirs. The last is all that the agent of a native
+// sandbox keeps of its folder.
 func holders(dir string) []int {
 	name := []byte(filepath.Base(dir))
 	host, _ := os.Readlink("/proc/self/ns/mnt")
+	sockets := socketsIn(name)
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	var pids []int
 	for _, proc := range procs {
@@ -281,7 +284,10 @@ func holders(dir string) []int {
 			files = append(files, "mountinfo")
 		}
 		pid, _ := strconv.Atoi(filepath.Base(proc))
-		if pid != os.Getpid() && slices.ContainsFunc(files, func(file string) bool {
+		if pid == os.Getpid() {
+			continue
+		}
+		if holdsSocket(proc, sockets) || slices.ContainsFunc(files, func(file string) bool {
 			b, _ := os.ReadFile(filepath.Join(proc, file))
 			return bytes.Contains(b, name)
 		}) {
@@ -289,6 +295,30 @@ func holders(dir string) []int {
 		}
 	}
 	return pids
+}
+
+// socketsIn are the Unix sockets whose address has a name in it, written as the
+// links in /proc/PID/fd show them.
+func socketsIn(name []byte) map[string]bool {
+	table, _ := os.ReadFile("/proc/net/unix")
+	sockets := map[string]bool{}
+	for line := range bytes.Lines(table) {
+		if fields := bytes.Fields(line); len(fields) == 8 && bytes.Contains(fields[7], name) {
+			sockets[fmt.Sprintf("socket:[%s]", fields[6])] = true
+		}
+	}
+	return sockets
+}
+
+func holdsSocket(proc string, sockets map[string]bool) bool {
+	if len(sockets) == 0 {
+		return false
+	}
+	files, _ := os.ReadDir(filepath.Join(proc, "fd"))
+	return slices.ContainsFunc(files, func(f os.DirEntry) bool {
+		to, _ := os.Readlink(filepath.Join(proc, "fd", f.Name()))
+		return sockets[to]
+	})
 }
 
 // clean removes what a script that failed may leave.
