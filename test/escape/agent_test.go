@@ -120,12 +120,12 @@ echo kept > real
 ln -s OUTSIDE link
 ln -s / everything
 ln -s /etc/passwd passwd && ln -s /proc/1/root root && ln -s /proc/self/fd fds && ln -s . loop
-mkdir -p deep && cd deep && for i in $(seq 200); do mkdir dddddddddddddddd && cd dddddddddddddddd; done; cd /workspace
 mkfifo pipe
 python3 -c '
 import os, socket
 s = socket.socket(socket.AF_UNIX); s.bind("/workspace/socket")
 os.makedirs("names", exist_ok=True)
+os.makedirs("deep" + "/dddddddddddddddd" * 200)
 for name in (b"-rf", b"--to-command=touch evil", b"--checkpoint-action=exec=id", b"new\nline", b"\xff\xfe", b"*", b"tab\t"):
     open(b"names/" + name, "wb").close()
 with open("sparse", "wb") as f: f.truncate(1 << 25)

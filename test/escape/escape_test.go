@@ -264,4 +264,4 @@ func TestAllowancesAreOfAttempts(t *testing.T) {
 }
 
 // patience bounds every attack.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
