@@ -109,6 +109,7 @@ func play(t *testing.T, name, script string) {
 	dir, data := hutchtest.Dir(t), hutchtest.Dir(t)
 	env := append(os.Environ(), "PATH="+filepath.Join(here, "bin")+":"+os.Getenv("PATH"), "HUTCH_PROGRAM="+hutchtest.Program(t, "hutch"),
 		"HUTCH_DATA="+data, "HUTCH_REPOSITORY="+filepath.Join(here, "../../.."), "EDITOR=true", "HOME="+dir, "GOFLAGS=-mod=mod")
+	env = append(env, goCaches(t)...)
 	env = append(env, serve(t, data, env)...)
 
 	if _, err := os.Stat(filepath.Join(here, "before", name+".sh")); err == nil {
@@ -126,6 +127,21 @@ func play(t *testing.T, name, script string) {
 	if err != nil {
 		t.Errorf("commands of the page failed (%v): the lines after >>> have their numbers", err)
 	}
+}
+
+// goCaches keeps Go's caches where they are, although a page has a home folder of its own.
+func goCaches(t *testing.T) []string {
+	t.Helper()
+	names := []string{"GOPATH", "GOMODCACHE", "GOCACHE"}
+	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	values := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || len(values) != len(names) {
+		t.Fatalf("go env: %q, %v", out, err)
+	}
+	for i, name := range names {
+		values[i] = name + "=" + values[i]
+	}
+	return values
 }
 
 // command is a command in a process group of its own, with nobody at the keyboard.
