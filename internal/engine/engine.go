@@ -39,6 +39,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/exposure"
 	"hutch/internal/image"
 	"hutch/internal/pool"
 	"hutch/internal/snapshots"
@@ -105,7 +106,7 @@ type Engine struct {
 	looked    time.Time // at the memory
 	scarce    bool      // it was then
 
-	exposed exposures
+	exposed *exposure.Table
 }
 
 var (
@@ -124,12 +125,11 @@ func New(opt Options) *Engine {
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Engine{
+	return &Engine{
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt), making: make(chan struct{}, atOnce()),
 		sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{},
+		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log),
 	}
-	e.exposed.by, e.exposed.reserved.by = map[labelKey]*exposure{}, map[labelKey]reservation{}
-	return e
 }
 
 // Start finds the sandboxes of an earlier run again, removes what it left
@@ -138,7 +138,12 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(e.filesDir(), 0o700), os.MkdirAll(e.memoryDir(), 0o700), os.RemoveAll(e.trashDir()), os.Mkdir(e.trashDir(), 0o700)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
-	if err := errors.Join(e.openSnapshots(), e.openReservations(ctx), e.recover(ctx)); err != nil {
+	if e.opt.Store != nil {
+		if err := e.exposed.Open(ctx, e.opt.Store.Shelf("labels")); err != nil {
+			return fmt.Errorf("start engine: %w", err)
+		}
+	}
+	if err := errors.Join(e.openSnapshots(), e.recover(ctx)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	e.tasks.Go(e.watchHealth)

@@ -6,6 +6,7 @@ import (
 
 	"hutch"
 	"hutch/internal/engine"
+	"hutch/internal/exposure"
 )
 
 func withPreviews(opt *engine.Options) {
@@ -72,13 +73,13 @@ func TestReservedLabelsAreBounded(t *testing.T) {
 	}
 	b.Destroy(as(t, "ada"), "first", true)
 	b.expose(t, "bob", "many", "")
-	for i := range engine.MaxReserved + 10 {
+	for i := range exposure.MaxReserved + 10 {
 		if _, err := b.Expose(as(t, "bob"), "many", hutch.ExposeRequest{Port: 8000, Token: fmt.Sprint("t", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	docs, err := b.store.Shelf("labels").All(t.Context())
-	if err != nil || len(docs) != engine.MaxReserved+1 {
+	if err != nil || len(docs) != exposure.MaxReserved+1 {
 		t.Errorf("%d labels are kept, %v", len(docs), err)
 	}
 	if _, err := b.expose(t, "bob", "first", "live"); hutch.KindOf(err) != hutch.Conflict {

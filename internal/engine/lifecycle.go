@@ -457,12 +457,12 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 		agent.Close()
 	}
 	for _, x := range s.ports() {
-		e.reserveLabel(s.owner, x)
+		e.exposed.Reserve(s.owner, x)
 	}
 	if err := e.forget(context.WithoutCancel(ctx), s, why); err != nil {
 		return err
 	}
-	e.unexposeAll(s)
+	e.exposed.Remove(s.ports())
 	s.disconnect()
 	e.retire(s)
 	e.log.Info("destroyed", "sandbox", s.id, "why", why)

@@ -49,7 +49,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		e.armLocked(s)
 		s.mu.Unlock()
 		for _, x := range s.ports() {
-			if err := e.publish(s.owner, x); err != nil {
+			if err := e.exposed.Publish(s.owner, x); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,170 @@
+package exposure_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hutch"
+	"hutch/internal/exposure"
+	"hutch/internal/store"
+)
+
+func newTable(t *testing.T) *exposure.Table {
+	return exposure.New(t.Context(), func(label string) string { return "http://" + label + ".localhost" }, slog.New(slog.DiscardHandler))
+}
+
+// box is a sandbox whose record is in memory, or cannot be written.
+type box struct {
+	*exposure.Table
+	owner, id string
+	ports     []store.Exposure
+	broken    error
+}
+
+func (b *box) holder() exposure.Holder {
+	return exposure.Holder{Owner: b.owner, Sandbox: b.id, Ports: b.ports, Keep: func(ports []store.Exposure) error {
+		if b.broken == nil {
+			b.ports = ports
+		}
+		return b.broken
+	}}
+}
+
+func (b *box) expose(token string) (hutch.Port, error) {
+	return b.Expose(b.holder(), hutch.ExposeRequest{Port: 80, Token: token})
+}
+
+// A change that cannot be written to the record changes nothing, and one that can
+// closes the connections that came by the old label.
+func TestExposeIsAllOrNothing(t *testing.T) {
+	b := &box{Table: newTable(t), owner: "ada", id: "sb"}
+	first, err := b.expose("one")
+	if err != nil || first.URL != "http://80-sb-one.localhost" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	old, ok := b.Preview("80-sb-one")
+	if !ok || old.Owner != "ada" {
+		t.Fatalf("the label leads to %+v", old)
+	}
+	b.broken = errors.New("the disk is full")
+	if _, err := b.expose("two"); !errors.Is(err, b.broken) {
+		t.Fatal(err)
+	}
+	if _, ok := b.Preview("80-sb-two"); ok {
+		t.Error("a label that is not on record leads somewhere")
+	}
+	if _, ok := b.Preview("80-sb-one"); !ok {
+		t.Error("the old label is gone, although nothing was changed")
+	}
+	b.broken = nil
+	live, _ := b.Preview("80-sb-one")
+	if _, err := b.expose("two"); err != nil || len(b.ports) != 1 {
+		t.Fatalf("%+v, %v", b.ports, err)
+	}
+	if _, ok := b.Preview("80-sb-one"); ok || live.Life.Err() == nil {
+		t.Error("the old label still leads somewhere, or its connections go on")
+	}
+	if err := b.Unexpose(b.holder(), 80); err != nil || len(b.ports) != 0 {
+		t.Errorf("%+v, %v", b.ports, err)
+	}
+	if _, ok := b.Preview("80-sb-two"); ok {
+		t.Error("an unexposed port is still shown")
+	}
+}
+
+func TestPortsAreBounded(t *testing.T) {
+	b := &box{Table: newTable(t), owner: "ada", id: "sb"}
+	var err error
+	for port := 1; err == nil && port < 1000; port++ {
+		_, err = b.Expose(b.holder(), hutch.ExposeRequest{Port: port})
+	}
+	if !errors.Is(err, hutch.Exhausted) || len(b.ports) != 100 {
+		t.Errorf("%d ports, then %v", len(b.ports), err)
+	}
+	if list := b.Table.Ports(b.ports); len(list) != 100 || list[0].Port != 1 || list[99].Port != 100 {
+		t.Errorf("they are not listed by their numbers: %+v", list)
+	}
+}
+
+// A label stays its owner's for 30 days, also over a restart, and no owner can
+// have another's labels given up.
+func TestReservedLabels(t *testing.T) {
+	db, err := store.Open(t.Context(), store.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	open := func() *exposure.Table {
+		table := newTable(t)
+		if err := table.Open(t.Context(), db.Shelf("labels")); err != nil {
+			t.Fatal(err)
+		}
+		return table
+	}
+	table := open()
+	ada := &box{Table: table, owner: "ada", id: "team-x"}
+	if _, err := ada.expose("live"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ada.Unexpose(ada.holder(), 80); err != nil {
+		t.Fatal(err)
+	}
+	for i := range exposure.MaxReserved + 10 {
+		table.Reserve("bob", store.Exposure{Port: hutch.Port{Port: 1, SandboxID: "many", Token: fmt.Sprint(i)}})
+	}
+	for range 2 {
+		bob := &box{Table: table, owner: "bob", id: "team"}
+		if _, err := bob.expose("x-live"); !errors.Is(err, hutch.Conflict) {
+			t.Errorf("another owner has the label: %v", err)
+		}
+		if docs, err := db.Shelf("labels").All(t.Context()); err != nil || len(docs) != exposure.MaxReserved+1 {
+			t.Errorf("%d labels are kept, %v", len(docs), err)
+		}
+		table = open()
+	}
+	if _, err := (&box{Table: table, owner: "ada", id: "team-x"}).expose("live"); err != nil {
+		t.Errorf("its own owner has it again: %v", err)
+	}
+}
+
+func TestReservationEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t)
+		x := store.Exposure{Port: hutch.Port{Port: 80, SandboxID: "sb", Token: "live"}}
+		table.Reserve("ada", x)
+		time.Sleep(29 * 24 * time.Hour)
+		if err := table.Publish("bob", x); !errors.Is(err, hutch.Conflict) {
+			t.Errorf("after 29 days: %v", err)
+		}
+		time.Sleep(48 * time.Hour)
+		if err := table.Publish("bob", x); err != nil {
+			t.Errorf("after 31 days: %v", err)
+		}
+	})
+}
+
+func TestLink(t *testing.T) {
+	b := &box{Table: newTable(t), owner: "ada", id: "sb"}
+	if _, err := b.expose("live"); err != nil {
+		t.Fatal(err)
+	}
+	link := b.Link(b.ports[0], 60)
+	p, _ := b.Preview("80-sb-live")
+	_, signature, _ := strings.Cut(link.URL, hutch.PortLinkParameter+"=")
+	for after, opens := range map[time.Duration]bool{0: true, 58 * time.Second: true, time.Minute: false} {
+		if _, ok := p.Signed(signature, time.Now().Add(after)); ok != opens {
+			t.Errorf("after %v it opens the port: %v", after, ok)
+		}
+	}
+	if !exposure.ValidToken(b.ports, 80, "live") || exposure.ValidToken(b.ports, 80, "liv") || exposure.ValidToken(b.ports, 81, "live") {
+		t.Error("tokens are not told apart")
+	}
+	if exposure.CheckLinkTime(31*24*3600) == nil || exposure.CheckLinkTime(-1) == nil || exposure.CheckLinkTime(0) != nil {
+		t.Error("lifetimes are not checked")
+	}
+}
