@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 
@@ -220,6 +221,16 @@ type Guarded interface {
 	// SaveFiles stops everything inside for good, and writes to dir what
 	// Restorer.RestoreFiles needs, on disk when it returns. It needs no agent.
 	SaveFiles(ctx context.Context, dir string) error
+}
+
+// Archiver is a place whose files can be kept without its agent.
+type Archiver interface {
+	Instance
+
+	// Archive stops everything inside, and writes the folders of the user to w as
+	// a tar archive with paths relative to the root. On success the place is to be
+	// destroyed. On error it continues, as far as it can.
+	Archive(ctx context.Context, w io.Writer) error
 }
 
 // Usage is one reading. What a runtime cannot tell is 0.

@@ -22,12 +22,29 @@ const records = "--blocking-factor=256"
 // packTime bounds packing and unpacking, in ms.
 const packTime = 10 * 60 * 1000
 
-// pack writes the files of a sandbox to disk, aside first. The archive is made
-// by tar inside the sandbox and is only ever read by tar inside a sandbox: to the
-// daemon it is so many bytes, and not more than the sandbox may write. One that is
-// to be kept is compressed: it may lie beside memory with the same files in it.
-// size is what it was before.
+// pack writes the files of a sandbox to disk. The archive is made by tar inside
+// the sandbox and is only ever read by tar inside a sandbox: to the daemon it is so
+// many bytes. size is what it was before it was compressed.
 func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path string, keep bool) (size int64, err error) {
+	argv := []string{"tar", "--create", "--sparse", records, "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
+	for _, dir := range image.Writable {
+		argv = append(argv, dir[1:])
+	}
+	return e.writeArchive(s, path, keep, func(w io.Writer) error {
+		return e.tar(ctx, agent, argv, nil, func(o hutch.Output) error {
+			if o.Stream != hutch.Stdout {
+				return nil
+			}
+			_, err := w.Write(o.Data)
+			return err
+		})
+	})
+}
+
+// writeArchive writes to path what fill writes, aside first, and not more than the
+// sandbox may write. An archive that is to be kept is compressed: it may lie
+// beside memory with the same files in it.
+func (e *Engine) writeArchive(s *sandbox, path string, keep bool, fill func(io.Writer) error) (size int64, err error) {
 	s.mu.Lock()
 	most := int64(s.rec.Sandbox.Limits.Disk)<<20*5/4 + 64<<20
 	s.mu.Unlock()
@@ -47,24 +64,24 @@ func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path 
 			return 0, fmt.Errorf("keep files: %w", err)
 		}
 	}
-	argv := []string{"tar", "--create", "--sparse", records, "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
-	for _, dir := range image.Writable {
-		argv = append(argv, dir[1:])
-	}
-	err = e.tar(ctx, agent, argv, nil, func(o hutch.Output) error {
-		if o.Stream != hutch.Stdout {
-			return nil
-		}
-		if size += int64(len(o.Data)); size > most {
-			return errors.New("the archive is larger than the sandbox's disk limit")
-		}
-		_, err := out.Write(o.Data)
-		return err
-	})
-	if err = errors.Join(err, out.Close()); err != nil {
+	bounded := &boundedWriter{Writer: out, most: most}
+	if err = errors.Join(fill(bounded), out.Close()); err != nil {
 		return 0, fmt.Errorf("keep files: %w", err)
 	}
-	return size, os.Rename(f.Name(), path)
+	return bounded.size, os.Rename(f.Name(), path)
+}
+
+// boundedWriter refuses what is more than an archive of a sandbox may have.
+type boundedWriter struct {
+	io.Writer
+	size, most int64
+}
+
+func (w *boundedWriter) Write(b []byte) (int, error) {
+	if w.size += int64(len(b)); w.size > w.most {
+		return 0, errors.New("the archive is larger than the sandbox's disk limit")
+	}
+	return w.Writer.Write(b)
 }
 
 // compressor is as quick as disks are, and takes few MB of memory.

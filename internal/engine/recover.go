@@ -103,6 +103,15 @@ func later(a, b time.Time) time.Time {
 func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 	rec := s.rec
 	inst, agent, health, err := e.rejoin(ctx, rec)
+	if errors.Is(err, wire.ErrOutdated) {
+		stopped := e.stopOutdated(ctx, s, inst)
+		if stopped == nil {
+			agent.Close()
+			return
+		}
+		e.log.Error("a sandbox that another version of Hutch started could not be stopped; it runs on, and that version can still stop it", "sandbox", s.id, "err", stopped)
+		health, err = hutch.Unhealthy, nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.since = rec.Sandbox.LastUsedAt
@@ -119,7 +128,7 @@ func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 }
 
 // rejoin recovers the place of rec. One whose agent does not answer yet is as good:
-// only a dead one is lost.
+// only a dead one is lost. With [wire.ErrOutdated] the place is there, too.
 func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, hutch.Health, error) {
 	d, err := e.driver(rec.Sandbox.Runtime)
 	if err != nil {
@@ -136,6 +145,8 @@ func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance,
 	switch {
 	case err == nil:
 		return inst, agent, hutch.Healthy, nil
+	case errors.Is(err, wire.ErrOutdated):
+		return inst, agent, "", err
 	case errors.Is(err, hutch.Denied): // it is not ours
 		agent.Close()
 		return nil, nil, "", errors.Join(err, e.raze(inst))

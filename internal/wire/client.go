@@ -336,17 +336,26 @@ func (cn *conn) greet(token string, nonce []byte) error {
 			return err
 		}
 		if w.Version != Version {
-			return fmt.Errorf("agent speaks version %d of the protocol, this daemon %d", w.Version, Version)
+			return outdated(fmt.Errorf("agent speaks version %d of the protocol, this daemon %d", w.Version, Version))
 		}
 		n := Nonces{Daemon: nonce, Agent: w.Nonce}
 		if !n.Proves(token, AgentSide, w.Proof) {
 			return hutch.Errorf(hutch.Denied, "what answers in the place of the sandbox's agent does not know its token: destroy the sandbox and make a new one")
 		}
 		return cn.w.Write(TypeProof, n.Proof(token, DaemonSide))
-	case TypeError:
-		return refusal(payload)
+	case TypeError: // an agent of our version refuses no hello
+		return outdated(refusal(payload))
 	}
 	return fmt.Errorf("frame of type %q in answer to hello", t)
+}
+
+// ErrOutdated is in the chain of an error when the agent is that of another version
+// of Hutch, with which this one cannot speak.
+var ErrOutdated = errors.New("an agent of another version")
+
+func outdated(cause error) error {
+	return hutch.Errorf(hutch.Unsupported, "the sandbox was started by another version of Hutch, whose agent this server cannot use: end the server, start that version again and run `hutch down`, which keeps the sandbox; then start this version").
+		Because(errors.Join(ErrOutdated, cause))
 }
 
 // begin sends a request and reads the first frame of the answer. From here to

@@ -79,16 +79,40 @@ func TestGarbageInsteadOfAnAnswer(t *testing.T) {
 func TestGarbageInsteadOfAWelcome(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]func(*peer){
-		"closes":          func(p *peer) {},
-		"another version": func(p *peer) { p.WriteJSON(TypeWelcome, Welcome{Version: Version + 1}) },
-		"no JSON":         func(p *peer) { p.send(TypeWelcome, "{") },
-		"another frame":   func(p *peer) { p.send(TypeReply, "{}") },
-		"echoes":          func(p *peer) { io.Copy(p.Conn, p.Conn) },
+		"closes":        func(p *peer) {},
+		"no JSON":       func(p *peer) { p.send(TypeWelcome, "{") },
+		"another frame": func(p *peer) { p.send(TypeReply, "{}") },
+		"echoes":        func(p *peer) { io.Copy(p.Conn, p.Conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := agent(t, script)
 			if _, err := c.Ping(t.Context()); !errors.Is(err, hutch.Unavailable) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// An agent of another version is one, whatever it says to the hello. What an agent
+// of ours that has another token says is not taken for that.
+func TestAgentOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script   func(*peer)
+		outdated bool
+	}{
+		"a later one": {func(p *peer) { p.WriteJSON(TypeWelcome, Welcome{Version: Version + 1}) }, true},
+		"the first": {func(p *peer) {
+			p.WriteJSON(TypeError, Failure{Kind: hutch.Denied, Message: "the agent does not know this token"})
+		}, true},
+		"another token": {func(p *peer) { p.WriteJSON(TypeWelcome, welcome("other", NewNonce())) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, _ := agent(t, c.script)
+			_, err := client.Ping(t.Context())
+			if errors.Is(err, ErrOutdated) != c.outdated || errors.Is(err, hutch.Unsupported) != c.outdated {
 				t.Errorf("got %v", err)
 			}
 		})

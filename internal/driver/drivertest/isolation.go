@@ -11,12 +11,13 @@ import (
 )
 
 var isolated = map[string]func(*testing.T, *suite){
-	"OrdinaryUserInside":     ordinaryUser,
-	"RootIsReadOnly":         rootIsReadOnly,
-	"NeighboursAreInvisible": neighboursAreInvisible,
-	"DiskLimit":              diskLimit,
-	"PIDLimit":               pidLimit,
-	"MemoryLimit":            memoryLimit,
+	"KeepsFilesWithoutTheAgent": keepsFilesWithoutTheAgent,
+	"OrdinaryUserInside":        ordinaryUser,
+	"RootIsReadOnly":            rootIsReadOnly,
+	"NeighboursAreInvisible":    neighboursAreInvisible,
+	"DiskLimit":                 diskLimit,
+	"PIDLimit":                  pidLimit,
+	"MemoryLimit":               memoryLimit,
 }
 
 func (s *suite) needLimit(t *testing.T, name string) {

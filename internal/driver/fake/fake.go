@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -27,6 +28,7 @@ type Faults struct {
 	Dial    func(id string) error
 	Destroy func(id string) error // before anything is removed
 	Usage   func(id string) error
+	Archive func(id string) error // before anything is written
 	// Converse, when set, speaks in the agent's stead on every connection.
 	Converse func(id string, conn net.Conn)
 }
@@ -230,6 +232,18 @@ func (p *place) Destroy(context.Context) error {
 	}
 	p.end()
 	return p.remove()
+}
+
+// Archive implements driver.Archiver.
+func (p *place) Archive(ctx context.Context, w io.Writer) error {
+	if f := p.driver.plan().Archive; f != nil {
+		if err := f(p.id); err != nil {
+			return err
+		}
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(p.dir, tools, "tar"), "--create")
+	cmd.Stdout = w
+	return cmd.Run()
 }
 
 // end stops the agent and waits until all that it ran is gone.

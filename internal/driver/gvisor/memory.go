@@ -317,7 +317,7 @@ func (t *trend) stuck() bool { return time.Since(t.sank) > easeTime }
 // SaveFiles implements driver.Guarded. The sandbox may be at its limit: what
 // stands still needs no more, and to write its files needs a little.
 func (i *instance) SaveFiles(ctx context.Context, dir string) error {
-	if i.group != nil {
+	if i.group != nil && i.procs.Memory > 0 { // else the kernel enforces the limit of an earlier version
 		if err := i.group.SetMemory(hardLimit(i.procs.Memory) + 2*reserve(i.procs.Memory)); err != nil {
 			return err
 		}

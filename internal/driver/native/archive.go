@@ -1,0 +1,44 @@
+package native
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+
+	"hutch/internal/driver"
+	"hutch/internal/image"
+)
+
+var _ driver.Archiver = (*instance)(nil)
+
+// Archive implements driver.Archiver. The place's own tar runs in the place's user
+// and mount namespaces only: it has no more rights than the agent has, it sees what
+// the programs see, and they can neither see it nor run meanwhile.
+func (i *instance) Archive(ctx context.Context, w io.Writer) error {
+	if err := i.Freeze(ctx); err != nil && i.group != nil {
+		return err
+	}
+	args := []string{"--target", strconv.Itoa(i.record.PID), "--user", "--mount"}
+	if !i.driver.root { // there is one id, and no other can be taken
+		args = append(args, "--preserve-credentials")
+	}
+	args = append(args, "--", "tar", "--create", "--sparse", "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read")
+	for _, dir := range image.Writable {
+		args = append(args, dir[1:])
+	}
+	var said bytes.Buffer
+	tar := exec.CommandContext(ctx, "nsenter", args...)
+	tar.Env, tar.Stdout, tar.Stderr = []string{"PATH=/usr/bin:/bin"}, w, &said
+	err := tar.Run()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok && e.ExitCode() == 1 { // a file changed meanwhile
+		err = nil
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("archive the files of a place with nsenter and tar: %w: %.300q", err, said.String()), i.Thaw(ctx))
+	}
+	return nil
+}

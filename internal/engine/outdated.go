@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/durable"
+)
+
+// A sandbox whose agent is that of another version of Hutch cannot be used. At the
+// start of the daemon it is stopped with its files, as by an idle time. Where that
+// fails, it continues to run, unused, until that other version stops it: an upgrade
+// removes nothing.
+
+// stoppedOutdated is why a sandbox was stopped that another version of Hutch started.
+const stoppedOutdated = "it was started by another version of Hutch, whose agent this server cannot use: its files are kept, its processes have ended; the next use starts it again"
+
+// stopOutdated stops a sandbox without its agent. Nobody else uses it yet.
+func (e *Engine) stopOutdated(ctx context.Context, s *sandbox, inst driver.Instance) error {
+	if err := e.keepWithoutAgent(ctx, s, inst); err != nil {
+		return err
+	}
+	if err := e.lay(s, hutch.Stopped, stoppedOutdated); err != nil {
+		return err
+	}
+	e.log.Warn("stopped, since another version of Hutch started it; its files are kept", "sandbox", s.id)
+	if err := e.raze(inst); err != nil {
+		e.log.Error("free the place of a stopped sandbox", "sandbox", s.id, "err", err)
+	}
+	return nil
+}
+
+// keepWithoutAgent writes the files of a sandbox to where they are kept while it
+// is stopped, in the way that its runtime can.
+func (e *Engine) keepWithoutAgent(ctx context.Context, s *sandbox, inst driver.Instance) error {
+	if g, ok := driver.As[driver.Guarded](inst); ok {
+		return e.keepFiles(s, g)
+	}
+	a, ok := driver.As[driver.Archiver](inst)
+	if !ok {
+		return hutch.Errorf(hutch.Unsupported, "the runtime cannot keep files without an agent")
+	}
+	_, err := e.writeArchive(s, e.filesOf(s.place), true, func(w io.Writer) error { return a.Archive(ctx, w) })
+	if err != nil {
+		return err
+	}
+	return errors.Join(durable.Sync(e.filesOf(s.place)), durable.Sync(e.filesDir()))
+}
