@@ -200,7 +200,8 @@ func (e *Engine) describe(s *sandbox, err error) error {
 	if reason == "" {
 		reason = "its first process died"
 	}
-	return hutch.Errorf(hutch.Unavailable, "the sandbox %q ended while the command ran: %s. The next use starts it empty", s.id, reason).
+	// Not Unavailable: who calls again by itself would find an empty sandbox.
+	return hutch.Errorf(hutch.Conflict, "the sandbox %q ended while the command ran, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.id, reason).
 		With("sandboxId", s.id).Because(err)
 }
 

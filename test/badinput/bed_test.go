@@ -45,7 +45,7 @@ func (b *bed) sandbox(t *testing.T, req hutch.CreateRequest) string {
 		if _, err := b.Destroy(context.Background(), s.ID, true); err != nil {
 			t.Errorf("destroy the sandbox: %v", err)
 		}
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("destroying the sandbox took %v", took)
 		}
 	})
@@ -56,7 +56,7 @@ func (b *bed) sandbox(t *testing.T, req hutch.CreateRequest) string {
 // may come back a moment later.
 func (b *bed) well(t *testing.T, id string) {
 	t.Helper()
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(30 * time.Second)
 	for {
 		r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "echo well | tr a-z A-Z && echo x > /workspace/well && rm /workspace/well"}, nil)
 		if err == nil && r.Success() && string(r.Stdout) == "WELL\n" {

@@ -281,7 +281,7 @@ func TestClientsThatLeave(t *testing.T) {
 		clients.Wait()
 		t.Logf("%d left, %d stayed", left.Load(), stayed.Load())
 		b.well(t, id)
-		end := time.Now().Add(10 * time.Second)
+		end := time.Now().Add(30 * time.Second)
 		for {
 			r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat /proc/[0-9]*/comm | grep -cE 'sleep|seq' || true"}, nil)
 			if err == nil && string(r.Stdout) == "0\n" {

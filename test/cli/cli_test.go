@@ -206,7 +206,7 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 				env.Setenv(name, value)
 			}
 			env.Values[serverKey{}] = &daemon{}
-			env.Values[spyKey{}] = &sink{}
+			env.Values[spyKey{}] = &hutchtest.Buffer{}
 			env.Defer(func() { clean(env) })
 			return filepath.WalkDir(env.WorkDir, func(path string, _ fs.DirEntry, err error) error {
 				if err != nil {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -78,13 +77,13 @@ func signal(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: signal NAME CODE TEXT COMMAND...")
 	}
 	cmd := command(ts, args[3], args[4:]...)
-	out := &sink{}
+	out := &hutchtest.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, ts.Stderr()
 	ts.Check(cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	until(ts, func() error {
-		if out.holds(args[2]) {
+		if out.Holds(args[2]) {
 			return nil
 		}
 		return fmt.Errorf("%q is not in the output", args[2])
@@ -126,30 +125,10 @@ func environ(ts *testscript.TestScript) []string {
 	return env
 }
 
-// sink is a Writer that can be looked into.
-type sink struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *sink) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(b)
-}
-
-func (s *sink) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
-}
-
-func (s *sink) holds(text string) bool { return strings.Contains(s.String(), text) }
-
 // daemon is the server of a script.
 type daemon struct {
 	cmd  *exec.Cmd
-	said *sink
+	said *hutchtest.Buffer
 }
 
 type serverKey struct{}
@@ -162,7 +141,7 @@ func server(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || d.cmd != nil {
 		ts.Fatalf("one server at a time")
 	}
-	d.said = &sink{}
+	d.said = &hutchtest.Buffer{}
 	d.cmd = command(ts, "hutch", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = d.said, d.said
 	ts.Check(d.cmd.Start())
@@ -365,7 +344,7 @@ type spyKey struct{}
 // eavesdrop sets HUTCH_URL to a program that is not Hutch, and notes the tokens
 // that it is sent.
 func eavesdrop(ts *testscript.TestScript, neg bool, _ []string) {
-	spy := ts.Value(spyKey{}).(*sink)
+	spy := ts.Value(spyKey{}).(*hutchtest.Buffer)
 	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(spy, r.Header.Get("Authorization"))
 		w.WriteHeader(http.StatusTeapot)
@@ -376,7 +355,7 @@ func eavesdrop(ts *testscript.TestScript, neg bool, _ []string) {
 
 // heard compares what was sent to the eavesdropper: nothing, or a header.
 func heard(ts *testscript.TestScript, neg bool, args []string) {
-	got := strings.TrimSpace(ts.Value(spyKey{}).(*sink).String())
+	got := strings.TrimSpace(ts.Value(spyKey{}).(*hutchtest.Buffer).String())
 	if want := strings.Join(args, " "); got != want && (want != "nothing" || got != "") {
 		ts.Fatalf("it heard %q", got)
 	}

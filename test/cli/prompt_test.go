@@ -104,7 +104,7 @@ func serve(t *testing.T, runtime string, flags ...string) (env []string) {
 	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "HUTCH_DATA=" + data, "TERM=xterm"}
 	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--listen", "127.0.0.1:0", "--runtime", runtime, "--quiet")
 	cmd.Args = append(cmd.Args, flags...)
-	said := &sink{}
+	said := &hutchtest.Buffer{}
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, said, said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func serve(t *testing.T, runtime string, flags ...string) (env []string) {
 		}
 	})
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(data, "server/address")); err == nil && said.holds("URL") {
+		if _, err := os.Stat(filepath.Join(data, "server/address")); err == nil && said.Holds("URL") {
 			return env
 		}
 		if time.Now().After(end) {

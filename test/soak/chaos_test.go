@@ -103,7 +103,7 @@ func (c *chaos) do(ctx context.Context, op string, call func(context.Context) er
 	for {
 		err = call(ctx)
 		kind := hutch.KindOf(err)
-		if err == nil || kind != hutch.Unavailable && kind != hutch.Exhausted || ctx.Err() != nil {
+		if err == nil || kind != hutch.Unavailable && kind != hutch.Exhausted || overLimit(err) || ctx.Err() != nil {
 			break
 		}
 		refused[kind]++
@@ -132,6 +132,10 @@ func (c *chaos) do(ctx context.Context, op string, call func(context.Context) er
 	}
 	return err
 }
+
+// overLimit reports whether the sandbox itself was ended at its memory limit.
+// Its files may be lost, so the call is not made again.
+func overLimit(err error) bool { return hutch.AsError(err).Data["limit"] == "memory" }
 
 // unclaimed destroys what forks have left of which nobody heard; of anything
 // else, there is as much as the callers have.

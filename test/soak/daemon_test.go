@@ -33,7 +33,7 @@ type daemon struct {
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	clock  *wallclock.Clock // its own; nil on machines without
-	stderr *bytes.Buffer
+	stderr *hutchtest.Buffer
 	kills  int
 }
 
@@ -57,7 +57,7 @@ func (d *daemon) start() error {
 		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers")
 	d.cmd.Args = append(d.cmd.Args, d.args...)
 	d.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
-	d.stderr = &bytes.Buffer{}
+	d.stderr = &hutchtest.Buffer{}
 	d.cmd.Stderr = d.stderr
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {

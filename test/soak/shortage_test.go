@@ -116,7 +116,7 @@ func (k *caller) want(t *testing.T, end time.Time) {
 			b = k.any()
 			err = w.do(t.Context(), b)
 		}
-		if errors.Is(err, hutch.Exhausted) { // and does what it says
+		if errors.Is(err, hutch.Exhausted) && !overLimit(err) { // and does what it says
 			w.name, err = "make room", nil
 			if b = k.any(); b != nil {
 				err = k.destroy(t.Context(), b)
@@ -154,11 +154,19 @@ func (k *caller) hoard(ctx context.Context, b *box) error {
 		command := fmt.Sprintf("exec python3 -c 'import time; x = bytearray(%d << 20); time.sleep(1)'", 32+rand.IntN(64))
 		res, err := k.client.Exec(ctx, b.id, hutch.ExecRequest{Command: command}, nil)
 		switch {
-		case errors.Is(err, hutch.Exhausted) && strings.Contains(err.Error(), "memory limit"):
-			return nil // all of the sandbox was ended
+		case err != nil && overLimit(err):
+			return k.outlived(ctx, b, err)
 		case err == nil && res.ExitCode != 0 && res.ExitCode != 137 && !strings.Contains(string(res.Stderr), "MemoryError"):
 			return fmt.Errorf("%s: %d %s", b.id, res.ExitCode, res.Stderr)
 		}
 		return err
 	})
+}
+
+// outlived is nil where a sandbox that reached its memory limit goes on.
+func (k *caller) outlived(ctx context.Context, b *box, err error) error {
+	if sb, gone := k.client.Sandbox(ctx, b.id); gone == nil && sb.Status != hutch.Failed {
+		return nil
+	}
+	return err
 }
