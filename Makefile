@@ -75,11 +75,15 @@ module: | go
 
 # Tests build and use the programs in bin. What needs root is skipped without
 # it, and what concerns ordinary users runs as one when root runs the tests.
+# The suites in test/ fill a machine each: one runs after the other.
 test: build
 	@[ -n "$(RACE)" ] || echo 'gcc is missing: testing without the race detector (apt-get install gcc)'
 	$(GO) vet ./...
 	$(GO) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
-	$(GO) test $(RACE) -timeout 20m $(TESTFLAGS) ./...
+	result=0; \
+	$(GO) test $(RACE) -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -v "^$$($(GO) list -m)/test/") || result=1; \
+	$(GO) test $(RACE) -timeout 20m -p 1 $(TESTFLAGS) ./test/... || result=1; \
+	exit $$result
 
 # On a kernel with control groups of version 2, in qemu: apt-get install
 # qemu-system-x86, and test/vm/kernel fetches the kernel.
