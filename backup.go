@@ -36,6 +36,23 @@ type BackupRequest struct {
 	TTL  Seconds `json:"ttl,omitempty"`  // how long it is kept; default: until it is deleted
 }
 
+// MaxBackupName is the longest name of a backup, in bytes.
+const MaxBackupName = 256
+
+// maxBackupTTL keeps the end of a backup among the years that JSON can write.
+const maxBackupTTL = Seconds(100 * 365 * 24 * 3600)
+
+// Check refuses a request that no server can answer.
+func (r BackupRequest) Check() error {
+	switch {
+	case len(r.Name) > MaxBackupName:
+		return Errorf(Invalid, "the name has %d bytes: use at most %d", len(r.Name), MaxBackupName).With("field", "name")
+	case !(0 <= r.TTL && r.TTL <= maxBackupTTL):
+		return Errorf(Invalid, "ttl is %v s: give 0, to keep it until it is deleted, to %.0f", r.TTL, float64(maxBackupTTL)).With("field", "ttl")
+	}
+	return nil
+}
+
 // RestoreBackupRequest says where a backup is to go.
 type RestoreBackupRequest struct {
 	SandboxID string `json:"sandboxId"`
@@ -52,6 +69,3 @@ type Backup struct {
 	CreatedAt time.Time  `json:"createdAt"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 }
-
-// MaxBackupName is the longest name of a backup, in bytes.
-const MaxBackupName = 256

@@ -1,6 +1,7 @@
 package hutch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -45,6 +46,20 @@ type ContextRequest struct {
 	IdleTimeout Seconds `json:"idleTimeout,omitempty"`
 }
 
+// ContextIdle is the idle timeout of a context that does not name one.
+const ContextIdle = 30 * time.Minute
+
+// Check refuses a request that no server can answer.
+func (r ContextRequest) Check() error {
+	if err := checkOptionalID(r.ID); err != nil {
+		return err
+	}
+	if longest := Seconds(1e8); !(r.IdleTimeout >= 0 && r.IdleTimeout <= longest) {
+		return Errorf(Invalid, "idleTimeout is %v s: give up to %v, or leave it out for %v", r.IdleTimeout, longest, ContextIdle.Seconds()).With("field", "idleTimeout")
+	}
+	return checkSurroundings(r.Dir, r.Env, r.Secrets)
+}
+
 // CodeContext is the record of a context.
 type CodeContext struct {
 	ID         string    `json:"contextId"`
@@ -75,6 +90,11 @@ type RunRequest struct {
 	// Stdin is for input(); nil is an empty one. It is read while the code
 	// runs, so what is to be typed may depend on what was asked.
 	Stdin io.Reader `json:"-"`
+}
+
+// Check refuses a request that no server can answer.
+func (r RunRequest) Check() error {
+	return cmp.Or(checkOptionalID(r.ContextID), checkProgram(r.Code, r.Dir, r.Env, r.Secrets), checkMaxOutput(r.MaxOutput))
 }
 
 // RunEvent is one of: output, a result, an error, a wish for input.

@@ -1,9 +1,11 @@
 package hutch
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"time"
 )
 
@@ -116,6 +118,22 @@ type ReadRequest struct {
 	Opened func(FileInfo)
 }
 
+// Check refuses a request that no server can answer.
+func (r ReadRequest) Check() error {
+	if err := CheckPath(r.Path); err != nil {
+		return err
+	}
+	switch {
+	case r.Length < 0:
+		return Errorf(Invalid, "length is %d: it counts bytes, and 0 is all", r.Length)
+	case r.FirstLine < 0 || r.LastLine < 0 || r.LastLine > 0 && r.LastLine < r.FirstLine:
+		return Errorf(Invalid, "lines %d to %d: they count from 1, the last not before the first", r.FirstLine, r.LastLine)
+	case r.Lines() && r.Offset != 0:
+		return Errorf(Invalid, "give an offset or lines, not both")
+	}
+	return nil
+}
+
 // Lines reports whether lines are asked for.
 func (r ReadRequest) Lines() bool { return r.FirstLine > 0 || r.LastLine > 0 }
 
@@ -141,12 +159,42 @@ type WriteRequest struct {
 	Parents bool // make the folders above
 }
 
+// Check refuses a request that no server can answer.
+func (r WriteRequest) Check() error {
+	if err := cmp.Or(CheckPath(r.Path), CheckMode(r.Mode)); err != nil {
+		return err
+	}
+	if r.Append && r.Create {
+		return Errorf(Invalid, "append to a file, or create it: not both")
+	}
+	return nil
+}
+
+// CheckMode refuses what is more than permissions.
+func CheckMode(mode fs.FileMode) error {
+	if mode&^fs.ModePerm != 0 {
+		return Errorf(Invalid, "mode is %v: use permissions alone, 0 to 0777", mode).With("field", "mode")
+	}
+	return nil
+}
+
 // EditRequest asks for text to be replaced.
 type EditRequest struct {
 	Path string `json:"path"`
 	Old  string `json:"oldText"`
 	New  string `json:"newText"`
 	All  bool   `json:"replaceAll,omitempty"`
+}
+
+// Check refuses a request that no server can answer.
+func (r EditRequest) Check() error {
+	switch {
+	case r.Old == "":
+		return Errorf(Invalid, "oldText is empty: give the text to be replaced, or write the whole file").With("field", "oldText")
+	case r.Old == r.New:
+		return Errorf(Invalid, "oldText and newText are the same: there is nothing to do").With("field", "newText")
+	}
+	return CheckPath(r.Path)
 }
 
 // Edit says what an edit did.
@@ -169,6 +217,15 @@ type ListRequest struct {
 	Limit int // entries; default 10,000. More is Exhausted, after that many.
 }
 
+// Check refuses a request that no server can answer. What is wrong with a glob
+// is found when it is used.
+func (r ListRequest) Check() error {
+	if r.Limit < 0 || r.Depth < 0 {
+		return Errorf(Invalid, "limit is %d and depth %d: 0 is the default, and less is nothing", r.Limit, r.Depth)
+	}
+	return CheckPath(r.Path)
+}
+
 // SearchRequest asks for lines.
 type SearchRequest struct {
 	Path    string
@@ -176,6 +233,17 @@ type SearchRequest struct {
 	Glob    string // files to look into, as in ListRequest; "" is all
 	Hidden  bool
 	Limit   int // matches; default 1,000. More is Exhausted, after that many.
+}
+
+const maxSearchPattern = 4 << 10 // bytes
+
+// Check refuses a request that no server can answer. Whether the pattern is a
+// regular expression is found when it is compiled.
+func (r SearchRequest) Check() error {
+	if r.Pattern == "" || len(r.Pattern) > maxSearchPattern {
+		return Errorf(Invalid, "the pattern has %d bytes: give 1 to %d of a regular expression", len(r.Pattern), maxSearchPattern).With("field", "pattern")
+	}
+	return CheckPath(r.Path)
 }
 
 // Match is a line that matched.
@@ -191,6 +259,9 @@ type WatchRequest struct {
 	Path      string
 	Recursive bool // in the folders below it, too
 }
+
+// Check refuses a request that no server can answer.
+func (r WatchRequest) Check() error { return CheckPath(r.Path) }
 
 // EventType is what happened to a file.
 type EventType string
@@ -225,6 +296,15 @@ const (
 	Zip   ArchiveFormat = "zip"
 )
 
+// Check refuses a format that there is not. The empty one is [Tar].
+func (f ArchiveFormat) Check() error {
+	switch f {
+	case "", Tar, TarGz, Zip:
+		return nil
+	}
+	return Errorf(Invalid, "there is no archive format %.40q: use tar, tar.gz or zip", f).With("field", "format")
+}
+
 // PackRequest asks for an archive.
 type PackRequest struct {
 	Dir    string   // entries are relative to it
@@ -232,8 +312,24 @@ type PackRequest struct {
 	Format ArchiveFormat
 }
 
+// Check refuses a request that no server can answer.
+func (r PackRequest) Check() error {
+	if err := CheckPath(r.Dir); err != nil {
+		return err
+	}
+	for _, name := range r.Paths {
+		if !filepath.IsLocal(name) || len(name) > MaxPath {
+			return Errorf(Invalid, "%.200q cannot be packed: give paths relative to the folder, and below it", name)
+		}
+	}
+	return r.Format.Check()
+}
+
 // UnpackRequest asks for an archive to be unpacked.
 type UnpackRequest struct {
 	Dir    string // made when it is missing
 	Format ArchiveFormat
 }
+
+// Check refuses a request that no server can answer.
+func (r UnpackRequest) Check() error { return cmp.Or(CheckPath(r.Dir), r.Format.Check()) }

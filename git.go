@@ -1,8 +1,11 @@
 package hutch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
+	"time"
 )
 
 // Git are the verbs on repositories in a sandbox. They are git's own, run
@@ -49,6 +52,30 @@ type GitCloneRequest struct {
 	Timeout  Seconds `json:"timeout,omitempty"` // default 600
 }
 
+// GitCloneTime is the time limit of a clone that does not name one.
+const GitCloneTime = 600 * time.Second
+
+// Check refuses a request that no server can answer. The rest of a URL is
+// checked when it is taken apart.
+func (r GitCloneRequest) Check() error {
+	switch {
+	case r.URL == "" || len(r.URL) > MaxPath || r.URL[0] == '-' || strings.ContainsFunc(r.URL, steers):
+		return Errorf(Invalid, "the url is empty, has more than %d bytes, begins with a hyphen or holds a control character: give one such as https://example.com/repo.git", MaxPath).With("field", "url")
+	case strings.ContainsAny(r.Username+r.Password, "\x00\n\r"):
+		return Errorf(Invalid, "username and password are one line each, without a zero byte").With("field", "password")
+	}
+	if err := cmp.Or(CheckGitDir(r.Dir), checkRevision("branch", r.Branch)); err != nil {
+		return err
+	}
+	switch {
+	case r.Depth < 0 || r.Depth > 1<<30:
+		return Errorf(Invalid, "depth is %d: give the number of commits, or leave it out for all", r.Depth).With("field", "depth")
+	case !(r.Timeout >= 0):
+		return Errorf(Invalid, "timeout is %v s: it may not be negative; leave it out for %v", r.Timeout, GitCloneTime.Seconds()).With("field", "timeout")
+	}
+	return nil
+}
+
 // GitRepository is where a repository stands.
 type GitRepository struct {
 	Dir    string `json:"dir"`    // of its working tree, absolute
@@ -85,6 +112,17 @@ type GitDiffRequest struct {
 	Paths  []string `json:"paths,omitempty"`  // files and folders, relative to Dir, no patterns
 }
 
+// Check refuses a request that no server can answer.
+func (r GitDiffRequest) Check() error {
+	if err := cmp.Or(CheckGitDir(r.Dir), checkPaths(r.Paths), checkRevision("from", r.From), checkRevision("to", r.To)); err != nil {
+		return err
+	}
+	if r.To != "" && (r.From == "" || r.Staged) {
+		return Errorf(Invalid, "to needs from, and not staged: name both commits").With("field", "to")
+	}
+	return nil
+}
+
 // GitCommitRequest asks for a commit.
 type GitCommitRequest struct {
 	Dir     string   `json:"dir,omitempty"`
@@ -93,6 +131,57 @@ type GitCommitRequest struct {
 	// Author and committer; default: what git's own settings inside say.
 	Name  string `json:"authorName,omitempty"`
 	Email string `json:"authorEmail,omitempty"`
+}
+
+// Check refuses a request that no server can answer.
+func (r GitCommitRequest) Check() error {
+	if err := cmp.Or(CheckGitDir(r.Dir), checkPaths(r.Paths)); err != nil {
+		return err
+	}
+	switch {
+	case strings.TrimSpace(r.Message) == "":
+		return Errorf(Invalid, "the message is empty: say what the commit does and why").With("field", "message")
+	case len(r.Message) > MaxCommand || strings.Contains(r.Message, "\x00"):
+		return Errorf(Invalid, "the message has %d bytes, or a zero byte: at most %d are allowed, without", len(r.Message), MaxCommand).With("field", "message")
+	case strings.ContainsAny(r.Name, "\x00\n<>") || strings.ContainsAny(r.Email, "\x00\n<>"):
+		return Errorf(Invalid, "authorName and authorEmail are plain text in one line, without angle brackets").With("field", "authorName")
+	}
+	return nil
+}
+
+// CheckGitDir refuses what cannot be the folder of a repository; "" is the
+// default.
+func CheckGitDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := CheckPath(dir); err != nil {
+		return AsError(err).With("field", "dir")
+	}
+	return nil
+}
+
+func checkPaths(paths []string) error {
+	size := 0
+	for _, p := range paths {
+		if err := CheckPath(p); err != nil {
+			return err
+		}
+		size += len(p) + 1
+	}
+	if size > MaxCommand {
+		return Errorf(Invalid, "the paths have %d bytes, over the limit of %d: name their folder", size, MaxCommand).With("field", "paths")
+	}
+	return nil
+}
+
+// checkRevision refuses what git would take for an option, or for several
+// words.
+func checkRevision(field, rev string) error {
+	if strings.HasPrefix(rev, "-") || len(rev) > 1000 || strings.ContainsAny(rev, "\x00\n\r") {
+		return Errorf(Invalid, "%s is %.80q: give the name of a branch or tag, or a commit", field, rev).With("field", field)
+	}
+	return nil
 }
 
 // In JSON, names that are not UTF-8 are base64, all of one record together, and

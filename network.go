@@ -188,20 +188,20 @@ type ConnectionLog struct {
 // MaxConnections is how many lines the log of a sandbox keeps: the newest.
 const MaxConnections = 1000
 
-// Check refuses a query that cannot be answered, and fills in its defaults.
-func (q ConnectionQuery) Check() (ConnectionQuery, error) {
+// DefaultConnections is how many lines a query reads that does not say.
+const DefaultConnections = 100
+
+// Check refuses a query that no server can answer.
+func (q ConnectionQuery) Check() error {
 	switch {
 	case q.After < 0 || q.Limit < 0 || q.Limit > MaxConnections:
-		return q, Errorf(Invalid, "after and limit may not be negative, and limit is at most %d", MaxConnections).With("field", "limit")
+		return Errorf(Invalid, "after and limit may not be negative, and limit is at most %d", MaxConnections).With("field", "limit")
 	case !(q.Wait >= 0 && q.Wait <= 60):
-		return q, Errorf(Invalid, "wait is %v s: give 0 to 60", q.Wait).With("field", "wait")
+		return Errorf(Invalid, "wait is %v s: give 0 to 60", q.Wait).With("field", "wait")
 	case q.Verdict != "" && q.Verdict != Allowed && q.Verdict != Refused:
-		return q, Errorf(Invalid, "verdict is %.40q: use allowed or denied", q.Verdict).With("field", "verdict")
+		return Errorf(Invalid, "verdict is %.40q: use allowed or denied", q.Verdict).With("field", "verdict")
 	}
-	if q.Limit == 0 {
-		q.Limit = 100
-	}
-	return q, nil
+	return nil
 }
 
 // Within refuses a canonical n that allows what the ceiling does not. What has

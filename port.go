@@ -102,9 +102,13 @@ func (r ExposeRequest) Check() error {
 }
 
 // steers reports whether a terminal takes c for an instruction: control characters,
-// separators of lines, and invisible characters of format but those that join letters.
+// separators of lines, and invisible characters of format but those that shape letters.
 func steers(c rune) bool {
-	return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && c != '\u200c' && c != '\u200d'
+	switch {
+	case c == '\u200c', c == '\u200d', unicode.Is(unicode.Prepended_Concatenation_Mark, c):
+		return false
+	}
+	return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 // CheckPort refuses what is no number of a port.

@@ -1,6 +1,7 @@
 package hutch
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,14 @@ import (
 
 // MaxCommand is the longest command or source text, in bytes.
 const MaxCommand = 1 << 20
+
+const (
+	// MaxOutput is the most that a result keeps of each of stdout and stderr, in
+	// bytes.
+	MaxOutput = 16 << 20
+	// DefaultOutput is how much it keeps when a request does not say.
+	DefaultOutput = 1 << 20
+)
 
 // ExecGrace is how long a resumable command runs on while nobody reads its
 // output, and how long its result is kept.
@@ -50,6 +59,16 @@ type ExecRequest struct {
 	Started func(exec string) `json:"-"`
 	// Stdin is the command's standard input; nil is an empty one.
 	Stdin io.Reader `json:"-"`
+}
+
+// Check refuses a request that no server can answer.
+func (r ExecRequest) Check() error {
+	if r.SessionID != "" && len(r.Args) > 0 {
+		return Errorf(Invalid, "a session takes no args: write them into the command").With("field", "args")
+	}
+	return cmp.Or(
+		checkProgram(r.Command, r.Dir, r.Env, r.Secrets), checkArgs(r.Args), checkMaxOutput(r.MaxOutput), checkOptionalID(r.SessionID),
+	)
 }
 
 // Stream names where bytes of output came from.
@@ -231,6 +250,45 @@ type ProcessRequest struct {
 	Terminal *Size `json:"terminal,omitempty"`
 }
 
+// Check refuses a request that no server can answer.
+func (r ProcessRequest) Check() error {
+	if err := cmp.Or(checkProgram(r.Command, r.Dir, r.Env, r.Secrets), checkProcessName(r.Name)); err != nil {
+		return err
+	}
+	switch r.RestartPolicy {
+	case "", RestartNever, RestartOnFailure, RestartAlways:
+	default:
+		return Errorf(Invalid, "restartPolicy is %q: use never, on-failure or always", r.RestartPolicy)
+	}
+	switch {
+	case r.Terminal == nil:
+		return nil
+	case r.RestartPolicy != "" && r.RestartPolicy != RestartNever:
+		return Errorf(Invalid, "a process with a terminal is not restarted: leave restartPolicy out").With("field", "restartPolicy")
+	}
+	return r.Terminal.Check()
+}
+
+func checkProcessName(name string) error {
+	if len(name) > MaxID {
+		return Errorf(Invalid, "the name has %d bytes: at most %d are allowed", len(name), MaxID)
+	}
+	for _, r := range name {
+		if steers(r) || r == utf8.RuneError {
+			return Errorf(Invalid, "the name %q holds a character that cannot be printed", name)
+		}
+	}
+	return nil
+}
+
+// CheckSignal refuses a number that no signal has.
+func CheckSignal(signal int) error {
+	if signal < 1 || signal > 64 {
+		return Errorf(Invalid, "signal is %d: give 1 to 64, 15 to ask a process to end, 9 to kill it", signal)
+	}
+	return nil
+}
+
 // Process is the record of one background process at one moment.
 type Process struct {
 	ID            string        `json:"processId"`
@@ -257,4 +315,15 @@ type LogsRequest struct {
 	// Follow waits for more until the process has ended for good or the
 	// context is done.
 	Follow bool
+}
+
+// Check refuses a request that no server can answer.
+func (r LogsRequest) Check() error { return CheckCursor(r.Cursor) }
+
+// CheckCursor refuses a cursor that is not a position in output.
+func CheckCursor(cursor int64) error {
+	if cursor < 0 {
+		return Errorf(Invalid, "cursor is %d: it counts bytes from 0", cursor)
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package hutch
 import (
 	"context"
 	"io"
+	"strings"
 )
 
 // ProcessControl are the verbs on a background process beyond its life. A
@@ -73,6 +74,36 @@ type WaitRequest struct {
 	Cursor  int64  `json:"cursor,omitempty"`
 	// Timeout is the longest to wait; default 30, at most the server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
+}
+
+// Check refuses a request that no server can answer. Whether a pattern is a
+// regular expression is found when it is compiled.
+func (r WaitRequest) Check() error {
+	things := 0
+	for _, asked := range []bool{r.Port != 0, r.Text != "", r.Pattern != ""} {
+		if asked {
+			things++
+		}
+	}
+	switch {
+	case things > 1:
+		return Errorf(Invalid, "give one of port, text and pattern, or none of them to wait for the end")
+	case r.Port < 0 || r.Port > 65535:
+		return Errorf(Invalid, "the port is %d: give 1 to 65535", r.Port).With("field", "port")
+	case r.Port == 0 && (r.Path != "" || r.Status != 0) || r.Path == "" && r.Status != 0:
+		return Errorf(Invalid, "path needs a port, and status a path").With("field", "path")
+	case r.Path != "" && (r.Path[0] != '/' || len(r.Path) > 2048 || strings.ContainsFunc(r.Path, func(c rune) bool { return c <= ' ' || c >= 0x7f })):
+		return Errorf(Invalid, "the path %.80q is none of a URL: it begins with / and has no blanks", r.Path).With("field", "path")
+	case r.Status != 0 && (r.Status < 100 || r.Status > 599):
+		return Errorf(Invalid, "the status is %d: give 100 to 599", r.Status).With("field", "status")
+	case len(r.Text) > MaxPattern || len(r.Pattern) > MaxPattern:
+		return Errorf(Invalid, "the text or pattern is over the limit of %d bytes", MaxPattern)
+	case strings.ContainsAny(r.Text, "\r\n"):
+		return Errorf(Invalid, "the text goes over several lines: wait for one line").With("field", "text")
+	case r.Cursor < 0:
+		return Errorf(Invalid, "cursor is %d: it counts bytes from 0", r.Cursor).With("field", "cursor")
+	}
+	return nil
 }
 
 // WaitResult says how waiting ended.

@@ -1,6 +1,7 @@
 package hutch
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 )
@@ -51,6 +52,30 @@ type Limits struct {
 	Processes int     `json:"processes,omitempty"` // background processes at once; default 10
 }
 
+const (
+	minMemory = 32      // MiB
+	maxMemory = 1 << 30 // MiB: no machine has more, in memory or on disk
+	maxPIDs   = 1 << 22 // as many as Linux can count
+	maxLive   = 1000    // background processes: as many as one list holds
+)
+
+// Check refuses limits that no sandbox can have.
+func (l Limits) Check() error {
+	switch {
+	case !(l.CPU >= 0 && l.CPU <= 1024) || l.CPU > 0 && l.CPU < 0.01:
+		return Errorf(Invalid, "limits.cpu is %v: give cores, from 0.01 up, or leave it out for 1", l.CPU)
+	case l.Memory < 0 || l.Memory > maxMemory || l.Memory > 0 && l.Memory < minMemory:
+		return Errorf(Invalid, "limits.memory is %d MiB: give at least %d, or leave it out for 512", l.Memory, minMemory)
+	case l.Disk < 0 || l.Disk > maxMemory:
+		return Errorf(Invalid, "limits.disk is %d MiB: it may not be negative or over %d", l.Disk, maxMemory)
+	case l.Processes < 0 || l.Processes > maxLive:
+		return Errorf(Invalid, "limits.processes is %d: give 1 to %d, or leave it out for 10", l.Processes, maxLive)
+	case l.PIDs < 0 || l.PIDs > maxPIDs || l.PIDs > 0 && l.PIDs < 8:
+		return Errorf(Invalid, "limits.pids is %d: give 8 to %d, or leave it out for 512", l.PIDs, maxPIDs)
+	}
+	return nil
+}
+
 // CreateRequest asks for a sandbox. When ID names one that exists, that one is
 // returned as it is and the rest of the request is not applied.
 type CreateRequest struct {
@@ -79,6 +104,18 @@ type CreateRequest struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
+// Check refuses a request that no server can answer.
+func (r CreateRequest) Check() error {
+	id := r.ID
+	if r.NormalizeID {
+		id = NormalizeID(id)
+	}
+	return cmp.Or(
+		checkOptionalID(id), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
+		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle),
+	)
+}
+
 // UpdateRequest changes a sandbox that exists. What it leaves out stays as it
 // is.
 type UpdateRequest struct {
@@ -87,6 +124,18 @@ type UpdateRequest struct {
 	OnIdle     IdleAction        `json:"onIdle,omitempty"`
 	Timeout    *Seconds          `json:"timeout,omitempty"` // hard lifetime from now on; 0 is none
 	Labels     map[string]string `json:"labels,omitzero"`   // in place of all that it has; empty for none
+}
+
+// Check refuses a request that no server can answer.
+func (r UpdateRequest) Check() error {
+	var sleepAfter, timeout Seconds
+	if r.SleepAfter != nil {
+		sleepAfter = *r.SleepAfter
+	}
+	if r.Timeout != nil {
+		timeout = *r.Timeout
+	}
+	return cmp.Or(checkLabels(r.Labels), checkLife(sleepAfter, timeout, r.OnIdle))
 }
 
 // Sandbox is the record of one sandbox at one moment.
@@ -150,6 +199,15 @@ type Filter struct {
 	// left as they are when nothing runs. It asks no sandbox for anything, so it
 	// takes no time even when sandboxes are slow.
 	Brief bool `json:"-"`
+}
+
+// Check refuses a filter that can choose nothing.
+func (f Filter) Check() error {
+	switch f.Status {
+	case "", Creating, Running, Hibernated, Stopped, Failed, Destroyed:
+		return nil
+	}
+	return Errorf(Invalid, "there is no status %.80q: use creating, running, hibernated, stopped or error", f.Status)
 }
 
 // Match reports whether the filter chooses s.

@@ -27,6 +27,20 @@ type SecretRequest struct {
 	Brokered *Brokering `json:"brokered,omitempty"`
 }
 
+// Check refuses a value that no secret can have. [Brokering.Complete] checks
+// where a brokered one goes.
+func (r SecretRequest) Check() error {
+	switch {
+	case r.Value == "":
+		return Errorf(Invalid, "the value is empty: give one, or delete the secret").With("field", "value")
+	case len(r.Value) > MaxSecret:
+		return Errorf(Invalid, "the value has %d bytes, over the limit of %d", len(r.Value), MaxSecret).With("field", "value")
+	case strings.Contains(r.Value, "\x00"):
+		return Errorf(Invalid, "the value holds a NUL byte, which no environment variable can: encode it, in base64 say").With("field", "value")
+	}
+	return nil
+}
+
 // Secret is the record of a secret, without its value.
 type Secret struct {
 	Name string `json:"name"`

@@ -53,6 +53,17 @@ type SnapshotRequest struct {
 	Shared bool `json:"shared,omitempty"`
 }
 
+// Check refuses a request that no server can answer.
+func (r SnapshotRequest) Check() error {
+	if err := checkOptionalID(r.Name); err != nil {
+		return err
+	}
+	if !(r.TTL >= 0 && r.TTL <= maxLifetime) {
+		return Errorf(Invalid, "ttl is in seconds, not negative and at most %d", maxLifetime)
+	}
+	return nil
+}
+
 // Snapshot is what is known of a snapshot.
 type Snapshot struct {
 	ID        string     `json:"snapshotId"`
@@ -78,4 +89,12 @@ type ForkRequest struct {
 	Count int `json:"count,omitempty"` // 1 to MaxForks; 0, which is none given, means 1
 	// Env is set for what is started in the copies, over what the sandbox has.
 	Env map[string]string `json:"env,omitempty"`
+}
+
+// Check refuses a request that no server can answer.
+func (r ForkRequest) Check() error {
+	if r.Count < 0 || r.Count > MaxForks {
+		return Errorf(Invalid, "count is %d: give 1 to %d", r.Count, MaxForks)
+	}
+	return checkEnv(r.Env)
 }

@@ -13,7 +13,7 @@ func (c *Client) Backup(ctx context.Context, sandbox string, req hutch.BackupReq
 	if err := checkText(req.Name, req.Dir, nil); err != nil {
 		return hutch.Backup{}, err
 	}
-	return call[hutch.Backup](ctx, c, at("Backup", sandbox), req)
+	return call[hutch.Backup](ctx, c, at("Backup", sandbox).check(req.Check()), req)
 }
 
 // Backups implements hutch.Backups.

@@ -63,7 +63,7 @@ func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
 // Create implements hutch.Service.
 func (c *Client) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
-	return call[hutch.Sandbox](ctx, c, at("Create"), req)
+	return call[hutch.Sandbox](ctx, c, at("Create").check(req.Check()), req)
 }
 
 // Sandbox implements hutch.Service.
@@ -73,7 +73,7 @@ func (c *Client) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 
 // Update implements hutch.Service.
 func (c *Client) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
-	return call[hutch.Sandbox](ctx, c, at("Update", id), req)
+	return call[hutch.Sandbox](ctx, c, at("Update", id).check(req.Check()), req)
 }
 
 // Sandboxes implements hutch.Service.
@@ -90,7 +90,7 @@ func (c *Client) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox
 	for name, value := range f.Labels {
 		q.Add("label", name+"="+value)
 	}
-	return call[[]hutch.Sandbox](ctx, c, at("Sandboxes").with(q), nil)
+	return call[[]hutch.Sandbox](ctx, c, at("Sandboxes").check(f.Check()).with(q), nil)
 }
 
 // Destroy implements hutch.Service.

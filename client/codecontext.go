@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -16,7 +17,7 @@ func (c *Client) CreateContext(ctx context.Context, sandbox string, req hutch.Co
 	if err := checkText("", req.Dir, req.Env); err != nil {
 		return hutch.CodeContext{}, err
 	}
-	return call[hutch.CodeContext](ctx, c, at("CreateContext", sandbox), req)
+	return call[hutch.CodeContext](ctx, c, at("CreateContext", sandbox).check(req.Check()), req)
 }
 
 // Contexts implements hutch.Service.
@@ -39,7 +40,7 @@ func (c *Client) Interrupt(ctx context.Context, sandbox, id string) error {
 // RunCode implements hutch.Service. A run with stdin has a connection of its
 // own, over which its input goes while it runs.
 func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
-	if err := checkText(req.Code, req.Dir, req.Env); err != nil {
+	if err := cmp.Or(req.Check(), checkText(req.Code, req.Dir, req.Env)); err != nil {
 		return hutch.RunResult{}, err
 	}
 	switch {

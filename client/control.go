@@ -100,7 +100,7 @@ func (p *pieces) next(ctx context.Context) ([]byte, error) {
 
 // Resize implements hutch.ProcessControl.
 func (c *Client) Resize(ctx context.Context, sandbox, process string, size hutch.Size) error {
-	_, err := call[struct{}](ctx, c, at("Resize", sandbox, process), size)
+	_, err := call[struct{}](ctx, c, at("Resize", sandbox, process).check(size.Check()), size)
 	return err
 }
 
@@ -109,7 +109,7 @@ func (c *Client) Wait(ctx context.Context, sandbox, process string, req hutch.Wa
 	if !utf8.ValidString(req.Text + req.Pattern + req.Path) {
 		return hutch.WaitResult{}, hutch.Errorf(hutch.Invalid, "what to wait for is not UTF-8: in a pattern, write other bytes as \\xff")
 	}
-	return call[hutch.WaitResult](ctx, c, at("Wait", sandbox, process), req)
+	return call[hutch.WaitResult](ctx, c, at("Wait", sandbox, process).check(req.Check()), req)
 }
 
 // CleanProcesses implements hutch.ProcessControl.

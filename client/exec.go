@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ const cancelTime = 5 * time.Second
 // runs. One without either is a plain call; when that is cancelled, what was
 // printed until then is lost.
 func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-	if err := checkText(req.Command, req.Dir, req.Env); err != nil {
+	if err := cmp.Or(req.Check(), checkText(req.Command, req.Dir, req.Env)); err != nil {
 		return hutch.ExecResult{}, err
 	}
 	if req.Resumable {

@@ -74,6 +74,9 @@ func (c *Client) EditFile(ctx context.Context, sandbox string, req hutch.EditReq
 			return hutch.Edit{}, hutch.Errorf(hutch.Invalid, "%.80q is not UTF-8: read the file, change it and write it whole", text)
 		}
 	}
+	if err := req.Check(); err != nil {
+		return hutch.Edit{}, err
+	}
 	path := req.Path
 	req.Path = ""
 	return fileCall[hutch.Edit](ctx, c, "EditFile", sandbox, req, "path", path)
@@ -112,7 +115,7 @@ func (c *Client) Chmod(ctx context.Context, sandbox, path string, mode fs.FileMo
 // ReadFile implements hutch.Service.
 func (c *Client) ReadFile(ctx context.Context, sandbox string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
 	to := fileAt("ReadFile", sandbox, "path", req.Path, "offset", number(req.Offset), "length", number(req.Length),
-		"firstLine", number(req.FirstLine), "lastLine", number(req.LastLine))
+		"firstLine", number(req.FirstLine), "lastLine", number(req.LastLine)).check(req.Check())
 	resp, err := c.do(ctx, to, nil, "*/*")
 	if err != nil {
 		return hutch.FileInfo{}, err
@@ -155,11 +158,8 @@ func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response)
 
 // WriteFile implements hutch.Service.
 func (c *Client) WriteFile(ctx context.Context, sandbox string, req hutch.WriteRequest, r io.Reader) (info hutch.FileInfo, err error) {
-	if req.Mode&^fs.ModePerm != 0 {
-		return info, hutch.Errorf(hutch.Invalid, "mode is %v: use permissions alone, 0 to 0777", req.Mode).With("field", "mode")
-	}
 	to := fileAt("WriteFile", sandbox, "path", req.Path, "mode", octal(req.Mode), "append", yes(req.Append),
-		"create", yes(req.Create), "parents", yes(req.Parents))
+		"create", yes(req.Create), "parents", yes(req.Parents)).check(req.Check())
 	return info, c.send(ctx, to, r, &info)
 }
 
@@ -245,20 +245,22 @@ func (b *body) failed() error {
 
 // ListFiles implements hutch.Service.
 func (c *Client) ListFiles(ctx context.Context, sandbox string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
-	return fileList(ctx, c, "ListFiles", sandbox, out, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
+	to := fileAt("ListFiles", sandbox, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
 		"hidden", yes(req.Hidden), "glob", req.Glob, "limit", number(req.Limit))
+	return fileList(ctx, c, to.check(req.Check()), out)
 }
 
 // SearchFiles implements hutch.Service.
 func (c *Client) SearchFiles(ctx context.Context, sandbox string, req hutch.SearchRequest, out func(hutch.Match) error) error {
-	return fileList(ctx, c, "SearchFiles", sandbox, out, "path", req.Path, "pattern", req.Pattern, "hidden", yes(req.Hidden),
+	to := fileAt("SearchFiles", sandbox, "path", req.Path, "pattern", req.Pattern, "hidden", yes(req.Hidden),
 		"glob", req.Glob, "limit", number(req.Limit))
+	return fileList(ctx, c, to.check(req.Check()), out)
 }
 
 // fileList reads a list as it comes: an object with the items and, when
 // something ended it early, the error.
-func fileList[T any](ctx context.Context, c *Client, name, sandbox string, out func(T) error, query ...string) error {
-	resp, err := c.do(ctx, fileAt(name, sandbox, query...), nil, "application/json")
+func fileList[T any](ctx context.Context, c *Client, to endpoint, out func(T) error) error {
+	resp, err := c.do(ctx, to, nil, "application/json")
 	if err != nil {
 		return err
 	}
@@ -330,7 +332,7 @@ func elements[T any](dec *json.Decoder, out func(T) error) error {
 
 // Watch implements hutch.Service.
 func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
-	to := fileAt("Watch", sandbox, "path", req.Path, "recursive", yes(req.Recursive))
+	to := fileAt("Watch", sandbox, "path", req.Path, "recursive", yes(req.Recursive)).check(req.Check())
 	return follow(ctx, c, to, "change", out)
 }
 
@@ -369,7 +371,7 @@ func follow[E any](ctx context.Context, c *Client, to endpoint, name string, out
 
 // Pack implements hutch.Service.
 func (c *Client) Pack(ctx context.Context, sandbox string, req hutch.PackRequest, w io.Writer) error {
-	to := fileAt("Pack", sandbox, "path", req.Dir, "format", string(req.Format))
+	to := fileAt("Pack", sandbox, "path", req.Dir, "format", string(req.Format)).check(req.Check())
 	for _, name := range req.Paths {
 		to.path += "&name=" + url.QueryEscape(name)
 	}
@@ -386,6 +388,6 @@ func (c *Client) Pack(ctx context.Context, sandbox string, req hutch.PackRequest
 
 // Unpack implements hutch.Service.
 func (c *Client) Unpack(ctx context.Context, sandbox string, req hutch.UnpackRequest, r io.Reader) error {
-	to := fileAt("Unpack", sandbox, "path", req.Dir, "format", string(req.Format))
+	to := fileAt("Unpack", sandbox, "path", req.Dir, "format", string(req.Format)).check(req.Check())
 	return c.send(ctx, to, r, nil)
 }

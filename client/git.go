@@ -12,13 +12,13 @@ import (
 
 // GitClone implements hutch.Service.
 func (c *Client) GitClone(ctx context.Context, sandbox string, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
-	return gitCall[hutch.GitRepository](ctx, c, at("GitClone", sandbox), req, req.URL, req.Branch, req.Dir, req.Username, req.Password)
+	return gitCall[hutch.GitRepository](ctx, c, at("GitClone", sandbox).check(req.Check()), req, req.URL, req.Branch, req.Dir, req.Username, req.Password)
 }
 
 // GitCommit implements hutch.Service.
 func (c *Client) GitCommit(ctx context.Context, sandbox string, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
 	texts := append([]string{req.Dir, req.Message, req.Name, req.Email}, req.Paths...)
-	return gitCall[hutch.GitRepository](ctx, c, at("GitCommit", sandbox), req, texts...)
+	return gitCall[hutch.GitRepository](ctx, c, at("GitCommit", sandbox).check(req.Check()), req, texts...)
 }
 
 // gitCall makes a call whose texts must be UTF-8.
@@ -37,7 +37,7 @@ func (c *Client) GitStatus(ctx context.Context, sandbox, dir string) (hutch.GitS
 // GitDiff implements hutch.Service.
 func (c *Client) GitDiff(ctx context.Context, sandbox string, req hutch.GitDiffRequest) (string, error) {
 	q := url.Values{"dir": {req.Dir}, "from": {req.From}, "to": {req.To}, "staged": {strconv.FormatBool(req.Staged)}, "path": req.Paths}
-	resp, err := c.do(ctx, at("GitDiff", sandbox).with(q), nil, "text/x-diff")
+	resp, err := c.do(ctx, at("GitDiff", sandbox).check(req.Check()).with(q), nil, "text/x-diff")
 	if err != nil {
 		return "", err
 	}

@@ -21,8 +21,10 @@ func (c *Client) SetNetwork(ctx context.Context, sandbox string, n hutch.Network
 
 // Connections implements hutch.Networks.
 func (c *Client) Connections(ctx context.Context, sandbox string, q hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
-	q, err := q.Check()
-	v := url.Values{"limit": {strconv.Itoa(q.Limit)}}
+	v := url.Values{}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
 	if q.After > 0 {
 		v.Set("after", strconv.FormatInt(q.After, 10))
 	}
@@ -32,7 +34,7 @@ func (c *Client) Connections(ctx context.Context, sandbox string, q hutch.Connec
 	if q.Wait > 0 {
 		v.Set("wait", strconv.FormatFloat(float64(q.Wait), 'f', -1, 64))
 	}
-	return call[hutch.ConnectionLog](ctx, c, at("Connections", sandbox).check(err).with(v), nil)
+	return call[hutch.ConnectionLog](ctx, c, at("Connections", sandbox).check(q.Check()).with(v), nil)
 }
 
 // Allow lets the sandbox reach more: what the rules name, beside what it may

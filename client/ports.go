@@ -18,7 +18,7 @@ func (c *Client) Expose(ctx context.Context, sandbox string, req hutch.ExposeReq
 	if err := checkText(req.Name+req.Token, "", nil); err != nil {
 		return hutch.Port{}, err
 	}
-	return call[hutch.Port](ctx, c, at("Expose", sandbox), req)
+	return call[hutch.Port](ctx, c, at("Expose", sandbox).check(req.Check()), req)
 }
 
 // Unexpose implements hutch.Ports.

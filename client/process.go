@@ -21,7 +21,7 @@ func (c *Client) StartProcess(ctx context.Context, sandbox string, req hutch.Pro
 	if err := checkText(req.Command, req.Dir, req.Env); err != nil {
 		return hutch.Process{}, err
 	}
-	return call[hutch.Process](ctx, c, at("StartProcess", sandbox), req)
+	return call[hutch.Process](ctx, c, at("StartProcess", sandbox).check(req.Check()), req)
 }
 
 // Process implements hutch.Service.
@@ -39,7 +39,7 @@ func (c *Client) Signal(ctx context.Context, sandbox, process string, signal int
 	body := struct {
 		Signal int `json:"signal"`
 	}{signal}
-	_, err := call[struct{}](ctx, c, at("Signal", sandbox, process), body)
+	_, err := call[struct{}](ctx, c, at("Signal", sandbox, process).check(hutch.CheckSignal(signal)), body)
 	return err
 }
 
@@ -47,7 +47,7 @@ func (c *Client) Signal(ctx context.Context, sandbox, process string, signal int
 // hutch.Unavailable, the cursor tells where to go on.
 func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	q := url.Values{"cursor": {strconv.FormatInt(req.Cursor, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
-	conn, err := c.dial(ctx, at("Logs", req.SandboxID, req.ProcessID).with(q))
+	conn, err := c.dial(ctx, at("Logs", req.SandboxID, req.ProcessID).check(req.Check()).with(q))
 	if err != nil {
 		return req.Cursor, err
 	}

@@ -48,8 +48,8 @@ func (c *Client) execResumable(ctx context.Context, sandbox string, req hutch.Ex
 // ResumeExec implements hutch.Service. It connects again when a connection
 // breaks.
 func (c *Client) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
-	if cursor < 0 {
-		return hutch.ExecResult{}, hutch.Errorf(hutch.Invalid, "cursor is %d: it counts bytes from 0", cursor)
+	if err := hutch.CheckCursor(cursor); err != nil {
+		return hutch.ExecResult{}, err
 	}
 	r := c.resuming(sandbox, out, nil)
 	r.id, r.cursor = exec, cursor

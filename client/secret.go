@@ -17,7 +17,7 @@ func (c *Client) SetSecret(ctx context.Context, name string, req hutch.SecretReq
 	if !utf8.ValidString(req.Value) { // not shown, as checkText would
 		return hutch.Secret{}, hutch.Errorf(hutch.Invalid, "the value is not UTF-8: encode it, in base64 say").With("field", "value")
 	}
-	return call[hutch.Secret](ctx, c, at("SetSecret", name), req)
+	return call[hutch.Secret](ctx, c, at("SetSecret", name).check(req.Check()), req)
 }
 
 // Secrets implements hutch.Secrets.

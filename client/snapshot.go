@@ -8,7 +8,7 @@ import (
 
 // Snapshot implements hutch.Service.
 func (c *Client) Snapshot(ctx context.Context, sandbox string, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
-	return call[hutch.Snapshot](ctx, c, at("Snapshot", sandbox), req)
+	return call[hutch.Snapshot](ctx, c, at("Snapshot", sandbox).check(req.Check()), req)
 }
 
 // Snapshots implements hutch.Service.
@@ -30,7 +30,7 @@ func (c *Client) Fork(ctx context.Context, sandbox string, req hutch.ForkRequest
 	if err := checkText("", "", req.Env); err != nil {
 		return nil, err
 	}
-	return call[[]hutch.Sandbox](ctx, c, at("Fork", sandbox), req)
+	return call[[]hutch.Sandbox](ctx, c, at("Fork", sandbox).check(req.Check()), req)
 }
 
 // Pause implements hutch.Service.

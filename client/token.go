@@ -14,10 +14,7 @@ var (
 
 // CreateToken implements hutch.Tokens.
 func (c *Client) CreateToken(ctx context.Context, req hutch.TokenRequest) (hutch.MintedToken, error) {
-	if err := req.Check(); err != nil {
-		return hutch.MintedToken{}, err
-	}
-	return call[hutch.MintedToken](ctx, c, at("CreateToken"), req)
+	return call[hutch.MintedToken](ctx, c, at("CreateToken").check(req.Check()), req)
 }
 
 // Tokens implements hutch.Tokens.

@@ -89,7 +89,7 @@ func folder(ctx context.Context) string {
 
 // Backup implements hutch.Backups.
 func (b *Backups) Backup(ctx context.Context, sandbox string, req hutch.BackupRequest) (hutch.Backup, error) {
-	if err := check(req); err != nil {
+	if err := req.Check(); err != nil {
 		return hutch.Backup{}, err
 	}
 	home := folder(ctx)
@@ -115,19 +115,6 @@ func (b *Backups) Backup(ctx context.Context, sandbox string, req hutch.BackupRe
 		return hutch.Backup{}, errors.Join(err, b.remove(context.WithoutCancel(ctx), home, made.ID))
 	}
 	return made, nil
-}
-
-// maxTTL keeps the end of a backup among the years that JSON can tell.
-const maxTTL = hutch.Seconds(100 * 365 * 24 * 3600)
-
-func check(req hutch.BackupRequest) error {
-	switch {
-	case len(req.Name) > hutch.MaxBackupName:
-		return hutch.Errorf(hutch.Invalid, "the name has %d bytes: use at most %d", len(req.Name), hutch.MaxBackupName).With("field", "name")
-	case !(0 <= req.TTL && req.TTL <= maxTTL):
-		return hutch.Errorf(hutch.Invalid, "ttl is %v s: give 0, to keep it until it is deleted, to %.0f", req.TTL, float64(maxTTL)).With("field", "ttl")
-	}
-	return nil
 }
 
 // write writes both objects of a backup, of at most room bytes.

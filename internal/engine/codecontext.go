@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	contextIdle = 30 * time.Minute
 	// What a result keeps of the values that a run produced.
 	maxResults     = 1000
 	maxResultBytes = 32 << 20
@@ -29,8 +28,11 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 	if err != nil {
 		return hutch.CodeContext{}, err
 	}
-	if err := checkContext(&req); err != nil {
+	if err := req.Check(); err != nil {
 		return hutch.CodeContext{}, err
+	}
+	if req.ID == "" {
+		req.ID = hutch.NewID("ctx")
 	}
 	s, agent, err := e.use(ctx, id)
 	if err != nil {
@@ -47,26 +49,13 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 	return codeContext(id, info), nil
 }
 
-func checkContext(req *hutch.ContextRequest) error {
-	if req.ID == "" {
-		req.ID = hutch.NewID("ctx")
-	}
-	if err := hutch.CheckID(req.ID); err != nil {
-		return err
-	}
-	if longest := hutch.Seconds(1e8); !(req.IdleTimeout >= 0 && req.IdleTimeout <= longest) {
-		return hutch.Errorf(hutch.Invalid, "idleTimeout is %v s: give up to %v, or leave it out for %v", req.IdleTimeout, longest, contextIdle.Seconds()).With("field", "idleTimeout")
-	}
-	return checkCommand("none", req.Dir, req.Env)
-}
-
 // place is what the agent is told of a context.
 func place(k kernel.Kernel, req hutch.ContextRequest) wire.Context {
 	c := k.Context()
 	c.ID, c.Dir, c.Env = req.ID, req.Dir, pairs(req.Env)
 	idle := req.IdleTimeout.Duration()
 	if idle == 0 {
-		idle = contextIdle
+		idle = hutch.ContextIdle
 	}
 	c.IdleMS = max(idle.Milliseconds(), 1)
 	return c
@@ -79,7 +68,7 @@ func codeContext(id string, c wire.ContextInfo) hutch.CodeContext {
 		dir = "/workspace"
 	}
 	return hutch.CodeContext{
-		ID: clean(c.ID, hutch.MaxID), SandboxID: id, Language: clean(c.Language, hutch.MaxID), Dir: clean(dir, maxPath),
+		ID: clean(c.ID, hutch.MaxID), SandboxID: id, Language: clean(c.Language, hutch.MaxID), Dir: clean(dir, hutch.MaxPath),
 		CreatedAt: time.UnixMilli(c.CreatedMS).UTC(), LastUsedAt: time.UnixMilli(c.UsedMS).UTC(),
 		Executions: c.Runs, Busy: c.Busy,
 	}
@@ -190,18 +179,15 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 
 // checkRun checks a request and returns its time limit.
 func (e *Engine) checkRun(req hutch.RunRequest) (time.Duration, error) {
-	if req.ContextID != "" {
-		if err := hutch.CheckID(req.ContextID); err != nil {
-			return 0, err
-		}
+	if err := req.Check(); err != nil {
+		return 0, err
 	}
 	if req.Language != "" {
 		if _, err := kernel.Lookup(req.Language); err != nil {
 			return 0, err
 		}
 	}
-	start, err := e.start(hutch.ExecRequest{Command: req.Code, Dir: req.Dir, Env: req.Env, Timeout: req.Timeout, MaxOutput: req.MaxOutput})
-	return time.Duration(start.TimeoutMS) * time.Millisecond, err
+	return e.execTime(req.Timeout)
 }
 
 // findContext finds the context of a run, and makes it when there is none.
@@ -289,9 +275,6 @@ func (r *record) result() hutch.RunResult {
 // execIn runs a command in a session. Values and errors of languages that have
 // them become text, as at a prompt.
 func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-	if len(req.Args) > 0 {
-		return hutch.ExecResult{}, hutch.Errorf(hutch.Invalid, "a session takes no args: write them into the command").With("field", "args")
-	}
 	language := req.Language
 	if language == "" {
 		if known, err := e.languageOf(ctx, id, req.SessionID); err != nil || known != "" {
@@ -342,9 +325,6 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 
 // languageOf is the language of a context; empty when there is none.
 func (e *Engine) languageOf(ctx context.Context, id, contextID string) (string, error) {
-	if err := hutch.CheckID(contextID); err != nil {
-		return "", err
-	}
 	agent, done, err := e.withContexts(ctx, id)
 	if agent == nil {
 		return "", err

@@ -110,31 +110,11 @@ func await(ctx context.Context, agent *wire.Client, process string, req hutch.Wa
 
 // checkWait checks a request, and returns its time and its pattern.
 func (e *Engine) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp, error) {
-	things := 0
-	for _, asked := range []bool{req.Port != 0, req.Text != "", req.Pattern != ""} {
-		if asked {
-			things++
-		}
-	}
 	longest := hutch.InSeconds(e.opt.MaxTimeout)
-	switch {
-	case things > 1:
-		return 0, nil, hutch.Errorf(hutch.Invalid, "give one of port, text and pattern, or none of them to wait for the end")
-	case req.Port < 0 || req.Port > 65535:
-		return 0, nil, hutch.Errorf(hutch.Invalid, "the port is %d: give 1 to 65535", req.Port).With("field", "port")
-	case req.Port == 0 && (req.Path != "" || req.Status != 0) || req.Path == "" && req.Status != 0:
-		return 0, nil, hutch.Errorf(hutch.Invalid, "path needs a port, and status a path").With("field", "path")
-	case req.Path != "" && (req.Path[0] != '/' || len(req.Path) > 2048 || strings.ContainsFunc(req.Path, func(r rune) bool { return r <= ' ' || r >= 0x7f })):
-		return 0, nil, hutch.Errorf(hutch.Invalid, "the path %.80q is none of a URL: it begins with / and has no blanks", req.Path).With("field", "path")
-	case req.Status != 0 && (req.Status < 100 || req.Status > 599):
-		return 0, nil, hutch.Errorf(hutch.Invalid, "the status is %d: give 100 to 599", req.Status).With("field", "status")
-	case len(req.Text) > hutch.MaxPattern || len(req.Pattern) > hutch.MaxPattern:
-		return 0, nil, hutch.Errorf(hutch.Invalid, "the text or pattern is over the limit of %d bytes", hutch.MaxPattern)
-	case strings.ContainsAny(req.Text, "\r\n"):
-		return 0, nil, hutch.Errorf(hutch.Invalid, "the text goes over several lines: wait for one line").With("field", "text")
-	case req.Cursor < 0:
-		return 0, nil, hutch.Errorf(hutch.Invalid, "cursor is %d: it counts bytes from 0", req.Cursor).With("field", "cursor")
-	case !(req.Timeout >= 0 && req.Timeout <= longest):
+	if err := req.Check(); err != nil {
+		return 0, nil, err
+	}
+	if !(req.Timeout >= 0 && req.Timeout <= longest) {
 		return 0, nil, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, waitTime.Seconds()).With("field", "timeout")
 	}
 	limit := min(waitTime, e.opt.MaxTimeout)
@@ -161,16 +141,6 @@ func compile(pattern string) (*regexp.Regexp, error) {
 		return nil, hutch.Errorf(hutch.Invalid, "the pattern is too complex: use fewer and smaller repetitions, such as {1,10}").With("field", "pattern")
 	}
 	return regexp.Compile(pattern)
-}
-
-func checkTerminal(req hutch.ProcessRequest) error {
-	switch {
-	case req.Terminal == nil:
-		return nil
-	case req.RestartPolicy != hutch.RestartNever:
-		return hutch.Errorf(hutch.Invalid, "a process with a terminal is not restarted: leave restartPolicy out").With("field", "restartPolicy")
-	}
-	return req.Terminal.Check()
 }
 
 // Languages implements hutch.ProcessControl.

@@ -64,7 +64,7 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 	if req.ID == "" {
 		req.ID = hutch.NewID("sb")
 	}
-	if err := e.check(req); err != nil {
+	if err := cmp.Or(req.Check(), e.checkLimits(req.Limits)); err != nil {
 		return store.Record{}, nil, err
 	}
 	d, err := e.driver(req.Runtime)
@@ -117,30 +117,6 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 
 // defaultImage is that of sandboxes that name none.
 const defaultImage = "host"
-
-const maxLifetime = 10 * 365 * 24 * 3600 // s
-
-func (e *Engine) check(req hutch.CreateRequest) error {
-	if err := hutch.CheckID(req.ID); err != nil {
-		return err
-	}
-	if err := cmp.Or(checkEnv(req.Env), checkLabels(req.Labels), e.checkLimits(req.Limits)); err != nil {
-		return err
-	}
-	return checkLife(req.SleepAfter, req.Timeout, req.OnIdle)
-}
-
-// checkLife refuses a time that cannot be, and an unknown end of it.
-func checkLife(sleepAfter, timeout hutch.Seconds, onIdle hutch.IdleAction) error {
-	if !(sleepAfter >= 0 && sleepAfter <= maxLifetime) || !(timeout >= 0 && timeout <= maxLifetime) {
-		return hutch.Errorf(hutch.Invalid, "sleepAfter and timeout are seconds, not negative and at most %d", maxLifetime)
-	}
-	switch onIdle {
-	case "", hutch.IdleHibernate, hutch.IdleStop, hutch.IdleDestroy:
-		return nil
-	}
-	return hutch.Errorf(hutch.Invalid, "onIdle is %.40q: use hibernate, stop or destroy", onIdle).With("field", "onIdle")
-}
 
 // enter puts a new sandbox into the table, its turn taken; or finds the one
 // that is there.

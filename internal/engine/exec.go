@@ -1,22 +1,19 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"hutch"
 	"hutch/internal/excerpt"
 	"hutch/internal/room"
 	"hutch/internal/runner"
-	"hutch/internal/text"
 	"hutch/internal/wire"
 )
 
 const (
-	maxOutput = 16 << 20
-	maxPath   = 4096
 	// killedCode is the exit code of what signal 9 ended, and of a shell whose
 	// last command it ended.
 	killedCode = 128 + 9
@@ -25,6 +22,9 @@ const (
 
 // Exec implements hutch.Service.
 func (e *Engine) Exec(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	if err := req.Check(); err != nil {
+		return hutch.ExecResult{}, err
+	}
 	if req.Resumable {
 		return e.execResumable(ctx, id, req, out)
 	}
@@ -82,22 +82,23 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 	return result, nil
 }
 
-// start checks a request and turns it into what the agent is told.
+// execTime is the time limit of a command or a run of code that asks for one.
+func (e *Engine) execTime(asked hutch.Seconds) (time.Duration, error) {
+	usual, longest := e.opt.ExecTimeout, hutch.InSeconds(e.opt.MaxTimeout)
+	switch {
+	case !(asked >= 0 && asked <= longest):
+		return 0, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", asked, longest, usual.Seconds())
+	case asked > 0:
+		return max(asked.Duration(), time.Millisecond), nil
+	}
+	return max(usual, time.Millisecond), nil
+}
+
+// start turns a request that has been checked into what the agent is told.
 func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
-	if err := checkCommand(req.Command, req.Dir, req.Env); err != nil {
+	limit, err := e.execTime(req.Timeout)
+	if err != nil {
 		return wire.Start{}, err
-	}
-	if err := checkArgs(req.Args); err != nil {
-		return wire.Start{}, err
-	}
-	if req.MaxOutput < 0 || req.MaxOutput > maxOutput {
-		return wire.Start{}, hutch.Errorf(hutch.Invalid, "maxOutput is %d bytes: give 1 to %d, or leave it out for %d", req.MaxOutput, maxOutput, excerpt.Default)
-	}
-	limit := e.opt.ExecTimeout
-	if longest := hutch.InSeconds(e.opt.MaxTimeout); !(req.Timeout >= 0 && req.Timeout <= longest) {
-		return wire.Start{}, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, limit.Seconds())
-	} else if req.Timeout > 0 {
-		limit = req.Timeout.Duration()
 	}
 	start := wire.Start{Command: req.Command}
 	if req.Language != "" {
@@ -113,36 +114,8 @@ func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 	start.ID = hutch.NewID("x")
 	start.Dir = req.Dir
 	start.Stdin = req.Stdin != nil
-	start.TimeoutMS = max(limit.Milliseconds(), 1)
+	start.TimeoutMS = limit.Milliseconds()
 	return start, nil
-}
-
-func checkCommand(command, dir string, env map[string]string) error {
-	switch {
-	case strings.TrimSpace(command) == "":
-		return hutch.Errorf(hutch.Invalid, "the command is empty: give a bash command line, or source text with a language").With("field", "command")
-	case strings.Contains(command, "\x00"):
-		return hutch.Errorf(hutch.Invalid, "the command holds a NUL byte, which no program can be given: send binary data on stdin").With("field", "command")
-	case len(command) > hutch.MaxCommand:
-		return hutch.Errorf(hutch.Invalid, "the command has %d bytes, over the limit of %d: put the data into a file or on stdin", len(command), hutch.MaxCommand).With("field", "command")
-	case len(dir) > maxPath || strings.Contains(dir, "\x00") || dir != "" && dir[0] != '/':
-		return hutch.Errorf(hutch.Invalid, "cwd must be an absolute path of at most %d bytes without NUL, such as /workspace", maxPath).With("field", "cwd")
-	}
-	return checkEnv(env)
-}
-
-func checkArgs(args []string) error {
-	size := 0
-	for _, arg := range args {
-		if strings.Contains(arg, "\x00") {
-			return hutch.Errorf(hutch.Invalid, "an argument holds a NUL byte, which no program can be given: send binary data on stdin").With("field", "args")
-		}
-		size += len(arg) + 1
-	}
-	if size > hutch.MaxCommand {
-		return hutch.Errorf(hutch.Invalid, "the arguments have %d bytes, over the limit of %d: put the data into a file or on stdin", size, hutch.MaxCommand).With("field", "args")
-	}
-	return nil
 }
 
 // diagnose says why a command got no exit.
@@ -227,20 +200,7 @@ func (e *Engine) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
 
 // StartProcess implements hutch.Service.
 func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessRequest) (hutch.Process, error) {
-	if err := checkCommand(req.Command, req.Dir, req.Env); err != nil {
-		return hutch.Process{}, err
-	}
-	if err := checkName(req.Name); err != nil {
-		return hutch.Process{}, err
-	}
-	switch req.RestartPolicy {
-	case "":
-		req.RestartPolicy = hutch.RestartNever
-	case hutch.RestartNever, hutch.RestartOnFailure, hutch.RestartAlways:
-	default:
-		return hutch.Process{}, hutch.Errorf(hutch.Invalid, "restartPolicy is %q: use never, on-failure or always", req.RestartPolicy)
-	}
-	if err := checkTerminal(req); err != nil {
+	if err := req.Check(); err != nil {
 		return hutch.Process{}, err
 	}
 	s, agent, err := e.use(ctx, id)
@@ -255,7 +215,7 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	}
 	p, err := agent.Start(ctx, wire.Start{
 		ID: hutch.NewID("p"), Name: req.Name, Command: req.Command,
-		Dir: req.Dir, Env: pairs(traced(ctx, env)), Restart: req.RestartPolicy, Stdin: req.Stdin, Terminal: req.Terminal,
+		Dir: req.Dir, Env: pairs(traced(ctx, env)), Restart: cmp.Or(req.RestartPolicy, hutch.RestartNever), Stdin: req.Stdin, Terminal: req.Terminal,
 	})
 	if err != nil {
 		return hutch.Process{}, e.diagnose(ctx, s, agent, err)
@@ -263,22 +223,10 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	return process(id, p), nil
 }
 
-func checkName(name string) error {
-	if len(name) > hutch.MaxID {
-		return hutch.Errorf(hutch.Invalid, "the name has %d bytes: at most %d are allowed", len(name), hutch.MaxID)
-	}
-	for _, r := range name {
-		if text.Steers(r) || r == 0xfffd {
-			return hutch.Errorf(hutch.Invalid, "the name %q holds a character that cannot be printed", name)
-		}
-	}
-	return nil
-}
-
 // Logs implements hutch.Service.
 func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
-	if req.Cursor < 0 {
-		return 0, hutch.Errorf(hutch.Invalid, "cursor is %d: it counts bytes from 0", req.Cursor)
+	if err := req.Check(); err != nil {
+		return 0, err
 	}
 	cursor := req.Cursor
 	err := e.control(ctx, req.SandboxID, req.ProcessID, func(agent *wire.Client) error {
@@ -297,8 +245,8 @@ func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 
 // Signal implements hutch.Service.
 func (e *Engine) Signal(ctx context.Context, id, process string, signal int) error {
-	if signal < 1 || signal > 64 {
-		return hutch.Errorf(hutch.Invalid, "signal is %d: give 1 to 64, 15 to ask a process to end, 9 to kill it", signal)
+	if err := hutch.CheckSignal(signal); err != nil {
+		return err
 	}
 	return e.control(ctx, id, process, func(agent *wire.Client) error { return agent.Signal(ctx, process, signal) })
 }

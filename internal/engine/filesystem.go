@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
@@ -9,101 +10,97 @@ import (
 	"hutch/internal/wire"
 )
 
-// withFiles checks paths and calls do with the agent of a sandbox in use.
-func (e *Engine) withFiles(ctx context.Context, id string, do func(*wire.Client) error, paths ...string) error {
-	for _, path := range paths {
-		if err := hutch.CheckPath(path); err != nil {
-			return err
-		}
+// withFiles calls do with the agent of a sandbox in use, after a request that
+// has been checked with the error refused.
+func (e *Engine) withFiles(ctx context.Context, id string, refused error, do func(*wire.Client) error) error {
+	if refused != nil {
+		return refused
 	}
 	return e.ask(ctx, id, do)
 }
 
 // ReadFile implements hutch.Service.
 func (e *Engine) ReadFile(ctx context.Context, id string, req hutch.ReadRequest, w io.Writer) (info hutch.FileInfo, err error) {
-	err = e.withFiles(ctx, id, func(a *wire.Client) error {
+	err = e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error {
 		info, err = a.Read(ctx, req, w)
 		return err
-	}, req.Path)
+	})
 	return info, err
 }
 
 // WriteFile implements hutch.Service.
 func (e *Engine) WriteFile(ctx context.Context, id string, req hutch.WriteRequest, r io.Reader) (info hutch.FileInfo, err error) {
-	err = e.withFiles(ctx, id, func(a *wire.Client) error {
+	err = e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error {
 		info, err = a.Write(ctx, req, r)
 		return err
-	}, req.Path)
+	})
 	return info, err
 }
 
 // EditFile implements hutch.Service.
 func (e *Engine) EditFile(ctx context.Context, id string, req hutch.EditRequest) (edit hutch.Edit, err error) {
-	err = e.withFiles(ctx, id, func(a *wire.Client) error {
+	err = e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error {
 		edit, err = a.Edit(ctx, req)
 		return err
-	}, req.Path)
+	})
 	return edit, err
 }
 
 // Stat implements hutch.Service.
 func (e *Engine) Stat(ctx context.Context, id, path string) (info hutch.FileInfo, err error) {
-	err = e.withFiles(ctx, id, func(a *wire.Client) error {
+	err = e.withFiles(ctx, id, hutch.CheckPath(path), func(a *wire.Client) error {
 		info, err = a.Stat(ctx, path)
 		return err
-	}, path)
+	})
 	return info, err
 }
 
 // ListFiles implements hutch.Service.
 func (e *Engine) ListFiles(ctx context.Context, id string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Files(ctx, req, out) }, req.Path)
+	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Files(ctx, req, out) })
 }
 
 // SearchFiles implements hutch.Service.
 func (e *Engine) SearchFiles(ctx context.Context, id string, req hutch.SearchRequest, out func(hutch.Match) error) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Search(ctx, req, out) }, req.Path)
+	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Search(ctx, req, out) })
 }
 
 // Mkdir implements hutch.Service.
 func (e *Engine) Mkdir(ctx context.Context, id, path string, parents bool) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Mkdir(ctx, path, parents) }, path)
+	return e.withFiles(ctx, id, hutch.CheckPath(path), func(a *wire.Client) error { return a.Mkdir(ctx, path, parents) })
 }
 
 // Move implements hutch.Service.
 func (e *Engine) Move(ctx context.Context, id, from, to string, replace bool) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Move(ctx, from, to, replace) }, from, to)
+	return e.withFiles(ctx, id, cmp.Or(hutch.CheckPath(from), hutch.CheckPath(to)), func(a *wire.Client) error { return a.Move(ctx, from, to, replace) })
 }
 
 // Copy implements hutch.Service.
 func (e *Engine) Copy(ctx context.Context, id, from, to string, replace bool) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Copy(ctx, from, to, replace) }, from, to)
+	return e.withFiles(ctx, id, cmp.Or(hutch.CheckPath(from), hutch.CheckPath(to)), func(a *wire.Client) error { return a.Copy(ctx, from, to, replace) })
 }
 
 // Delete implements hutch.Service.
 func (e *Engine) Delete(ctx context.Context, id, path string, recursive bool) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Delete(ctx, path, recursive) }, path)
+	return e.withFiles(ctx, id, hutch.CheckPath(path), func(a *wire.Client) error { return a.Delete(ctx, path, recursive) })
 }
 
 // Chmod implements hutch.Service.
 func (e *Engine) Chmod(ctx context.Context, id, path string, mode fs.FileMode) error {
-	if mode&^fs.ModePerm != 0 {
-		return hutch.Errorf(hutch.Invalid, "mode is %v: use permissions alone, 0 to 0777", mode).With("field", "mode")
-	}
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Chmod(ctx, path, mode) }, path)
+	return e.withFiles(ctx, id, cmp.Or(hutch.CheckMode(mode), hutch.CheckPath(path)), func(a *wire.Client) error { return a.Chmod(ctx, path, mode) })
 }
 
 // Watch implements hutch.Service.
 func (e *Engine) Watch(ctx context.Context, id string, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Watch(ctx, req, out) }, req.Path)
+	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Watch(ctx, req, out) })
 }
 
 // Pack implements hutch.Service.
 func (e *Engine) Pack(ctx context.Context, id string, req hutch.PackRequest, w io.Writer) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Pack(ctx, req, w) }, req.Dir)
+	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Pack(ctx, req, w) })
 }
 
 // Unpack implements hutch.Service.
 func (e *Engine) Unpack(ctx context.Context, id string, req hutch.UnpackRequest, r io.Reader) error {
-	return e.withFiles(ctx, id, func(a *wire.Client) error { return a.Unpack(ctx, req, r) }, req.Dir)
+	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Unpack(ctx, req, r) })
 }

@@ -19,25 +19,18 @@ import (
 
 // Fork implements hutch.Snapshots.
 func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]hutch.Sandbox, error) {
-	n := max(req.Count, 1)
-	if req.Count < 0 || n > hutch.MaxForks {
-		return nil, hutch.Errorf(hutch.Invalid, "count is %d: give 1 to %d", req.Count, hutch.MaxForks)
-	}
-	parent, err := e.find(ctx, id)
-	if err != nil {
+	if err := req.Check(); err != nil {
 		return nil, err
 	}
-	if err := checkEnv(req.Env); err != nil {
+	n := max(req.Count, 1)
+	parent, err := e.find(ctx, id)
+	if err != nil {
 		return nil, err
 	}
 	if err := e.room(ctx, n); err != nil {
 		return nil, err
 	}
-	v, err := draftSnapshot(parent, hutch.SnapshotRequest{})
-	if err != nil {
-		return nil, err
-	}
-	snap, err := e.capture(ctx, id, v, parts{memory: true})
+	snap, err := e.capture(ctx, id, draftSnapshot(parent, hutch.SnapshotRequest{}), parts{memory: true})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -213,10 +214,10 @@ func (s *sandbox) network() hutch.Network {
 // Connections implements hutch.Networks.
 func (e *Engine) Connections(ctx context.Context, id string, q hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
 	none := hutch.ConnectionLog{Connections: []hutch.Connection{}}
-	q, err := q.Check()
-	if err != nil {
+	if err := q.Check(); err != nil {
 		return none, err
 	}
+	q.Limit = cmp.Or(q.Limit, hutch.DefaultConnections)
 	s, err := e.find(ctx, id)
 	if err != nil {
 		return none, err

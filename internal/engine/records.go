@@ -27,6 +27,9 @@ func (e *Engine) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 
 // Sandboxes implements hutch.Service.
 func (e *Engine) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
 	all := e.visible(ctx, f.ID)
 	left := func(v hutch.Sandbox) bool { return !f.Match(v) }
 	if f.Brief {

@@ -9,11 +9,6 @@ import (
 	"hutch/internal/store"
 )
 
-const (
-	anthropicKey = "ANTHROPIC_API_KEY"
-	maxSecrets   = 64 // in one request
-)
-
 // checkSecrets refuses a sandbox to be whose secrets cannot be had, and notes
 // which it has.
 func (e *Engine) checkSecrets(rec *store.Record) error {
@@ -22,7 +17,7 @@ func (e *Engine) checkSecrets(rec *store.Record) error {
 	if err != nil {
 		return err
 	}
-	rec.Sandbox.Environment.HasAnthropicCredentials = env[anthropicKey] != ""
+	rec.Sandbox.Environment.HasAnthropicCredentials = env[hutch.AnthropicKey] != ""
 	return nil
 }
 
@@ -64,7 +59,7 @@ func (s *sandbox) lend(uses []string) (changed bool) {
 	defer s.mu.Unlock()
 	for _, use := range uses {
 		_, name, err := hutch.ParseSecretUse(use)
-		if err == nil && !slices.Contains(s.rec.Lent, name) && len(s.rec.Lent) < maxSecrets {
+		if err == nil && !slices.Contains(s.rec.Lent, name) && len(s.rec.Lent) < hutch.MaxSecretUses {
 			s.rec.Lent, changed = append(slices.Clip(s.rec.Lent), name), true
 		}
 	}
@@ -95,9 +90,6 @@ func (s *sandbox) secretNames() []string {
 
 // requestEnv is what a request sets, with its secrets.
 func (e *Engine) requestEnv(owner string, env map[string]string, secrets []string) (map[string]string, error) {
-	if len(secrets) > maxSecrets {
-		return nil, hutch.Errorf(hutch.Invalid, "the request asks for %d secrets: at most %d are given", len(secrets), maxSecrets).With("field", "secrets")
-	}
 	all := maps.Clone(env)
 	if all == nil {
 		all = map[string]string{}
@@ -108,7 +100,7 @@ func (e *Engine) requestEnv(owner string, env map[string]string, secrets []strin
 			return nil, err
 		}
 		if _, set := all[variable]; set {
-			return nil, hutch.Errorf(hutch.Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).With("field", "secrets")
+			return nil, hutch.SetTwice(variable)
 		}
 		if err := e.addSecret(owner, use, all); err != nil {
 			return nil, err

@@ -26,14 +26,14 @@ func viewer(ctx context.Context) snapshots.Viewer {
 
 // Snapshot implements hutch.Snapshots.
 func (e *Engine) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
+	if err := req.Check(); err != nil {
+		return hutch.Snapshot{}, err
+	}
 	s, err := e.find(ctx, id)
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	v, err := draftSnapshot(s, req)
-	if err != nil {
-		return hutch.Snapshot{}, err
-	}
+	v := draftSnapshot(s, req)
 	release, err := e.snaps.Reserve(v)
 	if err != nil {
 		return hutch.Snapshot{}, err
@@ -50,15 +50,7 @@ func (e *Engine) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequ
 	return snap.Snapshot, nil
 }
 
-func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
-	if req.Name != "" {
-		if err := hutch.CheckID(req.Name); err != nil {
-			return hutch.Snapshot{}, err
-		}
-	}
-	if !(req.TTL >= 0 && req.TTL <= maxLifetime) {
-		return hutch.Snapshot{}, hutch.Errorf(hutch.Invalid, "ttl is in seconds, not negative and at most %d", maxLifetime)
-	}
+func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) hutch.Snapshot {
 	s.mu.Lock()
 	sb := s.rec.Sandbox
 	s.mu.Unlock()
@@ -70,7 +62,7 @@ func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) (hutch.Snapshot, error
 		end := v.CreatedAt.Add(req.TTL.Duration())
 		v.ExpiresAt = &end
 	}
-	return v, nil
+	return v
 }
 
 // parts say what a snapshot is to have; memory where the runtime can.

@@ -10,27 +10,13 @@ import (
 
 // Update implements hutch.Service.
 func (e *Engine) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
-	if err := checkUpdate(req); err != nil {
+	if err := req.Check(); err != nil {
 		return hutch.Sandbox{}, err
 	}
 	if err := e.hold(ctx, id, func(s *sandbox) error { return e.update(ctx, s, req) }); err != nil {
 		return hutch.Sandbox{}, err
 	}
 	return e.Sandbox(ctx, id)
-}
-
-func checkUpdate(req hutch.UpdateRequest) error {
-	var sleepAfter, timeout hutch.Seconds
-	if req.SleepAfter != nil {
-		sleepAfter = *req.SleepAfter
-	}
-	if req.Timeout != nil {
-		timeout = *req.Timeout
-	}
-	if err := checkLabels(req.Labels); err != nil {
-		return err
-	}
-	return checkLife(sleepAfter, timeout, req.OnIdle)
 }
 
 // update changes a sandbox whose lifecycle lock is held. Its idle time begins

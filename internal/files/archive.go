@@ -14,7 +14,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -26,14 +25,12 @@ import (
 
 // Pack implements hutch.Files.
 func (f *FS) Pack(ctx context.Context, _ string, req hutch.PackRequest, w io.Writer) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
 	p, err := f.path(req.Dir)
 	if err != nil {
 		return err
-	}
-	for _, name := range req.Paths {
-		if !filepath.IsLocal(name) || len(name) > hutch.MaxPath {
-			return hutch.Errorf(hutch.Invalid, "%.200q cannot be packed: give paths relative to the folder, and below it", name)
-		}
 	}
 	a, err := newArchive(req.Format, w)
 	if err != nil {
@@ -81,11 +78,7 @@ func newArchive(format hutch.ArchiveFormat, w io.Writer) (archive, error) {
 		z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) })
 		return &zipfile{z, out}, nil
 	}
-	return nil, badFormat(format)
-}
-
-func badFormat(format hutch.ArchiveFormat) error {
-	return hutch.Errorf(hutch.Invalid, "there is no archive format %.40q: use tar, tar.gz or zip", format).With("field", "format")
+	return nil, format.Check()
 }
 
 type tarball struct {
@@ -297,7 +290,7 @@ func (u *unpacking) all(format hutch.ArchiveFormat, in *bufio.Reader) error {
 	case hutch.Zip:
 		return u.zip(in)
 	}
-	return badFormat(format)
+	return format.Check()
 }
 
 // malformed is the error of an archive that is none, or of its reader.

@@ -18,7 +18,7 @@ const (
 
 // ReadFile implements hutch.Files.
 func (f *FS) ReadFile(ctx context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
-	if err := checkRead(req); err != nil {
+	if err := req.Check(); err != nil {
 		return hutch.FileInfo{}, err
 	}
 	file, info, err := f.open(req.Path)
@@ -42,18 +42,6 @@ func (f *FS) ReadFile(ctx context.Context, _ string, req hutch.ReadRequest, w io
 		err = hutch.Errorf(hutch.Conflict, "the file %.200q became shorter while it was read: read it again", info.Path)
 	}
 	return info, blame(err, info.Path)
-}
-
-func checkRead(req hutch.ReadRequest) error {
-	switch {
-	case req.Length < 0:
-		return hutch.Errorf(hutch.Invalid, "length is %d: it counts bytes, and 0 is all", req.Length)
-	case req.FirstLine < 0 || req.LastLine < 0 || req.LastLine > 0 && req.LastLine < req.FirstLine:
-		return hutch.Errorf(hutch.Invalid, "lines %d to %d: they count from 1, the last not before the first", req.FirstLine, req.LastLine)
-	case req.Lines() && req.Offset != 0:
-		return hutch.Errorf(hutch.Invalid, "give an offset or lines, not both")
-	}
-	return nil
 }
 
 // blame gives an error of the kernel the path, and leaves those of readers and

@@ -23,11 +23,13 @@ const (
 	defaultMatches = 1000
 	maxText        = 1 << 10  // of a line, in a match
 	maxLine        = 64 << 10 // of a line, that is looked at
-	maxPattern     = 4 << 10
 )
 
 // SearchFiles implements hutch.Files.
 func (f *FS) SearchFiles(ctx context.Context, _ string, req hutch.SearchRequest, out func(hutch.Match) error) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
 	p, err := f.path(req.Path)
 	if err != nil {
 		return err
@@ -35,9 +37,6 @@ func (f *FS) SearchFiles(ctx context.Context, _ string, req hutch.SearchRequest,
 	c, err := choose(req.Glob, req.Hidden)
 	if err != nil {
 		return err
-	}
-	if req.Pattern == "" || len(req.Pattern) > maxPattern {
-		return hutch.Errorf(hutch.Invalid, "the pattern has %d bytes: give 1 to %d of a regular expression", len(req.Pattern), maxPattern).With("field", "pattern")
 	}
 	re, err := expression(req.Pattern)
 	if err != nil {

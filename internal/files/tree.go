@@ -28,7 +28,7 @@ func (f *FS) Mkdir(_ context.Context, _, p string, parents bool) error {
 
 // Chmod implements hutch.Files.
 func (f *FS) Chmod(_ context.Context, _, p string, mode fs.FileMode) error {
-	if err := checkMode(mode); err != nil {
+	if err := hutch.CheckMode(mode); err != nil {
 		return err
 	}
 	p, err := f.path(p)

@@ -191,6 +191,9 @@ const defaultList = 10_000
 
 // ListFiles implements hutch.Files.
 func (f *FS) ListFiles(ctx context.Context, _ string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
 	p, err := f.path(req.Path)
 	if err != nil {
 		return err
@@ -198,9 +201,6 @@ func (f *FS) ListFiles(ctx context.Context, _ string, req hutch.ListRequest, out
 	c, err := choose(req.Glob, req.Hidden)
 	if err != nil {
 		return err
-	}
-	if req.Limit < 0 || req.Depth < 0 {
-		return hutch.Errorf(hutch.Invalid, "limit is %d and depth %d: 0 is the default, and less is nothing", req.Limit, req.Depth)
 	}
 	c.flat, c.depth = !req.Recursive && req.Glob == "", req.Depth
 	limit, n := req.Limit, 0

@@ -27,11 +27,8 @@ func hiddenName() string {
 
 // WriteFile implements hutch.Files.
 func (f *FS) WriteFile(ctx context.Context, _ string, req hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
-	if err := checkMode(req.Mode); err != nil {
+	if err := req.Check(); err != nil {
 		return hutch.FileInfo{}, err
-	}
-	if req.Append && req.Create {
-		return hutch.FileInfo{}, hutch.Errorf(hutch.Invalid, "append to a file, or create it: not both")
 	}
 	if req.Append {
 		return f.appendTo(ctx, req, r)
@@ -41,13 +38,6 @@ func (f *FS) WriteFile(ctx context.Context, _ string, req hutch.WriteRequest, r 
 		return hutch.FileInfo{}, err
 	}
 	return d.write(cancelled{ctx, r})
-}
-
-func checkMode(mode fs.FileMode) error {
-	if mode&^fs.ModePerm != 0 {
-		return hutch.Errorf(hutch.Invalid, "mode is %v: use permissions alone, 0 to 0777", mode)
-	}
-	return nil
 }
 
 func (f *FS) appendTo(ctx context.Context, req hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
@@ -285,11 +275,8 @@ const maxEdit = 16 << 20
 
 // EditFile implements hutch.Files.
 func (f *FS) EditFile(ctx context.Context, _ string, req hutch.EditRequest) (hutch.Edit, error) {
-	if req.Old == "" {
-		return hutch.Edit{}, hutch.Errorf(hutch.Invalid, "oldText is empty: give the text to be replaced, or write the whole file").With("field", "oldText")
-	}
-	if req.Old == req.New {
-		return hutch.Edit{}, hutch.Errorf(hutch.Invalid, "oldText and newText are the same: there is nothing to do").With("field", "newText")
+	if err := req.Check(); err != nil {
+		return hutch.Edit{}, err
 	}
 	was, info, err := f.wholeFile(ctx, req.Path, maxEdit)
 	if err != nil {

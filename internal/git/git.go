@@ -18,16 +18,12 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/text"
 )
 
 // MaxOutput is the most that is taken of what a command prints, in bytes.
 const MaxOutput = 16 << 20
 
-const (
-	cloneTime = 600 * time.Second
-	localTime = 120 * time.Second // for what needs no network
-)
+const localTime = 120 * time.Second // for what needs no network
 
 // Command is one run of git.
 type Command struct {
@@ -71,15 +67,15 @@ func reading(dir, verb string, args ...string) Command {
 
 // Clone is the command for a request, and the folder that it makes.
 func Clone(req hutch.GitCloneRequest) (c Command, dir string, err error) {
+	if err := req.Check(); err != nil {
+		return c, "", err
+	}
 	r, err := parseRemote(req)
 	if err != nil {
 		return c, "", err
 	}
 	if dir = req.Dir; dir == "" {
 		dir, err = r.name()
-	}
-	if err == nil {
-		err = checkClone(req, dir)
 	}
 	if err != nil {
 		return c, "", err
@@ -98,7 +94,7 @@ func Clone(req hutch.GitCloneRequest) (c Command, dir string, err error) {
 		c.Argv = append(c.Argv, "--depth="+strconv.Itoa(req.Depth), "--no-local") // local clones take all
 	}
 	c.Argv = append(c.Argv, "--", r.url, dir)
-	if c.Timeout = cloneTime; req.Timeout > 0 {
+	if c.Timeout = hutch.GitCloneTime; req.Timeout > 0 {
 		c.Timeout = req.Timeout.Duration()
 	}
 	return c, dir, nil
@@ -111,22 +107,6 @@ func (c *Command) authenticate(r remote) {
 	c.secrets = secrets(r.username, r.password)
 	c.Argv = append(append(shell[:len(shell):len(shell)], c.Argv[1:]...),
 		"-c", "credential.helper=", "-c", "credential."+r.server+".helper="+helper)
-}
-
-func checkClone(req hutch.GitCloneRequest, dir string) error {
-	if err := checkDir(dir); err != nil {
-		return err
-	}
-	if err := checkRevision("branch", req.Branch); err != nil {
-		return err
-	}
-	switch {
-	case req.Depth < 0 || req.Depth > 1<<30:
-		return hutch.Errorf(hutch.Invalid, "depth is %d: give the number of commits, or leave it out for all", req.Depth).With("field", "depth")
-	case !(req.Timeout >= 0):
-		return hutch.Errorf(hutch.Invalid, "timeout is %v s: it may not be negative; leave it out for %v", req.Timeout, cloneTime.Seconds()).With("field", "timeout")
-	}
-	return nil
 }
 
 // Undo removes what a clone that was killed had made of its folder.
@@ -153,21 +133,13 @@ func Head(dir string) Command { return reading(dir, "rev-parse", "-q", "--verify
 // Status prints what ParseStatus reads.
 func Status(dir string) (Command, error) {
 	c := reading(dir, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--renames")
-	return c, checkDir(orHere(dir))
+	return c, hutch.CheckGitDir(dir)
 }
 
 // Diff prints a difference.
 func Diff(req hutch.GitDiffRequest) (Command, error) {
-	if err := checkPlace(req.Dir, req.Paths); err != nil {
+	if err := req.Check(); err != nil {
 		return Command{}, err
-	}
-	for field, rev := range map[string]string{"from": req.From, "to": req.To} {
-		if err := checkRevision(field, rev); err != nil {
-			return Command{}, err
-		}
-	}
-	if req.To != "" && (req.From == "" || req.Staged) {
-		return Command{}, hutch.Errorf(hutch.Invalid, "to needs from, and not staged: name both commits").With("field", "to")
 	}
 	c := reading(req.Dir, "-c", "core.quotePath=false", "diff", "--no-color", "--no-ext-diff", "--no-textconv")
 	c.verb = "diff"
@@ -185,16 +157,8 @@ func Diff(req hutch.GitDiffRequest) (Command, error) {
 
 // Commit is the commands that make a commit, in order.
 func Commit(req hutch.GitCommitRequest) ([]Command, error) {
-	if err := checkPlace(req.Dir, req.Paths); err != nil {
+	if err := req.Check(); err != nil {
 		return nil, err
-	}
-	switch {
-	case strings.TrimSpace(req.Message) == "":
-		return nil, hutch.Errorf(hutch.Invalid, "the message is empty: say what the commit does and why").With("field", "message")
-	case len(req.Message) > hutch.MaxCommand || strings.Contains(req.Message, "\x00"):
-		return nil, hutch.Errorf(hutch.Invalid, "the message has %d bytes, or a zero byte: at most %d are allowed, without", len(req.Message), hutch.MaxCommand).With("field", "message")
-	case strings.ContainsAny(req.Name, "\x00\n<>") || strings.ContainsAny(req.Email, "\x00\n<>"):
-		return nil, hutch.Errorf(hutch.Invalid, "authorName and authorEmail are plain text in one line, without angle brackets").With("field", "authorName")
 	}
 	add := command(req.Dir, "add", "--all")
 	commit := command(req.Dir, "commit", "--quiet", "--file=-", "--cleanup=whitespace")
@@ -217,46 +181,6 @@ func identity(req hutch.GitCommitRequest) (env []string) {
 	return env
 }
 
-func checkPlace(dir string, paths []string) error {
-	if err := checkDir(orHere(dir)); err != nil {
-		return err
-	}
-	size := 0
-	for _, p := range paths {
-		if err := hutch.CheckPath(p); err != nil {
-			return err
-		}
-		size += len(p) + 1
-	}
-	if size > hutch.MaxCommand {
-		return hutch.Errorf(hutch.Invalid, "the paths have %d bytes, over the limit of %d: name their folder", size, hutch.MaxCommand).With("field", "paths")
-	}
-	return nil
-}
-
-func orHere(dir string) string {
-	if dir == "" {
-		return "."
-	}
-	return dir
-}
-
-func checkDir(dir string) error {
-	if err := hutch.CheckPath(dir); err != nil {
-		return hutch.AsError(err).With("field", "dir")
-	}
-	return nil
-}
-
-// checkRevision refuses what git would take for an option, or for several
-// words.
-func checkRevision(field, rev string) error {
-	if strings.HasPrefix(rev, "-") || len(rev) > 1000 || strings.ContainsAny(rev, "\x00\n\r") {
-		return hutch.Errorf(hutch.Invalid, "%s is %.80q: give the name of a branch or tag, or a commit", field, rev).With("field", field)
-	}
-	return nil
-}
-
 // remote is where a clone comes from.
 type remote struct {
 	url                string // without credentials
@@ -270,10 +194,6 @@ func parseRemote(req hutch.GitCloneRequest) (remote, error) {
 		return hutch.Errorf(hutch.Invalid, format, args...).With("field", "url")
 	}
 	switch {
-	case r.url == "" || len(r.url) > hutch.MaxPath || r.url[0] == '-' || strings.ContainsFunc(r.url, text.Steers):
-		return r, invalid("the url is empty, has more than %d bytes, begins with a hyphen or holds a control character: give one such as https://example.com/repo.git", hutch.MaxPath)
-	case strings.ContainsAny(r.username+r.password, "\x00\n\r"):
-		return r, hutch.Errorf(hutch.Invalid, "username and password are one line each, without a zero byte").With("field", "password")
 	case strings.Contains(r.url, "://"):
 		if err := r.absolute(); err != nil {
 			return r, err

@@ -140,9 +140,6 @@ func (h *Handler) editFile(w http.ResponseWriter, r *http.Request) {
 	if err == nil && q.Has("path") {
 		req.Path = q.Get("path")
 	}
-	if err == nil {
-		err = hutch.CheckPath(req.Path)
-	}
 	if err != nil {
 		h.fail(w, r, err)
 		return

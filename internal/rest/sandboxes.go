@@ -105,11 +105,6 @@ func filter(r *http.Request) (f hutch.Filter, p page, err error) {
 		return f, p, err
 	}
 	f.Status, f.Owner = hutch.Status(q.Get("status")), q.Get("owner")
-	switch f.Status {
-	case "", hutch.Creating, hutch.Running, hutch.Hibernated, hutch.Stopped, hutch.Failed, hutch.Destroyed:
-	default:
-		return f, p, hutch.Errorf(hutch.Invalid, "there is no status %.80q: use creating, running, hibernated, stopped or error", f.Status)
-	}
 	for _, label := range labels {
 		name, value, ok := strings.Cut(label, "=")
 		if !ok || name == "" {

@@ -32,7 +32,7 @@ func (s *Service) SetNetwork(ctx context.Context, sandbox string, n hutch.Networ
 // Connections has one attempt that was denied.
 func (s *Service) Connections(ctx context.Context, sandbox string, q hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
 	log := hutch.ConnectionLog{Connections: []hutch.Connection{}, Next: 1}
-	q, err := q.Check()
+	err := q.Check()
 	if err == nil {
 		_, err = s.Sandbox(ctx, sandbox)
 	}

@@ -61,10 +61,11 @@ func (s *Service) Signals() []int {
 }
 
 func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	if err := req.Check(); err != nil {
+		return hutch.Sandbox{}, err
+	}
 	if req.ID == "" {
 		req.ID = hutch.NewID("sb")
-	} else if err := hutch.CheckID(req.ID); err != nil {
-		return hutch.Sandbox{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,6 +122,9 @@ func (s *Service) findLocked(id string) (hutch.Sandbox, error) {
 }
 
 func (s *Service) Sandboxes(_ context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := []hutch.Sandbox{}
@@ -243,8 +247,8 @@ func (s *Service) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutc
 }
 
 func (s *Service) Signal(ctx context.Context, sandbox, process string, signal int) error {
-	if signal < 1 || signal > 64 {
-		return hutch.Errorf(hutch.Invalid, "signal %d: use 1 to 64", signal)
+	if err := hutch.CheckSignal(signal); err != nil {
+		return err
 	}
 	if _, err := s.Process(ctx, sandbox, process); err != nil {
 		return err

@@ -10,6 +10,7 @@ package secret
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,7 +119,7 @@ func unseal(sealed []byte, key *Key) (d document, err error) {
 
 // SetSecret implements hutch.Secrets.
 func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequest) (hutch.Secret, error) {
-	if err := check(name, req.Value); err != nil {
+	if err := cmp.Or(req.Check(), hutch.CheckSecretName(name)); err != nil {
 		return hutch.Secret{}, err
 	}
 	brokered, err := complete(name, req)
@@ -135,18 +136,6 @@ func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequ
 		}
 		return nil
 	})
-}
-
-func check(name, value string) error {
-	switch {
-	case value == "":
-		return hutch.Errorf(hutch.Invalid, "the value is empty: give one, or delete the secret").With("field", "value")
-	case len(value) > hutch.MaxSecret:
-		return hutch.Errorf(hutch.Invalid, "the value has %d bytes, over the limit of %d", len(value), hutch.MaxSecret).With("field", "value")
-	case strings.Contains(value, "\x00"):
-		return hutch.Errorf(hutch.Invalid, "the value holds a NUL byte, which no environment variable can: encode it, in base64 say").With("field", "value")
-	}
-	return hutch.CheckSecretName(name)
 }
 
 // DeleteSecret implements hutch.Secrets.

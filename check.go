@@ -1,0 +1,142 @@
+package hutch
+
+import (
+	"strings"
+)
+
+// Every request type has a method Check, which refuses what no server could
+// answer: text that is too long, a number that means nothing, two fields that
+// exclude each other. It looks at the request only. The engine calls it before
+// anything else happens, and the Go client before it sends the request. What
+// depends on a server (its highest limits, its runtimes, its languages) is
+// checked by that server.
+
+const (
+	maxLifetime = 10 * 365 * 24 * 3600 // s
+	maxLabels   = 64
+	maxLabel    = 1 << 10 // bytes of a name and its value
+	maxEnv      = 1 << 20 // bytes, of which no program can be given many more
+
+	// MaxSecretUses is how many secrets one request can ask for.
+	MaxSecretUses = 64
+)
+
+// checkProgram checks what every request for a program has. The texts to be run
+// are a command line or source code.
+func checkProgram(command, dir string, env map[string]string, secrets []string) error {
+	switch {
+	case strings.TrimSpace(command) == "":
+		return Errorf(Invalid, "the command is empty: give a bash command line, or source text with a language").With("field", "command")
+	case strings.Contains(command, "\x00"):
+		return Errorf(Invalid, "the command holds a NUL byte, which no program can be given: send binary data on stdin").With("field", "command")
+	case len(command) > MaxCommand:
+		return Errorf(Invalid, "the command has %d bytes, over the limit of %d: put the data into a file or on stdin", len(command), MaxCommand).With("field", "command")
+	}
+	return checkSurroundings(dir, env, secrets)
+}
+
+// checkSurroundings checks the working folder, the environment and the secrets
+// of a program.
+func checkSurroundings(dir string, env map[string]string, secrets []string) error {
+	if len(dir) > MaxPath || strings.Contains(dir, "\x00") || dir != "" && dir[0] != '/' {
+		return Errorf(Invalid, "cwd must be an absolute path of at most %d bytes without NUL, such as /workspace", MaxPath).With("field", "cwd")
+	}
+	if err := checkEnv(env); err != nil {
+		return err
+	}
+	return checkSecretUses(env, secrets)
+}
+
+func checkArgs(args []string) error {
+	size := 0
+	for _, arg := range args {
+		if strings.Contains(arg, "\x00") {
+			return Errorf(Invalid, "an argument holds a NUL byte, which no program can be given: send binary data on stdin").With("field", "args")
+		}
+		size += len(arg) + 1
+	}
+	if size > MaxCommand {
+		return Errorf(Invalid, "the arguments have %d bytes, over the limit of %d: put the data into a file or on stdin", size, MaxCommand).With("field", "args")
+	}
+	return nil
+}
+
+func checkEnv(env map[string]string) error {
+	size := 0
+	for k, v := range env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
+			return Errorf(Invalid, "the environment variable %q cannot be set: names hold no '=' and are not empty, and nothing holds a NUL byte", k)
+		}
+		size += len(k) + len(v) + 16 // as programs are given it
+	}
+	if size > maxEnv {
+		return Errorf(Invalid, "the environment has %d variables of %d bytes, over the limit of %d: put the data into a file", len(env), size, maxEnv).With("field", "env")
+	}
+	return nil
+}
+
+// checkSecretUses checks what secrets a request asks for, beside the variables
+// that it sets itself.
+func checkSecretUses(env map[string]string, uses []string) error {
+	if len(uses) > MaxSecretUses {
+		return Errorf(Invalid, "the request asks for %d secrets: at most %d are given", len(uses), MaxSecretUses).With("field", "secrets")
+	}
+	set := make(map[string]bool, len(uses))
+	for _, use := range uses {
+		variable, _, err := ParseSecretUse(use)
+		if err != nil {
+			return err
+		}
+		if _, given := env[variable]; given || set[variable] {
+			return SetTwice(variable)
+		}
+		set[variable] = true
+	}
+	return nil
+}
+
+// SetTwice is the error for a variable that a secret and another setting are to
+// fill.
+func SetTwice(variable string) error {
+	return Errorf(Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).With("field", "secrets")
+}
+
+// checkLabels bounds what is kept of each sandbox, and is part of every list.
+func checkLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return Errorf(Invalid, "a sandbox has at most %d labels, not %d", maxLabels, len(labels)).With("field", "labels")
+	}
+	for k, v := range labels {
+		if len(k)+len(v) > maxLabel {
+			return Errorf(Invalid, "the label %.40q has %d bytes: give name and value at most %d together", k, len(k)+len(v), maxLabel).With("field", "labels")
+		}
+	}
+	return nil
+}
+
+// checkLife checks how long a sandbox is to stay.
+func checkLife(sleepAfter, timeout Seconds, onIdle IdleAction) error {
+	if !(sleepAfter >= 0 && sleepAfter <= maxLifetime) || !(timeout >= 0 && timeout <= maxLifetime) {
+		return Errorf(Invalid, "sleepAfter and timeout are seconds, not negative and at most %d", maxLifetime)
+	}
+	switch onIdle {
+	case "", IdleHibernate, IdleStop, IdleDestroy:
+		return nil
+	}
+	return Errorf(Invalid, "onIdle is %.40q: use hibernate, stop or destroy", onIdle).With("field", "onIdle")
+}
+
+func checkMaxOutput(n int) error {
+	if n < 0 || n > MaxOutput {
+		return Errorf(Invalid, "maxOutput is %d bytes: give 1 to %d, or leave it out for %d", n, MaxOutput, DefaultOutput)
+	}
+	return nil
+}
+
+// checkOptionalID checks an id that a request can leave out.
+func checkOptionalID(id string) error {
+	if id == "" {
+		return nil
+	}
+	return CheckID(id)
+}
