@@ -25,8 +25,10 @@ type Operation struct {
 	Duration  time.Duration `json:"durationNs"`
 	Surface   string        `json:"surface,omitempty"` // "mcp", "rest", "conversation"
 	Remote    string        `json:"remote,omitempty"`  // address of the client
-	Request   string        `json:"request,omitempty"` // id of the HTTP request
-	Trace     string        `json:"trace,omitempty"`   // id of the trace it is part of
+	Request   string        `json:"request,omitempty"` // id of the HTTP request, which no other one has
+	// ClientRequest is the id that the client gave the request, in X-Request-Id.
+	ClientRequest string `json:"clientRequest,omitempty"`
+	Trace         string `json:"trace,omitempty"` // id of the trace it is part of
 }
 
 // Outcome is how a call ended.
@@ -74,7 +76,9 @@ func (list Observers) Begin(ctx context.Context, op Operation) (context.Context,
 type Origin struct {
 	Surface string // "mcp", "rest", "conversation"
 	Remote  string // address of the client
-	Request string // id of the HTTP request
+	Request string // id of the HTTP request, which no other one has
+	// ClientRequest is the id that the client gave the request.
+	ClientRequest string
 }
 
 type originKey struct{}

@@ -68,7 +68,7 @@ func (op Operation) end(o Outcome, now time.Time) Operation {
 // bounded cuts and cleans what callers choose, so that a record is one line of
 // bounded length whatever they send.
 func (op Operation) bounded() Operation {
-	for _, s := range []*string{&op.Token, &op.TokenName, &op.Owner, &op.Sandbox, &op.Verb, &op.Result, &op.Surface, &op.Remote, &op.Request, &op.Trace} {
+	for _, s := range []*string{&op.Token, &op.TokenName, &op.Owner, &op.Sandbox, &op.Verb, &op.Result, &op.Surface, &op.Remote, &op.Request, &op.ClientRequest, &op.Trace} {
 		*s = Head(*s, maxWord)
 	}
 	op.Target, op.Error = Head(op.Target, maxTarget), Head(op.Error, maxError)

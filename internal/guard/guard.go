@@ -319,7 +319,7 @@ func (g *guard) count(w http.ResponseWriter, r *http.Request, who *auth.Principa
 // does what the request is still reading or writing.
 func hold(w http.ResponseWriter, r *http.Request, who *auth.Principal) (context.Context, func()) {
 	sign(r.Context(), who)
-	from := audit.Origin{Remote: r.RemoteAddr, Request: RequestID(r.Context())}
+	from := audit.Origin{Remote: r.RemoteAddr, Request: RequestID(r.Context()), ClientRequest: requestOf(r.Context()).client}
 	ctx, release := who.Hold(auth.With(audit.WithOrigin(r.Context(), from), who))
 	rc := http.NewResponseController(w)
 	stop := context.AfterFunc(ctx, func() {

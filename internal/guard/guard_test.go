@@ -323,8 +323,9 @@ func TestRequestIDAndLog(t *testing.T) {
 	opt := options
 	opt.Log = slog.New(slog.NewJSONHandler(&log, nil))
 	var inside string
+	var origin audit.Origin
 	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		inside = guard.RequestID(r.Context())
+		inside, origin = guard.RequestID(r.Context()), audit.OriginOf(r.Context())
 		w.WriteHeader(http.StatusTeapot)
 		io.WriteString(w, "four")
 	}), opt)
@@ -336,8 +337,13 @@ func TestRequestIDAndLog(t *testing.T) {
 	if err := json.Unmarshal(log.Bytes(), &line); err != nil {
 		t.Fatalf("log %q: %v", log.String(), err)
 	}
-	if w.Header().Get("X-Request-Id") != "abc-1" || inside != "abc-1" || line["request"] != "abc-1" {
-		t.Errorf("ids: answer %q, inside %q, log %v", w.Header().Get("X-Request-Id"), inside, line["request"])
+	if w.Header().Get("X-Request-Id") != "abc-1" || !strings.HasPrefix(inside, "rq-") || line["request"] != inside || line["clientRequest"] != "abc-1" {
+		t.Errorf("ids: answer %q, inside %q, log %v", w.Header().Get("X-Request-Id"), inside, line)
+	}
+	first := inside
+	ask(t, h, func(r *http.Request) { r.Header.Set("X-Request-Id", "abc-1") })
+	if inside == first || origin.Request != inside || origin.ClientRequest != "abc-1" {
+		t.Errorf("two requests with one id of their client: %q and %q, on record as %+v", first, inside, origin)
 	}
 	if line["status"] != 418.0 || line["bytes"] != 4.0 || line["path"] != "/mcp" || line["method"] != "POST" {
 		t.Errorf("line %v", line)

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -17,9 +18,13 @@ type requestKey struct{}
 
 // request is what is known of a request, for the log.
 type request struct {
-	id    string
-	token string // its name; empty until it is known whose the request is
+	id     string // of ours, which no other request has
+	client string // the id that the client gave, if it is fit for a log
+	token  string // its name; empty until it is known whose the request is
 }
+
+// shown is the id that the client gets.
+func (r *request) shown() string { return cmp.Or(r.client, r.id) }
 
 func requestOf(ctx context.Context) *request {
 	if r, ok := ctx.Value(requestKey{}).(*request); ok {
@@ -28,8 +33,8 @@ func requestOf(ctx context.Context) *request {
 	return &request{}
 }
 
-// RequestID is the id of the request that ctx belongs to: the one that is in
-// the answer's X-Request-Id and in the log.
+// RequestID is the id of the request that ctx belongs to, which no other request
+// has: the one in the log and in the audit log.
 func RequestID(ctx context.Context) string { return requestOf(ctx).id }
 
 // sign notes whose the request is that ctx belongs to.
@@ -39,7 +44,7 @@ func sign(ctx context.Context, who *auth.Principal) { requestOf(ctx).token = who
 // belongs to: its id, the name of its token, and the id of its trace.
 func Attributes(ctx context.Context) (list []slog.Attr) {
 	r := requestOf(ctx)
-	for _, a := range []slog.Attr{slog.String("request", r.id), slog.String("token", r.token), slog.String("trace", hutch.TraceID(ctx))} {
+	for _, a := range []slog.Attr{slog.String("request", r.id), slog.String("clientRequest", r.client), slog.String("token", r.token), slog.String("trace", hutch.TraceID(ctx))} {
 		if a.Value.String() != "" {
 			list = append(list, a)
 		}
@@ -51,17 +56,17 @@ func Attributes(ctx context.Context) (list []slog.Attr) {
 // answer. The line has the path without its query, which may hold secrets.
 func (g *guard) record(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, began := requestID(r), time.Now()
-		ctx := context.WithValue(r.Context(), requestKey{}, &request{id: id})
+		began, this := time.Now(), &request{id: hutch.NewID("rq"), client: clientID(r)}
+		ctx := context.WithValue(r.Context(), requestKey{}, this)
 		ctx = hutch.WithTrace(ctx, r.Header.Get("Traceparent"))
-		w.Header().Set("X-Request-Id", id)
+		w.Header().Set("X-Request-Id", this.shown())
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
 			failed := recover()
 			if failed != nil && failed != http.ErrAbortHandler {
-				g.log.Error("panic", "request", id, "err", failed, "stack", string(debug.Stack()))
+				g.log.Error("panic", "request", this.id, "err", failed, "stack", string(debug.Stack()))
 				if rec.status == 0 {
-					problem.Write(rec, hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause under %s", id))
+					problem.Write(rec, hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause under %s", this.id))
 					failed = nil
 				}
 			}
@@ -85,15 +90,15 @@ func level(r *http.Request) slog.Level {
 	return slog.LevelInfo
 }
 
-// requestID is the id that the client gave, if it is fit for a log, or a new
-// one.
-func requestID(r *http.Request) string {
+// clientID is the id that the client gave the request, if it is fit for a log. A
+// client can give one id to many requests.
+func clientID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	fit := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-_.", c)
 	}
-	if id == "" || len(id) > 64 || strings.ContainsFunc(id, func(c rune) bool { return !fit(c) }) {
-		return hutch.NewID("rq")
+	if len(id) > 64 || strings.ContainsFunc(id, func(c rune) bool { return !fit(c) }) {
+		return ""
 	}
 	return id
 }

@@ -130,7 +130,7 @@ func (p *Policy) operation(ctx context.Context, who *auth.Principal, c verb.Call
 	from := audit.OriginOf(ctx)
 	op := audit.Operation{
 		Time: time.Now(), Sandbox: audit.Head(c.Sandbox, hutch.MaxID), Verb: c.Verb, Target: audit.Head(p.opt.Redact(c.Target), maxTarget),
-		Surface: from.Surface, Remote: from.Remote, Request: from.Request, Trace: hutch.TraceID(ctx),
+		Surface: from.Surface, Remote: from.Remote, Request: from.Request, ClientRequest: from.ClientRequest, Trace: hutch.TraceID(ctx),
 	}
 	if who != nil {
 		op.Token, op.TokenName, op.Owner = who.ID, who.Name, who.Owner
