@@ -3,6 +3,8 @@ package hutch
 import (
 	"crypto/rand"
 	"encoding/base32"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -26,12 +28,43 @@ func CheckID(id string) error {
 		switch {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-':
 		case 'A' <= c && c <= 'Z':
-			return Errorf(Invalid, "the id %q has upper-case letters: write it as %q, or set normalizeId", id, NormalizeID(id))
+			return Errorf(Invalid, "the id %q has upper-case letters: write it as %q", id, NormalizeID(id))
 		default:
 			return Errorf(Invalid, "the id %q holds %q: use only a-z, 0-9 and hyphen", id, string(rune(c)))
 		}
 	}
 	return nil
+}
+
+// CheckNewID reports whether id may be given to a new sandbox: besides what
+// [CheckID] wants, it must not be a name or a number that programs take for a host
+// that everybody has, since a sandbox's id is its host name and its name in links.
+func CheckNewID(id string) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	if slices.Contains(hostNames, id) || loopback(id) {
+		return Errorf(Invalid, "the id %q is the name of a host that every program knows: choose another one, such as %q", id, "sb-"+id)
+	}
+	return nil
+}
+
+// hostNames are in the hosts file of a usual machine, or have a meaning of their
+// own to resolvers.
+var hostNames = []string{"localhost", "localdomain", "ip6-localhost", "ip6-loopback", "ip6-localnet", "ip6-mcastprefix",
+	"ip6-allnodes", "ip6-allrouters", "ip6-allhosts", "broadcasthost", "invalid"}
+
+// loopback reports whether id, read as inet_aton(3) does, is the address 0.0.0.0 or
+// one of 127.0.0.0/8. Other numbers are not refused: people use them as ids.
+func loopback(id string) bool {
+	digits, base := id, 10
+	if rest, hex := strings.CutPrefix(id, "0x"); hex {
+		digits, base = rest, 16
+	} else if id[0] == '0' {
+		base = 8
+	}
+	n, err := strconv.ParseUint(digits, base, 32)
+	return err == nil && (n == 0 || n>>24 == 127)
 }
 
 // NormalizeID folds upper case to lower case; it mends nothing else.

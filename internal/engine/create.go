@@ -129,6 +129,9 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 	if s := e.sandboxes[name{rec.Sandbox.Owner, rec.Sandbox.ID}]; s != nil {
 		return s, false, nil
 	}
+	if err := hutch.CheckNewID(rec.Sandbox.ID); err != nil { // one that exists may have such a name
+		return nil, false, err
+	}
 	if err := e.roomLocked(ctx, 1); err != nil {
 		return nil, false, err
 	}

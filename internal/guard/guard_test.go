@@ -126,7 +126,7 @@ func TestPrincipalIsInTheContext(t *testing.T) {
 	t.Parallel()
 	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := audit.OriginOf(r.Context())
-		fmt.Fprint(w, auth.From(r.Context()).ID, " ", from.Request, " ", from.Remote)
+		fmt.Fprint(w, auth.From(r.Context()).ID, " ", from.ClientRequest, " ", from.Remote)
 	}), options)
 	w := ask(t, h, func(r *http.Request) { r.Header.Set("X-Request-Id", "abc") })
 	if got := w.Body.String(); got != "local abc 192.0.2.1:1234" {

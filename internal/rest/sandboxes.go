@@ -16,6 +16,9 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	key, err := idempotencyKey(r)
+	if err == nil {
+		err = checkCase(req)
+	}
 	switch {
 	case err != nil:
 		h.fail(w, r, err)
@@ -28,6 +31,16 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 		}
 		reply(h, w, r)(answer, err)
 	}
+}
+
+// checkCase refuses an id with upper-case letters in the words of this API, which
+// can fold them.
+func checkCase(req hutch.CreateRequest) error {
+	lower := hutch.NormalizeID(req.ID)
+	if req.NormalizeID || req.ID == lower || hutch.CheckID(lower) != nil {
+		return nil // the service says what else is wrong
+	}
+	return hutch.Errorf(hutch.Invalid, "the id %q has upper-case letters: write it as %q, or set normalizeId", req.ID, lower).With("field", "sandboxId")
 }
 
 func (h *Handler) sandbox(w http.ResponseWriter, r *http.Request) {

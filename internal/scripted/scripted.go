@@ -73,6 +73,9 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	if sb, ok := s.sandboxes[req.ID]; ok {
 		return sb, nil
 	}
+	if err := hutch.CheckNewID(req.ID); err != nil {
+		return hutch.Sandbox{}, err
+	}
 	req.SleepAfter, req.OnIdle = cmp.Or(req.SleepAfter, 600), cmp.Or(req.OnIdle, hutch.IdleHibernate)
 	now := time.Now().UTC()
 	sb := hutch.Sandbox{

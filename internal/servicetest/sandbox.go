@@ -89,6 +89,12 @@ func (s *suite) create() map[string]func(*testing.T) {
 				}
 			}
 		},
+		"names of hosts are no ids": func(t *testing.T) {
+			for _, id := range []string{"localhost", "0", "2130706433"} {
+				_, err := s.svc.Create(bounded(t), hutch.CreateRequest{ID: id, Runtime: s.Runtime})
+				wantKind(t, hutch.Invalid, err, "create %q", id)
+			}
+		},
 		"longest id": func(t *testing.T) {
 			s.run(t, s.make(t, hutch.CreateRequest{ID: strings.Repeat("z", hutch.MaxID-12) + hutch.NewID("")[1:]}).ID, "true")
 		},
