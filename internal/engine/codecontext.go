@@ -38,7 +38,7 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 	if err != nil {
 		return hutch.CodeContext{}, err
 	}
-	defer e.done(s)
+	defer s.EndUse()
 	if req.Env, err = e.programEnv(s, req.Env, req.Secrets); err != nil {
 		return hutch.CodeContext{}, err
 	}
@@ -105,17 +105,14 @@ func (e *Engine) withContexts(ctx context.Context, id string) (agent *wire.Clien
 	if err != nil {
 		return nil, nil, err
 	}
-	s.mu.Lock()
-	asleep := s.agent == nil && s.rec.Books == nil
-	s.mu.Unlock()
-	if asleep {
+	if running, saved := s.Listing(); running == nil && saved == nil {
 		return nil, nil, nil
 	}
 	s, agent, err = e.use(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	return agent, func() { e.done(s) }, nil
+	return agent, func() { s.EndUse() }, nil
 }
 
 // Interrupt implements hutch.Service.
@@ -141,8 +138,8 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
-	defer e.done(s)
-	s.ran()
+	defer s.EndUse()
+	s.Ran()
 	began := time.Now()
 	env, err := e.lentEnv(s, req.Env, req.Secrets)
 	if err != nil {
@@ -158,7 +155,7 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 	}
 	run.Context, run.TimeoutMS = contextID, max(limit.Milliseconds(), 1)
 	rec := newRecord(req.MaxOutput, room.From(ctx).Take, out)
-	denials := s.denials()
+	denials := s.Denials()
 	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.output, rec.message)
 	res := rec.result()
 	res.ContextID, res.SandboxID, res.Duration = contextID, id, time.Since(began)

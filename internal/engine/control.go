@@ -149,7 +149,7 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 	if err != nil {
 		return nil, err
 	}
-	defer e.done(s)
+	defer s.EndUse()
 	start := runner.Look()
 	start.ID, start.TimeoutMS = hutch.NewID("x"), languageTime.Milliseconds()
 	kept := excerpt.New(0, room.From(ctx).Take)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/box"
 	"hutch/internal/driver"
 	"hutch/internal/durable"
 	"hutch/internal/image"
@@ -30,8 +31,8 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	return e.make(ctx, rec, func(s *sandbox) opening { return opening{spare: e.claim(s, kindOf(rec.Sandbox)), create: d.Create} })
 }
 
-// make makes the sandbox of a record, in the way that how tells once it has its
-// turn; or finds the one that is there.
+// make makes the sandbox of a record, in the way that how says, which is
+// called with the lifecycle lock held; or finds the one that is there.
 func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) opening) (hutch.Sandbox, error) {
 	s, made, err := e.enter(ctx, rec)
 	if err != nil {
@@ -41,19 +42,17 @@ func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) 
 		return e.join(ctx, s)
 	}
 	defer e.tasks.Done()
-	defer s.put()
+	defer s.Unlock()
 	o := how(s)
-	s.mu.Lock()
-	s.below = cmp.Or(o.below, s.below)
-	s.mu.Unlock()
+	if o.below != nil {
+		s.SetBase(o.below)
+	}
 	if err := e.open(ctx, s, o); err != nil {
 		e.abandon(s, err)
 		return hutch.Sandbox{}, err
 	}
-	e.log.Info("created", "sandbox", s.id, "driver", rec.Sandbox.Runtime, "ready", o.spare != nil, "snapshot", o.snapshot)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.snapshotLocked(), nil
+	e.log.Info("created", "sandbox", s.ID(), "driver", rec.Sandbox.Runtime, "ready", o.spare != nil, "snapshot", o.snapshot)
+	return s.Sandbox(), nil
 }
 
 // draft turns a request into the record of a sandbox to be.
@@ -80,7 +79,7 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 	}
 	now := time.Now()
 	v := hutch.Sandbox{
-		ID: req.ID, Owner: nameOf(ctx, "").owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
+		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
 		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
 		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Name()), Network: network, Labels: req.Labels,
@@ -118,7 +117,7 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 // defaultImage is that of sandboxes that name none.
 const defaultImage = "host"
 
-// enter puts a new sandbox into the table, its turn taken; or finds the one
+// enter puts a new sandbox into the table, with its lifecycle lock held; or finds the one
 // that is there.
 func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made bool, err error) {
 	e.mu.Lock()
@@ -126,7 +125,7 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 	if e.closed {
 		return nil, false, hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
 	}
-	if s := e.sandboxes[name{rec.Sandbox.Owner, rec.Sandbox.ID}]; s != nil {
+	if s := e.sandboxes[box.Name{Owner: rec.Sandbox.Owner, ID: rec.Sandbox.ID}]; s != nil {
 		return s, false, nil
 	}
 	if err := hutch.CheckNewID(rec.Sandbox.ID); err != nil { // one that exists may have such a name
@@ -136,9 +135,9 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 		return nil, false, err
 	}
 	e.tasks.Add(1) // until make is done
-	s = newSandbox(rec)
-	<-s.turn
-	e.sandboxes[s.name] = s
+	s = e.newSandbox(rec)
+	s.Lock(context.Background()) // nobody else has it yet
+	e.sandboxes[s.Name()] = s
 	return s, true, nil
 }
 
@@ -148,7 +147,7 @@ func (e *Engine) roomLocked(ctx context.Context, more int) error {
 	owner, _ := hutch.OwnerOf(ctx)
 	own := 0
 	for n := range e.sandboxes {
-		if n.owner == owner.ID {
+		if n.Owner == owner.ID {
 			own++
 		}
 	}
@@ -163,11 +162,9 @@ func (e *Engine) roomLocked(ctx context.Context, more int) error {
 func (e *Engine) memoryLocked(more int) error {
 	active := 0
 	for _, s := range e.sandboxes {
-		s.mu.Lock()
-		if s.waking.Load() || !sleeps(s.rec.Sandbox.Status) {
+		if s.TakesMemory() {
 			active++
 		}
-		s.mu.Unlock()
 	}
 	switch {
 	case active+more > e.opt.MaxSandboxes:
@@ -180,31 +177,26 @@ func (e *Engine) memoryLocked(more int) error {
 
 // join waits until a sandbox that another call may be creating is there.
 func (e *Engine) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
-	if err := s.take(ctx); err != nil {
+	if err := s.Lock(ctx); err != nil {
 		return hutch.Sandbox{}, err
 	}
-	defer s.put()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.fault != nil:
-		return hutch.Sandbox{}, s.fault
-	case s.gone:
-		return hutch.Sandbox{}, hutch.Errorf(hutch.Conflict, "the sandbox %q was destroyed meanwhile: create it again", s.id)
+	defer s.Unlock()
+	if err := s.Fault(); err != nil {
+		return hutch.Sandbox{}, err
 	}
-	return s.snapshotLocked(), nil
+	if s.Gone() {
+		return hutch.Sandbox{}, hutch.Errorf(hutch.Conflict, "the sandbox %q was destroyed meanwhile: create it again", s.ID())
+	}
+	return s.Sandbox(), nil
 }
 
 // abandon forgets a sandbox that never came to be.
 func (e *Engine) abandon(s *sandbox, cause error) {
-	e.log.Warn("create", "sandbox", s.id, "err", cause, "cause", hutch.AsError(cause).Cause)
+	e.log.Warn("create", "sandbox", s.ID(), "err", cause, "cause", hutch.AsError(cause).Cause)
 	e.mu.Lock()
-	delete(e.sandboxes, s.name)
+	delete(e.sandboxes, s.Name())
 	e.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gone, s.fault = true, cause
-	s.releaseLocked()
+	s.Abandon(cause)
 }
 
 // opening is how a sandbox comes to run.
@@ -218,20 +210,19 @@ type opening struct {
 	snapshot string                   // that it begins as
 }
 
-// open makes a place for the sandbox, whose turn the caller holds, and sets it
+// open makes a place for the sandbox, whose lifecycle lock the caller holds, and sets it
 // running.
 func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
 	e.creating.Add(1)
 	defer e.creating.Add(-1)
-	s.mu.Lock()
-	v, place, env, token := s.rec.Sandbox, s.rec.Place, s.rec.Env, s.rec.Token
-	s.mu.Unlock()
+	rec := s.Record()
+	v := rec.Sandbox
 	root, err := e.opt.Image(ctx, v.Image)
 	if err != nil {
 		return err
 	}
-	all := append(root.Env[:len(root.Env):len(root.Env)], pairs(env)...)
-	inst, agent, err := e.settle(ctx, how, driver.Spec{ID: place, Root: root, Limits: v.Limits, Boot: boot(token, v.ID, all, v.Limits)})
+	all := append(root.Env[:len(root.Env):len(root.Env)], pairs(rec.Env)...)
+	inst, agent, err := e.settle(ctx, how, driver.Spec{ID: rec.Place, Root: root, Limits: v.Limits, Boot: boot(rec.Token, v.ID, all, v.Limits)})
 	if err != nil {
 		return durable.Explained(err, e.opt.Dir)
 	}
@@ -320,15 +311,11 @@ func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, ag
 	if reason != nil {
 		why = *reason
 	}
-	return e.commit(ctx, s, func(r *store.Record) {
-		r.Sandbox.Status, r.Sandbox.Reason, r.Books = hutch.Running, why, nil
-		r.Handle, r.Seat = inst.Handle(), inst.ID()
-	}, func() {
-		s.moveLocked(hutch.Running, why)
-		s.runsLocked(inst, agent)
-		e.armLocked(s)
-		e.background(func() { e.watch(s, inst) })
-	})
+	if err := s.CommitRun(ctx, inst, agent, why); err != nil {
+		return err
+	}
+	e.background(func() { e.watch(s, inst) })
+	return nil
 }
 
 func pairs(env map[string]string) []string {

@@ -21,45 +21,37 @@ func (e *Engine) SleepAll(ctx context.Context) error {
 	var errs []error
 	for _, s := range all {
 		if err := e.sleepNow(ctx, s); err != nil {
-			errs = append(errs, fmt.Errorf("put the sandbox %s to sleep: %w", s.id, err))
+			errs = append(errs, fmt.Errorf("put the sandbox %s to sleep: %w", s.ID(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 func (e *Engine) sleepNow(ctx context.Context, s *sandbox) error {
-	if err := s.take(ctx); err != nil {
+	if err := s.Lock(ctx); err != nil {
 		return err
 	}
-	defer s.put()
-	if !s.running() {
+	defer s.Unlock()
+	if !s.Running() {
 		return nil
 	}
 	if err := e.unpause(ctx, s); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	inst, agent, since := s.inst, s.agent, s.rec.Sandbox.LastUsedAt
-	s.mu.Unlock()
+	inst, agent, since := s.LastUse()
 	if saver, ok := driver.As[driver.Saver](inst); ok {
 		if err := e.hibernate(ctx, s, saver, agent, since, true); err != nil {
-			e.log.Warn("hibernate; its files are kept instead", "sandbox", s.id, "err", err)
+			e.log.Warn("hibernate; its files are kept instead", "sandbox", s.ID(), "err", err)
 		}
 	}
-	if !s.running() {
+	if !s.Running() {
 		return nil
 	}
 	if err := e.sleep(s, hutch.IdleStop); err != nil {
 		return err
 	}
-	if s.running() {
+	if s.Running() {
 		return hutch.Errorf(hutch.Conflict, "it is in use: try again")
 	}
 	return nil
-}
-
-func (s *sandbox) running() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rec.Sandbox.Status == hutch.Running && !s.gone
 }

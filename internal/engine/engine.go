@@ -1,26 +1,10 @@
 // Package engine is where sandboxes live: it implements hutch.Service on this
 // machine, and nothing else changes the state of a sandbox.
 //
-// # States
-//
-//	            ┌────────────── wake ─────────────┐
-//	            ▼                                 │
-//	creating → running ┬→ hibernated (all kept) ──┤
-//	    │              ├→ stopped (files kept) ───┘
-//	    │              └→ error (place or agent died; the reason is kept)
-//	    └──── all of them ───→ destroyed (forgotten)
-//
-// One that is paused is running: it stands still until somebody uses it.
-//
-// # Locks
-//
-// Every sandbox has a turn, held by the one call that is changing its state,
-// across all the slow work that takes; and a mutex over its fields, held for
-// moments. Whoever uses a sandbox holds neither: a use is counted, and a
-// change of state that would cut it short waits for an idle moment or, for
-// destroy, does not care. A third lock is held while its record is written, so
-// that what is on disk last is what was newest. The engine's own mutex guards
-// the table of sandboxes. Order: turn, saving, engine, sandbox.
+// A sandbox in memory is a box.Box: its package comment says which states there
+// are, and which locks. The engine makes instances, speaks to agents and writes
+// files; it holds the lifecycle lock of a box while it changes its state. The
+// engine's own mutex guards the table of sandboxes.
 package engine
 
 import (
@@ -38,6 +22,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/box"
 	"hutch/internal/driver"
 	"hutch/internal/exposure"
 	"hutch/internal/image"
@@ -99,7 +84,7 @@ type Engine struct {
 	creating, calls atomic.Int32 // under way
 
 	mu        sync.Mutex
-	sandboxes map[name]*sandbox
+	sandboxes map[box.Name]*sandbox
 	retired   map[string]hutch.Usage // what was destroyed had used, by owner
 	snaps     *snapshots.Catalog
 	closed    bool
@@ -127,7 +112,7 @@ func New(opt Options) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Engine{
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt), making: make(chan struct{}, atOnce()),
-		sandboxes: map[name]*sandbox{}, retired: map[string]hutch.Usage{},
+		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log),
 	}
 }
@@ -163,10 +148,10 @@ func (e *Engine) Close(ctx context.Context) error {
 	var errs []error
 	for _, s := range all {
 		if e.opt.Ephemeral {
-			_, err := e.Destroy(s.context(ctx), s.id, true)
+			_, err := e.Destroy(s.Name().Context(ctx), s.ID(), true)
 			errs = append(errs, err)
 		} else {
-			e.leave(ctx, s)
+			e.letGo(ctx, s)
 		}
 	}
 	e.cancel()
@@ -174,15 +159,12 @@ func (e *Engine) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leave lets go of a sandbox that outlives the engine.
-func (e *Engine) leave(ctx context.Context, s *sandbox) {
-	s.mu.Lock()
-	s.alarm.stop()
-	inst, agent := s.inst, cmp.Or(s.agent, s.paused)
-	s.mu.Unlock()
-	if inst != nil { // and it is not just going
+// letGo lets go of a sandbox that outlives the engine.
+func (e *Engine) letGo(ctx context.Context, s *sandbox) {
+	s.Disarm()
+	if inst, agent := s.Held(); inst != nil { // and it is not being destroyed
 		e.account(ctx, s, inst)
-		e.save(ctx, s)
+		s.Save(ctx)
 		agent.Close()
 	}
 }
@@ -212,7 +194,7 @@ func (e *Engine) filesDir() string { return filepath.Join(e.opt.Dir, "files") }
 func (e *Engine) tableLocked() []*sandbox {
 	all := slices.Collect(maps.Values(e.sandboxes))
 	slices.SortFunc(all, func(a, b *sandbox) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.id, b.id), cmp.Compare(a.owner, b.owner))
+		return cmp.Or(a.Created().Compare(b.Created()), cmp.Compare(a.ID(), b.ID()), cmp.Compare(a.Owner(), b.Owner()))
 	})
 	return all
 }
@@ -245,40 +227,4 @@ func (e *Engine) driver(name string) (driver.Driver, error) {
 		names = append(names, d.Name())
 	}
 	return nil, hutch.Errorf(hutch.Invalid, "there is no runtime %q on this server: it has %q", name, names)
-}
-
-// save writes a sandbox's record.
-func (e *Engine) save(ctx context.Context, s *sandbox) error {
-	return e.commit(ctx, s, func(*store.Record) {}, func() {})
-}
-
-// commit changes a sandbox's record on disk, and only then has thenLocked do so
-// in memory. One of a sandbox that is gone is not written again. That ctx ends
-// stops nothing: whether the record was written then, nobody would know. Of one
-// that sleeps it is what finds all that is left: it is not to go with the power.
-func (e *Engine) commit(ctx context.Context, s *sandbox, change func(*store.Record), thenLocked func()) error {
-	s.saving.Lock()
-	defer s.saving.Unlock()
-	traffic := s.traffic()
-	s.mu.Lock()
-	s.rec.Traffic = traffic
-	rec, gone := s.rec, s.gone
-	s.mu.Unlock()
-	if gone {
-		return nil
-	}
-	change(&rec)
-	if e.opt.Store != nil {
-		put := e.opt.Store.Put
-		if sleeps(rec.Sandbox.Status) {
-			put = e.opt.Store.Keep
-		}
-		if err := put(context.WithoutCancel(ctx), rec); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	thenLocked()
-	return nil
 }

@@ -45,15 +45,15 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
-	defer e.done(s)
-	s.ran()
+	defer s.EndUse()
+	s.Ran()
 	env, err := e.programEnv(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
 	start.Env = append(start.Env, pairs(env)...)
 	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
-	began, denials := time.Now(), s.denials()
+	began, denials := time.Now(), s.Denials()
 	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
 		kept.Add(o)
 		if out == nil {
@@ -72,7 +72,7 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 		result.ExitCode = noExit
 		return result, e.diagnose(ctx, s, agent, err)
 	}
-	if exit.Signal == 9 && s.leaving() { // the place's end came to it before it came to the agent
+	if exit.Signal == 9 && s.Leaving() { // the place's end came to it before it came to the agent
 		return result, destroyed(s)
 	}
 	if exit.Memory || exit.Code == killedCode && !exit.TimedOut && e.ranOutOfMemory(ctx, s) {
@@ -123,12 +123,10 @@ func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, e
 	if ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) {
 		return err
 	}
-	if s.leaving() {
+	if s.Leaving() {
 		return destroyed(s)
 	}
-	s.mu.Lock()
-	inst := s.inst
-	s.mu.Unlock()
+	inst := s.Instance()
 	if inst == nil {
 		return e.describe(s, err)
 	}
@@ -142,48 +140,38 @@ func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, e
 	return err
 }
 
-// leaving reports whether the sandbox is being destroyed, or was.
-func (s *sandbox) leaving() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gone || s.rec.Sandbox.Status == hutch.Running && s.inst == nil && !s.salvaging
-}
-
 func destroyed(s *sandbox) error {
-	return hutch.Errorf(hutch.NotFound, "the sandbox %q was destroyed while the command ran", s.id).With("sandboxId", s.id)
+	return hutch.Errorf(hutch.NotFound, "the sandbox %q was destroyed while the command ran", s.ID()).With("sandboxId", s.ID())
 }
 
 // describe adds to an error what became of the sandbox.
 func (e *Engine) describe(s *sandbox, err error) error {
-	if took := s.take(e.ctx); took == nil { // whoever marks it failed is done then
-		s.put()
+	if locked := s.Lock(e.ctx); locked == nil { // whoever marks it failed is done then
+		s.Unlock()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.told = true
-	reason, stopped := s.rec.Sandbox.Reason, s.rec.Sandbox.Status == hutch.Stopped
+	_, reason := s.TellLoss()
+	v := s.Record().Sandbox
+	stopped := v.Status == hutch.Stopped
 	if stopped && reason == stoppedForMemory {
-		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was stopped. Its files are kept, its processes have ended, and the next use starts it again. Let the program use less memory, or create a sandbox with a higher limits.memory", s.id, s.rec.Sandbox.Limits.Memory).
-			With("sandboxId", s.id).With("limit", "memory").Because(err)
+		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was stopped. Its files are kept, its processes have ended, and the next use starts it again. Let the program use less memory, or create a sandbox with a higher limits.memory", s.ID(), v.Limits.Memory).
+			With("sandboxId", s.ID()).With("limit", "memory").Because(err)
 	}
 	if reason == outOfMemory {
-		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was killed with its files. The next use starts it empty. Let the program use less memory, or create a sandbox with a higher limits.memory", s.id, s.rec.Sandbox.Limits.Memory).
-			With("sandboxId", s.id).With("limit", "memory").Because(err)
+		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was killed with its files. The next use starts it empty. Let the program use less memory, or create a sandbox with a higher limits.memory", s.ID(), v.Limits.Memory).
+			With("sandboxId", s.ID()).With("limit", "memory").Because(err)
 	}
 	if reason == "" {
 		reason = "its first process died"
 	}
 	// Not Unavailable: who calls again by itself would find an empty sandbox.
-	return hutch.Errorf(hutch.Conflict, "the sandbox %q ended while the command ran, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.id, reason).
-		With("sandboxId", s.id).Because(err)
+	return hutch.Errorf(hutch.Conflict, "the sandbox %q ended while the command ran, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).
+		With("sandboxId", s.ID()).Because(err)
 }
 
 // ranOutOfMemory reports whether the kernel has killed for want of memory
 // since the last time this was asked.
 func (e *Engine) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
-	s.mu.Lock()
-	inst := s.inst
-	s.mu.Unlock()
+	inst := s.Instance()
 	if inst == nil {
 		return false
 	}
@@ -191,11 +179,7 @@ func (e *Engine) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
 	if err != nil {
 		return false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.usage.ooms
-	s.usage.ooms = u.OOMKills
-	return u.OOMKills > before
+	return s.NoteKills(u.OOMKills)
 }
 
 // StartProcess implements hutch.Service.
@@ -207,8 +191,8 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	if err != nil {
 		return hutch.Process{}, err
 	}
-	defer e.done(s)
-	s.ran()
+	defer s.EndUse()
+	s.Ran()
 	env, err := e.programEnv(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.Process{}, err

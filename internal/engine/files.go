@@ -45,9 +45,7 @@ func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path 
 // sandbox may write. An archive that is to be kept is compressed: it may lie
 // beside memory with the same files in it.
 func (e *Engine) writeArchive(s *sandbox, path string, keep bool, fill func(io.Writer) error) (size int64, err error) {
-	s.mu.Lock()
-	most := int64(s.rec.Sandbox.Limits.Disk)<<20*5/4 + 64<<20
-	s.mu.Unlock()
+	most := int64(s.Record().Sandbox.Limits.Disk)<<20*5/4 + 64<<20
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return 0, fmt.Errorf("keep files: %w", err)

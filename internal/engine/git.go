@@ -90,7 +90,7 @@ func inRepository[T any](ctx context.Context, e *Engine, id string, f func(*gitR
 		var none T
 		return none, err
 	}
-	defer e.done(s)
+	defer s.EndUse()
 	return f(&gitRun{e, s, agent})
 }
 
@@ -156,8 +156,8 @@ type ended struct {
 func (g *gitRun) judge(ctx context.Context, cmd git.Command, end ended) error {
 	switch {
 	case end.signal == 9 && g.e.ranOutOfMemory(ctx, g.s):
-		return hutch.Errorf(hutch.Exhausted, "git reached the memory limit of the sandbox %q, and was killed: make one with a higher limits.memory, or clone with a depth", g.s.id).
-			With("sandboxId", g.s.id).With("limit", "memory")
+		return hutch.Errorf(hutch.Exhausted, "git reached the memory limit of the sandbox %q, and was killed: make one with a higher limits.memory, or clone with a depth", g.s.ID()).
+			With("sandboxId", g.s.ID()).With("limit", "memory")
 	case end.code != 0:
 		return cmd.Refusal(end.stdout, end.stderr)
 	}

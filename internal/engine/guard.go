@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,17 +27,12 @@ func (e *Engine) guard(s *sandbox, inst driver.Instance) {
 		return
 	}
 	err := g.GuardMemory(e.ctx, func(ctx context.Context, used int64, urgent bool) (bool, error) {
-		s.mu.Lock()
-		agent := s.agent
-		if s.inst != inst {
-			agent = nil
-		}
-		s.mu.Unlock()
-		if agent == nil {
+		now, agent := s.Attached()
+		if now != inst || agent == nil {
 			return false, errAsleep
 		}
 		ended, err := agent.Relieve(ctx, wire.Relieve{Used: used, Urgent: urgent})
-		e.log.Info("memory limit", "sandbox", s.id, "used", used>>20, "ended", ended, "err", err)
+		e.log.Info("memory limit", "sandbox", s.ID(), "used", used>>20, "ended", ended, "err", err)
 		return ended, err
 	})
 	if err != nil {
@@ -51,53 +45,43 @@ const stoppedForMemory = "it reached its memory limit and ending programs did no
 
 // salvage stops a sandbox whose place has no memory left, and keeps its files.
 func (e *Engine) salvage(s *sandbox, g driver.Guarded, cause error) {
-	if s.take(e.ctx) != nil {
+	if s.Lock(e.ctx) != nil {
 		return
 	}
-	defer s.put()
-	s.mu.Lock()
-	if s.inst != g || s.gone {
-		s.mu.Unlock()
+	defer s.Unlock()
+	agent, ok := s.BeginSalvage(g)
+	if !ok {
 		return
 	}
-	agent := cmp.Or(s.agent, s.paused)
-	s.inst, s.agent, s.paused, s.salvaging = nil, nil, nil, true // who comes meanwhile waits for the turn
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.salvaging = false
-		s.mu.Unlock()
-	}()
+	defer s.EndSalvage()
 	e.account(e.ctx, s, g)
 	err := e.keepFiles(s, g)
 	if err == nil {
-		err = e.lay(s, hutch.Stopped, stoppedForMemory)
+		err = s.CommitSleep(e.ctx, hutch.Stopped, stoppedForMemory)
 	}
 	if err != nil {
-		s.mu.Lock()
-		s.inst, s.agent = g, agent
-		s.mu.Unlock()
-		e.failLocked(s, g, fmt.Sprintf("%s, and its files could not be kept: %v", outOfMemory, err))
+		s.Attach(g, agent)
+		e.fail(s, g, fmt.Sprintf("%s, and its files could not be kept: %v", outOfMemory, err))
 		return
 	}
 	agent.Close()
-	e.log.Warn("stopped for its memory", "sandbox", s.id, "err", cause)
+	e.log.Warn("stopped for its memory", "sandbox", s.ID(), "err", cause)
 	if err := e.raze(g); err != nil {
-		e.log.Error("free a place without memory", "sandbox", s.id, "err", err)
+		e.log.Error("free a place without memory", "sandbox", s.ID(), "err", err)
 	}
 }
 
 // keepFiles writes the files of a place that has no memory left to the folder
 // that its sandbox has while it sleeps.
 func (e *Engine) keepFiles(s *sandbox, g driver.Guarded) error {
-	half := e.halfSaved(s.place)
+	half := e.halfSaved(s.Place())
 	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
 		return err
 	}
 	if err := g.SaveFiles(e.ctx, half); err != nil {
 		return errors.Join(err, os.RemoveAll(half))
 	}
-	if err := errors.Join(os.RemoveAll(e.memoryOf(s.place)), os.Rename(half, e.memoryOf(s.place))); err != nil {
+	if err := errors.Join(os.RemoveAll(e.memoryOf(s.Place())), os.Rename(half, e.memoryOf(s.Place()))); err != nil {
 		return err
 	}
 	return durable.Sync(e.memoryDir())
@@ -110,19 +94,19 @@ func (e *Engine) salvaged(place string) bool {
 	return err == nil && len(entries) > 0
 }
 
-// refill makes a new place for a sandbox that salvage has stopped.
-func (e *Engine) refill(ctx context.Context, s *sandbox, d driver.Driver) error {
+// wakeFromSavedFiles makes a new place for a sandbox that salvage has stopped.
+func (e *Engine) wakeFromSavedFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
 	r, ok := driver.As[driver.Restorer](d)
 	if !ok {
-		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot start the sandbox %q again: start the server with the runtime that it was made on", d.Name(), s.id)
+		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot start the sandbox %q again: start the server with the runtime that it was made on", d.Name(), s.ID())
 	}
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		return r.RestoreFiles(ctx, spec, e.memoryOf(s.place))
+		return r.RestoreFiles(ctx, spec, e.memoryOf(s.Place()))
 	}
 	if err := e.open(ctx, s, opening{create: create}); err != nil {
 		return err
 	}
-	e.shed(e.memoryOf(s.place))
+	e.shed(e.memoryOf(s.Place()))
 	return nil
 }
 

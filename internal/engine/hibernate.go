@@ -25,32 +25,33 @@ func (e *Engine) memoryDir() string             { return filepath.Join(e.opt.Dir
 func (e *Engine) memoryOf(place string) string  { return filepath.Join(e.memoryDir(), place) }
 func (e *Engine) halfSaved(place string) string { return e.memoryOf(place) + ".new" }
 
-// hibernate keeps all of an idle sandbox, whose turn the caller holds; with busy
+// hibernate keeps all of an idle sandbox, whose lifecycle lock the caller
+// holds; with busy
 // also of one whose processes are at work.
 func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
-	books, err := readBooks(ctx, s.id, agent)
+	listing, err := readListing(ctx, s.ID(), agent)
 	if err != nil {
 		return err
 	}
 	e.account(ctx, s, inst)
-	if !busy && alive(books) && working(ctx, inst) || !s.rest(books, since) {
+	if !busy && alive(listing) && working(ctx, inst) || !s.Detach(listing, since) {
 		return nil // idle it is not, or used meanwhile
 	}
-	err = e.memorize(ctx, s, inst, agent)
-	awaited := s.waiting.Load() > 0
+	err = e.saveMemory(ctx, s, inst, agent)
+	awaited := s.Awaited()
 	if err == nil && !awaited {
-		err = e.lay(s, hutch.Hibernated, "")
+		err = s.CommitSleep(e.ctx, hutch.Hibernated, "")
 	}
 	if err != nil || awaited {
-		return errors.Join(err, e.rouse(s, inst, agent))
+		return errors.Join(err, e.abortHibernation(s, inst, agent))
 	}
 	agent.Close()
-	e.log.Info("hibernated", "sandbox", s.id)
+	e.log.Info("hibernated", "sandbox", s.ID())
 	return e.raze(inst)
 }
 
-// readBooks is what can be told of a sandbox that sleeps.
-func readBooks(ctx context.Context, id string, agent *wire.Client) (*store.Books, error) {
+// readListing reads what is shown of a sandbox while it sleeps.
+func readListing(ctx context.Context, id string, agent *wire.Client) (*store.Books, error) {
 	ps, err := processes(ctx, id, agent)
 	if err != nil {
 		return nil, err
@@ -88,21 +89,9 @@ func working(ctx context.Context, inst driver.Instance) bool {
 	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
 }
 
-// rest takes a running sandbox out of use that nobody uses, nor has used since it
-// was last used then: from now on whoever wants to waits for the turn.
-func (s *sandbox) rest(books *store.Books, since time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.uses > 0 || s.rec.Sandbox.Status != hutch.Running || !s.rec.Sandbox.LastUsedAt.Equal(since) {
-		return false
-	}
-	s.inst, s.agent, s.rec.Books = nil, nil, books
-	return true
-}
-
-// memorize writes the sandbox's folder, aside first.
-func (e *Engine) memorize(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
-	half := e.halfSaved(s.place)
+// saveMemory writes the sandbox's folder, under another name first.
+func (e *Engine) saveMemory(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
+	half := e.halfSaved(s.Place())
 	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
 		return err
 	}
@@ -112,34 +101,26 @@ func (e *Engine) memorize(ctx context.Context, s *sandbox, inst driver.Saver, ag
 	if err := inst.Save(ctx, half); err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(e.memoryOf(s.place)), os.Rename(half, e.memoryOf(s.place))); err != nil {
+	if err := errors.Join(os.RemoveAll(e.memoryOf(s.Place())), os.Rename(half, e.memoryOf(s.Place()))); err != nil {
 		return err
 	}
 	return durable.Sync(e.memoryDir())
 }
 
-// lay has a sandbox that nobody uses sleep. Then its place may go.
-func (e *Engine) lay(s *sandbox, as hutch.Status, reason string) error {
-	return e.commit(e.ctx, s, func(r *store.Record) {
-		r.Sandbox.Status, r.Sandbox.Reason, r.Handle = as, reason, nil
-		r.Used.End()
-	}, func() { s.moveLocked(as, reason) })
-}
-
-// rouse has a sandbox that was to hibernate run on where it was. Its folder
-// stays while the record may say that it hibernates.
-func (e *Engine) rouse(s *sandbox, inst driver.Saver, agent *wire.Client) error {
+// abortHibernation makes a detached sandbox run on where it was. Its folder stays
+// while the record may say that it hibernates.
+func (e *Engine) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
 	defer cancel()
 	err := inst.Resume(ctx)
 	if err != nil {
 		e.background(func() { e.resumeLater(s, inst) })
 	}
-	e.reuse(s, inst, agent)
-	if failed := e.save(ctx, s); failed != nil {
+	e.attach(s, inst, agent)
+	if failed := s.Save(ctx); failed != nil {
 		return errors.Join(err, failed)
 	}
-	return errors.Join(err, os.RemoveAll(e.halfSaved(s.place)), os.RemoveAll(e.memoryOf(s.place)))
+	return errors.Join(err, os.RemoveAll(e.halfSaved(s.Place())), os.RemoveAll(e.memoryOf(s.Place())))
 }
 
 // resumeLater makes a sandbox run on that did not when it was to, until it does or
@@ -153,48 +134,46 @@ func (e *Engine) resumeLater(s *sandbox, inst driver.Saver) {
 			return
 		case <-time.After(wait):
 		}
-		if s.take(e.ctx) != nil {
+		if s.Lock(e.ctx) != nil {
 			return
 		}
-		s.mu.Lock()
-		mine := s.inst == inst
-		s.mu.Unlock()
 		var err error
-		if mine {
+		if s.RunsIn(inst) {
 			err = inst.Resume(e.ctx)
 		}
-		s.put()
+		s.Unlock()
 		if err == nil {
 			return
 		}
-		e.log.Warn("make a sandbox run on", "sandbox", s.id, "err", err)
+		e.log.Warn("make a sandbox run on", "sandbox", s.ID(), "err", err)
 	}
 }
 
-// relives is how often the memory of a sandbox is restored in vain before it is
-// given up: when its place was killed, or had no room, the next one may do.
-const relives = 3
+// restoreTries is how often the memory of a sandbox is restored without success
+// before it is given up: when its place was killed, or had no room, the next one may
+// do.
+const restoreTries = 3
 
 // errBusy is of a sandbox that sleeps on, since its host is too busy to wake it.
 var errBusy = hutch.Errorf(hutch.Unavailable, "the sandbox did not wake in time, since the host is busy: it sleeps on, with its memory. Try again in a moment").With("retryAfter", 5)
 
-// recall makes the place of a hibernated sandbox from its folder. The memory is
+// wakeFromMemory makes the place of a hibernated sandbox from its folder. The memory is
 // worth nothing without the very programs that it belongs to: when the host has
 // others now, the files are what is left.
-func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error {
+func (e *Engine) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Driver) error {
 	r, ok := driver.As[driver.Restorer](d)
 	if !ok {
-		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore the sandbox %q: start the server with the runtime that it was made on", d.Name(), s.id)
+		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore the sandbox %q: start the server with the runtime that it was made on", d.Name(), s.ID())
 	}
 	reason := ""
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		for range relives {
+		for range restoreTries {
 			killed := e.kills()
-			inst, err := e.relive(ctx, r, s, spec)
+			inst, err := e.restoreMemory(ctx, r, s, spec)
 			if err == nil || ctx.Err() != nil {
 				return inst, err
 			}
-			e.log.Warn("restore the memory of a sandbox", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
+			e.log.Warn("restore the memory of a sandbox", "sandbox", s.ID(), "err", err, "cause", hutch.AsError(err).Cause)
 			if err := durable.Explained(err, e.memoryDir()); errors.Is(err, hutch.Exhausted) {
 				return nil, err
 			}
@@ -206,22 +185,19 @@ func (e *Engine) recall(ctx context.Context, s *sandbox, d driver.Driver) error 
 			}
 		}
 		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"
-		return r.RestoreFiles(ctx, spec, e.memoryOf(s.place))
+		return r.RestoreFiles(ctx, spec, e.memoryOf(s.Place()))
 	}
 	if err := e.open(ctx, s, opening{create: create, reason: &reason}); err != nil {
 		return err
 	}
-	e.shed(e.memoryOf(s.place))
+	e.shed(e.memoryOf(s.Place()))
 	return nil
 }
 
-// relive restores the memory of a hibernated sandbox, in a place that may have
+// restoreMemory restores the memory of a hibernated sandbox, in a place that may have
 // been made before it was known for whom.
-func (e *Engine) relive(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
-	s.mu.Lock()
-	v := s.rec.Sandbox
-	s.mu.Unlock()
-	inst, err := e.restore(ctx, r, v, spec, e.memoryOf(s.place))
+func (e *Engine) restoreMemory(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
+	inst, err := e.restore(ctx, r, s.Record().Sandbox, spec, e.memoryOf(s.Place()))
 	if err != nil {
 		return nil, err
 	}

@@ -20,14 +20,6 @@ import (
 // minShared is how much has to be written for a layer to be worth a place.
 const minShared = 4 << 20
 
-// releaseLocked lets go of what the sandbox shares with others.
-func (s *sandbox) releaseLocked() {
-	if s.below != nil {
-		s.below.Release()
-		s.below = nil
-	}
-}
-
 // unpacked is how a place begins with files of a snapshot that are its own.
 func (e *Engine) unpacked(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) opening {
 	return opening{create: d.Create, fill: func(a *wire.Client) error { return e.unpack(ctx, snap.Archive(), a) }}

@@ -6,21 +6,14 @@ import (
 	"slices"
 
 	"hutch"
+	"hutch/internal/box"
 	"hutch/internal/driver"
 	"hutch/internal/netstack"
+	"hutch/internal/store"
 )
 
-// Gateway decides what a sandbox reaches, as package egress does.
-type Gateway interface {
-	netstack.Handler
-	// Set holds to n from now on, and cuts what it does not allow.
-	Set(n hutch.Network) error
-	Traffic() hutch.Traffic
-	// Connections reads the log; q has been checked.
-	Connections(ctx context.Context, q hutch.ConnectionQuery) hutch.ConnectionLog
-	// Close cuts everything.
-	Close()
-}
+// Gateway decides what a sandbox reaches.
+type Gateway = box.Gateway
 
 // Exit is a sandbox whose way out is to be made.
 type Exit struct {
@@ -32,37 +25,30 @@ type Exit struct {
 	Secrets func() []string
 }
 
-// gateway returns that of a sandbox, making it when it is asked for first; nil
-// where there are none. It lasts as long as the sandbox, also while that sleeps:
-// what was resolved before still counts when it wakes.
+// gateway returns the gateway of a sandbox; nil where there are none.
 func (e *Engine) gateway(s *sandbox) (Gateway, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gateway != nil || e.opt.Gateway == nil || s.gone {
-		return s.gateway, nil
+	if e.opt.Gateway == nil {
+		return nil, nil
 	}
-	g, err := e.opt.Gateway(Exit{s.owner, s.id, s.rec.Sandbox.Network, s.rec.Traffic, s.secretNames})
-	if err == nil {
-		s.gateway = g
-	}
-	return g, err
+	return s.OpenGateway(func() (Gateway, error) {
+		rec := s.Record()
+		return e.opt.Gateway(Exit{s.Owner(), s.ID(), rec.Sandbox.Network, rec.Traffic, s.SecretNames})
+	})
 }
 
-// attach has the network of a place end at the sandbox's gateway, until what it
-// returns is called. What programs sent before, waits.
-func (e *Engine) attach(s *sandbox, inst driver.Instance) (detach func()) {
-	stack, err := e.connect(s, inst)
-	s.mu.Lock()
-	s.unattached = err
-	s.mu.Unlock()
+// connectNetwork makes the network of a place end at the gateway of the sandbox,
+// until the returned function is called. What programs sent before, waits.
+func (e *Engine) connectNetwork(s *sandbox, inst driver.Instance) (disconnect func()) {
+	stack, err := e.startNetwork(s, inst)
+	s.NoteNetwork(err)
 	if err != nil {
-		e.log.Debug("a sandbox without a network", "sandbox", s.id, "err", err)
+		e.log.Debug("a sandbox without a network", "sandbox", s.ID(), "err", err)
 		return func() {}
 	}
 	return func() { stack.Close() }
 }
 
-func (e *Engine) connect(s *sandbox, inst driver.Instance) (*netstack.Stack, error) {
+func (e *Engine) startNetwork(s *sandbox, inst driver.Instance) (*netstack.Stack, error) {
 	g, err := e.gateway(s)
 	if err != nil {
 		return nil, err
@@ -75,28 +61,7 @@ func (e *Engine) connect(s *sandbox, inst driver.Instance) (*netstack.Stack, err
 	if err != nil {
 		return nil, err
 	}
-	return netstack.Start(file, g, netstack.Limits{CPU: s.rec.Sandbox.Limits.CPU})
-}
-
-// traffic is what went over the network so far, but for what is open now.
-func (s *sandbox) traffic() hutch.Traffic {
-	s.mu.Lock()
-	g, t := s.gateway, s.rec.Traffic
-	s.mu.Unlock()
-	if g != nil {
-		t = g.Traffic()
-		t.Open = 0
-	}
-	return t
-}
-
-// disconnect ends the network of a sandbox that is gone.
-func (s *sandbox) disconnect() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gateway != nil {
-		s.gateway.Close()
-	}
+	return netstack.Start(file, g, netstack.Limits{CPU: s.Record().Sandbox.Limits.CPU})
 }
 
 // Network implements hutch.Networks.
@@ -113,8 +78,8 @@ func (e *Engine) networkOf(s *sandbox) (hutch.NetworkState, error) {
 	if err != nil {
 		return hutch.NetworkState{}, err
 	}
-	state := hutch.NetworkState{SandboxID: s.id, Network: s.network()}
-	if err := s.noNetwork(); err != nil {
+	state := hutch.NetworkState{SandboxID: s.ID(), Network: s.Record().Sandbox.Network}
+	if err := s.NoNetwork(); err != nil {
 		state.Unavailable = err.Error()
 	}
 	if g != nil {
@@ -131,7 +96,7 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 	}
 	var state hutch.NetworkState
 	err = e.hold(ctx, id, func(s *sandbox) error {
-		old := s.network().Links
+		old := s.Record().Sandbox.Network.Links
 		if err := e.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l string) bool { return slices.Contains(old, l) })); err != nil {
 			return err
 		}
@@ -181,34 +146,13 @@ func (e *Engine) setNetwork(ctx context.Context, s *sandbox, n hutch.Network) er
 	if err != nil {
 		return err
 	}
-	old := s.network()
-	set := func(n hutch.Network) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.rec.Sandbox.Network = n
-	}
-	set(n)
-	if err := e.save(ctx, s); err != nil {
-		set(old)
+	if err := s.Update(ctx, func(r *store.Record) { r.Sandbox.Network = n }); err != nil {
 		return err
 	}
 	if g == nil {
 		return nil
 	}
 	return g.Set(n)
-}
-
-// noNetwork is why nothing is reached, whatever the rules.
-func (s *sandbox) noNetwork() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unattached
-}
-
-func (s *sandbox) network() hutch.Network {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rec.Sandbox.Network
 }
 
 // Connections implements hutch.Networks.

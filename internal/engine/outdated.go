@@ -23,12 +23,12 @@ func (e *Engine) stopOutdated(ctx context.Context, s *sandbox, inst driver.Insta
 	if err := e.keepWithoutAgent(ctx, s, inst); err != nil {
 		return err
 	}
-	if err := e.lay(s, hutch.Stopped, stoppedOutdated); err != nil {
+	if err := s.CommitSleep(e.ctx, hutch.Stopped, stoppedOutdated); err != nil {
 		return err
 	}
-	e.log.Warn("stopped, since another version of Hutch started it; its files are kept", "sandbox", s.id)
+	e.log.Warn("stopped, since another version of Hutch started it; its files are kept", "sandbox", s.ID())
 	if err := e.raze(inst); err != nil {
-		e.log.Error("free the place of a stopped sandbox", "sandbox", s.id, "err", err)
+		e.log.Error("free the place of a stopped sandbox", "sandbox", s.ID(), "err", err)
 	}
 	return nil
 }
@@ -43,9 +43,9 @@ func (e *Engine) keepWithoutAgent(ctx context.Context, s *sandbox, inst driver.I
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime cannot keep files without an agent")
 	}
-	_, err := e.writeArchive(s, e.filesOf(s.place), true, func(w io.Writer) error { return a.Archive(ctx, w) })
+	_, err := e.writeArchive(s, e.filesOf(s.Place()), true, func(w io.Writer) error { return a.Archive(ctx, w) })
 	if err != nil {
 		return err
 	}
-	return errors.Join(durable.Sync(e.filesOf(s.place)), durable.Sync(e.filesDir()))
+	return errors.Join(durable.Sync(e.filesOf(s.Place())), durable.Sync(e.filesDir()))
 }

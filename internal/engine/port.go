@@ -42,8 +42,10 @@ func (e *Engine) Unexpose(ctx context.Context, id string, port int) error {
 // ports.
 func (e *Engine) portHolder(ctx context.Context, s *sandbox) exposure.Holder {
 	return exposure.Holder{
-		Owner: s.owner, Sandbox: s.id, Ports: s.ports(),
-		Keep: func(ports []store.Exposure) error { return e.setPorts(ctx, s, ports) },
+		Owner: s.Owner(), Sandbox: s.ID(), Ports: s.Record().Ports,
+		Keep: func(ports []store.Exposure) error {
+			return s.Update(ctx, func(r *store.Record) { r.Ports = ports })
+		},
 	}
 }
 
@@ -53,7 +55,7 @@ func (e *Engine) Ports(ctx context.Context, id string) ([]hutch.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.exposed.Ports(s.ports()), nil
+	return e.exposed.Ports(s.Record().Ports), nil
 }
 
 // ValidatePortToken implements hutch.Ports.
@@ -62,7 +64,7 @@ func (e *Engine) ValidatePortToken(ctx context.Context, id string, port int, tok
 	if err == nil {
 		err = hutch.CheckPort(port)
 	}
-	return err == nil && exposure.ValidToken(s.ports(), port, token), err
+	return err == nil && exposure.ValidToken(s.Record().Ports, port, token), err
 }
 
 // LinkPort implements hutch.Ports.
@@ -77,7 +79,7 @@ func (e *Engine) LinkPort(ctx context.Context, id string, port int, lifetime hut
 	if err != nil {
 		return hutch.PortLink{}, err
 	}
-	x, ok := exposure.Find(s.ports(), port)
+	x, ok := exposure.Find(s.Record().Ports, port)
 	if !ok {
 		return hutch.PortLink{}, hutch.Errorf(hutch.NotFound, "port %d of the sandbox %q is not exposed: expose it first", port, id).With("port", port)
 	}
@@ -95,7 +97,7 @@ func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, e
 	}
 	done := func() {
 		s.servers.Add(-1)
-		e.done(s)
+		s.EndUse()
 	}
 	if s.servers.Add(1) > maxServers {
 		done()
@@ -118,10 +120,7 @@ const (
 // dial connects with a server: past the agent where the runtime can do that,
 // as each byte then is copied twice less.
 func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire.PortConn, error) {
-	s.mu.Lock()
-	place, ok := driver.As[driver.Connector](s.inst)
-	s.mu.Unlock()
-	if ok {
+	if place, ok := driver.As[driver.Connector](s.Instance()); ok {
 		ctx, cancel := context.WithTimeout(ctx, direct)
 		defer cancel()
 		if c, err := place.Connect(ctx, port); err == nil {
@@ -136,8 +135,8 @@ func (e *Engine) undialled(ctx context.Context, s *sandbox, agent *wire.Client, 
 	if !errors.Is(err, hutch.NotFound) {
 		return e.diagnose(ctx, s, agent, err)
 	}
-	return hutch.Errorf(hutch.Unavailable, "no server answers on port %d of the sandbox %q: start one there, and it is found at once", port, s.id).
-		Because(err).With("sandboxId", s.id).With("port", port)
+	return hutch.Errorf(hutch.Unavailable, "no server answers on port %d of the sandbox %q: start one there, and it is found at once", port, s.ID()).
+		Because(err).With("sandboxId", s.ID()).With("port", port)
 }
 
 // portConn is a connection that is a use of its sandbox.
@@ -160,7 +159,7 @@ func (e *Engine) WatchPorts(ctx context.Context, id string, out func(hutch.PortE
 	if err != nil {
 		return err
 	}
-	defer e.done(s)
+	defer s.EndUse()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for before := []int(nil); ; {
@@ -194,7 +193,7 @@ func (e *Engine) tell(s *sandbox, before, now []int, out func(hutch.PortEvent) e
 			continue
 		}
 		ev := hutch.PortEvent{Type: hutch.PortOpened, Port: p}
-		if x, ok := exposure.Find(s.ports(), p); ok {
+		if x, ok := exposure.Find(s.Record().Ports, p); ok {
 			ev.URL = e.exposed.Port(x).URL
 		}
 		if err := out(ev); err != nil {
@@ -202,27 +201,4 @@ func (e *Engine) tell(s *sandbox, before, now []int, out func(hutch.PortEvent) e
 		}
 	}
 	return nil
-}
-
-// ports are the sandbox's exposed ports. Nobody changes the list.
-func (s *sandbox) ports() []store.Exposure {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rec.Ports
-}
-
-// setPorts puts a list in place of the sandbox's, on disk too.
-func (e *Engine) setPorts(ctx context.Context, s *sandbox, list []store.Exposure) error {
-	old := s.ports()
-	set := func(list []store.Exposure) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.rec.Ports = list
-	}
-	set(list)
-	err := e.save(ctx, s)
-	if err != nil {
-		set(old)
-	}
-	return err
 }

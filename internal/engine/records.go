@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/driver"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -53,7 +52,7 @@ func (e *Engine) visible(ctx context.Context, id string) []*sandbox {
 	all := e.tableLocked()
 	e.mu.Unlock()
 	if owner, ok := hutch.OwnerOf(ctx); ok {
-		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.owner != owner.ID })
+		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.Owner() != owner.ID })
 	}
 	return all
 }
@@ -62,9 +61,7 @@ func (e *Engine) visible(ctx context.Context, id string) []*sandbox {
 func recordsOf(all []*sandbox) []hutch.Sandbox {
 	list := make([]hutch.Sandbox, len(all))
 	for i, s := range all {
-		s.mu.Lock()
-		list[i] = s.snapshotLocked()
-		s.mu.Unlock()
+		list[i] = s.Sandbox()
 	}
 	return list
 }
@@ -88,37 +85,19 @@ func visit[T any](all []T, do func(i int, one T)) {
 func (e *Engine) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	s.mu.Lock()
-	v, inst, agent := s.snapshotLocked(), s.inst, s.agent
-	s.mu.Unlock()
-	if inst == nil || agent == nil {
+	v, inst, agent := s.Look()
+	if agent == nil {
 		return v
 	}
 	if u, err := e.account(ctx, s, inst); err == nil {
-		v.Resources = s.resources(u)
+		v.Resources = s.Resources(u)
 	}
-	if ps, err := processes(ctx, s.id, agent); err == nil {
+	if ps, err := processes(ctx, s.ID(), agent); err == nil {
 		v.Processes = ps
 	} else {
 		v.Health = hutch.Unhealthy
 	}
 	return v
-}
-
-// resources turns a reading into what is used now: CPU is the share since the
-// last reading that is at least a tenth of a second old.
-func (s *sandbox) resources(u driver.Usage) hutch.Resources {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if s.usage.at.IsZero() {
-		s.usage.at = s.since
-	}
-	if d := now.Sub(s.usage.at).Seconds(); d >= 0.1 {
-		s.usage.share = max(0, 100*(u.CPUSeconds-s.usage.cpu)/d)
-		s.usage.at, s.usage.cpu = now, u.CPUSeconds
-	}
-	return hutch.Resources{CPU: s.usage.share, Memory: float64(u.Memory) / (1 << 20)}
 }
 
 // Process implements hutch.Service.
@@ -141,19 +120,17 @@ func (e *Engine) Processes(ctx context.Context, id string) ([]hutch.Process, err
 }
 
 // entries are what a sandbox has of something, without waking it: as its agent
-// tells, or its books when it hibernates.
+// says, or as was saved when it was detached.
 func entries[T any](ctx context.Context, e *Engine, id string, asleep func(*store.Books) []T,
 	awake func(context.Context, string, *wire.Client) ([]T, error)) ([]T, error) {
 	s, err := e.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	agent, books := s.agent, s.rec.Books
-	s.mu.Unlock()
+	agent, saved := s.Listing()
 	switch {
-	case books != nil:
-		return slices.Clone(asleep(books)), nil
+	case saved != nil:
+		return slices.Clone(asleep(saved)), nil
 	case agent == nil:
 		return []T{}, nil
 	}
@@ -237,37 +214,34 @@ func (e *Engine) watchHealth() {
 }
 
 func (e *Engine) examine(s *sandbox) {
-	s.mu.Lock()
-	inst, agent := s.inst, s.agent
-	s.mu.Unlock()
-	if inst == nil || agent == nil {
+	inst, agent := s.Attached()
+	if agent == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, e.opt.HealthEvery)
 	defer cancel()
 	_, err := agent.Ping(ctx)
-	s.mu.Lock()
-	before := s.health
-	if s.inst != inst || s.agent != agent || e.ctx.Err() != nil { // one that was paused does not answer
-		s.mu.Unlock()
+	if e.ctx.Err() != nil {
 		return
 	}
-	if err == nil {
-		s.health = hutch.Healthy
-	} else {
-		s.health = hutch.Unhealthy
+	health := hutch.Healthy
+	if err != nil {
+		health = hutch.Unhealthy
 	}
-	s.mu.Unlock()
+	before, ok := s.NoteHealth(agent, health)
+	if !ok { // a sandbox that was paused meanwhile does not answer
+		return
+	}
 	e.account(ctx, s, inst)
-	if s.unsaved() {
-		if err := e.save(ctx, s); err != nil {
-			e.log.Error("save what a sandbox used", "sandbox", s.id, "err", err)
+	if s.Unsaved() {
+		if err := s.Save(ctx); err != nil {
+			e.log.Error("save what a sandbox used", "sandbox", s.ID(), "err", err)
 		}
 	}
 	switch {
 	case err == nil && before == hutch.Unhealthy:
-		e.log.Info("answers again", "sandbox", s.id)
+		e.log.Info("answers again", "sandbox", s.ID())
 	case err != nil && before != hutch.Unhealthy:
-		e.log.Warn("does not answer", "sandbox", s.id, "err", err)
+		e.log.Warn("does not answer", "sandbox", s.ID(), "err", err)
 	}
 }

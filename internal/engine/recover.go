@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/box"
 	"hutch/internal/driver"
 	"hutch/internal/store"
 	"hutch/internal/wire"
@@ -31,12 +32,12 @@ func (e *Engine) recover(ctx context.Context) error {
 	places := make(map[string]*sandbox, len(records))
 	var wg sync.WaitGroup
 	for _, rec := range records {
-		rec.Sandbox = anew(rec.Sandbox, time.Now())
-		s := newSandbox(rec)
-		e.sandboxes[s.name] = s
-		places[s.place] = s
+		rec.Sandbox = onThisClock(rec.Sandbox, time.Now())
+		s := e.newSandbox(rec)
+		e.sandboxes[s.Name()] = s
+		places[s.Place()] = s
 		if rec.Sandbox.Status == hutch.Running {
-			wg.Go(func() { e.adopt(ctx, s) })
+			wg.Go(func() { e.recoverRunning(ctx, s) })
 		}
 	}
 	wg.Wait()
@@ -44,12 +45,10 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	for _, s := range e.sandboxes {
-		s.mu.Lock()
-		e.restLocked(ctx, s)
-		e.armLocked(s)
-		s.mu.Unlock()
-		for _, x := range s.ports() {
-			if err := e.exposed.Publish(s.owner, x); err != nil {
+		e.recoverAsleep(ctx, s)
+		s.Arm()
+		for _, x := range s.Record().Ports {
+			if err := e.exposed.Publish(s.Owner(), x); err != nil {
 				return err
 			}
 		}
@@ -57,31 +56,31 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// restLocked has a sandbox sleep on, if what it was is still there. It is not when
-// the record is older than the disk: the power went while it ran.
-func (e *Engine) restLocked(ctx context.Context, s *sandbox) {
-	status := s.rec.Sandbox.Status
-	if !sleeps(status) {
+// recoverAsleep finds what is left of a sandbox that sleeps. Nothing is, when the
+// record is older than the disk: the machine lost its power while the sandbox ran.
+func (e *Engine) recoverAsleep(ctx context.Context, s *sandbox) {
+	status := s.Status()
+	if !box.Sleeps(status) {
 		return
 	}
-	s.health = hutch.Asleep
-	if !e.kept(s.place, status) {
-		e.lostLocked(ctx, s)
+	s.RecoverAsleep()
+	if !e.kept(s.Place(), status) {
+		e.lose(ctx, s)
 	}
 }
 
-// lostLocked marks a sandbox of which nothing is left.
-func (e *Engine) lostLocked(ctx context.Context, s *sandbox) {
-	s.moveLocked(hutch.Failed, "it did not survive while the server was down")
-	if e.opt.Store != nil {
-		e.opt.Store.Put(ctx, s.rec)
+// lose marks a sandbox of which nothing is left.
+func (e *Engine) lose(ctx context.Context, s *sandbox) {
+	s.Lose("it did not survive while the server was down")
+	if err := s.Save(ctx); err != nil { // the next start finds the same
+		e.log.Error("write that a sandbox is lost", "sandbox", s.ID(), "err", err)
 	}
 }
 
-// anew is a record from disk whose times are of this run's clock. The machine's
-// may have been put back meanwhile: then it was not made in the future, and its
-// end is no later for that.
-func anew(v hutch.Sandbox, now time.Time) hutch.Sandbox {
+// onThisClock is a record from disk with times of this run's clock. The machine's
+// clock may have been put back meanwhile: then the sandbox was not made in the
+// future, and its end is no later for that.
+func onThisClock(v hutch.Sandbox, now time.Time) hutch.Sandbox {
 	if v.ExpiresAt != nil {
 		end := now.Add(v.ExpiresAt.Sub(later(v.CreatedAt, now)))
 		v.ExpiresAt = &end
@@ -99,9 +98,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// adopt finds the place of a sandbox that ran when the daemon ended.
-func (e *Engine) adopt(ctx context.Context, s *sandbox) {
-	rec := s.rec
+// recoverRunning finds the place of a sandbox that ran when the daemon ended.
+func (e *Engine) recoverRunning(ctx context.Context, s *sandbox) {
+	rec := s.Record()
 	inst, agent, health, err := e.rejoin(ctx, rec)
 	if errors.Is(err, wire.ErrOutdated) {
 		stopped := e.stopOutdated(ctx, s, inst)
@@ -109,22 +108,24 @@ func (e *Engine) adopt(ctx context.Context, s *sandbox) {
 			agent.Close()
 			return
 		}
-		e.log.Error("a sandbox that another version of Hutch started could not be stopped; it runs on, and that version can still stop it", "sandbox", s.id, "err", stopped)
+		e.log.Error("a sandbox that another version of Hutch started could not be stopped; it runs on, and that version can still stop it", "sandbox", s.ID(), "err", stopped)
 		health, err = hutch.Unhealthy, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.since = rec.Sandbox.LastUsedAt
 	if err != nil {
-		e.log.Warn("recover", "sandbox", s.id, "err", err, "cause", hutch.AsError(err).Cause)
-		e.lostLocked(ctx, s)
+		e.log.Warn("recover", "sandbox", s.ID(), "err", err, "cause", hutch.AsError(err).Cause)
+		e.lose(ctx, s)
 		return
 	}
-	s.since, s.health = rec.Sandbox.CreatedAt, health
-	s.runsLocked(inst, agent)
-	e.refreezeLocked(ctx, s, rec.Books)
+	s.Recover(inst, agent, health, rec.Sandbox.Paused && freeze(ctx, inst))
 	e.background(func() { e.watch(s, inst) })
-	e.log.Info("recovered", "sandbox", s.id)
+	e.log.Info("recovered", "sandbox", s.ID())
+}
+
+// freeze freezes the instance of a sandbox that is paused, and reports whether it
+// could.
+func freeze(ctx context.Context, inst driver.Instance) bool {
+	f, ok := driver.As[driver.Freezer](inst)
+	return ok && f.Freeze(ctx) == nil
 }
 
 // rejoin recovers the place of rec. One whose agent does not answer yet is as good:
@@ -162,8 +163,8 @@ const rejoinTime = 5 * time.Second
 func (e *Engine) sweep(ctx context.Context, places map[string]*sandbox) error {
 	seats := map[string]string{} // the runtimes of living places, by their names
 	for _, s := range places {
-		if s.inst != nil {
-			seats[s.inst.ID()] = s.rec.Sandbox.Runtime
+		if inst := s.Instance(); inst != nil {
+			seats[inst.ID()] = s.Record().Sandbox.Runtime
 		}
 	}
 	for _, d := range e.opt.Drivers {
@@ -181,7 +182,7 @@ func (e *Engine) sweep(ctx context.Context, places map[string]*sandbox) error {
 	}
 	for _, f := range files {
 		place, whole := strings.CutSuffix(f.Name(), ".tar")
-		if s := places[place]; whole && s != nil && s.rec.Sandbox.Status == hutch.Stopped {
+		if s := places[place]; whole && s != nil && s.Status() == hutch.Stopped {
 			continue
 		}
 		if err := os.Remove(filepath.Join(e.filesDir(), f.Name())); err != nil {
@@ -197,7 +198,7 @@ func (e *Engine) sweepMemory(places map[string]*sandbox) error {
 		return err
 	}
 	for _, dir := range dirs {
-		if s := places[dir.Name()]; s != nil && sleeps(s.rec.Sandbox.Status) {
+		if s := places[dir.Name()]; s != nil && box.Sleeps(s.Status()) {
 			continue
 		}
 		if err := os.RemoveAll(e.memoryOf(dir.Name())); err != nil {

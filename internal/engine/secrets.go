@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"maps"
-	"slices"
 
 	"hutch"
 	"hutch/internal/store"
@@ -28,13 +27,10 @@ func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	uses := s.rec.Secrets // which never changes
-	s.mu.Unlock()
-	for _, use := range uses {
-		err := e.addSecret(s.owner, use, all)
+	for _, use := range s.Record().Secrets {
+		err := e.addSecret(s.Owner(), use, all)
 		if errors.Is(err, hutch.NotFound) {
-			e.log.Warn("a sandbox's secret is gone", "sandbox", s.id, "secret", use)
+			e.log.Warn("a sandbox's secret is gone", "sandbox", s.ID(), "secret", use)
 		} else if err != nil {
 			return nil, err
 		}
@@ -46,46 +42,11 @@ func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string)
 // is noted that the sandbox has asked for them: one that is brokered opens the
 // way to its hosts, and to a sandbox, not to a program.
 func (e *Engine) lentEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
-	all, err := e.requestEnv(s.owner, env, secrets)
-	if err != nil || !s.lend(secrets) {
+	all, err := e.requestEnv(s.Owner(), env, secrets)
+	if err != nil || !s.RequestSecrets(secrets) {
 		return all, err
 	}
-	return all, e.save(e.ctx, s)
-}
-
-// lend notes secrets that are asked for, and reports whether that is new.
-func (s *sandbox) lend(uses []string) (changed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, use := range uses {
-		_, name, err := hutch.ParseSecretUse(use)
-		if err == nil && !slices.Contains(s.rec.Lent, name) && len(s.rec.Lent) < hutch.MaxSecretUses {
-			s.rec.Lent, changed = append(slices.Clip(s.rec.Lent), name), true
-		}
-	}
-	if changed {
-		s.noteSecretsLocked()
-	}
-	return changed
-}
-
-// noteSecretsLocked gathers the names of the secrets that a sandbox asked for.
-func (s *sandbox) noteSecretsLocked() {
-	names := slices.Clone(s.rec.Lent)
-	for _, use := range s.rec.Secrets {
-		if _, name, err := hutch.ParseSecretUse(use); err == nil {
-			names = append(names, name)
-		}
-	}
-	s.secrets.Store(&names)
-}
-
-// secretNames are the secrets that a sandbox asked for. It takes no lock.
-func (s *sandbox) secretNames() []string {
-	if names := s.secrets.Load(); names != nil {
-		return *names
-	}
-	return nil
+	return all, s.Save(e.ctx)
 }
 
 // requestEnv is what a request sets, with its secrets.

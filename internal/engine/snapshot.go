@@ -51,11 +51,9 @@ func (e *Engine) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequ
 }
 
 func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) hutch.Snapshot {
-	s.mu.Lock()
-	sb := s.rec.Sandbox
-	s.mu.Unlock()
+	sb := s.Record().Sandbox
 	v := hutch.Snapshot{
-		ID: hutch.NewID("snap"), Name: req.Name, SandboxID: s.id, Owner: s.owner, Shared: req.Shared, CreatedAt: time.Now().UTC(),
+		ID: hutch.NewID("snap"), Name: req.Name, SandboxID: s.ID(), Owner: s.Owner(), Shared: req.Shared, CreatedAt: time.Now().UTC(),
 		Image: sb.Image, Runtime: sb.Runtime, Limits: sb.Limits,
 	}
 	if req.TTL > 0 {
@@ -89,11 +87,9 @@ func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshots.Sn
 	if err != nil {
 		return err
 	}
-	defer e.done(s)
-	s.mu.Lock()
-	snap.Record = s.rec
-	_, saves := driver.As[driver.Saver](s.inst)
-	s.mu.Unlock()
+	defer s.EndUse()
+	snap.Record = s.Record()
+	_, saves := driver.As[driver.Saver](s.Instance())
 	snap.Record.Handle, snap.Record.Books = nil, nil
 	if what.memory && saves && !what.files {
 		return nil
@@ -113,8 +109,8 @@ func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshots.S
 		return nil
 	}
 	snap.Build, snap.Snapshot.Memory = r.Build(), true
-	return e.still(ctx, id, func(s *sandbox, inst driver.Instance, agent *wire.Client) error {
-		defer e.reuse(s, inst, agent)
+	return e.quiesce(ctx, id, func(s *sandbox, inst driver.Instance, agent *wire.Client) error {
+		defer e.attach(s, inst, agent)
 		began := time.Now()
 		saver, ok := driver.As[driver.Saver](inst)
 		if !ok {

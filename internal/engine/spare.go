@@ -81,15 +81,13 @@ func dead(inst driver.Instance) bool {
 	}
 }
 
-// claim gives a new sandbox, whose turn the caller holds, a place of the pool;
+// claim gives a new sandbox, whose lifecycle lock the caller holds, a place of the pool;
 // nil when there is none.
 func (e *Engine) claim(s *sandbox, k pool.Kind) *spare {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	sp, ok := e.pool.Take(k)
 	if ok {
-		s.place, s.rec.Place, s.rec.Token = sp.place, sp.place, sp.token
-		s.below, sp.below = sp.below, nil
+		s.Assign(sp.place, sp.token, sp.below)
+		sp.below = nil
 	}
 	return sp
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/store"
 )
 
 // Update implements hutch.Service.
@@ -19,22 +20,11 @@ func (e *Engine) Update(ctx context.Context, id string, req hutch.UpdateRequest)
 	return e.Sandbox(ctx, id)
 }
 
-// update changes a sandbox whose lifecycle lock is held. Its idle time begins
-// anew, so that no change puts it to sleep at once.
+// update changes a sandbox whose lifecycle lock is held. Its idle time begins again,
+// so that no change puts it to sleep at once.
 func (e *Engine) update(ctx context.Context, s *sandbox, req hutch.UpdateRequest) error {
-	s.mu.Lock()
-	old := s.rec.Sandbox
-	e.applyUpdate(&s.rec.Sandbox, req, time.Now())
-	s.mu.Unlock()
-	err := e.save(ctx, s)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		v := &s.rec.Sandbox
-		v.KeepAlive, v.SleepAfter, v.OnIdle, v.ExpiresAt, v.Labels = old.KeepAlive, old.SleepAfter, old.OnIdle, old.ExpiresAt, old.Labels
-	}
-	e.armLocked(s)
-	return err
+	now := time.Now()
+	return s.Update(ctx, func(r *store.Record) { e.applyUpdate(&r.Sandbox, req, now) })
 }
 
 func (e *Engine) applyUpdate(v *hutch.Sandbox, req hutch.UpdateRequest, now time.Time) {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -28,24 +27,6 @@ func traced(ctx context.Context, env map[string]string) map[string]string {
 	return env
 }
 
-// ran counts a command, a run of code or a process.
-func (s *sandbox) ran() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rec.Used.Executions++
-}
-
-// unsaved reports, once, whether s ran something since it last did, or anything
-// went over its network since its record was written.
-func (s *sandbox) unsaved() bool {
-	traffic := s.traffic()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.saved
-	s.saved = s.rec.Used.Executions
-	return s.saved != before || traffic != s.rec.Traffic
-}
-
 // account reads what the place of s uses, and adds what is new to the
 // sandbox's account. It does so now and then, and before the place goes: what
 // is between two readings is told from their difference.
@@ -56,11 +37,7 @@ func (e *Engine) account(ctx context.Context, s *sandbox, inst driver.Instance) 
 	if err != nil {
 		return u, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.inst == inst {
-		s.rec.Used.Note(time.Now(), u)
-	}
+	s.NoteUsage(inst, u)
 	return u, nil
 }
 
@@ -71,7 +48,7 @@ func (e *Engine) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	sums := maps.Clone(e.retired)
 	e.mu.Unlock()
 	if owner, ok := hutch.OwnerOf(ctx); ok {
-		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.owner != owner.ID })
+		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.Owner() != owner.ID })
 		maps.DeleteFunc(sums, func(id string, _ hutch.Usage) bool { return id != owner.ID })
 	}
 	list := e.usages(ctx, all)
@@ -95,16 +72,11 @@ func (e *Engine) usages(ctx context.Context, all []*sandbox) []hutch.Usage {
 }
 
 func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
-	s.mu.Lock()
-	inst := s.inst
-	s.mu.Unlock()
-	if inst != nil {
+	if inst := s.Instance(); inst != nil {
 		e.account(ctx, s, inst) // or what it was at the reading before
 	}
-	u := s.used()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u.SandboxID, u.Owner, u.Status = s.id, s.owner, s.rec.Sandbox.Status
+	u := s.Used()
+	u.SandboxID, u.Owner, u.Status = s.ID(), s.Owner(), s.Status()
 	u.Cost = e.opt.Prices.Of(u)
 	return u
 }
@@ -112,20 +84,10 @@ func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 // retire takes a sandbox that is gone from the table, and adds its account to
 // its owner's.
 func (e *Engine) retire(s *sandbox) {
-	u := s.used()
+	u := s.Used()
 	u.Disk = 0 // freed
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.sandboxes, s.name)
-	e.retired[s.owner] = e.retired[s.owner].Add(u)
-}
-
-// used is what s has used up to the last reading, and what went over its network.
-func (s *sandbox) used() hutch.Usage {
-	traffic := s.traffic()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := s.rec.Used.Usage
-	u.NetworkSent, u.NetworkReceived = traffic.Sent, traffic.Received
-	return u
+	delete(e.sandboxes, s.Name())
+	e.retired[s.Owner()] = e.retired[s.Owner()].Add(u)
 }

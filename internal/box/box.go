@@ -1,0 +1,237 @@
+package box
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/snapshots"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// Name is what a sandbox is known by: owners do not share their ids.
+type Name struct{ Owner, ID string }
+
+// Context is ctx on behalf of the owner.
+func (n Name) Context(ctx context.Context) context.Context {
+	return hutch.WithOwner(ctx, hutch.Owner{ID: n.Owner})
+}
+
+// Options are what a box needs of its surroundings. All can be nil.
+type Options struct {
+	// Save writes a record to disk.
+	Save func(context.Context, store.Record) error
+	// Due is called when the box may have been idle for long enough, or has
+	// reached the end of its lifetime. It is called in a goroutine of its own.
+	Due func()
+	// Uses counts the uses that are under way, of all boxes.
+	Uses *atomic.Int32
+}
+
+// Box is one sandbox. Its methods are safe for concurrent use; the package comment
+// says which of them are for the holder of the lifecycle lock.
+type Box struct {
+	name    Name
+	created time.Time
+	opt     Options
+
+	lifecycle  chan struct{}            // holds one token while nobody has the lock
+	waiting    atomic.Int32             // callers in LockToUse
+	waking     atomic.Bool              // it counts as running already
+	secrets    atomic.Pointer[[]string] // see SecretNames
+	saving     sync.Mutex
+	connecting sync.Mutex // held while the gateway is made
+
+	mu        sync.Mutex         // guards all below
+	rec       store.Record       // LastUsedAt and ExpiresAt are of the monotonic clock, as Time.UTC would not be
+	inst      driver.Instance    // while attached or paused
+	agent     *wire.Client       // while attached
+	paused    *wire.Client       // the agent while paused
+	since     time.Time          // when it last began to run
+	uses      int                // uses under way
+	gone      bool               // destroyed, or never created
+	salvaging bool               // detached, because it has no memory left
+	lossTold  bool               // a caller was told that it is lost
+	fault     error              // why it could not be created
+	alarm     alarm              // for the next thing that time alone will do
+	base      *snapshots.Base    // the layer that it shares with others; can be nil
+	dropped   *snapshots.Base    // a base to release without mu
+	cancel    context.CancelFunc // ends the work of going to sleep; nil before the first
+	health    hutch.Health
+	usage     reading
+	saved     int64 // executions that were on disk at the last look
+
+	gateway   Gateway // once it was asked for
+	noNetwork error   // why nothing can be reached now
+}
+
+// reading is what the usage of the instance was at a time, to tell CPU percent
+// from the next one.
+type reading struct {
+	at    time.Time
+	cpu   float64 // seconds
+	share float64 // percent
+	ooms  int
+}
+
+// New returns a box of a record. Nobody holds its lifecycle lock.
+func New(rec store.Record, opt Options) *Box {
+	b := &Box{
+		name: Name{rec.Sandbox.Owner, rec.Sandbox.ID}, created: rec.Sandbox.CreatedAt,
+		opt: opt, lifecycle: make(chan struct{}, 1), rec: rec,
+	}
+	b.lifecycle <- struct{}{}
+	b.noteSecrets()
+	return b
+}
+
+// Name is what the box is known by.
+func (b *Box) Name() Name { return b.name }
+
+// ID is the id that its owner knows.
+func (b *Box) ID() string { return b.name.ID }
+
+// Owner is the id of its owner.
+func (b *Box) Owner() string { return b.name.Owner }
+
+// Created is when it was created.
+func (b *Box) Created() time.Time { return b.created }
+
+// Place is its name on this host, unlike any other.
+func (b *Box) Place() string { return read(b, func() string { return b.rec.Place }) }
+
+// Record is a copy of the record as it is now. Its maps and lists are never
+// changed, but replaced.
+func (b *Box) Record() store.Record { return read(b, func() store.Record { return b.rec }) }
+
+// Status is the status on record.
+func (b *Box) Status() hutch.Status {
+	return read(b, func() hutch.Status { return b.rec.Sandbox.Status })
+}
+
+// Sandbox is the record to show, without what only the agent and the instance can
+// say.
+func (b *Box) Sandbox() hutch.Sandbox { return read(b, b.sandbox) }
+
+// Look is Sandbox, with the instance and the agent of a box that is attached.
+func (b *Box) Look() (v hutch.Sandbox, inst driver.Instance, agent *wire.Client) {
+	b.locked(func() {
+		v = b.sandbox()
+		inst, agent = b.attached()
+	})
+	return v, inst, agent
+}
+
+// sandbox is Sandbox for a caller that holds mu.
+func (b *Box) sandbox() hutch.Sandbox {
+	v := b.rec.Sandbox
+	v.Health, v.Processes = b.health, []hutch.Process{}
+	if v.Status == hutch.Running {
+		v.Uptime = hutch.InSeconds(time.Since(b.since))
+	}
+	if b.rec.Books != nil {
+		v.Processes = b.rec.Books.Processes
+	}
+	if b.uses > 0 {
+		v.LastUsedAt = time.Now()
+	}
+	v.LastUsedAt = v.LastUsedAt.UTC()
+	if v.ExpiresAt != nil {
+		end := v.ExpiresAt.UTC()
+		v.ExpiresAt = &end
+	}
+	return v
+}
+
+// Listing is the agent of a box that is attached and, of another, what was saved
+// about its processes and contexts. Both are nil when it has neither.
+func (b *Box) Listing() (agent *wire.Client, saved *store.Books) {
+	b.locked(func() { agent, saved = b.agent, b.rec.Books })
+	return agent, saved
+}
+
+// Running reports whether the box runs, attached or not.
+func (b *Box) Running() bool {
+	return read(b, func() bool { return b.rec.Sandbox.Status == hutch.Running && !b.gone })
+}
+
+// Gone reports whether the box was destroyed or never created.
+func (b *Box) Gone() bool { return read(b, func() bool { return b.gone }) }
+
+// Fault is why the box could not be created.
+func (b *Box) Fault() error { return read(b, func() error { return b.fault }) }
+
+// Leaving reports whether the box was destroyed or is being destroyed. While it is
+// detached, it looks as if it was: ask during a use, or with the lifecycle lock.
+func (b *Box) Leaving() bool {
+	return read(b, func() bool {
+		return b.gone || b.rec.Sandbox.Status == hutch.Running && b.inst == nil && !b.salvaging
+	})
+}
+
+// Instance is the instance that the box runs in, frozen or not; nil for none.
+func (b *Box) Instance() driver.Instance {
+	return read(b, func() driver.Instance { return b.inst })
+}
+
+// RunsIn reports whether the box runs in an instance, and is not gone.
+func (b *Box) RunsIn(inst driver.Instance) bool {
+	return read(b, func() bool { return b.inst == inst && !b.gone })
+}
+
+// Attached returns instance and agent of a box that is attached; nil for another.
+func (b *Box) Attached() (inst driver.Instance, agent *wire.Client) {
+	b.locked(func() { inst, agent = b.attached() })
+	return inst, agent
+}
+
+// attached is Attached for a caller that holds mu.
+func (b *Box) attached() (driver.Instance, *wire.Client) {
+	if b.inst == nil || b.agent == nil {
+		return nil, nil
+	}
+	return b.inst, b.agent
+}
+
+// Held returns the instance of a box that is attached or paused, and its agent,
+// which may be frozen.
+func (b *Box) Held() (inst driver.Instance, agent *wire.Client) {
+	b.locked(func() {
+		inst, agent = b.inst, b.agent
+		if agent == nil {
+			agent = b.paused
+		}
+	})
+	return inst, agent
+}
+
+// Paused returns instance and agent of a box that is paused; nil for another.
+func (b *Box) Paused() (inst driver.Instance, agent *wire.Client) {
+	b.locked(func() {
+		if b.paused != nil {
+			inst, agent = b.inst, b.paused
+		}
+	})
+	return inst, agent
+}
+
+// SetWaking says that the box takes room as if it ran, because it is about to. The
+// caller holds whatever guards the count of those that run.
+func (b *Box) SetWaking(waking bool) { b.waking.Store(waking) }
+
+// TakesMemory reports whether the box counts among those that run.
+func (b *Box) TakesMemory() bool { return b.waking.Load() || !Sleeps(b.Status()) }
+
+// TellLoss returns whether a caller was told before that the box is lost, and why
+// it is; and notes that one is told now.
+func (b *Box) TellLoss() (before bool, reason string) {
+	b.locked(func() {
+		before, reason = b.lossTold, b.rec.Sandbox.Reason
+		b.lossTold = true
+	})
+	return before, reason
+}

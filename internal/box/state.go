@@ -1,0 +1,132 @@
+package box
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/snapshots"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// moves are the allowed changes of status.
+var moves = map[hutch.Status][]hutch.Status{
+	hutch.Creating:   {hutch.Running, hutch.Destroyed},
+	hutch.Running:    {hutch.Hibernated, hutch.Stopped, hutch.Failed, hutch.Destroyed},
+	hutch.Hibernated: {hutch.Running, hutch.Failed, hutch.Destroyed},
+	hutch.Stopped:    {hutch.Running, hutch.Failed, hutch.Destroyed},
+	hutch.Failed:     {hutch.Running, hutch.Destroyed},
+}
+
+// Sleeps reports whether a box of that status has no instance, and only files.
+func Sleeps(v hutch.Status) bool { return v == hutch.Stopped || v == hutch.Hibernated }
+
+// move is the one place where a status changes. The caller holds mu.
+func (b *Box) move(to hutch.Status, reason string) {
+	from := b.rec.Sandbox.Status
+	if !slices.Contains(moves[from], to) {
+		panic("box: a sandbox moves from " + string(from) + " to " + string(to))
+	}
+	b.rec.Sandbox.Status, b.rec.Sandbox.Reason = to, reason
+	switch to {
+	case hutch.Running:
+		b.since, b.health, b.lossTold = time.Now(), hutch.Healthy, false
+		b.rec.Used.Begin(b.since)
+	case hutch.Stopped, hutch.Hibernated:
+		b.health = hutch.Asleep
+	default:
+		b.health, b.rec.Books = hutch.Unhealthy, nil
+	}
+	if to != hutch.Running {
+		b.rec.Used.End()
+		b.dropBase()
+		b.inst, b.agent, b.paused, b.rec.Handle, b.usage = nil, nil, nil, nil, reading{}
+		b.rec.Sandbox.Paused = false
+	}
+}
+
+// attach takes on the instance that the box runs in. The caller holds mu.
+func (b *Box) attach(inst driver.Instance, agent *wire.Client) {
+	b.inst, b.agent, b.paused, b.rec.Books, b.rec.Sandbox.Paused = inst, agent, nil, nil, false
+	b.rec.Handle, b.rec.Seat = inst.Handle(), inst.ID()
+	b.rec.Sandbox.LastUsedAt = time.Now()
+	b.arm()
+}
+
+// dropBase lets go of what the box shares with others. The caller holds mu.
+func (b *Box) dropBase() { b.base, b.dropped = nil, b.base }
+
+// Assign gives a box that is being created an instance that was made before: its
+// name on this host, its token, and the base layer that it holds.
+func (b *Box) Assign(place, token string, base *snapshots.Base) {
+	b.locked(func() { b.rec.Place, b.rec.Token, b.base = place, token, base })
+}
+
+// SetBase says which base layer a box that is being created holds.
+func (b *Box) SetBase(base *snapshots.Base) { b.locked(func() { b.base = base }) }
+
+// Abandon says why the box could not be created.
+func (b *Box) Abandon(why error) {
+	b.locked(func() {
+		b.gone, b.fault = true, why
+		b.dropBase()
+	})
+}
+
+// CommitRun says that the box runs in a new instance, on disk first.
+func (b *Box) CommitRun(ctx context.Context, inst driver.Instance, agent *wire.Client, reason string) error {
+	return b.commit(ctx, func(r *store.Record) {
+		r.Sandbox.Status, r.Sandbox.Reason, r.Books = hutch.Running, reason, nil
+		r.Handle, r.Seat = inst.Handle(), inst.ID()
+	}, func() {
+		b.move(hutch.Running, reason)
+		b.attach(inst, agent)
+	})
+}
+
+// Recover says that the box of an earlier daemon still runs, in an instance that
+// was frozen again if it is paused.
+func (b *Box) Recover(inst driver.Instance, agent *wire.Client, health hutch.Health, paused bool) {
+	b.locked(func() {
+		listing := b.rec.Books
+		b.since, b.health = b.rec.Sandbox.CreatedAt, health
+		b.attach(inst, agent)
+		if paused {
+			b.agent, b.paused, b.rec.Books, b.rec.Sandbox.Paused = nil, agent, listing, true
+		}
+	})
+}
+
+// RecoverAsleep says that the box of an earlier daemon sleeps.
+func (b *Box) RecoverAsleep() { b.locked(func() { b.health = hutch.Asleep }) }
+
+// Lose says that nothing is left of the box.
+func (b *Box) Lose(reason string) {
+	b.locked(func() { b.move(hutch.Failed, reason) })
+}
+
+// Fail says that an instance is dead or of no use, and returns its agent. It is
+// false when the box does not run in that instance.
+func (b *Box) Fail(inst driver.Instance, reason string) (agent *wire.Client, ok bool) {
+	b.locked(func() {
+		if b.inst != inst || b.gone {
+			return
+		}
+		if agent, ok = b.agent, true; agent == nil {
+			agent = b.paused
+		}
+		b.move(hutch.Failed, reason)
+		b.arm()
+	})
+	return agent, ok
+}
+
+// Disown says that the instance is about to be destroyed: its death is no failure
+// of the box.
+func (b *Box) Disown() { b.locked(func() { b.inst = nil }) }
+
+// Own takes back an instance that could not be destroyed.
+func (b *Box) Own(inst driver.Instance) { b.locked(func() { b.inst = inst }) }
