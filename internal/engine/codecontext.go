@@ -10,6 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/excerpt"
+	"hutch/internal/instance"
 	"hutch/internal/kernel"
 	"hutch/internal/room"
 	"hutch/internal/store"
@@ -52,7 +53,7 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 // place is what the agent is told of a context.
 func place(k kernel.Kernel, req hutch.ContextRequest) wire.Context {
 	c := k.Context()
-	c.ID, c.Dir, c.Env = req.ID, req.Dir, pairs(req.Env)
+	c.ID, c.Dir, c.Env = req.ID, req.Dir, instance.Environ(req.Env)
 	idle := req.IdleTimeout.Duration()
 	if idle == 0 {
 		idle = hutch.ContextIdle

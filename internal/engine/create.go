@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 	"hutch/internal/box"
 	"hutch/internal/driver"
 	"hutch/internal/durable"
-	"hutch/internal/image"
-	"hutch/internal/snapshots"
+	"hutch/internal/instance"
+	"hutch/internal/pool"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -28,12 +27,14 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	return e.make(ctx, rec, func(s *sandbox) opening { return opening{spare: e.claim(s, kindOf(rec.Sandbox)), create: d.Create} })
+	return e.make(ctx, rec, func(s *sandbox) startPlan {
+		return startPlan{Plan: instance.Plan{Spare: e.claim(s, instance.KindOf(rec.Sandbox)), Create: d.Create}}
+	})
 }
 
 // make makes the sandbox of a record, in the way that how says, which is
 // called with the lifecycle lock held; or finds the one that is there.
-func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) opening) (hutch.Sandbox, error) {
+func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) startPlan) (hutch.Sandbox, error) {
 	s, made, err := e.enter(ctx, rec)
 	if err != nil {
 		return hutch.Sandbox{}, err
@@ -44,14 +45,14 @@ func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) 
 	defer e.tasks.Done()
 	defer s.Unlock()
 	o := how(s)
-	if o.below != nil {
-		s.SetBase(o.below)
+	if o.Base != nil {
+		s.SetBase(o.Base)
 	}
 	if err := e.open(ctx, s, o); err != nil {
 		e.abandon(s, err)
 		return hutch.Sandbox{}, err
 	}
-	e.log.Info("created", "sandbox", s.ID(), "driver", rec.Sandbox.Runtime, "ready", o.spare != nil, "snapshot", o.snapshot)
+	e.log.Info("created", "sandbox", s.ID(), "driver", rec.Sandbox.Runtime, "ready", o.Spare != nil, "snapshot", o.snapshot)
 	return s.Sandbox(), nil
 }
 
@@ -66,7 +67,7 @@ func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Reco
 	if err := cmp.Or(req.Check(), e.checkLimits(req.Limits)); err != nil {
 		return store.Record{}, nil, err
 	}
-	d, err := e.driver(req.Runtime)
+	d, err := e.instances.Driver(req.Runtime)
 	if err != nil {
 		return store.Record{}, nil, err
 	}
@@ -169,8 +170,8 @@ func (e *Engine) memoryLocked(more int) error {
 	switch {
 	case active+more > e.opt.MaxSandboxes:
 		return hutch.Errorf(hutch.Exhausted, "the limit of %d sandboxes at once (maxSandboxes) is reached: destroy one, or wait until an idle one sleeps", e.opt.MaxSandboxes).With("limit", "maxSandboxes")
-	case e.scarceLocked():
-		return errShort
+	case e.instances.Scarce():
+		return instance.ErrShort
 	}
 	return nil
 }
@@ -199,110 +200,33 @@ func (e *Engine) abandon(s *sandbox, cause error) {
 	s.Abandon(cause)
 }
 
-// opening is how a sandbox comes to run.
-type opening struct {
-	spare    *spare            // its place, if there is one already
-	tell     map[string]string // what the interpreters that live there are told
-	create   func(context.Context, driver.Spec) (driver.Instance, error)
-	fill     func(*wire.Client) error // what was created, before anybody else can use it; may be nil
-	below    *snapshots.Base          // what it holds of others' files; may be nil
-	reason   *string                  // what to say of it then; may be nil
-	snapshot string                   // that it begins as
+// startPlan says how a sandbox comes to run.
+type startPlan struct {
+	instance.Plan
+	reason   *string // what its record says of that; can be nil
+	snapshot string  // that it begins as
 }
 
 // open makes a place for the sandbox, whose lifecycle lock the caller holds, and sets it
 // running.
-func (e *Engine) open(ctx context.Context, s *sandbox, how opening) error {
-	e.creating.Add(1)
-	defer e.creating.Add(-1)
+func (e *Engine) open(ctx context.Context, s *sandbox, how startPlan) error {
+	defer e.instances.Begin()()
 	rec := s.Record()
 	v := rec.Sandbox
 	root, err := e.opt.Image(ctx, v.Image)
 	if err != nil {
 		return err
 	}
-	all := append(root.Env[:len(root.Env):len(root.Env)], pairs(rec.Env)...)
-	inst, agent, err := e.settle(ctx, how, driver.Spec{ID: rec.Place, Root: root, Limits: v.Limits, Boot: boot(rec.Token, v.ID, all, v.Limits)})
+	all := append(root.Env[:len(root.Env):len(root.Env)], instance.Environ(rec.Env)...)
+	inst, agent, err := e.instances.Open(ctx, how.Plan, driver.Spec{ID: rec.Place, Root: root, Limits: v.Limits, Boot: instance.Boot(rec.Token, v.ID, all, v.Limits)})
 	if err != nil {
 		return durable.Explained(err, e.opt.Dir)
 	}
 	err = e.admit(ctx, s, inst, agent, how.reason)
 	if err != nil {
-		e.scrap(inst, agent)
+		e.instances.Discard(inst, agent)
 	}
 	return err
-}
-
-// scrap frees a place that nobody uses; where nothing has run yet, agent is nil.
-func (e *Engine) scrap(inst driver.Instance, agent *wire.Client) {
-	if agent != nil {
-		agent.Close()
-	}
-	if err := e.raze(inst); err != nil {
-		e.log.Error("free a place that nobody uses", "place", inst.ID(), "err", err)
-	}
-}
-
-// settle gives a sandbox the place that is ready for it or, when that is of no
-// use after all, makes one.
-func (e *Engine) settle(ctx context.Context, how opening, spec driver.Spec) (driver.Instance, *wire.Client, error) {
-	if s := how.spare; s != nil {
-		err := s.become(ctx, spec, how.tell)
-		if err == nil {
-			return s.inst, s.agent, nil
-		}
-		e.log.Warn("use a spare place", "place", s.place, "err", err)
-		e.discard([]*spare{s})
-	}
-	inst, err := e.place(ctx, how.create, spec)
-	if err != nil {
-		return nil, nil, err
-	}
-	agent := wire.NewClient(inst.Dial, spec.Boot.Token)
-	if how.fill == nil {
-		return inst, agent, nil
-	}
-	if err := how.fill(agent); err != nil {
-		e.scrap(inst, agent)
-		return nil, nil, err
-	}
-	return inst, agent, nil
-}
-
-// boot is what the agent of a place is told.
-func boot(token, hostname string, env []string, l hutch.Limits) wire.Boot {
-	return wire.Boot{Token: token, Home: image.Home, Dir: image.Workspace, Hostname: hostname, Env: env, MaxLive: l.Processes}
-}
-
-// atOnce is how many places are made at once: more would only make each of them
-// later.
-func atOnce() int { return 2 * runtime.NumCPU() }
-
-// createTime bounds how long a driver may take for a place.
-const createTime = time.Minute
-
-// place makes a place in good time, or none.
-func (e *Engine) place(ctx context.Context, create func(context.Context, driver.Spec) (driver.Instance, error), spec driver.Spec) (driver.Instance, error) {
-	select {
-	case e.making <- struct{}{}:
-		defer func() { <-e.making }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	late := hutch.Errorf(hutch.Unavailable, "the sandbox was not ready within %v: the host is overloaded, or the runtime hangs; try again, or look at `hutch doctor`", createTime)
-	ctx, cancel := context.WithTimeoutCause(ctx, createTime, late)
-	defer cancel()
-	spec.Network = e.opt.Gateway != nil
-	killed := e.kills()
-	inst, err := create(ctx, spec)
-	switch {
-	case err == nil:
-	case context.Cause(ctx) == error(late):
-		err = late.Because(err)
-	case e.shortage(err, killed):
-		err = errShort.Because(err)
-	}
-	return inst, err
 }
 
 // admit sets a sandbox running in a place, on disk first.
@@ -318,10 +242,12 @@ func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, ag
 	return nil
 }
 
-func pairs(env map[string]string) []string {
-	var list []string
-	for k, v := range env {
-		list = append(list, k+"="+v)
+// claim gives a new sandbox, whose lifecycle lock the caller holds, an instance of
+// the pool; nil when there is none.
+func (e *Engine) claim(s *sandbox, k pool.Kind) *instance.Spare {
+	spare := e.instances.Take(k)
+	if spare != nil {
+		s.Assign(spare.HandOver())
 	}
-	return list
+	return spare
 }

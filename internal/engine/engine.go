@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,7 +24,8 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/exposure"
 	"hutch/internal/image"
-	"hutch/internal/pool"
+	"hutch/internal/instance"
+	"hutch/internal/saved"
 	"hutch/internal/snapshots"
 	"hutch/internal/store"
 )
@@ -78,18 +77,16 @@ type Engine struct {
 	ctx    context.Context // done when the engine closes
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	pool   *pool.Pool[*spare]
-	making chan struct{} // holds a token for each place that may be made at once
+	uses   atomic.Int32 // uses of sandboxes that are under way
+	saved  *saved.Dir   // what is on disk of those that sleep
 
-	creating, calls atomic.Int32 // under way
+	instances *instance.Maker
 
 	mu        sync.Mutex
 	sandboxes map[box.Name]*sandbox
 	retired   map[string]hutch.Usage // what was destroyed had used, by owner
 	snaps     *snapshots.Catalog
 	closed    bool
-	looked    time.Time // at the memory
-	scarce    bool      // it was then
 
 	exposed *exposure.Table
 }
@@ -110,17 +107,20 @@ func New(opt Options) *Engine {
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{
-		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, pool: newPool(opt), making: make(chan struct{}, atOnce()),
+	e := &Engine{
+		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log),
 	}
+	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))
+	return e
 }
 
 // Start finds the sandboxes of an earlier run again, removes what it left
 // behind, and begins to watch over all. Call it once, before anything else.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := errors.Join(os.MkdirAll(e.filesDir(), 0o700), os.MkdirAll(e.memoryDir(), 0o700), os.RemoveAll(e.trashDir()), os.Mkdir(e.trashDir(), 0o700)); err != nil {
+	var err error
+	if e.saved, err = saved.Open(e.opt.Dir, e.log); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	if e.opt.Store != nil {
@@ -133,7 +133,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	e.tasks.Go(e.watchHealth)
 	if e.opt.Pool.Max > 0 {
-		e.tasks.Go(e.keepPool)
+		e.tasks.Go(e.instances.KeepPool)
 	}
 	return nil
 }
@@ -156,6 +156,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.cancel()
 	e.tasks.Wait()
+	if e.saved != nil {
+		e.saved.Close()
+	}
 	return errors.Join(errs...)
 }
 
@@ -168,27 +171,6 @@ func (e *Engine) letGo(ctx context.Context, s *sandbox) {
 		agent.Close()
 	}
 }
-
-// trashDir is where folders are that nobody needs any more.
-func (e *Engine) trashDir() string { return filepath.Join(e.opt.Dir, "trash") }
-
-// shed removes a folder of the engine's without waiting for the disk.
-func (e *Engine) shed(dir string) {
-	gone := filepath.Join(e.trashDir(), hutch.NewID("gone"))
-	remove := func() {
-		if err := os.RemoveAll(gone); err != nil {
-			e.log.Error("remove a folder that nobody needs", "err", err)
-		}
-	}
-	if err := os.Rename(dir, gone); err != nil {
-		gone = dir
-		remove()
-		return
-	}
-	e.background(remove)
-}
-
-func (e *Engine) filesDir() string { return filepath.Join(e.opt.Dir, "files") }
 
 // tableLocked lists the sandboxes, oldest first.
 func (e *Engine) tableLocked() []*sandbox {
@@ -215,16 +197,4 @@ func (e *Engine) find(ctx context.Context, id string) (*sandbox, error) {
 func notFound(id string) *hutch.Error {
 	return hutch.Errorf(hutch.NotFound, "there is no sandbox %q: it was never made, was destroyed, or has expired; list the sandboxes or create it", id).
 		With("sandboxId", id)
-}
-
-// driver returns the runtime of a name; "" is the default.
-func (e *Engine) driver(name string) (driver.Driver, error) {
-	var names []string
-	for _, d := range e.opt.Drivers {
-		if name == "" || d.Name() == name {
-			return d, nil
-		}
-		names = append(names, d.Name())
-	}
-	return nil, hutch.Errorf(hutch.Invalid, "there is no runtime %q on this server: it has %q", name, names)
 }

@@ -8,6 +8,7 @@ import (
 
 	"hutch"
 	"hutch/internal/excerpt"
+	"hutch/internal/instance"
 	"hutch/internal/room"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
@@ -51,7 +52,7 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
-	start.Env = append(start.Env, pairs(env)...)
+	start.Env = append(start.Env, instance.Environ(env)...)
 	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
 	began, denials := time.Now(), s.Denials()
 	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
@@ -199,7 +200,7 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	}
 	p, err := agent.Start(ctx, wire.Start{
 		ID: hutch.NewID("p"), Name: req.Name, Command: req.Command,
-		Dir: req.Dir, Env: pairs(traced(ctx, env)), Restart: cmp.Or(req.RestartPolicy, hutch.RestartNever), Stdin: req.Stdin, Terminal: req.Terminal,
+		Dir: req.Dir, Env: instance.Environ(traced(ctx, env)), Restart: cmp.Or(req.RestartPolicy, hutch.RestartNever), Stdin: req.Stdin, Terminal: req.Terminal,
 	})
 	if err != nil {
 		return hutch.Process{}, e.diagnose(ctx, s, agent, err)

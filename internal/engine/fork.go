@@ -10,11 +10,9 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/kernel"
-	"hutch/internal/pool"
+	"hutch/internal/instance"
 	"hutch/internal/snapshots"
 	"hutch/internal/store"
-	"hutch/internal/wire"
 )
 
 // Fork implements hutch.Snapshots.
@@ -34,7 +32,7 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer e.shed(snap.Dir)
+	defer e.saved.Shed(snap.Dir)
 	snap.Single = n == 1
 	forks, err := e.populate(ctx, snap, n, req.Env)
 	if err == nil {
@@ -94,36 +92,28 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutc
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	k := kindFrom(snap, rec.Sandbox, !req.FilesOnly)
+	k := instance.KindFrom(snap, rec.Sandbox, !req.FilesOnly)
 	r, ok := driver.As[driver.Restorer](d)
 	if k.Memory {
 		if err := fits(snap, r, ok); err != nil {
 			return hutch.Sandbox{}, err
 		}
 	}
-	return e.make(ctx, rec, func(s *sandbox) (how opening) {
-		sp := e.claimCopy(s, k)
+	return e.make(ctx, rec, func(s *sandbox) (how startPlan) {
+		sp := e.claim(s, k)
 		switch {
 		case k.Memory:
-			how = e.resume(snap, rec.Env, func(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
-				return e.restore(ctx, r, rec.Sandbox, spec, dir)
+			how.Plan = instance.FromMemory(snap, rec.Env, func(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
+				return e.instances.Restore(ctx, r, rec.Sandbox, spec, dir)
 			})
 		case sp != nil: // should that be of no use
-			how = e.unpacked(ctx, snap, d)
+			how.Plan = e.instances.OwnFiles(ctx, snap, d)
 		default:
-			how = e.withFilesOf(ctx, snap, d)
+			how.Plan = e.instances.SharedFiles(ctx, snap, d)
 		}
-		how.spare, how.snapshot = sp, snap.Snapshot.ID
+		how.Spare, how.snapshot = sp, snap.Snapshot.ID
 		return how
 	})
-}
-
-// kindFrom is the kind of instance that begins as a snapshot, for sandboxes like
-// v: with memory if the snapshot has it, and it is wanted.
-func kindFrom(s *snapshots.Snapshot, v hutch.Sandbox, memory bool) pool.Kind {
-	k := kindOf(v)
-	k.Snapshot, k.Memory, k.Size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)
-	return k
 }
 
 // draftFrom is draft for a sandbox that begins as a snapshot, whose settings it
@@ -156,21 +146,4 @@ func fits(s *snapshots.Snapshot, r driver.Restorer, ok bool) error {
 		return hutch.Errorf(hutch.Conflict, "the memory of the snapshot %q is of %s, and this server has %s: create with filesOnly for its files, or make the snapshot anew", s.Snapshot.ID, s.Build, r.Build())
 	}
 	return nil
-}
-
-// resume is how a place goes on as a snapshot's memory, for a sandbox with that
-// environment.
-func (e *Engine) resume(s *snapshots.Snapshot, env map[string]string, restore func(context.Context, driver.Spec, string) (driver.Instance, error)) opening {
-	tell := kernel.Reborn(env)
-	return opening{tell: tell, create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		inst, err := restore(ctx, spec, s.Memory())
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, err
-			}
-			return nil, hutch.Errorf(hutch.Unavailable, "the memory of the snapshot %q could not be restored: where programs of this host have changed since it was made, create with filesOnly for its files", s.Snapshot.ID).Because(err)
-		}
-		who := wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Token: spec.Boot.Token, Tell: tell}
-		return introduce(ctx, inst, s.Record.Token, who)
-	}}
 }

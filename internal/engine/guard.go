@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/durable"
+	"hutch/internal/instance"
 	"hutch/internal/wire"
 )
 
@@ -66,7 +65,7 @@ func (e *Engine) salvage(s *sandbox, g driver.Guarded, cause error) {
 	}
 	agent.Close()
 	e.log.Warn("stopped for its memory", "sandbox", s.ID(), "err", cause)
-	if err := e.raze(g); err != nil {
+	if err := instance.Destroy(g); err != nil {
 		e.log.Error("free a place without memory", "sandbox", s.ID(), "err", err)
 	}
 }
@@ -74,24 +73,7 @@ func (e *Engine) salvage(s *sandbox, g driver.Guarded, cause error) {
 // keepFiles writes the files of a place that has no memory left to the folder
 // that its sandbox has while it sleeps.
 func (e *Engine) keepFiles(s *sandbox, g driver.Guarded) error {
-	half := e.halfSaved(s.Place())
-	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
-		return err
-	}
-	if err := g.SaveFiles(e.ctx, half); err != nil {
-		return errors.Join(err, os.RemoveAll(half))
-	}
-	if err := errors.Join(os.RemoveAll(e.memoryOf(s.Place())), os.Rename(half, e.memoryOf(s.Place()))); err != nil {
-		return err
-	}
-	return durable.Sync(e.memoryDir())
-}
-
-// salvaged reports whether the files of a stopped sandbox are kept in the way
-// that salvage does.
-func (e *Engine) salvaged(place string) bool {
-	entries, err := os.ReadDir(e.memoryOf(place))
-	return err == nil && len(entries) > 0
+	return e.saved.WriteMemory(s.Place(), func(dir string) error { return g.SaveFiles(e.ctx, dir) })
 }
 
 // wakeFromSavedFiles makes a new place for a sandbox that salvage has stopped.
@@ -101,20 +83,11 @@ func (e *Engine) wakeFromSavedFiles(ctx context.Context, s *sandbox, d driver.Dr
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot start the sandbox %q again: start the server with the runtime that it was made on", d.Name(), s.ID())
 	}
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-		return r.RestoreFiles(ctx, spec, e.memoryOf(s.Place()))
+		return r.RestoreFiles(ctx, spec, e.saved.Memory(s.Place()))
 	}
-	if err := e.open(ctx, s, opening{create: create}); err != nil {
+	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: create}}); err != nil {
 		return err
 	}
-	e.shed(e.memoryOf(s.Place()))
+	e.saved.Shed(e.saved.Memory(s.Place()))
 	return nil
-}
-
-// kept reports whether what a sandbox that sleeps was is still there.
-func (e *Engine) kept(place string, status hutch.Status) bool {
-	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
-	if status == hutch.Hibernated {
-		return there(e.memoryOf(place))
-	}
-	return there(e.filesOf(place)) || e.salvaged(place)
 }

@@ -3,14 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/durable"
+	"hutch/internal/instance"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -20,10 +19,6 @@ import (
 // before it has its name, the record says so before the place goes, and the
 // folder goes after the record says that the sandbox runs again. Until the
 // place is gone it stands still, and a recovered one goes on.
-
-func (e *Engine) memoryDir() string             { return filepath.Join(e.opt.Dir, "memory") }
-func (e *Engine) memoryOf(place string) string  { return filepath.Join(e.memoryDir(), place) }
-func (e *Engine) halfSaved(place string) string { return e.memoryOf(place) + ".new" }
 
 // hibernate keeps all of an idle sandbox, whose lifecycle lock the caller
 // holds; with busy
@@ -47,7 +42,7 @@ func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, a
 	}
 	agent.Close()
 	e.log.Info("hibernated", "sandbox", s.ID())
-	return e.raze(inst)
+	return instance.Destroy(inst)
 }
 
 // readListing reads what is shown of a sandbox while it sleeps.
@@ -91,20 +86,12 @@ func working(ctx context.Context, inst driver.Instance) bool {
 
 // saveMemory writes the sandbox's folder, under another name first.
 func (e *Engine) saveMemory(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
-	half := e.halfSaved(s.Place())
-	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
-		return err
-	}
-	if err := agent.Park(ctx); err != nil {
-		return err
-	}
-	if err := inst.Save(ctx, half); err != nil {
-		return err
-	}
-	if err := errors.Join(os.RemoveAll(e.memoryOf(s.Place())), os.Rename(half, e.memoryOf(s.Place()))); err != nil {
-		return err
-	}
-	return durable.Sync(e.memoryDir())
+	return e.saved.WriteMemory(s.Place(), func(dir string) error {
+		if err := agent.Park(ctx); err != nil {
+			return err
+		}
+		return inst.Save(ctx, dir)
+	})
 }
 
 // abortHibernation makes a detached sandbox run on where it was. Its folder stays
@@ -120,7 +107,7 @@ func (e *Engine) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.Cli
 	if failed := s.Save(ctx); failed != nil {
 		return errors.Join(err, failed)
 	}
-	return errors.Join(err, os.RemoveAll(e.halfSaved(s.Place())), os.RemoveAll(e.memoryOf(s.Place())))
+	return errors.Join(err, e.saved.RemoveMemory(s.Place()))
 }
 
 // resumeLater makes a sandbox run on that did not when it was to, until it does or
@@ -168,49 +155,38 @@ func (e *Engine) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Driver
 	reason := ""
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 		for range restoreTries {
-			killed := e.kills()
+			killed := e.instances.Kills()
 			inst, err := e.restoreMemory(ctx, r, s, spec)
 			if err == nil || ctx.Err() != nil {
 				return inst, err
 			}
 			e.log.Warn("restore the memory of a sandbox", "sandbox", s.ID(), "err", err, "cause", hutch.AsError(err).Cause)
-			if err := durable.Explained(err, e.memoryDir()); errors.Is(err, hutch.Exhausted) {
+			if err := durable.Explained(err, e.opt.Dir); errors.Is(err, hutch.Exhausted) {
 				return nil, err
 			}
-			if e.shortage(err, killed) {
-				return nil, errShort.Because(err)
+			if e.instances.WasShort(err, killed) {
+				return nil, instance.ErrShort.Because(err)
 			}
 			if errors.Is(err, driver.ErrLate) || errors.Is(err, context.DeadlineExceeded) {
 				return nil, errBusy.Because(err)
 			}
 		}
 		reason = "its memory could not be restored, the programs of this host having changed: its files are as they were, its processes have ended"
-		return r.RestoreFiles(ctx, spec, e.memoryOf(s.Place()))
+		return r.RestoreFiles(ctx, spec, e.saved.Memory(s.Place()))
 	}
-	if err := e.open(ctx, s, opening{create: create, reason: &reason}); err != nil {
+	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: create}, reason: &reason}); err != nil {
 		return err
 	}
-	e.shed(e.memoryOf(s.Place()))
+	e.saved.Shed(e.saved.Memory(s.Place()))
 	return nil
 }
 
 // restoreMemory restores the memory of a hibernated sandbox, in a place that may have
 // been made before it was known for whom.
 func (e *Engine) restoreMemory(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
-	inst, err := e.restore(ctx, r, s.Record().Sandbox, spec, e.memoryOf(s.Place()))
+	inst, err := e.instances.Restore(ctx, r, s.Record().Sandbox, spec, e.saved.Memory(s.Place()))
 	if err != nil {
 		return nil, err
 	}
-	return introduce(ctx, inst, spec.Boot.Token, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env})
-}
-
-// introduce tells a place, whose memory knows the token, who it is from now on;
-// or leaves nothing of it.
-func introduce(ctx context.Context, inst driver.Instance, token string, who wire.Identity) (driver.Instance, error) {
-	agent := wire.NewClient(inst.Dial, token)
-	defer agent.Close()
-	if err := agent.Adopt(ctx, who); err != nil {
-		return nil, errors.Join(err, inst.Destroy(context.WithoutCancel(ctx)))
-	}
-	return inst, nil
+	return instance.GiveIdentity(ctx, inst, spec.Boot.Token, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env})
 }

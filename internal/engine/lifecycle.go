@@ -5,20 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io"
 	"strings"
 	"time"
 
 	"hutch"
 	"hutch/internal/box"
 	"hutch/internal/driver"
-	"hutch/internal/durable"
+	"hutch/internal/instance"
+	"hutch/internal/saved"
 	"hutch/internal/wire"
 )
-
-// destroyTime bounds how long a place may take to go.
-const destroyTime = 30 * time.Second
 
 // background runs f as a task that Close waits for; not after Close.
 func (e *Engine) background(f func()) {
@@ -90,7 +87,7 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 	if v.Status == hutch.Running {
 		return e.unpause(ctx, s)
 	}
-	d, err := e.driver(v.Runtime)
+	d, err := e.instances.Driver(v.Runtime)
 	if err != nil {
 		return err
 	}
@@ -120,7 +117,7 @@ func (e *Engine) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) er
 		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).With("sandboxId", s.ID())
 	}
 	why := "started empty: " + strings.TrimPrefix(reason, "started empty: ")
-	return e.open(ctx, s, opening{create: d.Create, reason: &why})
+	return e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create}, reason: &why})
 }
 
 // reserveRoom counts a sandbox that is about to wake among those that run, if there
@@ -137,14 +134,14 @@ func (e *Engine) reserveRoom(s *sandbox) error {
 
 // wakeFromFiles makes a new place for a stopped sandbox, and puts its files there.
 func (e *Engine) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
-	if e.salvaged(s.Place()) {
+	if e.saved.HasMemory(s.Place()) {
 		return e.wakeFromSavedFiles(ctx, s, d)
 	}
-	fill := func(a *wire.Client) error { return e.unpack(ctx, e.filesOf(s.Place()), a) }
-	if err := e.open(ctx, s, opening{create: d.Create, fill: fill}); err != nil {
+	fill := func(a *wire.Client) error { return saved.Unpack(ctx, a, e.saved.Archive(s.Place())) }
+	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create, Fill: fill}}); err != nil {
 		return err
 	}
-	if err := os.Remove(e.filesOf(s.Place())); err != nil {
+	if err := e.saved.RemoveArchive(s.Place()); err != nil {
 		e.log.Error("remove the files of a woken sandbox", "sandbox", s.ID(), "err", err)
 	}
 	return nil
@@ -205,24 +202,22 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 
 // stop keeps the files of an idle sandbox, and frees its place.
 func (e *Engine) stop(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, since time.Time) error {
-	archive := e.filesOf(s.Place())
-	if _, err := e.pack(ctx, s, agent, archive, true); err != nil {
+	v := s.Record()
+	err := e.saved.WriteArchive(v.Place, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return saved.Pack(ctx, agent, w) })
+	if err != nil {
 		return err
-	}
-	if err := errors.Join(durable.Sync(archive), durable.Sync(e.filesDir())); err != nil {
-		return errors.Join(err, os.Remove(archive))
 	}
 	e.account(ctx, s, inst)
 	if !s.Detach(nil, since) {
-		return os.Remove(archive) // used meanwhile: they are not as they were
+		return e.saved.RemoveArchive(v.Place) // used meanwhile: they are not as they were
 	}
 	if err := s.CommitSleep(e.ctx, hutch.Stopped, "idle: files are kept, processes have ended"); err != nil {
 		e.attach(s, inst, agent)
-		return errors.Join(err, os.Remove(archive))
+		return errors.Join(err, e.saved.RemoveArchive(v.Place))
 	}
 	agent.Close()
 	e.log.Info("stopped", "sandbox", s.ID())
-	return e.raze(inst)
+	return instance.Destroy(inst)
 }
 
 // endProcesses ends background processes: it asks them first, then kills them.
@@ -299,16 +294,9 @@ func (e *Engine) fail(s *sandbox, inst driver.Instance, reason string) {
 	}
 	agent.Close()
 	e.log.Warn("failed", "sandbox", s.ID(), "reason", reason)
-	if err := errors.Join(s.Save(e.ctx), e.raze(inst)); err != nil {
+	if err := errors.Join(s.Save(e.ctx), instance.Destroy(inst)); err != nil {
 		e.log.Error("failed sandbox", "sandbox", s.ID(), "err", err)
 	}
-}
-
-// raze frees a place, even when the call that wants it gives up.
-func (e *Engine) raze(inst driver.Instance) error {
-	ctx, cancel := context.WithTimeout(context.Background(), destroyTime)
-	defer cancel()
-	return inst.Destroy(ctx)
 }
 
 // Destroy implements hutch.Service.
@@ -366,7 +354,7 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 	if inst, agent := s.Held(); inst != nil {
 		e.account(ctx, s, inst)
 		s.Disown()
-		if err := e.raze(inst); err != nil {
+		if err := instance.Destroy(inst); err != nil {
 			s.Own(inst)
 			return fmt.Errorf("destroy sandbox %s: %w", s.ID(), err)
 		}
@@ -388,10 +376,7 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 
 // forget removes what is on disk of a sandbox, but for what it used.
 func (e *Engine) forget(ctx context.Context, s *sandbox, why string) error {
-	if err := os.Remove(e.filesOf(s.Place())); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := os.RemoveAll(e.memoryOf(s.Place())); err != nil {
+	if err := e.saved.Remove(s.Place()); err != nil {
 		return err
 	}
 	return s.Destroy(why, func() error {
@@ -403,5 +388,3 @@ func (e *Engine) forget(ctx context.Context, s *sandbox, why string) error {
 		return e.opt.Store.Retire(ctx, s.Place(), s.Owner(), used)
 	})
 }
-
-func (e *Engine) filesOf(place string) string { return filepath.Join(e.filesDir(), place+".tar") }

@@ -2,12 +2,12 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"hutch"
 	"hutch/internal/driver"
-	"hutch/internal/durable"
+	"hutch/internal/instance"
+	"hutch/internal/saved"
 )
 
 // A sandbox whose agent is that of another version of Hutch cannot be used. At the
@@ -27,7 +27,7 @@ func (e *Engine) stopOutdated(ctx context.Context, s *sandbox, inst driver.Insta
 		return err
 	}
 	e.log.Warn("stopped, since another version of Hutch started it; its files are kept", "sandbox", s.ID())
-	if err := e.raze(inst); err != nil {
+	if err := instance.Destroy(inst); err != nil {
 		e.log.Error("free the place of a stopped sandbox", "sandbox", s.ID(), "err", err)
 	}
 	return nil
@@ -43,9 +43,6 @@ func (e *Engine) keepWithoutAgent(ctx context.Context, s *sandbox, inst driver.I
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime cannot keep files without an agent")
 	}
-	_, err := e.writeArchive(s, e.filesOf(s.Place()), true, func(w io.Writer) error { return a.Archive(ctx, w) })
-	if err != nil {
-		return err
-	}
-	return errors.Join(durable.Sync(e.filesOf(s.Place())), durable.Sync(e.filesDir()))
+	v := s.Record()
+	return e.saved.WriteArchive(v.Place, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return a.Archive(ctx, w) })
 }

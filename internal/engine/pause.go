@@ -7,6 +7,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/instance"
 	"hutch/internal/wire"
 )
 
@@ -67,7 +68,7 @@ func (e *Engine) attach(s *sandbox, inst driver.Instance, agent *wire.Client) {
 // noticeDeath marks a sandbox whose place has died while it was detached, when
 // watch could not see that.
 func (e *Engine) noticeDeath(s *sandbox, inst driver.Instance) {
-	if dead(inst) {
+	if instance.Dead(inst) {
 		e.background(func() { e.died(s, inst) })
 	}
 }
@@ -109,18 +110,9 @@ func (e *Engine) unpause(ctx context.Context, s *sandbox) error {
 	if agent == nil {
 		return nil
 	}
-	if err := thaw(ctx, inst); err != nil {
+	if err := instance.Thaw(ctx, inst); err != nil {
 		return e.afterQuiesce(s, inst, err)
 	}
 	e.attach(s, inst, agent)
 	return s.Save(ctx)
-}
-
-// thaw lets a frozen instance run on.
-func thaw(ctx context.Context, inst driver.Instance) error {
-	f, ok := driver.As[driver.Freezer](inst)
-	if !ok {
-		return hutch.Errorf(hutch.Internal, "the runtime cannot thaw what it froze")
-	}
-	return f.Thaw(ctx)
 }

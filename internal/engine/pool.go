@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/instance"
 	"hutch/internal/kernel"
 	"hutch/internal/pool"
 	"hutch/internal/wire"
@@ -27,10 +29,26 @@ type Pool struct {
 	Short func() bool
 }
 
-// newPool returns the engine's pool.
-func newPool(opt Options) *pool.Pool[*spare] {
+// Memory reports on the memory of the machine.
+type Memory = instance.Memory
+
+// instanceOptions are what makes the engine's instances.
+func instanceOptions(opt Options, uses *atomic.Int32) instance.Options {
 	p := opt.Pool
-	return pool.New[*spare](pool.Options{Max: p.Max, Room: p.Room, Short: p.Short, Retry: poolEvery}, least(opt))
+	made := instance.Options{
+		Drivers: opt.Drivers, Image: opt.Image, Network: opt.Gateway != nil, Env: opt.Env,
+		Pool:  pool.Options{Max: p.Max, Room: p.Room, Short: p.Short},
+		Least: least(opt), Memory: opt.Memory, Uses: uses, Log: opt.Log,
+	}
+	for _, w := range p.Warm {
+		c, err := w.context()
+		if err != nil {
+			opt.Log.Warn("no interpreter is kept ready", "language", w.Language, "err", err)
+			continue
+		}
+		made.Warm = append(made.Warm, c)
+	}
+	return made
 }
 
 // least is how many instances the pool keeps ready even when no caller asks: of
@@ -43,20 +61,9 @@ func least(opt Options) map[pool.Kind]int {
 	usual := pool.Kind{Runtime: d.Name(), Image: defaultImage, Limits: fillLimits(hutch.Limits{}, opt.MaxLimits, d.Name())}
 	all := map[pool.Kind]int{usual: opt.Pool.Min}
 	if _, ok := driver.As[driver.Restorer](d); ok {
-		all[vacant(usual)] = min(opt.Pool.Min, 1)
+		all[instance.Vacant(usual)] = min(opt.Pool.Min, 1)
 	}
 	return all
-}
-
-// kindOf is the kind of instance that a sandbox needs.
-func kindOf(v hutch.Sandbox) pool.Kind {
-	return pool.Kind{Runtime: v.Runtime, Image: v.Image, Limits: v.Limits}
-}
-
-// vacant is a kind in which nothing has begun.
-func vacant(k pool.Kind) pool.Kind {
-	k.Vacant = true
-	return k
 }
 
 var _ hutch.Pools = (*Engine)(nil)
@@ -65,7 +72,7 @@ var _ hutch.Pools = (*Engine)(nil)
 func (e *Engine) Pool(context.Context) (hutch.PoolState, error) { return e.PoolState(), nil }
 
 // PoolState reports what the pool holds and wants.
-func (e *Engine) PoolState() hutch.PoolState { return e.pool.State() }
+func (e *Engine) PoolState() hutch.PoolState { return e.instances.PoolState() }
 
 // Warm is an interpreter with the modules that it has imported.
 type Warm struct {

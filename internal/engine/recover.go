@@ -4,15 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"hutch"
 	"hutch/internal/box"
 	"hutch/internal/driver"
+	"hutch/internal/instance"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -64,7 +62,7 @@ func (e *Engine) recoverAsleep(ctx context.Context, s *sandbox) {
 		return
 	}
 	s.RecoverAsleep()
-	if !e.kept(s.Place(), status) {
+	if !e.saved.Has(s.Place(), status) {
 		e.lose(ctx, s)
 	}
 }
@@ -116,22 +114,15 @@ func (e *Engine) recoverRunning(ctx context.Context, s *sandbox) {
 		e.lose(ctx, s)
 		return
 	}
-	s.Recover(inst, agent, health, rec.Sandbox.Paused && freeze(ctx, inst))
+	s.Recover(inst, agent, health, rec.Sandbox.Paused && instance.Freeze(ctx, inst))
 	e.background(func() { e.watch(s, inst) })
 	e.log.Info("recovered", "sandbox", s.ID())
-}
-
-// freeze freezes the instance of a sandbox that is paused, and reports whether it
-// could.
-func freeze(ctx context.Context, inst driver.Instance) bool {
-	f, ok := driver.As[driver.Freezer](inst)
-	return ok && f.Freeze(ctx) == nil
 }
 
 // rejoin recovers the place of rec. One whose agent does not answer yet is as good:
 // only a dead one is lost. With [wire.ErrOutdated] the place is there, too.
 func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, hutch.Health, error) {
-	d, err := e.driver(rec.Sandbox.Runtime)
+	d, err := e.instances.Driver(rec.Sandbox.Runtime)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -150,7 +141,7 @@ func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance,
 		return inst, agent, "", err
 	case errors.Is(err, hutch.Denied): // it is not ours
 		agent.Close()
-		return nil, nil, "", errors.Join(err, e.raze(inst))
+		return nil, nil, "", errors.Join(err, instance.Destroy(inst))
 	}
 	e.log.Warn("a recovered sandbox does not answer yet", "sandbox", rec.Sandbox.ID, "err", err)
 	return inst, agent, hutch.Unhealthy, nil
@@ -176,34 +167,10 @@ func (e *Engine) sweep(ctx context.Context, places map[string]*sandbox) error {
 			e.log.Info("removed leftovers", "driver", d.Name(), "places", n)
 		}
 	}
-	files, err := os.ReadDir(e.filesDir())
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		place, whole := strings.CutSuffix(f.Name(), ".tar")
-		if s := places[place]; whole && s != nil && s.Status() == hutch.Stopped {
-			continue
+	return e.saved.Sweep(func(place string) hutch.Status {
+		if s := places[place]; s != nil {
+			return s.Status()
 		}
-		if err := os.Remove(filepath.Join(e.filesDir(), f.Name())); err != nil {
-			return err
-		}
-	}
-	return e.sweepMemory(places)
-}
-
-func (e *Engine) sweepMemory(places map[string]*sandbox) error {
-	dirs, err := os.ReadDir(e.memoryDir())
-	if err != nil {
-		return err
-	}
-	for _, dir := range dirs {
-		if s := places[dir.Name()]; s != nil && box.Sleeps(s.Status()) {
-			continue
-		}
-		if err := os.RemoveAll(e.memoryOf(dir.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
+		return ""
+	})
 }

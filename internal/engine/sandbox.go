@@ -24,7 +24,7 @@ type sandbox struct {
 // newSandbox puts the sandbox of a record into memory.
 func (e *Engine) newSandbox(rec store.Record) *sandbox {
 	s := &sandbox{}
-	opt := box.Options{Uses: &e.calls, Due: func() { e.background(func() { e.due(s) }) }}
+	opt := box.Options{Uses: &e.uses, Due: func() { e.background(func() { e.due(s) }) }}
 	if e.opt.Store != nil {
 		opt.Save = e.saveRecord
 	}

@@ -3,11 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"time"
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/saved"
 	"hutch/internal/snapshots"
 	"hutch/internal/wire"
 )
@@ -15,6 +17,7 @@ import (
 // openSnapshots opens the catalog of snapshots.
 func (e *Engine) openSnapshots() (err error) {
 	e.snaps, err = snapshots.Open(filepath.Join(e.opt.Dir, "snapshots"), e.log)
+	e.instances.UseSnapshots(e.snaps)
 	return err
 }
 
@@ -94,13 +97,13 @@ func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshots.Sn
 	if what.memory && saves && !what.files {
 		return nil
 	}
-	snap.Unpacked, err = e.pack(ctx, s, agent, snap.Archive(), what.files)
+	snap.Unpacked, err = saved.WriteArchive(snap.Archive(), saved.Most(snap.Record.Sandbox.Limits), what.files, func(w io.Writer) error { return saved.Pack(ctx, agent, w) })
 	return err
 }
 
 // captureMemory keeps everything that runs, where the runtime can.
 func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshots.Snapshot) error {
-	d, err := e.driver(snap.Snapshot.Runtime)
+	d, err := e.instances.Driver(snap.Snapshot.Runtime)
 	if err != nil {
 		return err
 	}
@@ -152,7 +155,7 @@ func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
 // dropSnapshot deletes a snapshot, and the copies of it that wait in the pool.
 func (e *Engine) dropSnapshot(snap *snapshots.Snapshot) error {
 	e.snaps.Forget(snap)
-	e.pool.Withdraw(snap.Snapshot.ID)
+	e.instances.Withdraw(snap.Snapshot.ID)
 	return e.snaps.Remove(snap)
 }
 

@@ -1,4 +1,4 @@
-package engine
+package saved
 
 import (
 	"bufio"
@@ -15,6 +15,9 @@ import (
 	"hutch/internal/wire"
 )
 
+// An archive is made by tar inside a sandbox, and is only ever read by tar inside a
+// sandbox: to the daemon it is so many bytes.
+
 // records are 128 KiB of an archive that tar reads and writes at once. Its usual
 // 10 take a sandbox longer than what is in them.
 const records = "--blocking-factor=256"
@@ -22,30 +25,58 @@ const records = "--blocking-factor=256"
 // packTime bounds packing and unpacking, in ms.
 const packTime = 10 * 60 * 1000
 
-// pack writes the files of a sandbox to disk. The archive is made by tar inside
-// the sandbox and is only ever read by tar inside a sandbox: to the daemon it is so
-// many bytes. size is what it was before it was compressed.
-func (e *Engine) pack(ctx context.Context, s *sandbox, agent *wire.Client, path string, keep bool) (size int64, err error) {
+// Most is how large the archive of a sandbox with that disk limit can be.
+func Most(l hutch.Limits) int64 { return int64(l.Disk)<<20*5/4 + 64<<20 }
+
+// Pack writes the files of a sandbox, which its agent reads, to w.
+func Pack(ctx context.Context, agent *wire.Client, w io.Writer) error {
 	argv := []string{"tar", "--create", "--sparse", records, "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
 	for _, dir := range image.Writable {
 		argv = append(argv, dir[1:])
 	}
-	return e.writeArchive(s, path, keep, func(w io.Writer) error {
-		return e.tar(ctx, agent, argv, nil, func(o hutch.Output) error {
-			if o.Stream != hutch.Stdout {
-				return nil
-			}
-			_, err := w.Write(o.Data)
-			return err
-		})
+	return tar(ctx, agent, argv, nil, func(o hutch.Output) error {
+		if o.Stream != hutch.Stdout {
+			return nil
+		}
+		_, err := w.Write(o.Data)
+		return err
 	})
 }
 
-// writeArchive writes to path what fill writes, aside first, and not more than the
-// sandbox may write. An archive that is to be kept is compressed: it may lie
-// beside memory with the same files in it.
-func (e *Engine) writeArchive(s *sandbox, path string, keep bool, fill func(io.Writer) error) (size int64, err error) {
-	most := int64(s.Record().Sandbox.Limits.Disk)<<20*5/4 + 64<<20
+// Unpack puts the files of an archive into a new sandbox.
+func Unpack(ctx context.Context, agent *wire.Client, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("restore files: %w", err)
+	}
+	defer f.Close()
+	z, err := expander(f)
+	if err != nil {
+		return fmt.Errorf("restore files: %w", err)
+	}
+	argv := []string{"tar", "--extract", records, "--file=-", "--directory=/", "--warning=no-all", "--preserve-permissions"}
+	if err := tar(ctx, agent, argv, z, nil); err != nil {
+		return fmt.Errorf("restore files: %w", err)
+	}
+	return nil
+}
+
+func tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader, out func(hutch.Output) error) error {
+	start := wire.Start{ID: hutch.NewID("tar"), Argv: argv, Stdin: stdin != nil, TimeoutMS: packTime, ReadAll: stdin == nil}
+	exit, err := agent.Run(ctx, start, stdin, out)
+	if err != nil {
+		return err
+	}
+	if exit.Code > 1 || exit.TimedOut { // 1: some file changed or vanished meanwhile
+		return hutch.Errorf(hutch.Unavailable, "tar ended with exit code %d", exit.Code)
+	}
+	return nil
+}
+
+// WriteArchive writes at most so many bytes, which fill writes, to a file: under
+// another name first. One that is to be kept is compressed: it may lie beside
+// memory with the same files in it. size is what it was before.
+func WriteArchive(path string, most int64, keep bool, fill func(io.Writer) error) (size int64, err error) {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return 0, fmt.Errorf("keep files: %w", err)
@@ -89,24 +120,6 @@ func compressor(w io.Writer) (*zstd.Encoder, error) {
 
 const window = 1 << 20
 
-// unpack puts the files of a stopped sandbox, or of a snapshot, into a new place.
-func (e *Engine) unpack(ctx context.Context, path string, agent *wire.Client) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("restore files: %w", err)
-	}
-	defer f.Close()
-	z, err := expander(f)
-	if err != nil {
-		return fmt.Errorf("restore files: %w", err)
-	}
-	argv := []string{"tar", "--extract", records, "--file=-", "--directory=/", "--warning=no-all", "--preserve-permissions"}
-	if err := e.tar(ctx, agent, argv, z, nil); err != nil {
-		return fmt.Errorf("restore files: %w", err)
-	}
-	return nil
-}
-
 // expander reads what a compressor wrote, or what was kept before there was one.
 // It is never closed, and holds nothing but memory: who sends it to a place may be
 // reading when that has ended already.
@@ -116,16 +129,4 @@ func expander(f io.Reader) (io.Reader, error) {
 		return in, nil
 	}
 	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
-}
-
-func (e *Engine) tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader, out func(hutch.Output) error) error {
-	start := wire.Start{ID: hutch.NewID("tar"), Argv: argv, Stdin: stdin != nil, TimeoutMS: packTime, ReadAll: stdin == nil}
-	exit, err := agent.Run(ctx, start, stdin, out)
-	if err != nil {
-		return err
-	}
-	if exit.Code > 1 || exit.TimedOut { // 1: some file changed or vanished meanwhile
-		return hutch.Errorf(hutch.Unavailable, "tar ended with exit code %d", exit.Code)
-	}
-	return nil
 }

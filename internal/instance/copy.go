@@ -1,0 +1,149 @@
+package instance
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/kernel"
+	"hutch/internal/saved"
+	"hutch/internal/snapshots"
+	"hutch/internal/wire"
+)
+
+// Sandboxes that begin as one snapshot share its files where the runtime can: the
+// files are unpacked once, in an instance for that alone, which becomes the layer
+// that the instances of the sandboxes lie on. Those that run hold it. A daemon that
+// starts again knows no layers: it makes another when one is wanted, and the old
+// one goes with the last instance that lies on it.
+
+// minShared is how much has to be written for a layer to be worth an instance.
+const minShared = 4 << 20
+
+// OwnFiles plans an instance that begins with files of a snapshot, for itself.
+func (m *Maker) OwnFiles(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) Plan {
+	return Plan{Create: d.Create, Fill: func(a *wire.Client) error { return saved.Unpack(ctx, a, snap.Archive()) }}
+}
+
+// SharedFiles plans an instance that begins with the files of a snapshot, and
+// shares them with others if it can.
+func (m *Maker) SharedFiles(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) Plan {
+	own := m.OwnFiles(ctx, snap, d)
+	r, ok := driver.As[driver.Layerer](d)
+	if !ok || !r.Layers() || !shareable(snap) {
+		return own
+	}
+	l, err := snap.Base.Hold(func() (driver.Layer, error) {
+		l, err := m.layer(ctx, snap, r)
+		if err != nil {
+			m.notShared(snap, err)
+		}
+		return l, err
+	})
+	if err != nil {
+		return own
+	}
+	shares := true
+	return Plan{
+		Base: &snap.Base,
+		Create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+			spec.Layer = l
+			inst, err := d.Create(ctx, spec)
+			if !errors.Is(err, hutch.Unsupported) {
+				return inst, err
+			}
+			m.notShared(snap, err)
+			shares, spec.Layer = false, nil
+			return d.Create(ctx, spec)
+		},
+		Fill: func(a *wire.Client) error {
+			if shares {
+				return nil
+			}
+			return own.Fill(a)
+		},
+	}
+}
+
+// notShared logs why sandboxes have files of their own.
+func (m *Maker) notShared(snap *snapshots.Snapshot, err error) {
+	m.log.Warn("share the files of a snapshot", "snapshot", snap.Snapshot.ID, "err", err, "cause", hutch.AsError(err).Cause)
+}
+
+// shareable reports whether a layer of a snapshot's files is of use. When a
+// sandbox on a layer sleeps, it gets its own files again: they must fit into its
+// memory then, which does not count a layer.
+func shareable(s *snapshots.Snapshot) bool {
+	l := s.Snapshot.Limits
+	return !s.Single && s.Unpacked >= minShared && s.Unpacked <= int64(l.Disk)<<19 && l.Disk <= l.Memory*3/4
+}
+
+// layer makes the layer of a snapshot's files.
+func (m *Maker) layer(ctx context.Context, snap *snapshots.Snapshot, r driver.Layerer) (driver.Layer, error) {
+	v := snap.Snapshot
+	root, err := m.opt.Image(ctx, v.Image)
+	if err != nil {
+		return nil, err
+	}
+	id, token := hutch.NewID("layer"), rand.Text()
+	inst, err := m.create(ctx, r.Create, driver.Spec{ID: id, Root: root, Limits: v.Limits, Boot: Boot(token, id, root.Env, v.Limits)})
+	if err != nil {
+		return nil, err
+	}
+	agent := wire.NewClient(inst.Dial, token)
+	defer agent.Close()
+	if err := saved.Unpack(ctx, agent, snap.Archive()); err != nil {
+		return nil, errors.Join(err, Destroy(inst))
+	}
+	return r.Layer(ctx, inst)
+}
+
+// FromMemory plans an instance that continues from a snapshot's memory, for a
+// sandbox with that environment. restore is Restore, or the driver's own.
+func FromMemory(s *snapshots.Snapshot, env map[string]string, restore func(context.Context, driver.Spec, string) (driver.Instance, error)) Plan {
+	tell := kernel.Reborn(env)
+	return Plan{Tell: tell, Create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+		inst, err := restore(ctx, spec, s.Memory())
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			return nil, hutch.Errorf(hutch.Unavailable, "the memory of the snapshot %q could not be restored: where programs of this host have changed since it was made, create with filesOnly for its files", s.Snapshot.ID).Because(err)
+		}
+		who := wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Token: spec.Boot.Token, Tell: tell}
+		return GiveIdentity(ctx, inst, s.Record.Token, who)
+	}}
+}
+
+// GiveIdentity tells an instance, whose memory knows the token, who it is from now
+// on; or leaves nothing of it.
+func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who wire.Identity) (driver.Instance, error) {
+	agent := wire.NewClient(inst.Dial, token)
+	defer agent.Close()
+	if err := agent.Adopt(ctx, who); err != nil {
+		return nil, errors.Join(err, inst.Destroy(context.WithoutCancel(ctx)))
+	}
+	return inst, nil
+}
+
+// Restore makes an instance that continues from what a driver saved to dir: in one
+// of the pool that is vacant, when there is one.
+func (m *Maker) Restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox, spec driver.Spec, dir string) (driver.Instance, error) {
+	s, ok := m.pool.Take(Vacant(KindOf(v)))
+	if !ok {
+		return r.Restore(ctx, spec, dir)
+	}
+	place, ok := driver.As[driver.Vacancy](s.inst)
+	if !ok {
+		m.discardSpares([]*Spare{s})
+		return r.Restore(ctx, spec, dir)
+	}
+	inst, err := place.Restore(ctx, dir)
+	if err == nil || ctx.Err() != nil {
+		return inst, err
+	}
+	m.log.Warn("use a vacant place", "place", s.place, "err", err, "cause", hutch.AsError(err).Cause)
+	return r.Restore(ctx, spec, dir)
+}

@@ -1,0 +1,211 @@
+// Package instance makes the instances that sandboxes run in: new ones, copies of
+// snapshots, and those that the pool keeps ready before anybody asks.
+//
+// A Plan says how an instance comes to be, and Open carries it out. What it
+// returns runs and belongs to the caller; on an error nothing is left. A Maker
+// knows no sandboxes: whom an instance is for is in the driver.Spec.
+package instance
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/pool"
+	"hutch/internal/snapshots"
+	"hutch/internal/wire"
+)
+
+// Options are what a Maker needs. Warm and Memory can be empty.
+type Options struct {
+	Drivers []driver.Driver // the default first
+	Image   func(ctx context.Context, name string) (image.Root, error)
+	Network bool              // instances get a network
+	Env     map[string]string // of every sandbox
+	Pool    pool.Options
+	Least   map[pool.Kind]int // how many of a kind the pool has even when nobody asks
+	Warm    []wire.Context    // the interpreters that wait in each instance of the pool
+	Memory  Memory
+	Uses    *atomic.Int32 // uses of sandboxes that are under way: the pool makes way for them
+	Log     *slog.Logger
+}
+
+// Maker makes instances. Its methods are safe for concurrent use.
+type Maker struct {
+	opt       Options
+	log       *slog.Logger
+	ctx       context.Context // done when the server closes
+	pool      *pool.Pool[*Spare]
+	snaps     *snapshots.Catalog
+	slots     chan struct{} // holds a token for each instance that is being made
+	beginning atomic.Int32  // sandboxes that are being made: the pool makes way for them
+
+	memory sync.Mutex // guards looked and scarce
+	looked time.Time  // when the memory was looked at
+	scarce bool       // whether it was short then
+}
+
+// New returns a Maker that works until ctx is done.
+func New(ctx context.Context, opt Options) *Maker {
+	opt.Pool.Retry = poolEvery
+	return &Maker{
+		opt: opt, log: opt.Log, ctx: ctx, pool: pool.New[*Spare](opt.Pool, opt.Least),
+		slots: make(chan struct{}, 2*runtime.NumCPU()), // more would only make each of them later
+	}
+}
+
+// UseSnapshots gives the Maker the snapshots that instances can begin as. Call it
+// before anything else.
+func (m *Maker) UseSnapshots(snaps *snapshots.Catalog) { m.snaps = snaps }
+
+// Driver returns the runtime of a name; "" is the default.
+func (m *Maker) Driver(name string) (driver.Driver, error) {
+	var names []string
+	for _, d := range m.opt.Drivers {
+		if name == "" || d.Name() == name {
+			return d, nil
+		}
+		names = append(names, d.Name())
+	}
+	return nil, hutch.Errorf(hutch.Invalid, "there is no runtime %q on this server: it has %q", name, names)
+}
+
+// Create makes an instance from nothing.
+type Create func(context.Context, driver.Spec) (driver.Instance, error)
+
+// Plan says how an instance comes to be.
+type Plan struct {
+	Spare  *Spare            // an instance of the pool that is to be used; nil for none
+	Tell   map[string]string // what the interpreters that live in it are told
+	Create Create            // makes one where there is no spare, or the spare is of no use
+	// Fill writes files into what Create made, before anybody else uses it. It can
+	// be nil.
+	Fill func(*wire.Client) error
+	// Base is the layer that the instance shares with others. Whoever opens the
+	// plan releases it when the instance is gone. It can be nil.
+	Base *snapshots.Base
+}
+
+// Begin says that a sandbox is being made, until end is called: the pool waits.
+func (m *Maker) Begin() (end func()) {
+	m.beginning.Add(1)
+	return func() { m.beginning.Add(-1) }
+}
+
+// Open makes an instance by a plan.
+func (m *Maker) Open(ctx context.Context, plan Plan, spec driver.Spec) (driver.Instance, *wire.Client, error) {
+	if s := plan.Spare; s != nil {
+		err := s.become(ctx, spec, plan.Tell)
+		if err == nil {
+			return s.inst, s.agent, nil
+		}
+		m.log.Warn("use a spare place", "place", s.place, "err", err)
+		m.discardSpares([]*Spare{s})
+	}
+	inst, err := m.create(ctx, plan.Create, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	agent := wire.NewClient(inst.Dial, spec.Boot.Token)
+	if plan.Fill == nil {
+		return inst, agent, nil
+	}
+	if err := plan.Fill(agent); err != nil {
+		m.Discard(inst, agent)
+		return nil, nil, err
+	}
+	return inst, agent, nil
+}
+
+// Boot is what the agent of an instance is told.
+func Boot(token, hostname string, env []string, l hutch.Limits) wire.Boot {
+	return wire.Boot{Token: token, Home: image.Home, Dir: image.Workspace, Hostname: hostname, Env: env, MaxLive: l.Processes}
+}
+
+// createTime bounds how long a driver may take for an instance.
+const createTime = time.Minute
+
+// create makes an instance in good time, or none.
+func (m *Maker) create(ctx context.Context, create Create, spec driver.Spec) (driver.Instance, error) {
+	select {
+	case m.slots <- struct{}{}:
+		defer func() { <-m.slots }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	late := hutch.Errorf(hutch.Unavailable, "the sandbox was not ready within %v: the host is overloaded, or the runtime hangs; try again, or look at `hutch doctor`", createTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, createTime, late)
+	defer cancel()
+	spec.Network = m.opt.Network
+	killed := m.Kills()
+	inst, err := create(ctx, spec)
+	switch {
+	case err == nil:
+	case context.Cause(ctx) == error(late):
+		err = late.Because(err)
+	case m.WasShort(err, killed):
+		err = ErrShort.Because(err)
+	}
+	return inst, err
+}
+
+// destroyTime bounds how long an instance may take to go.
+const destroyTime = 30 * time.Second
+
+// Destroy frees an instance, also when the call that wants it has given up.
+func Destroy(inst driver.Instance) error {
+	ctx, cancel := context.WithTimeout(context.Background(), destroyTime)
+	defer cancel()
+	return inst.Destroy(ctx)
+}
+
+// Discard frees an instance that nobody uses. Where nothing has run yet, agent is
+// nil.
+func (m *Maker) Discard(inst driver.Instance, agent *wire.Client) {
+	if agent != nil {
+		agent.Close()
+	}
+	if err := Destroy(inst); err != nil {
+		m.log.Error("free a place that nobody uses", "place", inst.ID(), "err", err)
+	}
+}
+
+// Dead reports whether an instance is dead.
+func Dead(inst driver.Instance) bool {
+	select {
+	case <-inst.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Thaw lets a frozen instance run on.
+func Thaw(ctx context.Context, inst driver.Instance) error {
+	f, ok := driver.As[driver.Freezer](inst)
+	if !ok {
+		return hutch.Errorf(hutch.Internal, "the runtime cannot thaw what it froze")
+	}
+	return f.Thaw(ctx)
+}
+
+// Freeze freezes an instance, and reports whether it could.
+func Freeze(ctx context.Context, inst driver.Instance) bool {
+	f, ok := driver.As[driver.Freezer](inst)
+	return ok && f.Freeze(ctx) == nil
+}
+
+// Environ is an environment as programs are given it.
+func Environ(env map[string]string) []string {
+	var list []string
+	for k, v := range env {
+		list = append(list, k+"="+v)
+	}
+	return list
+}

@@ -1,0 +1,308 @@
+package instance
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/image"
+	"hutch/internal/pool"
+	"hutch/internal/snapshots"
+	"hutch/internal/wire"
+)
+
+// Spare is an instance of the pool, which has no sandbox yet. Only its agent has run
+// in it and, where it begins as a snapshot, the programs of that: then it is frozen.
+// In a vacant one nothing has run at all.
+type Spare struct {
+	kind         pool.Kind
+	place, token string
+	root         image.Root
+	inst         driver.Instance // of a vacant one a driver.Vacancy
+	agent        *wire.Client    // of a vacant one nil
+	frozen       bool
+	base         *snapshots.Base // what it holds of others' files
+}
+
+// adoptTime bounds how long a spare place may take to become somebody's.
+const adoptTime = 2 * time.Second
+
+// adopt makes the place one that has this identity.
+func (s *Spare) adopt(ctx context.Context, who wire.Identity) error {
+	ctx, cancel := context.WithTimeout(ctx, adoptTime)
+	defer cancel()
+	if r, ok := driver.As[driver.Renamer](s.inst); ok {
+		if err := r.Rename(who.Hostname); err != nil {
+			return err
+		}
+	}
+	return s.agent.Adopt(ctx, who)
+}
+
+// become makes the place what it would have been made as from that, with tell
+// for the interpreters that live in it.
+func (s *Spare) become(ctx context.Context, spec driver.Spec, tell map[string]string) error {
+	if !reflect.DeepEqual(s.root, spec.Root) {
+		return errors.New("the image is not as it was")
+	}
+	if s.frozen {
+		if err := Thaw(ctx, s.inst); err != nil {
+			return err
+		}
+	}
+	return s.adopt(ctx, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Tell: tell})
+}
+
+// wait has the place stand still until it becomes somebody's, if programs run in
+// it: they shall go on where the snapshot was taken, and cost nothing until then.
+func (s *Spare) wait(ctx context.Context) error {
+	f, ok := driver.As[driver.Freezer](s.inst)
+	if !ok || !s.kind.Memory {
+		return nil
+	}
+	s.frozen = true
+	return f.Freeze(ctx)
+}
+
+// Dead implements pool.Instance.
+func (s *Spare) Dead() bool { return Dead(s.inst) }
+
+// HandOver returns what a sandbox takes over with the instance: its name on this
+// host, its token, and the base layer that it holds.
+func (s *Spare) HandOver() (place, token string, base *snapshots.Base) {
+	base, s.base = s.base, nil
+	return s.place, s.token, base
+}
+
+// Take returns an instance of the pool, which the caller opens by a Plan; nil when
+// none is ready. One that begins as a snapshot is not given when that was deleted.
+func (m *Maker) Take(k pool.Kind) *Spare {
+	if k.Snapshot != "" && !m.snaps.Has(k.Snapshot) {
+		return nil
+	}
+	s, _ := m.pool.Take(k)
+	return s
+}
+
+// Withdraw frees the copies of a snapshot that wait in the pool.
+func (m *Maker) Withdraw(snapshot string) { m.pool.Withdraw(snapshot) }
+
+// PoolState reports what the pool holds and wants.
+func (m *Maker) PoolState() hutch.PoolState { return m.pool.State() }
+
+// discard frees spare places.
+func (m *Maker) discardSpares(spares []*Spare) {
+	var all sync.WaitGroup
+	for _, s := range spares {
+		all.Go(func() {
+			m.Discard(s.inst, s.agent)
+			if s.base != nil {
+				s.base.Release()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// poolEvery is how often the pool is looked at when nobody asks for anything.
+const poolEvery = 5 * time.Second
+
+// keepPool keeps the pool filled, one place at a time, until the engine closes.
+// One copy may be made beside: of many files it takes long.
+func (m *Maker) KeepPool() {
+	tick := time.NewTicker(poolEvery)
+	defer tick.Stop()
+	var beside sync.WaitGroup
+	defer func() {
+		beside.Wait()
+		m.discardSpares(m.pool.Empty())
+	}()
+	for {
+		roots := m.currentRoots()
+		m.discardSpares(m.pool.Surplus(func(k pool.Kind, s *Spare) bool { return !reflect.DeepEqual(s.root, roots[k.Image]) }))
+		for k, ok := m.pool.Lacks(); ok && m.calm(); k, ok = m.pool.Lacks() {
+			if k.Snapshot == "" {
+				m.stock(k)
+			} else {
+				m.pool.Copying(&k)
+				beside.Go(func() {
+					defer m.pool.Copying(nil)
+					m.stock(k)
+				})
+			}
+			m.discardSpares(m.pool.Withdrawn())
+		}
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-m.pool.Changed():
+		case <-tick.C:
+		}
+	}
+}
+
+// currentRoots looks at the images of the pool, which may take a while when that
+// was not done lately: better here than while somebody waits for a sandbox.
+func (m *Maker) currentRoots() map[string]image.Root {
+	roots := map[string]image.Root{}
+	for _, name := range m.pool.Images() {
+		root, err := m.opt.Image(m.ctx, name)
+		if err != nil && m.ctx.Err() == nil {
+			m.log.Warn("look at an image", "image", name, "err", err)
+		}
+		roots[name] = root
+	}
+	return roots
+}
+
+// patience is how long the keeper of the pool makes way for calls that are
+// under way: some never end.
+const patience = 500 * time.Millisecond
+
+// calm waits until making a place is in nobody's way. It is false when the
+// engine closes.
+func (m *Maker) calm() bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.Now().Add(patience); ; {
+		if m.beginning.Load() == 0 && (m.opt.Uses.Load() == 0 || time.Now().After(late)) {
+			return m.ctx.Err() == nil
+		}
+		select {
+		case <-tick.C:
+		case <-m.ctx.Done():
+			return false
+		}
+	}
+}
+
+// stock adds a place to the pool, once it has shown that it can become
+// somebody's.
+func (m *Maker) stock(k pool.Kind) {
+	s, err := m.prepare(k)
+	if k.Snapshot == "" && !k.Vacant && errors.Is(err, hutch.Unsupported) {
+		m.log.Info("no places are kept ready", "driver", k.Runtime, "why", err)
+		m.pool.Refuse(k.Runtime, err)
+		return
+	}
+	if err != nil {
+		m.pool.Failed(k, err)
+		if m.ctx.Err() == nil {
+			m.log.Warn("make a spare place", "driver", k.Runtime, "snapshot", k.Snapshot, "err", err, "cause", hutch.AsError(err).Cause)
+		}
+		return
+	}
+	m.pool.Put(k, s)
+	if k.Snapshot != "" && !m.snaps.Has(k.Snapshot) { // deleted while this was made
+		m.pool.Withdraw(k.Snapshot)
+	}
+}
+
+// prepare makes a place of a kind, which is nobody's.
+func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
+	root, err := m.opt.Image(m.ctx, k.Image)
+	if err != nil {
+		return nil, err
+	}
+	how, err := m.plan(k)
+	if err != nil {
+		return nil, err
+	}
+	s := &Spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), root: root, base: how.Base}
+	spec := driver.Spec{ID: s.place, Root: root, Limits: k.Limits}
+	if k.Vacant {
+		s.inst, err = m.create(m.ctx, how.Create, spec)
+		return s, err
+	}
+	spec.Boot = Boot(s.token, s.place, root.Env, k.Limits)
+	if s.inst, s.agent, err = m.Open(m.ctx, how, spec); err != nil {
+		if s.base != nil {
+			s.base.Release()
+		}
+		return nil, err
+	}
+	if err := m.tryOut(s); err != nil {
+		m.discardSpares([]*Spare{s})
+		return nil, err
+	}
+	return s, nil
+}
+
+// tryOut has a place become somebody's for a first time, and get ready for the
+// second.
+func (m *Maker) tryOut(s *Spare) error {
+	env := append(s.root.Env[:len(s.root.Env):len(s.root.Env)], Environ(m.opt.Env)...)
+	if err := s.adopt(m.ctx, wire.Identity{Hostname: "spare", Env: env}); err != nil {
+		return err
+	}
+	m.warm(s)
+	return s.wait(m.ctx)
+}
+
+// plan says how an instance of a kind is made.
+func (m *Maker) plan(k pool.Kind) (Plan, error) {
+	d, err := m.Driver(k.Runtime)
+	if err != nil {
+		return Plan{}, err
+	}
+	switch r, _ := driver.As[driver.Restorer](d); {
+	case k.Vacant:
+		return Plan{Create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) { return r.Prepare(ctx, spec) }}, nil
+	case k.Snapshot != "":
+		return m.planCopy(k, d, r)
+	}
+	return Plan{Create: d.Create}, nil
+}
+
+// planCopy plans an instance that begins as a snapshot, for whoever will have it. It
+// takes no vacant instance: a sandbox that wakes needs it more.
+func (m *Maker) planCopy(k pool.Kind, d driver.Driver, r driver.Restorer) (Plan, error) {
+	snap, err := m.snaps.ByID(k.Snapshot)
+	if err != nil {
+		return Plan{}, err
+	}
+	if err := snap.Verify(); err != nil {
+		return Plan{}, err
+	}
+	if k.Memory {
+		return FromMemory(snap, snap.Record.Env, r.Restore), nil
+	}
+	return m.SharedFiles(m.ctx, snap, d), nil
+}
+
+// warm has the interpreters wait in a place that the pool is to have ready. One
+// that does not costs the first context of its language time, and nothing else.
+func (m *Maker) warm(s *Spare) {
+	if s.kind.Memory {
+		return
+	}
+	for _, w := range m.opt.Warm {
+		if err := s.agent.Spare(m.ctx, w); err != nil && m.ctx.Err() == nil {
+			m.log.Warn("make a spare interpreter", "place", s.place, "context", w.ID, "err", err)
+		}
+	}
+}
+
+// KindOf is the kind of instance that a sandbox needs.
+func KindOf(v hutch.Sandbox) pool.Kind {
+	return pool.Kind{Runtime: v.Runtime, Image: v.Image, Limits: v.Limits}
+}
+
+// Vacant is a kind in which nothing has begun.
+func Vacant(k pool.Kind) pool.Kind {
+	k.Vacant = true
+	return k
+}
+
+// KindFrom is the kind of instance that begins as a snapshot, for sandboxes like
+// v: with memory if the snapshot has it, and it is wanted.
+func KindFrom(s *snapshots.Snapshot, v hutch.Sandbox, memory bool) pool.Kind {
+	k := KindOf(v)
+	k.Snapshot, k.Memory, k.Size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)
+	return k
+}

@@ -1,0 +1,157 @@
+// Package saved is what is on disk of sandboxes that sleep: an archive of the files
+// of a stopped one, a folder with the memory and the files of a hibernated one.
+//
+// What is saved is whole or not there: it is written under another name, synced
+// and renamed. A sandbox is found by its place, the name that no other sandbox on
+// this host has. Which of them sleep is known from their records alone: [Dir.Sweep]
+// removes the rest.
+package saved
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"hutch"
+	"hutch/internal/durable"
+)
+
+// Dir is the folder for all of it. Its methods are safe for concurrent use, for
+// different sandboxes.
+type Dir struct {
+	path  string
+	log   *slog.Logger
+	tasks sync.WaitGroup // removals
+}
+
+// Open makes the folder, and removes what nobody needs.
+func Open(path string, log *slog.Logger) (*Dir, error) {
+	d := &Dir{path: path, log: log}
+	err := errors.Join(os.MkdirAll(d.files(), 0o700), os.MkdirAll(d.memory(), 0o700), os.RemoveAll(d.trash()), os.Mkdir(d.trash(), 0o700))
+	return d, err
+}
+
+// Close waits until everything is removed that is being removed.
+func (d *Dir) Close() { d.tasks.Wait() }
+
+func (d *Dir) files() string  { return filepath.Join(d.path, "files") }
+func (d *Dir) memory() string { return filepath.Join(d.path, "memory") }
+func (d *Dir) trash() string  { return filepath.Join(d.path, "trash") }
+
+// Archive is the path of the files of a stopped sandbox.
+func (d *Dir) Archive(place string) string { return filepath.Join(d.files(), place+".tar") }
+
+// Memory is the path of the folder of a sandbox whose runtime saved it.
+func (d *Dir) Memory(place string) string { return filepath.Join(d.memory(), place) }
+
+// half is where Memory is written to.
+func (d *Dir) half(place string) string { return d.Memory(place) + ".new" }
+
+// WriteArchive saves the files that fill writes, at most so many bytes.
+func (d *Dir) WriteArchive(place string, most int64, fill func(io.Writer) error) error {
+	path := d.Archive(place)
+	if _, err := WriteArchive(path, most, true, fill); err != nil {
+		return err
+	}
+	if err := errors.Join(durable.Sync(path), durable.Sync(d.files())); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// WriteMemory saves what fill writes to a folder.
+func (d *Dir) WriteMemory(place string, fill func(dir string) error) error {
+	half := d.half(place)
+	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o700)); err != nil {
+		return err
+	}
+	if err := fill(half); err != nil {
+		return errors.Join(err, os.RemoveAll(half))
+	}
+	if err := errors.Join(os.RemoveAll(d.Memory(place)), os.Rename(half, d.Memory(place))); err != nil {
+		return err
+	}
+	return durable.Sync(d.memory())
+}
+
+// RemoveArchive removes the files of a sandbox that woke, or did not sleep.
+func (d *Dir) RemoveArchive(place string) error { return os.Remove(d.Archive(place)) }
+
+// RemoveMemory removes the folder of a sandbox, whole or half written.
+func (d *Dir) RemoveMemory(place string) error {
+	return errors.Join(os.RemoveAll(d.half(place)), os.RemoveAll(d.Memory(place)))
+}
+
+// Remove removes everything of a sandbox.
+func (d *Dir) Remove(place string) error {
+	if err := os.Remove(d.Archive(place)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(d.Memory(place))
+}
+
+// Shed removes a folder without waiting for the disk.
+func (d *Dir) Shed(dir string) {
+	gone := filepath.Join(d.trash(), hutch.NewID("gone"))
+	remove := func() {
+		if err := os.RemoveAll(gone); err != nil {
+			d.log.Error("remove a folder that nobody needs", "err", err)
+		}
+	}
+	if err := os.Rename(dir, gone); err != nil {
+		gone = dir
+		remove()
+		return
+	}
+	d.tasks.Go(remove)
+}
+
+// HasMemory reports whether there is a folder of a sandbox with something in it.
+func (d *Dir) HasMemory(place string) bool {
+	entries, err := os.ReadDir(d.Memory(place))
+	return err == nil && len(entries) > 0
+}
+
+// Has reports whether what a sandbox of that status was is still there.
+func (d *Dir) Has(place string, status hutch.Status) bool {
+	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
+	if status == hutch.Hibernated {
+		return there(d.Memory(place))
+	}
+	return there(d.Archive(place)) || d.HasMemory(place)
+}
+
+// Sweep removes what belongs to no sandbox that sleeps; status is that of the
+// sandbox of a place, and empty when there is none.
+func (d *Dir) Sweep(status func(place string) hutch.Status) error {
+	err := sweep(d.files(), func(name string) bool {
+		place, whole := strings.CutSuffix(name, ".tar")
+		return whole && status(place) == hutch.Stopped
+	})
+	if err != nil {
+		return err
+	}
+	return sweep(d.memory(), func(place string) bool {
+		return status(place) == hutch.Stopped || status(place) == hutch.Hibernated
+	})
+}
+
+func sweep(dir string, keep func(name string) bool) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if keep(e.Name()) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
