@@ -39,17 +39,13 @@ func openGofer() *os.File {
 	return program
 }
 
-// goOn has gVisor's gofer go on as hutch-gofer.
-func goOn() {
-	if program := openGofer(); program != nil {
-		extension.Register(&successor{program: program})
-	}
-}
+// goOn makes gVisor's gofer continue as hutch-gofer.
+func goOn() { extension.Register(&successor{program: openGofer()}) }
 
 // successor is an extension of gVisor's gofer: gVisor calls PrepareGofer when
 // the file system of the process is made.
 type successor struct {
-	program *os.File
+	program *os.File // nil where there is none
 	flags   *flag.FlagSet
 }
 
@@ -64,10 +60,13 @@ func (s *successor) TryHandleMount(*specs.Spec, *specs.Mount, string, bool) (lis
 // the files that this process has open.
 const servedRoot, processFiles = "/root", sandboxsetup.ProcFDBindMount
 
-// PrepareGofer does not return, but for an error. It does what gVisor's gofer
-// does from there on until it serves, except for what only hutch-gofer can do
-// for itself.
+// PrepareGofer returns only with an error, or where there is no hutch-gofer. It does
+// what gVisor's gofer does from there on until it serves, except for what only
+// hutch-gofer can do for itself.
 func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.GoferPrepareResult, error) {
+	if err := boundWritable(c.Spec); err != nil || s.program == nil {
+		return extension.GoferPrepareResult{}, err
+	}
 	conf, err := config.NewFromFlags(flag.CommandLine)
 	if err != nil {
 		return extension.GoferPrepareResult{}, err
@@ -77,6 +76,27 @@ func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.Gof
 		return extension.GoferPrepareResult{}, err
 	}
 	return extension.GoferPrepareResult{}, s.become(service)
+}
+
+// meetingRoom bounds what a sandbox can put where daemon and agent meet: a socket, and
+// little else.
+const meetingRoom = "mode=0700,size=64k,nr_inodes=16"
+
+// boundWritable covers each writable bind of the bundle with a small file system in
+// memory. So no sandbox writes to a folder of the host, not even root inside. It is
+// mounted in this process's mount namespace only, where the daemon finds it by
+// /proc/PID/root, and ends with this process.
+func boundWritable(spec *specs.Spec) error {
+	for _, m := range spec.Mounts {
+		if m.Type != "bind" || specutils.IsReadonlyMount(m.Options) {
+			continue
+		}
+		err := unix.Mount("hutch", servedRoot+m.Destination, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, meetingRoom)
+		if err != nil {
+			return fmt.Errorf("mount a file system in memory over %s: %w", m.Destination, err)
+		}
+	}
+	return nil
 }
 
 // service tells the sandbox where its mounts are, and returns how to serve them.

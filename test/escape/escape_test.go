@@ -170,7 +170,7 @@ func (f *field) attacks(t *testing.T, list []attack) {
 
 func TestRootless(t *testing.T) {
 	t.Parallel()
-	hutchtest.Rootless(t, "TestAttacks")
+	hutchtest.Rootless(t, "TestAttacks|TestRootInside")
 }
 
 // attack runs one attack in a sandbox, and checks on the sandbox after it.

@@ -22,7 +22,7 @@ import (
 
 const (
 	container   = "agent"       // every sandbox has one container, of this name
-	meeting     = "/.hutch/run" // where [place.meeting] is inside
+	meeting     = "/.hutch/run" // where daemon and agent meet, inside: see [place.meeting]
 	agentSocket = "agent.sock"
 
 	// upperFile is the writable layer to begin with, open in runsc: gVisor wants

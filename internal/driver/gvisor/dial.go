@@ -9,18 +9,58 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/pidfd"
 )
 
-// dial connects to the socket at path, and to nothing else: root inside may
-// have put a link there, or something of another kind. That it goes by the
-// socket's descriptor also spares it the 107 bytes that a socket's path is
-// limited to.
+// dial connects to the socket at path, and to nothing else: not to what a link leads
+// to, and not to a file of another kind. It goes by the socket's descriptor, since a
+// socket's path is limited to 107 bytes.
 func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
+	return dialFD(ctx, fd, path)
+}
+
+// dialAgent connects to the agent's socket, which lies in a file system that only the
+// gofer's mount namespace has. What root inside put there is not followed: the socket
+// is opened from the gofer's root on, without links.
+func (i *instance) dialAgent(ctx context.Context) (*net.UnixConn, error) {
+	fd, err := i.openMeeting(agentSocket)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return dialFD(ctx, fd, agentSocket)
+}
+
+// openMeeting opens a file of the folder where daemon and agent meet, as a path only.
+func (i *instance) openMeeting(name string) (int, error) {
+	gofer := i.procs.Gofer
+	path := fmt.Sprintf("/proc/%d/root", gofer.PID)
+	root, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(root)
+	if started, err := pidfd.Started(gofer.PID); err != nil || started != gofer.Started {
+		return -1, &os.PathError{Op: "open", Path: path, Err: os.ErrProcessDone} // the number is another process's now
+	}
+	path = meeting[1:] + "/" + name
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// dialFD connects to the socket that fd stands for. path is for errors.
+func dialFD(ctx context.Context, fd int, path string) (*net.UnixConn, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: path, Err: err}

@@ -17,12 +17,13 @@
 //
 // # The pipe
 //
-// One folder is mounted inside that is otherwise empty, and only root's there.
-// The agent makes its socket in it, which gVisor makes a socket of the host's,
-// and to dial is to connect to that. No process is started for it, the sentry is
-// not asked, and it works again after a restart of the daemon or a restore of
-// the sandbox. The folder is as hostile as what is inside: no link in it is
-// followed.
+// One folder inside is a small file system in memory, of 64 KiB and 16 files, which
+// only root inside can enter. The gofer mounts it in its own mount namespace, so no
+// folder of the host is writable from inside. The agent makes its socket there. gVisor
+// makes that a socket of the host, and the daemon connects to it by
+// /proc/PID/root of the gofer. No process is started for a connection, the sentry is
+// not asked, and it works again after a restart of the daemon or a restore of the
+// sandbox. The folder is as hostile as what is inside: the daemon follows no link in it.
 //
 // The sandbox's network is a stack in the sentry, with a loopback interface and,
 // where it is asked for, a device whose packets come and go over a pair of

@@ -50,7 +50,7 @@ const thawedTime = 10 * time.Second
 
 // responds reports whether the agent does anything.
 func (i *instance) responds(ctx context.Context) bool {
-	conn, err := dial(ctx, i.socket())
+	conn, err := i.dialAgent(ctx)
 	if err != nil {
 		return false
 	}

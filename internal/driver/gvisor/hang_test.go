@@ -51,7 +51,7 @@ func TestRecoverOneThatStandsStill(t *testing.T) {
 	}
 	defer inst.Destroy(context.Background())
 	// The handle is enough to find it; its meeting folder is as if nobody listened.
-	socket := inst.(*instance).socket()
+	socket := fmt.Sprintf("/proc/%d/root%s/%s", inst.(*instance).procs.Gofer.PID, meeting, agentSocket)
 	if err := os.Rename(socket, socket+".aside"); err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (i *instance) start(ctx context.Context, spec driver.Spec, saved saved) err
 
 func (i *instance) answer(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 5*time.Millisecond) {
-		conn, err := dial(ctx, i.socket())
+		conn, err := i.dialAgent(ctx)
 		if err == nil {
 			return conn.Close()
 		}
@@ -118,7 +118,7 @@ func (i *instance) Done() <-chan struct{} { return i.done }
 
 // Dial implements driver.Instance.
 func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
-	conn, err := dial(ctx, i.socket())
+	conn, err := i.dialAgent(ctx)
 	if err == nil {
 		return conn, nil
 	}

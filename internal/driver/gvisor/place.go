@@ -19,14 +19,13 @@ type place struct {
 
 func (p place) files() string { return filepath.Join(p.dir, "files") } // of the backing file
 
-// meeting is the one folder that the sandbox and the daemon share. Root inside
-// has it for itself, and puts the agent's socket there.
+// meeting is the folder that is shown inside as the one where daemon and agent meet. It
+// stays empty: the gofer covers it by a small file system in memory.
 func (p place) meeting() string { return filepath.Join(p.dir, "run") }
 
 func (p place) config() string { return filepath.Join(p.dir, "config.json") }
 func (p place) upper() string  { return filepath.Join(p.dir, "upper.tar") }
 func (p place) state() string  { return filepath.Join(p.dir, "runsc") } // runsc's --root
-func (p place) socket() string { return filepath.Join(p.meeting(), agentSocket) }
 func (p place) control() control {
 	return control{filepath.Join(p.state(), "runsc-"+container+".sock")}
 }
