@@ -110,5 +110,5 @@ func (f *field) ends(t *testing.T, what string, call func(context.Context) error
 
 func TestRootlessFiles(t *testing.T) {
 	t.Parallel()
-	hutchtest.Rootless(t, "TestFilesOfTheAgent|TestListOfProc")
+	hutchtest.Rootless(t, "TestFilesOfTheAgent|TestListOfProc|TestProgramOfTheAgent")
 }

@@ -128,6 +128,7 @@ func (d *Driver) config(spec driver.Spec) (place.Config, error) {
 	}
 	if !d.root { // the agent has the same id, and is counted with the rest
 		c.Processes += agentThreads
+		c.Agent = d.agent
 	}
 	var err error
 	if c.Filter, err = seccomp.Filter(); err != nil {

@@ -9,7 +9,8 @@
 // the agent program, which puts the place together (package place), gives up
 // what it may, and becomes the agent. The daemon hands it all it needs by
 // descriptor: the socket it listens on, the trees of the image, the program
-// itself. So nothing inside depends on a path of the host.
+// itself. As an ordinary user the program is, once the place is put together, the
+// file on disk, from a mount that is read only.
 //
 // As root, every place has two ids of the host that nothing else has: one for
 // the agent, which is root inside, and one for the user. As an ordinary user

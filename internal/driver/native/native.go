@@ -37,12 +37,16 @@ func New(opt driver.Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	agent, err := filepath.Abs(opt.Agent)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
 	}
 	sum := sha256.Sum256([]byte(dir))
 	d := &Driver{
-		dir: dir, prefix: "native-" + hex.EncodeToString(sum[:4]) + "-", agent: opt.Agent, root: os.Geteuid() == 0,
+		dir: dir, prefix: "native-" + hex.EncodeToString(sum[:4]) + "-", agent: agent, root: os.Geteuid() == 0,
 		uids: map[int]bool{},
 	}
 	d.tree, d.noTree = cgroup.Find()

@@ -50,7 +50,10 @@ type Config struct {
 	// the one user that there is.
 	Privileged bool `json:"privileged"`
 	User       int  `json:"user"`
-	Group      int  `json:"group"`
+	// Agent is the path of the agent program on the host, where the place has one user
+	// only: see showAgent. It is empty in privileged places.
+	Agent string `json:"agent,omitempty"`
+	Group int    `json:"group"`
 	// Size and Inodes bound what can be written.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hutch/internal/linux/mount"
 	"hutch/internal/wire"
 )
 
@@ -53,13 +54,31 @@ func build() error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(Config) error{makeNetwork, becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, dropPrivileges} {
+	for _, step := range []func(Config) error{showAgent, makeNetwork, becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, dropPrivileges} {
 		if err := step(config); err != nil {
 			return err
 		}
 	}
 	err = unix.Exec(Program, []string{InitArgs[0], runCommand}, nil)
 	return fmt.Errorf("become the agent: %w", err)
+}
+
+// showAgent puts a read-only clone of the agent program's mount in place of the program
+// that this process was started from, in a place with one user. The second program runs
+// from there, so it can be seen inside, as /proc/PID/exe of a script whose interpreter is
+// /proc/self/exe. The user owns its inode, but can change nothing of it, since the mount
+// is read only: not its mode either. The first program is the file in memory that all
+// places start from. It has ended when the first command of the user begins.
+func showAgent(c Config) error {
+	if c.Agent == "" {
+		return nil
+	}
+	t, err := mount.Clone(c.Agent, mount.ReadOnly|mount.NoSUID|mount.NoDev)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return os.NewSyscallError("dup3", unix.Dup3(int(t), agentFD, unix.O_CLOEXEC))
 }
 
 // begin is what the second program does before it is the agent.

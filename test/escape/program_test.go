@@ -1,0 +1,73 @@
+package escape
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+)
+
+// chmodAgent waits for a process whose program is the agent's, and takes the right to
+// execute it from everybody.
+const chmodAgent = `
+import os
+os.write(1, b"ready\n")
+seen = set(os.listdir("/proc"))
+while True:
+    for pid in os.listdir("/proc"):
+        if pid in seen or not pid.isdigit(): continue
+        try:
+            path = "/proc/%s/exe" % pid
+            if os.readlink(path).startswith(("/usr/", "/bin/")): continue # one of the image
+            fd = os.open(path, os.O_RDONLY)
+        except OSError: continue
+        try:
+            os.fchmod(fd, 0)
+            os.write(1, b"changed")
+        except OSError as e: os.write(1, b"refused: %s" % str(e).encode())
+        seen.add(pid)
+`
+
+// A script whose interpreter is /proc/self/exe makes the agent's program run as the user. It
+// cannot be changed by that, so other sandboxes can start from it.
+func TestProgramOfTheAgentFromInside(t *testing.T) {
+	each(t, func(t *testing.T, f *field) {
+		id := f.sandbox(t, hutch.CreateRequest{})
+		f.put(t, id, "/workspace/script", "#!/proc/self/exe --version\n")
+		f.sh(t, id, "chmod +x /workspace/script")
+		ctx, leave := context.WithCancel(t.Context())
+		ended := make(chan string, 1)
+		said := make(chan string, 1000)
+		go func() {
+			r, _ := f.svc.Exec(ctx, id, hutch.ExecRequest{Language: "python", Command: chmodAgent, Timeout: 60}, func(o hutch.Output) error {
+				said <- string(o.Data)
+				return nil
+			})
+			ended <- string(r.Stderr)
+		}()
+		defer func() { leave(); <-ended }()
+		if ready := <-said; ready != "ready\n" {
+			t.Fatal(ready)
+		}
+		if out := f.runScript(t, id, said); !strings.HasPrefix(out, "refused") {
+			t.Errorf("a program inside meets the agent's program: %q", out)
+		}
+		f.well(t, f.sandbox(t, hutch.CreateRequest{}))
+	})
+}
+
+// runScript executes the script until something is said about it.
+func (f *field) runScript(t *testing.T, id string, said <-chan string) string {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		f.svc.Exec(t.Context(), id, hutch.ExecRequest{Command: "/workspace/script"}, nil)
+		select {
+		case out := <-said:
+			return out
+		default:
+		}
+	}
+	return "nothing"
+}
