@@ -31,10 +31,14 @@ func run(args []string) error {
 		fmt.Println("hutch-agent", commit)
 		return nil
 	case args[0] == "gvisor":
-		if err := inside.Prepare(args[1:]); err != nil {
+		boot, err := agent.TakeBoot() // the filter in it is a secret, which the arguments are not
+		if err != nil {
 			return err
 		}
-		return serve()
+		if err := inside.Prepare(boot.Filter, args[1:]); err != nil {
+			return err
+		}
+		return agent.Run(boot)
 	}
 	if handled, err := place.Main(args[0], agent.Run); handled {
 		return err

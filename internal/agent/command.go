@@ -70,7 +70,7 @@ func (a *agent) commands(s wire.Start, source string) []spawn.Command {
 		dir = filepath.Join("/", a.boot.Dir, dir)
 	}
 	env := a.environ(s, dir)
-	base := spawn.Command{Env: env, Dir: dir, User: a.user, ReadAll: s.ReadAll, MaxFiles: commandFile, Terminal: s.Terminal != nil}
+	base := spawn.Command{Env: env, Dir: dir, User: a.user, ReadAll: s.ReadAll, MaxFiles: commandFile, Terminal: s.Terminal != nil, Pass: a.boot.Pass}
 	with := func(path string, argv []string) spawn.Command {
 		c := base
 		c.Path, c.Argv = path, argv

@@ -87,7 +87,7 @@ func (a *agent) launchControlled(s wire.Start) (_ *running, control *os.File, er
 	}
 	if err == nil {
 		err = p.exec(a.commands(s, source), files)
-		closeAll(files)
+		p.agent.closeAll(files)
 	}
 	if err != nil {
 		if control != nil {
@@ -99,14 +99,13 @@ func (a *agent) launchControlled(s wire.Start) (_ *running, control *os.File, er
 	return p, control, nil
 }
 
-// takeSocket puts one end of a socket in the place of a descriptor, and
-// returns the other.
+// takeSocket puts one end of a socket in the place of the null device, which stays
+// open for others, and returns the other end.
 func takeSocket(fd *int) (*os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	syscall.Close(*fd)
 	*fd = pair[1]
 	unix.SetNonblock(pair[0], true)
 	return os.NewFile(uintptr(pair[0]), "control"), nil

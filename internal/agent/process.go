@@ -62,7 +62,7 @@ func (a *agent) launchOn(s wire.Start, source string) (p *running, err error) {
 	}
 	if err == nil {
 		err = p.exec(a.commands(s, source), files)
-		closeAll(files)
+		a.closeAll(files)
 	}
 	if err != nil {
 		p.discard()
@@ -109,7 +109,7 @@ func (p *running) pipes(stdin bool) (files [3]int, err error) {
 	files = [3]int{int(p.agent.null.Fd()), -1, -1}
 	defer func() {
 		if err != nil {
-			closeAll(files)
+			p.agent.closeAll(files)
 			err = hutch.Errorf(hutch.Exhausted, "the agent has too many open files: end some processes").Because(err)
 		}
 	}()
@@ -117,8 +117,6 @@ func (p *running) pipes(stdin bool) (files [3]int, err error) {
 		if p.in, files[0], err = p.pipe("stdin", 1); err != nil {
 			return files, err
 		}
-	} else if files[0], err = unix.FcntlInt(p.agent.null.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
-		return files, err
 	}
 	for i, name := range [...]string{"stdout", "stderr"} {
 		var f *os.File
@@ -144,9 +142,11 @@ func (p *running) pipe(name string, mine int) (*os.File, int, error) {
 	return os.NewFile(uintptr(fd[mine]), name), fd[1-mine], nil
 }
 
-func closeAll(files [3]int) {
+// closeAll closes a child's files in the agent, but for the null device, which is
+// for all of them.
+func (a *agent) closeAll(files [3]int) {
 	for _, fd := range files {
-		if fd >= 0 {
+		if fd >= 0 && fd != int(a.null.Fd()) {
 			syscall.Close(fd)
 		}
 	}

@@ -26,7 +26,7 @@ func (p *running) terminal(size hutch.Size) (files [3]int, err error) {
 	files = [3]int{-1, -1, -1}
 	defer func() {
 		if err != nil {
-			closeAll(files)
+			p.agent.closeAll(files)
 			err = hutch.Errorf(hutch.Unavailable, "no terminal can be opened in this sandbox: too many may be open").Because(fmt.Errorf("open terminal: %w", err))
 		}
 	}()

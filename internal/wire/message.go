@@ -46,6 +46,11 @@ type Boot struct {
 	Env      []string `json:"env"`     // KEY=VALUE, the base of every command's environment
 	MaxLive  int      `json:"maxLive"` // detached processes alive at once
 	Hostname string   `json:"hostname"`
+	// Filter is the seccomp filter that the agent takes upon itself and all it
+	// starts, as an array of the kernel's struct sock_filter; empty where it is
+	// under one already. With Pass it may call clone3, which nobody else may.
+	Filter []byte    `json:"filter,omitempty"`
+	Pass   [2]uint64 `json:"pass"`
 }
 
 // Hello opens a connection.

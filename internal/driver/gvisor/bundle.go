@@ -69,11 +69,12 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	boot.Version, boot.Listen = wire.Version, "unix:"+meeting+"/"+agentSocket
 	boot.Saved = "/proc/gvisor/checkpoint"
 	boot.UID, boot.GID = image.UID, image.GID
-	text, err := json.Marshal(boot)
-	if err != nil {
+	var err error
+	boot.Pass = seccomp.NewPass()
+	if boot.Filter, err = seccomp.Ancestry(boot.Pass); err != nil {
 		return nil, err
 	}
-	filter, err := seccomp.Ancestry()
+	text, err := json.Marshal(boot)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 		Root:     &specs.Root{Path: spec.Root.Dir},
 		Mounts:   mounts(spec.Root, agent),
 		Process: &specs.Process{
-			Args:            append([]string{image.AgentPath, "gvisor", base64.StdEncoding.EncodeToString(filter)}, innerLimits(spec.Limits)...),
+			Args:            append([]string{image.AgentPath, "gvisor"}, innerLimits(spec.Limits)...),
 			Env:             append(spec.Root.Env[:len(spec.Root.Env):len(spec.Root.Env)], "HUTCH_BOOT="+base64.StdEncoding.EncodeToString(text)),
 			Cwd:             "/",
 			Capabilities:    agentCapabilities,

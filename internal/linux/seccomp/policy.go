@@ -162,11 +162,11 @@ const (
 
 // ancestry are the conditions under which a process stays below the one that
 // started it, or below the nearest child subreaper above, whatever it does. So
-// a tree is found by its root. No filter can look into the arguments of clone3.
+// a tree is found by its root. No filter can look into the arguments of clone3:
+// see [Pass].
 var ancestry = map[string][]bpf.Instruction{
-	"clone":  without(0, unix.CLONE_PARENT, unix.EPERM),
-	"clone3": fail(unix.ENOSYS),
-	"prctl":  keepSubreaper,
+	"clone": without(0, unix.CLONE_PARENT, unix.EPERM),
+	"prctl": keepSubreaper,
 }
 
 // keepSubreaper lets no child subreaper give up being one.

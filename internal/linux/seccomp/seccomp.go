@@ -12,6 +12,7 @@ package seccomp
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -35,16 +36,48 @@ var Filter = sync.OnceValues(func() ([]byte, error) {
 
 // Ancestry returns a filter that allows everything but to leave the tree of
 // processes that one was started in, in the same form: for a kernel that is the
-// sandbox's own.
-var Ancestry = sync.OnceValues(func() ([]byte, error) {
+// sandbox's own. It allows clone3 to those who know the pass.
+func Ancestry(p Pass) ([]byte, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
 		return nil, fmt.Errorf("compile the seccomp filter of ancestry: %w", err)
 	}
+	return encode(machine, p.rules(machine))
+}
+
+// Pass opens clone3 for one program under a filter that cannot look into the
+// arguments of that: it is a secret in the third and fourth argument, which the
+// kernel does not use.
+type Pass [2]uint64
+
+// NewPass makes a pass that nobody knows.
+func NewPass() (p Pass) {
+	var b [16]byte
+	rand.Read(b[:])
+	return Pass{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:])}
+}
+
+// rules are those of [Ancestry].
+func (p Pass) rules(machine *arch.Info) []rule {
 	all := bodies{}
 	all.addEach(machine, ancestry)
-	return encode(machine, all.list(allow))
-})
+	all.add(machine, []string{"clone3"}, p.only())
+	return all.list(allow)
+}
+
+// only allows a call with the pass, and says of all others that there is none.
+func (p Pass) only() (code []bpf.Instruction) {
+	code = slices.Concat(allow)
+	for i := 3; i >= 0; i-- { // from the last comparison to the first
+		word := bpf.LoadAbsolute{Off: uint32(offArgs + 16 + 4*i), Size: 4}
+		want := uint32(p[i/2] >> (32 * (i % 2)))
+		if bigEndian {
+			want = uint32(p[i/2] >> (32 * (1 - i%2)))
+		}
+		code = slices.Concat([]bpf.Instruction{word, bpf.JumpIf{Cond: bpf.JumpEqual, Val: want, SkipTrue: 1}}, unknown, code)
+	}
+	return code
+}
 
 func compile(machine *arch.Info) ([]byte, error) { return encode(machine, rules(machine)) }
 

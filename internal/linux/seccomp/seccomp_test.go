@@ -16,10 +16,16 @@ type call struct {
 	args [6]uint64
 }
 
-// judge runs the filter as the kernel would and returns its verdict.
+// judge runs the filter of sandboxed programs and returns its verdict.
 func judge(t *testing.T, m *arch.Info, id, number uint32, args [6]uint64) uint32 {
 	t.Helper()
-	vm, err := bpf.NewVM(assemble(uint32(m.ID), rules(m)))
+	return judgeBy(t, rules(m), m, id, number, args)
+}
+
+// judgeBy runs the filter of rs as the kernel would and returns its verdict.
+func judgeBy(t *testing.T, rs []rule, m *arch.Info, id, number uint32, args [6]uint64) uint32 {
+	t.Helper()
+	vm, err := bpf.NewVM(assemble(uint32(m.ID), rs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +176,41 @@ func TestOtherABIs(t *testing.T) {
 	}
 	if got := judge(t, m, uint32(m.ID), 0x40000000|1, [6]uint64{}); got != errno(unix.ENOSYS) {
 		t.Errorf("x32: verdict %#x", got)
+	}
+}
+
+// Only who knows the pass may call clone3 under the filter of ancestry.
+func TestPass(t *testing.T) {
+	t.Parallel()
+	pass := NewPass()
+	if pass == NewPass() || pass[0] == 0 || pass[1] == 0 {
+		t.Errorf("%x is no secret", pass)
+	}
+	args := func(i int, flip uint64) [6]uint64 {
+		a := [6]uint64{4096, 64, pass[0], pass[1]}
+		a[i] ^= flip
+		return a
+	}
+	for _, m := range []*arch.Info{arch.X86_64, arch.AARCH64} {
+		for _, c := range []struct {
+			name string
+			args [6]uint64
+			want uint32
+		}{
+			{"clone3", args(0, 0), unix.SECCOMP_RET_ALLOW},
+			{"clone3", [6]uint64{4096, 64}, errno(unix.ENOSYS)},
+			{"clone3", args(2, 1), errno(unix.ENOSYS)},
+			{"clone3", args(2, 1<<63), errno(unix.ENOSYS)},
+			{"clone3", args(3, 1), errno(unix.ENOSYS)},
+			{"clone3", args(3, 1<<63), errno(unix.ENOSYS)},
+			{"clone", [6]uint64{unix.CLONE_PARENT, 0, pass[0], pass[1]}, errno(unix.EPERM)},
+			{"prctl", [6]uint64{unix.PR_SET_CHILD_SUBREAPER, 0, pass[0], pass[1]}, errno(unix.EPERM)},
+			{"execve", [6]uint64{}, unix.SECCOMP_RET_ALLOW},
+		} {
+			if got := judgeBy(t, pass.rules(m), m, uint32(m.ID), uint32(m.SyscallNames[c.name]), c.args); got != c.want {
+				t.Errorf("%s: %s(%x): verdict %#x, want %#x", m.Name, c.name, c.args, got, c.want)
+			}
+		}
 	}
 }
 

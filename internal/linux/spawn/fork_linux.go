@@ -19,9 +19,22 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// rawVfork returns twice, first in the child. The parent sleeps until the
-// child has executed a program or ended.
-func rawVfork() (pid, errno uintptr)
+// rawFork is the system call trap, which makes a process as vfork does. It returns
+// twice, first in the child. The parent sleeps until the child has executed a
+// program or ended.
+func rawFork(trap, a, b, c, d uintptr) (pid, errno uintptr)
+
+// vfork are the flags of a child that shares its parent's memory.
+const vfork = unix.CLONE_VM | unix.CLONE_VFORK
+
+// cloneArgs is the kernel's struct clone_args, of its first version.
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID uint64
+	exitSignal                        uint64
+	stack, stackSize, tls             uint64
+}
+
+var withoutHandlers = cloneArgs{flags: vfork | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD)}
 
 // forkExec makes the child and, in it, never returns. The caller calls
 // afterFork.
@@ -40,11 +53,17 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		i uintptr
 	)
 	beforeFork()
-	pid, errno = rawVfork()
+	if p.bare {
+		pid, errno = rawFork(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&withoutHandlers)), unsafe.Sizeof(withoutHandlers), uintptr(p.pass[0]), uintptr(p.pass[1]))
+	} else {
+		pid, errno = rawFork(unix.SYS_CLONE, vfork|uintptr(unix.SIGCHLD), 0, 0, 0)
+	}
 	if pid != 0 || errno != 0 {
 		return pid, errno
 	}
-	afterForkInChild()
+	if !p.bare {
+		afterForkInChild() // a system call for each signal
+	}
 
 	p.step = Setup
 	for i = 0; i < 3; i++ {

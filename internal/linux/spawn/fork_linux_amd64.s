@@ -1,26 +1,26 @@
 #include "textflag.h"
 
-// func rawVfork() (pid, errno uintptr)
+// func rawFork(trap, a, b, c, d uintptr) (pid, errno uintptr)
 //
 // The child returns on the stack that it shares with its parent and overwrites
 // the return address there, so the parent keeps it in a register.
-TEXT ·rawVfork(SB), NOSPLIT|NOFRAME, $0-16
-	MOVQ	$0x4111, DI // CLONE_VM | CLONE_VFORK | SIGCHLD
-	MOVQ	$0, SI
-	MOVQ	$0, DX
-	MOVQ	$0, R10
+TEXT ·rawFork(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ	trap+0(FP), AX
+	MOVQ	a+8(FP), DI
+	MOVQ	b+16(FP), SI
+	MOVQ	c+24(FP), DX
+	MOVQ	d+32(FP), R10
 	MOVQ	$0, R8
-	MOVQ	$56, AX // clone
 	POPQ	R12
 	SYSCALL
 	PUSHQ	R12
 	CMPQ	AX, $0xfffffffffffff001
 	JLS	ok
-	MOVQ	$0, pid+0(FP)
+	MOVQ	$0, pid+40(FP)
 	NEGQ	AX
-	MOVQ	AX, errno+8(FP)
+	MOVQ	AX, errno+48(FP)
 	RET
 ok:
-	MOVQ	AX, pid+0(FP)
-	MOVQ	$0, errno+8(FP)
+	MOVQ	AX, pid+40(FP)
+	MOVQ	$0, errno+48(FP)
 	RET

@@ -3,7 +3,6 @@
 package inside
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -20,15 +19,11 @@ import (
 // among the processes that are limited inside.
 const Threads = 16
 
-// Prepare puts this process under the seccomp filter that is its first argument,
-// as base64. It empties the bounding set of this process, so that nothing it
-// starts can gain privileges, and writes the control files that the further
-// arguments give as path=value.
-func Prepare(args []string) error {
-	if len(args) == 0 {
-		return errors.New("the filter is missing")
-	}
-	filter, settings := args[0], args[1:]
+// Prepare puts this process under a seccomp filter, an array of the kernel's struct
+// sock_filter. It empties the bounding set of this process, so that nothing it
+// starts can gain privileges, and writes the control files that settings give as
+// path=value.
+func Prepare(filter []byte, settings []string) error {
 	// Before there are more threads: each of them has a set of its own.
 	if err := shed(); err != nil {
 		return err
@@ -50,11 +45,7 @@ func Prepare(args []string) error {
 }
 
 // load puts all threads of this process under a filter, for good.
-func load(text string) error {
-	filter, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return err
-	}
+func load(filter []byte) error {
 	const instruction = 8
 	if len(filter) == 0 || len(filter)%instruction != 0 {
 		return fmt.Errorf("a filter of %d bytes", len(filter))
