@@ -117,6 +117,18 @@ var layers = []layer{
 	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/problem", "hutch/internal/room", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
+	// The data folder and the machine, for whatever runs an engine.
+	{"hutch/internal/datadir", []string{"hutch", "hutch/internal/durable", sys}},
+	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/gvisor", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun"}},
+
+	// Where the server is wired together: no surface knows it, and it knows no
+	// command line.
+	{"hutch/internal/daemon", []string{
+		"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/guard", "hutch/internal/host", "hutch/internal/image",
+		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/trace",
+		"github.com/minio/minio-go/v7/pkg/credentials",
+	}},
+
 	// For tests only: no line above names these.
 	{"hutch/internal/scripted", []string{"hutch"}},
 	{"hutch/internal/servicetest", []string{"hutch"}},
@@ -129,7 +141,7 @@ var layers = []layer{
 	// What our users could write.
 	{"hutch/examples/...", []string{"hutch", "hutch/client", mcpSDK}},
 
-	// Where it is wired together.
+	// The programs.
 	{"hutch/cmd/hutch-agent", []string{
 		"hutch", "hutch/internal/agent", "hutch/internal/wire", "hutch/internal/linux/...",
 		"hutch/internal/driver/native/place", "hutch/internal/driver/gvisor/inside", sys,
@@ -137,8 +149,8 @@ var layers = []layer{
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/driver/...", "hutch/internal/durable", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/guard",
-		"hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/linux/tun", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/trace", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/daemon", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files",
+		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text", "hutch/internal/trace",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},
 }

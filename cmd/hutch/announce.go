@@ -1,30 +1,32 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"hutch/internal/daemon"
 	"hutch/internal/linux/cgroup"
 )
 
-// announce tells the person at the keyboard what to do next.
-func (s *server) announce(w io.Writer) {
-	if s.talk.only {
-		fmt.Fprintf(w, "Hutch %s answers at %s\n", fullVersion(), s.base())
+// banner is what a daemon that has started says to the person at the keyboard: what to
+// do next.
+type banner struct {
+	*daemon.Daemon
+	fl    *serveFlags
+	home  *home
+	token localToken
+	std   streams
+}
+
+func (s banner) write(w io.Writer) {
+	if s.fl.Conversations.Only {
+		fmt.Fprintf(w, "Hutch %s answers at %s\n", fullVersion(), s.BaseURL())
 		return
 	}
-	url := s.url()
-	names := make([]string, len(s.runtimes))
-	for i, d := range s.runtimes {
-		names[i] = d.Name()
-	}
+	url := s.URL()
 	fmt.Fprintf(w, `Hutch %s
   URL       %s   (MCP at /mcp, REST at /v1)
   API page  %s
@@ -34,84 +36,60 @@ func (s *server) announce(w io.Writer) {
 To try it, paste this into another terminal:
 
 %s
-`, fullVersion(), url, url+s.apiPage(), s.sayToken(), strings.Join(names, ", "), s.caveats(), s.try(url))
+`, fullVersion(), url, url+s.APIPage(), s.sayToken(), strings.Join(s.Runtimes(), ", "), s.caveats(), s.try(url))
 	if showsTerminal(w) {
 		fmt.Fprintln(w, "\n"+s.endWords())
 	}
 }
 
-// apiPage is the path of the page about the REST API; empty without one.
-func (s *server) apiPage() string {
-	if s.talk.only {
-		return ""
-	}
-	return "/v1/docs"
-}
-
 // caveats are the lines about what does not hold here.
-func (s *server) caveats() string {
+func (s banner) caveats() string {
 	var b strings.Builder
 	if _, err := cgroup.Find(); err != nil {
 		fmt.Fprintln(&b, "  limits    nothing bounds the memory and CPU of sandboxes here: `hutch doctor` says why, and what to do")
 	}
-	if s.preview.domain == "localhost" && !onLoopback(s.listen) {
+	if s.fl.previewDomain == "localhost" && !daemon.OnLoopback(s.fl.Listen) {
 		fmt.Fprintln(&b, "  previews  only browsers on this machine can open them: name a domain with --preview-domain")
 	}
 	return b.String()
 }
 
-func (s *server) endWords() string {
+func (s banner) endWords() string {
 	words := "Ctrl-C ends the server; its sandboxes keep running, and `hutch down` ends them."
-	if s.destroyAll {
+	if s.fl.Sandboxes.DestroyAll {
 		words = "Ctrl-C ends the server and destroys its sandboxes."
 	}
-	if !s.verbose && !s.quiet {
+	if !s.fl.verbose && !s.fl.quiet {
 		words += " --verbose shows requests here."
 	}
 	return words
 }
 
-// requestLog is the log of requests: at a terminal they would drown everything
-// else.
-func (s *server) requestLog() *slog.Logger {
-	if s.verbose || !showsTerminal(s.std.err) {
-		return s.log
-	}
-	return slog.New(warnings{s.log.Handler()})
-}
-
-// warnings passes on warnings and errors only.
-type warnings struct{ slog.Handler }
-
-func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
-}
-
 // sayToken prints a token once, when it is new, and only to a terminal: what is
 // printed elsewhere stays in logs.
-func (s *server) sayToken() string {
-	switch {
-	case s.token.fresh && showsTerminal(s.std.out):
-		return s.token.secret + "   (not shown again; it is in " + s.home.tokenPath() + ")"
+func (s banner) sayToken() string {
+	switch secret, fresh := s.Token(); {
+	case fresh && showsTerminal(s.std.out):
+		return secret + "   (not shown again; it is in " + s.home.data().Token() + ")"
 	case s.token.env != "":
 		return "$" + s.token.env + "   (of this server's environment)"
 	}
-	return s.home.tokenPath()
+	return s.home.data().Token()
 }
 
 // try is a command line that runs code in a sandbox of this server, from any
 // folder: on the example's data where that is at hand.
-func (s *server) try(url string) string {
+func (s banner) try(url string) string {
 	self, err := os.Executable()
 	if err != nil {
 		self = "hutch"
 	}
-	token := s.token.secret
+	token, fresh := s.Token()
 	switch {
 	case s.token.env != "":
 		token = fmt.Sprintf(`"${%s:?set it to the token of the server}"`, s.token.env)
-	case !s.token.fresh || !showsTerminal(s.std.out):
-		token = `"$(cat ` + quote(s.home.tokenPath()) + `)"`
+	case !fresh || !showsTerminal(s.std.out):
+		token = `"$(cat ` + quote(s.home.data().Token()) + `)"`
 	}
 	settings := fmt.Sprintf("HUTCH_URL=%s HUTCH_TOKEN=%s", url, token)
 	data := filepath.Join(filepath.Dir(self), "..", "examples", "weather")
@@ -130,15 +108,4 @@ func quote(path string) string {
 		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 	}
 	return path
-}
-
-// family is the network to listen on: an IPv4 address means IPv4 only, though Go
-// would open 0.0.0.0 for IPv6 as well.
-func family(listen string) string {
-	if host, _, err := net.SplitHostPort(listen); err == nil {
-		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
-			return "tcp4"
-		}
-	}
-	return "tcp"
 }

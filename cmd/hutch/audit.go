@@ -17,6 +17,7 @@ import (
 	"hutch"
 	"hutch/client"
 	"hutch/internal/audit"
+	"hutch/internal/datadir"
 )
 
 func newAudit(h *home, std streams) *cobra.Command {
@@ -160,7 +161,7 @@ func (h *home) auditDir(args []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		dir = auditDir(filepath.Join(data, "server"))
+		dir = datadir.AuditLog(filepath.Join(data, datadir.Server))
 	}
 	if _, err := os.ReadDir(dir); err != nil {
 		return "", hutch.Errorf(hutch.NotFound, "there is no audit log in %s: choose the server's data folder with --data or $HUTCH_DATA, or name the folder of the log", dir).Because(err)

@@ -11,10 +11,8 @@ import (
 
 	"hutch"
 	"hutch/internal/broker"
+	"hutch/internal/datadir"
 )
-
-// authorityFile is the authority of a server, in its folder.
-const authorityFile = "authority.pem"
 
 func newAuthority(h *home, std streams) *cobra.Command {
 	var asJSON bool
@@ -29,7 +27,7 @@ makes it.`,
 			if err != nil {
 				return err
 			}
-			a, err := broker.OpenAuthority(filepath.Join(dir, authorityFile))
+			a, err := broker.OpenAuthority(datadir.Authority(dir))
 			if err != nil {
 				return err
 			}
@@ -54,7 +52,7 @@ func (h *home) rotateAuthority(out io.Writer, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	f, free, err := lockPatiently(dir)
+	f, free, err := datadir.LockPatiently(dir)
 	if err != nil {
 		return err
 	}
@@ -62,7 +60,7 @@ func (h *home) rotateAuthority(out io.Writer, asJSON bool) error {
 		return hutch.Errorf(hutch.Conflict, "a server uses the data folder %s: end it, do this, and start it again; its sandboxes run on meanwhile", filepath.Dir(dir))
 	}
 	defer f.Close()
-	a, err := broker.RotateAuthority(filepath.Join(dir, authorityFile))
+	a, err := broker.RotateAuthority(datadir.Authority(dir))
 	if err != nil {
 		return err
 	}
@@ -76,8 +74,8 @@ func (h *home) authorityFolder() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	server := filepath.Join(dir, "server")
-	if _, err := os.Stat(filepath.Join(server, authorityFile)); err != nil {
+	server := filepath.Join(dir, datadir.Server)
+	if _, err := os.Stat(datadir.Authority(server)); err != nil {
 		return "", hutch.Errorf(hutch.NotFound, "no server has run with the data folder %s: choose its data folder with --data or $HUTCH_DATA", dir)
 	}
 	return server, nil
@@ -88,7 +86,7 @@ func (h *home) serverFolder() (string, error) {
 	if err := h.open(); err != nil {
 		return "", err
 	}
-	return h.folder("server")
+	return h.data().Make(datadir.Server)
 }
 
 func writeAuthority(w io.Writer, a *broker.Authority, asJSON bool) error {

@@ -3,16 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/spf13/cobra"
 
 	"hutch"
 	"hutch/client"
-	"hutch/internal/backup"
 )
 
 func newBackup(h *home, std streams) *cobra.Command {
@@ -111,36 +108,4 @@ func newBackupDelete(h *home, std streams) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
-}
-
-// sweepBackups is how often expired backups are looked for.
-const sweepBackups = time.Hour
-
-// openBackups opens where backups are kept: a folder, or a bucket whose keys
-// are in the environment as Amazon's own programs read them.
-func (s *server) openBackups(context.Context) error {
-	var to backup.Store
-	var err error
-	if address := s.backupsTo; strings.HasPrefix(address, "s3:") {
-		to, err = backup.OpenBucket(address, credentials.NewChainCredentials([]credentials.Provider{
-			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
-		}))
-	} else {
-		if address == "" {
-			address = filepath.Join(s.dir, "backups")
-		}
-		to, err = backup.OpenFolder(address)
-	}
-	if err != nil {
-		return err
-	}
-	s.backups = backup.New(backup.Options{Service: s.redacted, Store: to, Room: s.backupRoom << 20, Log: s.log})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.backups.KeepSwept(ctx, sweepBackups)
-	}()
-	s.undo = append(s.undo, func() error { cancel(); <-ended; return nil })
-	return nil
 }

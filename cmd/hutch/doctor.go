@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch/internal/driver"
+	"hutch/internal/host"
 	"hutch/internal/image"
 	"hutch/internal/runner"
 )
@@ -53,7 +54,7 @@ func examine(ctx context.Context, h *home) ([]report, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	ds, err := drivers(dir, nil)
+	ds, err := host.Drivers(dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func examine(ctx context.Context, h *home) ([]report, error) {
 
 // examineImage says which languages the host image has.
 func examineImage(ctx context.Context, h *home) driver.Report {
-	root, err := images(h.images(), nil, newLog(streams{err: io.Discard}, false))(ctx, "host")
+	root, err := host.Images(h.data().Images(), hostPrograms())(ctx, "host")
 	if err != nil {
 		return driver.Report{Findings: []driver.Finding{{Name: "image", Level: driver.Bad, Detail: err.Error(), Mend: "make the data folder writable, or choose another with --data"}}}
 	}

@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch"
+	"hutch/internal/datadir"
 	"hutch/internal/engine"
+	"hutch/internal/host"
 	"hutch/internal/store"
 )
 
@@ -61,23 +63,23 @@ folder can be removed.`,
 
 // down ends what runs with the data folder, and returns its sandboxes.
 func (h *home) down(ctx context.Context, destroy bool, log *slog.Logger) (ended []hutch.Sandbox, err error) {
-	for _, folder := range []string{"server", "conversation"} {
+	for _, folder := range []string{datadir.Server, datadir.Conversation} {
 		dir := filepath.Join(h.dir, folder)
-		if _, err := os.Stat(filepath.Join(dir, "hutch.db")); err != nil {
+		if _, err := os.Stat(datadir.Database(dir)); err != nil {
 			continue
 		}
 		free, err := endServer(ctx, dir)
 		if err != nil {
 			return ended, err
 		}
-		list, err := h.emptyOut(ctx, dir, destroy || folder == "conversation", log)
+		list, err := h.emptyOut(ctx, dir, destroy || folder == datadir.Conversation, log)
 		err = errors.Join(err, free.Close())
 		if ended = append(ended, list...); err != nil {
 			return ended, err
 		}
 	}
-	if _, err := os.Stat(filepath.Join(h.dir, "embedded")); err == nil {
-		sweepEmbedded(ctx, filepath.Join(h.dir, "embedded"), log)
+	if _, err := os.Stat(h.data().Path(datadir.Embedded)); err == nil {
+		sweepEmbedded(ctx, h.data().Path(datadir.Embedded), log)
 	}
 	return ended, nil
 }
@@ -87,11 +89,11 @@ func (h *home) down(ctx context.Context, destroy bool, log *slog.Logger) (ended 
 func endServer(ctx context.Context, dir string) (io.Closer, error) {
 	asked := false // a second signal would end it at once
 	for end := time.Now().Add(endTime); ; {
-		f, free, err := lock(dir)
+		f, free, err := datadir.Lock(dir)
 		if err != nil || free {
 			return f, err
 		}
-		if a, ok := running(dir); ok && !asked && a.PID > 0 && holdsLock(a.PID, dir) {
+		if a, ok := datadir.Running(dir); ok && !asked && a.PID > 0 && datadir.HasLock(a.PID, dir) {
 			asked = true
 			if err := unix.Kill(a.PID, unix.SIGTERM); err != nil && err != unix.ESRCH {
 				return nil, hutch.Errorf(hutch.Denied, "the server (process %d) cannot be ended: %v; end it as the user who started it", a.PID, err)
@@ -108,35 +110,21 @@ func endServer(ctx context.Context, dir string) (io.Closer, error) {
 	}
 }
 
-// holdsLock reports whether a process has the lock file of a folder open: its id
-// may be that of another program by now.
-func holdsLock(pid int, dir string) bool {
-	want, err := os.Stat(filepath.Join(dir, "lock"))
-	if err != nil {
-		return false
-	}
-	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, fd := range fds {
-		if got, err := os.Stat(fd); err == nil && os.SameFile(got, want) {
-			return true
-		}
-	}
-	return false
-}
-
 // emptyOut finds the sandboxes of a server that has ended, removes what is left
 // of others, and puts them to sleep or destroys them.
 func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog.Logger) (all []hutch.Sandbox, err error) {
-	st, err := store.Open(ctx, filepath.Join(dir, "hutch.db"))
+	st, err := store.Open(ctx, datadir.Database(dir))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	ds, err := drivers(dir, log)
+	ds, err := host.Drivers(dir, log)
 	if err != nil {
 		return nil, err
 	}
-	e := engine.New(engine.Options{Dir: dir, Drivers: ds, Image: images(h.images(), nil, log), Store: st, Ephemeral: destroy, Log: log})
+	programs := hostPrograms()
+	programs.Log = log
+	e := engine.New(engine.Options{Dir: dir, Drivers: ds, Image: host.Images(h.data().Images(), programs), Store: st, Ephemeral: destroy, Log: log})
 	if err := e.Start(ctx); err != nil {
 		return nil, err
 	}

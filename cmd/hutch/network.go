@@ -17,9 +17,6 @@ import (
 
 	"hutch"
 	"hutch/client"
-	"hutch/internal/egress"
-	"hutch/internal/engine"
-	"hutch/internal/linux/tun"
 	"hutch/internal/text"
 )
 
@@ -36,6 +33,14 @@ func (n *networkFlags) flags(f *pflag.FlagSet, mode, allow, of string) {
 
 func (n networkFlags) network() hutch.Network {
 	return hutch.Network{Mode: hutch.NetworkMode(n.mode), Allow: n.allow}
+}
+
+// parse is network, checked.
+func (n networkFlags) parse() (hutch.Network, error) {
+	if _, err := n.network().Canonical(); err != nil {
+		return hutch.Network{}, usageError{err}
+	}
+	return n.network(), nil
 }
 
 func newNetwork(h *home, std streams) *cobra.Command {
@@ -193,26 +198,6 @@ func connectionLine(c hutch.Connection) string {
 		parts = append(parts, "- "+c.Reason)
 	}
 	return strings.Join(parts, " ")
-}
-
-// gateways makes the ways out of sandboxes. They share what the resolver knows;
-// dns is the server that it asks, or "" for those of this machine.
-// What else a way out is made from, complete says; it may be nil.
-func gateways(dns string, observe egress.Observer, complete func(engine.Exit, *egress.Options)) func(engine.Exit) (engine.Gateway, error) {
-	var ask func(ctx context.Context, network, address string) (net.Conn, error)
-	if dns != "" {
-		ask = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, dns)
-		}
-	}
-	resolver, names := egress.NewResolver(ask), []netip.Addr{tun.Gateway4, tun.Gateway6}
-	return func(x engine.Exit) (engine.Gateway, error) {
-		opt := egress.Options{Sandbox: x.Sandbox, Names: names, Resolver: resolver, Observe: observe, Before: x.Traffic}
-		if complete != nil {
-			complete(x, &opt)
-		}
-		return egress.New(x.Network, opt)
-	}
 }
 
 // checkDNS completes the address of a DNS server.

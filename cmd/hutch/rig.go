@@ -7,137 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"sync"
 	"time"
 
 	"hutch"
+	"hutch/internal/datadir"
 	"hutch/internal/driver"
-	"hutch/internal/driver/gvisor"
-	"hutch/internal/driver/native"
 	"hutch/internal/engine"
-	"hutch/internal/image"
+	"hutch/internal/host"
 	"hutch/internal/secret"
 )
-
-// drivers are the runtimes of this program in the order of preference, with
-// their state below dir.
-func drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
-	agent, runsc := program("hutch-agent"), program("hutch-runsc")
-	g, err := gvisor.New(gvisor.Options{Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc, Log: log})
-	if err != nil {
-		return nil, fmt.Errorf("gvisor: %w", err)
-	}
-	n, err := native.New(driver.Options{Dir: filepath.Join(dir, "native"), Agent: agent})
-	if err != nil {
-		return nil, fmt.Errorf("native: %w", err)
-	}
-	return []driver.Driver{g, n}, nil
-}
-
-// program finds one of the programs that come with this one: beside it, or on
-// the search path. A missing one is named by where it should be.
-func program(name string) string {
-	self, err := os.Executable()
-	if err != nil {
-		return name
-	}
-	if real, err := filepath.EvalSymlinks(self); err == nil {
-		self = real
-	}
-	beside := filepath.Join(filepath.Dir(self), name)
-	if _, err := os.Stat(beside); err == nil {
-		return beside
-	}
-	if path, err := exec.LookPath(name); err == nil {
-		if path, err := filepath.Abs(path); err == nil {
-			return path
-		}
-	}
-	return beside
-}
-
-// working are the drivers that can create places here, the wanted one first, and
-// those that have sandboxes: these are to be found again, though for want of room
-// or memory no other can be made just now.
-func working(ctx context.Context, all []driver.Driver, want string, inhabited []string, log *slog.Logger) ([]driver.Driver, error) {
-	all, err := prefer(all, want)
-	if err != nil {
-		return nil, err
-	}
-	var ok []driver.Driver
-	for _, d := range all {
-		report := d.Check(ctx)
-		switch {
-		case report.OK:
-			ok = append(ok, d)
-		case slices.Contains(inhabited, d.Name()):
-			log.Warn("a runtime makes no sandboxes now, and has some; see `hutch doctor`", "driver", d.Name(), "err", worst(report))
-			ok = append(ok, d)
-		case d.Name() == want:
-			return nil, hutch.Errorf(hutch.Unsupported, "the runtime %s does not work here: %s", want, worst(report))
-		default:
-			log.Warn("a runtime does not work here; see `hutch doctor`", "driver", d.Name())
-		}
-	}
-	if len(ok) == 0 {
-		return nil, hutch.Errorf(hutch.Unsupported, "no runtime works on this host: run `hutch doctor`, which says what to do")
-	}
-	return ok, nil
-}
-
-// prefer puts the wanted driver first.
-func prefer(all []driver.Driver, want string) ([]driver.Driver, error) {
-	if want == "" {
-		return all, nil
-	}
-	i := slices.IndexFunc(all, func(d driver.Driver) bool { return d.Name() == want })
-	if i < 0 {
-		return nil, usageError{fmt.Errorf("there is no runtime %q: use gvisor or native", want)}
-	}
-	return append([]driver.Driver{all[i]}, slices.Delete(slices.Clone(all), i, i+1)...), nil
-}
-
-// worst is the first finding that keeps a driver from working, and its mend.
-func worst(r driver.Report) string {
-	for _, f := range r.Findings {
-		if f.Level == driver.Bad {
-			return fmt.Sprintf("%s: %s. %s", f.Name, f.Detail, f.Mend)
-		}
-	}
-	return "run `hutch doctor`"
-}
-
-// images makes root file systems by name, in which programs trust an authority
-// beside those of this machine, if it is not empty. What the host image is made of may
-// change while the daemon runs; once in a while it is looked at again.
-func images(dir string, authority []byte, log *slog.Logger) func(context.Context, string) (image.Root, error) {
-	const fresh = time.Minute
-	var (
-		mu   sync.Mutex
-		root image.Root
-		made time.Time
-	)
-	return func(ctx context.Context, name string) (image.Root, error) {
-		if name != "host" {
-			return image.Root{}, hutch.Errorf(hutch.Invalid, "there is no image %q: this server has \"host\"", name)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(made) < fresh {
-			return root, nil
-		}
-		userHome, _ := os.UserHomeDir()
-		r, err := image.Host(ctx, dir, image.HostOptions{Path: os.Getenv("PATH"), Home: userHome, Authority: authority, Log: log})
-		if err != nil {
-			return image.Root{}, err
-		}
-		root, made = r, time.Now()
-		return root, nil
-	}
-}
 
 // embedded is an engine of this process alone; nothing of it outlives it.
 type embedded struct {
@@ -149,10 +28,13 @@ type embedded struct {
 
 // embed starts an engine with one runtime.
 func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *embedded, err error) {
+	if err := checkRuntime(runtime); err != nil {
+		return nil, err
+	}
 	if err := h.open(); err != nil {
 		return nil, err
 	}
-	all, err := h.folder("embedded")
+	all, err := h.data().Make(datadir.Embedded)
 	if err != nil {
 		return nil, err
 	}
@@ -166,10 +48,10 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 			os.RemoveAll(m.dir)
 		}
 	}()
-	if m.lock, _, err = lock(m.dir); err != nil {
+	if m.lock, _, err = datadir.Lock(m.dir); err != nil {
 		return nil, err
 	}
-	ds, err := drivers(m.dir, log)
+	ds, err := host.Drivers(m.dir, log)
 	if err != nil {
 		return nil, err
 	}
@@ -178,8 +60,10 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 		return nil, err
 	}
 	vault := secret.Given(secrets())
+	programs := hostPrograms()
+	programs.Log = log
 	m.engine = engine.New(engine.Options{
-		Dir: m.dir, Drivers: []driver.Driver{d}, Image: images(h.images(), nil, log), Ephemeral: true, Gateway: gateways("", nil, nil),
+		Dir: m.dir, Drivers: []driver.Driver{d}, Image: host.Images(h.data().Images(), programs), Ephemeral: true, Gateway: host.Gateways("", nil, nil),
 		Secret: vault.Value, Log: log,
 	})
 	m.Service = secret.Redact(m.engine, vault.Redactor)
@@ -190,7 +74,7 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 // longer than to run most programs, so it is noted what was found to work, for
 // as long as this build runs on this boot of the host.
 func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log *slog.Logger) (driver.Driver, error) {
-	all, err := prefer(all, want)
+	all, err := host.Prefer(all, want)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +88,7 @@ func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log
 		all = all[:1] // no other will do
 	}
 	for i, d := range all {
-		if _, err = working(ctx, all[i:i+1], want, nil, log); err != nil {
+		if _, err = host.Working(ctx, all[i:i+1], want, nil, log); err != nil {
 			continue
 		}
 		if i == 0 {
@@ -252,12 +136,12 @@ func sweepOne(ctx context.Context, dir string) error {
 	if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < time.Second {
 		return err // so young that its maker may not hold the lock yet
 	}
-	f, free, err := lock(dir)
+	f, free, err := datadir.Lock(dir)
 	if err != nil || !free {
 		return err
 	}
 	defer f.Close()
-	ds, err := drivers(dir, nil)
+	ds, err := host.Drivers(dir, nil)
 	if err != nil {
 		return err
 	}

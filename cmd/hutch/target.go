@@ -2,22 +2,16 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
 
 	"hutch"
 	"hutch/client"
-	"hutch/internal/durable"
+	"hutch/internal/daemon"
+	"hutch/internal/datadir"
 	"hutch/internal/servers"
 )
-
-const defaultListen = "127.0.0.1:7700"
 
 // target is the server that a command speaks to, and the token for it. A token
 // is sent to no other server than the one that it belongs to:
@@ -127,8 +121,8 @@ func (h *home) localTarget(token string) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	t := target{url: "http://" + defaultListen, token: token, urlSource: "data folder " + dir, tokenFrom: "$HUTCH_TOKEN"}
-	a, runs := running(filepath.Join(dir, "server"))
+	t := target{url: "http://" + daemon.DefaultListen, token: token, urlSource: "data folder " + dir, tokenFrom: "$HUTCH_TOKEN"}
+	a, runs := datadir.Running(datadir.Folder(dir).Path(datadir.Server))
 	if t.idle = !runs; runs && a.URL != "" {
 		t.url = a.URL
 	}
@@ -143,7 +137,7 @@ func (h *home) own() (target, bool) {
 	if err != nil {
 		return target{}, false
 	}
-	a, ok := running(filepath.Join(dir, "server"))
+	a, ok := datadir.Running(datadir.Folder(dir).Path(datadir.Server))
 	if !ok {
 		return target{}, false
 	}
@@ -152,38 +146,4 @@ func (h *home) own() (target, bool) {
 	}
 	token, from := savedToken(dir)
 	return target{url: a.URL, token: token, urlSource: "data folder " + dir, tokenFrom: from}, true
-}
-
-// address is what a running server says of itself in its folder.
-type address struct {
-	URL string `json:"url"`
-	PID int    `json:"pid"`
-}
-
-func addressFile(dir string) string { return filepath.Join(dir, "address") }
-
-func writeAddress(dir, at string) error {
-	b, err := json.Marshal(address{at, os.Getpid()})
-	if err != nil {
-		return err
-	}
-	return durable.Replace(addressFile(dir), b)
-}
-
-// running reads the address of the server that holds the lock of a folder.
-// Without the lock, the address is what a killed server left behind.
-func running(dir string) (a address, ok bool) {
-	f, err := os.Open(filepath.Join(dir, "lock"))
-	if err != nil {
-		return a, false
-	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
-		return a, false
-	}
-	b, err := os.ReadFile(addressFile(dir))
-	if err != nil || json.Unmarshal(b, &a) != nil {
-		return address{}, true // it is starting
-	}
-	return a, true
 }

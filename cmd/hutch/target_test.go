@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"hutch/internal/daemon"
+	"hutch/internal/datadir"
 	"hutch/internal/servers"
 )
 
@@ -29,7 +31,7 @@ func TestTokensStayAtHome(t *testing.T) {
 		{name: "another scheme", running: true, env: map[string]string{"HUTCH_URL": "https://127.0.0.1:7811"}, wantURL: "https://127.0.0.1:7811"},
 		{name: "a host that begins alike", running: true, env: map[string]string{"HUTCH_URL": "http://127.0.0.1.evil.example:7811"}, wantURL: "http://127.0.0.1.evil.example:7811"},
 		{name: "another program where a killed server was", env: map[string]string{"HUTCH_URL": own}, wantURL: own},
-		{name: "no server", wantURL: "http://" + defaultListen},
+		{name: "no server", wantURL: "http://" + daemon.DefaultListen},
 		{name: "the server's variable", running: true, env: map[string]string{"SANDBOX_AUTH_TOKEN": "chosen"}, wantURL: own, wantTok: "chosen"},
 		{name: "the server's variable, elsewhere", running: true, env: map[string]string{"SANDBOX_AUTH_TOKEN": "chosen", "HUTCH_URL": "http://192.0.2.2:7811"}, wantURL: "http://192.0.2.2:7811"},
 		{name: "the other variable, elsewhere", env: map[string]string{"MCP_API_TOKEN": "chosen", "HUTCH_URL": "https://hutch.example"}, wantURL: "https://hutch.example"},
@@ -76,10 +78,10 @@ func dataFolder(t *testing.T, url string, runs bool) string {
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("of the folder\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeAddress(server, url); err != nil {
+	if err := datadir.WriteAddress(server, url); err != nil {
 		t.Fatal(err)
 	}
-	f, free, err := lock(server)
+	f, free, err := datadir.Lock(server)
 	if err != nil || !free {
 		t.Fatal(free, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/datadir"
 	"hutch/internal/store"
 	"hutch/internal/text"
 )
@@ -38,7 +39,7 @@ func (h *home) tokens(ctx context.Context, create bool, f func(hutch.Tokens) err
 	if err != nil {
 		return err
 	}
-	lock, free, err := lockPatiently(dir)
+	lock, free, err := datadir.LockPatiently(dir)
 	switch {
 	case err != nil:
 		return err
@@ -58,15 +59,15 @@ func (h *home) storeFolder(create bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir = filepath.Join(dir, "server")
-	if _, err := os.Stat(filepath.Join(dir, "hutch.db")); err != nil {
+	dir = filepath.Join(dir, datadir.Server)
+	if _, err := os.Stat(datadir.Database(dir)); err != nil {
 		return "", hutch.Errorf(hutch.NotFound, "no server has run with the data folder %s: choose another with --data or $HUTCH_DATA, or a server with HUTCH_URL", filepath.Dir(dir))
 	}
 	return dir, nil
 }
 
 func storedTokens(ctx context.Context, dir string, f func(hutch.Tokens) error) error {
-	s, err := store.Open(ctx, filepath.Join(dir, "hutch.db"))
+	s, err := store.Open(ctx, datadir.Database(dir))
 	if err != nil {
 		return err
 	}

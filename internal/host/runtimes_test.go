@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func TestRuntimesWithSandboxesAreKept(t *testing.T) {
 		{"", "", "", nil},
 	} {
 		all := []driver.Driver{half{name: "gvisor", works: c.works == "gvisor"}, half{name: "native", works: c.works == "native"}}
-		ok, err := working(t.Context(), all, c.want, []string{c.inhabited}, slog.New(slog.DiscardHandler))
+		ok, err := Working(t.Context(), all, c.want, []string{c.inhabited}, slog.New(slog.DiscardHandler))
 		var taken []string
 		for _, d := range ok {
 			taken = append(taken, d.Name())

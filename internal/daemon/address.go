@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/listen"
+)
+
+func (d *Daemon) openTLS(context.Context) (err error) {
+	switch c := d.cfg.TLS; {
+	case c.Cert != "":
+		d.tls, err = listen.Files(c.Cert, c.Key, d.log)
+	case c.Domain != "":
+		d.tls = listen.Auto(c.Domain, filepath.Join(d.dir, "certificates"), c.Directory)
+		d.cfg.Hosts = append(d.cfg.Hosts, c.Domain)
+	}
+	return err
+}
+
+func (d *Daemon) listen(ctx context.Context) error {
+	if err := d.mayListen(ctx); err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, family(d.cfg.Listen), d.cfg.Listen)
+	if err != nil {
+		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --listen", err)
+	}
+	d.listener = listen.NewGate(l, listen.GateOptions{Most: d.cfg.Connections, Shared: d.cfg.Proxies.Has})
+	d.onClose(d.stopListening)
+	if err := datadir.WriteAddress(d.dir, d.URL()); err != nil {
+		return err
+	}
+	d.onClose(func() error { return datadir.RemoveAddress(d.dir) })
+	return nil
+}
+
+func (d *Daemon) stopListening() error {
+	if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// family is the network to listen on: an IPv4 address means IPv4 only, though Go
+// would open 0.0.0.0 for IPv6 as well.
+func family(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+			return "tcp4"
+		}
+	}
+	return "tcp"
+}
+
+// OnLoopback reports whether only this machine can reach an address to listen on.
+// It is true of what is not an address: listening says what is wrong with that.
+func OnLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// URL is where the daemon answers, as this machine sees it: on loopback when it
+// listens on all addresses.
+func (d *Daemon) URL() string {
+	host, port, _ := net.SplitHostPort(d.listener.Addr().String())
+	scheme := "http"
+	if d.tls != nil {
+		scheme = "https"
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	if d.cfg.TLS.Domain != "" {
+		host = d.cfg.TLS.Domain
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// BaseURL is how people reach the server: as configured, or from this machine.
+func (d *Daemon) BaseURL() string {
+	if u, err := url.Parse(d.cfg.Conversations.BaseURL); err == nil && u.Host != "" {
+		return strings.TrimSuffix(d.cfg.Conversations.BaseURL, "/")
+	}
+	host, port, err := net.SplitHostPort(d.listener.Addr().String())
+	if ip := net.ParseIP(host); err != nil || ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// APIPage is the path of the page about the REST API; empty without one.
+func (d *Daemon) APIPage() string {
+	if d.cfg.Conversations.Only {
+		return ""
+	}
+	return "/v1/docs"
+}

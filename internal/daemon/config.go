@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/datadir"
+	"hutch/internal/driver"
+	"hutch/internal/engine"
+	"hutch/internal/host"
+	"hutch/internal/image"
+	"hutch/internal/listen"
+	"hutch/internal/trace"
+)
+
+// Config is all that can be set of a daemon. It needs a data folder. Every other
+// field can be zero; a number that is zero means no limit, if its comment does not
+// name a default. The daemon reads nothing from the environment.
+type Config struct {
+	Data    datadir.Folder
+	Version hutch.Version
+
+	// Listen is an address and a port; default DefaultListen.
+	Listen      string
+	Connections int            // at once; default DefaultConnections
+	Proxies     listen.Proxies // whose X-Forwarded-For is believed
+	TLS         TLS
+	Hosts       []string // further names of this server in its clients' URLs; "*" is all
+	Origins     []string // of web pages that can call this server
+
+	// Token is the local token. When it is empty, the daemon uses the one of the
+	// data folder, which its first start makes.
+	Token  string
+	Limits hutch.TokenLimits // of tokens that have none of their own
+	Issuer auth.IssuerOptions
+
+	Sandboxes     Sandboxes
+	Secrets       Secrets
+	Conversations Conversations
+	Backups       Backups
+	Monitor       Monitor
+	// Preview is the domain whose subdomains show exposed ports, with a scheme and
+	// a port if they are not this server's own; default localhost.
+	Preview url.URL
+	Log     Log
+}
+
+const (
+	DefaultListen = "127.0.0.1:7700"
+	// DefaultConnections leaves the sandboxes enough of an ordinary limit of open
+	// files.
+	DefaultConnections = 4096
+)
+
+// TLS is how a server speaks TLS, if it does.
+type TLS struct {
+	Cert, Key string // PEM files
+	Domain    string // to get certificates for, by ACME
+	Directory string // URL of the ACME server; default Let's Encrypt
+}
+
+// Sandboxes are the runtimes, and what sandboxes can have.
+type Sandboxes struct {
+	Runtime string // the default one; "" is the first that works
+	// Drivers returns the runtimes, with their state below dir; default
+	// host.Drivers.
+	Drivers func(dir string, log *slog.Logger) ([]driver.Driver, error)
+	// Image says where the programs of the host image are found. Authority and Log
+	// are set by the daemon.
+	Image image.HostOptions
+
+	Max         int          // at once; default 100
+	MaxLimits   hutch.Limits // of each
+	Pool        int          // most to keep ready, 0 for none
+	Warm        []engine.Warm
+	ExecTimeout time.Duration // of a command that asks for none; default 30 s
+	MaxTimeout  time.Duration // the longest that a command can ask for; default 24 h
+	SleepAfter  time.Duration // idle; default 10 min
+	Network     hutch.Network // of those that ask for none
+	DNS         string        // address and port of the server that names are asked of; "" is this machine's
+	// DestroyAll destroys all sandboxes when the daemon closes. Otherwise they go
+	// on running, and the next one finds them.
+	DestroyAll bool
+	// ColdCompilers leaves the standard library of Go uncompiled.
+	ColdCompilers bool
+}
+
+// Secrets are the server's own, and the key of all others.
+type Secrets struct {
+	Given    map[string]string          // by name: credentials that all sandboxes can ask for
+	Brokered map[string]hutch.Brokering // those of Given that sandboxes never hold
+	Key      string                     // that all are encrypted with; "" is the one in KeyFile
+	KeyFile  string                     // default one in the data folder, made when it is missing
+}
+
+// Conversations are code for chats.
+type Conversations struct {
+	Only     bool          // no other tools, and no REST
+	NoTools  bool          // none over MCP
+	Secret   string        // that links are signed with; "" is the one in the data folder
+	Folder   string        // of their files; "" is one in the data folder
+	BaseURL  string        // how people reach the server; "" is from this machine
+	LinkLife time.Duration // how long links are good for; 0 is for ever
+	Max      int           // of one owner
+	Room     int64         // bytes that one owner's files may take
+}
+
+// Backups are where copies of folders are kept.
+type Backups struct {
+	To   string                   // a folder, or s3://BUCKET/PREFIX; "" is a folder of the server's
+	Keys *credentials.Credentials // of the bucket
+	Room int64                    // bytes that those of one token may take
+}
+
+// Monitor is how the daemon is watched.
+type Monitor struct {
+	AuditKeep time.Duration // negative is for ever
+	Metrics   string        // another address that serves /metrics to anyone; "" is none
+	Prices    hutch.Prices
+	Trace     trace.Options // without an endpoint there are no traces
+}
+
+// Log is where the daemon's log goes. Secrets are redacted on the way.
+type Log struct {
+	To    io.Writer // nil discards it
+	JSON  bool
+	Level slog.Level
+	// NoRequests leaves requests out, but for their warnings and errors.
+	NoRequests bool
+}
+
+// withDefaults fills in what depends on no opened part.
+func (c Config) withDefaults() Config {
+	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	c.Connections = cmp.Or(c.Connections, DefaultConnections)
+	c.Preview.Host = cmp.Or(c.Preview.Host, "localhost")
+	if c.Sandboxes.Drivers == nil {
+		c.Sandboxes.Drivers = host.Drivers
+	}
+	if c.Log.To == nil {
+		c.Log.To = io.Discard
+	}
+	return c
+}

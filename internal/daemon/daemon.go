@@ -1,0 +1,159 @@
+// Package daemon is the server as a value: Open starts its parts one after
+// another, Serve answers requests, Close ends the parts in the opposite order. Sandboxes
+// outlive it, and the next daemon with the same data folder finds them.
+//
+// The parts and their order are the list in Daemon.open. A step that begins
+// something pushes its end onto the undo stack, so a failed Open leaves nothing
+// behind.
+//
+// A process can have several daemons, each with its own data folder and address:
+// a daemon has no state outside of these two and of its value.
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"hutch/internal/audit"
+	"hutch/internal/auth"
+	"hutch/internal/backup"
+	"hutch/internal/broker"
+	"hutch/internal/conversation"
+	"hutch/internal/driver"
+	"hutch/internal/engine"
+	"hutch/internal/listen"
+	"hutch/internal/metrics"
+	"hutch/internal/policy"
+	"hutch/internal/quota"
+	"hutch/internal/secret"
+	"hutch/internal/store"
+)
+
+// Daemon is a server whose parts are open.
+type Daemon struct {
+	cfg Config
+	log *slog.Logger
+	dir string // the server's own folder of the data folder
+
+	token      string // the local token
+	freshToken bool   // it was made just now
+
+	store      *store.Store
+	vault      *secret.Vault
+	authority  *broker.Authority
+	broker     *broker.Broker
+	watched    chan struct{} // closed when the observers are there
+	people     *auth.Issuer  // nil for nobody
+	tokens     *auth.Registry
+	requests   *quota.Meter
+	operations *quota.Meter
+	runtimes   []driver.Driver
+	engine     *engine.Engine
+	redacted   *secret.RedactedService // around the engine
+	backups    *backup.Backups
+	policy     *policy.Policy
+	talks      *conversation.Server
+	tls        *tls.Config // nil for none
+	audit      *audit.Log
+	metrics    *metrics.Metrics
+	traffic    *metrics.Traffic
+	observers  audit.Observers
+	listener   *listen.Gate
+	unbelieved sync.Once // a proxy that is not trusted was named in the log
+
+	life context.Context // done when the daemon is to end
+	end  context.CancelCauseFunc
+	undo []func() error // newest last
+
+	storeReady, runtimeReady check
+}
+
+// Open starts a daemon: afterwards it listens, and Serve answers. When ctx ends
+// before, so does Open.
+func Open(ctx context.Context, cfg Config) (*Daemon, error) {
+	d := &Daemon{cfg: cfg.withDefaults()}
+	d.vault = secret.Given(cfg.Secrets.Given)
+	d.log = d.newLog()
+	d.life, d.end = context.WithCancelCause(context.Background())
+	d.storeReady = check{every: time.Second, do: d.checkStore}
+	d.runtimeReady = check{every: time.Minute, do: d.checkRuntime}
+	if err := d.open(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Daemon) open(ctx context.Context) error {
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"open the data folder", d.openFolder},
+		{"open the store", d.openStore},
+		{"open the secrets", d.openSecrets},
+		{"set up brokering", d.openBroker},
+		{"open the audit log", d.openAudit},
+		{"read the tokens", d.openTokens},
+		{"read what tokens have used", d.openMeters},
+		{"set up TLS", d.openTLS},
+		{"listen", d.listen},
+		{"look for runtimes", d.findRuntimes},
+		{"start the engine", d.startEngine},
+		{"open the metrics and traces", d.openMonitors},
+		{"open the backups", d.openBackups},
+		{"read what is shared", d.openPolicy},
+		{"open the conversations", d.openConversations},
+		{"compile ahead", d.warmCompilers},
+	} {
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+var errClosed = errors.New("the daemon is closed")
+
+// Close ends what Open began, the last step first, once Serve has returned. It waits for
+// what runs beside the requests.
+func (d *Daemon) Close() error {
+	d.end(errClosed)
+	var errs []error
+	for len(d.undo) > 0 {
+		last := len(d.undo) - 1
+		errs = append(errs, d.undo[last]())
+		d.undo = d.undo[:last]
+	}
+	return errors.Join(errs...)
+}
+
+// onClose pushes the end of a step onto the undo stack.
+func (d *Daemon) onClose(do func() error) { d.undo = append(d.undo, do) }
+
+// runs runs something beside the requests until Close.
+func (d *Daemon) runs(do func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { do(ctx) })
+	d.onClose(func() error { cancel(); wg.Wait(); return nil })
+}
+
+// Token is the local token, and whether this daemon has made it.
+func (d *Daemon) Token() (token string, fresh bool) { return d.token, d.freshToken }
+
+// Log is the daemon's log.
+func (d *Daemon) Log() *slog.Logger { return d.log }
+
+// Runtimes are the names of the runtimes, the default one first.
+func (d *Daemon) Runtimes() []string {
+	names := make([]string, len(d.runtimes))
+	for i, r := range d.runtimes {
+		names[i] = r.Name()
+	}
+	return names
+}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"hutch/internal/backup"
+	"hutch/internal/conversation"
+)
+
+// sweepBackups is how often expired backups are looked for.
+const sweepBackups = time.Hour
+
+// openBackups opens where backups are kept: a folder, or a bucket.
+func (d *Daemon) openBackups(context.Context) error {
+	var to backup.Store
+	var err error
+	if address := d.cfg.Backups.To; strings.HasPrefix(address, "s3:") {
+		to, err = backup.OpenBucket(address, d.cfg.Backups.Keys)
+	} else {
+		to, err = backup.OpenFolder(cmp.Or(address, filepath.Join(d.dir, "backups")))
+	}
+	if err != nil {
+		return err
+	}
+	d.backups = backup.New(backup.Options{Service: d.redacted, Store: to, Room: d.cfg.Backups.Room, Log: d.log})
+	d.runs(func(ctx context.Context) { d.backups.KeepSwept(ctx, sweepBackups) })
+	return nil
+}
+
+func (d *Daemon) openConversations(context.Context) (err error) {
+	c := d.cfg.Conversations
+	secret := c.Secret
+	if secret == "" {
+		if secret, _, err = d.cfg.Data.Secret("file-secret", rand.Text); err != nil {
+			return err
+		}
+	}
+	d.talks, err = conversation.New(d.policy, conversation.Options{
+		Folder: cmp.Or(c.Folder, d.cfg.Data.Path("conversations")), Own: c.Folder == "", Secret: []byte(secret),
+		BaseURL: d.BaseURL(), LinkLife: c.LinkLife, Most: c.Max, Room: c.Room, API: d.APIPage(), Log: d.log,
+	})
+	if err == nil {
+		d.onClose(d.talks.Close)
+	}
+	return err
+}

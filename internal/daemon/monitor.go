@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/datadir"
+	"hutch/internal/metrics"
+	"hutch/internal/problem"
+	"hutch/internal/secret"
+	"hutch/internal/trace"
+)
+
+// newLog writes in the configured form, with secrets redacted.
+func (d *Daemon) newLog() *slog.Logger {
+	to := secret.Writer(d.cfg.Log.To, d.redactor)
+	opt := &slog.HandlerOptions{Level: d.cfg.Log.Level}
+	if d.cfg.Log.JSON {
+		return slog.New(slog.NewJSONHandler(to, opt))
+	}
+	return slog.New(slog.NewTextHandler(to, opt))
+}
+
+// requestLog is the log of requests.
+func (d *Daemon) requestLog() *slog.Logger {
+	if d.cfg.Log.NoRequests {
+		return slog.New(warnings{d.log.Handler()})
+	}
+	return d.log
+}
+
+// warnings passes on warnings and errors only.
+type warnings struct{ slog.Handler }
+
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+// openAudit opens the audit log and begins to remove what is too old.
+func (d *Daemon) openAudit(ctx context.Context) (err error) {
+	if d.audit, err = audit.Open(ctx, audit.Options{Dir: datadir.AuditLog(d.dir), Keep: d.cfg.Monitor.AuditKeep, Log: d.log}); err != nil {
+		return err
+	}
+	d.onClose(d.audit.Close)
+	d.runs(d.audit.Run)
+	return nil
+}
+
+// openMonitors makes the observers of every call. Traces come first, so that the
+// others know theirs.
+func (d *Daemon) openMonitors(ctx context.Context) error {
+	d.metrics = metrics.New(metrics.Options{Version: d.cfg.Version.Version, Usage: d.engine.Usage, Pool: d.engine.Pool, Traffic: d.traffic, Log: d.log})
+	d.observers = audit.Observers{d.metrics, d.audit}
+	if d.cfg.Monitor.Trace.Endpoint != "" {
+		t, err := trace.New(ctx, d.cfg.Monitor.Trace)
+		if err != nil {
+			return err
+		}
+		d.observers = append(audit.Observers{t}, d.observers...)
+		d.onClose(func() error { return d.closeTraces(t) })
+	}
+	close(d.watched)
+	return d.openMetrics(ctx)
+}
+
+// closeTraces sends the last traces. It is no failure of ours if nobody takes them.
+func (d *Daemon) closeTraces(t *trace.Tracer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := t.Close(ctx); err != nil {
+		d.log.Warn("the last traces were not sent", "err", err)
+	}
+	return nil
+}
+
+// openMetrics serves the metrics at an address of their own, if one was given.
+func (d *Daemon) openMetrics(ctx context.Context) error {
+	if d.cfg.Monitor.Metrics == "" {
+		return nil
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", d.cfg.Monitor.Metrics)
+	if err != nil {
+		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --metrics-listen", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", d.metrics)
+	hs := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	ended := make(chan error, 1)
+	go func() { ended <- hs.Serve(l) }()
+	d.onClose(func() error {
+		hs.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	d.log.Info("metrics", "address", l.Addr().String())
+	return nil
+}
+
+// monitorRoutes are what monitors ask for.
+func (d *Daemon) monitorRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		answerJSON(w, http.StatusOK, map[string]any{"status": "ok"})
+	})
+	mux.HandleFunc("GET /ready", d.ready)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if err := d.policy.Metrics(r.Context()); err != nil {
+			problem.Write(w, err)
+			return
+		}
+		d.metrics.ServeHTTP(w, r)
+	})
+}

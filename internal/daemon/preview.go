@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/listen"
+	"hutch/internal/preview"
+)
+
+// previewURL is where a label is shown.
+func (d *Daemon) previewURL(label string) string {
+	at := d.cfg.Preview
+	if at.Scheme == "" {
+		scheme, rest, _ := strings.Cut(d.URL(), "://")
+		at.Scheme = scheme
+		if _, port, err := net.SplitHostPort(rest); err == nil && at.Port() == "" {
+			at.Host += ":" + port
+		}
+	}
+	return at.Scheme + "://" + label + "." + at.Host
+}
+
+// previews puts the previews in front of the rest of the server.
+func (d *Daemon) previews(next http.Handler) *preview.Handler {
+	login := d.URL()
+	if d.cfg.Conversations.BaseURL != "" {
+		login = d.BaseURL()
+	}
+	return preview.New(next, preview.Options{
+		Sandboxes: d.engine, Domain: d.cfg.Preview.Hostname(), Login: login, Log: d.log,
+		Known: func(ctx context.Context, token string) bool {
+			_, err := d.tokens.Check(ctx, token)
+			return err == nil || !errors.Is(err, hutch.Denied)
+		},
+		May: d.maySee, Own: d.isOwn, Client: d.clientOf,
+		Claim: func(ctx context.Context, owner string) bool { return listen.Claim(ctx, "previews "+owner) },
+	})
+}
+
+// isOwn reports whether a host name is the server's own, and not that of a
+// preview.
+func (d *Daemon) isOwn(host string) bool {
+	public, _ := url.Parse(d.BaseURL())
+	return strings.EqualFold(host, public.Hostname()) || slices.ContainsFunc(d.cfg.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) })
+}
+
+// clientOf is the address that a request comes from, and whether a proxy said so.
+// The first proxy that is not believed is named in the log.
+func (d *Daemon) clientOf(r *http.Request) (netip.Addr, bool) {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	if d.cfg.Proxies.Has(from.Addr()) {
+		return d.cfg.Proxies.Client(r), true
+	}
+	if r.Header.Get("X-Forwarded-For") != "" {
+		d.unbelieved.Do(func() {
+			d.log.Warn("a request has X-Forwarded-For and does not come from a proxy that is believed: its clients count as one; see --trusted-proxies", "remote", r.RemoteAddr)
+		})
+	}
+	return from.Addr().Unmap(), false
+}
+
+// maySee reports whether a token may see the sandbox of a preview: its owner's,
+// or one that it is shared with.
+func (d *Daemon) maySee(ctx context.Context, token string, p hutch.Preview) bool {
+	who, err := d.tokens.Check(ctx, token)
+	if err != nil {
+		return false
+	}
+	mine, err := d.policy.ValidatePortToken(auth.With(ctx, who), p.SandboxID, p.Port.Port, p.Token)
+	return err == nil && mine
+}

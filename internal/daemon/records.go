@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/datadir"
+	"hutch/internal/policy"
+	"hutch/internal/quota"
+	"hutch/internal/secret"
+	"hutch/internal/store"
+)
+
+func (d *Daemon) openFolder(context.Context) (err error) {
+	if d.cfg.Data == "" {
+		return hutch.Errorf(hutch.Invalid, "a daemon needs a data folder")
+	}
+	name := datadir.Server
+	if d.cfg.Conversations.Only {
+		name = datadir.Conversation // beside that of another server
+	}
+	if d.dir, err = d.cfg.Data.Make(name); err != nil {
+		return err
+	}
+	f, free, err := datadir.LockPatiently(d.dir)
+	if err != nil {
+		return err
+	}
+	if !free {
+		return hutch.Errorf(hutch.Conflict, "another server uses the data folder %s: end it, or choose another folder with --data", d.cfg.Data)
+	}
+	d.onClose(f.Close)
+	if d.token = d.cfg.Token; d.token == "" {
+		d.token, d.freshToken, err = d.cfg.Data.Secret("token", auth.NewSecret)
+	}
+	return err
+}
+
+func (d *Daemon) openStore(ctx context.Context) (err error) {
+	if d.store, err = store.Open(ctx, datadir.Database(d.dir)); err != nil {
+		return err
+	}
+	d.onClose(d.store.Close)
+	return nil
+}
+
+func (d *Daemon) openSecrets(context.Context) (err error) {
+	path := filepath.Join(d.dir, "secrets.age")
+	var key *secret.Key
+	if text := d.cfg.Secrets.Key; text != "" {
+		key, err = secret.ParseKey(text)
+	} else {
+		key, err = secret.LoadKey(cmp.Or(d.cfg.Secrets.KeyFile, filepath.Join(d.dir, "secrets.key")), path)
+	}
+	if err != nil {
+		return err
+	}
+	v, err := secret.Open(path, key, d.cfg.Secrets.Given)
+	if err == nil {
+		d.vault = v
+	}
+	return err
+}
+
+// redactor is for the log, which has calls of all owners.
+func (d *Daemon) redactor() *secret.Redactor { return d.vault.All() }
+
+func (d *Daemon) openTokens(ctx context.Context) (err error) {
+	if d.cfg.Issuer != (auth.IssuerOptions{}) {
+		if d.people, err = auth.NewIssuer(d.cfg.Issuer); err != nil {
+			return err
+		}
+	}
+	d.tokens, err = auth.Open(ctx, auth.Options{
+		Shelf: d.store.Shelf("tokens"), Local: d.token, LocalLimits: d.cfg.Limits, LocalFree: d.isPersonal(), Defaults: d.cfg.Limits, Issuer: d.people, Log: d.log,
+	})
+	return err
+}
+
+// isPersonal reports whether the local token is one person's, on their own
+// machine: it then has no limits.
+func (d *Daemon) isPersonal() bool { return d.cfg.Token == "" && OnLoopback(d.cfg.Listen) }
+
+func (d *Daemon) openMeters(ctx context.Context) (err error) {
+	meter := func(unit, limit string, window time.Duration) *quota.Meter {
+		m, failed := quota.Open(ctx, quota.Options{Shelf: d.store.Shelf(limit), Window: window, What: unit, Limit: limit})
+		if err = errors.Join(err, failed); failed == nil {
+			d.onClose(func() error { return m.Close(context.Background()) })
+		}
+		return m
+	}
+	d.requests = meter("requests of a minute", "requestsPerMinute", time.Minute)
+	d.operations = meter("operations of an hour", "operationsPerHour", time.Hour)
+	return err
+}
+
+// mayListen refuses to be open to a network with a token that nobody chose: setting
+// or creating a token is the choice.
+func (d *Daemon) mayListen(ctx context.Context) error {
+	if d.cfg.Token != "" || OnLoopback(d.cfg.Listen) {
+		return nil
+	}
+	list, err := d.tokens.Tokens(ctx)
+	if err != nil || slices.ContainsFunc(list, func(t hutch.Token) bool { return t.Live(time.Now()) }) {
+		return err
+	}
+	return hutch.Errorf(hutch.Denied, "%s can be reached from other machines, and no token was set: set SANDBOX_AUTH_TOKEN, or create a token with `hutch token create`, or listen on 127.0.0.1", d.cfg.Listen)
+}
+
+func (d *Daemon) openPolicy(ctx context.Context) (err error) {
+	d.policy, err = policy.New(ctx, d.redacted, policy.Options{
+		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Accounts: d.engine, Pools: d.engine, Audit: d.audit, Observer: d.observers, Operations: d.operations, Grants: d.store.Shelf("grants"),
+		Redact: func(text string) string { return d.redactor().String(text) }, Log: d.log,
+	})
+	return err
+}

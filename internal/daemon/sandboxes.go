@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/broker"
+	"hutch/internal/datadir"
+	"hutch/internal/egress"
+	"hutch/internal/engine"
+	"hutch/internal/host"
+	"hutch/internal/image"
+	"hutch/internal/linux/pressure"
+	"hutch/internal/metrics"
+	"hutch/internal/secret"
+)
+
+func (d *Daemon) findRuntimes(ctx context.Context) error {
+	all, err := d.cfg.Sandboxes.Drivers(d.dir, d.log)
+	if err != nil {
+		return err
+	}
+	inhabited, err := d.store.Runtimes(ctx)
+	if err != nil {
+		return err
+	}
+	d.runtimes, err = host.Working(ctx, all, d.cfg.Sandboxes.Runtime, inhabited, d.log)
+	return err
+}
+
+func (d *Daemon) startEngine(ctx context.Context) error {
+	c := d.cfg.Sandboxes
+	d.traffic = metrics.NewTraffic()
+	root := c.Image
+	root.Authority, root.Log = d.authority.Certificate(), d.log
+	d.engine = engine.New(engine.Options{
+		Dir: d.dir, Drivers: d.runtimes, Pool: d.pool(), Image: host.Images(d.cfg.Data.Images(), root), Store: d.store,
+		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
+		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network,
+		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
+		PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
+	})
+	if err := d.engine.Start(ctx); err != nil {
+		return err
+	}
+	d.redacted = secret.Redact(d.engine, d.vault.Redactor)
+	d.onClose(d.closeEngine)
+	return nil
+}
+
+// closeEngine destroys the sandboxes if they are to go, which takes longer.
+func (d *Daemon) closeEngine() error {
+	limit := closeTime
+	if d.cfg.Sandboxes.DestroyAll {
+		limit = 2 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return d.engine.Close(ctx)
+}
+
+// pool is what sandboxes are kept ready. While nobody asks for any, that is two of the
+// default kind, or none if the server has only conversations. Copies of snapshots
+// can take an eighth of the machine's memory.
+func (d *Daemon) pool() engine.Pool {
+	p := engine.Pool{Max: d.cfg.Sandboxes.Pool, Min: 2, Room: pressure.Total() / 8, Short: pressure.Memory, Warm: d.cfg.Sandboxes.Warm}
+	if d.cfg.Conversations.Only {
+		p.Min = 0
+	}
+	return p
+}
+
+// openBroker opens what speaks to hosts in place of sandboxes, with the
+// certificates of an authority that the sandboxes trust.
+func (d *Daemon) openBroker(context.Context) (err error) {
+	for name, b := range d.cfg.Secrets.Brokered {
+		if err := d.vault.Broker(name, b); err != nil {
+			return err
+		}
+	}
+	if d.authority, err = broker.OpenAuthority(datadir.Authority(d.dir)); err != nil {
+		return err
+	}
+	d.broker = broker.New(broker.Options{Authority: d.authority, Log: d.log})
+	d.watched = make(chan struct{})
+	return nil
+}
+
+// completeExit gives the network of a sandbox the hosts that it has brokered secrets
+// for, and links to the owner's other sandboxes.
+func (d *Daemon) completeExit(x engine.Exit, opt *egress.Options) {
+	opt.Brokering = egress.Brokering{
+		Broker: d.broker, Answers: d.vault.Answers,
+		Credentials: func() []secret.Credential { return d.vault.Brokered(x.Owner, x.Secrets()) },
+		Used:        func(host string, u broker.Use) { d.recordUse(x, host, u) },
+	}
+	opt.Link = func(ctx context.Context, id string, port uint16) (net.Conn, error) {
+		return d.engine.DialPort(hutch.WithOwner(ctx, hutch.Owner{ID: x.Owner}), id, int(port))
+	}
+}
+
+// recordUse puts a use of brokered secrets on record.
+func (d *Daemon) recordUse(x engine.Exit, host string, u broker.Use) {
+	select {
+	case <-d.watched:
+	case <-d.life.Done():
+		return
+	}
+	target := fmt.Sprintf("%s %s %d %s", u.Method, host, u.Status, strings.Join(u.Secrets, ","))
+	_, end, err := d.observers.Begin(d.life, audit.Operation{Time: u.Began, Owner: x.Owner, Sandbox: x.Sandbox, Verb: audit.Broker, Target: target, Surface: "network"})
+	if err != nil {
+		d.log.Error("put the use of a secret on record", "sandbox", x.Sandbox, "err", err)
+		return
+	}
+	end(audit.Outcome{Err: u.Err})
+}
+
+// warmDelay is how long after its start the daemon compiles ahead: until then it
+// has other things to do, and one that ends soon need not begin.
+const warmDelay = 30 * time.Second
+
+// warmCompilers compiles in the background what first programs would otherwise
+// compile in each sandbox. Sandboxes have it when the image is looked at again.
+func (d *Daemon) warmCompilers(context.Context) error {
+	if d.cfg.Sandboxes.ColdCompilers {
+		return nil
+	}
+	d.runs(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(warmDelay):
+		}
+		began := time.Now()
+		opt := d.cfg.Sandboxes.Image
+		opt.Log = d.log
+		made, err := image.Warm(ctx, d.cfg.Data.Images(), opt)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			d.log.Warn("the standard library of Go could not be compiled ahead; first Go programs take long", "err", err)
+		case made:
+			d.log.Info("compiled the standard library of Go for all sandboxes", "took", time.Since(began))
+		}
+	})
+	return nil
+}

@@ -1,0 +1,100 @@
+// Package datadir is the data folder of Hutch on a machine: where each thing is
+// kept, and who uses a part of it now.
+//
+//	token          the token of this machine's user, when the environment gives none
+//	images/        root file systems, shared by all that runs here
+//	server/        the daemon's: its lock, its store, its engine and drivers
+//	conversation/  the same of `hutch conversation`
+//	conversations/ the files that conversations keep
+//	file-secret    the key that signs links to these files
+//	embedded/      a folder for each engine of `hutch run` and `hutch mcp`
+//
+// Sandboxes run as other users and walk through the data folder to their
+// images. Its folders can therefore be walked through by all; secret files can be
+// read by their owner only.
+package datadir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"hutch"
+	"hutch/internal/durable"
+)
+
+// The parts that an engine can have for itself.
+const (
+	Server       = "server"
+	Conversation = "conversation"
+	Embedded     = "embedded"
+)
+
+// Folder is the absolute path of a data folder.
+type Folder string
+
+// Open makes the folder when it is missing.
+func Open(path string) (Folder, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(path, 0o711); err != nil {
+		return "", hutch.Errorf(hutch.Unavailable, "the data folder %s cannot be made: choose another with --data or $HUTCH_DATA", path).Because(err)
+	}
+	return Folder(path), nil
+}
+
+// Path is the path of something in the folder, whether it exists or not.
+func (f Folder) Path(name string) string { return filepath.Join(string(f), name) }
+
+// Images is where root file systems are kept.
+func (f Folder) Images() string { return f.Path("images") }
+
+// Token is the path of the token of this machine's user.
+func (f Folder) Token() string { return f.Path("token") }
+
+// Make makes one of the folders in it when it is missing, and returns its path.
+func (f Folder) Make(name string) (string, error) {
+	path := f.Path(name)
+	if err := os.MkdirAll(path, 0o711); err != nil {
+		return "", hutch.Errorf(hutch.Unavailable, "the data folder %s cannot be written to: choose another with --data or $HUTCH_DATA", f).Because(err)
+	}
+	return path, nil
+}
+
+// Secret reads a secret file of the folder. A missing one is written with what
+// mint returns; fresh says so.
+func (f Folder) Secret(name string, mint func() string) (secret string, fresh bool, err error) {
+	path := f.Path(name)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		secret, err = createSecret(path, mint())
+		return secret, true, err
+	}
+	if secret = strings.TrimSpace(string(b)); err == nil && secret == "" {
+		err = hutch.Errorf(hutch.Invalid, "the file %s is empty: remove it to have a new one made", path)
+	}
+	return secret, false, err
+}
+
+// createSecret writes a new secret to path, or returns the one that another process
+// wrote in the meantime.
+func createSecret(path, secret string) (string, error) {
+	if err := durable.Create(path, []byte(secret+"\n")); !errors.Is(err, fs.ErrExist) {
+		return secret, err
+	}
+	b, err := os.ReadFile(path)
+	return strings.TrimSpace(string(b)), err
+}
+
+// Database is the store of a server, in its folder.
+func Database(server string) string { return filepath.Join(server, "hutch.db") }
+
+// Authority is the file with a server's certificate authority.
+func Authority(server string) string { return filepath.Join(server, "authority.pem") }
+
+// AuditLog is the folder of a server's audit log.
+func AuditLog(server string) string { return filepath.Join(server, "audit") }

@@ -1,0 +1,122 @@
+// Package host is what an engine takes from the machine that it runs on: the
+// runtimes that work there, the image with the machine's programs, and the
+// networks of sandboxes. The daemon, the engines of single commands and `hutch
+// doctor` all take it from here.
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor"
+	"hutch/internal/driver/native"
+)
+
+// Drivers returns the drivers of this program in the order of preference. They
+// keep their state below dir.
+func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
+	agent, runsc := program("hutch-agent"), program("hutch-runsc")
+	g, err := gvisor.New(gvisor.Options{Options: driver.Options{Dir: filepath.Join(dir, "gvisor"), Agent: agent}, Runsc: runsc, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("gvisor: %w", err)
+	}
+	n, err := native.New(driver.Options{Dir: filepath.Join(dir, "native"), Agent: agent})
+	if err != nil {
+		return nil, fmt.Errorf("native: %w", err)
+	}
+	return []driver.Driver{g, n}, nil
+}
+
+// CheckRuntime refuses the name of a runtime that Drivers does not return; "" is
+// no choice.
+func CheckRuntime(name string) error {
+	switch name {
+	case "", "gvisor", "native":
+		return nil
+	}
+	return unknownRuntime(name)
+}
+
+func unknownRuntime(name string) error {
+	return hutch.Errorf(hutch.Invalid, "there is no runtime %q: use gvisor or native", name)
+}
+
+// program finds one of the programs that are shipped with this one: in the same
+// folder or on the search path. The path of a missing one is in the same folder.
+func program(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	if real, err := filepath.EvalSymlinks(self); err == nil {
+		self = real
+	}
+	beside := filepath.Join(filepath.Dir(self), name)
+	if _, err := os.Stat(beside); err == nil {
+		return beside
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		if path, err := filepath.Abs(path); err == nil {
+			return path
+		}
+	}
+	return beside
+}
+
+// Working returns the drivers that can create sandboxes now, the wanted one first,
+// and the inhabited ones, which have sandboxes already. The latter are needed to
+// find these sandboxes again, even if the disk is too full to create others.
+func Working(ctx context.Context, all []driver.Driver, want string, inhabited []string, log *slog.Logger) ([]driver.Driver, error) {
+	all, err := Prefer(all, want)
+	if err != nil {
+		return nil, err
+	}
+	var ok []driver.Driver
+	for _, d := range all {
+		report := d.Check(ctx)
+		switch {
+		case report.OK:
+			ok = append(ok, d)
+		case slices.Contains(inhabited, d.Name()):
+			log.Warn("a runtime makes no sandboxes now, and has some; see `hutch doctor`", "driver", d.Name(), "err", Problem(report))
+			ok = append(ok, d)
+		case d.Name() == want:
+			return nil, hutch.Errorf(hutch.Unsupported, "the runtime %s does not work here: %s", want, Problem(report))
+		default:
+			log.Warn("a runtime does not work here; see `hutch doctor`", "driver", d.Name())
+		}
+	}
+	if len(ok) == 0 {
+		return nil, hutch.Errorf(hutch.Unsupported, "no runtime works on this host: run `hutch doctor`, which says what to do")
+	}
+	return ok, nil
+}
+
+// Prefer puts the wanted driver first; "" is no choice.
+func Prefer(all []driver.Driver, want string) ([]driver.Driver, error) {
+	if want == "" {
+		return all, nil
+	}
+	i := slices.IndexFunc(all, func(d driver.Driver) bool { return d.Name() == want })
+	if i < 0 {
+		return nil, unknownRuntime(want)
+	}
+	return append([]driver.Driver{all[i]}, slices.Delete(slices.Clone(all), i, i+1)...), nil
+}
+
+// Problem is the first finding that keeps a driver from working, and how to fix it.
+func Problem(r driver.Report) string {
+	for _, f := range r.Findings {
+		if f.Level == driver.Bad {
+			return fmt.Sprintf("%s: %s. %s", f.Name, f.Detail, f.Mend)
+		}
+	}
+	return "run `hutch doctor`"
+}
