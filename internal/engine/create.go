@@ -34,7 +34,7 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 
 // make makes the sandbox of a record, in the way that how says, which is
 // called with the lifecycle lock held; or finds the one that is there.
-func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) startPlan) (hutch.Sandbox, error) {
+func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbox) startPlan) (hutch.Sandbox, error) {
 	s, made, err := e.enter(ctx, rec)
 	if err != nil {
 		return hutch.Sandbox{}, err
@@ -57,7 +57,7 @@ func (e *Engine) make(ctx context.Context, rec store.Record, how func(*sandbox) 
 }
 
 // draft turns a request into the record of a sandbox to be.
-func (e *Engine) draft(ctx context.Context, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
+func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
 	if req.NormalizeID {
 		req.ID = hutch.NormalizeID(req.ID)
 	}
@@ -120,7 +120,7 @@ const defaultImage = "host"
 
 // enter puts a new sandbox into the table, with its lifecycle lock held; or finds the one
 // that is there.
-func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made bool, err error) {
+func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, made bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -144,7 +144,7 @@ func (e *Engine) enter(ctx context.Context, rec store.Record) (s *sandbox, made 
 
 // roomLocked refuses more sandboxes where an owner has enough, awake or asleep, as
 // those that sleep take the disk; or where there are enough that take memory.
-func (e *Engine) roomLocked(ctx context.Context, more int) error {
+func (e *lifecycle) roomLocked(ctx context.Context, more int) error {
 	owner, _ := hutch.OwnerOf(ctx)
 	own := 0
 	for n := range e.sandboxes {
@@ -160,7 +160,7 @@ func (e *Engine) roomLocked(ctx context.Context, more int) error {
 
 // memoryLocked refuses more sandboxes that take memory when there are enough, or
 // there is too little.
-func (e *Engine) memoryLocked(more int) error {
+func (e *lifecycle) memoryLocked(more int) error {
 	active := 0
 	for _, s := range e.sandboxes {
 		if s.TakesMemory() {
@@ -177,7 +177,7 @@ func (e *Engine) memoryLocked(more int) error {
 }
 
 // join waits until a sandbox that another call may be creating is there.
-func (e *Engine) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
+func (e *lifecycle) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
 	if err := s.Lock(ctx); err != nil {
 		return hutch.Sandbox{}, err
 	}
@@ -192,7 +192,7 @@ func (e *Engine) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
 }
 
 // abandon forgets a sandbox that never came to be.
-func (e *Engine) abandon(s *sandbox, cause error) {
+func (e *lifecycle) abandon(s *sandbox, cause error) {
 	e.log.Warn("create", "sandbox", s.ID(), "err", cause, "cause", hutch.AsError(cause).Cause)
 	e.mu.Lock()
 	delete(e.sandboxes, s.Name())
@@ -209,7 +209,7 @@ type startPlan struct {
 
 // open makes a place for the sandbox, whose lifecycle lock the caller holds, and sets it
 // running.
-func (e *Engine) open(ctx context.Context, s *sandbox, how startPlan) error {
+func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 	defer e.instances.Begin()()
 	rec := s.Record()
 	v := rec.Sandbox
@@ -230,7 +230,7 @@ func (e *Engine) open(ctx context.Context, s *sandbox, how startPlan) error {
 }
 
 // admit sets a sandbox running in a place, on disk first.
-func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, reason *string) error {
+func (e *lifecycle) admit(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, reason *string) error {
 	why := ""
 	if reason != nil {
 		why = *reason
@@ -244,7 +244,7 @@ func (e *Engine) admit(ctx context.Context, s *sandbox, inst driver.Instance, ag
 
 // claim gives a new sandbox, whose lifecycle lock the caller holds, an instance of
 // the pool; nil when there is none.
-func (e *Engine) claim(s *sandbox, k pool.Kind) *instance.Spare {
+func (e *lifecycle) claim(s *sandbox, k pool.Kind) *instance.Spare {
 	spare := e.instances.Take(k)
 	if spare != nil {
 		s.Assign(spare.HandOver())

@@ -27,7 +27,7 @@ func (e *Engine) SleepAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (e *Engine) sleepNow(ctx context.Context, s *sandbox) error {
+func (e *lifecycle) sleepNow(ctx context.Context, s *sandbox) error {
 	if err := s.Lock(ctx); err != nil {
 		return err
 	}

@@ -70,8 +70,13 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Engine implements hutch.Service.
-type Engine struct {
+// Engine implements hutch.Service: its methods are the verbs, and each does its work
+// during a use of a sandbox, or with the lifecycle lock of it.
+type Engine struct{ *lifecycle }
+
+// lifecycle is the table of all sandboxes, and what happens to them: they are made,
+// found, woken, put to sleep, watched and destroyed. It knows no verbs.
+type lifecycle struct {
 	opt    Options
 	log    *slog.Logger
 	ctx    context.Context // done when the engine closes
@@ -107,13 +112,13 @@ func New(opt Options) *Engine {
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Engine{
+	e := &lifecycle{
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log),
 	}
 	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))
-	return e
+	return &Engine{e}
 }
 
 // Start finds the sandboxes of an earlier run again, removes what it left
@@ -163,7 +168,7 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 // letGo lets go of a sandbox that outlives the engine.
-func (e *Engine) letGo(ctx context.Context, s *sandbox) {
+func (e *lifecycle) letGo(ctx context.Context, s *sandbox) {
 	s.Disarm()
 	if inst, agent := s.Held(); inst != nil { // and it is not being destroyed
 		e.account(ctx, s, inst)
@@ -173,7 +178,7 @@ func (e *Engine) letGo(ctx context.Context, s *sandbox) {
 }
 
 // tableLocked lists the sandboxes, oldest first.
-func (e *Engine) tableLocked() []*sandbox {
+func (e *lifecycle) tableLocked() []*sandbox {
 	all := slices.Collect(maps.Values(e.sandboxes))
 	slices.SortFunc(all, func(a, b *sandbox) int {
 		return cmp.Or(a.Created().Compare(b.Created()), cmp.Compare(a.ID(), b.ID()), cmp.Compare(a.Owner(), b.Owner()))
@@ -182,7 +187,7 @@ func (e *Engine) tableLocked() []*sandbox {
 }
 
 // find returns the caller's sandbox of an id, or NotFound.
-func (e *Engine) find(ctx context.Context, id string) (*sandbox, error) {
+func (e *lifecycle) find(ctx context.Context, id string) (*sandbox, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return nil, err
 	}

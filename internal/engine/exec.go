@@ -84,7 +84,7 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 }
 
 // execTime is the time limit of a command or a run of code that asks for one.
-func (e *Engine) execTime(asked hutch.Seconds) (time.Duration, error) {
+func (e *lifecycle) execTime(asked hutch.Seconds) (time.Duration, error) {
 	usual, longest := e.opt.ExecTimeout, hutch.InSeconds(e.opt.MaxTimeout)
 	switch {
 	case !(asked >= 0 && asked <= longest):
@@ -120,7 +120,7 @@ func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 }
 
 // diagnose says why a command got no exit.
-func (e *Engine) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, err error) error {
+func (e *lifecycle) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, err error) error {
 	if ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) {
 		return err
 	}
@@ -146,7 +146,7 @@ func destroyed(s *sandbox) error {
 }
 
 // describe adds to an error what became of the sandbox.
-func (e *Engine) describe(s *sandbox, err error) error {
+func (e *lifecycle) describe(s *sandbox, err error) error {
 	if locked := s.Lock(e.ctx); locked == nil { // whoever marks it failed is done then
 		s.Unlock()
 	}
@@ -171,7 +171,7 @@ func (e *Engine) describe(s *sandbox, err error) error {
 
 // ranOutOfMemory reports whether the kernel has killed for want of memory
 // since the last time this was asked.
-func (e *Engine) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
+func (e *lifecycle) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
 	inst := s.Instance()
 	if inst == nil {
 		return false

@@ -41,7 +41,7 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 	return forks, err
 }
 
-func (e *Engine) room(ctx context.Context, n int) error {
+func (e *lifecycle) room(ctx context.Context, n int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.roomLocked(ctx, n)
@@ -74,7 +74,7 @@ func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, 
 }
 
 // createFrom is Create of a sandbox that begins as a snapshot.
-func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+func (e *lifecycle) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	snap, err := e.snaps.Find(viewer(ctx), req.Snapshot)
 	if err != nil {
 		return hutch.Sandbox{}, err
@@ -87,7 +87,7 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 
 // beginAs makes a sandbox of a snapshot: in a place of the pool, if one waits
 // that began as that.
-func (e *Engine) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (hutch.Sandbox, error) {
+func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	rec, d, err := e.draftFrom(ctx, snap, req)
 	if err != nil {
 		return hutch.Sandbox{}, err
@@ -118,7 +118,7 @@ func (e *Engine) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutc
 
 // draftFrom is draft for a sandbox that begins as a snapshot, whose settings it
 // has where it may have no others.
-func (e *Engine) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
+func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
 	v, was := snap.Snapshot, snap.Record
 	if req.Image != "" && req.Image != v.Image || req.Runtime != "" && req.Runtime != v.Runtime && v.Memory && !req.FilesOnly || req.Limits != (hutch.Limits{}) && req.Limits != v.Limits {
 		return store.Record{}, nil, hutch.Errorf(hutch.Invalid, "image, runtime and limits of a sandbox that begins as a snapshot are the snapshot's: leave them out")

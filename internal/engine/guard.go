@@ -20,7 +20,7 @@ var errAsleep = errors.New("the sandbox is being saved, or stands still")
 
 // guard enforces the memory limit of the place that s runs in, until the place
 // dies or the engine closes.
-func (e *Engine) guard(s *sandbox, inst driver.Instance) {
+func (e *lifecycle) guard(s *sandbox, inst driver.Instance) {
 	g, ok := driver.As[driver.Guarded](inst)
 	if !ok {
 		return
@@ -43,7 +43,7 @@ func (e *Engine) guard(s *sandbox, inst driver.Instance) {
 const stoppedForMemory = "it reached its memory limit and ending programs did not help: its files are kept, its processes have ended; the next use starts it again"
 
 // salvage stops a sandbox whose place has no memory left, and keeps its files.
-func (e *Engine) salvage(s *sandbox, g driver.Guarded, cause error) {
+func (e *lifecycle) salvage(s *sandbox, g driver.Guarded, cause error) {
 	if s.Lock(e.ctx) != nil {
 		return
 	}
@@ -72,12 +72,12 @@ func (e *Engine) salvage(s *sandbox, g driver.Guarded, cause error) {
 
 // keepFiles writes the files of a place that has no memory left to the folder
 // that its sandbox has while it sleeps.
-func (e *Engine) keepFiles(s *sandbox, g driver.Guarded) error {
+func (e *lifecycle) keepFiles(s *sandbox, g driver.Guarded) error {
 	return e.saved.WriteMemory(s.Place(), func(dir string) error { return g.SaveFiles(e.ctx, dir) })
 }
 
 // wakeFromSavedFiles makes a new place for a sandbox that salvage has stopped.
-func (e *Engine) wakeFromSavedFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
+func (e *lifecycle) wakeFromSavedFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
 	r, ok := driver.As[driver.Restorer](d)
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot start the sandbox %q again: start the server with the runtime that it was made on", d.Name(), s.ID())

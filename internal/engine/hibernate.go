@@ -23,7 +23,7 @@ import (
 // hibernate keeps all of an idle sandbox, whose lifecycle lock the caller
 // holds; with busy
 // also of one whose processes are at work.
-func (e *Engine) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
+func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
 	listing, err := readListing(ctx, s.ID(), agent)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func working(ctx context.Context, inst driver.Instance) bool {
 }
 
 // saveMemory writes the sandbox's folder, under another name first.
-func (e *Engine) saveMemory(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
+func (e *lifecycle) saveMemory(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
 	return e.saved.WriteMemory(s.Place(), func(dir string) error {
 		if err := agent.Park(ctx); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (e *Engine) saveMemory(ctx context.Context, s *sandbox, inst driver.Saver, 
 
 // abortHibernation makes a detached sandbox run on where it was. Its folder stays
 // while the record may say that it hibernates.
-func (e *Engine) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.Client) error {
+func (e *lifecycle) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
 	defer cancel()
 	err := inst.Resume(ctx)
@@ -112,7 +112,7 @@ func (e *Engine) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.Cli
 
 // resumeLater makes a sandbox run on that did not when it was to, until it does or
 // has died. Its calls wait meanwhile.
-func (e *Engine) resumeLater(s *sandbox, inst driver.Saver) {
+func (e *lifecycle) resumeLater(s *sandbox, inst driver.Saver) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		select {
 		case <-e.ctx.Done():
@@ -147,7 +147,7 @@ var errBusy = hutch.Errorf(hutch.Unavailable, "the sandbox did not wake in time,
 // wakeFromMemory makes the place of a hibernated sandbox from its folder. The memory is
 // worth nothing without the very programs that it belongs to: when the host has
 // others now, the files are what is left.
-func (e *Engine) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Driver) error {
+func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Driver) error {
 	r, ok := driver.As[driver.Restorer](d)
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore the sandbox %q: start the server with the runtime that it was made on", d.Name(), s.ID())
@@ -183,7 +183,7 @@ func (e *Engine) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Driver
 
 // restoreMemory restores the memory of a hibernated sandbox, in a place that may have
 // been made before it was known for whom.
-func (e *Engine) restoreMemory(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
+func (e *lifecycle) restoreMemory(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
 	inst, err := e.instances.Restore(ctx, r, s.Record().Sandbox, spec, e.saved.Memory(s.Place()))
 	if err != nil {
 		return nil, err

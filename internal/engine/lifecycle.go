@@ -18,7 +18,7 @@ import (
 )
 
 // background runs f as a task that Close waits for; not after Close.
-func (e *Engine) background(f func()) {
+func (e *lifecycle) background(f func()) {
 	select {
 	case <-e.ctx.Done():
 	default:
@@ -28,7 +28,7 @@ func (e *Engine) background(f func()) {
 
 // use counts a use of the sandbox and returns its agent, waking it when it
 // sleeps. EndUse ends the use.
-func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Client, err error) {
+func (e *lifecycle) use(ctx context.Context, id string) (s *sandbox, agent *wire.Client, err error) {
 	if s, err = e.find(ctx, id); err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +47,7 @@ func (e *Engine) use(ctx context.Context, id string) (s *sandbox, agent *wire.Cl
 }
 
 // ask makes a call to the agent of a sandbox, which is in use meanwhile.
-func (e *Engine) ask(ctx context.Context, id string, call func(*wire.Client) error) error {
+func (e *lifecycle) ask(ctx context.Context, id string, call func(*wire.Client) error) error {
 	s, agent, err := e.use(ctx, id)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (e *Engine) ask(ctx context.Context, id string, call func(*wire.Client) err
 }
 
 // hold calls do with the lifecycle lock of a sandbox, which need not run.
-func (e *Engine) hold(ctx context.Context, id string, do func(*sandbox) error) error {
+func (e *lifecycle) hold(ctx context.Context, id string, do func(*sandbox) error) error {
 	s, err := e.find(ctx, id)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (e *Engine) hold(ctx context.Context, id string, do func(*sandbox) error) e
 }
 
 // wake makes the sandbox, whose lifecycle lock the caller holds, running if it can.
-func (e *Engine) wake(ctx context.Context, s *sandbox) error {
+func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	if err := s.Fault(); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (e *Engine) wake(ctx context.Context, s *sandbox) error {
 
 // startEmpty starts a lost sandbox empty. Its loss is reported once before, so that
 // no caller takes it for what it was.
-func (e *Engine) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) error {
+func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) error {
 	told, reason := s.TellLoss()
 	if !told {
 		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).With("sandboxId", s.ID())
@@ -122,7 +122,7 @@ func (e *Engine) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) er
 
 // reserveRoom counts a sandbox that is about to wake among those that run, if there
 // is room for one more.
-func (e *Engine) reserveRoom(s *sandbox) error {
+func (e *lifecycle) reserveRoom(s *sandbox) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.memoryLocked(1); err != nil {
@@ -133,7 +133,7 @@ func (e *Engine) reserveRoom(s *sandbox) error {
 }
 
 // wakeFromFiles makes a new place for a stopped sandbox, and puts its files there.
-func (e *Engine) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
+func (e *lifecycle) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
 	if e.saved.HasMemory(s.Place()) {
 		return e.wakeFromSavedFiles(ctx, s, d)
 	}
@@ -148,7 +148,7 @@ func (e *Engine) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driver)
 }
 
 // due does what time has brought: the end of a lifetime, or of an idle one.
-func (e *Engine) due(s *sandbox) {
+func (e *lifecycle) due(s *sandbox) {
 	if err := s.Lock(e.ctx); err != nil {
 		return
 	}
@@ -175,7 +175,7 @@ func (e *Engine) due(s *sandbox) {
 // hibernates if it is to, and the runtime can save its memory. Else its files are
 // kept. One that was to hibernate on a runtime that cannot save memory keeps
 // running while it has background processes: nothing is to be lost.
-func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
+func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
 	inst, agent, since := s.BeginSleep(cancel)
@@ -201,7 +201,7 @@ func (e *Engine) sleep(s *sandbox, how hutch.IdleAction) error {
 }
 
 // stop keeps the files of an idle sandbox, and frees its place.
-func (e *Engine) stop(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, since time.Time) error {
+func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, since time.Time) error {
 	v := s.Record()
 	err := e.saved.WriteArchive(v.Place, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return saved.Pack(ctx, agent, w) })
 	if err != nil {
@@ -221,7 +221,7 @@ func (e *Engine) stop(ctx context.Context, s *sandbox, inst driver.Instance, age
 }
 
 // endProcesses ends background processes: it asks them first, then kills them.
-func (e *Engine) endProcesses(agent *wire.Client, live []wire.Process) error {
+func (e *lifecycle) endProcesses(agent *wire.Client, live []wire.Process) error {
 	const grace = 3 * time.Second
 	ctx, cancel := context.WithTimeout(e.ctx, grace)
 	defer cancel()
@@ -254,7 +254,7 @@ func liveProcesses(ctx context.Context, agent *wire.Client) ([]wire.Process, err
 const outOfMemory = "it reached its memory limit and was killed"
 
 // watch ends the network of a place here, and waits for the place to die.
-func (e *Engine) watch(s *sandbox, inst driver.Instance) {
+func (e *lifecycle) watch(s *sandbox, inst driver.Instance) {
 	defer e.connectNetwork(s, inst)()
 	e.background(func() { e.guard(s, inst) })
 	select {
@@ -266,7 +266,7 @@ func (e *Engine) watch(s *sandbox, inst driver.Instance) {
 }
 
 // died marks a sandbox whose place is dead, unless that was on purpose.
-func (e *Engine) died(s *sandbox, inst driver.Instance) {
+func (e *lifecycle) died(s *sandbox, inst driver.Instance) {
 	if !s.RunsIn(inst) {
 		return
 	}
@@ -283,7 +283,7 @@ func (e *Engine) died(s *sandbox, inst driver.Instance) {
 
 // fail marks a sandbox whose place is dead or of no use, and frees the place. The
 // caller holds the lifecycle lock.
-func (e *Engine) fail(s *sandbox, inst driver.Instance, reason string) {
+func (e *lifecycle) fail(s *sandbox, inst driver.Instance, reason string) {
 	if !s.RunsIn(inst) {
 		return
 	}
@@ -329,7 +329,7 @@ func receipt(id string) hutch.Destruction {
 }
 
 // refuseLive is the error for a sandbox with live background processes.
-func (e *Engine) refuseLive(ctx context.Context, s *sandbox) error {
+func (e *lifecycle) refuseLive(ctx context.Context, s *sandbox) error {
 	agent := s.BeginUse()
 	if agent == nil {
 		return nil
@@ -347,7 +347,7 @@ func (e *Engine) refuseLive(ctx context.Context, s *sandbox) error {
 }
 
 // destroy frees everything of the sandbox, whose lifecycle lock the caller holds.
-func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
+func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 	if s.Gone() {
 		return nil
 	}
@@ -375,7 +375,7 @@ func (e *Engine) destroy(ctx context.Context, s *sandbox, why string) error {
 }
 
 // forget removes what is on disk of a sandbox, but for what it used.
-func (e *Engine) forget(ctx context.Context, s *sandbox, why string) error {
+func (e *lifecycle) forget(ctx context.Context, s *sandbox, why string) error {
 	if err := e.saved.Remove(s.Place()); err != nil {
 		return err
 	}

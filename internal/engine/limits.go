@@ -7,7 +7,7 @@ import (
 )
 
 // checkLimits refuses more than this server gives a sandbox.
-func (e *Engine) checkLimits(l hutch.Limits) error {
+func (e *lifecycle) checkLimits(l hutch.Limits) error {
 	most := e.opt.MaxLimits
 	return cmp.Or(within("cpu", "cores", l.CPU, most.CPU), within("memory", "MiB", l.Memory, most.Memory),
 		within("disk", "MiB", l.Disk, most.Disk), within("pids", "processes", l.PIDs, most.PIDs),

@@ -26,7 +26,7 @@ type Exit struct {
 }
 
 // gateway returns the gateway of a sandbox; nil where there are none.
-func (e *Engine) gateway(s *sandbox) (Gateway, error) {
+func (e *lifecycle) gateway(s *sandbox) (Gateway, error) {
 	if e.opt.Gateway == nil {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func (e *Engine) gateway(s *sandbox) (Gateway, error) {
 
 // connectNetwork makes the network of a place end at the gateway of the sandbox,
 // until the returned function is called. What programs sent before, waits.
-func (e *Engine) connectNetwork(s *sandbox, inst driver.Instance) (disconnect func()) {
+func (e *lifecycle) connectNetwork(s *sandbox, inst driver.Instance) (disconnect func()) {
 	stack, err := e.startNetwork(s, inst)
 	s.NoteNetwork(err)
 	if err != nil {
@@ -48,7 +48,7 @@ func (e *Engine) connectNetwork(s *sandbox, inst driver.Instance) (disconnect fu
 	return func() { stack.Close() }
 }
 
-func (e *Engine) startNetwork(s *sandbox, inst driver.Instance) (*netstack.Stack, error) {
+func (e *lifecycle) startNetwork(s *sandbox, inst driver.Instance) (*netstack.Stack, error) {
 	g, err := e.gateway(s)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (e *Engine) Network(ctx context.Context, id string) (hutch.NetworkState, er
 	return e.networkOf(s)
 }
 
-func (e *Engine) networkOf(s *sandbox) (hutch.NetworkState, error) {
+func (e *lifecycle) networkOf(s *sandbox) (hutch.NetworkState, error) {
 	g, err := e.gateway(s)
 	if err != nil {
 		return hutch.NetworkState{}, err
@@ -110,14 +110,14 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 }
 
 // networkFor is what a sandbox of the caller's has that asks for n, if it may.
-func (e *Engine) networkFor(ctx context.Context, n hutch.Network) (hutch.Network, error) {
+func (e *lifecycle) networkFor(ctx context.Context, n hutch.Network) (hutch.Network, error) {
 	owner, _ := hutch.OwnerOf(ctx)
 	return n.Below(owner.Network, e.opt.Network)
 }
 
 // checkLinks refuses links to what the caller does not have. That may come to
 // be later: so it is looked again whenever one is used.
-func (e *Engine) checkLinks(ctx context.Context, links []string) error {
+func (e *lifecycle) checkLinks(ctx context.Context, links []string) error {
 	for _, text := range links {
 		l, err := hutch.ParseNetworkLink(text)
 		if err == nil {
@@ -132,7 +132,7 @@ func (e *Engine) checkLinks(ctx context.Context, links []string) error {
 
 // inherited is the network of a copy: what it is asked for with, and else that of
 // its first, but for links to what is no more.
-func (e *Engine) inherited(ctx context.Context, asked, first hutch.Network) hutch.Network {
+func (e *lifecycle) inherited(ctx context.Context, asked, first hutch.Network) hutch.Network {
 	n := asked.Or(first)
 	if len(n.Links) == 0 {
 		n.Links = slices.DeleteFunc(slices.Clone(first.Links), func(l string) bool { return e.checkLinks(ctx, []string{l}) != nil })
@@ -141,7 +141,7 @@ func (e *Engine) inherited(ctx context.Context, asked, first hutch.Network) hutc
 }
 
 // setNetwork changes what a sandbox may reach, on disk first.
-func (e *Engine) setNetwork(ctx context.Context, s *sandbox, n hutch.Network) error {
+func (e *lifecycle) setNetwork(ctx context.Context, s *sandbox, n hutch.Network) error {
 	g, err := e.gateway(s)
 	if err != nil {
 		return err

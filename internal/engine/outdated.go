@@ -19,7 +19,7 @@ import (
 const stoppedOutdated = "it was started by another version of Hutch, whose agent this server cannot use: its files are kept, its processes have ended; the next use starts it again"
 
 // stopOutdated stops a sandbox without its agent. Nobody else uses it yet.
-func (e *Engine) stopOutdated(ctx context.Context, s *sandbox, inst driver.Instance) error {
+func (e *lifecycle) stopOutdated(ctx context.Context, s *sandbox, inst driver.Instance) error {
 	if err := e.keepWithoutAgent(ctx, s, inst); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (e *Engine) stopOutdated(ctx context.Context, s *sandbox, inst driver.Insta
 
 // keepWithoutAgent writes the files of a sandbox to where they are kept while it
 // is stopped, in the way that its runtime can.
-func (e *Engine) keepWithoutAgent(ctx context.Context, s *sandbox, inst driver.Instance) error {
+func (e *lifecycle) keepWithoutAgent(ctx context.Context, s *sandbox, inst driver.Instance) error {
 	if g, ok := driver.As[driver.Guarded](inst); ok {
 		return e.keepFiles(s, g)
 	}

@@ -18,7 +18,7 @@ const quiesceTime = 5 * time.Second
 // nothing is under way in it, and calls do with what it runs in. Uses wait
 // meanwhile. The caller does not hold the lifecycle lock; do must attach the
 // sandbox again, or leave it paused.
-func (e *Engine) quiesce(ctx context.Context, id string, do func(s *sandbox, inst driver.Instance, agent *wire.Client) error) error {
+func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, inst driver.Instance, agent *wire.Client) error) error {
 	for end := time.Now().Add(quiesceTime); ; {
 		s, agent, err := e.use(ctx, id)
 		if err != nil {
@@ -51,7 +51,7 @@ func (e *Engine) quiesce(ctx context.Context, id string, do func(s *sandbox, ins
 
 // afterQuiesce is the error to report of a sandbox that was detached. What a runtime
 // could not do, for whatever reason of the host's, it can perhaps do the next time.
-func (e *Engine) afterQuiesce(s *sandbox, inst driver.Instance, err error) error {
+func (e *lifecycle) afterQuiesce(s *sandbox, inst driver.Instance, err error) error {
 	e.noticeDeath(s, inst)
 	if _, told := errors.AsType[*hutch.Error](err); err == nil || told || errors.Is(err, context.Canceled) {
 		return err
@@ -60,14 +60,14 @@ func (e *Engine) afterQuiesce(s *sandbox, inst driver.Instance, err error) error
 }
 
 // attach brings a sandbox that was detached back into use.
-func (e *Engine) attach(s *sandbox, inst driver.Instance, agent *wire.Client) {
+func (e *lifecycle) attach(s *sandbox, inst driver.Instance, agent *wire.Client) {
 	s.Attach(inst, agent)
 	e.noticeDeath(s, inst)
 }
 
 // noticeDeath marks a sandbox whose place has died while it was detached, when
 // watch could not see that.
-func (e *Engine) noticeDeath(s *sandbox, inst driver.Instance) {
+func (e *lifecycle) noticeDeath(s *sandbox, inst driver.Instance) {
 	if instance.Dead(inst) {
 		e.background(func() { e.died(s, inst) })
 	}
@@ -105,7 +105,7 @@ func (e *Engine) Resume(ctx context.Context, id string) (hutch.Sandbox, error) {
 
 // unpause resumes a paused sandbox, whose lifecycle lock the caller holds. Another
 // is as it should be.
-func (e *Engine) unpause(ctx context.Context, s *sandbox) error {
+func (e *lifecycle) unpause(ctx context.Context, s *sandbox) error {
 	inst, agent := s.Paused()
 	if agent == nil {
 		return nil

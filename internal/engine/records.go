@@ -82,7 +82,7 @@ func visit[T any](all []T, do func(i int, one T)) {
 }
 
 // look is the record of a sandbox with what its place and its agent say.
-func (e *Engine) look(ctx context.Context, s *sandbox) hutch.Sandbox {
+func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	v, inst, agent := s.Look()
@@ -196,7 +196,7 @@ func clean(s string, n int) string {
 // watchHealth pings every running sandbox now and then. One that does not answer
 // is unhealthy, and no more than that: its host may be busy, or its runtime stand
 // still, and it goes on when they do. Only its death makes it fail (see watch).
-func (e *Engine) watchHealth() {
+func (e *lifecycle) watchHealth() {
 	tick := time.NewTicker(e.opt.HealthEvery)
 	defer tick.Stop()
 	for {
@@ -213,7 +213,7 @@ func (e *Engine) watchHealth() {
 	}
 }
 
-func (e *Engine) examine(s *sandbox) {
+func (e *lifecycle) examine(s *sandbox) {
 	inst, agent := s.Attached()
 	if agent == nil {
 		return

@@ -16,7 +16,7 @@ import (
 )
 
 // recover takes on the sandboxes in the store and sweeps away the rest.
-func (e *Engine) recover(ctx context.Context) error {
+func (e *lifecycle) recover(ctx context.Context) error {
 	var records []store.Record
 	if e.opt.Store != nil {
 		var err error
@@ -56,7 +56,7 @@ func (e *Engine) recover(ctx context.Context) error {
 
 // recoverAsleep finds what is left of a sandbox that sleeps. Nothing is, when the
 // record is older than the disk: the machine lost its power while the sandbox ran.
-func (e *Engine) recoverAsleep(ctx context.Context, s *sandbox) {
+func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) {
 	status := s.Status()
 	if !box.Sleeps(status) {
 		return
@@ -68,7 +68,7 @@ func (e *Engine) recoverAsleep(ctx context.Context, s *sandbox) {
 }
 
 // lose marks a sandbox of which nothing is left.
-func (e *Engine) lose(ctx context.Context, s *sandbox) {
+func (e *lifecycle) lose(ctx context.Context, s *sandbox) {
 	s.Lose("it did not survive while the server was down")
 	if err := s.Save(ctx); err != nil { // the next start finds the same
 		e.log.Error("write that a sandbox is lost", "sandbox", s.ID(), "err", err)
@@ -97,7 +97,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // recoverRunning finds the place of a sandbox that ran when the daemon ended.
-func (e *Engine) recoverRunning(ctx context.Context, s *sandbox) {
+func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	rec := s.Record()
 	inst, agent, health, err := e.rejoin(ctx, rec)
 	if errors.Is(err, wire.ErrOutdated) {
@@ -121,7 +121,7 @@ func (e *Engine) recoverRunning(ctx context.Context, s *sandbox) {
 
 // rejoin recovers the place of rec. One whose agent does not answer yet is as good:
 // only a dead one is lost. With [wire.ErrOutdated] the place is there, too.
-func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, hutch.Health, error) {
+func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, hutch.Health, error) {
 	d, err := e.instances.Driver(rec.Sandbox.Runtime)
 	if err != nil {
 		return nil, nil, "", err
@@ -151,7 +151,7 @@ func (e *Engine) rejoin(ctx context.Context, rec store.Record) (driver.Instance,
 const rejoinTime = 5 * time.Second
 
 // sweep removes what belongs to no sandbox.
-func (e *Engine) sweep(ctx context.Context, places map[string]*sandbox) error {
+func (e *lifecycle) sweep(ctx context.Context, places map[string]*sandbox) error {
 	seats := map[string]string{} // the runtimes of living places, by their names
 	for _, s := range places {
 		if inst := s.Instance(); inst != nil {

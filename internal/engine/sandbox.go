@@ -22,7 +22,7 @@ type sandbox struct {
 }
 
 // newSandbox puts the sandbox of a record into memory.
-func (e *Engine) newSandbox(rec store.Record) *sandbox {
+func (e *lifecycle) newSandbox(rec store.Record) *sandbox {
 	s := &sandbox{}
 	opt := box.Options{Uses: &e.uses, Due: func() { e.background(func() { e.due(s) }) }}
 	if e.opt.Store != nil {
@@ -34,7 +34,7 @@ func (e *Engine) newSandbox(rec store.Record) *sandbox {
 
 // saveRecord writes a record. That of a sandbox that sleeps is all by which what is
 // left of it can be found: it must not be lost with the machine's power.
-func (e *Engine) saveRecord(ctx context.Context, rec store.Record) error {
+func (e *lifecycle) saveRecord(ctx context.Context, rec store.Record) error {
 	if box.Sleeps(rec.Sandbox.Status) {
 		return e.opt.Store.Keep(ctx, rec)
 	}

@@ -10,7 +10,7 @@ import (
 
 // checkSecrets refuses a sandbox to be whose secrets cannot be had, and notes
 // which it has.
-func (e *Engine) checkSecrets(rec *store.Record) error {
+func (e *lifecycle) checkSecrets(rec *store.Record) error {
 	owner := rec.Sandbox.Owner
 	env, err := e.requestEnv(owner, rec.Env, rec.Secrets)
 	if err != nil {
@@ -22,7 +22,7 @@ func (e *Engine) checkSecrets(rec *store.Record) error {
 
 // programEnv is the environment of a program beyond what its sandbox sets for
 // all: the sandbox's secrets, over them what the request says.
-func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
+func (e *lifecycle) programEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
 	all, err := e.lentEnv(s, env, secrets)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (e *Engine) programEnv(s *sandbox, env map[string]string, secrets []string)
 // lentEnv is what a request about a sandbox sets, with its secrets. Of these it
 // is noted that the sandbox has asked for them: one that is brokered opens the
 // way to its hosts, and to a sandbox, not to a program.
-func (e *Engine) lentEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
+func (e *lifecycle) lentEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
 	all, err := e.requestEnv(s.Owner(), env, secrets)
 	if err != nil || !s.RequestSecrets(secrets) {
 		return all, err
@@ -50,7 +50,7 @@ func (e *Engine) lentEnv(s *sandbox, env map[string]string, secrets []string) (m
 }
 
 // requestEnv is what a request sets, with its secrets.
-func (e *Engine) requestEnv(owner string, env map[string]string, secrets []string) (map[string]string, error) {
+func (e *lifecycle) requestEnv(owner string, env map[string]string, secrets []string) (map[string]string, error) {
 	all := maps.Clone(env)
 	if all == nil {
 		all = map[string]string{}
@@ -71,7 +71,7 @@ func (e *Engine) requestEnv(owner string, env map[string]string, secrets []strin
 }
 
 // addSecret sets the variable of one secret, unless it is set.
-func (e *Engine) addSecret(owner, use string, env map[string]string) error {
+func (e *lifecycle) addSecret(owner, use string, env map[string]string) error {
 	variable, name, err := hutch.ParseSecretUse(use)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 // openSnapshots opens the catalog of snapshots.
-func (e *Engine) openSnapshots() (err error) {
+func (e *lifecycle) openSnapshots() (err error) {
 	e.snaps, err = snapshots.Open(filepath.Join(e.opt.Dir, "snapshots"), e.log)
 	e.instances.UseSnapshots(e.snaps)
 	return err
@@ -70,7 +70,7 @@ func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) hutch.Snapshot {
 type parts struct{ files, memory bool }
 
 // capture writes a snapshot to a folder that has no name yet.
-func (e *Engine) capture(ctx context.Context, id string, v hutch.Snapshot, what parts) (*snapshots.Snapshot, error) {
+func (e *lifecycle) capture(ctx context.Context, id string, v hutch.Snapshot, what parts) (*snapshots.Snapshot, error) {
 	snap, err := e.snaps.Begin(v)
 	if err == nil {
 		err = e.captureFiles(ctx, id, snap, what)
@@ -85,7 +85,7 @@ func (e *Engine) capture(ctx context.Context, id string, v hutch.Snapshot, what 
 }
 
 // captureFiles keeps the files, and the record of the sandbox.
-func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshots.Snapshot, what parts) error {
+func (e *lifecycle) captureFiles(ctx context.Context, id string, snap *snapshots.Snapshot, what parts) error {
 	s, agent, err := e.use(ctx, id)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (e *Engine) captureFiles(ctx context.Context, id string, snap *snapshots.Sn
 }
 
 // captureMemory keeps everything that runs, where the runtime can.
-func (e *Engine) captureMemory(ctx context.Context, id string, snap *snapshots.Snapshot) error {
+func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshots.Snapshot) error {
 	d, err := e.instances.Driver(snap.Snapshot.Runtime)
 	if err != nil {
 		return err
@@ -153,14 +153,14 @@ func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
 }
 
 // dropSnapshot deletes a snapshot, and the copies of it that wait in the pool.
-func (e *Engine) dropSnapshot(snap *snapshots.Snapshot) error {
+func (e *lifecycle) dropSnapshot(snap *snapshots.Snapshot) error {
 	e.snaps.Forget(snap)
 	e.instances.Withdraw(snap.Snapshot.ID)
 	return e.snaps.Remove(snap)
 }
 
 // expireSnapshots deletes the snapshots whose time is over.
-func (e *Engine) expireSnapshots() {
+func (e *lifecycle) expireSnapshots() {
 	for _, s := range e.snaps.Expired() {
 		if err := e.dropSnapshot(s); err != nil {
 			e.log.Error("delete an expired snapshot", "snapshot", s.Snapshot.ID, "err", err)

@@ -22,12 +22,12 @@ func (e *Engine) Update(ctx context.Context, id string, req hutch.UpdateRequest)
 
 // update changes a sandbox whose lifecycle lock is held. Its idle time begins again,
 // so that no change puts it to sleep at once.
-func (e *Engine) update(ctx context.Context, s *sandbox, req hutch.UpdateRequest) error {
+func (e *lifecycle) update(ctx context.Context, s *sandbox, req hutch.UpdateRequest) error {
 	now := time.Now()
 	return s.Update(ctx, func(r *store.Record) { e.applyUpdate(&r.Sandbox, req, now) })
 }
 
-func (e *Engine) applyUpdate(v *hutch.Sandbox, req hutch.UpdateRequest, now time.Time) {
+func (e *lifecycle) applyUpdate(v *hutch.Sandbox, req hutch.UpdateRequest, now time.Time) {
 	v.LastUsedAt = now
 	if req.KeepAlive != nil {
 		v.KeepAlive = *req.KeepAlive

@@ -30,7 +30,7 @@ func traced(ctx context.Context, env map[string]string) map[string]string {
 // account reads what the place of s uses, and adds what is new to the
 // sandbox's account. It does so now and then, and before the place goes: what
 // is between two readings is told from their difference.
-func (e *Engine) account(ctx context.Context, s *sandbox, inst driver.Instance) (driver.Usage, error) {
+func (e *lifecycle) account(ctx context.Context, s *sandbox, inst driver.Instance) (driver.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	u, err := inst.Usage(ctx)
@@ -83,7 +83,7 @@ func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 
 // retire takes a sandbox that is gone from the table, and adds its account to
 // its owner's.
-func (e *Engine) retire(s *sandbox) {
+func (e *lifecycle) retire(s *sandbox) {
 	u := s.Used()
 	u.Disk = 0 // freed
 	e.mu.Lock()
