@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"time"
 
 	"hutch"
 	"hutch/internal/image"
@@ -25,6 +26,10 @@ import (
 type Driver interface {
 	// Name is the runtime's name in the APIs: "gvisor", "native".
 	Name() string
+
+	// Defaults is what the driver gives a place that asks for nothing else. It
+	// never changes.
+	Defaults() Defaults
 
 	// Check looks at this host: what works, what does not, and the mend. It
 	// changes nothing.
@@ -45,9 +50,28 @@ type Driver interface {
 	Sweep(ctx context.Context, keep func(id string) bool) (int, error)
 }
 
+// Defaults are the figures that differ from driver to driver.
+type Defaults struct {
+	Limits hutch.Limits // of a place that asks for none; every field is set
+	// FilesInMemory says that written files are in memory: the disk limit of a
+	// place that asks for none is then half of its memory limit.
+	FilesInMemory bool
+	// CreateTime bounds how long the driver may take to make a place.
+	CreateTime time.Duration
+}
+
+// Usual are the defaults of a driver that has no reason for others.
+var Usual = Defaults{
+	Limits:     hutch.Limits{CPU: 1, Memory: 512, Disk: 1024, PIDs: 512, Processes: 10},
+	CreateTime: time.Minute,
+}
+
 // Spec is a place to be made.
 type Spec struct {
-	ID     string // unique among the living of this driver
+	ID string // unique among the living of this driver
+	// Image is the reference of the image, and Root what it is on this host. A
+	// driver whose places are on another machine resolves Image itself.
+	Image  string
 	Root   image.Root
 	Limits hutch.Limits // every field set
 	// Boot is what the agent is to be told. The driver sets Listen, UID, GID

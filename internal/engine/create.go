@@ -83,7 +83,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
 		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
-		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Name()), Network: network, Labels: req.Labels,
+		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Network: network, Labels: req.Labels,
 	}
 	if v.Image == "" {
 		v.Image = defaultImage
@@ -218,7 +218,7 @@ func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 		return err
 	}
 	all := append(root.Env[:len(root.Env):len(root.Env)], instance.Environ(rec.Env)...)
-	inst, agent, err := e.instances.Open(ctx, how.Plan, driver.Spec{ID: rec.Place, Root: root, Limits: v.Limits, Boot: instance.Boot(rec.Token, v.ID, all, v.Limits)})
+	inst, agent, err := e.instances.Open(ctx, v.Runtime, how.Plan, driver.Spec{ID: rec.Place, Image: v.Image, Root: root, Limits: v.Limits, Boot: instance.Boot(rec.Token, v.ID, all, v.Limits)})
 	if err != nil {
 		return durable.Explained(err, e.opt.Dir)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"hutch"
+	"hutch/internal/driver"
 )
 
 // checkLimits refuses more than this server gives a sandbox.
@@ -23,18 +24,18 @@ func within[N int | float64](limit, unit string, asked, most N) error {
 		limit, asked, unit, most, limit).With("limit", limit)
 }
 
-// fillLimits gives a sandbox what it was not asked for with, and no more than the
-// ceilings of the server.
-func fillLimits(l, most hutch.Limits, runtime string) hutch.Limits {
-	fill(&l.CPU, 1, most.CPU)
-	fill(&l.Memory, 512, most.Memory)
-	disk := 1024
-	if runtime == "native" { // whose files lie in memory
-		disk = l.Memory / 2
+// fillLimits sets the limits that a request leaves out to the driver's defaults,
+// and to no more than this server gives.
+func fillLimits(l, most hutch.Limits, d driver.Defaults) hutch.Limits {
+	usual := d.Limits
+	fill(&l.CPU, usual.CPU, most.CPU)
+	fill(&l.Memory, usual.Memory, most.Memory)
+	if d.FilesInMemory {
+		usual.Disk = l.Memory / 2
 	}
-	fill(&l.Disk, disk, most.Disk)
-	fill(&l.PIDs, 512, most.PIDs)
-	fill(&l.Processes, 10, most.Processes)
+	fill(&l.Disk, usual.Disk, most.Disk)
+	fill(&l.PIDs, usual.PIDs, most.PIDs)
+	fill(&l.Processes, usual.Processes, most.Processes)
 	return l
 }
 

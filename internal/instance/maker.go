@@ -98,8 +98,8 @@ func (m *Maker) Begin() (end func()) {
 	return func() { m.beginning.Add(-1) }
 }
 
-// Open makes an instance by a plan.
-func (m *Maker) Open(ctx context.Context, plan Plan, spec driver.Spec) (driver.Instance, *wire.Client, error) {
+// Open makes an instance of a runtime, by a plan.
+func (m *Maker) Open(ctx context.Context, runtime string, plan Plan, spec driver.Spec) (driver.Instance, *wire.Client, error) {
 	if s := plan.Spare; s != nil {
 		err := s.become(ctx, spec, plan.Tell)
 		if err == nil {
@@ -108,7 +108,7 @@ func (m *Maker) Open(ctx context.Context, plan Plan, spec driver.Spec) (driver.I
 		m.log.Warn("use a spare place", "place", s.place, "err", err)
 		m.discardSpares([]*Spare{s})
 	}
-	inst, err := m.create(ctx, plan.Create, spec)
+	inst, err := m.create(ctx, runtime, plan.Create, spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,19 +128,21 @@ func Boot(token, hostname string, env []string, l hutch.Limits) wire.Boot {
 	return wire.Boot{Token: token, Home: image.Home, Dir: image.Workspace, Hostname: hostname, Env: env, MaxLive: l.Processes}
 }
 
-// createTime bounds how long a driver may take for an instance.
-const createTime = time.Minute
-
-// create makes an instance in good time, or none.
-func (m *Maker) create(ctx context.Context, create Create, spec driver.Spec) (driver.Instance, error) {
+// create makes an instance in the time that its driver may take, or none.
+func (m *Maker) create(ctx context.Context, runtime string, create Create, spec driver.Spec) (driver.Instance, error) {
 	select {
 	case m.slots <- struct{}{}:
 		defer func() { <-m.slots }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	late := hutch.Errorf(hutch.Unavailable, "the sandbox was not ready within %v: the host is overloaded, or the runtime hangs; try again, or look at `hutch doctor`", createTime)
-	ctx, cancel := context.WithTimeoutCause(ctx, createTime, late)
+	d, err := m.Driver(runtime)
+	if err != nil {
+		return nil, err
+	}
+	limit := d.Defaults().CreateTime
+	late := hutch.Errorf(hutch.Unavailable, "the sandbox was not ready within %v: the host is overloaded, or the runtime hangs; try again, or look at `hutch doctor`", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	spec.Network = m.opt.Network
 	killed := m.Kills()

@@ -214,13 +214,13 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 		return nil, err
 	}
 	s := &Spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), root: root, base: how.Base}
-	spec := driver.Spec{ID: s.place, Root: root, Limits: k.Limits}
+	spec := driver.Spec{ID: s.place, Image: k.Image, Root: root, Limits: k.Limits}
 	if k.Vacant {
-		s.inst, err = m.create(m.ctx, how.Create, spec)
+		s.inst, err = m.create(m.ctx, k.Runtime, how.Create, spec)
 		return s, err
 	}
 	spec.Boot = Boot(s.token, s.place, root.Env, k.Limits)
-	if s.inst, s.agent, err = m.Open(m.ctx, how, spec); err != nil {
+	if s.inst, s.agent, err = m.Open(m.ctx, k.Runtime, how, spec); err != nil {
 		if s.base != nil {
 			s.base.Release()
 		}

@@ -73,6 +73,9 @@ func (d *Driver) Kill(id string) {
 
 func (d *Driver) Name() string { return "fake" }
 
+// Defaults implements driver.Driver.
+func (d *Driver) Defaults() driver.Defaults { return driver.Usual }
+
 func (d *Driver) Check(context.Context) driver.Report {
 	return driver.Report{OK: true, Findings: []driver.Finding{{Name: "isolation", Level: driver.Warning, Detail: "none: for tests alone"}}}
 }

@@ -69,6 +69,9 @@ func New(opt Options) (*Driver, error) {
 // Name implements driver.Driver.
 func (d *Driver) Name() string { return "gvisor" }
 
+// Defaults implements driver.Driver.
+func (d *Driver) Defaults() driver.Defaults { return driver.Usual }
+
 func (d *Driver) place(id string) place {
 	p := place{dir: filepath.Join(d.opt.Dir, id)}
 	if d.tree != nil {

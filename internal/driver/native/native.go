@@ -55,3 +55,10 @@ func New(opt driver.Options) (*Driver, error) {
 
 // Name is "native".
 func (d *Driver) Name() string { return "native" }
+
+// Defaults implements driver.Driver.
+func (d *Driver) Defaults() driver.Defaults {
+	usual := driver.Usual
+	usual.FilesInMemory = true
+	return usual
+}
