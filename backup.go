@@ -46,9 +46,9 @@ const maxBackupTTL = Seconds(100 * 365 * 24 * 3600)
 func (r BackupRequest) Check() error {
 	switch {
 	case len(r.Name) > MaxBackupName:
-		return Errorf(Invalid, "the name has %d bytes: use at most %d", len(r.Name), MaxBackupName).With("field", "name")
+		return Errorf(Invalid, "the name has %d bytes: use at most %d", len(r.Name), MaxBackupName).Naming(AboutField, "name")
 	case !(0 <= r.TTL && r.TTL <= maxBackupTTL):
-		return Errorf(Invalid, "ttl is %v s: give 0, to keep it until it is deleted, to %.0f", r.TTL, float64(maxBackupTTL)).With("field", "ttl")
+		return Errorf(Invalid, "ttl is %v s: give 0, to keep it until it is deleted, to %.0f", r.TTL, float64(maxBackupTTL)).Naming(AboutField, "ttl")
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (b Brokering) Complete(secret string) (Brokering, error) {
 		b.As = AsReplace
 	}
 	if n := len(b.Hosts); n == 0 || n > maxBrokered {
-		return b, Errorf(Invalid, "the secret is brokered for %d hosts: name 1 to %d", n, maxBrokered).With("field", "brokered.hosts")
+		return b, Errorf(Invalid, "the secret is brokered for %d hosts: name 1 to %d", n, maxBrokered).Naming(AboutField, "brokered.hosts")
 	}
 	hosts := slices.Clone(b.Hosts)
 	for i, host := range hosts {
@@ -71,9 +71,9 @@ func (b Brokering) checkFormat(kind string) error {
 	case b.Format == "":
 		return nil
 	case kind != AsHeader:
-		return Errorf(Invalid, "a format is for a header: leave it out, or place the secret as header:NAME").With("field", "brokered.format")
+		return Errorf(Invalid, "a format is for a header: leave it out, or place the secret as header:NAME").Naming(AboutField, "brokered.format")
 	case strings.Count(b.Format, "{}") != 1 || len(b.Format) > 256 || !headerText(b.Format):
-		return Errorf(Invalid, "the format %.80q cannot be used: write the header's text with {} once, where the secret stands, such as \"Bearer {}\"", b.Format).With("field", "brokered.format")
+		return Errorf(Invalid, "the format %.80q cannot be used: write the header's text with {} once, where the secret stands, such as \"Bearer {}\"", b.Format).Naming(AboutField, "brokered.format")
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func ParseBrokeredHost(text string) (host string, port uint16, err error) {
 }
 
 func badHost(text string) error {
-	return Errorf(Invalid, "%.80q is no host that a secret can be brokered for: write its full name, such as api.example.com, or with a port as api.example.com:8443", text).With("field", "brokered.hosts")
+	return Errorf(Invalid, "%.80q is no host that a secret can be brokered for: write its full name, such as api.example.com, or with a port as api.example.com:8443", text).Naming(AboutField, "brokered.hosts")
 }
 
 var headerName = pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
@@ -139,7 +139,7 @@ func ParsePlacement(text string) (kind, name string, err error) {
 		ok = name != "" && len(name) <= 256 && headerText(name)
 	}
 	if !ok {
-		return "", "", Errorf(Invalid, "%.80q is no place for a secret: use replace, header:NAME, basic:USER or query:NAME", text).With("field", "brokered.as")
+		return "", "", Errorf(Invalid, "%.80q is no place for a secret: use replace, header:NAME, basic:USER or query:NAME", text).Naming(AboutField, "brokered.as")
 	}
 	return kind, name, nil
 }
@@ -153,9 +153,9 @@ func headerText(s string) bool {
 func CheckBrokered(value string) error {
 	switch {
 	case len(value) < MinRedacted:
-		return Errorf(Invalid, "the value has less than %d bytes, so that answers could not be kept from telling it: it cannot be brokered", MinRedacted).With("field", "value")
+		return Errorf(Invalid, "the value has less than %d bytes, so that answers could not be kept from telling it: it cannot be brokered", MinRedacted).Naming(AboutField, "value")
 	case !headerText(value) || strings.TrimSpace(value) != value:
-		return Errorf(Invalid, "the value cannot be brokered, as it does not fit in a header: it must be printable ASCII without spaces around it").With("field", "value")
+		return Errorf(Invalid, "the value cannot be brokered, as it does not fit in a header: it must be printable ASCII without spaces around it").Naming(AboutField, "value")
 	}
 	return nil
 }

@@ -26,11 +26,11 @@ const (
 func checkProgram(command, dir string, env map[string]string, secrets []string) error {
 	switch {
 	case strings.TrimSpace(command) == "":
-		return Errorf(Invalid, "the command is empty: give a bash command line, or source text with a language").With("field", "command")
+		return Errorf(Invalid, "the command is empty: give a bash command line, or source text with a language").Naming(AboutField, "command")
 	case strings.Contains(command, "\x00"):
-		return Errorf(Invalid, "the command holds a NUL byte, which no program can be given: send binary data on stdin").With("field", "command")
+		return Errorf(Invalid, "the command holds a NUL byte, which no program can be given: send binary data on stdin").Naming(AboutField, "command")
 	case len(command) > MaxCommand:
-		return Errorf(Invalid, "the command has %d bytes, over the limit of %d: put the data into a file or on stdin", len(command), MaxCommand).With("field", "command")
+		return Errorf(Invalid, "the command has %d bytes, over the limit of %d: put the data into a file or on stdin", len(command), MaxCommand).Naming(AboutField, "command")
 	}
 	return checkSurroundings(dir, env, secrets)
 }
@@ -39,7 +39,7 @@ func checkProgram(command, dir string, env map[string]string, secrets []string) 
 // of a program.
 func checkSurroundings(dir string, env map[string]string, secrets []string) error {
 	if len(dir) > MaxPath || strings.Contains(dir, "\x00") || dir != "" && dir[0] != '/' {
-		return Errorf(Invalid, "cwd must be an absolute path of at most %d bytes without NUL, such as /workspace", MaxPath).With("field", "cwd")
+		return Errorf(Invalid, "cwd must be an absolute path of at most %d bytes without NUL, such as /workspace", MaxPath).Naming(AboutField, "cwd")
 	}
 	if err := checkEnv(env); err != nil {
 		return err
@@ -51,12 +51,12 @@ func checkArgs(args []string) error {
 	size := 0
 	for _, arg := range args {
 		if strings.Contains(arg, "\x00") {
-			return Errorf(Invalid, "an argument holds a NUL byte, which no program can be given: send binary data on stdin").With("field", "args")
+			return Errorf(Invalid, "an argument holds a NUL byte, which no program can be given: send binary data on stdin").Naming(AboutField, "args")
 		}
 		size += len(arg) + 1
 	}
 	if size > MaxCommand {
-		return Errorf(Invalid, "the arguments have %d bytes, over the limit of %d: put the data into a file or on stdin", size, MaxCommand).With("field", "args")
+		return Errorf(Invalid, "the arguments have %d bytes, over the limit of %d: put the data into a file or on stdin", size, MaxCommand).Naming(AboutField, "args")
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func checkEnv(env map[string]string) error {
 		size += len(k) + len(v) + 16 // as programs are given it
 	}
 	if size > maxEnv {
-		return Errorf(Invalid, "the environment has %d variables of %d bytes, over the limit of %d: put the data into a file", len(env), size, maxEnv).With("field", "env")
+		return Errorf(Invalid, "the environment has %d variables of %d bytes, over the limit of %d: put the data into a file", len(env), size, maxEnv).Naming(AboutField, "env")
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func checkEnv(env map[string]string) error {
 // that it sets itself.
 func checkSecretUses(env map[string]string, uses []string) error {
 	if len(uses) > MaxSecretUses {
-		return Errorf(Invalid, "the request asks for %d secrets: at most %d are given", len(uses), MaxSecretUses).With("field", "secrets")
+		return Errorf(Invalid, "the request asks for %d secrets: at most %d are given", len(uses), MaxSecretUses).Naming(AboutField, "secrets")
 	}
 	set := make(map[string]bool, len(uses))
 	for _, use := range uses {
@@ -98,17 +98,17 @@ func checkSecretUses(env map[string]string, uses []string) error {
 // SetTwice is the error for a variable that a secret and another setting are to
 // fill.
 func SetTwice(variable string) error {
-	return Errorf(Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).With("field", "secrets")
+	return Errorf(Invalid, "the variable %s is set twice, by env or secrets: leave one out, or give the secret another variable as VARIABLE=NAME", variable).Naming(AboutField, "secrets")
 }
 
 // checkLabels bounds what is kept of each sandbox, and is part of every list.
 func checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
-		return Errorf(Invalid, "a sandbox has at most %d labels, not %d", maxLabels, len(labels)).With("field", "labels")
+		return Errorf(Invalid, "a sandbox has at most %d labels, not %d", maxLabels, len(labels)).Naming(AboutField, "labels")
 	}
 	for k, v := range labels {
 		if len(k)+len(v) > maxLabel {
-			return Errorf(Invalid, "the label %.40q has %d bytes: give name and value at most %d together", k, len(k)+len(v), maxLabel).With("field", "labels")
+			return Errorf(Invalid, "the label %.40q has %d bytes: give name and value at most %d together", k, len(k)+len(v), maxLabel).Naming(AboutField, "labels")
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func checkLife(sleepAfter, timeout Seconds, onIdle IdleAction) error {
 	case "", IdleHibernate, IdleStop, IdleDestroy:
 		return nil
 	}
-	return Errorf(Invalid, "onIdle is %.40q: use hibernate, stop or destroy", onIdle).With("field", "onIdle")
+	return Errorf(Invalid, "onIdle is %.40q: use hibernate, stop or destroy", onIdle).Naming(AboutField, "onIdle")
 }
 
 func checkMaxOutput(n int) error {

@@ -66,6 +66,37 @@ func (e *Error) With(key string, value any) *Error {
 	return &c
 }
 
+// Subject is the sort of thing that an error is about. Its text is the key of
+// the datum that names the thing.
+type Subject string
+
+const (
+	AboutFile    Subject = "path"
+	AboutProcess Subject = "processId"
+	AboutPort    Subject = "port"
+	AboutField   Subject = "field" // of the request
+	AboutSandbox Subject = "sandboxId"
+)
+
+// subjects are in the order in which they count: a part before the whole.
+var subjects = []Subject{AboutFile, AboutProcess, AboutPort, AboutField, AboutSandbox}
+
+// Naming returns e as an error about a thing, whose name is shown beside the
+// message.
+func (e *Error) Naming(s Subject, name any) *Error { return e.With(string(s), name) }
+
+// About is what the error is about, and its name: of a process in a sandbox it
+// is the process. Both are empty for an error about nothing that has a name.
+// Surfaces choose by it what they answer; they do not look at Data.
+func (e *Error) About() (Subject, string) {
+	for _, s := range subjects {
+		if name, ok := e.Data[string(s)]; ok && name != nil {
+			return s, fmt.Sprint(name)
+		}
+	}
+	return "", ""
+}
+
 // KindOf is the kind of the first [Error] in err's chain, and Internal when
 // there is none.
 func KindOf(err error) Kind {

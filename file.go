@@ -173,7 +173,7 @@ func (r WriteRequest) Check() error {
 // CheckMode refuses what is more than permissions.
 func CheckMode(mode fs.FileMode) error {
 	if mode&^fs.ModePerm != 0 {
-		return Errorf(Invalid, "mode is %v: use permissions alone, 0 to 0777", mode).With("field", "mode")
+		return Errorf(Invalid, "mode is %v: use permissions alone, 0 to 0777", mode).Naming(AboutField, "mode")
 	}
 	return nil
 }
@@ -190,9 +190,9 @@ type EditRequest struct {
 func (r EditRequest) Check() error {
 	switch {
 	case r.Old == "":
-		return Errorf(Invalid, "oldText is empty: give the text to be replaced, or write the whole file").With("field", "oldText")
+		return Errorf(Invalid, "oldText is empty: give the text to be replaced, or write the whole file").Naming(AboutField, "oldText")
 	case r.Old == r.New:
-		return Errorf(Invalid, "oldText and newText are the same: there is nothing to do").With("field", "newText")
+		return Errorf(Invalid, "oldText and newText are the same: there is nothing to do").Naming(AboutField, "newText")
 	}
 	return CheckPath(r.Path)
 }
@@ -241,7 +241,7 @@ const maxSearchPattern = 4 << 10 // bytes
 // regular expression is found when it is compiled.
 func (r SearchRequest) Check() error {
 	if r.Pattern == "" || len(r.Pattern) > maxSearchPattern {
-		return Errorf(Invalid, "the pattern has %d bytes: give 1 to %d of a regular expression", len(r.Pattern), maxSearchPattern).With("field", "pattern")
+		return Errorf(Invalid, "the pattern has %d bytes: give 1 to %d of a regular expression", len(r.Pattern), maxSearchPattern).Naming(AboutField, "pattern")
 	}
 	return CheckPath(r.Path)
 }
@@ -302,7 +302,7 @@ func (f ArchiveFormat) Check() error {
 	case "", Tar, TarGz, Zip:
 		return nil
 	}
-	return Errorf(Invalid, "there is no archive format %.40q: use tar, tar.gz or zip", f).With("field", "format")
+	return Errorf(Invalid, "there is no archive format %.40q: use tar, tar.gz or zip", f).Naming(AboutField, "format")
 }
 
 // PackRequest asks for an archive.

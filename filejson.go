@@ -15,11 +15,11 @@ const MaxPath = 4095
 func CheckPath(path string) error {
 	switch {
 	case path == "":
-		return Errorf(Invalid, "the path is empty: give one such as /workspace/main.go").With("field", "path")
+		return Errorf(Invalid, "the path is empty: give one such as /workspace/main.go").Naming(AboutField, "path")
 	case len(path) > MaxPath:
-		return Errorf(Invalid, "the path has %d bytes, over the limit of %d", len(path), MaxPath).With("field", "path")
+		return Errorf(Invalid, "the path has %d bytes, over the limit of %d", len(path), MaxPath).Naming(AboutField, "path")
 	case strings.Contains(path, "\x00"):
-		return Errorf(Invalid, "the path %.200q holds a zero byte", path).With("field", "path")
+		return Errorf(Invalid, "the path %.200q holds a zero byte", path).Naming(AboutField, "path")
 	}
 	return nil
 }

@@ -60,18 +60,18 @@ const GitCloneTime = 600 * time.Second
 func (r GitCloneRequest) Check() error {
 	switch {
 	case r.URL == "" || len(r.URL) > MaxPath || r.URL[0] == '-' || strings.ContainsFunc(r.URL, steers):
-		return Errorf(Invalid, "the url is empty, has more than %d bytes, begins with a hyphen or holds a control character: give one such as https://example.com/repo.git", MaxPath).With("field", "url")
+		return Errorf(Invalid, "the url is empty, has more than %d bytes, begins with a hyphen or holds a control character: give one such as https://example.com/repo.git", MaxPath).Naming(AboutField, "url")
 	case strings.ContainsAny(r.Username+r.Password, "\x00\n\r"):
-		return Errorf(Invalid, "username and password are one line each, without a zero byte").With("field", "password")
+		return Errorf(Invalid, "username and password are one line each, without a zero byte").Naming(AboutField, "password")
 	}
 	if err := cmp.Or(CheckGitDir(r.Dir), checkRevision("branch", r.Branch)); err != nil {
 		return err
 	}
 	switch {
 	case r.Depth < 0 || r.Depth > 1<<30:
-		return Errorf(Invalid, "depth is %d: give the number of commits, or leave it out for all", r.Depth).With("field", "depth")
+		return Errorf(Invalid, "depth is %d: give the number of commits, or leave it out for all", r.Depth).Naming(AboutField, "depth")
 	case !(r.Timeout >= 0):
-		return Errorf(Invalid, "timeout is %v s: it may not be negative; leave it out for %v", r.Timeout, GitCloneTime.Seconds()).With("field", "timeout")
+		return Errorf(Invalid, "timeout is %v s: it may not be negative; leave it out for %v", r.Timeout, GitCloneTime.Seconds()).Naming(AboutField, "timeout")
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (r GitDiffRequest) Check() error {
 		return err
 	}
 	if r.To != "" && (r.From == "" || r.Staged) {
-		return Errorf(Invalid, "to needs from, and not staged: name both commits").With("field", "to")
+		return Errorf(Invalid, "to needs from, and not staged: name both commits").Naming(AboutField, "to")
 	}
 	return nil
 }
@@ -140,11 +140,11 @@ func (r GitCommitRequest) Check() error {
 	}
 	switch {
 	case strings.TrimSpace(r.Message) == "":
-		return Errorf(Invalid, "the message is empty: say what the commit does and why").With("field", "message")
+		return Errorf(Invalid, "the message is empty: say what the commit does and why").Naming(AboutField, "message")
 	case len(r.Message) > MaxCommand || strings.Contains(r.Message, "\x00"):
-		return Errorf(Invalid, "the message has %d bytes, or a zero byte: at most %d are allowed, without", len(r.Message), MaxCommand).With("field", "message")
+		return Errorf(Invalid, "the message has %d bytes, or a zero byte: at most %d are allowed, without", len(r.Message), MaxCommand).Naming(AboutField, "message")
 	case strings.ContainsAny(r.Name, "\x00\n<>") || strings.ContainsAny(r.Email, "\x00\n<>"):
-		return Errorf(Invalid, "authorName and authorEmail are plain text in one line, without angle brackets").With("field", "authorName")
+		return Errorf(Invalid, "authorName and authorEmail are plain text in one line, without angle brackets").Naming(AboutField, "authorName")
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func CheckGitDir(dir string) error {
 		return nil
 	}
 	if err := CheckPath(dir); err != nil {
-		return AsError(err).With("field", "dir")
+		return AsError(err).Naming(AboutField, "dir")
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func checkPaths(paths []string) error {
 		size += len(p) + 1
 	}
 	if size > MaxCommand {
-		return Errorf(Invalid, "the paths have %d bytes, over the limit of %d: name their folder", size, MaxCommand).With("field", "paths")
+		return Errorf(Invalid, "the paths have %d bytes, over the limit of %d: name their folder", size, MaxCommand).Naming(AboutField, "paths")
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func checkPaths(paths []string) error {
 // words.
 func checkRevision(field, rev string) error {
 	if strings.HasPrefix(rev, "-") || len(rev) > 1000 || strings.ContainsAny(rev, "\x00\n\r") {
-		return Errorf(Invalid, "%s is %.80q: give the name of a branch or tag, or a commit", field, rev).With("field", field)
+		return Errorf(Invalid, "%s is %.80q: give the name of a branch or tag, or a commit", field, rev).Naming(AboutField, field)
 	}
 	return nil
 }

@@ -72,13 +72,13 @@ func (n Network) Canonical() (Network, error) {
 		n.Mode = NetworkAllowList
 	case NetworkNone, NetworkAllowList, NetworkOpen:
 	default:
-		return n, Errorf(Invalid, "network.mode is %.40q: use none, allow-list or open", n.Mode).With("field", "network.mode")
+		return n, Errorf(Invalid, "network.mode is %.40q: use none, allow-list or open", n.Mode).Naming(AboutField, "network.mode")
 	}
 	if l := n.Limits; min(int64(l.Connections), int64(l.Rate), l.Bandwidth, l.Total) < 0 {
-		return n, Errorf(Invalid, "a limit of the network is negative: give a number, or leave it out for the default").With("field", "network.limits")
+		return n, Errorf(Invalid, "a limit of the network is negative: give a number, or leave it out for the default").Naming(AboutField, "network.limits")
 	}
 	if len(n.Allow) > MaxNetworkRules {
-		return n, Errorf(Invalid, "%d rules are more than the %d that a sandbox may have: name a domain by *.example.com, or a net by its prefix", len(n.Allow), MaxNetworkRules).With("field", "network.allow")
+		return n, Errorf(Invalid, "%d rules are more than the %d that a sandbox may have: name a domain by *.example.com, or a net by its prefix", len(n.Allow), MaxNetworkRules).Naming(AboutField, "network.allow")
 	}
 	var allow []string
 	seen := map[string]bool{}
@@ -195,11 +195,11 @@ const DefaultConnections = 100
 func (q ConnectionQuery) Check() error {
 	switch {
 	case q.After < 0 || q.Limit < 0 || q.Limit > MaxConnections:
-		return Errorf(Invalid, "after and limit may not be negative, and limit is at most %d", MaxConnections).With("field", "limit")
+		return Errorf(Invalid, "after and limit may not be negative, and limit is at most %d", MaxConnections).Naming(AboutField, "limit")
 	case !(q.Wait >= 0 && q.Wait <= 60):
-		return Errorf(Invalid, "wait is %v s: give 0 to 60", q.Wait).With("field", "wait")
+		return Errorf(Invalid, "wait is %v s: give 0 to 60", q.Wait).Naming(AboutField, "wait")
 	case q.Verdict != "" && q.Verdict != Allowed && q.Verdict != Refused:
-		return Errorf(Invalid, "verdict is %.40q: use allowed or denied", q.Verdict).With("field", "verdict")
+		return Errorf(Invalid, "verdict is %.40q: use allowed or denied", q.Verdict).Naming(AboutField, "verdict")
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (q ConnectionQuery) Check() error {
 // no limit of its own has that of the ceiling.
 func (n Network) Within(ceiling Network) error {
 	beyond := func(format string, args ...any) error {
-		return Errorf(Denied, "%s, which is beyond what this token may allow: ask someone with the scope admin", Errorf(Denied, format, args...).Message).With("field", "network")
+		return Errorf(Denied, "%s, which is beyond what this token may allow: ask someone with the scope admin", Errorf(Denied, format, args...).Message).Naming(AboutField, "network")
 	}
 	if n.Mode == NetworkOpen && ceiling.Mode != NetworkOpen {
 		return beyond("the network is to be open")

@@ -28,7 +28,7 @@ func ParseNetworkLink(text string) (NetworkLink, error) {
 		id = name
 	}
 	if !linkName().MatchString(name) || CheckID(id) != nil {
-		return NetworkLink{}, Errorf(Invalid, "%.120q is no link: write the id of another sandbox, or NAME=ID with a name of a-z, 0-9 and hyphens", text).With("field", "network.links")
+		return NetworkLink{}, Errorf(Invalid, "%.120q is no link: write the id of another sandbox, or NAME=ID with a name of a-z, 0-9 and hyphens", text).Naming(AboutField, "network.links")
 	}
 	return NetworkLink{name, id}, nil
 }
@@ -44,7 +44,7 @@ func (l NetworkLink) String() string {
 // canonicalLinks are the links in their one form and order.
 func canonicalLinks(texts []string) (links []string, err error) {
 	if len(texts) > MaxNetworkLinks {
-		return nil, Errorf(Invalid, "%d links are more than the %d that a sandbox may have", len(texts), MaxNetworkLinks).With("field", "network.links")
+		return nil, Errorf(Invalid, "%d links are more than the %d that a sandbox may have", len(texts), MaxNetworkLinks).Naming(AboutField, "network.links")
 	}
 	names := map[string]bool{}
 	for _, text := range texts {
@@ -56,7 +56,7 @@ func canonicalLinks(texts []string) (links []string, err error) {
 			continue
 		}
 		if names[l.Name] {
-			return nil, Errorf(Invalid, "two links have the name %s: give one another, as NAME=ID", l.Name).With("field", "network.links")
+			return nil, Errorf(Invalid, "two links have the name %s: give one another, as NAME=ID", l.Name).Naming(AboutField, "network.links")
 		}
 		names[l.Name] = true
 		links = append(links, text)

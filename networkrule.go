@@ -58,7 +58,7 @@ func ParseNetworkRule(text string) (NetworkRule, error) {
 
 func badRule(text, format string, args ...any) *Error {
 	why := Errorf(Invalid, format, args...)
-	return Errorf(Invalid, "the network rule %.120q cannot be read: %s; rules look like example.com, *.example.com:443, 10.1.0.0/16:5432 or [2001:db8::]/32", text, why.Message).With("field", "network.allow")
+	return Errorf(Invalid, "the network rule %.120q cannot be read: %s; rules look like example.com, *.example.com:443, 10.1.0.0/16:5432 or [2001:db8::]/32", text, why.Message).Naming(AboutField, "network.allow")
 }
 
 // cutPort takes a rule apart. An address of IPv6 has colons of its own: with a

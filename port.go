@@ -87,16 +87,16 @@ func (r ExposeRequest) Check() error {
 	}
 	for _, c := range []byte(r.Token) {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return Errorf(Invalid, "the token %.40q holds %q: use 1 to %d of a-z, 0-9, _ and hyphen, or leave it out for a random one", r.Token, string(rune(c)), MaxPortToken).With("field", "token")
+			return Errorf(Invalid, "the token %.40q holds %q: use 1 to %d of a-z, 0-9, _ and hyphen, or leave it out for a random one", r.Token, string(rune(c)), MaxPortToken).Naming(AboutField, "token")
 		}
 	}
 	switch {
 	case len(r.Token) > MaxPortToken:
-		return Errorf(Invalid, "the token has %d characters: at most %d are allowed", len(r.Token), MaxPortToken).With("field", "token")
+		return Errorf(Invalid, "the token has %d characters: at most %d are allowed", len(r.Token), MaxPortToken).Naming(AboutField, "token")
 	case len(r.Name) > maxPortName || strings.ContainsFunc(r.Name, steers):
-		return Errorf(Invalid, "the name %.40q cannot be used: give at most %d bytes, no control characters", r.Name, maxPortName).With("field", "name")
+		return Errorf(Invalid, "the name %.40q cannot be used: give at most %d bytes, no control characters", r.Name, maxPortName).Naming(AboutField, "name")
 	case r.Access != "" && r.Access != PublicPort && r.Access != PrivatePort:
-		return Errorf(Invalid, "there is no access %.40q: use %q or %q", r.Access, PublicPort, PrivatePort).With("field", "access")
+		return Errorf(Invalid, "there is no access %.40q: use %q or %q", r.Access, PublicPort, PrivatePort).Naming(AboutField, "access")
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func steers(c rune) bool {
 // CheckPort refuses what is no number of a port.
 func CheckPort(port int) error {
 	if port < 1 || port > 65535 {
-		return Errorf(Invalid, "there is no port %d: use 1 to 65535", port).With("field", "port")
+		return Errorf(Invalid, "there is no port %d: use 1 to 65535", port).Naming(AboutField, "port")
 	}
 	return nil
 }

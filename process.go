@@ -64,7 +64,7 @@ type ExecRequest struct {
 // Check refuses a request that no server can answer.
 func (r ExecRequest) Check() error {
 	if r.SessionID != "" && len(r.Args) > 0 {
-		return Errorf(Invalid, "a session takes no args: write them into the command").With("field", "args")
+		return Errorf(Invalid, "a session takes no args: write them into the command").Naming(AboutField, "args")
 	}
 	return cmp.Or(
 		checkProgram(r.Command, r.Dir, r.Env, r.Secrets), checkArgs(r.Args), checkMaxOutput(r.MaxOutput), checkOptionalID(r.SessionID),
@@ -264,7 +264,7 @@ func (r ProcessRequest) Check() error {
 	case r.Terminal == nil:
 		return nil
 	case r.RestartPolicy != "" && r.RestartPolicy != RestartNever:
-		return Errorf(Invalid, "a process with a terminal is not restarted: leave restartPolicy out").With("field", "restartPolicy")
+		return Errorf(Invalid, "a process with a terminal is not restarted: leave restartPolicy out").Naming(AboutField, "restartPolicy")
 	}
 	return r.Terminal.Check()
 }

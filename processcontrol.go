@@ -89,19 +89,19 @@ func (r WaitRequest) Check() error {
 	case things > 1:
 		return Errorf(Invalid, "give one of port, text and pattern, or none of them to wait for the end")
 	case r.Port < 0 || r.Port > 65535:
-		return Errorf(Invalid, "the port is %d: give 1 to 65535", r.Port).With("field", "port")
+		return Errorf(Invalid, "the port is %d: give 1 to 65535", r.Port).Naming(AboutField, "port")
 	case r.Port == 0 && (r.Path != "" || r.Status != 0) || r.Path == "" && r.Status != 0:
-		return Errorf(Invalid, "path needs a port, and status a path").With("field", "path")
+		return Errorf(Invalid, "path needs a port, and status a path").Naming(AboutField, "path")
 	case r.Path != "" && (r.Path[0] != '/' || len(r.Path) > 2048 || strings.ContainsFunc(r.Path, func(c rune) bool { return c <= ' ' || c >= 0x7f })):
-		return Errorf(Invalid, "the path %.80q is none of a URL: it begins with / and has no blanks", r.Path).With("field", "path")
+		return Errorf(Invalid, "the path %.80q is none of a URL: it begins with / and has no blanks", r.Path).Naming(AboutField, "path")
 	case r.Status != 0 && (r.Status < 100 || r.Status > 599):
-		return Errorf(Invalid, "the status is %d: give 100 to 599", r.Status).With("field", "status")
+		return Errorf(Invalid, "the status is %d: give 100 to 599", r.Status).Naming(AboutField, "status")
 	case len(r.Text) > MaxPattern || len(r.Pattern) > MaxPattern:
 		return Errorf(Invalid, "the text or pattern is over the limit of %d bytes", MaxPattern)
 	case strings.ContainsAny(r.Text, "\r\n"):
-		return Errorf(Invalid, "the text goes over several lines: wait for one line").With("field", "text")
+		return Errorf(Invalid, "the text goes over several lines: wait for one line").Naming(AboutField, "text")
 	case r.Cursor < 0:
-		return Errorf(Invalid, "cursor is %d: it counts bytes from 0", r.Cursor).With("field", "cursor")
+		return Errorf(Invalid, "cursor is %d: it counts bytes from 0", r.Cursor).Naming(AboutField, "cursor")
 	}
 	return nil
 }

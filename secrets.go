@@ -32,11 +32,11 @@ type SecretRequest struct {
 func (r SecretRequest) Check() error {
 	switch {
 	case r.Value == "":
-		return Errorf(Invalid, "the value is empty: give one, or delete the secret").With("field", "value")
+		return Errorf(Invalid, "the value is empty: give one, or delete the secret").Naming(AboutField, "value")
 	case len(r.Value) > MaxSecret:
-		return Errorf(Invalid, "the value has %d bytes, over the limit of %d", len(r.Value), MaxSecret).With("field", "value")
+		return Errorf(Invalid, "the value has %d bytes, over the limit of %d", len(r.Value), MaxSecret).Naming(AboutField, "value")
 	case strings.Contains(r.Value, "\x00"):
-		return Errorf(Invalid, "the value holds a NUL byte, which no environment variable can: encode it, in base64 say").With("field", "value")
+		return Errorf(Invalid, "the value holds a NUL byte, which no environment variable can: encode it, in base64 say").Naming(AboutField, "value")
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ var variable = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 // CheckSecretName refuses what cannot be the name of a secret.
 func CheckSecretName(name string) error {
 	if !variable().MatchString(name) {
-		return Errorf(Invalid, "the secret name %.80q cannot be used: give 1 to 64 letters, digits and underscores that begin with no digit, such as GITHUB_TOKEN", name).With("field", "name")
+		return Errorf(Invalid, "the secret name %.80q cannot be used: give 1 to 64 letters, digits and underscores that begin with no digit, such as GITHUB_TOKEN", name).Naming(AboutField, "name")
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func ParseSecretUse(use string) (variableName, name string, err error) {
 		name = variableName
 	}
 	if !variable().MatchString(variableName) || !variable().MatchString(name) {
-		return "", "", Errorf(Invalid, "%.120q asks for no secret: write NAME, or VARIABLE=NAME for a variable of another name", use).With("field", "secrets")
+		return "", "", Errorf(Invalid, "%.120q asks for no secret: write NAME, or VARIABLE=NAME for a variable of another name", use).Naming(AboutField, "secrets")
 	}
 	return variableName, name, nil
 }

@@ -70,22 +70,22 @@ type TokenRequest struct {
 // Check refuses what no token can be.
 func (r TokenRequest) Check() error {
 	if err := CheckID(r.Name); err != nil {
-		return Errorf(Invalid, "the name of the token: %v", err).With("field", "name")
+		return Errorf(Invalid, "the name of the token: %v", err).Naming(AboutField, "name")
 	}
 	for _, s := range r.Scopes {
 		if !slices.Contains(Scopes, s) {
-			return Errorf(Invalid, "there is no scope %.40q: use %q", s, Scopes).With("field", "scopes")
+			return Errorf(Invalid, "there is no scope %.40q: use %q", s, Scopes).Naming(AboutField, "scopes")
 		}
 	}
 	if min(r.Limits.Requests, r.Limits.Operations, r.Limits.Sandboxes) < Unlimited {
-		return Errorf(Invalid, "a limit is below %d: give a number, 0 for the default or %d for none", Unlimited, Unlimited).With("field", "limits")
+		return Errorf(Invalid, "a limit is below %d: give a number, 0 for the default or %d for none", Unlimited, Unlimited).Naming(AboutField, "limits")
 	}
 	if err := r.checkNetwork(); err != nil {
 		return err
 	}
 	const century = 100 * 365 * 24 * 3600
 	if !(0 <= r.Lifetime && r.Lifetime <= century) {
-		return Errorf(Invalid, "a lifetime of %v s: give seconds from now, or 0 for ever", r.Lifetime).With("field", "lifetime")
+		return Errorf(Invalid, "a lifetime of %v s: give seconds from now, or 0 for ever", r.Lifetime).Naming(AboutField, "lifetime")
 	}
 	return nil
 }
@@ -95,9 +95,9 @@ func (r TokenRequest) checkNetwork() error {
 	case r.Network == nil:
 		return nil
 	case slices.Contains(r.Scopes, ScopeAdmin):
-		return Errorf(Invalid, "a token with the scope admin can have no network of its own, as it may make tokens without one: leave out one of them").With("field", "network")
+		return Errorf(Invalid, "a token with the scope admin can have no network of its own, as it may make tokens without one: leave out one of them").Naming(AboutField, "network")
 	case len(r.Network.Links) > 0:
-		return Errorf(Invalid, "the network of a token has no links: each sandbox has its own").With("field", "network.links")
+		return Errorf(Invalid, "the network of a token has no links: each sandbox has its own").Naming(AboutField, "network.links")
 	}
 	_, err := r.Network.Canonical()
 	return err

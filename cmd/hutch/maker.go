@@ -76,7 +76,7 @@ func fits(sb hutch.Sandbox, req hutch.CreateRequest) error {
 		return nil
 	}
 	return hutch.Errorf(hutch.Conflict, "the sandbox %q exists, and is not as the flags say: %s. Leave the flags out to use it as it is, choose another id, or destroy it first with `hutch rm %[1]s`",
-		sb.ID, strings.Join(list, "; ")).With("sandboxId", sb.ID)
+		sb.ID, strings.Join(list, "; ")).Naming(hutch.AboutSandbox, sb.ID)
 }
 
 // differences are what a sandbox has that a request asks to be otherwise. What

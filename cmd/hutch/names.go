@@ -84,8 +84,8 @@ func (h *home) correct(ctx context.Context, err error) error {
 	if !ok || e.Kind != hutch.NotFound {
 		return err
 	}
-	id, _ := e.Data["sandboxId"].(string)
-	if id == "" { // it is not a sandbox that is missing
+	about, id := e.About()
+	if about != hutch.AboutSandbox { // it is not a sandbox that is missing
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, nameTime)

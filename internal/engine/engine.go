@@ -201,5 +201,5 @@ func (e *lifecycle) find(ctx context.Context, id string) (*sandbox, error) {
 
 func notFound(id string) *hutch.Error {
 	return hutch.Errorf(hutch.NotFound, "there is no sandbox %q: it was never made, was destroyed, or has expired; list the sandboxes or create it", id).
-		With("sandboxId", id)
+		Naming(hutch.AboutSandbox, id)
 }

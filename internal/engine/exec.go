@@ -142,7 +142,7 @@ func (e *lifecycle) diagnose(ctx context.Context, s *sandbox, agent *wire.Client
 }
 
 func destroyed(s *sandbox) error {
-	return hutch.Errorf(hutch.NotFound, "the sandbox %q was destroyed while the command ran", s.ID()).With("sandboxId", s.ID())
+	return hutch.Errorf(hutch.NotFound, "the sandbox %q was destroyed while the command ran", s.ID()).Naming(hutch.AboutSandbox, s.ID())
 }
 
 // describe adds to an error what became of the sandbox.
@@ -155,18 +155,18 @@ func (e *lifecycle) describe(s *sandbox, err error) error {
 	stopped := v.Status == hutch.Stopped
 	if stopped && reason == stoppedForMemory {
 		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was stopped. Its files are kept, its processes have ended, and the next use starts it again. Let the program use less memory, or create a sandbox with a higher limits.memory", s.ID(), v.Limits.Memory).
-			With("sandboxId", s.ID()).With("limit", "memory").Because(err)
+			Naming(hutch.AboutSandbox, s.ID()).With("limit", "memory").Because(err)
 	}
 	if reason == outOfMemory {
 		return hutch.Errorf(hutch.Exhausted, "the sandbox %q reached its memory limit of %d MiB while the command ran, and was killed with its files. The next use starts it empty. Let the program use less memory, or create a sandbox with a higher limits.memory", s.ID(), v.Limits.Memory).
-			With("sandboxId", s.ID()).With("limit", "memory").Because(err)
+			Naming(hutch.AboutSandbox, s.ID()).With("limit", "memory").Because(err)
 	}
 	if reason == "" {
 		reason = "its first process died"
 	}
 	// Not Unavailable: who calls again by itself would find an empty sandbox.
 	return hutch.Errorf(hutch.Conflict, "the sandbox %q ended while the command ran, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).
-		With("sandboxId", s.ID()).Because(err)
+		Naming(hutch.AboutSandbox, s.ID()).Because(err)
 }
 
 // ranOutOfMemory reports whether the kernel has killed for want of memory

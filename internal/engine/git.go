@@ -157,7 +157,7 @@ func (g *gitRun) judge(ctx context.Context, cmd git.Command, end ended) error {
 	switch {
 	case end.signal == 9 && g.e.ranOutOfMemory(ctx, g.s):
 		return hutch.Errorf(hutch.Exhausted, "git reached the memory limit of the sandbox %q, and was killed: make one with a higher limits.memory, or clone with a depth", g.s.ID()).
-			With("sandboxId", g.s.ID()).With("limit", "memory")
+			Naming(hutch.AboutSandbox, g.s.ID()).With("limit", "memory")
 	case end.code != 0:
 		return cmd.Refusal(end.stdout, end.stderr)
 	}

@@ -114,7 +114,7 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) error {
 	told, reason := s.TellLoss()
 	if !told {
-		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).With("sandboxId", s.ID())
+		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).Naming(hutch.AboutSandbox, s.ID())
 	}
 	why := "started empty: " + strings.TrimPrefix(reason, "started empty: ")
 	return e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create}, reason: &why})

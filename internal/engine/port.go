@@ -81,7 +81,7 @@ func (e *Engine) LinkPort(ctx context.Context, id string, port int, lifetime hut
 	}
 	x, ok := exposure.Find(s.Record().Ports, port)
 	if !ok {
-		return hutch.PortLink{}, hutch.Errorf(hutch.NotFound, "port %d of the sandbox %q is not exposed: expose it first", port, id).With("port", port)
+		return hutch.PortLink{}, hutch.Errorf(hutch.NotFound, "port %d of the sandbox %q is not exposed: expose it first", port, id).Naming(hutch.AboutPort, port)
 	}
 	return e.exposed.Link(x, lifetime), nil
 }
@@ -136,7 +136,7 @@ func (e *Engine) undialled(ctx context.Context, s *sandbox, agent *wire.Client, 
 		return e.diagnose(ctx, s, agent, err)
 	}
 	return hutch.Errorf(hutch.Unavailable, "no server answers on port %d of the sandbox %q: start one there, and it is found at once", port, s.ID()).
-		Because(err).With("sandboxId", s.ID()).With("port", port)
+		Because(err).Naming(hutch.AboutSandbox, s.ID()).Naming(hutch.AboutPort, port)
 }
 
 // portConn is a connection that is a use of its sandbox.

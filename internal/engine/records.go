@@ -111,7 +111,7 @@ func (e *Engine) Process(ctx context.Context, id, process string) (hutch.Process
 			return p, nil
 		}
 	}
-	return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %.80q in the sandbox %q: list its processes", process, id).With("sandboxId", id)
+	return hutch.Process{}, hutch.Errorf(hutch.NotFound, "there is no process %.80q in the sandbox %q: list its processes", process, id).Naming(hutch.AboutSandbox, id)
 }
 
 // Processes implements hutch.Service.

@@ -283,7 +283,7 @@ func fail(err error, p string) error {
 	case kind == hutch.Internal:
 		return hutch.Errorf(hutch.Internal, "%.200q %s", p, words).Because(err)
 	}
-	return hutch.Errorf(kind, "%.200q %s", p, words).With("path", strings.ToValidUTF8(p, "\uFFFD")).Because(err)
+	return hutch.Errorf(kind, "%.200q %s", p, words).Naming(hutch.AboutFile, strings.ToValidUTF8(p, "\uFFFD")).Because(err)
 }
 
 // reasons are what error numbers mean, for a sentence that begins with a path.

@@ -38,10 +38,11 @@ var codes = map[hutch.Kind]int64{
 // codeOf picks an error's code. What is wrong with the command or its language
 // has one of its own.
 func codeOf(e *hutch.Error) int64 {
-	if field := e.Data["field"]; (field == "command" || field == "code" || field == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
+	about, name := e.About()
+	if about == hutch.AboutField && (name == "command" || name == "code" || name == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
 		return codeInvalidCommand
 	}
-	if e.Kind == hutch.NotFound && isInside(e.Data) {
+	if e.Kind == hutch.NotFound && isInside(e) {
 		return codeGeneral // a file or a process, and not the sandbox
 	}
 	if code, ok := codes[e.Kind]; ok {
@@ -51,7 +52,10 @@ func codeOf(e *hutch.Error) int64 {
 }
 
 // isInside reports whether an error is about a file or a process in a sandbox.
-func isInside(data map[string]any) bool { return data["path"] != nil || data["processId"] != nil }
+func isInside(e *hutch.Error) bool {
+	about, _ := e.About()
+	return about == hutch.AboutFile || about == hutch.AboutProcess
+}
 
 // failure is what a client is told of an error, in either era.
 type failure struct {
@@ -81,7 +85,7 @@ func (c *call) failure(ctx context.Context, err error) failure {
 		f.Data = map[string]any{}
 	}
 	f.Data["kind"] = e.Kind
-	f.inside = isInside(e.Data) && (e.Kind == hutch.NotFound || e.Kind == hutch.Conflict)
+	f.inside = isInside(e) && (e.Kind == hutch.NotFound || e.Kind == hutch.Conflict)
 	if f.Code == codeNotFound {
 		f.Data["sandboxId"] = c.sandbox
 		f.Data["availableSandboxes"] = c.available(ctx)

@@ -87,10 +87,13 @@ func (c *call) inFile(sandbox, path string) error {
 // ofFile marks an error as one about the file and not about the sandbox.
 func ofFile(err error, path string) error {
 	e, ok := errors.AsType[*hutch.Error](err)
-	if !ok || e.Kind != hutch.NotFound && e.Kind != hutch.Conflict || e.Data["sandboxId"] != nil {
+	if !ok || e.Kind != hutch.NotFound && e.Kind != hutch.Conflict {
 		return err
 	}
-	return e.With("path", path)
+	if about, _ := e.About(); about == hutch.AboutSandbox {
+		return err
+	}
+	return e.Naming(hutch.AboutFile, path)
 }
 
 const maxImage = 4 << 20

@@ -96,7 +96,7 @@ func (s *server) processNamed(ctx context.Context, sandbox, name string) (id str
 	switch {
 	case live > 1:
 		return "", hutch.Errorf(hutch.Conflict, "%d running processes have the name %.80q: give the processId of one", live, name).
-			With("processId", name).With("processes", briefProcesses(list))
+			Naming(hutch.AboutProcess, name).With("processes", briefProcesses(list))
 	case id == "":
 		return "", noProcess(sandbox, name, list)
 	}
@@ -117,7 +117,7 @@ func (s *server) ofProcess(ctx context.Context, in waitProcessArgs, err error) e
 
 func noProcess(sandbox, process string, list []hutch.Process) error {
 	return hutch.Errorf(hutch.NotFound, "there is no process %.80q in the sandbox %q: use the processId or the name of one that it has", process, sandbox).
-		With("processId", process).With("processes", briefProcesses(list))
+		Naming(hutch.AboutProcess, process).With("processes", briefProcesses(list))
 }
 
 // briefProcesses are the newest processes of a sandbox, as an error names them.

@@ -309,7 +309,7 @@ func (h *Handler) why(r *http.Request, err error) notice {
 		return unknown
 	case large:
 		return tooLarge
-	case ours && e.Kind == hutch.Unavailable && e.Data["port"] != nil:
+	case ours && noServer(e):
 		return nobody.about(v)
 	case ours:
 		return trouble(e)
@@ -318,6 +318,12 @@ func (h *Handler) why(r *http.Request, err error) notice {
 	}
 	h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "err", err)
 	return broken.about(v)
+}
+
+// noServer reports whether no server answered on the port.
+func noServer(e *hutch.Error) bool {
+	about, _ := e.About()
+	return e.Kind == hutch.Unavailable && about == hutch.AboutPort
 }
 
 // stall is how long a client may leave what is sent to it unread; silence how

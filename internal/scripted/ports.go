@@ -70,7 +70,7 @@ func (s *Service) DialPort(ctx context.Context, sandbox string, port int) (net.C
 		return nil, err
 	}
 	if s.OnDial == nil {
-		return nil, hutch.Errorf(hutch.Unavailable, "nothing listens on port %d", port).With("port", port)
+		return nil, hutch.Errorf(hutch.Unavailable, "nothing listens on port %d", port).Naming(hutch.AboutPort, port)
 	}
 	return s.OnDial(ctx, sandbox, port)
 }

@@ -118,7 +118,7 @@ func (s *Service) findLocked(id string) (hutch.Sandbox, error) {
 	}
 	sb, ok := s.sandboxes[id]
 	if !ok {
-		return hutch.Sandbox{}, hutch.Errorf(hutch.NotFound, "no sandbox %q", id).With("sandboxId", id)
+		return hutch.Sandbox{}, hutch.Errorf(hutch.NotFound, "no sandbox %q", id).Naming(hutch.AboutSandbox, id)
 	}
 	sb.Processes = append([]hutch.Process{}, s.processes[id]...)
 	return sb, nil
