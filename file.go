@@ -214,7 +214,7 @@ type ListRequest struct {
 	// relative to Path, in which it looks as Recursive does. One without a
 	// slash is for names, however deep. "" is all.
 	Glob  string
-	Limit int // entries; default 10,000. More is Exhausted, after that many.
+	Limit int // entries; default 10,000. More is Exhausted, after that many, and so is what takes longer than 30 s.
 }
 
 // Check refuses a request that no server can answer. What is wrong with a glob
@@ -232,7 +232,7 @@ type SearchRequest struct {
 	Pattern string // a regular expression (RE2)
 	Glob    string // files to look into, as in ListRequest; "" is all
 	Hidden  bool
-	Limit   int // matches; default 1,000. More is Exhausted, after that many.
+	Limit   int // matches; default 1,000. More is Exhausted, after that many, and so is what takes longer than 30 s.
 }
 
 const maxSearchPattern = 4 << 10 // bytes

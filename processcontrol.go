@@ -116,6 +116,9 @@ type WaitResult struct {
 	// or the matching line; if there was none, behind all complete lines.
 	Cursor   int64 `json:"cursor,omitempty"`
 	TimedOut bool  `json:"timedOut"`
+	// Denied are the rules that would have allowed what the network of the sandbox
+	// denied since the process started: as in ExecResult.
+	Denied []string `json:"denied,omitempty"`
 }
 
 // Language is a language of a sandbox.

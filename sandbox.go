@@ -24,6 +24,7 @@ type Status string
 const (
 	Creating   Status = "creating"
 	Running    Status = "running"
+	Paused     Status = "paused"     // everything in it is frozen, in memory; any use resumes it
 	Hibernated Status = "hibernated" // memory, processes and files are on disk; any use wakes it
 	Stopped    Status = "stopped"    // files are on disk; any use starts it again
 	Failed     Status = "error"      // the runtime or the agent died; Reason says why
@@ -143,7 +144,7 @@ type Sandbox struct {
 	ID          string            `json:"sandboxId"`
 	Status      Status            `json:"status"`
 	Reason      string            `json:"reason,omitempty"` // why Status is error or stopped
-	Paused      bool              `json:"paused,omitempty"` // while it is running: it stands still until it is used
+	Paused      bool              `json:"paused,omitempty"` // Status is paused
 	Owner       string            `json:"owner,omitempty"`
 	Image       string            `json:"image"`
 	Runtime     string            `json:"runtime"`
@@ -204,10 +205,10 @@ type Filter struct {
 // Check refuses a filter that can choose nothing.
 func (f Filter) Check() error {
 	switch f.Status {
-	case "", Creating, Running, Hibernated, Stopped, Failed, Destroyed:
+	case "", Creating, Running, Paused, Hibernated, Stopped, Failed, Destroyed:
 		return nil
 	}
-	return Errorf(Invalid, "there is no status %.80q: use creating, running, hibernated, stopped or error", f.Status)
+	return Errorf(Invalid, "there is no status %.80q: use creating, running, paused, hibernated, stopped or error", f.Status)
 }
 
 // Match reports whether the filter chooses s.

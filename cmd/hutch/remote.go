@@ -113,25 +113,13 @@ func newList(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// paused is a status that only people see: to the server a paused sandbox is a
-// running one.
-const paused = "paused"
-
 // listed are the sandboxes of a filter, or the one that is named.
 func listed(ctx context.Context, svc hutch.Service, args []string, f hutch.Filter) ([]hutch.Sandbox, error) {
 	if len(args) > 0 {
 		sb, err := svc.Sandbox(ctx, args[0])
 		return []hutch.Sandbox{sb}, err
 	}
-	asked := f.Status
-	if asked == paused {
-		f.Status = hutch.Running
-	}
-	list, err := svc.Sandboxes(ctx, f)
-	if asked == paused || asked == hutch.Running {
-		list = slices.DeleteFunc(list, func(s hutch.Sandbox) bool { return s.Paused != (asked == paused) })
-	}
-	return list, err
+	return svc.Sandboxes(ctx, f)
 }
 
 func writeJSON(w io.Writer, v any) error {
@@ -204,12 +192,8 @@ func sandboxRow(s hutch.Sandbox) []any {
 			live++
 		}
 	}
-	status := string(s.Status)
-	if s.Paused {
-		status = paused
-	}
 	return []any{
-		s.ID, status, s.Runtime, s.Uptime.Duration().Round(time.Second),
+		s.ID, s.Status, s.Runtime, s.Uptime.Duration().Round(time.Second),
 		fmt.Sprintf("%.0f %%", s.Resources.CPU), fmt.Sprintf("%.0f MB", s.Resources.Memory), live,
 	}
 }

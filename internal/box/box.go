@@ -133,6 +133,9 @@ func (b *Box) sandbox() hutch.Sandbox {
 	if v.Status == hutch.Running {
 		v.Uptime = hutch.InSeconds(time.Since(b.since))
 	}
+	if v.Paused { // which is on record as a kind of running
+		v.Status = hutch.Paused
+	}
 	if b.rec.Books != nil {
 		v.Processes = b.rec.Books.Processes
 	}

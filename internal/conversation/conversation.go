@@ -237,7 +237,7 @@ func (s *Server) enter(ctx context.Context, at place) (string, error) {
 			return "", err
 		case sb.Labels[labelMaker] == maker:
 			return sb.ID, s.furnish(ctx, at, sb.ID)
-		case sb.Status == hutch.Running && sb.CreatedAt.After(s.began):
+		case (sb.Status == hutch.Running || sb.Status == hutch.Paused) && sb.CreatedAt.After(s.began):
 			return sb.ID, nil
 		}
 		// It failed, or another process made it and cannot say what is in it.

@@ -83,8 +83,13 @@ func (e *Engine) Wait(ctx context.Context, id, process string, req hutch.WaitReq
 	if err != nil {
 		return hutch.WaitResult{}, err
 	}
-	res.Process, err = e.Process(ctx, id, process)
-	return res, err
+	if res.Process, err = e.Process(ctx, id, process); err != nil {
+		return res, err
+	}
+	if s, err := e.find(ctx, id); err == nil {
+		res.Denied = s.deniedSince(ctx, res.Process.StartTime, 0)
+	}
+	return res, nil
 }
 
 func await(ctx context.Context, agent *wire.Client, process string, req hutch.WaitRequest, pattern *regexp.Regexp) (res hutch.WaitResult, err error) {

@@ -87,10 +87,16 @@ func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	defer cancel()
 	v, inst, agent := s.Look()
 	if agent == nil {
+		inst = s.Instance() // of one that is paused, which can still be measured
+	}
+	if inst == nil {
 		return v
 	}
 	if u, err := e.account(ctx, s, inst); err == nil {
 		v.Resources = s.Resources(u)
+	}
+	if agent == nil {
+		return v
 	}
 	if ps, err := processes(ctx, s.ID(), agent); err == nil {
 		v.Processes = ps

@@ -76,7 +76,7 @@ func (e *Engine) usage(ctx context.Context, s *sandbox) hutch.Usage {
 		e.account(ctx, s, inst) // or what it was at the reading before
 	}
 	u := s.Used()
-	u.SandboxID, u.Owner, u.Status = s.ID(), s.Owner(), s.Status()
+	u.SandboxID, u.Owner, u.Status = s.ID(), s.Owner(), s.Sandbox().Status
 	u.Cost = e.opt.Prices.Of(u)
 	return u
 }

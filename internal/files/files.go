@@ -37,7 +37,12 @@ type FS struct {
 	// permissions: this process's own in /proc. The folders of its threads are
 	// not to be used either.
 	Secret string
+	// WalkTime is how long one list or search may take; 0 is 30 s. What it found
+	// until then has been handed out, and the error says that there may be more.
+	WalkTime time.Duration
 }
+
+const walkTime = 30 * time.Second
 
 var _ hutch.Files = (*FS)(nil)
 

@@ -347,3 +347,29 @@ func TestFolderOfManyFiles(t *testing.T) {
 		}
 	}
 }
+
+// A walk over much ends in time, with what it found and an error that says that this
+// is not all.
+func TestWalksEndInTime(t *testing.T) {
+	d := newDesk(t)
+	for i := range 300 {
+		d.put(fmt.Sprintf("d%d/file", i), "text\n")
+	}
+	d.WalkTime = 50 * time.Millisecond
+	found := 0
+	slow := func() error { found++; time.Sleep(time.Millisecond); return nil }
+	for name, walk := range map[string]func() error{
+		"list": func() error {
+			return d.ListFiles(d.Context(), "", hutch.ListRequest{Path: ".", Glob: "**/file"}, func(hutch.FileInfo) error { return slow() })
+		},
+		"search": func() error {
+			return d.SearchFiles(d.Context(), "", hutch.SearchRequest{Path: ".", Pattern: "text"}, func(hutch.Match) error { return slow() })
+		},
+	} {
+		found = 0
+		err := walk()
+		if !errors.Is(err, hutch.Exhausted) || !strings.Contains(err.Error(), "not all") || found == 0 || found == 300 {
+			t.Errorf("%s: %d found, %v", name, found, err)
+		}
+	}
+}

@@ -49,6 +49,8 @@ func (f *FS) SearchFiles(ctx context.Context, _ string, req hutch.SearchRequest,
 	literal, _ := re.LiteralPrefix()
 	s.literal = []byte(literal)
 	base := path.Clean(p)
+	ctx, cancel := f.bounded(ctx, base)
+	defer cancel()
 	if file, info, err := f.open(p); err == nil { // a single file
 		defer file.Close()
 		return s.file(ctx, file, info.Path)

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -118,6 +119,14 @@ func (f *FS) walkPath(ctx context.Context, p string, visit func(*entry) error) e
 	})
 }
 
+// bounded is the context of a list or a search below p. On gVisor a walk over
+// everything can take longer than anybody waits.
+func (f *FS) bounded(ctx context.Context, p string) (context.Context, context.CancelFunc) {
+	limit := cmp.Or(f.WalkTime, walkTime)
+	return context.WithTimeoutCause(ctx, limit, hutch.Errorf(hutch.Exhausted,
+		"what is below %.200q could not be looked through within %v, the limit: what was found until then is not all. Look in a folder further down, list less deep, or use a program such as find", p, limit).With("limit", "time"))
+}
+
 // choice is which entries are wanted.
 type choice struct {
 	glob   string
@@ -208,6 +217,8 @@ func (f *FS) ListFiles(ctx context.Context, _ string, req hutch.ListRequest, out
 		limit = defaultList
 	}
 	base := path.Clean(p)
+	ctx, cancel := f.bounded(ctx, base)
+	defer cancel()
 	return f.walkPath(ctx, p, func(e *entry) error {
 		it, inside := c.takes(e)
 		if it {

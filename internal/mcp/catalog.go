@@ -45,7 +45,7 @@ func (s *server) addTools() {
 			"Looking does not wake a sandbox or keep it alive.",
 		Annotations: hints{readOnly: true, idempotent: true}.annotations(),
 		InputSchema: schema[getSandboxArgs](func(p properties) {
-			p["filters"].Properties["status"].Enum = oneOf(hutch.Creating, hutch.Running, hutch.Hibernated, hutch.Stopped, hutch.Failed)
+			p["filters"].Properties["status"].Enum = oneOf(hutch.Creating, hutch.Running, hutch.Paused, hutch.Hibernated, hutch.Stopped, hutch.Failed)
 			for _, name := range []string{"createdAfter", "createdBefore"} {
 				p["filters"].Properties[name].Format = "date-time"
 			}

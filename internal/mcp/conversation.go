@@ -63,6 +63,7 @@ type ranCode struct {
 	Truncated      bool                `json:"truncated" jsonschema:"the middle of long output was left out"`
 	Files          []conversation.File `json:"files" jsonschema:"made or changed by this run"`
 	MoreFiles      int                 `json:"moreFiles,omitempty" jsonschema:"how many are not listed"`
+	Denied         []string            `json:"denied,omitempty" jsonschema:"what the network denied meanwhile"`
 }
 
 func (s *server) conversationRun(ctx context.Context, c *call, in runCodeArgs) (reply, error) {
@@ -86,7 +87,10 @@ func (s *server) conversationRun(ctx context.Context, c *call, in runCodeArgs) (
 	ran := ranCode{
 		ConversationID: in.ConversationID, Language: in.Language, ExitCode: shown.ExitCode, Stdout: shown.Stdout, Stderr: shown.Stderr,
 		Encoding: shown.Encoding, ExecutionTime: shown.ExecutionTime, TimedOut: shown.TimedOut, Truncated: shown.Truncated,
-		Files: append([]conversation.File{}, res.Files[:min(len(res.Files), conversation.MaxShown)]...), MoreFiles: max(0, len(res.Files)-conversation.MaxShown),
+		Files: append([]conversation.File{}, res.Files[:min(len(res.Files), conversation.MaxShown)]...), MoreFiles: max(0, len(res.Files)-conversation.MaxShown), Denied: res.Denied,
+	}
+	if len(ran.Denied) > 0 {
+		text = strings.TrimSuffix(text, "\n") + fmt.Sprintf("\n[the network denied %s: runs of conversations have only what the server allows]", strings.Join(oneLine(ran.Denied), ", "))
 	}
 	text += ran.links()
 	switch {
@@ -132,6 +136,9 @@ func (r ranCode) into(data map[string]any) {
 	data["executionTime"], data["timedOut"], data["truncated"] = r.ExecutionTime, r.TimedOut, r.Truncated
 	if r.Encoding != "" {
 		data["encoding"] = r.Encoding
+	}
+	if len(r.Denied) > 0 {
+		data["denied"] = r.Denied
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		res.ExitCode = -1 // none is known
 	}
 	output, text := show(res, out.total)
-	if denied := deniedWords(res); denied != "" {
+	if denied := deniedWords(res.SandboxID, res.Denied); denied != "" {
 		text = strings.TrimSuffix(text, "\n") + "\n" + denied
 	}
 	if err != nil {

@@ -95,16 +95,22 @@ func few(rules []string) []string {
 	return append(slices.Clone(rules[:maxRulesShown]), fmt.Sprintf("… and %d more", len(rules)-maxRulesShown))
 }
 
-// deniedWords tell a model what the network denied while its command ran, and the
+// deniedWords tell a model what the network denied while its program ran, and the
 // call that allows it.
-func deniedWords(res hutch.ExecResult) string {
-	if len(res.Denied) == 0 {
+func deniedWords(sandbox string, denied []string) string {
+	if len(denied) == 0 {
 		return ""
 	}
-	rules := make([]string, len(res.Denied))
-	for i, rule := range res.Denied {
-		rules[i] = text.Line(rule)
-	}
+	rules := oneLine(denied)
 	return fmt.Sprintf("[the network of the sandbox denied %s; to allow it, call network with sandboxId %s and allow %s]",
-		strings.Join(rules, ", "), res.SandboxID, mustJSON(rules))
+		strings.Join(rules, ", "), sandbox, mustJSON(rules))
+}
+
+// oneLine makes each of some texts one line that steers no terminal.
+func oneLine(list []string) []string {
+	clean := make([]string, len(list))
+	for i, s := range list {
+		clean[i] = text.Line(s)
+	}
+	return clean
 }

@@ -67,5 +67,16 @@ func TestDeniedInResults(t *testing.T) {
 			!strings.Contains(got, `call network with sandboxId box and allow ["api.example.com","db.example.com:5432"`) || strings.Contains(got, "\x1b") {
 			t.Errorf("%q", got)
 		}
+		svc.OnWait = func(_ context.Context, p hutch.Process, _ hutch.WaitRequest) (hutch.WaitResult, error) {
+			return hutch.WaitResult{Process: p, Denied: []string{"api.example.com"}}, nil
+		}
+		p, err := svc.StartProcess(t.Context(), "box", hutch.ProcessRequest{Command: "pip install x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res = do(t, ss, "waitProcess", map[string]any{"sandboxId": "box", "processId": p.ID})
+		if got := text(res); !strings.Contains(got, `call network with sandboxId box and allow ["api.example.com"]`) {
+			t.Errorf("waitProcess: %q", got)
+		}
 	})
 }

@@ -63,6 +63,9 @@ func describe(sb hutch.Sandbox) string {
 	}
 	fmt.Fprintf(&b, " · %s · up %.0f s · CPU %.1f %% · memory %.1f MB · %s on %s",
 		sb.Health, float64(sb.Uptime), sb.Resources.CPU, sb.Resources.Memory, sb.Image, sb.Runtime)
+	if sb.Status == hutch.Paused {
+		b.WriteString(" · any use, such as exec, resumes it")
+	}
 	if sb.KeepAlive {
 		b.WriteString(" · kept alive")
 	}

@@ -32,6 +32,7 @@ type waitedProcess struct {
 	Output    string              `json:"output" jsonschema:"stdout and stderr in order"`
 	Cursor    int64               `json:"cursor" jsonschema:"where to read on"`
 	More      bool                `json:"more" jsonschema:"there is more to read from cursor on"`
+	Denied    []string            `json:"denied,omitempty" jsonschema:"what the network denied since the process started, as rules for the tool network"`
 }
 
 // lookTime is the default of a wait, well within the patience of clients.
@@ -69,7 +70,7 @@ func (s *server) waitProcess(ctx context.Context, c *call, in waitProcessArgs) (
 	}
 	out := waitedProcess{
 		SandboxID: in.SandboxID, ProcessID: in.ProcessID, Status: res.Process.Status, ExitCode: res.Process.ExitCode,
-		Met: res.Met, Output: readable(shown.data), Cursor: shown.cursor, More: shown.more,
+		Met: res.Met, Output: readable(shown.data), Cursor: shown.cursor, More: shown.more, Denied: res.Denied,
 	}
 	return reply{out.words(shown), out}, nil
 }
@@ -225,6 +226,9 @@ func (p waitedProcess) words(e excerpted) string {
 		fmt.Fprintf(&b, "\n[there is more: call waitProcess with cursor %d]", p.Cursor)
 	case p.Output == "":
 		b.WriteString("[no output]")
+	}
+	if denied := deniedWords(p.SandboxID, p.Denied); denied != "" {
+		b.WriteString("\n" + denied)
 	}
 	return b.String()
 }

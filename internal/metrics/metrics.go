@@ -107,7 +107,7 @@ var (
 		{sum("hutch_usage_wall_seconds_total", "Time that sandboxes ran"), func(u hutch.Usage) float64 { return float64(u.WallTime) }},
 		{sum("hutch_usage_cost_total", "Cost by the configured prices"), func(u hutch.Usage) float64 { return u.Cost }},
 	}
-	statuses = []hutch.Status{hutch.Creating, hutch.Running, hutch.Hibernated, hutch.Stopped, hutch.Failed}
+	statuses = []hutch.Status{hutch.Creating, hutch.Running, hutch.Paused, hutch.Hibernated, hutch.Stopped, hutch.Failed}
 )
 
 func sum(name, help string) *prometheus.Desc {

@@ -54,7 +54,9 @@ func (s *Service) Fork(ctx context.Context, sandbox string, req hutch.ForkReques
 
 func (s *Service) Pause(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
 	sb, err := s.Sandbox(ctx, sandbox)
-	sb.Paused = err == nil
+	if sb.Paused = err == nil; sb.Paused {
+		sb.Status = hutch.Paused
+	}
 	return sb, err
 }
 

@@ -3,6 +3,7 @@ package servicetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"hutch"
@@ -210,14 +211,21 @@ func (s *suite) pauses(t *testing.T) {
 		}
 		return
 	}
-	if err != nil || !paused.Paused || paused.Status != hutch.Running {
+	if err != nil || !paused.Paused || paused.Status != hutch.Paused {
 		t.Fatalf("pause: %+v, %v", paused, err)
 	}
 	sb, err := s.svc.Sandbox(bounded(t), id)
 	if err != nil || !sb.Paused || len(sb.Processes) != 1 || sb.Processes[0].ID != p.ID {
 		t.Errorf("it is %+v, %v", sb, err)
 	}
-	if sb, err = s.svc.Resume(bounded(t), id); err != nil || sb.Paused {
+	for status, want := range map[hutch.Status]int{hutch.Paused: 1, hutch.Running: 0} {
+		list, err := s.svc.Sandboxes(bounded(t), hutch.Filter{Status: status})
+		list = slices.DeleteFunc(list, func(sb hutch.Sandbox) bool { return sb.ID != id })
+		if err != nil || len(list) != want {
+			t.Errorf("listed as %s: %+v, %v", status, list, err)
+		}
+	}
+	if sb, err = s.svc.Resume(bounded(t), id); err != nil || sb.Paused || sb.Status != hutch.Running {
 		t.Errorf("resumed it is %+v, %v", sb, err)
 	}
 	if _, err := s.svc.Pause(bounded(t), id); err != nil {

@@ -118,6 +118,14 @@ func TestDeniedAreInTheResult(t *testing.T) {
 				t.Errorf("%s: denied %q, want %q", command, got, want)
 			}
 		}
+		p, err := s.engine.StartProcess(t.Context(), s.id, hutch.ProcessRequest{Command: "curl -sS -m 10 http://" + evil + "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waited, err := s.engine.Wait(t.Context(), s.id, p.ID, hutch.WaitRequest{Timeout: 60})
+		if err != nil || !waited.Met || strings.Join(waited.Denied, " ") != evil {
+			t.Errorf("a process: %+v, %v", waited, err)
+		}
 	})
 }
 
