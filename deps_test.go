@@ -46,6 +46,7 @@ var layers = []layer{
 	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable"}},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/room", nil},
+	{"hutch/internal/turn", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
 	// Both ends of the protocol. The agent is in every sandbox: it stays small.
@@ -64,7 +65,7 @@ var layers = []layer{
 	{"hutch/internal/driver/fake", []string{"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent"}},
 	{"hutch/internal/driver/native/...", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/driver/native/...",
-		"hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", sys,
+		"hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 	}},
 	{"hutch/internal/driver/gvisor/filter", []string{"gvisor.dev/gvisor/..."}},
 	{"hutch/internal/driver/gvisor/gofer", []string{"hutch/internal/driver/gvisor/filter", "gvisor.dev/gvisor/...", sys}},
@@ -92,12 +93,13 @@ var layers = []layer{
 	}},
 	{"hutch/internal/exposure", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
+		"hutch", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/turn",
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
+	{"hutch/internal/httpio", nil},
 	{"hutch/internal/problem", []string{"hutch"}},
-	{"hutch/internal/preview", []string{"hutch", "hutch/internal/problem"}},
+	{"hutch/internal/preview", []string{"hutch", "hutch/internal/httpio", "hutch/internal/problem"}},
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem", "github.com/coder/websocket"}},
 	{"hutch/internal/verb", []string{"hutch"}},
 	{"hutch/internal/wrap", []string{"hutch", "hutch/internal/verb"}},
@@ -105,16 +107,16 @@ var layers = []layer{
 	{"hutch/internal/auth", []string{"hutch", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
-	{"hutch/internal/guard", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
-	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
+	{"hutch/internal/guard", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
+	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
-	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/durable", "hutch/internal/problem"}},
-	{"hutch/internal/backup", []string{"hutch", "hutch/internal/durable", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
+	{"hutch/internal/backup", []string{"hutch", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "hutch/internal/room", "filippo.io/age"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/problem", "hutch/internal/room", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/room", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
 	// The data folder and the machine, for whatever runs an engine.

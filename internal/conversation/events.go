@@ -1,9 +1,7 @@
 package conversation
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/httpio"
 )
 
 const (
@@ -18,7 +17,7 @@ const (
 	maxOwners    = 1000 // whose events are remembered: those with the latest
 	maxListeners = 256
 	maxOfOwner   = 64               // listeners
-	pulse        = 15 * time.Second // of silence
+	pulse        = 15 * time.Second // between signs of life
 	patience     = 30 * time.Second // with a client that does not read
 )
 
@@ -159,52 +158,36 @@ func (f *feed) exit(owner string) {
 
 // stream writes events to a client until it leaves: from the one behind since
 // on or, when that is negative, those to come.
-func (f *feed) stream(ctx context.Context, w http.ResponseWriter, since int64) {
-	owner := ownerOf(ctx)
+func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
+	owner := ownerOf(r.Context())
 	if since < 0 {
 		_, since, _, _ = f.after(0, owner)
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")
-	silence := time.NewTicker(pulse)
-	defer silence.Stop()
-	text := ": listening\n\n"
+	es := httpio.NewEvents(httpio.NewWriter(w, r, patience), pulse)
+	defer es.Close()
+	if es.Comment(" listening") != nil {
+		return
+	}
 	for {
-		if !flush(w, text) {
-			return
-		}
-		text = ""
 		list, last, more, ended := f.after(since, owner)
 		since = last
 		for _, e := range list {
-			text += fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", e.id, e.kind, e.data)
+			if es.Send(strconv.FormatInt(e.id, 10), e.kind, e.data) != nil {
+				return
+			}
 		}
 		switch {
-		case text != "":
+		case len(list) > 0: // more may have come meanwhile
 			continue
 		case ended:
 			return
 		}
 		select {
 		case <-more:
-		case <-silence.C:
-			text = ": nothing new\n\n"
-		case <-ctx.Done():
+		case <-r.Context().Done():
 			return
 		}
 	}
-}
-
-func flush(w http.ResponseWriter, text string) bool {
-	if text == "" {
-		return true
-	}
-	c := http.NewResponseController(w)
-	c.SetWriteDeadline(time.Now().Add(patience))
-	_, err := w.Write([]byte(text))
-	return err == nil && c.Flush() == nil
 }
 
 // lastEvent is where a client wants to go on.

@@ -45,7 +45,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.events.exit(owner)
-	s.events.stream(r.Context(), w, lastEvent(r))
+	s.events.stream(w, r, lastEvent(r))
 }
 
 // file answers a signed link. The signature is looked at before anything is

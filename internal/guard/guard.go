@@ -27,6 +27,7 @@ import (
 	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
+	"hutch/internal/httpio"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
 	"hutch/internal/room"
@@ -147,7 +148,7 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 {
 			defer drain(w, r.Body)
 		}
-		r.Body = &steady{r.Body, http.NewResponseController(w), r.Context()}
+		r.Body = httpio.NewBody(w, r, silence)
 	}
 	g.next.ServeHTTP(w, r)
 }
@@ -346,14 +347,6 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// steady is a body without an end that we know: it may take as long as it
-// likes, while something comes.
-type steady struct {
-	io.ReadCloser
-	rc  *http.ResponseController
-	ctx context.Context
-}
-
 // What of a refused upload is read, in bytes and time, before the connection is
 // closed.
 const (
@@ -371,20 +364,8 @@ func drain(w http.ResponseWriter, body io.Reader) {
 	rc.SetReadDeadline(time.Time{})
 }
 
-// silence is how long nothing of such a body may come.
+// silence is how long a body without a known end may bring nothing.
 const silence = time.Minute
-
-func (s *steady) Read(b []byte) (int, error) {
-	if err := context.Cause(s.ctx); err != nil {
-		return 0, err
-	}
-	s.rc.SetReadDeadline(time.Now().Add(silence))
-	n, err := s.ReadCloser.Read(b)
-	if err != nil {
-		s.rc.SetReadDeadline(time.Time{}) // what follows has its own
-	}
-	return n, err
-}
 
 func tooLarge(w http.ResponseWriter, limit int64) {
 	refuse(w, http.StatusRequestEntityTooLarge, hutch.Errorf(hutch.Invalid, "the body of the request is over the limit of %d bytes: send it in parts", limit))

@@ -107,7 +107,6 @@ func (a *answer) writeLocked(b []byte) (int, error) {
 		return 0, errTakenOver
 	}
 	a.noteStream(b)
-	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(writeLimit)) // or it waits as long as the server lets it
 	if a.timer != nil {
 		a.timer.Reset(a.every)
 	}

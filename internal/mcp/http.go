@@ -19,6 +19,7 @@ import (
 
 	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/httpio"
 	"hutch/internal/problem"
 )
 
@@ -77,7 +78,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	who := auth.From(r.Context())
-	a := &answer{ResponseWriter: w, ctx: r.Context(), body: body, mayAsk: who != nil && who.Metadata != "", done: make(chan struct{})}
+	a := &answer{ResponseWriter: httpio.NewWriter(w, r, writeLimit), ctx: r.Context(), body: body, mayAsk: who != nil && who.Metadata != "", done: make(chan struct{})}
 	defer h.answers.open(r, a)()
 	if h.serveBare(a, r) {
 		return

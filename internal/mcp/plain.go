@@ -8,6 +8,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	strict "github.com/segmentio/encoding/json"
+
+	"hutch/internal/httpio"
 )
 
 // plainCall is what most messages of the modern era are: a call of a tool that
@@ -83,7 +85,7 @@ func (h *Handler) servePlain(a *answer, r *http.Request) bool {
 		msg = errorMessage(c.ID, codeGeneral, "internal error; the server's log has the cause")
 	}
 	// Not flushed: all of it, with its length, is one packet.
-	a.Write(append(append([]byte("event: message\ndata: "), msg...), "\n\n"...))
+	a.Write(httpio.AppendEvent(nil, "", "message", msg))
 	return true
 }
 

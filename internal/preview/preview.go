@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/httpio"
 )
 
 // Sandboxes are where previews are found, and reached on behalf of the owner in
@@ -219,7 +220,7 @@ func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*vi
 // open shows a preview to who may see it.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	began, addr := time.Now(), h.client(r)
-	sw := &steady{ResponseWriter: w, lively: r.ProtoMajor > 1}
+	sw := &answer{Writer: httpio.NewWriter(w, r, stall)}
 	defer func() {
 		h.log.Debug("preview", "sandbox", v.SandboxID, "port", v.Port.Port, "method", r.Method, "status", sw.status, "took", time.Since(began))
 	}()
@@ -249,7 +250,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 
 // forward hands a request to the server inside, for as long as the port is
 // exposed.
-func (h *Handler) forward(w *steady, r *http.Request, v *visit) {
+func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), visitKey{}, v))
 	defer cancel()
 	defer context.AfterFunc(v.Life, cancel)()
@@ -263,8 +264,8 @@ func (h *Handler) forward(w *steady, r *http.Request, v *visit) {
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		body := http.MaxBytesReader(w.ResponseWriter, r.Body, h.opt.MaxBody)
-		r.Body = &steadyBody{body, http.NewResponseController(w.ResponseWriter)}
+		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, h.opt.MaxBody)
+		r.Body = httpio.NewBody(w.ResponseWriter, r, silence)
 	}
 	if v.prefix != "" && answerPreflight(w, r) {
 		return
@@ -333,64 +334,17 @@ const (
 	silence = time.Minute
 )
 
-// steady is an answer whose every piece has a time limit, and which may take as
-// long as it likes while pieces go out.
-type steady struct {
-	http.ResponseWriter
+// answer is what a browser gets. It notes the status for the log.
+type answer struct {
+	*httpio.Writer
 	status int
-	lively bool // silence would end it at the limit, as it does a stream of HTTP/2
-	limit  time.Time
 }
 
-// Unwrap lets http.ResponseController find the original.
-func (s *steady) Unwrap() http.ResponseWriter { return s.ResponseWriter }
-
-func (s *steady) WriteHeader(status int) {
+func (a *answer) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
-		s.status = status
+		a.status = status
 	}
-	s.ResponseWriter.WriteHeader(status)
-}
-
-func (s *steady) Write(b []byte) (int, error) {
-	defer s.bound()()
-	return s.ResponseWriter.Write(b)
-}
-
-// FlushError is what http.ResponseController flushes with.
-func (s *steady) FlushError() error {
-	defer s.bound()()
-	return http.NewResponseController(s.ResponseWriter).Flush()
-}
-
-// bound sets the limit of a piece, and returns what takes it back.
-func (s *steady) bound() func() {
-	rc := http.NewResponseController(s.ResponseWriter)
-	if now := time.Now(); s.limit.Sub(now) < stall/2 {
-		s.limit = now.Add(stall)
-		rc.SetWriteDeadline(s.limit)
-	}
-	return func() {
-		if s.lively {
-			s.limit = time.Time{}
-			rc.SetWriteDeadline(s.limit)
-		}
-	}
-}
-
-// steadyBody is a body of which something comes all the time.
-type steadyBody struct {
-	io.ReadCloser
-	rc *http.ResponseController
-}
-
-func (s *steadyBody) Read(b []byte) (int, error) {
-	s.rc.SetReadDeadline(time.Now().Add(silence))
-	n, err := s.ReadCloser.Read(b)
-	if err != nil {
-		s.rc.SetReadDeadline(time.Time{})
-	}
-	return n, err
+	a.ResponseWriter.WriteHeader(status)
 }
 
 // guesses count the labels that there are not, and that an address asked for

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"hutch"
+	"hutch/internal/httpio"
 	"hutch/internal/room"
 	"hutch/internal/stream"
 )
@@ -142,7 +143,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, v any) {
 		h.fail(w, r, err)
 		return
 	}
-	h.write(w, b)
+	h.write(w, r, b)
 }
 
 // report sends the result of what ran. It is not refused: the output in it was
@@ -153,28 +154,16 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request, result any) {
 		h.fail(w, r, err)
 		return
 	}
-	h.write(w, b)
+	h.write(w, r, b)
 }
 
-func (h *Handler) write(w http.ResponseWriter, b []byte) {
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, b []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	(&writer{w, h.stall}).Write(b) // an error here is a client that has gone
+	h.writer(w, r).Write(b) // an error here is a client that has gone
 }
 
-// writer gives every piece of what is written its own deadline.
-type writer struct {
-	http.ResponseWriter
-	stall time.Duration
-}
-
-func (w *writer) Write(b []byte) (n int, err error) {
-	rc := http.NewResponseController(w.ResponseWriter)
-	for err == nil && n < len(b) {
-		rc.SetWriteDeadline(time.Now().Add(w.stall))
-		var m int
-		m, err = w.ResponseWriter.Write(b[n:min(n+chunk, len(b))])
-		n += m
-	}
-	return n, err
+// writer writes an answer, each piece of which the client must read in time.
+func (h *Handler) writer(w http.ResponseWriter, r *http.Request) *httpio.Writer {
+	return httpio.NewWriter(w, r, h.stall)
 }

@@ -69,8 +69,8 @@ func runIn(r *http.Request, body stream.Run) (hutch.RunRequest, error) {
 }
 
 func (h *Handler) runEvents(w http.ResponseWriter, r *http.Request, req hutch.RunRequest) {
-	es := h.events(w)
-	defer es.stop()
+	es := h.events(w, r)
+	defer es.Close()
 	res, err := h.svc.RunCode(r.Context(), r.PathValue("id"), req, func(e hutch.RunEvent) error {
 		switch {
 		case e.Output != nil:

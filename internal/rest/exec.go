@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"hutch"
+	"hutch/internal/httpio"
 	"hutch/internal/problem"
 	"hutch/internal/stream"
 )
@@ -21,7 +22,7 @@ func (h *Handler) exec(w http.ResponseWriter, r *http.Request) {
 		err = hutch.Errorf(hutch.Invalid, "openStdin needs a WebSocket: send stdin or stdinBase64, or connect with GET")
 	}
 	if err == nil && cmd.Resumable && !wantsEvents(r) {
-		err = hutch.Errorf(hutch.Invalid, "resumable needs a stream: ask for it with Accept: %s, or connect with a WebSocket client", eventStream)
+		err = hutch.Errorf(hutch.Invalid, "resumable needs a stream: ask for it with Accept: %s, or connect with a WebSocket client", httpio.EventStream)
 	}
 	switch {
 	case err != nil:
@@ -36,21 +37,21 @@ func (h *Handler) exec(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) execWhole(w http.ResponseWriter, r *http.Request, req hutch.ExecRequest) {
 	res, err := h.svc.Exec(r.Context(), r.PathValue("id"), req, nil)
 	if err != nil {
-		h.partial(r, res, err).Write(&writer{w, h.stall})
+		h.partial(r, res, err).Write(h.writer(w, r))
 		return
 	}
 	h.report(w, r, res)
 }
 
 func (h *Handler) execEvents(w http.ResponseWriter, r *http.Request, req hutch.ExecRequest) {
-	es := h.events(w)
-	defer es.stop()
+	es := h.events(w, r)
+	defer es.Close()
 	req.Started = func(id string) { es.send("0", "started", stream.Started{Exec: id}) }
 	es.exit(h, r)(h.svc.Exec(r.Context(), r.PathValue("id"), req, es.output))
 }
 
 // exit returns a function that sends how a command ended.
-func (es *events) exit(h *Handler, r *http.Request) func(hutch.ExecResult, error) {
+func (es events) exit(h *Handler, r *http.Request) func(hutch.ExecResult, error) {
 	return func(res hutch.ExecResult, err error) {
 		if err != nil {
 			es.fail(h.partial(r, res, err))
@@ -74,13 +75,13 @@ func (h *Handler) resumeExec(w http.ResponseWriter, r *http.Request) {
 			})
 		})
 	case wantsEvents(r):
-		es := h.events(w)
-		defer es.stop()
+		es := h.events(w, r)
+		defer es.Close()
 		es.exit(h, r)(h.svc.ResumeExec(r.Context(), r.PathValue("id"), r.PathValue("exec"), cursor, es.output))
 	default: // an answer in one piece has the end alone
 		res, err := h.svc.ResumeExec(r.Context(), r.PathValue("id"), r.PathValue("exec"), cursor, nil)
 		if err != nil {
-			h.partial(r, res, err).Write(&writer{w, h.stall})
+			h.partial(r, res, err).Write(h.writer(w, r))
 			return
 		}
 		h.report(w, r, res)

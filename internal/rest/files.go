@@ -13,9 +13,9 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"hutch"
+	"hutch/internal/httpio"
 	"hutch/internal/problem"
 	"hutch/internal/stream"
 )
@@ -159,7 +159,7 @@ func (h *Handler) readFile(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, q.err)
 		return
 	}
-	a := &content{w: writer{w, h.stall}, req: &req, size: -1, head: r.Method == http.MethodHead}
+	a := &content{w: h.writer(w, r), req: &req, size: -1, head: r.Method == http.MethodHead}
 	if r.Header.Get("If-Range") == "" { // of which file, nobody knows before it is opened: so it is all
 		a.ranged = parseRange(r.Header.Get("Range"), &req)
 	}
@@ -188,7 +188,7 @@ func (h *Handler) breakOff(w http.ResponseWriter, r *http.Request, err error) {
 
 // content is the answer that a file goes into.
 type content struct {
-	w      writer
+	w      *httpio.Writer
 	req    *hutch.ReadRequest
 	ranged bool
 	size   int64
@@ -278,19 +278,14 @@ func parseRange(text string, req *hutch.ReadRequest) bool {
 }
 
 // upload is the body of a request, as long as it keeps coming.
-type upload struct {
-	r     io.Reader
-	rc    *http.ResponseController
-	stall time.Duration
+type upload struct{ body *httpio.Body }
+
+func (h *Handler) upload(w http.ResponseWriter, r *http.Request) upload {
+	return upload{httpio.NewBody(w, r, h.stall)}
 }
 
-func (h *Handler) upload(w http.ResponseWriter, r *http.Request) *upload {
-	return &upload{r.Body, http.NewResponseController(w), h.stall}
-}
-
-func (u *upload) Read(b []byte) (int, error) {
-	u.rc.SetReadDeadline(time.Now().Add(u.stall)) // not all writers have deadlines
-	n, err := u.r.Read(b)
+func (u upload) Read(b []byte) (int, error) {
+	n, err := u.body.Read(b)
 	if err != nil && err != io.EOF {
 		err = hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
 	}
@@ -331,7 +326,7 @@ func (h *Handler) pack(w http.ResponseWriter, r *http.Request) {
 	if req.Format == "" {
 		req.Format = hutch.Tar
 	}
-	a := &content{w: writer{w, h.stall}, req: &hutch.ReadRequest{}, head: r.Method == http.MethodHead}
+	a := &content{w: h.writer(w, r), req: &hutch.ReadRequest{}, head: r.Method == http.MethodHead}
 	if q.err == nil {
 		w.Header().Set("Content-Type", archiveTypes[req.Format])
 		w.Header().Set("Content-Disposition", "attachment")
@@ -354,7 +349,7 @@ func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request) {
 		Path: q.path("path"), Recursive: q.flag("recursive"), Depth: int(q.number("depth")), Hidden: q.flag("hidden"),
 		Glob: q.Get("glob"), Limit: int(q.number("limit")),
 	}
-	l := h.list(w, "files")
+	l := h.list(w, r, "files")
 	if q.err == nil {
 		q.err = h.svc.ListFiles(r.Context(), r.PathValue("id"), req, func(f hutch.FileInfo) error { return l.add(f) })
 	}
@@ -366,7 +361,7 @@ func (h *Handler) searchFiles(w http.ResponseWriter, r *http.Request) {
 	req := hutch.SearchRequest{
 		Path: q.path("path"), Pattern: q.Get("pattern"), Glob: q.Get("glob"), Hidden: q.flag("hidden"), Limit: int(q.number("limit")),
 	}
-	l := h.list(w, "matches")
+	l := h.list(w, r, "matches")
 	if q.err == nil {
 		q.err = h.svc.SearchFiles(r.Context(), r.PathValue("id"), req, func(m hutch.Match) error { return l.add(m) })
 	}
@@ -376,15 +371,15 @@ func (h *Handler) searchFiles(w http.ResponseWriter, r *http.Request) {
 // list is an answer in JSON that is written as its items come: an object with
 // the list and, when something ended it early, the error.
 type list struct {
-	w    writer
+	w    *httpio.Writer
 	buf  *bufio.Writer
 	name string
 	n    int
 }
 
-func (h *Handler) list(w http.ResponseWriter, name string) *list {
-	l := &list{w: writer{w, h.stall}, name: name}
-	l.buf = bufio.NewWriterSize(&l.w, 32<<10)
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, name string) *list {
+	l := &list{w: h.writer(w, r), name: name}
+	l.buf = bufio.NewWriterSize(l.w, 32<<10)
 	return l
 }
 
@@ -414,7 +409,7 @@ func (l *list) begin() {
 // endList ends the answer. An error without any item is answered as others are.
 func (h *Handler) endList(l *list, r *http.Request, err error) {
 	if err != nil && l.n == 0 {
-		h.describe(r, err).Write(&l.w)
+		h.describe(r, err).Write(l.w)
 		return
 	}
 	if l.n == 0 {
@@ -438,8 +433,8 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, q.err)
 		return
 	}
-	es := h.events(w)
-	defer es.stop()
+	es := h.events(w, r)
+	defer es.Close()
 	err := h.svc.Watch(r.Context(), r.PathValue("id"), req, func(e hutch.FileEvent) error { return es.send("", "change", e) })
 	if err != nil {
 		es.fail(h.describe(r, err))

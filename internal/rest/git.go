@@ -38,7 +38,7 @@ func (h *Handler) gitDiff(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/x-diff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	(&writer{w, h.stall}).Write([]byte(diff)) // an error here is a client that has gone
+	h.writer(w, r).Write([]byte(diff)) // an error here is a client that has gone
 }
 
 // diffRequest reads the parameters, of which path may be given more than once.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch/internal/audit"
+	"hutch/internal/httpio"
 )
 
 func (h *Handler) pool(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +30,7 @@ func (h *Handler) auditLog(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, p.err)
 		return
 	}
-	l := newLines(w, h.stall, follow)
+	l := newLines(h.writer(w, r), follow)
 	read := h.audit.Query
 	if follow {
 		read = h.audit.Follow
@@ -57,14 +58,14 @@ func (p *params) moment(name string) time.Time {
 // lines is an answer of one JSON value a line, sent in pieces or, when live,
 // at once.
 type lines struct {
-	w     http.ResponseWriter
+	w     *httpio.Writer
 	buf   *bufio.Writer
 	live  bool
 	begun bool
 }
 
-func newLines(w http.ResponseWriter, stall time.Duration, live bool) *lines {
-	return &lines{w: w, buf: bufio.NewWriterSize(&writer{w, stall}, chunk), live: live}
+func newLines(w *httpio.Writer, live bool) *lines {
+	return &lines{w: w, buf: bufio.NewWriterSize(w, chunk), live: live}
 }
 
 func (l *lines) begin() {
@@ -92,7 +93,7 @@ func (l *lines) flush() error {
 	if err := l.buf.Flush(); err != nil {
 		return err
 	}
-	return http.NewResponseController(l.w).Flush()
+	return l.w.FlushError()
 }
 
 func (l *lines) end() {

@@ -20,8 +20,8 @@ func (h *Handler) ports(w http.ResponseWriter, r *http.Request) {
 		reply(h, w, r)(orEmpty(list), err)
 		return
 	}
-	es := h.events(w)
-	defer es.stop()
+	es := h.events(w, r)
+	defer es.Close()
 	err := h.svc.WatchPorts(r.Context(), r.PathValue("id"), func(e hutch.PortEvent) error { return es.send("", "port", e) })
 	if err != nil {
 		es.fail(h.describe(r, err))

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"hutch"
+	"hutch/internal/httpio"
 	"hutch/internal/stream"
 )
 
@@ -47,7 +48,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request) {
 	case wantsEvents(r):
 		h.logEvents(w, r, req)
 	case req.Follow:
-		h.fail(w, r, hutch.Errorf(hutch.Invalid, "follow needs a stream: ask for it with Accept: %s, or connect with a WebSocket client", eventStream))
+		h.fail(w, r, hutch.Errorf(hutch.Invalid, "follow needs a stream: ask for it with Accept: %s, or connect with a WebSocket client", httpio.EventStream))
 	default:
 		h.logWhole(w, r, req)
 	}
@@ -100,8 +101,8 @@ func (s *socket) silence() error {
 }
 
 func (h *Handler) logEvents(w http.ResponseWriter, r *http.Request, req hutch.LogsRequest) {
-	es := h.events(w)
-	defer es.stop()
+	es := h.events(w, r)
+	defer es.Close()
 	cursor, err := h.svc.Logs(r.Context(), req, es.output)
 	if err != nil {
 		es.fail(h.describe(r, err))

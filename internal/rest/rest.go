@@ -105,7 +105,7 @@ var errGone = errors.New("the client has gone")
 
 // fail answers with an error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	h.describe(r, err).Write(&writer{w, h.stall})
+	h.describe(r, err).Write(h.writer(w, r))
 }
 
 // describe is the problem that err is, after logging what it will not tell.

@@ -1,0 +1,93 @@
+// Package httpio reads bodies and writes answers of any length over HTTP. A
+// whole body or answer has no time limit, but each piece of it has one: a
+// client that neither sends nor reads cannot hold a request for ever. Events
+// are answers that are written in this way while something happens.
+package httpio
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+)
+
+// chunk is the most that is written under one time limit, in bytes.
+const chunk = 128 << 10
+
+// Writer writes an answer. Its time limit starts again for each piece. It is not
+// safe for concurrent use.
+type Writer struct {
+	http.ResponseWriter
+	limit time.Duration
+	clear bool
+}
+
+// NewWriter returns a writer of the answer to r. The client may take as long as
+// limit to make room for a piece.
+func NewWriter(w http.ResponseWriter, r *http.Request, limit time.Duration) *Writer {
+	// HTTP/2 resets a stream at its limit even when nothing is being written: a
+	// stream that is silent would end. Over HTTP/1 the limit must stay, because the
+	// server writes the last bytes after the handler has returned.
+	return &Writer{w, limit, r.ProtoMajor > 1}
+}
+
+// Unwrap lets http.ResponseController find the original.
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *Writer) Write(b []byte) (n int, err error) {
+	for {
+		done := w.begin()
+		var m int
+		m, err = w.ResponseWriter.Write(b[n:min(n+chunk, len(b))])
+		done()
+		if n += m; err != nil || n >= len(b) {
+			return n, err
+		}
+	}
+}
+
+// FlushError is what http.ResponseController flushes with.
+func (w *Writer) FlushError() error {
+	defer w.begin()()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// begin sets the limit of a piece. Not every ResponseWriter can have one.
+func (w *Writer) begin() (done func()) {
+	rc := http.NewResponseController(w.ResponseWriter)
+	rc.SetWriteDeadline(time.Now().Add(w.limit))
+	if !w.clear {
+		return func() {}
+	}
+	return func() { rc.SetWriteDeadline(time.Time{}) }
+}
+
+// Body reads the body of a request, which may take as long as it likes while
+// something of it comes.
+type Body struct {
+	io.ReadCloser
+	ctx     context.Context
+	rc      *http.ResponseController
+	silence time.Duration
+}
+
+// NewBody returns the body of r, which may be silent for a time. Reading it
+// fails with the cause of the request's context when that has ended.
+func NewBody(w http.ResponseWriter, r *http.Request, silence time.Duration) *Body {
+	return &Body{r.Body, r.Context(), http.NewResponseController(w), silence}
+}
+
+func (b *Body) Read(p []byte) (int, error) {
+	// Not every ResponseWriter can have a limit.
+	b.rc.SetReadDeadline(time.Now().Add(b.silence))
+	// Checked after the limit is set: whoever ends the context may set a limit of
+	// its own at that moment, which must not be extended.
+	if err := context.Cause(b.ctx); err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.rc.SetReadDeadline(time.Time{}) // what follows has its own
+	}
+	return n, err
+}
