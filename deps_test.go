@@ -86,14 +86,14 @@ var layers = []layer{
 	// The engine knows the contract of runtimes, and none of them.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/..."}},
 	{"hutch/internal/snapshots", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/store", sys}},
-	{"hutch/internal/box", []string{"hutch", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/wire"}},
+	{"hutch/internal/box", []string{"hutch", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/turn", "hutch/internal/wire"}},
 	{"hutch/internal/saved", []string{"hutch", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "github.com/klauspost/compress/zstd"}},
 	{"hutch/internal/instance", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/kernel", "hutch/internal/pool", "hutch/internal/saved", "hutch/internal/snapshots", "hutch/internal/wire", sys,
 	}},
 	{"hutch/internal/exposure", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text", "hutch/internal/turn",
+		"hutch", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.

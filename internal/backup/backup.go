@@ -22,12 +22,12 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"hutch"
+	"hutch/internal/turn"
 )
 
 // Options are what backups are made with; only Service and Store must be set.
@@ -50,8 +50,7 @@ type Backups struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu    sync.Mutex
-	turns map[string]chan struct{} // by owner's folder: one backup at a time, so that together they fit
+	turns turn.Locks // by owner's folder: one backup at a time, so that together they fit
 }
 
 var _ hutch.Backups = (*Backups)(nil)
@@ -60,7 +59,7 @@ var _ hutch.Backups = (*Backups)(nil)
 func New(opt Options) *Backups {
 	return &Backups{
 		svc: opt.Service, store: opt.Store, room: cmp.Or(opt.Room, DefaultRoom), now: time.Now,
-		log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), turns: map[string]chan struct{}{},
+		log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 	}
 }
 
@@ -93,11 +92,10 @@ func (b *Backups) Backup(ctx context.Context, sandbox string, req hutch.BackupRe
 		return hutch.Backup{}, err
 	}
 	home := folder(ctx)
-	end, err := b.turn(ctx, home)
-	if err != nil {
+	if err := b.turns.Take(ctx, home); err != nil {
 		return hutch.Backup{}, err
 	}
-	defer end()
+	defer b.turns.Put(home)
 	room, err := b.left(ctx, home)
 	if err != nil {
 		return hutch.Backup{}, err
@@ -169,23 +167,6 @@ func (c *counter) Write(p []byte) (int, error) {
 func full(room int64) error {
 	return hutch.Errorf(hutch.Exhausted, "the backups would take more than the %d bytes that are left for them: delete some, or back up a smaller folder", room).
 		With("limit", "backups")
-}
-
-// turn waits until no other backup of the owner is being made.
-func (b *Backups) turn(ctx context.Context, home string) (end func(), err error) {
-	b.mu.Lock()
-	turn := b.turns[home]
-	if turn == nil {
-		turn = make(chan struct{}, 1)
-		b.turns[home] = turn
-	}
-	b.mu.Unlock()
-	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // left is how much room the owner has.
@@ -310,11 +291,10 @@ func (b *Backups) orphan(ctx context.Context, home, id string, keys []string) er
 	if _, found := slices.BinarySearch(keys, home+id+recordSuffix); found {
 		return nil
 	}
-	end, err := b.turn(ctx, home)
-	if err != nil {
+	if err := b.turns.Take(ctx, home); err != nil {
 		return err
 	}
-	defer end()
+	defer b.turns.Put(home)
 	if _, err := b.record(ctx, home, id); hutch.KindOf(err) != hutch.NotFound {
 		return err
 	}

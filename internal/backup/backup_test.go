@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"hutch"
@@ -337,23 +336,3 @@ func (f failing) Put(ctx context.Context, key string, r io.Reader) error {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errFull }
-
-func TestTurnIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{})
-		end, err := b.turn(t.Context(), "x/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := b.turn(ctx, "x/"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("second turn: %v", err)
-		}
-		end()
-		if end, err = b.turn(t.Context(), "x/"); err != nil {
-			t.Fatal(err)
-		}
-		end()
-	})
-}

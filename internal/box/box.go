@@ -10,6 +10,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/snapshots"
 	"hutch/internal/store"
+	"hutch/internal/turn"
 	"hutch/internal/wire"
 )
 
@@ -39,7 +40,7 @@ type Box struct {
 	created time.Time
 	opt     Options
 
-	lifecycle  chan struct{}            // holds one token while nobody has the lock
+	lifecycle  turn.Lock
 	waiting    atomic.Int32             // callers in LockToUse
 	waking     atomic.Bool              // it counts as running already
 	secrets    atomic.Pointer[[]string] // see SecretNames
@@ -82,9 +83,8 @@ type reading struct {
 func New(rec store.Record, opt Options) *Box {
 	b := &Box{
 		name: Name{rec.Sandbox.Owner, rec.Sandbox.ID}, created: rec.Sandbox.CreatedAt,
-		opt: opt, lifecycle: make(chan struct{}, 1), rec: rec,
+		opt: opt, lifecycle: turn.New(), rec: rec,
 	}
-	b.lifecycle <- struct{}{}
 	b.noteSecrets()
 	return b
 }

@@ -9,14 +9,7 @@ import (
 )
 
 // Lock waits for the lifecycle lock. The caller gives it back with Unlock.
-func (b *Box) Lock(ctx context.Context) error {
-	select {
-	case <-b.lifecycle:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (b *Box) Lock(ctx context.Context) error { return b.lifecycle.Take(ctx) }
 
 // LockToUse is Lock for a caller that wants to use the box: a hibernation that is
 // under way gives up for it.
@@ -30,7 +23,7 @@ func (b *Box) LockToUse(ctx context.Context) error {
 func (b *Box) Awaited() bool { return b.waiting.Load() > 0 }
 
 // Unlock gives the lifecycle lock back.
-func (b *Box) Unlock() { b.lifecycle <- struct{}{} }
+func (b *Box) Unlock() { b.lifecycle.Put() }
 
 // locked runs f, which ends at once, with the fields of the box. A base layer that
 // f drops is released after that, without mu: this may close it.

@@ -23,11 +23,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/turn"
 )
 
 // What a run may use, as deployments of this kind expect it.
@@ -77,8 +77,8 @@ type Server struct {
 
 	accounts accounts
 
-	turns   turns
-	began   time.Time // what is older was made by another process
+	turns   turn.Locks // by sandbox
+	began   time.Time  // what is older was made by another process
 	runners runners
 }
 
@@ -145,10 +145,10 @@ func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) er
 	if err != nil {
 		return Result{}, err
 	}
-	if err := s.turns.take(ctx, at.sandbox()); err != nil {
+	if err := s.turns.Take(ctx, at.sandbox()); err != nil {
 		return Result{}, err
 	}
-	defer s.turns.put(at.sandbox())
+	defer s.turns.Put(at.sandbox())
 	if err := s.admit(at); err != nil {
 		return Result{}, err
 	}
@@ -207,12 +207,10 @@ func (p place) folder() string {
 	return p.conversation + "~" + hex.EncodeToString(sum[:8])
 }
 
-var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
 // sandbox is the id of its sandbox.
 func (p place) sandbox() string {
 	sum := sha256.Sum256([]byte(p.folder()))
-	return "conversation-" + idEncoding.EncodeToString(sum[:15])
+	return "conversation-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:15]))
 }
 
 const (
@@ -273,80 +271,14 @@ func (s *Server) makeRoom(ctx context.Context) bool {
 	}
 	slices.SortFunc(all, func(a, b hutch.Sandbox) int { return a.LastUsedAt.Compare(b.LastUsedAt) })
 	for _, sb := range all {
-		if sb.Labels[labelConversation] == "" || !s.turns.try(sb.ID) {
+		if sb.Labels[labelConversation] == "" || !s.turns.Try(sb.ID) {
 			continue
 		}
 		_, err := s.svc.Destroy(ctx, sb.ID, true)
-		s.turns.put(sb.ID)
+		s.turns.Put(sb.ID)
 		if err == nil {
 			return true
 		}
 	}
 	return false
-}
-
-// turns are locks by name that can be waited for with a context.
-type turns struct {
-	mu sync.Mutex
-	by map[string]*turn
-}
-
-type turn struct {
-	free  chan struct{} // holds one value when nobody has the turn
-	users int
-}
-
-func (t *turns) join(name string) *turn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.by == nil {
-		t.by = map[string]*turn{}
-	}
-	u := t.by[name]
-	if u == nil {
-		u = &turn{free: make(chan struct{}, 1)}
-		u.free <- struct{}{}
-		t.by[name] = u
-	}
-	u.users++
-	return u
-}
-
-func (t *turns) leave(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	u := t.by[name]
-	if u.users--; u.users == 0 {
-		delete(t.by, name)
-	}
-}
-
-func (t *turns) take(ctx context.Context, name string) error {
-	u := t.join(name)
-	select {
-	case <-u.free:
-		return nil
-	case <-ctx.Done():
-		t.leave(name)
-		return context.Cause(ctx)
-	}
-}
-
-// try takes a turn that nobody has or waits for.
-func (t *turns) try(name string) bool {
-	u := t.join(name)
-	select {
-	case <-u.free:
-		return true
-	default:
-		t.leave(name)
-		return false
-	}
-}
-
-func (t *turns) put(name string) {
-	t.mu.Lock()
-	t.by[name].free <- struct{}{}
-	t.mu.Unlock()
-	t.leave(name)
 }

@@ -130,10 +130,10 @@ func (s *Server) Remove(ctx context.Context, conversation string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.turns.take(ctx, at.sandbox()); err != nil {
+	if err := s.turns.Take(ctx, at.sandbox()); err != nil {
 		return err
 	}
-	defer s.turns.put(at.sandbox())
+	defer s.turns.Put(at.sandbox())
 	if _, err := s.svc.Destroy(ctx, at.sandbox(), true); err != nil && !errors.Is(err, hutch.NotFound) {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/pidfd"
+	"hutch/internal/turn"
 )
 
 // instance is a place.
@@ -23,11 +24,11 @@ type instance struct {
 	group   *cgroup.Group  // nil where there are none
 	process *pidfd.Process // nil when it never began, or is gone
 	done    chan struct{}  // closed by watch
-	turn    chan struct{}  // held by who destroys
+	turn    turn.Lock      // held by the caller that destroys
 }
 
 func (d *Driver) newInstance(id string) *instance {
-	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), turn: make(chan struct{}, 1)}
+	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), turn: turn.New()}
 }
 
 // watch lives as long as the place.
@@ -61,12 +62,10 @@ func (i *instance) Done() <-chan struct{} { return i.done }
 
 // Destroy kills the place and removes what is left of it.
 func (i *instance) Destroy(ctx context.Context) error {
-	select {
-	case i.turn <- struct{}{}:
-		defer func() { <-i.turn }()
-	case <-ctx.Done():
-		return i.undestroyed(context.Cause(ctx))
+	if err := i.turn.Take(ctx); err != nil {
+		return i.undestroyed(err)
 	}
+	defer i.turn.Put()
 	if err := i.kill(ctx); err != nil {
 		return i.undestroyed(err)
 	}
