@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// Backups are copies of folders, kept by the server apart from the sandboxes
-// they came from, which they outlive. Each owner has its own. They hold files:
-// of memory and processes a snapshot is the copy.
+// Backups are copies of folders. The server keeps them apart from the sandboxes
+// that they came from, and they outlive those. Each owner has its own. A backup
+// holds files only; a snapshot also holds memory and processes.
 //
-// Errors: NotFound for a backup that is not there, or has expired; Exhausted
-// when the owner's backups take all the room that the server gives them;
-// Unsupported when the server keeps none; and those of [Files].
+// Errors: NotFound for a backup that does not exist or has expired; Exhausted
+// when the owner's backups fill the space that the server gives them;
+// Unsupported when the server keeps no backups; and those of [Files].
 type Backups interface {
-	// Backup copies a folder and all that is in it, but for pipes, sockets
-	// and devices, while the sandbox runs. A failed one leaves nothing.
+	// Backup copies a folder with everything in it except pipes, sockets and devices, while the sandbox runs. If it
+	// fails, it leaves nothing behind.
 	Backup(ctx context.Context, sandbox string, req BackupRequest) (Backup, error)
 
 	// Backups lists the caller's backups, oldest first.
 	Backups(ctx context.Context) ([]Backup, error)
 
-	// RestoreBackup makes a folder what it was: what is in it now goes, once
-	// all of the backup has arrived whole beside it. On any error before that
-	// the folder is as it was.
+	// RestoreBackup replaces the content of a folder with the backup. The backup is first unpacked beside the folder;
+	// the old content is removed when the backup is complete. On an earlier error the folder does not change.
 	RestoreBackup(ctx context.Context, backup string, req RestoreBackupRequest) error
 
-	// DeleteBackup removes a backup. One that is gone is NotFound.
+	// DeleteBackup removes a backup. A backup that does not exist is NotFound.
 	DeleteBackup(ctx context.Context, backup string) error
 }
 
@@ -65,7 +64,7 @@ type Backup struct {
 	Name      string     `json:"name,omitempty"`
 	SandboxID string     `json:"sandboxId"` // that it is of
 	Dir       string     `json:"dir"`
-	Size      int64      `json:"size"` // bytes that it takes, compressed
+	Size      int64      `json:"size"` // compressed size in bytes
 	CreatedAt time.Time  `json:"createdAt"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 }

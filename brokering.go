@@ -10,31 +10,30 @@ import (
 // placeholder, and the server adds the value to the requests that they send to
 // certain hosts, over TLS.
 type Brokering struct {
-	// Hosts are names of hosts, such as "api.example.com", with the port unless
-	// it is 443. For the secret [AnthropicKey] they default to Anthropic's.
+	// Hosts are host names such as "api.example.com", with the port unless it is 443. For the secret [AnthropicKey]
+	// the default is Anthropic's hosts.
 	Hosts []string `json:"hosts,omitempty"`
-	// As tells where the value goes, as [ParsePlacement] reads it. It defaults
-	// to [AsReplace], and for [AnthropicKey] to the header that the API wants.
+	// As says where the server puts the value, in the form that [ParsePlacement] reads. The default is [AsReplace],
+	// and for [AnthropicKey] the header that the API expects.
 	As string `json:"as,omitempty"`
-	// Format is what a header is set to, with {} where the value stands.
-	// Default "{}".
+	// Format is the header's new value, with {} in place of the secret. Default "{}".
 	Format string `json:"format,omitempty"`
 }
 
-// AnthropicKey is the secret, and the variable, of the key for Anthropic's API.
+// AnthropicKey is the name of the secret, and of the variable, that holds the key for Anthropic's API.
 const AnthropicKey = "ANTHROPIC_API_KEY"
 
 // The kinds of placement.
 const (
 	AsReplace = "replace" // the placeholder is replaced wherever it stands in a header
 	AsHeader  = "header"  // a header is set: "header:NAME"
-	AsBasic   = "basic"   // it is the password of a user: "basic:USER"
-	AsQuery   = "query"   // a parameter of the query is set: "query:NAME"
+	AsBasic   = "basic"   // the password of a user is set: "basic:USER"
+	AsQuery   = "query"   // a query parameter is set: "query:NAME"
 )
 
 const maxBrokered = 16 // hosts of one secret
 
-// Complete checks b for the secret of a name, and fills in what it leaves out.
+// Complete checks b for the secret of that name, and fills in the fields that b leaves out.
 func (b Brokering) Complete(secret string) (Brokering, error) {
 	if secret == AnthropicKey && b.As == "" {
 		b.As = AsHeader + ":X-Api-Key"
@@ -78,7 +77,7 @@ func (b Brokering) checkFormat(kind string) error {
 	return nil
 }
 
-// Brokers reports whether b is about a host and port; 0 is any.
+// Brokers reports whether b applies to a host and port; port 0 matches any.
 func (b Brokering) Brokers(host string, port uint16) bool {
 	if port == 0 {
 		return slices.ContainsFunc(b.Hosts, func(h string) bool { name, _, _ := strings.Cut(h, ":"); return name == host })
@@ -89,12 +88,11 @@ func (b Brokering) Brokers(host string, port uint16) bool {
 	return slices.Contains(b.Hosts, host)
 }
 
-// hostName has two labels at least, and is no address in any notation: the last
-// begins with a letter.
+// hostName matches names of two or more labels. The last label begins with a letter, so no notation of an IP address
+// matches.
 var hostName = pattern(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// ParseBrokeredHost reads NAME or NAME:PORT. An address is none: a certificate
-// tells who answers only for names.
+// ParseBrokeredHost reads NAME or NAME:PORT. It refuses IP addresses, because a certificate proves names only.
 func ParseBrokeredHost(text string) (host string, port uint16, err error) {
 	host, number, given := strings.Cut(text, ":")
 	port = 443
@@ -118,7 +116,7 @@ func badHost(text string) error {
 
 var headerName = pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 
-// unplaceable are headers that say how a message is read, and to whom it goes.
+// unplaceable lists headers that decide how a message is read or where it goes. A secret cannot be put there.
 var unplaceable = []string{
 	"host", "connection", "content-length", "content-encoding", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect",
 	"accept-encoding", "range", "proxy-connection",
@@ -144,7 +142,7 @@ func ParsePlacement(text string) (kind, name string, err error) {
 	return kind, name, nil
 }
 
-// headerText reports whether s can stand in a header: in printable ASCII.
+// headerText reports whether s can be part of a header: printable ASCII.
 func headerText(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Contexts are the verbs on code contexts: interpreters that keep their state
-// from one run to the next. A session is a context in bash.
+// Contexts are the verbs on code contexts: interpreters that keep their state from one run to the next. A session is
+// a bash context.
 type Contexts interface {
 	// CreateContext starts an interpreter.
 	CreateContext(ctx context.Context, sandbox string, req ContextRequest) (CodeContext, error)
@@ -17,32 +17,29 @@ type Contexts interface {
 	// Contexts lists a sandbox's contexts, oldest first.
 	Contexts(ctx context.Context, sandbox string) ([]CodeContext, error)
 
-	// DeleteContext ends a context and all it started. Idempotent.
+	// DeleteContext ends a context and everything it started. It is idempotent.
 	DeleteContext(ctx context.Context, sandbox, id string) error
 
-	// Interrupt ends the run under way, as Ctrl-C would, and keeps the state.
-	// Without a run it does nothing.
+	// Interrupt ends the current run as Ctrl-C would, and keeps the state. Without a current run it does nothing.
 	Interrupt(ctx context.Context, sandbox, id string) error
 
-	// RunCode runs code in a context, which is made when there is none. Runs
-	// in one context wait for each other, in the order in which they came.
-	// Events go to out in the order in which they happened, if out is not
-	// nil; what the interpreter prints while no run is under way is dropped.
-	// An error that the code raised is part of the result. At the time limit
-	// the run is interrupted, what it started is killed, and the context keeps
-	// its state; an interpreter that does not heed is killed, and the next run
-	// gets a fresh one. The same happens when ctx is done or out fails.
+	// RunCode runs code in a context, and creates the context if it is missing. Runs in one context wait for each
+	// other, in the order of the calls. If out is not nil, it gets the events in the order in which they happened.
+	// Output that the interpreter prints between runs is dropped. An error that the code raised is part of the
+	// result. At the time limit the run is interrupted, the processes that it started are killed, and the context
+	// keeps its state; an interpreter that ignores the interrupt is killed, and the next run gets a new one. The same
+	// happens when ctx is done or out fails.
 	RunCode(ctx context.Context, sandbox string, req RunRequest, out func(RunEvent) error) (RunResult, error)
 }
 
 // ContextRequest asks for a context.
 type ContextRequest struct {
-	ID       string            `json:"contextId,omitempty"` // minted when empty; one that exists is returned as it is
+	ID       string            `json:"contextId,omitempty"` // minted when empty; an existing context is returned unchanged
 	Language string            `json:"language,omitempty"`  // python, javascript, typescript, bash; default python
 	Dir      string            `json:"cwd,omitempty"`       // default /workspace
 	Env      map[string]string `json:"env,omitempty"`
 	Secrets  []string          `json:"secrets,omitempty"` // as in CreateRequest, for this context
-	// IdleTimeout ends a context that has not run for so long; default 1800.
+	// IdleTimeout ends a context after this time without a run; default 1800.
 	IdleTimeout Seconds `json:"idleTimeout,omitempty"`
 }
 
@@ -74,21 +71,21 @@ type CodeContext struct {
 
 // RunRequest asks for code to be run.
 type RunRequest struct {
-	// ContextID names the context; when empty it is "default-" and the
-	// language. One that is not there is made, in Language.
+	// ContextID names the context. The default is "default-" and the language. A missing context is created, in
+	// Language.
 	ContextID string            `json:"contextId,omitempty"`
-	Language  string            `json:"language,omitempty"` // default: what the context is in, else python
+	Language  string            `json:"language,omitempty"` // default: the context's language, else python
 	Code      string            `json:"code"`
-	Dir       string            `json:"cwd,omitempty"`     // where to go first, and stay
+	Dir       string            `json:"cwd,omitempty"`     // folder to change to before the run; the context stays there
 	Env       map[string]string `json:"env,omitempty"`     // for this run
 	Secrets   []string          `json:"secrets,omitempty"` // as in CreateRequest, for this run
-	// Timeout counts from when the run's turn has come; default 30, and at
-	// most the server's maximum.
+	// Timeout counts from when the run begins, not while it waits for earlier runs; default 30, and at most the
+	// server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
 	// MaxOutput is as in ExecRequest.
 	MaxOutput int `json:"maxOutput,omitempty"`
-	// Stdin is for input(); nil is an empty one. It is read while the code
-	// runs, so what is to be typed may depend on what was asked.
+	// Stdin is what input() reads; nil is empty. It is read while the code runs, so an answer can depend on the
+	// question.
 	Stdin io.Reader `json:"-"`
 }
 
@@ -97,7 +94,7 @@ func (r RunRequest) Check() error {
 	return cmp.Or(checkOptionalID(r.ContextID), checkProgram(r.Code, r.Dir, r.Env, r.Secrets), checkMaxOutput(r.MaxOutput))
 }
 
-// RunEvent is one of: output, a result, an error, a wish for input.
+// RunEvent is one of: output, a result, an error, a request for input.
 type RunEvent struct {
 	Output *Output
 	Result *CodeResult
@@ -105,26 +102,24 @@ type RunEvent struct {
 	Input  *InputRequest
 }
 
-// InputRequest says that code waits for standard input, and has read all that
-// there was. Python tells so; elsewhere nobody does.
+// InputRequest says that the code waits for standard input and has read all that arrived. Only Python reports this.
 type InputRequest struct {
-	Prompt   string `json:"prompt"`             // which is part of the output, too
-	Password bool   `json:"password,omitempty"` // what is typed should not be seen
+	Prompt   string `json:"prompt"`             // also part of the output
+	Password bool   `json:"password,omitempty"` // the answer should not be shown as it is typed
 }
 
 // CodeResult is a value that the code produced, in every form that it has.
 type CodeResult struct {
-	// Main tells the value of the last expression from what was displayed.
+	// Main is set for the value of the last expression, and not for displayed values.
 	Main bool `json:"main,omitempty"`
-	// Data has a value by MIME type: text as a JSON string, images and PDF as
-	// base64 in one, JSON as itself. Types of our own are
-	// application/vnd.hutch.table+json {columns, rows, total}: the first rows
-	// of a table, and how many it has; and application/vnd.hutch.chart+json
-	// {type, title, elements, ...}: what a figure shows, see docs/contexts.md.
+	// Data maps a MIME type to a value: text as a JSON string, images and PDF as a base64 string, JSON as itself.
+	// Hutch adds two types: application/vnd.hutch.table+json {columns, rows, total}, the first rows of a table and
+	// the number of all rows; and application/vnd.hutch.chart+json {type, title, elements, ...}, the content of a
+	// figure. See docs/contexts.md.
 	Data map[string]json.RawMessage `json:"data"`
 }
 
-// CodeError is an error that the code raised, or had in its syntax.
+// CodeError is an error that the code raised, or a syntax error in it.
 type CodeError struct {
 	Name      string `json:"name"`
 	Message   string `json:"message"`
@@ -135,9 +130,9 @@ type CodeError struct {
 type RunResult struct {
 	ContextID  string
 	SandboxID  string
-	Executions int // of the context, this run counted
-	// ExitCode is of the last command in bash; elsewhere 1 with an Error, or
-	// what the code exited with.
+	Executions int // number of runs in the context, including this one
+	// ExitCode is that of the last command in bash. In other languages it is 1 when there is an Error, or what the
+	// code exited with.
 	ExitCode  int
 	Stdout    []byte
 	Stderr    []byte
@@ -145,34 +140,32 @@ type RunResult struct {
 	Error     *CodeError
 	Duration  time.Duration // with its waiting
 	TimedOut  bool
-	Truncated bool // Stdout, Stderr or Results lacks a part
-	// Fresh says that the run was the first of its interpreter: there was no
-	// state of earlier ones.
+	Truncated bool // a part of Stdout, Stderr or Results is missing
+	// Fresh says that the run was the first one of its interpreter, so it began without state.
 	Fresh bool
 	// Ended says that the interpreter is gone (exit, a crash, a kill); the
 	// next run gets a fresh one.
 	Ended bool
-	// Limit is the limit of the sandbox for which something that the run had
-	// started was ended ("memory"); empty for none. The interpreter lives on.
+	// Limit names the sandbox limit that made the server end a program of this run ("memory"), or is empty. The
+	// interpreter continues.
 	Limit string
 	// Denied is as in ExecResult.
 	Denied []string
 }
 
-// Success reports whether the run came to its own end, and raised no error.
+// Success reports whether the run ended by itself and raised no error.
 func (r RunResult) Success() bool {
 	return r.ExitCode == 0 && r.Error == nil && !r.TimedOut && !r.Ended && r.Limit == ""
 }
 
-// Text is the value as text; empty when it has none.
+// Text returns the value as text, or "" when it has no text form.
 func (r CodeResult) Text() string {
 	var text string
 	json.Unmarshal(r.Data["text/plain"], &text)
 	return text
 }
 
-// runResultJSON is RunResult on the wire; stdout and stderr are as in that of
-// ExecResult.
+// runResultJSON is RunResult on the wire; stdout and stderr are encoded as in execResultJSON.
 type runResultJSON struct {
 	Success    bool         `json:"success"`
 	ContextID  string       `json:"contextId"`

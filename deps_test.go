@@ -21,24 +21,23 @@ const (
 	anything = "..."
 )
 
-// layer is packages, and what they may import.
+// layer is a set of packages, and what they can import.
 type layer struct {
 	names string
 	may   []string
 }
 
-// layers says who may import whom, from the bottom up; "hutch" stands for the
-// module, whatever its path. The first line that names a package counts; "..." at the end stands for all below. The standard
-// library is open to everyone, and cmd to no one. Tests may import what they
-// like.
+// layers says which package can import which, from the bottom up; "hutch" stands for the module, whatever its path.
+// The first line that matches a package counts; "..." at the end stands for all packages below. Every package can
+// import the standard library, and none can import cmd. Tests can import anything.
 var layers = []layer{
 	// The vocabulary: anything may import it, so it imports nothing.
 	{"hutch", nil},
 
 	// Alone with the kernel.
-	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // whose limits it looks at
+	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // pressure looks at the limits of control groups
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
-	{"hutch/internal/image/gocache", nil}, // in every sandbox, compiled by the host's Go
+	{"hutch/internal/image/gocache", nil}, // runs in every sandbox, compiled by the host's Go
 	{"hutch/internal/image", []string{"hutch/internal/linux/names", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
 	{"hutch/internal/text", nil},
 	{"hutch/internal/window", nil},
@@ -57,7 +56,7 @@ var layers = []layer{
 
 	{"hutch/internal/git", []string{"hutch", "hutch/internal/text"}},
 
-	// Where the network of a sandbox ends.
+	// The end of a sandbox's network on the host.
 	{"hutch/internal/netstack", []string{"hutch/internal/linux/tun", "golang.org/x/time/rate", "gvisor.dev/gvisor/pkg/...", sys}},
 
 	// Runtimes keep the contract and do not know each other.
@@ -80,10 +79,10 @@ var layers = []layer{
 	// What a sandbox reaches.
 	{"hutch/internal/egress", []string{"hutch", "hutch/internal/broker", "hutch/internal/listen", "hutch/internal/netstack", "hutch/internal/secret", "golang.org/x/net/dns/dnsmessage", "golang.org/x/time/rate"}},
 
-	// What is kept ready, of whatever kind.
+	// Ready instances of any kind.
 	{"hutch/internal/pool", []string{"hutch"}},
 
-	// The engine knows the contract of runtimes, and none of them.
+	// The engine knows the contract of runtimes, but no runtime.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/..."}},
 	{"hutch/internal/snapshots", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/store", sys}},
 	{"hutch/internal/box", []string{"hutch", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/turn", "hutch/internal/wire"}},
@@ -140,7 +139,7 @@ var layers = []layer{
 	{"hutch/bench/...", []string{anything}},
 	{"hutch/tools/...", nil},
 
-	// What our users could write.
+	// Programs such as our users write.
 	{"hutch/examples/...", []string{"hutch", "hutch/client", mcpSDK}},
 
 	// The programs.
@@ -157,7 +156,7 @@ var layers = []layer{
 	}},
 }
 
-// testOnly are the packages that no program has in it.
+// testOnly are the packages that are in no program.
 var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/disk"}
 
 func TestImportsPointDown(t *testing.T) {
@@ -253,7 +252,7 @@ func packages(t *testing.T) []*goPackage {
 	return list
 }
 
-// skip leaves out what is not of this module.
+// skip leaves out folders that are not part of this module.
 func skip(dir string) error {
 	name := filepath.Base(dir)
 	if dir == "." {
@@ -282,7 +281,7 @@ func (p *goPackage) read(file string) error {
 	return nil
 }
 
-// importPath is what is imported, with "hutch" for the path of the module.
+// importPath is the imported path, with "hutch" in place of the module's path.
 func importPath(im *ast.ImportSpec) string {
 	s, _ := strconv.Unquote(im.Path.Value) // the parser has checked it
 	if below, ok := strings.CutPrefix(s, modulePath()); ok && (below == "" || below[0] == '/') {
@@ -291,7 +290,7 @@ func importPath(im *ast.ImportSpec) string {
 	return s
 }
 
-// modulePath is the one of go.mod, which `make module` changes.
+// modulePath is the path in go.mod, which `make module` changes.
 var modulePath = sync.OnceValue(func() string {
 	text, err := os.ReadFile("go.mod")
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"maps"
 )
 
-// Kind says what an error means, not where it arose. Every surface maps kinds
-// to its own codes in one table; kinds cross the wire.
+// Kind says what an error means, not where it arose. Each surface maps kinds to its own codes in one table. Kinds are
+// part of the wire protocol.
 type Kind string
 
 const (
-	Invalid     Kind = "invalid"     // the request is wrong; the same again fails again
+	Invalid     Kind = "invalid"     // the request is wrong; repeating it fails again
 	Denied      Kind = "denied"      // understood, and not allowed
-	NotFound    Kind = "not_found"   // no such thing, or not yours
-	Conflict    Kind = "conflict"    // at odds with the present state
+	NotFound    Kind = "not_found"   // the thing does not exist, or is not yours
+	Conflict    Kind = "conflict"    // the request conflicts with the present state
 	Exhausted   Kind = "exhausted"   // a limit is reached; the message names it
 	Unsupported Kind = "unsupported" // this runtime or image cannot do it
-	Unavailable Kind = "unavailable" // not now; the same again may succeed
+	Unavailable Kind = "unavailable" // not possible now; repeating it can succeed
 	Timeout     Kind = "timeout"     // the time limit ran out
-	Internal    Kind = "internal"    // a fault of ours; the cause is in the log
+	Internal    Kind = "internal"    // a fault of the server; the cause is in the log
 )
 
 func (k Kind) Error() string { return string(k) }
@@ -54,7 +54,7 @@ func (e *Error) Because(cause error) *Error {
 	return &c
 }
 
-// With returns e with one more datum beside its message.
+// With returns e with one more field of Data.
 func (e *Error) With(key string, value any) *Error {
 	data := maps.Clone(e.Data)
 	if data == nil {

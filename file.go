@@ -10,82 +10,71 @@ import (
 )
 
 // Files are the verbs on a sandbox's files. A path is absolute, or relative to
-// the working folder, /workspace. It is bytes, as for the kernel: names need not
-// be UTF-8. Everything happens as the user inside, with that user's rights;
-// links are followed as any program would, and lead nowhere but inside. No verb
-// waits for a command that runs, or for a pipe or device to answer.
+// the working folder, /workspace. It is a string of bytes, as in the kernel:
+// names need not be UTF-8. Everything happens with the rights of the user inside
+// the sandbox. Links are followed as for any program there, and never lead
+// outside. No verb waits for a running command, or for a pipe or device.
 //
-// Errors: NotFound for what does not exist, Denied for want of rights,
-// Conflict when something is in the way (or is a folder, or is not), Exhausted
-// when the disk is full, Invalid for a path that cannot be one.
+// Errors: NotFound when a path does not exist, Denied when rights are missing,
+// Conflict when something is in the way or is of the wrong type, Exhausted when
+// the disk is full, Invalid for a malformed path.
 type Files interface {
-	// ReadFile copies a file, or a range of it, to w. It returns what the
-	// file was when it was opened, up to the size of which it is read; one
-	// that became shorter meanwhile is Conflict. What is no regular file is
-	// Invalid.
+	// ReadFile copies a file, or a range of it, to w. It returns the file's record as of when it was opened, and
+	// reads up to the size in that record. A file that became shorter meanwhile is Conflict. A path that is not a
+	// regular file is Invalid.
 	ReadFile(ctx context.Context, sandbox string, req ReadRequest, w io.Writer) (FileInfo, error)
 
-	// WriteFile makes a file of all that r gives. The file is replaced as a
-	// whole at the end or, on any error, not at all, and keeps its
-	// permissions; through a link, what the link leads to is. Appending goes
-	// straight into it.
+	// WriteFile creates a file with everything that r gives. The file is replaced as a whole at the end or, on any
+	// error, not at all, and keeps its permissions. A link is followed: its target is replaced. Appending writes
+	// straight into the file.
 	WriteFile(ctx context.Context, sandbox string, req WriteRequest, r io.Reader) (FileInfo, error)
 
-	// EditFile replaces text in a file, as a whole or not at all. The old
-	// text must be there exactly once, or with All at least once; else it is
-	// Conflict, and says how often it is there.
+	// EditFile replaces text in a file, as a whole or not at all. The old text must be in the file exactly once, or
+	// with All at least once; otherwise the error is Conflict and says how often it is there.
 	EditFile(ctx context.Context, sandbox string, req EditRequest) (Edit, error)
 
-	// Stat describes what path names, without following a last link.
+	// Stat describes the path itself; it does not follow a link at the end of the path.
 	Stat(ctx context.Context, sandbox, path string) (FileInfo, error)
 
-	// ListFiles hands what is below a folder to out: each folder's names
-	// sorted, what is in a folder after it. Links below it are not followed,
-	// and folders below it that may not be read are taken as empty.
+	// ListFiles passes the content of a folder to out: the names of each folder in order, and the content of a folder
+	// after the folder. It does not follow links, and takes folders that it cannot read as empty.
 	ListFiles(ctx context.Context, sandbox string, req ListRequest, out func(FileInfo) error) error
 
-	// SearchFiles hands the lines that match to out, in the order of
-	// ListFiles. Files that have a zero byte early on are binary, and skipped,
-	// as are those that may not be read.
+	// SearchFiles passes matching lines to out, in the order of ListFiles. It skips files that it cannot read, and
+	// binary files: those with a zero byte near their beginning.
 	SearchFiles(ctx context.Context, sandbox string, req SearchRequest, out func(Match) error) error
 
-	// Mkdir makes a folder, with parents those above it too; with parents,
-	// one that is there already is no error.
+	// Mkdir creates a folder. With parents it also creates the folders above, and an existing folder is not an error.
 	Mkdir(ctx context.Context, sandbox, path string, parents bool) error
 
-	// Move renames a file or folder, also between file systems. With replace,
-	// what is at the target goes.
+	// Move renames a file or folder, also between file systems. With replace, it removes what is at the target.
 	Move(ctx context.Context, sandbox, from, to string, replace bool) error
 
-	// Copy copies a file, or a folder with all that is in it, but for pipes,
-	// sockets and devices. Links are copied as links. The copy is there as a
-	// whole or not at all.
+	// Copy copies a file, or a folder with everything in it except pipes, sockets and devices. Links are copied as
+	// links. The copy appears as a whole or not at all.
 	Copy(ctx context.Context, sandbox, from, to string, replace bool) error
 
-	// Delete removes a file or, with recursive, a folder with all that is in
-	// it. What is not there is NotFound.
+	// Delete removes a file or, with recursive, a folder with everything in it. A path that does not exist is
+	// NotFound.
 	Delete(ctx context.Context, sandbox, path string, recursive bool) error
 
-	// Chmod changes permissions, of which there are those in 0777.
+	// Chmod changes the permission bits, those in 0777.
 	Chmod(ctx context.Context, sandbox, path string, mode fs.FileMode) error
 
-	// Watch hands changes below a path to out, in order, until ctx is done or
-	// out fails, or the path's folder is gone, which is no error. It calls
-	// out first with an event of type WatchReady: nothing that happens after
-	// that is missed, or there is an Overflow.
+	// Watch passes changes below a path to out, in order, until ctx is done, out fails, or the path's folder is
+	// removed, which is not an error. The first event is of type WatchReady: every change after it is reported, or
+	// there is an Overflow.
 	Watch(ctx context.Context, sandbox string, req WatchRequest, out func(FileEvent) error) error
 
-	// Pack writes an archive of paths to w, without pipes, sockets and
-	// devices. Links stay links.
+	// Pack writes an archive of paths to w, without pipes, sockets and devices. Links are packed as links.
 	Pack(ctx context.Context, sandbox string, req PackRequest, w io.Writer) error
 
-	// Unpack puts what is in an archive below a folder, over what is there.
-	// Entries that would land elsewhere are refused as Denied, with what was
-	// unpacked before them left.
+	// Unpack unpacks an archive into a folder, over existing files. An entry that would land outside the folder is
+	// Denied; entries before it stay unpacked.
 	Unpack(ctx context.Context, sandbox string, req UnpackRequest, r io.Reader) error
 }
 
-// FileType is what a path names.
+// FileType is the type of a file.
 type FileType string
 
 const (
@@ -111,8 +100,8 @@ type ReadRequest struct {
 	Path   string
 	Offset int64 // bytes to skip; negative counts from the end
 	Length int64 // bytes to read at most; 0 is all
-	// FirstLine and LastLine choose lines, counted from 1, in place of
-	// Offset. LastLine 0 is the file's last.
+	// FirstLine and LastLine choose lines, counted from 1, in place of Offset. LastLine 0 is the last line of the
+	// file.
 	FirstLine, LastLine int
 	// Opened, if not nil, is called once before anything is written to w.
 	Opened func(FileInfo)
@@ -134,11 +123,10 @@ func (r ReadRequest) Check() error {
 	return nil
 }
 
-// Lines reports whether lines are asked for.
+// Lines reports whether the request asks for lines.
 func (r ReadRequest) Lines() bool { return r.FirstLine > 0 || r.LastLine > 0 }
 
-// Range is which bytes of a file of that size are asked for, where no lines
-// are.
+// Range returns the requested bytes of a file of that size, when the request does not ask for lines.
 func (r ReadRequest) Range(size int64) (from, to int64) {
 	from = min(r.Offset, size)
 	if r.Offset < 0 {
@@ -153,9 +141,9 @@ func (r ReadRequest) Range(size int64) (from, to int64) {
 // WriteRequest asks for a file to be written.
 type WriteRequest struct {
 	Path    string
-	Mode    fs.FileMode // default 0644, or what the file has
+	Mode    fs.FileMode // default 0644, or the file's present mode
 	Append  bool
-	Create  bool // fail with Conflict when it exists
+	Create  bool // fail with Conflict if the file exists
 	Parents bool // make the folders above
 }
 
@@ -201,18 +189,17 @@ func (r EditRequest) Check() error {
 type Edit struct {
 	File         FileInfo `json:"file"`
 	Replacements int      `json:"replacements"`
-	Line         int      `json:"line"` // of the first one, from 1
+	Line         int      `json:"line"` // line of the first replacement, from 1
 }
 
-// ListRequest asks what is in a folder.
+// ListRequest asks for the content of a folder.
 type ListRequest struct {
 	Path      string
 	Recursive bool
 	Depth     int  // with Recursive, how deep; 0 is no limit
-	Hidden    bool // names that begin with a dot, too
-	// Glob chooses by a pattern with * ? [a-z] {a,b} and ** for any folders,
-	// relative to Path, in which it looks as Recursive does. One without a
-	// slash is for names, however deep. "" is all.
+	Hidden    bool // also names that begin with a dot
+	// Glob chooses by a pattern with * ? [a-z] {a,b} and ** for any folders, relative to Path; it searches subfolders
+	// as Recursive does. A pattern without a slash matches names at any depth. "" is all.
 	Glob  string
 	Limit int // entries; default 10,000. More is Exhausted, after that many, and so is what takes longer than 30 s.
 }
@@ -230,7 +217,7 @@ func (r ListRequest) Check() error {
 type SearchRequest struct {
 	Path    string
 	Pattern string // a regular expression (RE2)
-	Glob    string // files to look into, as in ListRequest; "" is all
+	Glob    string // files to search, as in ListRequest; "" is all
 	Hidden  bool
 	Limit   int // matches; default 1,000. More is Exhausted, after that many, and so is what takes longer than 30 s.
 }
@@ -251,13 +238,13 @@ type Match struct {
 	Path   string `json:"path"`
 	Line   int    `json:"line"`   // from 1
 	Column int    `json:"column"` // bytes, from 1
-	Text   string `json:"text"`   // the line, at most 1 KiB of it, made UTF-8
+	Text   string `json:"text"`   // the line as UTF-8, at most 1 KiB of it
 }
 
 // WatchRequest asks for changes to a file, or in a folder.
 type WatchRequest struct {
 	Path      string
-	Recursive bool // in the folders below it, too
+	Recursive bool // also in subfolders
 }
 
 // Check refuses a request that no server can answer.
@@ -271,11 +258,10 @@ const (
 	FileCreated  EventType = "create"
 	FileModified EventType = "modify" // its content
 	FileDeleted  EventType = "delete"
-	FileMoved    EventType = "move" // From is where it was
-	// Overflow says that changes were too many to be told one by one: look
-	// anew.
+	FileMoved    EventType = "move" // From is the old path
+	// Overflow says that changes came too fast to be reported one by one: list the folder again.
 	Overflow EventType = "overflow"
-	// WatchEnded says that the watched folder itself is gone. It is the last.
+	// WatchEnded says that the watched folder itself was removed. It is the last event.
 	WatchEnded EventType = "ended"
 )
 
@@ -308,7 +294,7 @@ func (f ArchiveFormat) Check() error {
 // PackRequest asks for an archive.
 type PackRequest struct {
 	Dir    string   // entries are relative to it
-	Paths  []string // relative to Dir; none is all that is in it
+	Paths  []string // relative to Dir; empty means everything in it
 	Format ArchiveFormat
 }
 
@@ -327,7 +313,7 @@ func (r PackRequest) Check() error {
 
 // UnpackRequest asks for an archive to be unpacked.
 type UnpackRequest struct {
-	Dir    string // made when it is missing
+	Dir    string // created if it is missing
 	Format ArchiveFormat
 }
 

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPath is the longest path, in bytes, as for the kernel.
+// MaxPath is the longest path in bytes, as in the kernel.
 const MaxPath = 4095
 
-// CheckPath refuses what no path can be.
+// CheckPath refuses a string that cannot be a path.
 func CheckPath(path string) error {
 	switch {
 	case path == "":
@@ -24,8 +24,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// In JSON, names that are not UTF-8 are base64, all of one record together, and
-// its encoding says so.
+// In JSON, if one name of a record is not UTF-8, all names of the record are base64, and its encoding field says so.
 
 func (f FileInfo) MarshalJSON() ([]byte, error) {
 	type plain FileInfo
@@ -96,7 +95,7 @@ func (e *FileEvent) UnmarshalJSON(b []byte) error {
 	return strip(j.Encoding, &e.Path, &e.From)
 }
 
-// armour makes the names base64 if one of them is not UTF-8.
+// armour encodes the names as base64 if one of them is not UTF-8.
 func armour(names ...*string) (encoding string) {
 	for _, name := range names {
 		if !utf8.ValidString(*name) {

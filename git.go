@@ -8,45 +8,42 @@ import (
 	"time"
 )
 
-// Git are the verbs on repositories in a sandbox. They are git's own, run
-// inside as the user there, and say what git said when it refuses. Folders are
-// as for files: absolute, or relative to /workspace, which "" is.
+// Git are the verbs on repositories in a sandbox. They run git's own commands as
+// the user inside, and their errors contain git's message. Folders are as for
+// files: absolute, or relative to /workspace; "" is /workspace.
 //
-// Errors: NotFound for a repository, branch, commit or file that is not there;
-// Denied where the remote or the file system does not let us; Unavailable for
-// a remote that cannot be reached; Conflict when the state of the repository
-// or its folder is in the way; Exhausted when the disk is full or there is
-// too much to tell; Timeout; Unsupported when the image has no git.
+// Errors: NotFound for a repository, branch, commit or file that does not exist;
+// Denied when the remote or the file system refuses; Unavailable for a remote
+// that cannot be reached; Conflict when the state of the repository or its
+// folder is in the way; Exhausted when the disk is full or the answer would be
+// too large; Timeout; Unsupported when the image has no git.
 type Git interface {
-	// GitClone clones a repository, without its submodules. Credentials are
-	// handed to git in memory: they are in no file, argument, environment,
-	// remote URL, log or error. A clone that fails leaves at most an empty
-	// folder behind.
+	// GitClone clones a repository, without its submodules. It passes credentials to git in memory: they appear in no
+	// file, argument, environment, remote URL, log or error. A clone that fails leaves at most an empty folder
+	// behind.
 	GitClone(ctx context.Context, sandbox string, req GitCloneRequest) (GitRepository, error)
 
-	// GitStatus says what a repository's working tree is like.
+	// GitStatus describes the state of a repository's working tree.
 	GitStatus(ctx context.Context, sandbox, dir string) (GitStatus, error)
 
-	// GitDiff is a difference as git prints it, in bytes: that of the index
-	// and the working tree, or of what the request names. Files that git does
-	// not know are not in it.
+	// GitDiff returns a difference as git prints it, as bytes: between the index and the working tree, or between
+	// what the request names. It leaves out untracked files.
 	GitDiff(ctx context.Context, sandbox string, req GitDiffRequest) (string, error)
 
-	// GitCommit commits the files that are named, with what is new and what
-	// is gone in folders that are; all changed ones if none is. Hooks of the
-	// repository run. That there is nothing to commit is Conflict.
+	// GitCommit commits the named files, and everything that changed in the named folders; without names, all
+	// changes. Hooks of the repository run. If there is nothing to commit, the error is Conflict.
 	GitCommit(ctx context.Context, sandbox string, req GitCommitRequest) (GitRepository, error)
 }
 
 // GitCloneRequest asks for a clone.
 type GitCloneRequest struct {
-	// URL is https, http, ssh, git or file, or a path inside. Credentials in
-	// it are taken out, to be Username and Password.
+	// URL is https, http, ssh, git or file, or a path inside the sandbox. Credentials in the URL are moved to
+	// Username and Password.
 	URL    string `json:"url"`
-	Branch string `json:"branch,omitempty"` // or a tag; default: the remote's
+	Branch string `json:"branch,omitempty"` // a branch or a tag; default: the remote's
 	Depth  int    `json:"depth,omitempty"`  // commits; 0 is all
 	Dir    string `json:"dir,omitempty"`    // default: the repository's name
-	// Username and Password are for http and https; a token is a password.
+	// Username and Password are for http and https; a token goes into Password.
 	Username string  `json:"username,omitempty"`
 	Password string  `json:"password,omitempty"`
 	Timeout  Seconds `json:"timeout,omitempty"` // default 600
@@ -76,17 +73,17 @@ func (r GitCloneRequest) Check() error {
 	return nil
 }
 
-// GitRepository is where a repository stands.
+// GitRepository is the position of a repository.
 type GitRepository struct {
 	Dir    string `json:"dir"`    // of its working tree, absolute
 	Branch string `json:"branch"` // empty when no branch is checked out
-	Commit string `json:"commit"` // empty when there is none yet
+	Commit string `json:"commit"` // empty before the first commit
 }
 
 // GitStatus is the state of a working tree.
 type GitStatus struct {
 	GitRepository
-	Upstream string      `json:"upstream,omitempty"` // the branch that Ahead and Behind count against
+	Upstream string      `json:"upstream,omitempty"` // the branch that Ahead and Behind are counted against
 	Ahead    int         `json:"ahead"`
 	Behind   int         `json:"behind"`
 	Clean    bool        `json:"clean"`
@@ -98,7 +95,7 @@ type GitStatus struct {
 // nothing.
 type GitChange struct {
 	Path  string `json:"path"`           // relative to the repository's folder
-	From  string `json:"from,omitempty"` // before it was renamed or copied
+	From  string `json:"from,omitempty"` // the path before a rename or copy
 	Index string `json:"index"`
 	Tree  string `json:"workingTree"`
 }
@@ -107,9 +104,9 @@ type GitChange struct {
 type GitDiffRequest struct {
 	Dir    string   `json:"dir,omitempty"`
 	From   string   `json:"from,omitempty"`   // a commit; default: the index
-	To     string   `json:"to,omitempty"`     // a commit, with From; default: the working tree
-	Staged bool     `json:"staged,omitempty"` // the index against From, default HEAD
-	Paths  []string `json:"paths,omitempty"`  // files and folders, relative to Dir, no patterns
+	To     string   `json:"to,omitempty"`     // a commit, used with From; default: the working tree
+	Staged bool     `json:"staged,omitempty"` // compare the index with From; default HEAD
+	Paths  []string `json:"paths,omitempty"`  // files and folders, relative to Dir; patterns are not expanded
 }
 
 // Check refuses a request that no server can answer.
@@ -128,7 +125,7 @@ type GitCommitRequest struct {
 	Dir     string   `json:"dir,omitempty"`
 	Message string   `json:"message"`
 	Paths   []string `json:"paths,omitempty"` // as in GitDiffRequest
-	// Author and committer; default: what git's own settings inside say.
+	// Author and committer; default: git's own settings inside the sandbox.
 	Name  string `json:"authorName,omitempty"`
 	Email string `json:"authorEmail,omitempty"`
 }
@@ -184,8 +181,7 @@ func checkRevision(field, rev string) error {
 	return nil
 }
 
-// In JSON, names that are not UTF-8 are base64, all of one record together, and
-// its encoding says so.
+// In JSON, if one name of a record is not UTF-8, all names of the record are base64, and its encoding field says so.
 
 type gitChangeJSON struct {
 	Path     string `json:"path"`

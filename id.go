@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// MaxID is the longest identifier, in bytes. It is the longest DNS label, so
-// that an id can stand in the host name of a preview.
+// MaxID is the longest identifier in bytes: the length of a DNS label, so that an id can be part of a preview's host
+// name.
 const MaxID = 63
 
-// CheckID reports whether id may name a sandbox or a process: 1 to 63 of
-// a-z, 0-9 and hyphen, no hyphen at either end. The error is of kind
-// [Invalid] and says what is wrong with it.
+// CheckID reports whether id can name a sandbox or a process: 1 to 63 of a-z, 0-9 and hyphen, with no hyphen at
+// either end. The error is of kind [Invalid] and says what is wrong with the id.
 func CheckID(id string) error {
 	switch {
 	case id == "":
@@ -67,14 +66,13 @@ func loopback(id string) bool {
 	return err == nil && (n == 0 || n>>24 == 127)
 }
 
-// NormalizeID folds upper case to lower case; it mends nothing else.
+// NormalizeID folds upper case to lower case; it changes nothing else.
 func NormalizeID(id string) string { return strings.ToLower(id) }
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// NewID mints an identifier of 60 random bits behind a prefix that says what
-// it names: NewID("sb") may be "sb-k3f9q2mzx7ap". An id is a name and no
-// capability: whoever uses one is authorized by a token.
+// NewID mints an identifier: a prefix that says what it names, and 60 random bits. NewID("sb") can be
+// "sb-k3f9q2mzx7ap". Knowing an id gives no rights: every caller is authorized by a token.
 func NewID(prefix string) string {
 	var b [8]byte
 	rand.Read(b[:]) // never fails: it ends the program instead

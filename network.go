@@ -9,63 +9,60 @@ import (
 	"time"
 )
 
-// Networks are the verbs on what a sandbox may reach. They wake no sandbox.
+// Networks are the verbs on a sandbox's network rules. They wake no sandbox.
 type Networks interface {
-	// Network tells what a sandbox may reach, and what it did reach.
+	// Network returns what a sandbox can reach, and what it has reached.
 	Network(ctx context.Context, sandbox string) (NetworkState, error)
 
-	// SetNetwork says anew what a sandbox may reach, in place of all that was
-	// said. It holds when the call returns: connections that are not allowed any
-	// more are cut.
+	// SetNetwork replaces all rules of a sandbox. When it returns, the new rules are in force, and connections that
+	// they do not allow are cut.
 	SetNetwork(ctx context.Context, sandbox string, n Network) (NetworkState, error)
 
 	// Connections reads the log of what a sandbox reached, or tried to.
 	Connections(ctx context.Context, sandbox string, q ConnectionQuery) (ConnectionLog, error)
 }
 
-// NetworkMode is how the network of a sandbox decides.
+// NetworkMode is the rule for addresses that no other rule names.
 type NetworkMode string
 
 const (
 	// NetworkNone reaches nothing.
 	NetworkNone NetworkMode = "none"
-	// NetworkAllowList reaches what a rule allows, which is nothing when there
-	// is none.
+	// NetworkAllowList allows only what a rule names; without rules, nothing.
 	NetworkAllowList NetworkMode = "allow-list"
-	// NetworkOpen reaches every public address, and what a rule allows.
+	// NetworkOpen allows every public address, and what a rule names.
 	NetworkOpen NetworkMode = "open"
 )
 
-// Network is what a sandbox may reach. The zero Network, in a request, is the
-// server's default.
+// Network is what a sandbox can reach. The zero Network, in a request, means the server's default.
 type Network struct {
 	Mode NetworkMode `json:"mode,omitempty"` // default allow-list
-	// Allow are rules, as ParseNetworkRule reads them.
+	// Allow holds rules in the form that ParseNetworkRule reads.
 	Allow []string `json:"allow,omitempty"`
-	// Links are other sandboxes of the same owner, as ParseNetworkLink reads
-	// them, whose ports are reached by a name.
+	// Links are other sandboxes of the same owner, in the form that ParseNetworkLink reads. The sandbox reaches their
+	// ports by a name.
 	Links  []string      `json:"links,omitempty"`
 	Limits NetworkLimits `json:"limits,omitzero"`
 }
 
-// NetworkLimits bound what a sandbox takes of the network. Zero is the default.
+// NetworkLimits bound a sandbox's use of the network. Zero means the default.
 type NetworkLimits struct {
 	Connections int   `json:"connections,omitempty"`    // at once; default 256
-	Rate        int   `json:"rate,omitempty"`           // new ones in a second; default 100
+	Rate        int   `json:"rate,omitempty"`           // new connections in a second; default 100
 	Bandwidth   int64 `json:"bytesPerSecond,omitempty"` // both directions together; default unbounded
 	Total       int64 `json:"totalBytes,omitempty"`     // in all; default unbounded
 }
 
-// MaxNetworkRules is how many rules a sandbox may have.
+// MaxNetworkRules is the highest number of rules of a sandbox.
 const MaxNetworkRules = 1000
 
-// IsZero reports whether n says nothing.
+// IsZero reports whether n sets nothing.
 func (n Network) IsZero() bool {
 	return n.Mode == "" && len(n.Allow) == 0 && len(n.Links) == 0 && n.Limits == NetworkLimits{}
 }
 
-// Canonical is n with its defaults and with rules in their one form, or why it
-// cannot be.
+// Canonical returns n with its defaults and with each rule in its canonical form. Its error says which part of n is
+// not valid.
 func (n Network) Canonical() (Network, error) {
 	switch n.Mode {
 	case "":
@@ -98,29 +95,28 @@ func (n Network) Canonical() (Network, error) {
 	return n, err
 }
 
-// NetworkState is what a sandbox may reach, and what it did.
+// NetworkState is what a sandbox can reach, and what it has reached.
 type NetworkState struct {
 	SandboxID string  `json:"sandboxId"`
 	Network   Network `json:"network"`
 	Traffic   Traffic `json:"traffic"`
-	// Unavailable is why it reaches nothing whatever the rules say; empty when
-	// it may.
+	// Unavailable says why the sandbox reaches nothing, whatever the rules allow; empty when the network works.
 	Unavailable string `json:"unavailable,omitempty"`
 }
 
-// Traffic counts what went over the network of a sandbox since that was made. Of
-// the last minute before a server is killed, something may be missing.
+// Traffic counts the network traffic of a sandbox since its creation. If the server is killed, the last minute can be
+// missing.
 type Traffic struct {
 	Open     int   `json:"open"`     // connections now
 	Allowed  int64 `json:"allowed"`  // connections
 	Denied   int64 `json:"denied"`   // connections, requests and lookups
 	Lookups  int64 `json:"lookups"`  // of names
-	Requests int64 `json:"requests"` // of HTTP, where the server sees them
+	Requests int64 `json:"requests"` // HTTP requests that the server sees
 	Sent     int64 `json:"sent"`     // bytes, by the sandbox
 	Received int64 `json:"received"`
 }
 
-// Verdict is what became of an attempt to reach something.
+// Verdict is the outcome of an attempt to connect.
 type Verdict string
 
 const (
@@ -128,33 +124,32 @@ const (
 	Refused Verdict = "denied"
 )
 
-// Connection is one line of the log: an attempt to connect, to ask for a name,
-// or a request on a connection.
+// Connection is one line of the log: an attempt to connect, a DNS query, or an HTTP request on a connection.
 type Connection struct {
-	// Cursor is the place of the line in the log. A connection that ends moves
-	// to the end of the log, as what it is then.
+	// Cursor is the position of the line in the log. When a connection ends, its line moves to the end of the log,
+	// with the final figures.
 	Cursor int64     `json:"cursor"`
 	ID     int64     `json:"id"`
 	Time   time.Time `json:"time"`
-	// Protocol is tcp, udp, dns, tls or http: the most that is known of it.
+	// Protocol is tcp, udp, dns, tls or http: the most specific that is known.
 	Protocol string `json:"protocol"`
-	// Host is the name that was asked for, or else the address.
+	// Host is the requested name, or else the address.
 	Host     string  `json:"host"`
 	Address  string  `json:"address,omitempty"`
 	Port     int     `json:"port,omitempty"`
 	Verdict  Verdict `json:"verdict"`
 	Rule     string  `json:"rule,omitempty"`   // that allowed it
-	Reason   string  `json:"reason,omitempty"` // why it was denied or failed, and the mend
+	Reason   string  `json:"reason,omitempty"` // why it was denied or failed, and the fix
 	Method   string  `json:"method,omitempty"` // of a request
 	Status   int     `json:"status,omitempty"` // of its answer
 	Sent     int64   `json:"sent"`             // bytes, by the sandbox
 	Received int64   `json:"received"`
 	Open     bool    `json:"open,omitempty"` // it goes on
 	Duration Seconds `json:"duration"`       // when it has ended
-	Count    int     `json:"count"`          // attempts alike that this line stands for
+	Count    int     `json:"count"`          // number of equal attempts that this line stands for
 }
 
-// MissingRule is the rule that would allow a connection that was denied.
+// MissingRule returns the rule that would allow a denied connection.
 func (c Connection) MissingRule() string {
 	if c.Port == 0 || c.Port == 80 || c.Port == 443 {
 		return c.Host
@@ -162,7 +157,7 @@ func (c Connection) MissingRule() string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
 }
 
-// Allows reports whether the rules of n allow all that a rule would.
+// Allows reports whether the rules of n allow everything that the given rule allows.
 func (n Network) Allows(rule string) bool {
 	r, err := ParseNetworkRule(rule)
 	return err == nil && n.Mode == NetworkAllowList && indexRules(n.Allow).cover(r)
@@ -170,22 +165,21 @@ func (n Network) Allows(rule string) bool {
 
 // ConnectionQuery chooses lines of the log.
 type ConnectionQuery struct {
-	After   int64   `json:"after,omitempty"`   // a cursor: what is newer
+	After   int64   `json:"after,omitempty"`   // a cursor: only newer lines
 	Verdict Verdict `json:"verdict,omitempty"` // only these
-	// Limit is how many lines at most: the newest, or the first after After;
-	// default 100.
+	// Limit is the highest number of lines: the newest ones, or the first ones after After; default 100.
 	Limit int `json:"limit,omitempty"`
-	// Wait is for how long to wait for a line when there is none; at most 60.
+	// Wait is how long to wait for a line when there is none yet; at most 60.
 	Wait Seconds `json:"wait,omitempty"`
 }
 
 // ConnectionLog is a part of the log, oldest first.
 type ConnectionLog struct {
 	Connections []Connection `json:"connections"` // never null in JSON
-	Next        int64        `json:"next"`        // the cursor to go on after
+	Next        int64        `json:"next"`        // the cursor to continue from
 }
 
-// MaxConnections is how many lines the log of a sandbox keeps: the newest.
+// MaxConnections is how many lines the log of a sandbox keeps; older ones are dropped.
 const MaxConnections = 1000
 
 // DefaultConnections is how many lines a query reads that does not say.
@@ -204,8 +198,8 @@ func (q ConnectionQuery) Check() error {
 	return nil
 }
 
-// Within refuses a canonical n that allows what the ceiling does not. What has
-// no limit of its own has that of the ceiling.
+// Within returns an error if n, which is canonical, allows more than the ceiling. Limits that n leaves out become
+// those of the ceiling.
 func (n Network) Within(ceiling Network) error {
 	beyond := func(format string, args ...any) error {
 		return Errorf(Denied, "%s, which is beyond what this token may allow: ask someone with the scope admin", Errorf(Denied, format, args...).Message).Naming(AboutField, "network")
@@ -223,9 +217,8 @@ func (n Network) Within(ceiling Network) error {
 	return nil
 }
 
-// firstBeyond is the first rule that a ceiling does not allow. An open ceiling
-// allows every rule on names; rules on networks can be about private ones, so
-// they need a rule of the ceiling's in any case.
+// firstBeyond returns the first rule that the ceiling does not allow. An open ceiling allows every rule about names.
+// A rule about addresses always needs a rule of the ceiling, because it can name private networks.
 func (n Network) firstBeyond(ceiling Network) (text string, ok bool) {
 	rules := indexRules(ceiling.Allow)
 	for _, text := range n.Allow {
@@ -237,7 +230,7 @@ func (n Network) firstBeyond(ceiling Network) (text string, ok bool) {
 	return "", false
 }
 
-// Or is n with the server's default for what it does not say.
+// Or returns n; fields that n leaves out come from the server's default.
 func (n Network) Or(fallback Network) Network {
 	if n.Mode == "" && len(n.Allow) == 0 {
 		n.Mode, n.Allow = fallback.Mode, fallback.Allow
@@ -248,9 +241,9 @@ func (n Network) Or(fallback Network) Network {
 	return n
 }
 
-// Below is what is reached by who asks for n, on a server with a default, below a
-// ceiling. Who asks for nothing has the default or, where that goes beyond the
-// ceiling, the ceiling itself; who asks for more is refused.
+// Below returns the network of a sandbox whose creator asked for n, on a server with the given default and ceiling.
+// An empty n becomes the default or, if that allows more than the ceiling, the ceiling. A request beyond the ceiling
+// is refused.
 func (n Network) Below(ceiling *Network, fallback Network) (Network, error) {
 	if ceiling == nil {
 		return n.Or(fallback).Canonical()
@@ -268,7 +261,7 @@ func (n Network) Below(ceiling *Network, fallback Network) (Network, error) {
 	return n, n.Within(*ceiling)
 }
 
-// Changed is n in another mode, if one is given, with rules more and less.
+// Changed returns n with another mode, unless mode is empty, and with the given rules added and removed.
 func (n Network) Changed(mode NetworkMode, allow, deny []string) (Network, error) {
 	n.Mode = cmp.Or(mode, n.Mode)
 	n.Allow = append(slices.Clone(n.Allow), allow...)

@@ -149,8 +149,8 @@ func TestNetworkCanonical(t *testing.T) {
 	}
 }
 
-// A rule that is read has one form, which reads as the same rule and allows no
-// more than itself.
+// Every valid rule has one canonical form. That form parses to the same rule, and allows no more than the rule
+// itself.
 func FuzzNetworkRule(f *testing.F) {
 	for _, seed := range []string{"example.com", "*.example.com:443", "10.1.0.0/16:5432", "[2001:db8::]/32:53", "2001:db8::1", "[::]/0", "*", "a:*", "1.2.3"} {
 		f.Add(seed)
@@ -181,7 +181,7 @@ func TestNetworkBelow(t *testing.T) {
 		name           string
 		ceiling        *hutch.Network
 		asks, fallback hutch.Network
-		want           string // mode, rules, connections at once; empty when it is refused
+		want           string // mode, rules, concurrent connections; empty when the request is refused
 	}{
 		{"no ceiling", nil, hutch.Network{}, open, "open [] 0"},
 		{"no ceiling, its own", nil, hutch.Network{Allow: []string{"a.example"}}, open, "allow-list [a.example] 0"},
@@ -206,7 +206,7 @@ func TestNetworkBelow(t *testing.T) {
 	}
 }
 
-// The index of rules finds what a look at each rule finds.
+// The index of rules gives the same answer as a look at each rule.
 func TestWithinIsTheRules(t *testing.T) {
 	texts := []string{
 		"example.com", "*.example.com", "a.example.com:8443", "*.b.example.com:*", "com", "*.com:443", "example.org:*",

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// NetworkLink is another sandbox that one may reach, by a name below
-// [LinkDomain]. To reach a port there wakes it.
+// NetworkLink is another sandbox that this one can reach, by a name below [LinkDomain]. Connecting to one of its
+// ports wakes it.
 type NetworkLink struct {
-	Name    string // what it is called inside, without the domain
+	Name    string // its name inside, without the domain
 	Sandbox string // its id
 }
 
 const (
-	// LinkDomain is behind the names of links: "db" is db.sandbox.internal.
+	// LinkDomain ends the names of links: "db" is db.sandbox.internal.
 	LinkDomain = ".sandbox.internal"
-	// MaxNetworkLinks is how many a sandbox may have.
+	// MaxNetworkLinks is the highest number of links of a sandbox.
 	MaxNetworkLinks = 64
 )
 
 var linkName = pattern(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// ParseNetworkLink reads ID, for the name that is the sandbox's id, or NAME=ID.
+// ParseNetworkLink reads NAME=ID, or ID alone, whose name is then the id.
 func ParseNetworkLink(text string) (NetworkLink, error) {
 	name, id, named := strings.Cut(text, "=")
 	if !named {
@@ -33,7 +33,7 @@ func ParseNetworkLink(text string) (NetworkLink, error) {
 	return NetworkLink{name, id}, nil
 }
 
-// String is the link as text.
+// String returns the link as text.
 func (l NetworkLink) String() string {
 	if l.Name == l.Sandbox {
 		return l.Name
@@ -41,7 +41,7 @@ func (l NetworkLink) String() string {
 	return l.Name + "=" + l.Sandbox
 }
 
-// canonicalLinks are the links in their one form and order.
+// canonicalLinks returns the links in their canonical form and order.
 func canonicalLinks(texts []string) (links []string, err error) {
 	if len(texts) > MaxNetworkLinks {
 		return nil, Errorf(Invalid, "%d links are more than the %d that a sandbox may have", len(texts), MaxNetworkLinks).Naming(AboutField, "network.links")

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// NetworkRule allows a sandbox to reach something: a name, with or without what
-// is below it, or a net; at one port, at all, or at those of the web.
+// NetworkRule allows a sandbox to reach a name, with or without its subdomains, or an IP network; at one port, at all
+// ports, or at the ports of the web.
 type NetworkRule struct {
-	// Name is in lower case, without a dot at its end; empty for a net.
+	// Name is in lower case, without a final dot; empty for a rule about a network.
 	Name  string
-	Below bool // what is below Name, and not Name itself
+	Below bool // the subdomains of Name, and not Name itself
 	Net   netip.Prefix
-	Port  uint16 // 0 for no single one
-	// AllPorts allows every port. Where neither it nor Port is set, a name is
-	// allowed at the ports of the web, 80 and 443, and a net at all.
+	Port  uint16 // 0 unless the rule names one port
+	// AllPorts allows every port. If neither AllPorts nor Port is set, a name is allowed at the ports of the web, 80
+	// and 443, and a network at all ports.
 	AllPorts bool
 }
 
@@ -61,8 +61,7 @@ func badRule(text, format string, args ...any) *Error {
 	return Errorf(Invalid, "the network rule %.120q cannot be read: %s; rules look like example.com, *.example.com:443, 10.1.0.0/16:5432 or [2001:db8::]/32", text, why.Message).Naming(AboutField, "network.allow")
 }
 
-// cutPort takes a rule apart. An address of IPv6 has colons of its own: with a
-// port it stands in brackets.
+// cutPort splits a rule into host and port. An IPv6 address contains colons, so it needs brackets before a port.
 func cutPort(text string) (host, port string, err error) {
 	if strings.Contains(text, "://") {
 		return "", "", badRule(text, "it is a URL: give the name alone")
@@ -88,8 +87,8 @@ func cutPort(text string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// looksNumeric reports whether a host is meant as an address: its last label
-// begins with a digit and is a number, it has colons, or a slash.
+// looksNumeric reports whether a host is meant to be an address: it has a colon or a slash, or its last label begins
+// with a digit and is a number.
 func looksNumeric(host string) bool {
 	last := host[strings.LastIndexByte(strings.TrimSuffix(host, "."), '.')+1:]
 	_, err := strconv.ParseUint(strings.TrimSuffix(last, "."), 0, 64)
@@ -131,7 +130,7 @@ func checkNet(text string, p netip.Prefix) (netip.Prefix, error) {
 	return p, nil
 }
 
-// checkRuleName refuses what cannot be the name of a machine.
+// checkRuleName refuses a text that cannot be a host name.
 func checkRuleName(text, name string) error {
 	if len(name) > 253 {
 		return badRule(text, "a name has at most 253 characters")
@@ -154,7 +153,7 @@ func isNameRune(c rune) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }
 
-// String is the one form of a rule, which reads as the same.
+// String returns the canonical form of a rule, which parses to the same rule.
 func (r NetworkRule) String() string {
 	host, port := r.Name, ""
 	if r.Below {
@@ -182,8 +181,7 @@ func (r NetworkRule) String() string {
 	return host + port
 }
 
-// HasName reports whether a rule is about a name, which is in lower case and
-// has no dot at its end.
+// HasName reports whether a rule covers a name. The name is in lower case, without a final dot.
 func (r NetworkRule) HasName(name string) bool {
 	if r.Below {
 		above, ok := strings.CutSuffix(name, r.Name)
@@ -192,7 +190,7 @@ func (r NetworkRule) HasName(name string) bool {
 	return r.Name != "" && name == r.Name
 }
 
-// HasAddr reports whether a rule is about an address.
+// HasAddr reports whether a rule covers an address.
 func (r NetworkRule) HasAddr(a netip.Addr) bool { return r.Net.IsValid() && r.Net.Contains(a) }
 
 // HasPort reports whether a rule allows a port.
@@ -200,7 +198,7 @@ func (r NetworkRule) HasPort(port uint16) bool {
 	return r.AllPorts || r.Port == port || r.Port == 0 && (port == 80 || port == 443)
 }
 
-// Covers reports whether all that another rule allows, r allows too.
+// Covers reports whether r allows everything that the other rule allows.
 func (r NetworkRule) Covers(other NetworkRule) bool {
 	if !r.coversPorts(other) {
 		return false

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// networkRules are rules to ask whether they cover others. Asking takes the
-// length of a name or a prefix, and not the number of rules.
+// networkRules is an index of rules. A lookup takes time by the length of a name or prefix, not by the number of
+// rules.
 type networkRules struct {
-	names map[string][]NetworkRule // by the name, of rules without *.
-	below map[string][]NetworkRule // by the name, of rules with *.
+	names map[string][]NetworkRule // rules without *, by name
+	below map[string][]NetworkRule // rules with *, by name
 	nets  map[netip.Prefix][]NetworkRule
-	bits  []int // the lengths of prefixes that are there
+	bits  []int // the prefix lengths in use
 }
 
-// indexRules reads rules, and skips those that cannot be read: they cover nothing.
+// indexRules parses rules. It skips invalid ones: they cover nothing.
 func indexRules(texts []string) networkRules {
 	x := networkRules{map[string][]NetworkRule{}, map[string][]NetworkRule{}, map[netip.Prefix][]NetworkRule{}, nil}
 	for _, text := range texts {

@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// pattern compiles an expression when it is first needed. An agent, of which
-// there is one in every sandbox, has this package in it and needs none of them:
-// together they take a quarter of a megabyte.
+// pattern compiles an expression at its first use. Every sandbox runs an agent, which contains this package but uses
+// no pattern: compiled, they would take a quarter of a megabyte in each.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

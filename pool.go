@@ -2,37 +2,36 @@ package hutch
 
 import "context"
 
-// Pools tells what a server keeps ready for creates to come.
+// Pools reports what a server keeps ready for later creates.
 type Pools interface {
-	// Pool needs the scope admin: it tells of all owners' snapshots.
+	// Pool needs the scope admin, because it shows the snapshots of all owners.
 	Pool(ctx context.Context) (PoolState, error)
 }
 
-// PoolState is what is ready, and how often it was what was asked for.
+// PoolState is what is ready, and how often it served a create.
 type PoolState struct {
-	Max   int `json:"max"` // at most, of all kinds together; 0 when the pool is off
+	Max   int `json:"max"` // highest number, of all kinds together; 0 when the pool is off
 	Ready int `json:"ready"`
-	// Vacant are the places beside those in which nothing has begun, for what
-	// wakes, is forked or begins as a snapshot.
+	// Vacant is the number of further instances in which nothing has started yet; wakes, forks and creates from
+	// snapshots use them.
 	Vacant int `json:"vacant"`
-	// Hits are the creates since the server started that found one ready, Misses
-	// those that did not.
+	// Hits counts the creates since the server started that found a ready instance, Misses the others.
 	Hits   int64      `json:"hits"`
 	Misses int64      `json:"misses"`
-	Kinds  []PoolKind `json:"kinds"` // that were asked for lately, and the default one
+	Kinds  []PoolKind `json:"kinds"` // the recently requested kinds, and the default one
 }
 
-// PoolKind is sandboxes of which one is as good as the other.
+// PoolKind is a kind of ready instances; any instance of a kind serves equally.
 type PoolKind struct {
 	Runtime  string `json:"runtime"`
 	Image    string `json:"image"`
 	Limits   Limits `json:"limits"`
-	Snapshot string `json:"snapshot,omitempty"` // the id of the one that they begin as
-	Memory   bool   `json:"memory,omitempty"`   // with what was running in that
-	Vacant   bool   `json:"vacant,omitempty"`   // they wait for something that was saved
+	Snapshot string `json:"snapshot,omitempty"` // id of the snapshot that they start from
+	Memory   bool   `json:"memory,omitempty"`   // with the running programs of that snapshot
+	Vacant   bool   `json:"vacant,omitempty"`   // empty instances that wait for a saved sandbox
 	Ready    int    `json:"ready"`
-	Wanted   int    `json:"wanted"` // by what was asked for
+	Wanted   int    `json:"wanted"` // how many demand asks for
 	Hits     int64  `json:"hits"`
 	Misses   int64  `json:"misses"`
-	Why      string `json:"why,omitempty"` // fewer are ready than wanted, or none wanted
+	Why      string `json:"why,omitempty"` // why fewer are ready than wanted, or none is wanted
 }

@@ -15,53 +15,49 @@ import (
 	"unicode"
 )
 
-// Ports are the verbs on servers in a sandbox: to reach one, and to give it a
-// URL. What listens in a sandbox can be reached from outside in no other way.
+// Ports are the verbs on servers in a sandbox: connect to one, and give it a
+// URL. There is no other way to reach a program that listens in a sandbox.
 //
-// A port that is exposed is a record: it survives the end of the server inside,
-// of the sandbox's sleep and of the daemon, and ends with the sandbox. It needs
-// no server when it is made.
+// An exposed port is a record: it survives the end of the program inside, the
+// sandbox's sleep and a restart of the daemon, and ends with the sandbox. A port
+// can be exposed before a program listens on it.
 type Ports interface {
-	// Expose gives a port a URL. Asked again, it returns what is there, with
-	// the changes that the request names; another token takes the place of the
-	// one before, whose URL opens nothing from then on. A token with which the
-	// URL would be another sandbox's is Conflict.
+	// Expose gives a port a URL. For a port that is exposed already, it returns the present record with the requested
+	// changes; a new token replaces the old one, whose URL then opens nothing. A token that would produce the URL of
+	// another sandbox is Conflict.
 	Expose(ctx context.Context, sandbox string, req ExposeRequest) (Port, error)
 
-	// Unexpose takes the URL back and cuts who is connected by it. Idempotent.
+	// Unexpose removes the URL and cuts the connections made through it. It is idempotent.
 	Unexpose(ctx context.Context, sandbox string, port int) error
 
-	// Ports lists the exposed ports by their numbers. It wakes nothing.
+	// Ports lists the exposed ports by number. It wakes nothing.
 	Ports(ctx context.Context, sandbox string) ([]Port, error)
 
 	// ValidatePortToken reports whether the port is exposed with that token.
 	ValidatePortToken(ctx context.Context, sandbox string, port int, token string) (bool, error)
 
-	// LinkPort signs a URL of an exposed port with which anybody may see it
-	// for a while, also if it is private. Unexposing the port ends it.
+	// LinkPort signs a URL of an exposed port, public or private, with which anybody can see it for a while.
+	// Unexposing the port ends it.
 	LinkPort(ctx context.Context, sandbox string, port int, lifetime Seconds) (PortLink, error)
 
-	// DialPort connects with a server by TCP: on 127.0.0.1, on ::1 or on the
-	// sandbox's own address. The port need not be exposed. The connection is a
-	// use of the sandbox until it is closed; ctx bounds the connecting alone.
-	// It has CloseWrite. Where nothing listens the error is Unavailable, and
-	// its datum "port" the number.
+	// DialPort connects to a server by TCP: on 127.0.0.1, on ::1 or on the sandbox's own address. The port need not
+	// be exposed. The connection counts as a use of the sandbox until it is closed; ctx bounds only the connecting.
+	// The connection has CloseWrite. If nothing listens, the error is Unavailable, with the number in its data
+	// "port".
 	DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error)
 
-	// WatchPorts tells of servers: of those that listen when it begins, then
-	// of each that comes or goes, within a second, until ctx is done or out
-	// fails. Following is a use of the sandbox.
+	// WatchPorts reports servers: first those that listen already, then each start and end, within a second, until
+	// ctx is done or out fails. It counts as a use of the sandbox.
 	WatchPorts(ctx context.Context, sandbox string, out func(PortEvent) error) error
 }
 
-// PortAccess says who may see what an exposed port shows.
+// PortAccess says who can open the URL of an exposed port.
 type PortAccess string
 
 const (
-	// PublicPort is for all who know the URL.
+	// PublicPort is for everybody who knows the URL.
 	PublicPort PortAccess = "public"
-	// PrivatePort is for those who also show a token of this server that may
-	// see the sandbox, or a link that was signed by LinkPort.
+	// PrivatePort is for callers that also show a token which can see the sandbox, or a link signed by LinkPort.
 	PrivatePort PortAccess = "private"
 )
 
@@ -69,10 +65,10 @@ const (
 type ExposeRequest struct {
 	Port int    `json:"port"`
 	Name string `json:"name,omitempty"` // for people
-	// Token is the last part of the URL's host name: 1 to 16 of a-z, 0-9, _
-	// and hyphen. Default: the one that the port has, or 16 random ones.
+	// Token is the last part of the URL's host name: 1 to 16 of a-z, 0-9, _ and hyphen. Default: the port's present
+	// token, or 16 random characters.
 	Token  string     `json:"token,omitempty"`
-	Access PortAccess `json:"access,omitempty"` // default: as it was, or public
+	Access PortAccess `json:"access,omitempty"` // default: unchanged, or public
 }
 
 const (
@@ -80,7 +76,7 @@ const (
 	maxPortName  = 100 // bytes
 )
 
-// Check refuses what cannot be exposed.
+// Check refuses an invalid request.
 func (r ExposeRequest) Check() error {
 	if err := CheckPort(r.Port); err != nil {
 		return err
@@ -111,7 +107,7 @@ func steers(c rune) bool {
 	return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// CheckPort refuses what is no number of a port.
+// CheckPort refuses a number that is not a port.
 func CheckPort(port int) error {
 	if port < 1 || port > 65535 {
 		return Errorf(Invalid, "there is no port %d: use 1 to 65535", port).Naming(AboutField, "port")
@@ -141,17 +137,15 @@ type Port struct {
 	CreatedAt time.Time  `json:"createdAt"`
 }
 
-// Label is the first part of the URL's host name, which no two ports share:
-// PORT-ID-TOKEN or, for an id so long that no host name could hold that, one in
-// which a hash stands for its end.
+// Label is the first part of the URL's host name; no two ports share one. It is PORT-ID-TOKEN. If the id is too long
+// for a host name, a hash replaces its end.
 func (p Port) Label() string { return fmt.Sprintf("%d-%s-%s", p.Port, short(p.SandboxID), p.Token) }
 
-// longestID is how much of an id fits a label of 63 bytes beside the largest
-// port and the longest token.
+// longestID is the longest id that fits a label of 63 bytes beside the largest port and the longest token.
 const longestID = 63 - len("65535-") - 1 - MaxPortToken
 
-// short is an id as it stands in labels. Two that become one there still need
-// one token to become one label, which Expose refuses.
+// short returns the id as labels contain it. Two ids can be shortened to the same text; their labels are equal only
+// if their tokens are equal too, and Expose refuses that.
 func short(id string) string {
 	if len(id) <= longestID {
 		return id
@@ -160,20 +154,20 @@ func short(id string) string {
 	return id[:longestID-9] + "-" + idEncoding.EncodeToString(sum[:5])
 }
 
-// PortLink is a URL that opens a private port for a while.
+// PortLink is a URL that opens a private port for a limited time.
 type PortLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
-// PortEvent tells of a server that has begun to listen or has stopped.
+// PortEvent reports a server that began to listen or stopped.
 type PortEvent struct {
 	Type PortEventType `json:"type"`
 	Port int           `json:"port"`
-	URL  string        `json:"url,omitempty"` // when the port is exposed
+	URL  string        `json:"url,omitempty"` // set when the port is exposed
 }
 
-// PortEventType is what a PortEvent tells.
+// PortEventType says what a PortEvent reports.
 type PortEventType string
 
 const (
@@ -181,25 +175,24 @@ const (
 	PortClosed PortEventType = "close"
 )
 
-// Preview is what a label opens, for the surface that shows it.
+// Preview is the target of a label, for the surface that serves it.
 type Preview struct {
 	Port
 	Owner string
-	Key   []byte          // what links and cookies to it are signed with
-	Life  context.Context // done when the port is no longer exposed so
+	Key   []byte          // key that signs its links and cookies
+	Life  context.Context // done when the port is no longer exposed in this way
 }
 
-// PortLinkParameter is the parameter of a URL that holds a signature.
+// PortLinkParameter is the URL parameter that holds a signature.
 const PortLinkParameter = "hutch-link"
 
-// Sign signs that the preview may be seen until end.
+// Sign returns a signature that opens the preview until end.
 func (p Preview) Sign(end time.Time) string {
 	unix := strconv.FormatInt(end.Unix(), 10)
 	return unix + "." + base64.RawURLEncoding.EncodeToString(p.mac(unix))
 }
 
-// Signed reports until when a signature lets see the preview, and whether it
-// does so now.
+// Signed returns until when a signature opens the preview, and whether it is valid at now.
 func (p Preview) Signed(signature string, now time.Time) (end time.Time, ok bool) {
 	unix, mac, _ := strings.Cut(signature, ".")
 	seconds, err := strconv.ParseInt(unix, 10, 64)
@@ -217,9 +210,9 @@ func (p Preview) mac(unix string) []byte {
 	return h.Sum(nil)
 }
 
-// Previews finds what is exposed. It is no part of [Service]: it asks nobody
-// for a token but the one in the label.
+// Previews finds exposed ports. It is not part of [Service]: the token in the label is the only credential that it
+// asks for.
 type Previews interface {
-	// Preview returns what a label opens. Its time tells nothing of labels.
+	// Preview returns the target of a label. How long it takes reveals nothing about existing labels.
 	Preview(label string) (Preview, bool)
 }

@@ -21,15 +21,13 @@ const (
 	DefaultOutput = 1 << 20
 )
 
-// ExecGrace is how long a resumable command runs on while nobody reads its
-// output, and how long its result is kept.
+// ExecGrace is how long a resumable command runs while no client reads its output, and how long its result is kept.
 const ExecGrace = time.Minute
 
-// MaxResumable is how many resumable commands of a sandbox run at a time, or
-// are kept after their end.
+// MaxResumable is the highest number of resumable commands of a sandbox, both running and kept after their end.
 const MaxResumable = 16
 
-// ExecRequest asks for one command, waited for.
+// ExecRequest asks for one command, and waits for it.
 type ExecRequest struct {
 	// Command is a bash command line or, with Language, source text.
 	Command  string `json:"command"`
@@ -43,16 +41,14 @@ type ExecRequest struct {
 	// Timeout ends the whole process tree; default 30, and at most the
 	// server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
-	// MaxOutput is how many bytes of each of stdout and stderr the result
-	// keeps: the first and the last half. Default 1 MiB, at most 16 MiB.
-	// What goes to the caller's output function is never cut.
+	// MaxOutput is how many bytes of each of stdout and stderr the result keeps: the first and the last half. Default
+	// 1 MiB, at most 16 MiB. The caller's output function always gets everything.
 	MaxOutput int `json:"maxOutput,omitempty"`
-	// SessionID names the code context to run in, with the state of earlier
-	// runs; one that is not there is made, in Language or else bash. See
-	// [Contexts].
+	// SessionID names the code context to run in, with the state of earlier runs. A missing context is created, in
+	// Language or else in bash. See [Contexts].
 	SessionID string `json:"sessionId,omitempty"`
-	// Resumable lets the command outlive the call by [ExecGrace], so that
-	// ResumeExec can go on where the call broke off.
+	// Resumable lets the command outlive the call by [ExecGrace], so that ResumeExec can continue where the call
+	// broke off.
 	Resumable bool `json:"resumable,omitempty"`
 	// Started, when set, is called with the id of a resumable command before
 	// its first output.
@@ -71,7 +67,7 @@ func (r ExecRequest) Check() error {
 	)
 }
 
-// Stream names where bytes of output came from.
+// Stream says which stream output came from.
 type Stream string
 
 const (
@@ -82,15 +78,14 @@ const (
 // Output is a piece of output, byte-exact, in the order it was read.
 type Output struct {
 	Stream Stream
-	Data   []byte // valid only during the call that hands it over
-	// Cursor is the position behind Data in the process's whole output, in
-	// bytes. Reading on from it continues without a gap.
+	Data   []byte // valid only during the call that passes it
+	// Cursor is the position after Data in the process's whole output, in bytes. Reading from there continues without
+	// a gap.
 	Cursor int64
-	// Lost is how many bytes before Data the reader came too late for.
+	// Lost is how many bytes before Data were dropped before the reader asked for them.
 	Lost int64
-	// Redacted tells that Data, or what came before it, stands for bytes of
-	// another number than its own: a secret has been replaced. Cursor counts
-	// what the process wrote all the same.
+	// Redacted says that a secret in Data, or before it, was replaced, so their length differs from what the process
+	// wrote. Cursor counts the bytes that the process wrote.
 	Redacted bool
 }
 
@@ -99,25 +94,23 @@ type Output struct {
 type ExecResult struct {
 	SandboxID string
 	Command   string
-	// ExitCode is the one the kernel gave; 128+n for death by signal n.
+	// ExitCode is the exit code from the kernel; 128+n for death by signal n.
 	ExitCode  int
 	Stdout    []byte
 	Stderr    []byte
 	Duration  time.Duration
 	Timestamp time.Time // when it started
 	TimedOut  bool      // the time limit killed it
-	Truncated bool      // Stdout or Stderr lacks its middle part
+	Truncated bool      // the middle of Stdout or Stderr is missing
 	// CompileError says that the source text did not compile: no program ran,
 	// Stderr has the compiler's messages and ExitCode is the compiler's.
 	CompileError bool
-	// Limit names the sandbox limit that killed it ("memory"), if one did.
+	// Limit names the sandbox limit that killed the command ("memory"), or is empty.
 	Limit string
-	// Denied are the rules that would have allowed what the network of the sandbox
-	// denied while the command ran, such as "example.com": at most MaxDenied, the
-	// newest last. They include what other programs in the sandbox asked for.
+	// Denied holds the rules that would have allowed what the sandbox's network denied while the command ran, such as
+	// "example.com": at most MaxDenied, the newest last. They include attempts of other programs in the sandbox.
 	Denied []string
-	// Cuts is where the middle part of Stdout and of Stderr is missing, when
-	// Truncated. It is not on the wire.
+	// Cuts is where the middle of Stdout and of Stderr is missing, when Truncated. It is not on the wire.
 	Cuts [2]int
 }
 
@@ -127,9 +120,8 @@ const MaxDenied = 10
 // Success reports whether the command ran to its end and exited with 0.
 func (r ExecResult) Success() bool { return r.ExitCode == 0 && !r.TimedOut && r.Limit == "" }
 
-// execResultJSON is ExecResult on the wire. Stdout and stderr are strings; when
-// either is not UTF-8, or full of control characters, both are base64 and
-// encoding says so, so that a client gets every byte back.
+// execResultJSON is ExecResult on the wire. Stdout and stderr are strings. If either is not UTF-8, or full of control
+// characters, both are base64 and encoding says so, so that a client gets every byte.
 type execResultJSON struct {
 	Success   bool      `json:"success"`
 	ExitCode  int       `json:"exitCode"`
@@ -172,8 +164,8 @@ func (r *ExecResult) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// encodeOutput is output as JSON has it: as strings or, when either is not
-// UTF-8 or would swell, both in base64, so that every byte arrives.
+// encodeOutput returns output as JSON contains it: as strings or, if either is not UTF-8 or would grow too much, both
+// as base64, so that every byte arrives.
 func encodeOutput(stdout, stderr []byte) (out, err, encoding string) {
 	if utf8.Valid(stdout) && utf8.Valid(stderr) && !swells(stdout) && !swells(stderr) {
 		return string(stdout), string(stderr), "utf-8"
@@ -181,8 +173,8 @@ func encodeOutput(stdout, stderr []byte) (out, err, encoding string) {
 	return base64.StdEncoding.EncodeToString(stdout), base64.StdEncoding.EncodeToString(stderr), "base64"
 }
 
-// swells reports whether a JSON string of b is more than twice as long, and a
-// MiB: what is written \u0000 takes six bytes for one.
+// swells reports whether b as a JSON string would take a MiB and more than twice its length: an escape such as \u0000
+// takes six bytes for one.
 func swells(b []byte) bool {
 	if len(b) < 1<<20/5 {
 		return false
@@ -210,7 +202,7 @@ func decodeOutput(out, errs, encoding string) (stdout, stderr []byte, err error)
 	return stdout, stderr, nil
 }
 
-// RestartPolicy says when a background process that ended is started again.
+// RestartPolicy says when an ended background process is started again.
 type RestartPolicy string
 
 const (
@@ -223,30 +215,28 @@ const (
 type ProcessStatus string
 
 const (
-	ProcessStarting ProcessStatus = "starting" // also while waiting to be restarted
+	ProcessStarting ProcessStatus = "starting" // also while it waits for a restart
 	ProcessRunning  ProcessStatus = "running"
 	ProcessExited   ProcessStatus = "exited" // with exit code 0
-	ProcessFailed   ProcessStatus = "failed" // it could not start, exited otherwise, or was killed
+	ProcessFailed   ProcessStatus = "failed" // it did not start, exited with another code, or was killed
 )
 
-// Live reports whether the process runs or is about to.
+// Live reports whether the process runs or will run.
 func (s ProcessStatus) Live() bool { return s == ProcessStarting || s == ProcessRunning }
 
-// ProcessRequest asks for a background process. It outlives the connection
-// that asked for it and goes with its sandbox.
+// ProcessRequest asks for a background process. The process outlives the connection that asked for it and ends with
+// its sandbox.
 type ProcessRequest struct {
 	Command       string            `json:"command"`
-	Name          string            `json:"name,omitempty"` // for people; 1-63 printable characters, need not be unique
+	Name          string            `json:"name,omitempty"` // for people; 1-63 printable characters, not necessarily unique
 	Dir           string            `json:"cwd,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`
 	Secrets       []string          `json:"secrets,omitempty"`       // as in CreateRequest, for this process
 	RestartPolicy RestartPolicy     `json:"restartPolicy,omitempty"` // default never
-	// Stdin leaves the standard input open, for [ProcessControl] to write to.
-	// Without it the input is empty.
+	// Stdin keeps the standard input open, so that [ProcessControl] can write to it. Otherwise the input is empty.
 	Stdin bool `json:"openStdin,omitempty"`
-	// Terminal, when set, gives the process a terminal of that size instead of
-	// pipes, with TERM=xterm-256color unless Env says otherwise. All it prints
-	// is Stdout then. It has an input and no restarts.
+	// Terminal, when set, gives the process a terminal of that size instead of pipes, with TERM=xterm-256color unless
+	// Env sets another. All its output is then Stdout. It has an input, and is not restarted.
 	Terminal *Size `json:"terminal,omitempty"`
 }
 
@@ -296,24 +286,22 @@ type Process struct {
 	Name          string        `json:"name"`
 	Command       string        `json:"command"`
 	Status        ProcessStatus `json:"status"`
-	PID           int           `json:"pid"` // inside the sandbox; 0 when it does not run
+	PID           int           `json:"pid"` // inside the sandbox; 0 when the process does not run
 	ExitCode      *int          `json:"exitCode,omitempty"`
 	StartTime     time.Time     `json:"startTime"`
 	EndTime       *time.Time    `json:"endTime,omitempty"`
 	RestartPolicy RestartPolicy `json:"restartPolicy"`
 	Restarts      int           `json:"restarts"`
-	Terminal      *Size         `json:"terminal,omitempty"` // the size it has now
+	Terminal      *Size         `json:"terminal,omitempty"` // its present size
 }
 
 // LogsRequest asks for the output of a background process.
 type LogsRequest struct {
 	SandboxID string
 	ProcessID string
-	// Cursor is where to start, in bytes of its whole output; 0 is the oldest
-	// byte that is still kept.
+	// Cursor is where to start, in bytes of the process's whole output; 0 is the oldest kept byte.
 	Cursor int64
-	// Follow waits for more until the process has ended for good or the
-	// context is done.
+	// Follow waits for more output until the process has ended for good or the context is done.
 	Follow bool
 }
 

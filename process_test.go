@@ -9,8 +9,8 @@ import (
 	"hutch"
 )
 
-// However a program fills its output with what JSON has to escape, a result is
-// not much more than twice as long; and what comes of it is what it was.
+// A result is at most about twice as long as the output, even if JSON has to escape every byte; and decoding it gives
+// the output back.
 func TestResultsDoNotSwell(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -6,31 +6,26 @@ import (
 	"strings"
 )
 
-// ProcessControl are the verbs on a background process beyond its life. A
-// terminal is a background process with a Terminal: viewers read its Logs
-// from a cursor, as many as like, and everyone may write to its Input.
+// ProcessControl are the verbs on a running background process. A terminal is a background process with a Terminal:
+// any number of viewers read its Logs from a cursor, and each of them can write to its Input.
 type ProcessControl interface {
-	// Input writes to a process's standard input, or its terminal, and returns
-	// when the kernel has taken all of it: it waits while the program does not
-	// read, until ctx is done. With end the input ends behind it, once nobody
-	// else is writing; a terminal's cannot end, but takes the byte 4, Ctrl-D.
-	// A process without an input is Unsupported, one that has ended or closed
-	// its input Conflict.
+	// Input writes to a process's standard input, or its terminal, and returns when the kernel has taken everything;
+	// until then it waits for the program to read, or for ctx. With end, the input ends once no other caller writes
+	// to it. A terminal's input cannot end, but byte 4, Ctrl-D, has the same effect. A process without an input is
+	// Unsupported; one that has ended or closed its input is Conflict.
 	Input(ctx context.Context, sandbox, process string, r io.Reader, end bool) error
 
-	// Resize changes the size of a process's terminal, and tells its programs.
+	// Resize changes the size of a process's terminal, and signals its programs.
 	Resize(ctx context.Context, sandbox, process string, size Size) error
 
-	// Wait waits until what req asks for has come, the process has ended for
-	// good, or the time is up. None of the three is an error.
+	// Wait waits until the requested event, the end of the process, or the timeout. None of the three is an error.
 	Wait(ctx context.Context, sandbox, process string, req WaitRequest) (WaitResult, error)
 
-	// CleanProcesses forgets the processes that have ended, with their output,
-	// and says how many.
+	// CleanProcesses removes the records and output of ended processes, and returns their number.
 	CleanProcesses(ctx context.Context, sandbox string) (int, error)
 
-	// Languages lists the languages that the sandbox has the programs for, by
-	// name. It looks each time: what was installed meanwhile is there.
+	// Languages lists the languages whose programs the sandbox has, by name. Each call looks again, so it finds newly
+	// installed programs.
 	Languages(ctx context.Context, sandbox string) ([]Language, error)
 }
 
@@ -46,7 +41,7 @@ type Size struct {
 	Rows    int `json:"rows"`    // 1 to MaxRows
 }
 
-// Check refuses a size that no terminal has.
+// Check refuses an impossible size.
 func (s Size) Check() error {
 	if s.Columns < 1 || s.Columns > MaxColumns || s.Rows < 1 || s.Rows > MaxRows {
 		return Errorf(Invalid, "a terminal of %d columns and %d rows: give 1 to %d columns and 1 to %d rows", s.Columns, s.Rows, MaxColumns, MaxRows)
@@ -60,15 +55,13 @@ const MaxPattern = 1 << 10
 // WaitRequest says what to wait for: a port, a line of output or, without
 // either, the end of the process.
 type WaitRequest struct {
-	// Port waits until a connection to it on the sandbox's loopback succeeds.
-	// With Path, which begins with "/", an HTTP GET of it must be answered with
-	// Status or, if that is 0, with any from 200 to 399.
+	// Port waits until a connection to this port on the sandbox's loopback succeeds. With Path, which begins with
+	// "/", an HTTP GET of it must return Status or, if that is 0, any status from 200 to 399.
 	Port   int    `json:"port,omitempty"`
 	Path   string `json:"path,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Text or Pattern (RE2) waits until one line of the output has it, of the
-	// bytes from Cursor on. A line that has not ended counts for Text at once,
-	// and for Pattern when nothing has followed for a moment.
+	// Text or Pattern (RE2) waits until one line of the output matches, counted from Cursor. Text also matches an
+	// unfinished line at once; Pattern matches it when no output has followed for a moment.
 	Text    string `json:"text,omitempty"`
 	Pattern string `json:"pattern,omitempty"`
 	Cursor  int64  `json:"cursor,omitempty"`
@@ -109,11 +102,11 @@ func (r WaitRequest) Check() error {
 // WaitResult says how waiting ended.
 type WaitResult struct {
 	Process Process `json:"process"`
-	Met     bool    `json:"met"` // what was waited for has come
-	// Match is the line that had the text or pattern, at most 1 KiB of it.
+	Met     bool    `json:"met"` // the requested event happened
+	// Match is the matching line, at most 1 KiB of it.
 	Match string `json:"match,omitempty"`
-	// Cursor is where to go on waiting for more of the output: behind the text
-	// or the matching line; if there was none, behind all complete lines.
+	// Cursor is where to continue waiting: after the matching text or line or, without a match, after all complete
+	// lines.
 	Cursor   int64 `json:"cursor,omitempty"`
 	TimedOut bool  `json:"timedOut"`
 	// Denied are the rules that would have allowed what the network of the sandbox
@@ -125,7 +118,7 @@ type WaitResult struct {
 type Language struct {
 	Name    string   `json:"name"`
 	Aliases []string `json:"aliases"`
-	Version string   `json:"version"` // of the interpreter or compiler, by its own word; empty if it gave none
-	// Contexts says that there are code contexts in it.
+	Version string   `json:"version"` // as the interpreter or compiler reports it; empty if it reports none
+	// Contexts says whether code contexts support the language.
 	Contexts bool `json:"contexts"`
 }

@@ -12,13 +12,13 @@ type Seconds float64
 // Duration converts s to Go's own type.
 func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
 
-// String writes s as the APIs do, a million of it, too, with its digits.
+// String formats s as the APIs do: without an exponent, also for a million.
 func (s Seconds) String() string { return strconv.FormatFloat(float64(s), 'f', -1, 64) }
 
 // InSeconds converts a duration to the APIs' type.
 func InSeconds(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
-// Status is the state of a sandbox. The engine alone changes it.
+// Status is the state of a sandbox. Only the engine changes it.
 type Status string
 
 const (
@@ -31,12 +31,11 @@ const (
 	Destroyed  Status = "destroyed"
 )
 
-// IdleAction is what becomes of a sandbox that nobody has used for SleepAfter.
+// IdleAction says what happens to a sandbox after SleepAfter without use.
 type IdleAction string
 
 const (
-	// IdleHibernate keeps everything; where the runtime cannot keep memory it
-	// keeps the files, as IdleStop does.
+	// IdleHibernate keeps everything. If the runtime cannot keep memory, it keeps the files, as IdleStop does.
 	IdleHibernate IdleAction = "hibernate"
 	// IdleStop ends the processes and keeps the files.
 	IdleStop IdleAction = "stop"
@@ -77,31 +76,29 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// CreateRequest asks for a sandbox. When ID names one that exists, that one is
-// returned as it is and the rest of the request is not applied.
+// CreateRequest asks for a sandbox. If ID names an existing one, that one is returned unchanged and the rest of the
+// request is ignored.
 type CreateRequest struct {
 	ID          string `json:"sandboxId,omitempty"` // minted when empty
 	NormalizeID bool   `json:"normalizeId,omitempty"`
 	Image       string `json:"image,omitempty"`   // default "host"
 	Runtime     string `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
-	// Snapshot is what the sandbox begins as, by id or name: with the files, the
-	// processes and the memory of the one that it was made of. Image, runtime
-	// and limits are that one's, as are the variables that Env does not set.
+	// Snapshot is the id or name of the snapshot that the sandbox starts from: it gets the files, the processes and
+	// the memory. Image, runtime and limits are those of the snapshot, as are the variables that Env does not set.
 	Snapshot string `json:"snapshot,omitempty"`
-	// FilesOnly takes the files alone of the snapshot, whose memory may be of
-	// another version of Hutch or of programs that have changed on the host.
+	// FilesOnly takes only the files of the snapshot. Use it when the memory was saved by another version of Hutch,
+	// or programs on the host have changed.
 	FilesOnly bool              `json:"filesOnly,omitempty"`
-	Env       map[string]string `json:"env,omitempty"` // set for everything that runs inside
-	// Secrets are given to every command, process and context as environment
-	// variables: each is NAME, or VARIABLE=NAME. Their values are looked up
-	// when a program starts, and are no part of the sandbox.
+	Env       map[string]string `json:"env,omitempty"` // for all programs inside
+	// Secrets are given to every command, process and context as environment variables: each is NAME, or
+	// VARIABLE=NAME. Their values are looked up when a program starts, and are not part of the sandbox.
 	Secrets    []string          `json:"secrets,omitempty"`
-	Network    Network           `json:"network,omitzero"` // what it may reach; default: the server's
+	Network    Network           `json:"network,omitzero"` // what it can reach; default: the server's
 	Limits     Limits            `json:"limits,omitzero"`
 	KeepAlive  bool              `json:"keepAlive,omitempty"`  // never idles
 	SleepAfter Seconds           `json:"sleepAfter,omitempty"` // without use; default 600
 	OnIdle     IdleAction        `json:"onIdle,omitempty"`     // default hibernate
-	Timeout    Seconds           `json:"timeout,omitempty"`    // hard lifetime, its end destroys; default none
+	Timeout    Seconds           `json:"timeout,omitempty"`    // hard lifetime, after which it is destroyed; default none
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
@@ -117,14 +114,13 @@ func (r CreateRequest) Check() error {
 	)
 }
 
-// UpdateRequest changes a sandbox that exists. What it leaves out stays as it
-// is.
+// UpdateRequest changes an existing sandbox. Fields that are left out do not change.
 type UpdateRequest struct {
 	KeepAlive  *bool             `json:"keepAlive,omitempty"`
 	SleepAfter *Seconds          `json:"sleepAfter,omitempty"` // 0 is the server's default
 	OnIdle     IdleAction        `json:"onIdle,omitempty"`
 	Timeout    *Seconds          `json:"timeout,omitempty"` // hard lifetime from now on; 0 is none
-	Labels     map[string]string `json:"labels,omitzero"`   // in place of all that it has; empty for none
+	Labels     map[string]string `json:"labels,omitzero"`   // replaces all labels; empty removes them
 }
 
 // Check refuses a request that no server can answer.
@@ -151,7 +147,7 @@ type Sandbox struct {
 	CreatedAt   time.Time         `json:"createdAt"`
 	LastUsedAt  time.Time         `json:"lastUsedAt"`
 	ExpiresAt   *time.Time        `json:"expiresAt,omitempty"` // end of the hard lifetime
-	Uptime      Seconds           `json:"uptime"`              // since it last started to run; 0 when it does not
+	Uptime      Seconds           `json:"uptime"`              // since it last started; 0 when it does not run
 	Resources   Resources         `json:"resources"`
 	Environment Environment       `json:"environment"`
 	KeepAlive   bool              `json:"keepAlive"`
@@ -170,12 +166,12 @@ type Resources struct {
 	Memory float64 `json:"memory"` // MiB
 }
 
-// Environment tells which credentials are present, never their values.
+// Environment says which credentials are present, never their values.
 type Environment struct {
 	HasAnthropicCredentials bool `json:"hasAnthropicCredentials"`
 }
 
-// Health is the outcome of the last look at the agent inside.
+// Health is the result of the last check of the agent inside.
 type Health string
 
 const (
@@ -184,21 +180,19 @@ const (
 	Asleep    Health = "asleep"    // nothing runs, as it should be
 )
 
-// Filter chooses sandboxes for a list. The zero Filter lists every active one,
-// that is all but the destroyed.
+// Filter chooses sandboxes for a list. The zero Filter chooses all except the destroyed.
 type Filter struct {
 	Status        Status    `json:"status,omitempty"`
 	Owner         string    `json:"owner,omitempty"`
 	CreatedAfter  time.Time `json:"createdAfter,omitzero"`
 	CreatedBefore time.Time `json:"createdBefore,omitzero"`
-	// Labels are those that a sandbox must have, with these values.
+	// Labels are labels that a sandbox must have, with these values.
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// ID chooses one sandbox.
 	ID string `json:"-"`
-	// Brief lists only what is on record: resources, processes and health are
-	// left as they are when nothing runs. It asks no sandbox for anything, so it
-	// takes no time even when sandboxes are slow.
+	// Brief lists only what is on record, and leaves out resources, processes and health. It asks no sandbox for
+	// anything, so it is fast even when sandboxes are slow.
 	Brief bool `json:"-"`
 }
 

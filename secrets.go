@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// Secrets are the verbs on named secrets. Every owner has some of their own;
-// beside them are the server's, which all may use. Values go in, and come out
-// nowhere but in the environment of programs that ask for them.
+// Secrets are the verbs on named secrets. Every owner has its own; the server's secrets are open to all owners. A
+// value that was set appears only in the environment of programs that ask for it.
 type Secrets interface {
-	// SetSecret keeps a secret under a name, in place of the one that is there.
+	// SetSecret stores a secret under a name, and replaces an existing one.
 	SetSecret(ctx context.Context, name string, req SecretRequest) (Secret, error)
 
 	// Secrets lists the caller's secrets and the server's, by name.
 	Secrets(ctx context.Context) ([]Secret, error)
 
-	// DeleteSecret forgets a secret. One that is not there is NotFound.
+	// DeleteSecret removes a secret. A name without a secret is NotFound.
 	DeleteSecret(ctx context.Context, name string) error
 }
 
@@ -44,23 +43,23 @@ func (r SecretRequest) Check() error {
 // Secret is the record of a secret, without its value.
 type Secret struct {
 	Name string `json:"name"`
-	// Shared tells that it is the server's: all may use it, and none change it.
+	// Shared says that the secret is the server's: all owners can use it, and none can change it.
 	Shared    bool       `json:"shared,omitempty"`
 	UpdatedAt *time.Time `json:"updatedAt,omitempty"` // none where Shared
-	// Redacted tells that its value is replaced in what comes out. One of less
-	// than MinRedacted bytes is not: it would be found everywhere.
+	// Redacted says that the server replaces the value in output. A value shorter than MinRedacted bytes is not
+	// replaced: it would match everywhere.
 	Redacted bool       `json:"redacted"`
 	Brokered *Brokering `json:"brokered,omitempty"`
 }
 
 const (
-	MinRedacted = 6        // bytes of the shortest value that is replaced in output
+	MinRedacted = 6        // shortest value, in bytes, that is replaced in output
 	MaxSecret   = 32 << 10 // bytes of a value
 )
 
 var variable = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// CheckSecretName refuses what cannot be the name of a secret.
+// CheckSecretName refuses an invalid name of a secret.
 func CheckSecretName(name string) error {
 	if !variable().MatchString(name) {
 		return Errorf(Invalid, "the secret name %.80q cannot be used: give 1 to 64 letters, digits and underscores that begin with no digit, such as GITHUB_TOKEN", name).Naming(AboutField, "name")
@@ -68,8 +67,8 @@ func CheckSecretName(name string) error {
 	return nil
 }
 
-// ParseSecretUse reads how a request names a secret: NAME, for the environment
-// variable of that name, or VARIABLE=NAME.
+// ParseSecretUse reads a request's reference to a secret: NAME, for the environment variable of that name, or
+// VARIABLE=NAME.
 func ParseSecretUse(use string) (variableName, name string, err error) {
 	variableName, name, renamed := strings.Cut(use, "=")
 	if !renamed {

@@ -13,9 +13,8 @@ import "context"
 type Service interface {
 	Files
 
-	// Create returns the sandbox of the given id, making it when there is
-	// none; callers that race for one id get the same sandbox. All or
-	// nothing: a failed create leaves nothing behind.
+	// Create returns the sandbox of the given id, and creates it if there is none; callers that race for one id get
+	// the same sandbox. A create that fails leaves nothing behind.
 	Create(ctx context.Context, req CreateRequest) (Sandbox, error)
 
 	// Sandbox returns the record of one sandbox.
@@ -24,39 +23,35 @@ type Service interface {
 	// Sandboxes lists the caller's sandboxes, oldest first.
 	Sandboxes(ctx context.Context, f Filter) ([]Sandbox, error)
 
-	// Update changes how long a sandbox stays, and its labels. It does not wake
-	// a sandbox; its idle time begins again.
+	// Update changes how long a sandbox stays, and its labels. It does not wake the sandbox; the idle time starts
+	// again.
 	Update(ctx context.Context, id string, req UpdateRequest) (Sandbox, error)
 
-	// Destroy ends a sandbox and frees all it holds. It is idempotent: one
-	// that is gone, or never was, gives a receipt too. Without force, one
-	// with live background processes is refused with Conflict.
+	// Destroy ends a sandbox and frees everything it holds. It is idempotent: a missing sandbox gives a receipt too.
+	// Without force, a sandbox with live background processes is refused with Conflict.
 	Destroy(ctx context.Context, id string, force bool) (Destruction, error)
 
-	// Exec runs a command and waits. Output goes to out as it is read, if
-	// out is not nil: a slow out slows the program down, an error from it
-	// cancels. When ctx is done or out fails, the whole process tree is
-	// killed, and the result holds what was printed until then beside the
-	// error. The time limit is not an error: the result says TimedOut.
+	// Exec runs a command and waits. If out is not nil, it gets the output as it is
+	// read: a slow out slows the program down, and an error from it cancels. When
+	// ctx is done or out fails, the whole process tree is killed, and the result
+	// beside the error holds the output until then. The time limit is not an error:
+	// the result says TimedOut.
 	//
-	// A resumable command runs on when ctx is done or out fails: for ExecGrace,
-	// after which it is killed unless ResumeExec has been called. Only a ctx
-	// whose cause is an [*Error] of kind Conflict (the caller cancelled) or
-	// Denied (its token ended) kills it at once.
+	// A resumable command continues when ctx is done or out fails. It is killed after
+	// ExecGrace unless ResumeExec has been called. It is killed at once only by a ctx
+	// whose cause is an [*Error] of kind Conflict (the caller cancelled) or Denied
+	// (the caller's token ended).
 	Exec(ctx context.Context, sandbox string, req ExecRequest, out func(Output) error) (ExecResult, error)
 
-	// ResumeExec hands the output of a resumable command to out from a cursor
-	// on, without a gap and without repetition, and returns what its Exec
-	// would have returned. A call that is under way for the same command ends
-	// with Conflict. The newest output is kept, at least 64 KiB and up to
-	// 512 KiB behind what was handed out last; Output.Lost counts what the
-	// cursor came too late for. When ctx is done or out fails, the command
-	// runs on as with Exec. One that is not there, or no longer, is NotFound.
+	// ResumeExec passes the output of a resumable command to out, from a cursor on, without gap or repetition, and
+	// returns what the command's Exec would have returned. An earlier call for the same command that is still under
+	// way ends with Conflict. At least the newest 64 KiB of output are kept, and up to 512 KiB after the last byte
+	// that was passed on; Output.Lost counts bytes after the cursor that were dropped. When ctx is done or out fails,
+	// the command continues as with Exec. A missing or forgotten command is NotFound.
 	ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(Output) error) (ExecResult, error)
 
-	// CancelExec kills a resumable command with everything it started, and
-	// waits until it has ended. What it printed can be read for ExecGrace. One
-	// that has ended already stays as it is.
+	// CancelExec kills a resumable command with everything it started, and waits until it has ended. Its output can
+	// be read for ExecGrace. A command that has ended already does not change.
 	CancelExec(ctx context.Context, sandbox, exec string) error
 
 	// StartProcess starts a background process.
@@ -65,12 +60,11 @@ type Service interface {
 	// Process returns the record of one background process.
 	Process(ctx context.Context, sandbox, process string) (Process, error)
 
-	// Processes lists background processes, oldest first. Those that ended
-	// are kept for a while, at most 64.
+	// Processes lists background processes, oldest first. Ended ones are kept for a while, at most 64.
 	Processes(ctx context.Context, sandbox string) ([]Process, error)
 
-	// Logs hands the output of a background process to out, from a cursor,
-	// and returns the cursor to go on from.
+	// Logs passes the output of a background process to out, from a cursor on, and returns the cursor to continue
+	// from.
 	Logs(ctx context.Context, req LogsRequest, out func(Output) error) (int64, error)
 
 	// Signal sends a signal (1 to 64) to a background process and everything

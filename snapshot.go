@@ -5,51 +5,47 @@ import (
 	"time"
 )
 
-// Snapshots are the verbs that keep what a sandbox is, make others of it, and
-// have it stand still. A sandbox begins as a snapshot when
-// [CreateRequest.Snapshot] names one; a snapshot with a name serves as a
-// template.
+// Snapshots are the verbs that save the state of a sandbox, make copies of it,
+// and pause it. A sandbox starts from a snapshot when [CreateRequest.Snapshot]
+// names one; a snapshot with a name serves as a template.
 //
-// Where the runtime can save memory, a snapshot is all of a sandbox: its files,
-// its processes and their memory, its code contexts. Elsewhere it is its files,
-// and says so. What is made from one has an id, an environment, secrets' lookup
-// and random numbers of its own, and none of its connections; the processes in
-// it were started with the environment of the first, and keep that.
+// If the runtime can save memory, a snapshot is a whole sandbox: its files, its
+// processes with their memory, its code contexts. Otherwise it holds the files
+// only, and says so. A sandbox made from it has its own id, environment, secrets
+// and random numbers, and no open connections. The processes in it keep the
+// environment with which they were started.
 type Snapshots interface {
-	// Snapshot keeps what the sandbox is now, and has it run on. With memory,
-	// it needs a moment at which nothing is under way in it but background
-	// processes: it waits some seconds for one, and then is Conflict.
+	// Snapshot saves the sandbox's present state; the sandbox continues to run. With memory, it needs a moment in
+	// which only background processes run: it waits some seconds for one, then returns Conflict.
 	Snapshot(ctx context.Context, sandbox string, req SnapshotRequest) (Snapshot, error)
 
-	// Snapshots lists the caller's snapshots and those that are shared with
-	// all, oldest first.
+	// Snapshots lists the caller's snapshots and the shared ones, oldest first.
 	Snapshots(ctx context.Context) ([]Snapshot, error)
 
-	// DeleteSnapshot deletes a snapshot of the caller's, by its id or name. It
-	// is idempotent. Sandboxes that began as it do not need it.
+	// DeleteSnapshot deletes one of the caller's snapshots, by id or name. It is idempotent. Sandboxes that started
+	// from the snapshot do not need it.
 	DeleteSnapshot(ctx context.Context, snapshot string) error
 
-	// Fork makes copies of the sandbox as it is now, all or none, with new ids.
-	// It is as Snapshot.
+	// Fork makes copies of the sandbox's present state, all or none, with new ids. It waits for a moment as Snapshot
+	// does.
 	Fork(ctx context.Context, sandbox string, req ForkRequest) ([]Sandbox, error)
 
-	// Pause has everything in the sandbox stand still, in memory, until it is
-	// used or resumed: any use does. It needs a moment as Snapshot does, and
-	// is Unsupported on native where the host has no control groups.
+	// Pause freezes all programs of the sandbox, in memory, until the next use or Resume. It needs a moment as
+	// Snapshot does, and is Unsupported on native if the host has no control groups.
 	Pause(ctx context.Context, sandbox string) (Sandbox, error)
 
-	// Resume has a sandbox run that is paused, hibernated or stopped.
+	// Resume continues a paused, hibernated or stopped sandbox.
 	Resume(ctx context.Context, sandbox string) (Sandbox, error)
 }
 
 // SnapshotRequest asks for a snapshot.
 type SnapshotRequest struct {
-	// Name is like no other of the owner's, by the rule of ids; none is needed.
+	// Name is unique among the owner's snapshots, in the form of an id; it can be empty.
 	Name      string  `json:"name,omitempty"`
 	FilesOnly bool    `json:"filesOnly,omitempty"` // leave memory out
 	TTL       Seconds `json:"ttl,omitempty"`       // how long it is kept; default: until it is deleted
-	// Shared lets everybody on the server make sandboxes of it. That is for
-	// administrators: it has all that was in memory.
+	// Shared lets all owners on the server create sandboxes from it. Only administrators can set it, because the
+	// snapshot contains everything that was in memory.
 	Shared bool `json:"shared,omitempty"`
 }
 
@@ -64,30 +60,30 @@ func (r SnapshotRequest) Check() error {
 	return nil
 }
 
-// Snapshot is what is known of a snapshot.
+// Snapshot is the record of a snapshot.
 type Snapshot struct {
 	ID        string     `json:"snapshotId"`
 	Name      string     `json:"name,omitempty"`
-	SandboxID string     `json:"sandboxId"` // which it was made of
+	SandboxID string     `json:"sandboxId"` // the sandbox that it was made of
 	Owner     string     `json:"owner,omitempty"`
 	Shared    bool       `json:"shared,omitempty"`
 	CreatedAt time.Time  `json:"createdAt"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	Memory    bool       `json:"memory"` // false: files alone
 	Size      int64      `json:"size"`   // bytes on disk
-	Stood     Seconds    `json:"stood"`  // how long the sandbox stood still for it
+	Stood     Seconds    `json:"stood"`  // how long the sandbox was frozen for it
 	Image     string     `json:"image"`
 	Runtime   string     `json:"runtime"`
 	Limits    Limits     `json:"limits"`
 }
 
-// MaxForks is how many copies one call makes.
+// MaxForks is the highest number of copies in one call.
 const MaxForks = 100
 
 // ForkRequest asks for copies of a sandbox.
 type ForkRequest struct {
-	Count int `json:"count,omitempty"` // 1 to MaxForks; 0, which is none given, means 1
-	// Env is set for what is started in the copies, over what the sandbox has.
+	Count int `json:"count,omitempty"` // 1 to MaxForks; 0 means 1
+	// Env adds variables for programs that start in the copies.
 	Env map[string]string `json:"env,omitempty"`
 }
 

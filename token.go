@@ -6,68 +6,66 @@ import (
 	"time"
 )
 
-// Scope is a part of what a token may do. None implies another.
+// Scope is a kind of call that a token can make. No scope implies another.
 type Scope string
 
 const (
-	// ScopeRead is to see: sandboxes, processes, output, files.
+	// ScopeRead is for looking: sandboxes, processes, output, files.
 	ScopeRead Scope = "read"
-	// ScopeExec is to make, share and destroy sandboxes, and to run things in
-	// them.
+	// ScopeExec is for creating, sharing and destroying sandboxes, and running programs in them.
 	ScopeExec Scope = "exec"
-	// ScopeFiles is to read and to change files.
+	// ScopeFiles is for reading and changing files.
 	ScopeFiles Scope = "files"
-	// ScopePorts is to show the servers in sandboxes to others.
+	// ScopePorts is for showing the servers in sandboxes to others.
 	ScopePorts Scope = "ports"
-	// ScopeAdmin is to manage the server: tokens above all.
+	// ScopeAdmin is for managing the server, above all its tokens.
 	ScopeAdmin Scope = "admin"
 )
 
-// Scopes are all that there are.
+// Scopes lists all scopes.
 var Scopes = []Scope{ScopeRead, ScopeExec, ScopeFiles, ScopePorts, ScopeAdmin}
 
-// Unlimited, as a limit of a token, is none.
+// Unlimited, as a limit of a token, means no limit.
 const Unlimited = -1
 
-// TokenLimits bound what one token may take. 0 is the server's default.
+// TokenLimits bound the use of one token. 0 means the server's default.
 type TokenLimits struct {
 	Requests   int `json:"requestsPerMinute,omitempty"` // HTTP requests; default 100
 	Operations int `json:"operationsPerHour,omitempty"` // calls about sandboxes; default 1000
 	Sandboxes  int `json:"sandboxes,omitempty"`         // at once; default 10
 }
 
-// Token is what is known of a token, which is not the token itself.
+// Token is the record of a token, without its secret.
 type Token struct {
 	ID         string      `json:"tokenId"`
-	Name       string      `json:"name"` // like no other that is live
+	Name       string      `json:"name"` // unique among live tokens
 	Scopes     []Scope     `json:"scopes"`
 	Limits     TokenLimits `json:"limits"`
-	Network    *Network    `json:"network,omitempty"` // the most that its sandboxes may reach; none is the server's
+	Network    *Network    `json:"network,omitempty"` // the most that its sandboxes can reach; nil means the server's
 	CreatedAt  time.Time   `json:"createdAt"`
 	ExpiresAt  *time.Time  `json:"expiresAt,omitempty"`
 	LastUsedAt *time.Time  `json:"lastUsedAt,omitempty"` // to ten minutes
 	RevokedAt  *time.Time  `json:"revokedAt,omitempty"`
 }
 
-// Live reports whether the token opens anything at a time.
+// Live reports whether the token is valid at that time.
 func (t Token) Live(now time.Time) bool {
 	return t.RevokedAt == nil && (t.ExpiresAt == nil || now.Before(*t.ExpiresAt))
 }
 
 // TokenRequest asks for a token.
 type TokenRequest struct {
-	Name   string      `json:"name"`             // by the rule of ids
+	Name   string      `json:"name"`             // in the form of an id
 	Scopes []Scope     `json:"scopes,omitempty"` // default: all but admin
 	Limits TokenLimits `json:"limits,omitzero"`
-	// Network is the most that sandboxes of the token may reach, by whatever
-	// is said of them; without it, and the scope admin, it is the server's
-	// default.
+	// Network is the most that the token's sandboxes can reach, whatever their own rules are. If it is nil, and the
+	// token lacks the scope admin, it is the server's default.
 	Network *Network `json:"network,omitempty"`
-	// Lifetime ends the token so many seconds from now; 0 is never.
+	// Lifetime ends the token after so many seconds; 0 is never.
 	Lifetime Seconds `json:"lifetime,omitempty"`
 }
 
-// Check refuses what no token can be.
+// Check refuses an invalid request.
 func (r TokenRequest) Check() error {
 	if err := CheckID(r.Name); err != nil {
 		return Errorf(Invalid, "the name of the token: %v", err).Naming(AboutField, "name")
@@ -103,8 +101,7 @@ func (r TokenRequest) checkNetwork() error {
 	return err
 }
 
-// MintedToken is a token with its secret, which is told this once: the server
-// keeps a hash.
+// MintedToken is a token with its secret. The secret is shown only this once: the server keeps a hash.
 type MintedToken struct {
 	Token
 	Secret string `json:"token"`
@@ -113,31 +110,31 @@ type MintedToken struct {
 // Tokens is the administration of tokens. It needs the scope admin. A token is
 // named by its id or, while it is live, its name.
 type Tokens interface {
-	// CreateToken makes a token. A name that a live one has is Conflict.
+	// CreateToken creates a token. A name that a live token has is Conflict.
 	CreateToken(ctx context.Context, req TokenRequest) (MintedToken, error)
 
 	// Token returns one token.
 	Token(ctx context.Context, token string) (Token, error)
 
-	// Tokens lists them, oldest first; those that ended are kept for a while.
+	// Tokens lists the tokens, oldest first; ended ones are kept for a while.
 	Tokens(ctx context.Context) ([]Token, error)
 
 	// RotateToken gives a live token a new secret and ends the old one.
 	RotateToken(ctx context.Context, token string) (MintedToken, error)
 
-	// RevokeToken ends a token and what is under way for it. Idempotent.
+	// RevokeToken ends a token and the calls under way for it. It is idempotent.
 	RevokeToken(ctx context.Context, token string) (Token, error)
 }
 
-// Access is what one may do with another's sandbox.
+// Access is what a grant allows on somebody else's sandbox.
 type Access string
 
 const (
 	ReadAccess  Access = "read"  // see it, its processes, output and files
-	WriteAccess Access = "write" // all but to destroy or share it
+	WriteAccess Access = "write" // everything except destroying and sharing it
 )
 
-// Grant lets a token use another's sandbox, within the token's own scopes.
+// Grant lets a token use somebody else's sandbox, within the token's own scopes.
 type Grant struct {
 	SandboxID string    `json:"sandboxId"`
 	Owner     string    `json:"owner,omitempty"`
@@ -147,16 +144,15 @@ type Grant struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// Sharing lets other tokens use a sandbox of the caller's. A grant ends with
-// the sandbox and with the token. Whoever has a sandbox of the same id uses
-// that one.
+// Sharing lets other tokens use a sandbox of the caller's. A grant ends with the sandbox and with the token. If the
+// grantee has a sandbox of the same id, the id means that one.
 type Sharing interface {
 	// Share grants access, or changes what was granted.
 	Share(ctx context.Context, sandbox, token string, access Access) (Grant, error)
 
-	// Unshare takes back what was granted. Idempotent.
+	// Unshare removes a grant. It is idempotent.
 	Unshare(ctx context.Context, sandbox, token string) error
 
-	// Grants lists what was granted on a sandbox, oldest first.
+	// Grants lists the grants on a sandbox, oldest first.
 	Grants(ctx context.Context, sandbox string) ([]Grant, error)
 }

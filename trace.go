@@ -7,10 +7,8 @@ import (
 
 type traceKey struct{}
 
-// WithTrace returns a context for calls that are part of a trace: traceparent
-// is the header of that name as W3C Trace Context has it. What is none changes
-// nothing. The client sends it, and commands have it as TRACEPARENT in their
-// environment.
+// WithTrace returns a context for calls that are part of a trace; traceparent is the header of W3C Trace Context. An
+// invalid value is ignored. The client sends it on, and commands get it as TRACEPARENT in their environment.
 func WithTrace(ctx context.Context, traceparent string) context.Context {
 	if !isTraceparent(traceparent) {
 		return ctx
@@ -18,13 +16,13 @@ func WithTrace(ctx context.Context, traceparent string) context.Context {
 	return context.WithValue(ctx, traceKey{}, traceparent)
 }
 
-// TraceOf is the traceparent of the calls of ctx, or empty.
+// TraceOf returns the traceparent of ctx, or "".
 func TraceOf(ctx context.Context) string {
 	s, _ := ctx.Value(traceKey{}).(string)
 	return s
 }
 
-// TraceID is the id of the trace that the calls of ctx are part of, or empty.
+// TraceID returns the id of ctx's trace, or "".
 func TraceID(ctx context.Context) string {
 	if s := TraceOf(ctx); s != "" {
 		return s[3:35]
@@ -32,8 +30,8 @@ func TraceID(ctx context.Context) string {
 	return ""
 }
 
-// isTraceparent holds for version 00: two digits of version, the id of the
-// trace, that of the span, and flags. Neither id is zero.
+// isTraceparent checks for version 00: two digits of version, the trace id, the span id, and flags. Neither id is
+// zero.
 func isTraceparent(s string) bool {
 	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
 		return false

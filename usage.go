@@ -2,15 +2,15 @@ package hutch
 
 import "context"
 
-// Accounts tells what sandboxes have used.
+// Accounts reports what sandboxes have used.
 type Accounts interface {
-	// Usage is what the caller's sandboxes have used, or those of all when the
-	// call is the server's own. It wakes none.
+	// Usage returns what the caller's sandboxes have used, or all sandboxes if the server itself calls. It wakes
+	// none.
 	Usage(ctx context.Context) (UsageReport, error)
 }
 
-// Usage is what a sandbox has used since it was made, or an owner's sandboxes
-// together. What a runtime cannot tell is 0.
+// Usage is what a sandbox has used since it was created, or the sum over an owner's sandboxes. Figures that a runtime
+// cannot measure are 0.
 type Usage struct {
 	SandboxID     string  `json:"sandboxId,omitempty"` // empty in the sum of an owner
 	Owner         string  `json:"owner,omitempty"`
@@ -19,17 +19,17 @@ type Usage struct {
 	MemorySeconds float64 `json:"memoryGBSeconds"` // GiB of memory times seconds
 	MemoryPeak    float64 `json:"memoryPeak"`      // MiB
 	Disk          float64 `json:"disk"`            // MiB of written files, now
-	// What went over its network, in bytes: by connections to the world and to
-	// linked sandboxes, without previews and what the server itself brings in.
+	// Network traffic in bytes, to the world and to linked sandboxes. Previews and the server's own transfers are not
+	// counted.
 	NetworkSent     int64 `json:"networkSent"`
 	NetworkReceived int64 `json:"networkReceived"`
 
-	Executions int64   `json:"executions"` // commands, runs of code and processes begun
+	Executions int64   `json:"executions"` // commands, runs of code and processes that were started
 	WallTime   Seconds `json:"wallTime"`   // that it ran
 	Cost       float64 `json:"cost"`       // by the server's prices, in whatever money those are
 }
 
-// Add is u and v together, as the sum of an owner.
+// Add returns the sum of u and v, as a record of an owner.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		Owner:      u.Owner,
@@ -40,7 +40,7 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// Prices turn what was used into a cost.
+// Prices turn usage into a cost.
 type Prices struct {
 	CPUSecond      float64 // of a second of one core
 	MemoryGBSecond float64 // of a GiB for a second
@@ -49,16 +49,16 @@ type Prices struct {
 	WallSecond     float64 // of a second that a sandbox runs
 }
 
-// Of is what u costs.
+// Of returns the cost of u.
 func (p Prices) Of(u Usage) float64 {
 	const gib = 1 << 30
 	return p.NetworkGB*float64(u.NetworkSent+u.NetworkReceived)/gib + p.CPUSecond*u.CPUSeconds + p.MemoryGBSecond*u.MemorySeconds + p.Execution*float64(u.Executions) + p.WallSecond*float64(u.WallTime)
 }
 
-// UsageReport is what was used on a server.
+// UsageReport is the usage of a server.
 type UsageReport struct {
 	Sandboxes []Usage `json:"sandboxes"` // those that there are
-	// Owners are sums over all that an owner ever had, also what was destroyed.
+	// Owners holds a sum for each owner, including destroyed sandboxes.
 	Owners []Usage `json:"owners"`
 }
 

@@ -1,6 +1,5 @@
-// Package api is the description of the REST API: an OpenAPI document, which
-// the server hands out as it is, as JSON and as a page for people. Tests hold
-// it and the server to each other.
+// Package api is the description of the REST API: an OpenAPI document, which the server serves as it is, as JSON and
+// as a page for people. Tests compare it with the server.
 package api
 
 import (
@@ -52,8 +51,7 @@ var parsed = sync.OnceValue(func() (doc document) {
 	return doc
 })
 
-// must is for what the tests of this package have seen work: the document is
-// part of the program.
+// must is for errors that this package's tests exclude, because the document is part of the program.
 func must(err error) {
 	if err != nil {
 		panic("api: " + err.Error())
@@ -119,7 +117,7 @@ type schema struct {
 	Properties  ordered[schema]
 }
 
-// Name is the schema that s refers to, or whose items do.
+// Name returns the schema that s, or its items, refers to.
 func (s schema) Name() string {
 	if s.Items != nil {
 		return s.Items.Name()

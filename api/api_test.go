@@ -199,8 +199,7 @@ var types = map[string]any{
 	"WaitResult":           hutch.WaitResult{},
 }
 
-// TestSchemasHaveTheFieldsOfTheirTypes compares what a value without anything,
-// and one with everything, become in JSON.
+// TestSchemasHaveTheFieldsOfTheirTypes compares the schemas with the JSON of an empty value and of a full one.
 func TestSchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 	t.Parallel()
 	described := at(document(t), "components", "schemas").(object)
@@ -272,7 +271,7 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.Verdict]():       "denied",
 }
 
-// fill puts something into all of v.
+// fill sets every field of v.
 func fill(v reflect.Value, text string) {
 	switch x := v.Addr().Interface().(type) {
 	case *time.Time:
@@ -320,7 +319,7 @@ func fill(v reflect.Value, text string) {
 	}
 }
 
-// validate checks what v becomes in JSON against a schema of the document.
+// validate checks the JSON of v against a schema of the document.
 func validate(t *testing.T, what string, schema any, v any) {
 	t.Helper()
 	var instance any
@@ -366,8 +365,8 @@ func resolved(t *testing.T, schema any) *jsonschema.Resolved {
 	return r
 }
 
-// TestExamplesWork makes the requests that the document gives as examples, and
-// holds the answers to their schemas.
+// TestExamplesWork makes the requests that the document gives as examples, and checks the answers against their
+// schemas.
 func TestExamplesWork(t *testing.T) {
 	t.Parallel()
 	srv := serve(t)
@@ -472,8 +471,8 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	return values
 }
 
-// compare holds the example of an answer to its schema and to a real answer: it has
-// the same kind of value, and what the real one has in every answer.
+// compare checks the example of an answer against its schema and a real answer: the example must have the same kinds
+// of values, and everything that a real answer always has.
 func (o operation) compare(t *testing.T, content any, real []byte) {
 	t.Helper()
 	if strings.HasPrefix(o.path, "/v1/openapi") {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// aim is a figure and how much it may be, or has to be.
+// aim is a figure and its limit, or its minimum.
 type aim struct {
 	what    string
 	value   float64
@@ -51,7 +51,7 @@ func best(rates []float64) float64 {
 	return slices.Max(rates)
 }
 
-// aims says how far each figure is from what Hutch is to reach.
+// aims says how far each figure is from its aim.
 func (l *lab) aims(context.Context) (table, error) {
 	t := newTable("", "aim", "measured", "")
 	for _, f := range l.runtimes {

@@ -12,8 +12,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestMain is also main: the benchmark runs itself again, as the server of the
-// page that previews show.
+// TestMain is also main: the benchmark starts itself as the server of the page that previews show.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-page" {
 		main()
@@ -22,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestQuick measures a little of everything: that it works, not how fast.
+// TestQuick runs a little of every measurement, to see that it works.
 func TestQuick(t *testing.T) {
 	for _, name := range hutchtest.Runtimes {
 		hutchtest.Driver(t, name, hutchtest.Dir(t))
@@ -70,7 +69,7 @@ func TestFiguresThatWereNotMeasured(t *testing.T) {
 	}
 }
 
-// What stands before a call costs no more than it may.
+// The layers in front of a call cost no more than allowed.
 func TestGovernance(t *testing.T) {
 	subjects, done, err := governed(t.Context(), t.TempDir())
 	if err != nil {

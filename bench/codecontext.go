@@ -24,8 +24,8 @@ var pythons = []python{
 	{"IPython", map[string]string{"PATH": "/usr/bin:/bin"}},
 }
 
-// contexts measures the first result of a warm Python context, that is from the
-// call to the value, and of a cold one, beside a bare interpreter started for it.
+// contexts measures the time from a call to the value of a warm Python context, and of a cold one, beside a bare
+// interpreter that is started for it.
 func (l *lab) contexts(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "× "+barePython)
 	subjects := []subject{{barePython, func(ctx context.Context, _ int) error {

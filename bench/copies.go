@@ -18,8 +18,8 @@ func written(n int) string {
 	return fmt.Sprintf("mkdir /workspace/data && cd /workspace/data && head -c %d /dev/urandom | split -b 100k -a 5 -d - f", n*100<<10)
 }
 
-// copies measures what copies of a sandbox with many files take, in time, on
-// the disk and in memory that files lie in, beside the sandbox itself.
+// fileCopies measures the cost of copies of a sandbox with many files, in time, disk and memory, beside the sandbox
+// itself.
 func (l *lab) fileCopies(ctx context.Context) (table, error) {
 	t := newTable("", "s", "disk, MB", "memory of files, MB", "both, × the files")
 	for _, f := range l.runtimes {

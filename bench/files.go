@@ -16,8 +16,8 @@ import (
 // transfers are the rates of one subject with files of one size, in MB/s.
 type transfers struct{ in, out []float64 }
 
-// files measures how fast files go in and out, beside cp from memory to
-// memory, which is also what the sandboxes write to.
+// files measures how fast files go in and out, beside cp from memory to memory, because sandboxes write to memory,
+// too.
 func (l *lab) files(ctx context.Context) (table, error) {
 	t := newTable("", "in, MB/s", "× cp", "out, MB/s", "× cp")
 	for _, size := range []int64{2 << 20, l.bytes / 2} {
@@ -65,8 +65,7 @@ func (l *lab) eachWay(do func(name, id string, svc hutch.Service) error) error {
 	return nil
 }
 
-// repeat is how often a file of that size is copied in a round: what takes a
-// millisecond says little if it is done once.
+// repeat is how often a file of that size is copied in a round: a single copy that takes a millisecond says little.
 func repeat(size int64) int { return int(max(1, 32<<20/size)) }
 
 func rate(size int64, n int, took time.Duration) float64 {
@@ -94,7 +93,7 @@ func copyRate(ctx context.Context, size int64) (float64, error) {
 			return 0, err
 		}
 		took += time.Since(begin)
-		os.Remove(to) // the next one is to be new again, as it is in a sandbox
+		os.Remove(to) // each copy must create a new file, as in a sandbox
 	}
 	return rate(size, repeat(size), took), nil
 }
@@ -126,8 +125,8 @@ func (t *transfers) round(ctx context.Context, svc hutch.Service, id string, siz
 	return nil
 }
 
-// reads measures what reading a small file takes: alone, and while a command
-// runs in the same sandbox, which is to make no difference.
+// reads measures reading a small file: alone, and while a command runs in the same sandbox, which must make no
+// difference.
 func (l *lab) reads(ctx context.Context) (table, error) {
 	t := newTable("", "alone", "while a command runs", "×")
 	alone, beside := map[string][]float64{}, map[string][]float64{}

@@ -17,11 +17,11 @@ import (
 	"hutch/internal/store"
 )
 
-// mostGoverned is what all that stands before a call may add to it.
+// mostGoverned is how much all layers in front of a call can add to it.
 const mostGoverned = 0.15 // ms
 
-// governance measures what stands before every call, in front of a service
-// that does nothing: the difference is all theirs.
+// governance measures the layers in front of every call, with a service that does nothing: the difference is their
+// cost.
 func (l *lab) governance(ctx context.Context) (table, error) {
 	t := newTable("", "p50", "p95", "p99", "of 0.15 ms")
 	dir := filepath.Join(l.dir, "governance")
@@ -80,7 +80,7 @@ func (h *house) close(ctx context.Context) error {
 	return errors.Join(h.operations.Close(ctx), h.requests.Close(ctx), h.record.Close(), h.db.Close())
 }
 
-// governed are calls of one verb with more and more before it, nothing first.
+// governed returns calls of one verb with more and more layers, the first with none.
 func governed(ctx context.Context, dir string) (subjects []subject, done func() error, err error) {
 	h, err := openHouse(ctx, dir)
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"hutch/internal/secret"
 )
 
-// governedLoad measures one engine behind three servers: with nothing before
-// MCP, with all that stands there in `hutch serve` except the redaction of secrets,
-// and with that too. Server, callers and sandboxes share the cores.
+// governedLoad measures one engine behind three servers: MCP alone, MCP behind everything in `hutch serve` except the
+// redaction of secrets, and MCP behind all of it. Server, callers and sandboxes share the cores.
 func (l *lab) governedLoad(ctx context.Context) (table, error) {
 	t := newTable("callers", fmt.Sprint(l.callers[0]), fmt.Sprint(l.callers[1]), fmt.Sprint(l.callers[2]), "× nothing", "success")
 	f := l.runtimes[0]

@@ -12,16 +12,14 @@ import (
 	"hutch"
 )
 
-// modes are the ways in which sandboxes are asked for: one when the one before
-// has gone, every 200 ms whatever became of those before, and all at once.
+// modes are the ways of creating sandboxes: one after the other, one every 200 ms, and all at once.
 var modes = []struct {
 	name  string
 	every time.Duration
 }{{"one after another", -1}, {"one every 200 ms", 200 * time.Millisecond}, {"at once", 0}}
 
-// interactive measures the time to interactive, by the method by which hosted
-// services are compared in public: from the request to create a sandbox until
-// its first command has ended, over REST, as a client sees it.
+// interactive measures the time to interactive, by the method of public comparisons of hosted services: from the
+// request to create a sandbox until its first command has ended, over REST, as a client sees it.
 func (l *lab) interactive(ctx context.Context) (table, error) {
 	t := newTable("", "median", "p95", "p99", "success", "score")
 	for _, f := range l.runtimes {
@@ -53,8 +51,7 @@ func (l *lab) interactive(ctx context.Context) (table, error) {
 	return t, ctx.Err()
 }
 
-// lives lets as many sandboxes as the plan says live for a command, and returns
-// how long those took that succeeded.
+// lives runs sandboxes for one command each, as the plan says, and returns the times of those that succeeded.
 func (l *lab) lives(ctx context.Context, svc hutch.Service, runtime string, every time.Duration) (took []time.Duration) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -79,8 +76,7 @@ func (l *lab) lives(ctx context.Context, svc hutch.Service, runtime string, ever
 	return took
 }
 
-// life is one sandbox: the time until its first command has ended does not
-// have its end in it.
+// life is one sandbox; the time ends with its first command, before its destruction.
 func life(ctx context.Context, svc hutch.Service, runtime string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -102,7 +98,7 @@ func trimmed(d []time.Duration) []time.Duration {
 	return d[cut : len(d)-cut]
 }
 
-// score is that of the public method, of milliseconds.
+// score is the score of the public method, from milliseconds.
 func score(median, p95, p99, success float64) float64 {
 	of := func(t float64) float64 { return max(0, 100*(1-t/10_000)) }
 	return (0.60*of(median) + 0.25*of(p95) + 0.15*of(p99)) * success

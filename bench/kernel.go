@@ -15,7 +15,7 @@ import (
 	"hutch/internal/linux/clone"
 )
 
-// The baselines: what the kernel takes for it without Hutch.
+// The baselines: what the kernel alone takes for the same.
 const (
 	bareFork       = "vfork + exec /bin/true"
 	bareExec       = "os/exec true"
@@ -37,9 +37,8 @@ var shell = subject{bareShell, func(ctx context.Context, _ int) error {
 	return exec.CommandContext(ctx, "/bin/bash", "-c", "true").Run()
 }}
 
-// namespaces clones a child that has nothing to execute, so that it exits at
-// once and the clone with its namespaces is all there is. The standard library
-// would copy the page tables of this process, which takes longer.
+// namespaces clones a child that exits at once, so that only the clone with its namespaces is measured. The standard
+// library would copy the page tables of this process, which takes longer.
 var namespaces = subject{bareNamespaces, func(context.Context, int) error {
 	_, _, err := clone.Start(clone.Command{
 		Path: "/nonexistent", Argv: []string{"nothing"},

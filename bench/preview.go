@@ -47,8 +47,8 @@ func servePage(addr string) error {
 	}))
 }
 
-// viewer asks for pages over one connection, and reads no more of an answer
-// than how long it is: it shares the cores with what it measures.
+// viewer requests pages over one connection. It reads only the length of an answer and skips the rest, because it
+// shares the cores with the server that is measured.
 type viewer struct {
 	addr, host string
 	conn       net.Conn

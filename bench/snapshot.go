@@ -13,7 +13,7 @@ import (
 // forks is how many copies one fork is measured with.
 const forks = 10
 
-// warmed is what the template of the figures has imported.
+// warmed is the code that has run in the template before it is measured.
 const warmed = "import pandas"
 
 // hasPandas reports whether this host's Python can be warmed so.

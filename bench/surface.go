@@ -92,7 +92,7 @@ func (c *caller) exec(ctx context.Context, sandbox, command string) error {
 	return exitOf(text)
 }
 
-// exitOf is the verdict of an answer, which may be an event.
+// exitOf returns an error unless the exit code in an answer is 0. The answer can be an event.
 func exitOf(text []byte) error {
 	_, data, _ := bytes.Cut(text, []byte("data: "))
 	var msg struct {

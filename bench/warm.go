@@ -36,7 +36,7 @@ func (s starter) run(ctx context.Context, _ int) error {
 	return exec.CommandContext(ctx, s.bare[0], append(s.bare[1:len(s.bare):len(s.bare)], s.code)...).Run()
 }
 
-// systemPython is the system's own, and no IPython around it.
+// systemPython is the system's own Python, without IPython.
 var systemPython = map[string]string{"PATH": "/usr/bin:/bin", "HUTCH_IPYTHON": "0"}
 
 // warm measures the first code in a sandbox of the pool, with an interpreter that

@@ -42,13 +42,12 @@ func (c *Client) DeleteBackup(ctx context.Context, backup string) error {
 	return err
 }
 
-// Backup copies a folder of the sandbox to where the server keeps backups.
+// Backup copies a folder of the sandbox into the server's backups.
 func (s *Sandbox) Backup(ctx context.Context, req hutch.BackupRequest) (hutch.Backup, error) {
 	return s.client.Backup(ctx, s.ID, req)
 }
 
-// RestoreBackup makes a folder of the sandbox what it was, in dir or, if that
-// is empty, where it came from.
+// RestoreBackup replaces the content of dir with a backup. An empty dir means the folder that the backup was made of.
 func (s *Sandbox) RestoreBackup(ctx context.Context, backup, dir string) error {
 	return s.client.RestoreBackup(ctx, backup, hutch.RestoreBackupRequest{SandboxID: s.ID, Dir: dir})
 }

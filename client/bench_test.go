@@ -11,8 +11,8 @@ import (
 	"hutch/internal/scripted"
 )
 
-// The two forms of Exec, around a command that costs nothing, beside a bare
-// HTTP call of the same kind of client to the same server.
+// Both forms of Exec, with a command that costs nothing, beside a bare HTTP call with the same kind of client to the
+// same server.
 
 func BenchmarkBareHTTP(b *testing.B) {
 	srv := serveScript(b)

@@ -40,7 +40,7 @@ func serveAt(t testing.TB, svc hutch.Service) (c *client.Client, url string) {
 	return c, srv.URL
 }
 
-// open returns a sandbox in which commands do what the script says.
+// open returns a sandbox whose commands follow the script.
 func open(t testing.TB, script execScript) *client.Sandbox {
 	t.Helper()
 	sb, err := serve(t, &scripted.Service{OnExec: script}).Open(t.Context(), hutch.CreateRequest{ID: "s"})
@@ -96,7 +96,7 @@ func TestStdinAndOutputAreByteExact(t *testing.T) {
 	}
 }
 
-// forever prints until it is stopped, and tells how it was.
+// forever prints until it is stopped, and reports why it was stopped.
 func forever(stopped chan<- error) execScript {
 	return func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		res := hutch.ExecResult{SandboxID: sandbox, Command: req.Command, Stdout: []byte("partial"), Timestamp: time.Now()}
@@ -183,7 +183,7 @@ func TestStdinLeftUnreadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// printer prints so many pieces of so many bytes.
+// printer returns a script that prints that many pieces of that size.
 func printer(piece, pieces int) execScript {
 	return func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		data := make([]byte, piece)
@@ -367,7 +367,7 @@ func TestTrace(t *testing.T) {
 	c.Close()
 }
 
-// No copies are not one: nothing is asked of the server, to which 0 means 1.
+// A fork of no copies is refused by the client, because 0 means 1 to the server.
 func TestForkNone(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		forks, err := open(t, nil).Fork(t.Context(), n)

@@ -37,8 +37,8 @@ func (c *Client) Interrupt(ctx context.Context, sandbox, id string) error {
 	return err
 }
 
-// RunCode implements hutch.Service. A run with stdin has a connection of its
-// own, over which its input goes while it runs.
+// RunCode implements hutch.Service. A run with stdin has its own connection, which carries the input while the code
+// runs.
 func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 	if err := cmp.Or(req.Check(), checkText(req.Code, req.Dir, req.Env)); err != nil {
 		return hutch.RunResult{}, err
@@ -97,7 +97,7 @@ func (c *Client) converse(ctx context.Context, sandbox string, req hutch.RunRequ
 	return res, err
 }
 
-// run is the reading of a run's events.
+// run collects the events of a run.
 type run struct {
 	out    func(hutch.RunEvent) error
 	result hutch.RunResult
@@ -152,8 +152,8 @@ type Context struct {
 	sandbox *Sandbox
 }
 
-// Interpreter returns a handle on the code context that the request names,
-// making it when there is none; without an id, on a new one.
+// Interpreter returns a handle on the code context that the request names, and creates it if it is missing; without
+// an id, it creates a new one.
 func (s *Sandbox) Interpreter(ctx context.Context, req hutch.ContextRequest) (*Context, error) {
 	c, err := s.client.CreateContext(ctx, s.ID, req)
 	if err != nil {
@@ -179,12 +179,12 @@ func (c *Context) Stream(ctx context.Context, req hutch.RunRequest, out func(hut
 	return c.sandbox.client.RunCode(ctx, c.sandbox.ID, req, out)
 }
 
-// Interrupt ends the run under way, and keeps the state.
+// Interrupt ends the current run, and keeps the state.
 func (c *Context) Interrupt(ctx context.Context) error {
 	return c.sandbox.client.Interrupt(ctx, c.sandbox.ID, c.ID)
 }
 
-// Delete ends the context and all it started.
+// Delete ends the context and everything it started.
 func (c *Context) Delete(ctx context.Context) error {
 	return c.sandbox.client.DeleteContext(ctx, c.sandbox.ID, c.ID)
 }

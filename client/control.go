@@ -14,11 +14,11 @@ import (
 	"hutch/internal/stream"
 )
 
-// inputPiece is the most of an input that one call brings.
+// inputPiece is the most input that one call sends.
 const inputPiece = 256 << 10
 
-// Input implements hutch.ProcessControl. It makes a call for whatever r gives
-// at a time, and the next one when the program's side has taken that.
+// Input implements hutch.ProcessControl. It makes one call for each piece that r gives, and the next call when the
+// program's side has taken it.
 func (c *Client) Input(ctx context.Context, sandbox, process string, r io.Reader, end bool) error {
 	in := &pieces{r: r}
 	if r == nil {
@@ -65,8 +65,8 @@ func (c *Client) input(ctx context.Context, to endpoint, b []byte, end bool) err
 	return nil
 }
 
-// pieces reads an input so that the wait for it can be given up. A Read that
-// is under way then is left behind.
+// pieces reads an input in a goroutine, so that the wait for it can be given up. A Read that is blocked then is left
+// behind.
 type pieces struct {
 	r    io.Reader
 	buf  []byte
@@ -78,7 +78,7 @@ type result struct {
 	err error
 }
 
-// next returns what there is to read, and io.EOF with the last of it.
+// next returns the next piece, and io.EOF with the last one.
 func (p *pieces) next(ctx context.Context) ([]byte, error) {
 	if p.buf == nil {
 		p.buf, p.read = make([]byte, inputPiece), make(chan result, 1)

@@ -10,20 +10,19 @@ import (
 	"hutch/internal/verb"
 )
 
-// endpoint is where one call of a verb goes.
+// endpoint is the address of one call.
 type endpoint struct {
 	method, path string
 	err          error // why the call cannot be made
 }
 
-// at returns the endpoint of a verb: its first route in the table of verbs, with
-// the ids in their places. Ids are checked here, because a malformed id in a path
-// could name something else.
+// at returns the endpoint of a verb: its first route in the table of verbs, with the ids filled in. Ids are checked
+// here, because a malformed id in a path could name something else.
 func at(name string, ids ...string) endpoint {
 	return endpointOf(name, 0, ids)
 }
 
-// socketAt is the endpoint at which a verb is served over a WebSocket.
+// socketAt returns the endpoint that serves a verb over a WebSocket.
 func socketAt(name string, ids ...string) endpoint {
 	v, _ := verb.Find(name)
 	for i, route := range v.Routes {
@@ -80,7 +79,7 @@ func (e endpoint) with(q url.Values) endpoint {
 	return e
 }
 
-// check adds what is wrong with the rest of the request. The first error stays.
+// check records what is wrong with the rest of the request. Only the first error is kept.
 func (e endpoint) check(err error) endpoint {
 	if e.err == nil {
 		e.err = err

@@ -21,8 +21,8 @@ import (
 	"hutch/internal/scripted"
 )
 
-// The examples speak to a server whose sandboxes follow a script; a real one
-// gives its URL and token when it starts.
+// The examples speak to a server whose sandboxes follow a script. A real server prints its URL and token when it
+// starts.
 var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
 	OnFiles: shelf,
 	OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
@@ -54,7 +54,7 @@ var server = httptest.NewServer(rest.NewHandler(&scripted.Service{
 	},
 }, rest.Options{}))
 
-// shelf is where the files of the examples are.
+// shelf holds the files of the examples.
 var shelf = &files.FS{}
 
 func TestMain(m *testing.M) {
@@ -111,7 +111,7 @@ func ExampleSandbox_Exec() {
 	// Output: HELLO
 }
 
-// Code that asks is answered while it runs.
+// Code that asks for input gets an answer while it runs.
 func ExampleContext_Stream() {
 	ctx := context.Background()
 	sb, err := client.New(server.URL, token).Open(ctx, hutch.CreateRequest{ID: "notebook"})
@@ -164,8 +164,7 @@ func ExampleSandbox_Start() {
 	// Output: listening on :8000
 }
 
-// A file arrives as a whole or not at all. An edit says what is to be replaced,
-// and is refused when that is not there exactly once.
+// A file arrives as a whole or not at all. An edit is refused unless the old text is in the file exactly once.
 func ExampleSandbox_EditFile() {
 	ctx := context.Background()
 	sb, err := client.New(server.URL, token).Open(ctx, hutch.CreateRequest{ID: "editor"})
@@ -194,7 +193,7 @@ func ExampleSandbox_EditFile() {
 	// print('good bye')
 }
 
-// Of a file of any size a part can be read, to any writer.
+// A part of a file of any size can be read, to any writer.
 func ExampleClient_ReadFile() {
 	ctx := context.Background()
 	c := client.New(server.URL, token)
@@ -217,7 +216,7 @@ func ExampleClient_ReadFile() {
 	// 12008 bytes in all
 }
 
-// Errors have a kind, which says what to do, and a message for people.
+// Errors have a kind, which programs act on, and a message for people.
 func ExampleClient_errors() {
 	_, err := client.New(server.URL, token).Handle("nobody").Run(context.Background(), "true")
 	switch {
@@ -229,7 +228,7 @@ func ExampleClient_errors() {
 	// Output: make it again
 }
 
-// A process with an open standard input, which is waited for.
+// A process with an open standard input, and a wait for its output.
 func ExampleProcess_Wait() {
 	ctx := context.Background()
 	c := client.New(server.URL, token)

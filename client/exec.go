@@ -17,14 +17,12 @@ import (
 	"hutch/internal/stream"
 )
 
-// cancelTime is how long the server may take to say how a command ended that
-// was cancelled.
+// cancelTime bounds how long the server can take to report the end of a cancelled command.
 const cancelTime = 5 * time.Second
 
-// Exec implements hutch.Service. A command with stdin or an output function
-// has a connection of its own, over which its input and output flow while it
-// runs. One without either is a plain call; when that is cancelled, what was
-// printed until then is lost.
+// Exec implements hutch.Service. A command with stdin or an output function has its own connection, which carries
+// input and output while the command runs. A command with neither is a plain call; if that is cancelled, its output
+// until then is lost.
 func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if err := cmp.Or(req.Check(), checkText(req.Command, req.Dir, req.Env)); err != nil {
 		return hutch.ExecResult{}, err
@@ -51,7 +49,7 @@ func (c *Client) exec(ctx context.Context, sandbox string, req hutch.ExecRequest
 	return res, c.read(ctx, resp, &res)
 }
 
-// partial is the error that ended a command, and what it had printed.
+// partial returns the error that ended a command, and the output until then.
 func partial(d problem.Details) (hutch.ExecResult, error) {
 	if d.Result == nil {
 		return hutch.ExecResult{}, d.Err()
@@ -82,9 +80,8 @@ func (c *Client) command(ctx context.Context, sandbox string, req hutch.ExecRequ
 	return res, err
 }
 
-// attach runs what first asks for over a WebSocket, to which stdin is sent
-// while it runs. Output goes to out, other messages to note, until that reports
-// the end. Package stream says what is sent.
+// attach sends the request `first` over a WebSocket, and then stdin. Output goes to out and other messages go to
+// note, until note reports the end. Package stream specifies the messages.
 func (c *Client) attach(ctx context.Context, to endpoint, first any, stdin io.Reader, out func(hutch.Output) error, note func(*attached, []byte) (bool, error)) error {
 	conn, err := c.dial(ctx, to)
 	if err != nil {
@@ -95,14 +92,13 @@ func (c *Client) attach(ctx context.Context, to endpoint, first any, stdin io.Re
 	defer stop(nil)
 	a := &attached{conn: conn, out: out, note: note, stop: stop, room: make(chan int64, 1), ended: make(chan struct{})}
 	defer close(a.ended)
-	// The connection outlives ctx by the moment in which the server says how
-	// it ended.
+	// The connection outlives ctx for the moment in which the server reports how the command ended.
 	defer context.AfterFunc(ctx, a.cancel)()
 	if err := a.begin(first); err != nil {
 		return c.fault(ctx, err)
 	}
 	if stdin != nil {
-		go a.pump(stdin) // may outlive the call by one Read, which nothing can interrupt
+		go a.pump(stdin) // can outlive the call by one Read, because nothing can interrupt a Read
 	}
 	switch err := a.receive(); {
 	case a.err != nil:
@@ -113,7 +109,7 @@ func (c *Client) attach(ctx context.Context, to endpoint, first any, stdin io.Re
 	return nil
 }
 
-// dial opens a WebSocket. A refusal is the error it stands for.
+// dial opens a WebSocket. If the server refuses, dial returns the error in its answer.
 func (c *Client) dial(ctx context.Context, to endpoint) (*websocket.Conn, error) {
 	if to.err != nil {
 		return nil, to.err
@@ -151,10 +147,10 @@ type attached struct {
 	conn   *websocket.Conn
 	out    func(hutch.Output) error
 	note   func(*attached, []byte) (ended bool, err error)
-	err    error                   // of the caller; nothing is handed on any more
-	stop   context.CancelCauseFunc // has the command killed, and says why
+	err    error                   // from the caller's function; nothing more is passed to it
+	stop   context.CancelCauseFunc // kills the command; its argument says why
 	cursor int64
-	room   chan int64 // newest count of stdin bytes the program has taken
+	room   chan int64 // newest count of stdin bytes that the program has taken
 	ended  chan struct{}
 }
 
@@ -179,7 +175,7 @@ func (a *attached) control(m stream.Control) error {
 	return a.conn.Write(context.Background(), websocket.MessageText, b)
 }
 
-// cancel has the command killed, and gives the server a while to say so.
+// cancel kills the command, and gives the server some time to confirm.
 func (a *attached) cancel() {
 	limit := time.AfterFunc(cancelTime, func() { a.conn.CloseNow() })
 	defer limit.Stop()
@@ -188,7 +184,7 @@ func (a *attached) cancel() {
 	}
 }
 
-// receive reads up to the note that tells the end.
+// receive reads messages up to the one that reports the end.
 func (a *attached) receive() error {
 	for messages := (reader{conn: a.conn}); ; {
 		typ, b, err := messages.next(context.Background())
@@ -207,7 +203,7 @@ func (a *attached) receive() error {
 	}
 }
 
-// output hands output on. An error is one of the connection.
+// output passes output on. Its error is one of the connection.
 func (a *attached) output(b []byte) error {
 	o, err := stream.ParseOutput(b)
 	if err != nil {
@@ -223,7 +219,7 @@ func (a *attached) output(b []byte) error {
 	return nil
 }
 
-// hand hands something to the caller, whose error stops everything.
+// hand passes something to the caller, whose error stops everything.
 func (a *attached) hand(to func() error) {
 	if a.err != nil {
 		return
@@ -233,7 +229,7 @@ func (a *attached) hand(to func() error) {
 	}
 }
 
-// grant takes note of how much stdin the program has taken.
+// grant records how much stdin the program has taken.
 func (a *attached) grant(taken int64) {
 	select {
 	case <-a.room: // only the newest count matters
@@ -242,7 +238,7 @@ func (a *attached) grant(taken int64) {
 	a.room <- taken // this goroutine alone sends
 }
 
-// pump sends stdin, at most stream.StdinWindow bytes ahead of the program.
+// pump sends stdin, at most stream.StdinWindow bytes ahead of what the program has taken.
 func (a *attached) pump(stdin io.Reader) {
 	buf := make([]byte, 32<<10)
 	var sent, taken int64
@@ -266,8 +262,7 @@ func (a *attached) pump(stdin io.Reader) {
 	}
 }
 
-// end tells the server what stdin ended with. A program that has not got all of
-// it is not to go on as if it had.
+// end tells the server how stdin ended. If stdin failed, the program must not continue as if the input were complete.
 func (a *attached) end(err error) {
 	if errors.Is(err, io.EOF) {
 		a.control(stream.Control{EOF: true})

@@ -20,8 +20,7 @@ import (
 	"hutch/internal/stream"
 )
 
-// fileAt is the endpoint of a verb on files: query is names and values, of which
-// the empty are left out.
+// fileAt returns the endpoint of a verb on files. query holds names and values; empty values are left out.
 func fileAt(name, sandbox string, query ...string) endpoint {
 	to, q := at(name, sandbox), url.Values{}
 	for i := 0; i < len(query); i += 2 {
@@ -57,7 +56,7 @@ func octal(mode fs.FileMode) string {
 	return fmt.Sprintf("%04o", uint32(mode))
 }
 
-// fileCall makes a call about files that is answered with one value or none.
+// fileCall makes a call about files whose answer is one value or nothing.
 func fileCall[T any](ctx context.Context, c *Client, name, sandbox string, body any, query ...string) (T, error) {
 	return call[T](ctx, c, fileAt(name, sandbox, query...), body)
 }
@@ -134,8 +133,7 @@ func (c *Client) ReadFile(ctx context.Context, sandbox string, req hutch.ReadReq
 	return info, c.copyBody(ctx, w, resp)
 }
 
-// copyBody copies an answer to w. One that breaks off was ended by the server,
-// or on its way.
+// copyBody copies an answer to w. If the answer breaks off, the server ended it or the connection broke.
 func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response) error {
 	buf := make([]byte, 128<<10)
 	for {
@@ -163,8 +161,8 @@ func (c *Client) WriteFile(ctx context.Context, sandbox string, req hutch.WriteR
 	return info, c.send(ctx, to, r, &info)
 }
 
-// send puts all that r gives. A reader that fails must not look as if it ended:
-// then the connection breaks.
+// send sends everything that r gives. If r fails, send breaks the connection, so that the failure does not look like
+// the end of the file.
 func (c *Client) send(ctx context.Context, to endpoint, r io.Reader, answer any) error {
 	if to.err != nil {
 		return to.err
@@ -214,12 +212,11 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// writeBuffer is what a connection gathers before it writes: a piece of a file
-// with what HTTP puts around it.
+// writeBuffer is how much a connection gathers before it writes: a piece of a file and HTTP's framing.
 const writeBuffer = 64 << 10
 
-// WriteTo implements io.WriterTo, for pieces larger than those of io.Copy: each
-// takes the connection's reader some time to wake up for.
+// WriteTo implements io.WriterTo, to use pieces larger than io.Copy's: waking the connection's reader for each piece
+// takes time.
 func (b *body) WriteTo(w io.Writer) (n int64, err error) {
 	buf := make([]byte, writeBuffer-64)
 	for err == nil {
@@ -257,8 +254,7 @@ func (c *Client) SearchFiles(ctx context.Context, sandbox string, req hutch.Sear
 	return fileList(ctx, c, to.check(req.Check()), out)
 }
 
-// fileList reads a list as it comes: an object with the items and, when
-// something ended it early, the error.
+// fileList reads a list as it arrives: an object with the items and, if the list ended early, the error.
 func fileList[T any](ctx context.Context, c *Client, to endpoint, out func(T) error) error {
 	resp, err := c.do(ctx, to, nil, "application/json")
 	if err != nil {
@@ -312,7 +308,7 @@ func members(dec *json.Decoder, f func(name string) error) error {
 // itemError is an error of the caller's function.
 type itemError struct{ error }
 
-// elements hands the elements of an array to out.
+// elements passes the elements of an array to out.
 func elements[T any](dec *json.Decoder, out func(T) error) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
 		return fmt.Errorf("%v instead of a list: %w", t, err)
@@ -336,8 +332,7 @@ func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchReque
 	return follow(ctx, c, to, "change", out)
 }
 
-// follow hands events of one name to out, until the server says that there are
-// no more.
+// follow passes events of one name to out, until the server says that there are no more.
 func follow[E any](ctx context.Context, c *Client, to endpoint, name string, out func(E) error) error {
 	resp, err := c.do(ctx, to, nil, "text/event-stream")
 	if err != nil {

@@ -21,7 +21,7 @@ func (c *Client) GitCommit(ctx context.Context, sandbox string, req hutch.GitCom
 	return gitCall[hutch.GitRepository](ctx, c, at("GitCommit", sandbox).check(req.Check()), req, texts...)
 }
 
-// gitCall makes a call whose texts must be UTF-8.
+// gitCall makes a call. It refuses texts that are not UTF-8.
 func gitCall[T any](ctx context.Context, c *Client, to endpoint, req any, texts ...string) (T, error) {
 	for _, text := range texts {
 		to = to.check(checkText(text, "", nil))
@@ -57,12 +57,12 @@ func (s *Sandbox) GitClone(ctx context.Context, req hutch.GitCloneRequest) (hutc
 	return s.client.GitClone(ctx, s.ID, req)
 }
 
-// GitStatus says what the working tree in a folder is like.
+// GitStatus describes the state of the working tree in a folder.
 func (s *Sandbox) GitStatus(ctx context.Context, dir string) (hutch.GitStatus, error) {
 	return s.client.GitStatus(ctx, s.ID, dir)
 }
 
-// GitDiff is a difference as git prints it.
+// GitDiff returns a difference as git prints it.
 func (s *Sandbox) GitDiff(ctx context.Context, req hutch.GitDiffRequest) (string, error) {
 	return s.client.GitDiff(ctx, s.ID, req)
 }

@@ -27,7 +27,7 @@ func (c *Client) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return call[hutch.UsageReport](ctx, c, at("Usage"), nil)
 }
 
-// Version tells the version of the server. Any valid token can read it.
+// Version returns the version of the server. Any valid token can read it.
 func (c *Client) Version(ctx context.Context) (hutch.Version, error) {
 	return call[hutch.Version](ctx, c, endpoint{method: "GET", path: "/v1/version"}, nil)
 }
@@ -37,9 +37,8 @@ func (c *Client) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return call[hutch.PoolState](ctx, c, at("Pool"), nil)
 }
 
-// Audit hands the chosen records of the audit log to out, in the order in which
-// they were written, until out fails. With follow it goes on with what is
-// written from now on. It needs a token with the scope admin.
+// Audit passes the chosen records of the audit log to out, in the order in which they were written, until out fails.
+// With follow it continues with new records. It needs a token with the scope admin.
 func (c *Client) Audit(ctx context.Context, q AuditQuery, follow bool, out func(AuditRecord) error) error {
 	resp, err := c.do(ctx, at("Audit").with(auditQuery(q, follow)), nil, "application/jsonl")
 	if err != nil {

@@ -37,8 +37,7 @@ func (c *Client) Connections(ctx context.Context, sandbox string, q hutch.Connec
 	return call[hutch.ConnectionLog](ctx, c, at("Connections", sandbox).check(q.Check()).with(v), nil)
 }
 
-// Allow lets the sandbox reach more: what the rules name, beside what it may
-// reach already.
+// Allow adds rules to what the sandbox can reach already.
 func (s *Sandbox) Allow(ctx context.Context, rules ...string) (hutch.NetworkState, error) {
 	state, err := s.client.Network(ctx, s.ID)
 	if err != nil {
@@ -48,18 +47,17 @@ func (s *Sandbox) Allow(ctx context.Context, rules ...string) (hutch.NetworkStat
 	return s.client.SetNetwork(ctx, s.ID, state.Network)
 }
 
-// SetNetwork says anew what the sandbox may reach.
+// SetNetwork replaces the rules of the sandbox.
 func (s *Sandbox) SetNetwork(ctx context.Context, n hutch.Network) (hutch.NetworkState, error) {
 	return s.client.SetNetwork(ctx, s.ID, n)
 }
 
-// Network tells what the sandbox may reach, and what it did reach.
+// Network returns what the sandbox can reach, and what it has reached.
 func (s *Sandbox) Network(ctx context.Context) (hutch.NetworkState, error) {
 	return s.client.Network(ctx, s.ID)
 }
 
-// Connections are the lines of the log after a cursor, waited for if there are
-// none.
+// Connections returns the lines of the log after a cursor. If there are none, it waits for them.
 func (s *Sandbox) Connections(ctx context.Context, after int64, wait time.Duration) (hutch.ConnectionLog, error) {
 	return s.client.Connections(ctx, s.ID, hutch.ConnectionQuery{After: after, Wait: hutch.InSeconds(wait)})
 }

@@ -43,8 +43,7 @@ func (c *Client) LinkPort(ctx context.Context, sandbox string, port int, lifetim
 	return call[hutch.PortLink](ctx, c, at("LinkPort", sandbox, strconv.Itoa(port)), stream.PortLifetime{Lifetime: lifetime})
 }
 
-// DialPort implements hutch.Ports. A deadline of the connection that passes
-// ends it.
+// DialPort implements hutch.Ports. If a deadline of the connection passes, the connection ends.
 func (c *Client) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
 	conn, err := c.dial(ctx, at("DialPort", sandbox, strconv.Itoa(port)))
 	if err != nil {
@@ -63,7 +62,7 @@ func (s *Sandbox) Expose(ctx context.Context, req hutch.ExposeRequest) (hutch.Po
 	return s.client.Expose(ctx, s.ID, req)
 }
 
-// Unexpose takes the URL of a port back.
+// Unexpose removes the URL of a port.
 func (s *Sandbox) Unexpose(ctx context.Context, port int) error {
 	return s.client.Unexpose(ctx, s.ID, port)
 }
@@ -73,12 +72,12 @@ func (s *Sandbox) Ports(ctx context.Context) ([]hutch.Port, error) {
 	return s.client.Ports(ctx, s.ID)
 }
 
-// Link signs a URL with which anybody may see an exposed port for a while.
+// Link signs a URL with which anybody can see an exposed port for a while.
 func (s *Sandbox) Link(ctx context.Context, port int, lifetime time.Duration) (hutch.PortLink, error) {
 	return s.client.LinkPort(ctx, s.ID, port, hutch.InSeconds(lifetime))
 }
 
-// Dial connects with a server in the sandbox, whose port need not be exposed.
+// Dial connects to a server in the sandbox. Its port need not be exposed.
 func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 	return s.client.DialPort(ctx, s.ID, port)
 }
@@ -94,12 +93,12 @@ func (s *Sandbox) Transport(port int) *http.Transport {
 	return &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, port) },
 		MaxIdleConnsPerHost: 16,
-		IdleConnTimeout:     10 * time.Second, // each is a use of the sandbox
+		IdleConnTimeout:     10 * time.Second, // each connection counts as a use of the sandbox
 		DisableCompression:  true,
 	}
 }
 
-// WebSocket connects with a WebSocket server in the sandbox.
+// WebSocket connects to a WebSocket server in the sandbox.
 func (s *Sandbox) WebSocket(ctx context.Context, port int, path string, opt *websocket.DialOptions) (*websocket.Conn, *http.Response, error) {
 	if opt == nil {
 		opt = &websocket.DialOptions{}

@@ -43,8 +43,8 @@ func (c *Client) Signal(ctx context.Context, sandbox, process string, signal int
 	return err
 }
 
-// Logs implements hutch.Service. After a connection that broke, which is
-// hutch.Unavailable, the cursor tells where to go on.
+// Logs implements hutch.Service. If the connection broke, the error is hutch.Unavailable and the cursor is where to
+// continue.
 func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	q := url.Values{"cursor": {strconv.FormatInt(req.Cursor, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
 	conn, err := c.dial(ctx, at("Logs", req.SandboxID, req.ProcessID).check(req.Check()).with(q))
@@ -65,7 +65,7 @@ func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 	return l.cursor, nil
 }
 
-// logs is the reading of a process's output.
+// logs collects a process's output.
 type logs struct {
 	cursor int64
 	out    func(hutch.Output) error
@@ -97,7 +97,7 @@ func (l *logs) output(b []byte) error {
 		return err
 	}
 	begin := o.Cursor - int64(len(o.Data))
-	if !l.begun && !o.Redacted { // a cursor behind the end is taken for the end
+	if !l.begun && !o.Redacted { // a cursor after the end counts as the end
 		l.begun, l.cursor = true, min(l.cursor, begin)
 	}
 	if !o.Redacted {
@@ -112,8 +112,7 @@ func (l *logs) output(b []byte) error {
 	return err
 }
 
-// next reads one server-sent event, as far as Hutch uses them: a name, and
-// data in one line.
+// next reads one server-sent event, in the subset that Hutch uses: a name, and data in one line.
 func next(r *bufio.Reader) (event string, data []byte, err error) {
 	for {
 		line, err := r.ReadBytes('\n')

@@ -14,12 +14,11 @@ import (
 )
 
 const (
-	firstPause = 50 * time.Millisecond // before a connection that broke is made again
+	firstPause = 50 * time.Millisecond // before a broken connection is made again
 	maxPause   = 2 * time.Second
 )
 
-// resuming is the following of one resumable command, over as many connections
-// as it takes.
+// resuming follows one resumable command over any number of connections.
 type resuming struct {
 	*attached
 	client  *Client
@@ -27,12 +26,11 @@ type resuming struct {
 	started func(string)
 	id      string
 	res     hutch.ExecResult
-	final   error // of the server: the command's end
+	final   error // from the server: how the command ended
 	ended   bool
 }
 
-// execResumable runs a resumable command. It connects again when a connection
-// breaks.
+// execResumable runs a resumable command. When a connection breaks, it connects again.
 func (c *Client) execResumable(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	first := stream.Command{ExecRequest: req}
 	if req.Stdin != nil {
@@ -45,8 +43,7 @@ func (c *Client) execResumable(ctx context.Context, sandbox string, req hutch.Ex
 	return r.run(ctx, socketAt("Exec", sandbox), first)
 }
 
-// ResumeExec implements hutch.Service. It connects again when a connection
-// breaks.
+// ResumeExec implements hutch.Service. When a connection breaks, it connects again.
 func (c *Client) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if err := hutch.CheckCursor(cursor); err != nil {
 		return hutch.ExecResult{}, err
@@ -68,13 +65,13 @@ func (c *Client) resuming(sandbox string, out func(hutch.Output) error, started 
 	return r
 }
 
-// again is where the command is resumed.
+// again is the endpoint that resumes the command.
 func (r *resuming) again() endpoint {
 	return at("ResumeExec", r.sandbox, r.id).with(url.Values{"cursor": {strconv.FormatInt(r.cursor, 10)}})
 }
 
-// run follows the command to its end. It gives up when no connection could be
-// made for the grace: the command has been killed then.
+// run follows the command to its end. It gives up when no connection succeeds within the grace period: the command
+// has been killed by then.
 func (r *resuming) run(ctx context.Context, to endpoint, first any) (hutch.ExecResult, error) {
 	pause, alive := firstPause, time.Now()
 	for {

@@ -15,8 +15,8 @@ type Sandbox struct {
 	client *Client
 }
 
-// Open returns a handle on the sandbox that the request names, making it when
-// there is none; without an id, on a new one.
+// Open returns a handle on the sandbox that the request names, and creates it if there is none; without an id, it
+// creates a new one.
 func (c *Client) Open(ctx context.Context, req hutch.CreateRequest) (*Sandbox, error) {
 	sb, err := c.Create(ctx, req)
 	if err != nil {
@@ -25,7 +25,7 @@ func (c *Client) Open(ctx context.Context, req hutch.CreateRequest) (*Sandbox, e
 	return c.Handle(sb.ID), nil
 }
 
-// Handle returns a handle on a sandbox without asking whether there is one.
+// Handle returns a handle on a sandbox without checking that it exists.
 func (c *Client) Handle(id string) *Sandbox { return &Sandbox{ID: id, client: c} }
 
 // Info returns the sandbox's record.
@@ -48,8 +48,8 @@ func (s *Sandbox) RunCode(ctx context.Context, language, source string) (hutch.E
 	return s.Exec(ctx, hutch.ExecRequest{Command: source, Language: language}, nil)
 }
 
-// Exec runs a command as [hutch.Service] describes; output goes to out as it
-// is printed. out may be nil; [To] makes one from two writers.
+// Exec runs a command as [hutch.Service] describes; out gets the output as it is printed. out can be nil; [To] makes
+// one from two writers.
 func (s *Sandbox) Exec(ctx context.Context, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	return s.client.Exec(ctx, s.ID, req, out)
 }
@@ -63,8 +63,7 @@ func (s *Sandbox) Start(ctx context.Context, req hutch.ProcessRequest) (*Process
 	return s.Process(p.ID), nil
 }
 
-// Process returns a handle on a background process without asking whether
-// there is one.
+// Process returns a handle on a background process without checking that it exists.
 func (s *Sandbox) Process(id string) *Process { return &Process{ID: id, sandbox: s} }
 
 // Processes lists the background processes, oldest first.
@@ -72,7 +71,7 @@ func (s *Sandbox) Processes(ctx context.Context) ([]hutch.Process, error) {
 	return s.client.Processes(ctx, s.ID)
 }
 
-// CleanProcesses forgets the processes that have ended, and says how many.
+// CleanProcesses removes the records of ended processes, and returns their number.
 func (s *Sandbox) CleanProcesses(ctx context.Context) (int, error) {
 	return s.client.CleanProcesses(ctx, s.ID)
 }
@@ -82,7 +81,7 @@ func (s *Sandbox) Languages(ctx context.Context) ([]hutch.Language, error) {
 	return s.client.Languages(ctx, s.ID)
 }
 
-// Destroy ends the sandbox and everything in it, whatever runs there.
+// Destroy ends the sandbox with everything in it, also if programs run.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	_, err := s.client.Destroy(ctx, s.ID, true)
 	return err
@@ -111,7 +110,7 @@ func (p *Process) Write(ctx context.Context, text string) error {
 	return p.Input(ctx, strings.NewReader(text), false)
 }
 
-// Input writes what r has to the process's input; with end, that ends behind it.
+// Input writes everything that r gives to the process's input; with end, it then ends the input.
 func (p *Process) Input(ctx context.Context, r io.Reader, end bool) error {
 	return p.sandbox.client.Input(ctx, p.sandbox.ID, p.ID, r, end)
 }
@@ -127,13 +126,12 @@ func (p *Process) Wait(ctx context.Context, req hutch.WaitRequest) (hutch.WaitRe
 	return p.sandbox.client.Wait(ctx, p.sandbox.ID, p.ID, req)
 }
 
-// Logs hands what the process has printed since cursor to out, and returns the
-// cursor to go on from; 0 is the oldest output that is still kept.
+// Logs passes the output since cursor to out, and returns the cursor to continue from; 0 is the oldest kept output.
 func (p *Process) Logs(ctx context.Context, cursor int64, out func(hutch.Output) error) (int64, error) {
 	return p.logs(ctx, cursor, false, out)
 }
 
-// Follow does what Logs does and goes on until the process has ended for good.
+// Follow does what Logs does, and continues until the process has ended for good.
 func (p *Process) Follow(ctx context.Context, cursor int64, out func(hutch.Output) error) (int64, error) {
 	return p.logs(ctx, cursor, true, out)
 }
@@ -144,8 +142,8 @@ func (p *Process) logs(ctx context.Context, cursor int64, follow bool, out func(
 	}, out)
 }
 
-// To returns an output function that writes to two writers, which may be the
-// same. A nil one drops what it would get.
+// To returns an output function that writes to two writers, which can be the same. Output for a nil writer is
+// dropped.
 func To(stdout, stderr io.Writer) func(hutch.Output) error {
 	return func(o hutch.Output) error {
 		w := stdout

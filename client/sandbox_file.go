@@ -8,16 +8,14 @@ import (
 	"hutch"
 )
 
-// ReadFile returns what is in a file. For one that may be large,
-// [Client.ReadFile] copies it to a writer.
+// ReadFile returns the content of a file. For large files, [Client.ReadFile] copies to a writer.
 func (s *Sandbox) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	var b bytes.Buffer
 	_, err := s.client.ReadFile(ctx, s.ID, hutch.ReadRequest{Path: path}, &b)
 	return b.Bytes(), err
 }
 
-// WriteFile makes a file of all that content gives, as a whole or not at all,
-// with the folders above it.
+// WriteFile creates a file with everything that content gives, as a whole or not at all, and the folders above it.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, content io.Reader) (hutch.FileInfo, error) {
 	return s.client.WriteFile(ctx, s.ID, hutch.WriteRequest{Path: path, Parents: true}, content)
 }
@@ -27,7 +25,7 @@ func (s *Sandbox) EditFile(ctx context.Context, path, old, new string) (hutch.Ed
 	return s.client.EditFile(ctx, s.ID, hutch.EditRequest{Path: path, Old: old, New: new})
 }
 
-// ListFiles returns what is in a folder.
+// ListFiles returns the content of a folder.
 func (s *Sandbox) ListFiles(ctx context.Context, path string) ([]hutch.FileInfo, error) {
 	var list []hutch.FileInfo
 	err := s.client.ListFiles(ctx, s.ID, hutch.ListRequest{Path: path, Hidden: true}, func(f hutch.FileInfo) error {
@@ -37,12 +35,12 @@ func (s *Sandbox) ListFiles(ctx context.Context, path string) ([]hutch.FileInfo,
 	return list, err
 }
 
-// Delete removes a file, or a folder with all that is in it.
+// Delete removes a file, or a folder with everything in it.
 func (s *Sandbox) Delete(ctx context.Context, path string) error {
 	return s.client.Delete(ctx, s.ID, path, true)
 }
 
-// Watch hands changes below a path to out, until ctx is done or out fails.
+// Watch passes changes below a path to out, until ctx is done or out fails.
 func (s *Sandbox) Watch(ctx context.Context, path string, out func(hutch.FileEvent) error) error {
 	return s.client.Watch(ctx, s.ID, hutch.WatchRequest{Path: path, Recursive: true}, out)
 }

@@ -43,19 +43,19 @@ func (c *Client) Resume(ctx context.Context, sandbox string) (hutch.Sandbox, err
 	return call[hutch.Sandbox](ctx, c, at("Resume", sandbox), nil)
 }
 
-// Restore makes a new sandbox that begins as a snapshot.
+// Restore creates a sandbox that starts from a snapshot.
 func (c *Client) Restore(ctx context.Context, snapshot string) (*Sandbox, error) {
 	return c.Open(ctx, hutch.CreateRequest{Snapshot: snapshot})
 }
 
-// Snapshot keeps what the sandbox is now.
+// Snapshot saves the sandbox's present state.
 func (s *Sandbox) Snapshot(ctx context.Context, req hutch.SnapshotRequest) (hutch.Snapshot, error) {
 	return s.client.Snapshot(ctx, s.ID, req)
 }
 
-// Fork makes n copies of the sandbox as it is now, 1 to [hutch.MaxForks].
+// Fork makes n copies of the sandbox's present state, 1 to [hutch.MaxForks].
 func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
-	if n < 1 { // to the server, 0 is none given
+	if n < 1 { // to the server, 0 means that no number was given
 		return nil, hutch.Errorf(hutch.Invalid, "%d copies of a sandbox cannot be made: give 1 to %d", n, hutch.MaxForks)
 	}
 	list, err := s.client.Fork(ctx, s.ID, hutch.ForkRequest{Count: n})
@@ -66,13 +66,13 @@ func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
 	return forks, err
 }
 
-// Pause has everything in the sandbox stand still until it is used.
+// Pause freezes all programs of the sandbox until its next use.
 func (s *Sandbox) Pause(ctx context.Context) error {
 	_, err := s.client.Pause(ctx, s.ID)
 	return err
 }
 
-// Resume has the sandbox run on.
+// Resume continues the sandbox.
 func (s *Sandbox) Resume(ctx context.Context) error {
 	_, err := s.client.Resume(ctx, s.ID)
 	return err

@@ -1,5 +1,5 @@
-// Hutch-agent is the first program in every sandbox. It is started by a
-// runtime driver, never by hand; package agent has the work.
+// Hutch-agent is the first program in every sandbox. A runtime driver starts it, never a person; package agent does
+// the work.
 package main
 
 import (
@@ -21,8 +21,7 @@ func main() {
 	}
 }
 
-// run chooses the sub-command. Those that make the place around the agent
-// before they become it stand here too.
+// run chooses the sub-command. It includes those that build the place around the agent before they become the agent.
 func run(args []string) error {
 	switch {
 	case len(args) == 0:

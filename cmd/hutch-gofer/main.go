@@ -1,6 +1,5 @@
-// Hutch-gofer opens the files of an image for one gVisor sandbox. It is never
-// started by hand: hutch-runsc becomes it, see package gofer. A sandbox that
-// starts also has it take /proc away, which is quicker than with hutch-runsc,
+// Hutch-gofer opens the files of an image for one gVisor sandbox. No person starts it: hutch-runsc becomes it, see
+// package gofer. A starting sandbox also uses it to unmount /proc, which is faster than with hutch-runsc, a program
 // of ten times the size.
 package main
 
@@ -35,8 +34,8 @@ func run(args []string) error {
 	return service.Run()
 }
 
-// unmount waits for a byte on the file that gVisor passes as its only one. The
-// sandbox sends it when it may no longer do this itself.
+// unmount waits for a byte on the only file that gVisor passes. The sandbox sends it when it no longer has the right
+// to unmount itself.
 func unmount(path string) error {
 	if _, err := os.NewFile(3, "when").Read(make([]byte, 1)); err != nil {
 		return err

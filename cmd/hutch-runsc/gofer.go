@@ -25,8 +25,8 @@ import (
 	"hutch/internal/driver/gvisor/gofer"
 )
 
-// openGofer opens hutch-gofer, a program beside this one. Where there is none,
-// it is nil, and this program does what that would do.
+// openGofer opens hutch-gofer, a program beside this one. If it is missing, the result is nil, and this program does
+// its work.
 func openGofer() *os.File {
 	self, err := os.Executable()
 	if err != nil {
@@ -42,8 +42,7 @@ func openGofer() *os.File {
 // goOn makes gVisor's gofer continue as hutch-gofer.
 func goOn() { extension.Register(&successor{program: openGofer()}) }
 
-// successor is an extension of gVisor's gofer: gVisor calls PrepareGofer when
-// the file system of the process is made.
+// successor is an extension of gVisor's gofer: gVisor calls PrepareGofer when the process has its file system.
 type successor struct {
 	program *os.File // nil where there is none
 	flags   *flag.FlagSet
@@ -124,8 +123,7 @@ func (s *successor) service(spec *specs.Spec, conf *config.Config) (gofer.Servic
 
 func (s *successor) flag(name string) any { return flag.Get(s.flags.Lookup(name).Value) }
 
-// served pairs what gVisor has a gofer for with its socket: the root, and then
-// the mounts in their order.
+// served pairs each file system of the gofer with its socket: the root, and then the mounts in their order.
 func served(readOnly bool, mounts []specs.Mount, confs []specutils.GoferMountConf, sockets []int) (list []gofer.Mount) {
 	serve := func(path string, readOnly bool) {
 		conf := confs[0]
@@ -144,12 +142,10 @@ func served(readOnly bool, mounts []specs.Mount, confs []specutils.GoferMountCon
 	return list
 }
 
-// capabilities are what gVisor leaves its gofer.
+// capabilities are those that gVisor leaves to its gofer.
 var capabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_SYS_CHROOT"}
 
-// become gives up /proc and all but those capabilities, and executes
-// hutch-gofer, which is found once more among the files that this process has
-// open.
+// become drops /proc and all other capabilities, and executes hutch-gofer, which it finds again among its open files.
 func (s *successor) become(service gofer.Service) error {
 	arg, err := service.Encode()
 	if err != nil {
@@ -162,7 +158,7 @@ func (s *successor) become(service gofer.Service) error {
 		return err
 	}
 	runtime.LockOSThread()
-	// What is not in the bounding set ends with this program.
+	// A capability outside the bounding set ends with this program.
 	last := append(slices.Clone(capabilities), "CAP_SYS_ADMIN")
 	if err := sandboxsetup.ApplyCaps(&specs.LinuxCapabilities{
 		Bounding: capabilities, Inheritable: capabilities, Ambient: capabilities, Effective: last, Permitted: last,

@@ -1,10 +1,8 @@
-// Hutch-runsc is gVisor's OCI runtime, runsc, built from its Go module at the
-// version in go.mod, with the commands that Hutch needs. Of itself it adds what
-// stands in this file: it can be held back until it is in its control group, it
-// makes the sandbox's network device, it shows a sandbox the memory that its
-// bundle grants, where runsc would show it the host's, and it gives back the
-// memory that only its start needed. Beside that its gofer becomes hutch-gofer
-// (gofer.go), and its sentry is spared work of its start (sentry.go).
+// Hutch-runsc is gVisor's OCI runtime, runsc, built from its Go module at the version in go.mod, with the commands
+// that Hutch needs. This file adds four things: runsc can wait until it is in its control group; it makes the
+// sandbox's network device; it shows a sandbox the memory that its bundle grants instead of the host's; and it gives
+// back the memory that only its start needed. Also, its gofer becomes hutch-gofer (gofer.go), and its sentry skips
+// work at its start (sentry.go).
 package main
 
 import (
@@ -29,8 +27,7 @@ import (
 )
 
 func main() {
-	// A sandbox that stands still because it is being saved gets one when the
-	// daemon dies.
+	// A sandbox that is stopped for a save gets one when the daemon dies.
 	signal.Ignore(syscall.SIGHUP)
 	gate()
 	if i := slices.Index(os.Args, "boot"); i > 0 {
@@ -60,16 +57,16 @@ var commands = map[util.SubCommand]string{
 	new(cmd.List):  "debug",
 }
 
-// gate waits for a byte from the pipe whose number is in HUTCH_GATE: it comes
-// when this process has been moved into the sandbox's control group, and all
-// that it starts is born there. If it never comes, nobody waits for a sandbox.
+// gate waits for a byte from the pipe whose number is in HUTCH_GATE. It comes when this process has been moved into
+// the sandbox's control group, so all its children are born there. If the pipe closes instead, the daemon no longer
+// wants the sandbox.
 func gate() {
 	fd, err := strconv.Atoi(os.Getenv("HUTCH_GATE"))
 	if err != nil {
 		return
 	}
 	os.Unsetenv("HUTCH_GATE")
-	os.Unsetenv("GOGC") // was for this process, that ends soon, alone
+	os.Unsetenv("GOGC") // it was only for this short-lived process
 	pipe := os.NewFile(uintptr(fd), "gate")
 	if _, err := pipe.Read(make([]byte, 1)); err != nil {
 		os.Exit(1)
@@ -77,23 +74,22 @@ func gate() {
 	pipe.Close()
 }
 
-// The two ends of a sandbox's network device, as the daemon knows them (package
-// gvisor): its own, and the one that it gives to the sandbox's stack.
+// The two ends of a sandbox's network device, at the numbers that the daemon knows (package gvisor): the daemon's
+// end, and the one for the sandbox's stack.
 const networkFD, deviceFD = 900, 901
 
-// queue is how many packets may wait for their reader: as many as with a network
-// device. The system's own number for messages, 10, would lose packets of
-// programs that open a few connections at once.
+// queue is how many packets can wait for their reader: as many as in a network device. The system's default for
+// messages, 10, would lose packets of programs that open a few connections at once.
 const queue = 500
 
-// makeNetwork makes the two ends, in the process of the sandbox, which keeps
-// both of them: so a daemon finds its end there whenever it starts.
+// makeNetwork makes the two ends in the sandbox's process, which keeps both, so that any later daemon finds its end
+// there.
 func makeNetwork() {
 	if _, err := unix.FcntlInt(networkFD, unix.F_GETFD, 0); err == nil {
 		return // this process has executed itself again
 	}
-	// The network namespace is this sandbox's own. Where the kernel keeps this
-	// from ordinary users all the same, there are 10.
+	// The network namespace belongs to this sandbox. If the kernel still forbids this to ordinary users, the queue
+	// has 10.
 	_ = os.WriteFile("/proc/sys/net/unix/max_dgram_qlen", []byte(strconv.Itoa(queue)), 0)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -112,7 +108,7 @@ func fail(doing string, err error) {
 	os.Exit(1)
 }
 
-// grantMemory sets what a booting sandbox takes for all the memory there is.
+// grantMemory sets how much memory a booting sandbox sees.
 func grantMemory(args []string) {
 	var bundle string
 	for _, arg := range args {
@@ -141,17 +137,16 @@ func memoryLimit(bundle string) int64 {
 	return *spec.Linux.Resources.Memory.Limit
 }
 
-// hurry is the signal by which the daemon says that a sandbox is about to be
-// saved, or to go on as what was saved, for which gVisor makes a lot of garbage.
-// It passes this one on to nobody.
+// hurry is the daemon's signal that a sandbox will be saved, or will continue from a save; gVisor produces a lot of
+// garbage for that. The signal is not passed on to programs inside.
 const hurry = syscall.Signal(40)
 
-// collect is the signal by which the daemon says that the sandbox is at its
-// memory limit: its garbage goes back at once. It is passed on to nobody either.
+// collect is the daemon's signal that the sandbox is at its memory limit: garbage is collected at once. It is not
+// passed on either.
 const collect = syscall.Signal(41)
 
-// thrift makes the long-lived processes small, of which there are two for each
-// sandbox; but first, and when they are to hurry, they are quick.
+// thrift makes the two long-lived processes of each sandbox small; but at their start, and after hurry, they are fast
+// instead.
 func thrift() {
 	hurries := make(chan os.Signal, 1)
 	signal.Notify(hurries, hurry)
@@ -174,5 +169,5 @@ func thrift() {
 	}()
 }
 
-// By how many percent the heap grows until garbage is collected.
+// By how many percent the heap can grow before garbage is collected.
 const quick, small = 400, 40

@@ -28,11 +28,10 @@ var programs map[string]precompiledseccomp.Program
 //go:linkname pointsOnce gvisor.dev/gvisor/pkg/sentry/seccheck.initOnce
 var pointsOnce sync.Once
 
-// spare has a sandbox not do what costs time at its start and memory for ever:
-// compile its filter, which is here already, list the points, and run this
-// program once more to take away /proc.
+// spare skips work that costs a sandbox time at its start and memory for its life: compiling its filter, which is
+// compiled already; listing the trace points; and running this program again to unmount /proc.
 func spare() {
-	filter.ListPrecompiled() // the first who asks makes the map
+	filter.ListPrecompiled() // the first caller creates the map
 	programs[compiled.Sentry.Name] = compiled.Sentry
 	pointsOnce.Do(func() {})
 	if helper = openGofer(); helper != nil {
@@ -40,21 +39,20 @@ func spare() {
 	}
 }
 
-// helper stays open: what gVisor executes is found by its number.
+// helper stays open, because gVisor executes it by its number.
 var helper *os.File
 
-// What the kernel is told of this process's capabilities, the lower 32 and the
-// others. They must not move, as what is on a stack may.
+// The kernel's arguments about this process's capabilities, the lower 32 and the others. They must not move in
+// memory, as stack variables can.
 var (
 	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	sets   [2]unix.CapUserData
 )
 
-// shed empties the bounding set of all threads but for what gVisor leaves there.
-// That takes every thread for each capability: gVisor does it later, when there
-// are twice as many. Without CAP_SETPCAP it knows that there is nothing to do.
-// The program that takes away /proc has its right from the inheritable set,
-// which gVisor empties.
+// shed empties the bounding set of all threads, except for what gVisor leaves there. Each capability costs a system
+// call in every thread, and gVisor would do it later, with twice as many threads. Without CAP_SETPCAP, gVisor knows
+// that there is nothing to do. The program that unmounts /proc has its right from the inheritable set, which gVisor
+// empties.
 func shed() {
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		fail("read capabilities", err)
@@ -78,8 +76,8 @@ func setAll() {
 	allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)))
 }
 
-// kept are what gVisor leaves its sentry: for the image's files, and for the
-// processes in which programs run.
+// kept are the capabilities that gVisor leaves to its sentry: for the image's files, and for the processes in which
+// programs run.
 const kept = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER |
 	1<<unix.CAP_FSETID | 1<<unix.CAP_SYS_PTRACE
 

@@ -84,8 +84,7 @@ func instant(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, usageError{fmt.Errorf("%q is no time: give an age such as 2h, a day such as 2026-01-31, or a time like 2026-01-31T15:04:05Z", s)}
 }
 
-// showRecord prints records as lines for people. What callers chose is quoted
-// where it could play tricks on a terminal.
+// showRecord prints records as lines for people. Text from callers is quoted if a terminal could interpret it.
 func showRecord(w io.Writer) func(client.AuditRecord) error {
 	return func(r client.AuditRecord) error {
 		who := r.TokenName
@@ -102,7 +101,7 @@ func showRecord(w io.Writer) func(client.AuditRecord) error {
 	}
 }
 
-// printable is s, quoted when it holds what is not printed as itself.
+// printable returns s, quoted if it has characters that are not printed as themselves.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.QuoteToASCII(s)
@@ -150,8 +149,8 @@ put another log in its place.`,
 	return c
 }
 
-// auditDir is the folder to check. One without a log must not pass as whole:
-// it may be the wrong one, or the log may have been removed.
+// auditDir returns the folder to verify. A folder without a log is an error: it can be the wrong one, or the log was
+// removed.
 func (h *home) auditDir(args []string) (string, error) {
 	dir := ""
 	if len(args) == 1 {

@@ -67,8 +67,7 @@ func (h *home) rotateAuthority(out io.Writer, asJSON bool) error {
 	return writeAuthority(out, a, asJSON)
 }
 
-// authorityFolder is the folder of a server that has an authority. To look at
-// one makes none.
+// authorityFolder returns the folder of a server that has an authority. Looking at it creates none.
 func (h *home) authorityFolder() (string, error) {
 	dir, err := h.path()
 	if err != nil {
@@ -81,7 +80,7 @@ func (h *home) authorityFolder() (string, error) {
 	return server, nil
 }
 
-// serverFolder is where the server of the data folder keeps what is its own.
+// serverFolder returns the folder in which the server of the data folder keeps its own files.
 func (h *home) serverFolder() (string, error) {
 	if err := h.open(); err != nil {
 		return "", err

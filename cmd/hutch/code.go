@@ -77,7 +77,7 @@ func (f *codeFlags) flags(c *cobra.Command) {
 type origin int
 
 const (
-	given origin = iota // as an argument: the standard input is the code's
+	given origin = iota // given as an argument, so the standard input belongs to the code
 	piped
 	typed // there shall be a prompt
 )
@@ -104,7 +104,7 @@ type repl struct {
 	svc     hutch.Service
 	sandbox string
 	std     streams
-	images  string                   // how the terminal takes them; "" when it does not
+	images  string                   // the terminal's image protocol; "" for none
 	ask     func(hutch.InputRequest) // nil without a terminal
 	saved   int
 }

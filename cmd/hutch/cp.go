@@ -61,7 +61,7 @@ a tar archive on its way out.
 	return c
 }
 
-// checkPlaces refuses sources and a target that do not go together.
+// checkPlaces refuses combinations of sources and target that make no sense.
 func checkPlaces(sources []string, target string) error {
 	_, _, toIn := cutPlace(target)
 	for _, source := range sources {
@@ -75,7 +75,7 @@ func checkPlaces(sources []string, target string) error {
 	return nil
 }
 
-// needFolder refuses a target of several sources that is not a folder.
+// needFolder refuses several sources if the target is not a folder.
 func needFolder(ctx context.Context, svc hutch.Service, target string) error {
 	id, path, inside := cutPlace(target)
 	folder := false
@@ -122,7 +122,7 @@ func toOutput(ctx context.Context, svc hutch.Service, id, from string, w io.Writ
 	return err
 }
 
-// cutPlace tells SANDBOX:PATH from a path of this machine.
+// cutPlace splits SANDBOX:PATH; inside is false for a path of this machine.
 func cutPlace(arg string) (id, p string, inside bool) {
 	id, p, inside = strings.Cut(arg, ":")
 	if !inside || hutch.CheckID(id) != nil {
@@ -199,8 +199,8 @@ func download(ctx context.Context, svc hutch.Service, id, from, to string, p *pr
 	})
 }
 
-// through runs two ends of a pipe. The error of either ends the other, and the
-// first is told.
+// through connects a writer and a reader by a pipe. An error of either ends the other, and the first error is
+// returned.
 func through(write func(io.Writer) error, read func(io.Reader) error) error {
 	r, w := io.Pipe()
 	wrote := make(chan error, 1)
@@ -219,10 +219,10 @@ func through(write func(io.Writer) error, read func(io.Reader) error) error {
 
 var errReaderLeft = errors.New("the other end has left")
 
-// progress tells a person at a terminal how far it is.
+// progress shows a person at a terminal how much is done.
 type progress struct {
 	w     io.Writer // nil for nobody
-	total int64     // 0 when it is not known
+	total int64     // 0 if unknown
 	done  atomic.Int64
 	last  time.Time
 	begun time.Time

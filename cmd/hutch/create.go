@@ -41,7 +41,7 @@ this one can say everything about it.
 	return c
 }
 
-// printSandbox prints the id of a sandbox that was made, or all of it.
+// printSandbox prints the id of a new sandbox or, as JSON, its record.
 func printSandbox(std streams, sb hutch.Sandbox, asJSON bool, err error) error {
 	switch {
 	case err != nil:
@@ -53,7 +53,7 @@ func printSandbox(std streams, sb hutch.Sandbox, asJSON bool, err error) error {
 	return err
 }
 
-// createFlags are everything that a sandbox can be given.
+// createFlags are the flags for every setting of a sandbox.
 type createFlags struct {
 	placement
 	env                  []string

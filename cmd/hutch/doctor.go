@@ -41,7 +41,7 @@ func newDoctor(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// report is what was found about one part of Hutch.
+// report describes one part of Hutch.
 type report struct {
 	Part    string `json:"part"`
 	Runtime bool   `json:"runtime"`

@@ -61,7 +61,7 @@ folder can be removed.`,
 	return c
 }
 
-// down ends what runs with the data folder, and returns its sandboxes.
+// down ends everything that runs with the data folder, and returns its sandboxes.
 func (h *home) down(ctx context.Context, destroy bool, log *slog.Logger) (ended []hutch.Sandbox, err error) {
 	for _, folder := range []string{datadir.Server, datadir.Conversation} {
 		dir := filepath.Join(h.dir, folder)
@@ -84,8 +84,8 @@ func (h *home) down(ctx context.Context, destroy bool, log *slog.Logger) (ended 
 	return ended, nil
 }
 
-// endServer ends the server of a folder, if one runs, and returns the folder's
-// lock, which keeps another from starting.
+// endServer ends the server of a folder, if one runs, and returns the folder's lock, which prevents another from
+// starting.
 func endServer(ctx context.Context, dir string) (io.Closer, error) {
 	asked := false // a second signal would end it at once
 	for end := time.Now().Add(endTime); ; {

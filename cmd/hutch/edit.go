@@ -56,13 +56,13 @@ func edit(ctx context.Context, svc *client.Client, id, p string, std streams) er
 // maxEdit is the largest file that goes into an editor, in bytes.
 const maxEdit = 64 << 20
 
-// current is what a file holds, and whether it is there.
+// current returns the content of a file, and whether it exists.
 func current(ctx context.Context, svc *client.Client, id, p string) ([]byte, bool, error) {
 	var b bytes.Buffer
 	_, err := svc.ReadFile(ctx, id, hutch.ReadRequest{Path: p, Length: maxEdit + 1}, &b)
 	switch {
 	case errors.Is(err, hutch.NotFound):
-		_, err = svc.Sandbox(ctx, id) // or that is what is not there
+		_, err = svc.Sandbox(ctx, id) // or the sandbox itself does not exist
 		return nil, false, err
 	case err == nil && b.Len() > maxEdit:
 		err = hutch.Errorf(hutch.Exhausted, "%.200q is larger than %d MiB: copy it with hutch cp", p, maxEdit>>20)

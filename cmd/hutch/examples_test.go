@@ -31,7 +31,7 @@ func TestExamplesOfHelp(t *testing.T) {
 
 var shellBlock = regexp.MustCompile("(?ms)^```(?:sh|console)\n(.*?)^```")
 
-// So is every one of the documentation.
+// Every example in the documentation is one, too.
 func TestExamplesOfDocs(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/*.md")
@@ -60,7 +60,7 @@ func TestExamplesOfDocs(t *testing.T) {
 
 func root() *cobra.Command { return newRoot(streams{out: io.Discard, err: io.Discard}) }
 
-// below are a command and all that are below it.
+// below returns a command and all its sub-commands.
 func below(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, sub := range c.Commands() {
@@ -69,8 +69,7 @@ func below(c *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// checkExample holds the command lines of hutch in a line for a shell to what
-// hutch takes, and returns how many there are.
+// checkExample checks the calls of hutch in a line of shell, and returns how many there are.
 func checkExample(t *testing.T, where, line string) int {
 	t.Helper()
 	calls := hutchIn(t, line)
@@ -92,8 +91,8 @@ func checkExample(t *testing.T, where, line string) int {
 	return len(calls)
 }
 
-// shown has bash say what it would call hutch with. It finds no other program,
-// and every file that is read from; it writes none.
+// shown makes bash print how it would call hutch. It finds no other program, accepts every file for reading, and
+// writes none.
 const shown = `PATH=; hutch() { printf '%s\0' "$@" >&3; printf '\1' >&3; }; . /dev/fd/4`
 
 var (
@@ -106,7 +105,7 @@ func hutchIn(t *testing.T, line string) (calls [][]string) {
 	out, script := tempFile(t, ""), tempFile(t, reads.ReplaceAllString(writes.ReplaceAllString(line, ""), "</dev/null"))
 	bash := exec.Command("/bin/bash", "-c", shown)
 	bash.Dir, bash.ExtraFiles = t.TempDir(), []*os.File{out, script}
-	bash.Run() // what is no call of hutch is not found
+	bash.Run() // other programs are not found
 	text, err := os.ReadFile(out.Name())
 	if err != nil {
 		t.Fatal(err)

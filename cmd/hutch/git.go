@@ -80,7 +80,7 @@ no file, argument or environment.`,
 	return c
 }
 
-// password finds the password where no list of processes shows it.
+// password finds the password in a way that no process list shows.
 func password(fromStdin bool, stdin io.Reader) (string, error) {
 	if !fromStdin {
 		return os.Getenv("HUTCH_GIT_PASSWORD"), nil
@@ -105,7 +105,7 @@ func showRepository(w io.Writer, r hutch.GitRepository, asJSON bool) error {
 	return err
 }
 
-// place is where a repository stands, in words.
+// place describes the state of a repository.
 func place(r hutch.GitRepository) string {
 	branch, commit := r.Branch, "no commit yet"
 	if branch == "" {
@@ -117,7 +117,7 @@ func place(r hutch.GitRepository) string {
 	return branch + " " + commit
 }
 
-// plain shows what a sandbox said without doing to the terminal what it asks.
+// plain makes text from a sandbox safe for the terminal.
 func plain(s string) string {
 	quoted := fmt.Sprintf("%q", s)
 	if quoted == `"`+s+`"` {

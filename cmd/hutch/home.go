@@ -16,7 +16,7 @@ type home struct {
 	server string // the name of the saved server that a command is to speak to
 }
 
-// open finds the data folder and makes it when it is missing.
+// open finds the data folder, and creates it if it is missing.
 func (h *home) open() error {
 	dir, err := h.path()
 	if err != nil {
@@ -66,8 +66,8 @@ func environmentToken() localToken {
 	return localToken{}
 }
 
-// savedToken is the token of the server of a data folder, for its clients, and
-// where it is from. Clients mint none: "" means that there is none to read.
+// savedToken returns the token of a data folder's server, for clients, and where it came from. Clients mint no token:
+// "" means that there is none.
 func savedToken(dir string) (secret, from string) {
 	if t := environmentToken(); t.secret != "" {
 		return t.secret, "$" + t.env

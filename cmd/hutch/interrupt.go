@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// interrupts are the signals that end the program. A command that uses Ctrl-C
-// for something else takes it meanwhile.
+// interrupts are the signals that end the program. A command that uses Ctrl-C itself takes it for that time.
 type interrupts struct {
 	mu    sync.Mutex
 	taken chan<- struct{} // nil while Ctrl-C ends the program
@@ -30,7 +29,7 @@ func (i *interrupts) watch(cancel context.CancelCauseFunc) {
 	}
 }
 
-// pass hands Ctrl-C to the command that takes it, if there is one.
+// pass gives Ctrl-C to the command that has taken it, if there is one.
 func (i *interrupts) pass() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -39,12 +38,12 @@ func (i *interrupts) pass() bool {
 	}
 	select {
 	case i.taken <- struct{}{}:
-	default: // an earlier one waits still
+	default: // an earlier one is still waiting
 	}
 	return true
 }
 
-// take hands the caller every Ctrl-C until release.
+// take gives the caller every Ctrl-C until release.
 func (i *interrupts) take() (pressed <-chan struct{}, release func()) {
 	c := make(chan struct{}, 1)
 	i.set(c)

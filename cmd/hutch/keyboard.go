@@ -10,8 +10,8 @@ import (
 	"hutch"
 )
 
-// keyboard is the standard input of code that is run at a terminal: a line is
-// read when the code asks for one, and not before, as it could be meant for us.
+// keyboard is the standard input of code that runs at a terminal. It reads a line only when the code asks for one,
+// because other lines can be meant for us.
 type keyboard struct {
 	in     *os.File
 	lines  *io.PipeReader // for the code
@@ -32,7 +32,7 @@ func newKeyboard(in *os.File) (*keyboard, error) {
 	return k, nil
 }
 
-// close ends the reading of a line that nobody wants any more.
+// close ends the reading of a line that is no longer needed.
 func (k *keyboard) close() {
 	k.over.Close()
 	k.lines.Close()
@@ -52,7 +52,7 @@ func (k *keyboard) ask(req hutch.InputRequest) {
 	})
 }
 
-// read hands on a line, or the end of the input.
+// read passes on a line, or the end of the input.
 func (k *keyboard) read() {
 	fds := []unix.PollFd{{Fd: int32(k.in.Fd()), Events: unix.POLLIN}, {Fd: int32(k.gone.Fd())}}
 	for {
@@ -73,7 +73,7 @@ func (k *keyboard) read() {
 	k.typed.Write(line[:n])
 }
 
-// silence lets a terminal not show what is typed but for the end of the line.
+// silence hides what is typed, except the end of the line.
 func silence(fd int) (restore func()) {
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {

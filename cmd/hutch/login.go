@@ -84,7 +84,7 @@ func readToken(ctx context.Context, std streams, u *url.URL) (string, error) {
 	return text, nil
 }
 
-// login saves a server that takes the token.
+// login saves a server, if it accepts the token.
 func login(ctx context.Context, s servers.Server) error {
 	if _, err := client.New(s.URL, s.Token).Version(ctx); err != nil {
 		return fmt.Errorf("nothing is saved: %w", err)
@@ -104,7 +104,7 @@ func changeServers(change func(*servers.List) error) error {
 	return list.Save(path)
 }
 
-// loadServers reads the saved servers, and says where they are saved.
+// loadServers reads the saved servers, and returns the path of their file.
 func loadServers() (list servers.List, path string, err error) {
 	if path, err = servers.Path(); err != nil {
 		return list, "", err

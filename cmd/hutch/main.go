@@ -1,6 +1,5 @@
-// Command hutch is the whole of Hutch as one program: `hutch serve` is the
-// daemon, `hutch run` and `hutch mcp` bring their own engine, and the rest of
-// the commands speak to a daemon through package client.
+// Command hutch is all of Hutch in one program: `hutch serve` is the daemon, `hutch run` and `hutch mcp` bring their
+// own engine, and the other commands talk to a daemon through package client.
 package main
 
 import (
@@ -20,17 +19,17 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		// A call over MCP throws away half a megabyte, most of it buffers of
-		// JSON decoders: with a heap of a few, every tenth would collect them.
+		// A call over MCP allocates half a megabyte of garbage, most of it buffers of JSON decoders: with a heap of a
+		// few megabytes, the collector would otherwise run at every tenth call.
 		debug.SetGCPercent(400)
 	}
-	signal.Ignore(syscall.SIGPIPE) // a reader that left is an error of Write, and is cleaned up after
+	signal.Ignore(syscall.SIGPIPE) // if the reader is gone, Write fails, and we clean up
 	ctx, cancel := context.WithCancelCause(context.Background())
 	keys := &interrupts{}
 	go keys.watch(cancel)
 	args := os.Args[1:]
 	if filepath.Base(os.Args[0]) == "hutch-conversation" {
-		// In the place of a server that was started without arguments.
+		// It replaces a server that was started without arguments.
 		args = append([]string{"conversation"}, args...)
 	}
 	os.Exit(run(ctx, args, streams{os.Stdin, os.Stdout, os.Stderr, keys}))
@@ -50,7 +49,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	return conclude(std.err, root.ExecuteContext(ctx))
 }
 
-// exitCode is a program's own exit code, to be passed on without a word.
+// exitCode is a program's own exit code, which is passed on without a message.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
@@ -61,7 +60,7 @@ type interrupted syscall.Signal
 func (s interrupted) Error() string { return "interrupted: " + syscall.Signal(s).String() }
 
 const (
-	failed = 125 // Hutch itself could not do it; no program of the user's ran to its end
+	failed = 125 // Hutch itself failed; the user's program did not run to its end
 	usage  = 2
 )
 
@@ -90,5 +89,5 @@ func conclude(w io.Writer, err error) int {
 	return failed
 }
 
-// usageError is a command line that makes no sense.
+// usageError is a malformed command line.
 type usageError struct{ error }

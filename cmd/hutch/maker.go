@@ -36,17 +36,16 @@ func (p *placement) flags(c *cobra.Command) {
 	f.StringToStringVar(&p.labels, "label", nil, "label of a new sandbox, `NAME=VALUE`, which hutch ls --label looks for; may be repeated")
 }
 
-// maker makes the sandbox that a command is about, if there is none.
+// maker creates the sandbox that a command is about, if it is missing.
 type maker struct{ not bool }
 
 func (m *maker) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&m.not, "no-create", false, "make no sandbox: use an existing one, also one that another token shares with you")
 }
 
-// ensure makes the sandbox that a command is about. One that exists must be as
-// the flags say: code must not run with less isolation than was asked for. It
-// never takes another's sandbox for the caller's own unless told to: its id was
-// chosen by the owner who shares it.
+// ensure creates the sandbox that a command is about. An existing one must match the flags, so that code never runs
+// with less isolation than requested. It uses a shared sandbox of another owner only if told to, because that owner
+// chose the id.
 func (m maker) ensure(ctx context.Context, svc hutch.Service, req hutch.CreateRequest, std streams) error {
 	if m.not {
 		if len(differences(hutch.Sandbox{}, req)) > 0 {
@@ -69,7 +68,7 @@ func (m maker) ensure(ctx context.Context, svc hutch.Service, req hutch.CreateRe
 	return fits(sb, req)
 }
 
-// fits refuses a sandbox that is not as the request says.
+// fits refuses a sandbox that does not match the request.
 func fits(sb hutch.Sandbox, req hutch.CreateRequest) error {
 	list := differences(sb, req)
 	if len(list) == 0 {
@@ -79,8 +78,7 @@ func fits(sb hutch.Sandbox, req hutch.CreateRequest) error {
 		sb.ID, strings.Join(list, "; ")).Naming(hutch.AboutSandbox, sb.ID)
 }
 
-// differences are what a sandbox has that a request asks to be otherwise. What
-// the request does not mention makes no difference.
+// differences lists where a sandbox differs from a request. Fields that the request leaves out do not count.
 func differences(sb hutch.Sandbox, req hutch.CreateRequest) (list []string) {
 	differ := func(asked, same bool, format string, args ...any) {
 		if asked && !same {
@@ -113,7 +111,7 @@ func sameNetwork(has, want hutch.Network) bool {
 	return err == nil && has.Mode == want.Mode && slices.Equal(has.Allow, want.Allow)
 }
 
-// reach is what a network reaches, in few words.
+// reach describes a network in few words.
 func reach(n hutch.Network) string {
 	n, _ = n.Canonical()
 	if len(n.Allow) == 0 {

@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// nameTime is how long the names of what there is are waited for.
+// nameTime bounds the wait for the names to complete.
 const nameTime = 2 * time.Second
 
 // withNames completes the names of sandboxes and processes in the arguments of
@@ -45,7 +45,7 @@ func (h *home) complete(c *cobra.Command, args []string, _ string) ([]string, co
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// sandboxes are the ids that there are, if the server tells.
+// sandboxes returns the ids of the sandboxes, if the server answers.
 func (h *home) sandboxes(ctx context.Context) (ids []string) {
 	svc, err := h.dial()
 	if err != nil {
@@ -77,8 +77,7 @@ func processNames(list []hutch.Process) (names []string) {
 	return names
 }
 
-// correct adds to an error about a sandbox that is not there which one may be
-// meant.
+// correct adds a suggestion to an error about a missing sandbox.
 func (h *home) correct(ctx context.Context, err error) error {
 	e, ok := errors.AsType[*hutch.Error](err)
 	if !ok || e.Kind != hutch.NotFound {
@@ -91,14 +90,13 @@ func (h *home) correct(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, nameTime)
 	defer cancel()
 	ids := h.sandboxes(ctx)
-	if slices.Contains(ids, id) { // it is something in it that is not there
+	if slices.Contains(ids, id) { // something in the sandbox is missing
 		return err
 	}
 	return fmt.Errorf("%w%s", err, meant(id, ids))
 }
 
-// meant is the question whether one of names was meant, or nothing when none is
-// like it.
+// meant asks whether a similar name was meant; "" if none is similar.
 func meant(name string, names []string) string {
 	best, limit := "", 1+len(name)/3
 	for _, n := range slices.Sorted(slices.Values(names)) {
@@ -112,8 +110,7 @@ func meant(name string, names []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// distance is how many characters have to be put in, taken out or changed to
-// make b of a.
+// distance is the number of characters to insert, remove or change to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/text"
 )
 
-// networkFlags are what a sandbox may reach, as flags.
+// networkFlags describe what a sandbox can reach.
 type networkFlags struct {
 	mode  string
 	allow []string
@@ -94,7 +94,7 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 	return c
 }
 
-// changeLinks are links more and less.
+// changeLinks adds and removes links.
 func changeLinks(links, more, less []string) ([]string, error) {
 	links = append(slices.Clone(links), more...)
 	for _, name := range less {

@@ -47,7 +47,7 @@ func poolRow(k hutch.PoolKind) []any {
 	return []any{k.Runtime, k.Image, fmt.Sprintf("%d MB", k.Limits.Memory), begins(k), k.Ready, k.Wanted, k.Hits, k.Misses, k.Why}
 }
 
-// begins says how places of a kind begin.
+// begins says how instances of a kind start.
 func begins(k hutch.PoolKind) string {
 	switch {
 	case k.Vacant:

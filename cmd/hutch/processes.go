@@ -17,8 +17,7 @@ import (
 	"hutch/internal/stream"
 )
 
-// findProcess finds a process by its id, or by a name that only one has: of those
-// that run or, where none does, the last one that did.
+// findProcess finds a process by its id, or by a unique name: among running processes or, if none runs, the last one.
 func findProcess(ctx context.Context, svc hutch.Service, sandbox, name string) (hutch.Process, error) {
 	list, err := svc.Processes(ctx, sandbox)
 	if err != nil {
@@ -72,8 +71,7 @@ func processRow(p hutch.Process) []any {
 	return []any{p.ID, dash(p.Name), state(p), pid(p), age(p), p.Restarts, oneLine(clip(p.Command, 60))}
 }
 
-// psAll lists the processes of all sandboxes. One that is destroyed meanwhile has
-// none.
+// psAll lists the processes of all sandboxes, and skips sandboxes that are destroyed meanwhile.
 func psAll(ctx context.Context, svc hutch.Service, asJSON bool, std streams) error {
 	sandboxes, err := svc.Sandboxes(ctx, hutch.Filter{})
 	if err != nil {

@@ -43,8 +43,8 @@ func (r *repl) prompt(ctx context.Context) error {
 	}
 }
 
-// leaves reports whether a line asks to leave the prompt, in the words of the
-// interpreters. None of them could do so: the context outlives the prompt.
+// leaves reports whether a line asks to leave the prompt, in the words of the interpreters. The interpreters
+// themselves could not do that, because the context outlives the prompt.
 func leaves(line string) bool {
 	switch strings.TrimSuffix(strings.TrimSpace(line), "()") {
 	case "exit", "quit", ".exit":
@@ -61,8 +61,8 @@ func indent(line string, pos int, key rune) (string, int, bool) {
 	return line[:pos] + "    " + line[pos:], pos + 4, true
 }
 
-// promptKeys makes Ctrl-C give up what was typed at the prompt, which the
-// terminal would take for the end of the input: it clears the line and ends it.
+// promptKeys makes Ctrl-C discard the typed line; the terminal package would take it for the end of the input. It
+// replaces Ctrl-C by keys that clear the line and end it.
 type promptKeys struct {
 	in      io.Reader
 	gaveUp  bool
@@ -77,7 +77,7 @@ const (
 func (k *promptKeys) Read(b []byte) (int, error) {
 	if len(k.pending) == 0 {
 		n, err := k.in.Read(b)
-		if before, _, found := bytes.Cut(b[:n], []byte{ctrlC}); found { // what was typed behind it is given up, too
+		if before, _, found := bytes.Cut(b[:n], []byte{ctrlC}); found { // what was typed after it is discarded, too
 			k.gaveUp = true
 			k.pending = append(bytes.Clone(before), clearLine...)
 		} else {
@@ -124,7 +124,7 @@ func (r *repl) read(t *term.Terminal, keys *promptKeys) (string, error) {
 	return strings.Join(block, "\n"), nil
 }
 
-// opensBlock reports whether more lines belong to one.
+// opensBlock reports whether a line needs further lines.
 func opensBlock(line string) bool {
 	line = strings.TrimSpace(line)
 	if line == "" {

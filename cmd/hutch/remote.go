@@ -161,8 +161,8 @@ type removal struct {
 	remove func(*client.Client, context.Context, string) error
 }
 
-// onEach is the RunE of a command that removes each of those that its arguments
-// name, and prints them. One that is not there is a warning.
+// onEach is the RunE of a command that removes each thing that its arguments name, and prints them. A missing one
+// causes a warning.
 func (r removal) onEach(h *home, std streams, asJSON *bool) func(*cobra.Command, []string) error {
 	return onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 		names, err := r.names(ctx, svc)
@@ -242,7 +242,7 @@ func newRemove(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// forceHint names our own flag for what the server calls force.
+// forceHint replaces the server's word force by our flag.
 func forceHint(err error, id string) error {
 	if errors.Is(err, hutch.Conflict) {
 		return fmt.Errorf("%w (`hutch rm --force %s`)", err, id)
@@ -253,8 +253,7 @@ func forceHint(err error, id string) error {
 const goneHelp = `What is not there to be removed is a warning, and no error.
 `
 
-// wasNot warns that something to be removed was not there: nothing is left of it,
-// as was asked for, but its name may be a typo.
+// wasNot warns that something to remove was not there: the result is as requested, but the name can be a typo.
 func wasNot(std streams, noun, name string, names []string) {
 	fmt.Fprintf(std.err, "hutch: warning: there was no %s %s%s\n", noun, text.Line(fmt.Sprintf("%q", name)), meant(name, names))
 }

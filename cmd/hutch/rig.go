@@ -70,9 +70,8 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 	return m, m.engine.Start(ctx)
 }
 
-// choose returns the wanted runtime, or the first that works. To look takes
-// longer than to run most programs, so it is noted what was found to work, for
-// as long as this build runs on this boot of the host.
+// choose returns the wanted runtime, or the first that works. Checking takes longer than running most programs, so
+// the result is remembered for this build and this boot of the host.
 func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log *slog.Logger) (driver.Driver, error) {
 	all, err := host.Prefer(all, want)
 	if err != nil {
@@ -92,7 +91,7 @@ func (h *home) choose(ctx context.Context, all []driver.Driver, want string, log
 			continue
 		}
 		if i == 0 {
-			os.WriteFile(note, []byte(sign), 0o600) // if not, the next one looks again
+			os.WriteFile(note, []byte(sign), 0o600) // if that fails, the next run checks again
 		}
 		return d, nil
 	}
@@ -117,8 +116,7 @@ func (m *embedded) Close() error {
 	return errors.Join(os.RemoveAll(m.dir), m.lock.Close())
 }
 
-// sweepEmbedded removes what killed processes left behind: their locks are
-// free.
+// sweepEmbedded removes what killed processes left behind, which it recognizes by their free locks.
 func sweepEmbedded(ctx context.Context, all string, log *slog.Logger) {
 	entries, err := os.ReadDir(all)
 	if err != nil {
@@ -134,7 +132,7 @@ func sweepEmbedded(ctx context.Context, all string, log *slog.Logger) {
 
 func sweepOne(ctx context.Context, dir string) error {
 	if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < time.Second {
-		return err // so young that its maker may not hold the lock yet
+		return err // it is so new that its creator may not hold the lock yet
 	}
 	f, free, err := datadir.Lock(dir)
 	if err != nil || !free {

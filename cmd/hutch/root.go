@@ -31,7 +31,7 @@ func fullVersion() string { return versionText(thisVersion()) }
 
 func versionText(v hutch.Version) string { return fmt.Sprintf("%s (commit %s)", v.Version, v.Commit) }
 
-// vcsCommit is the commit that the Go tool noted, where the build gave none.
+// vcsCommit returns the commit that the Go tool recorded, if the build set none.
 func vcsCommit() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -81,8 +81,7 @@ func newRoot(std streams) *cobra.Command {
 	return root
 }
 
-// known refuses arguments of a command that does nothing but have others below
-// it: they are none of those.
+// known refuses arguments of a command that only has sub-commands.
 func known(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], suggestion(c, args[0]), c.CommandPath())}
@@ -99,11 +98,10 @@ func commandNames(c *cobra.Command) (names []string) {
 	return names
 }
 
-// explain has all commands below c say what arguments they want, and which
-// commands they have.
+// explain makes all commands below c show the expected arguments and sub-commands in errors.
 func explain(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		sub.Flags().SortFlags = false // they stand together as they belong together
+		sub.Flags().SortFlags = false // related flags stay together
 		if sub.Runnable() {
 			sub.Args = explainArgs(sub.Args)
 		} else {
@@ -126,7 +124,7 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// tellServer adds to the help of commands that speak to a server which one that is.
+// tellServer adds to the help of client commands which server they talk to.
 func (h *home) tellServer(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {

@@ -99,8 +99,8 @@ func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (use
 	return true, err
 }
 
-// commandLine is one argument as bash reads it, or several as they are. A
-// "--" in front of them is left out; an option there was meant for us.
+// commandLine returns one argument as a line for bash, or several as a program with arguments. It removes a leading
+// "--"; another option there was meant for us.
 func commandLine(args []string) (string, error) {
 	if args[0] == "--" && len(args) > 1 {
 		args = args[1:]
@@ -121,9 +121,8 @@ func misplaced(flag, where string) error {
 	return usageError{fmt.Errorf("%s stands where the %s should: flags go before the sandbox and the %[2]s", flag, where)}
 }
 
-// refuseSwallowed refuses flags of ours behind a command line in quotes, to
-// which they would be given as arguments: `start demo 'sleep 1' --name x`. Behind
-// a program (`exec demo ls --json`) they are the program's.
+// refuseSwallowed refuses our flags after a quoted command line, which would get them as arguments: `start demo
+// 'sleep 1' --name x`. After a program (`exec demo ls --json`) they belong to the program.
 func refuseSwallowed(c *cobra.Command, args []string) error {
 	if len(args) < 2 || c.ArgsLenAtDash() >= 0 || !strings.ContainsAny(args[0], " \t\n;|&") {
 		return nil
@@ -158,7 +157,7 @@ func readAll(r io.Reader, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", name, err)
 	}
-	return string(b), nil // one byte too many is refused by the engine
+	return string(b), nil // if it is one byte too long, the engine refuses it
 }
 
 func environment(list []string) (map[string]string, error) {
@@ -180,14 +179,14 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// execute runs a request with output as it comes or, as JSON, in its result. It
-// returns the program's exit code as an error.
+// execute runs a request with streamed output or, as JSON, with the output in its result. It returns the program's
+// exit code as an error.
 func (j *job) execute(ctx context.Context, svc hutch.Service, sandbox string, req hutch.ExecRequest, std streams) error {
 	out := client.To(std.out, std.err)
 	if j.asJSON {
 		out = nil
 	} else {
-		req.MaxOutput = 2 // it goes out as it comes
+		req.MaxOutput = 2 // the output is streamed, so the result need not keep it
 	}
 	res, err := j.exec(ctx, svc, sandbox, req, out)
 	if cause := context.Cause(ctx); cause != nil {
@@ -206,8 +205,8 @@ func (j *job) execute(ctx context.Context, svc hutch.Service, sandbox string, re
 	return nil
 }
 
-// exec asks for the longest time limit when a person at a terminal gave none. A
-// server that allows less then uses its default.
+// exec asks for the longest time limit when a person at a terminal set none. If the server allows less, it uses its
+// default.
 func (j *job) exec(ctx context.Context, svc hutch.Service, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if !j.unlimited {
 		return svc.Exec(ctx, sandbox, req, out)
@@ -221,7 +220,7 @@ func (j *job) exec(ctx context.Context, svc hutch.Service, sandbox string, req h
 	return res, err
 }
 
-// remark says what an exit code does not.
+// remark prints what an exit code does not say.
 func (j *job) remark(w io.Writer, res hutch.ExecResult) {
 	took := res.Duration.Round(time.Millisecond)
 	switch {

@@ -78,8 +78,7 @@ in a header; header:NAME, basic:USER and query:NAME set it.
 	return c
 }
 
-// brokering is what flags say of how a secret is brokered, checked before its
-// value is asked for.
+// brokering returns what the flags say about brokering a secret, checked before asking for its value.
 func brokering(c *cobra.Command, name string, b hutch.Brokering, brokered bool) (req hutch.SecretRequest, err error) {
 	f := c.Flags()
 	if !brokered && !f.Changed("host") && !f.Changed("as") && !f.Changed("format") {
@@ -90,10 +89,10 @@ func brokering(c *cobra.Command, name string, b hutch.Brokering, brokered bool) 
 	return req, err
 }
 
-// readSecret reads a value that nobody is to see.
+// readSecret reads a value without showing it.
 func readSecret(ctx context.Context, std streams, name string) (string, error) {
 	if !isTerminal(std.in) {
-		b, err := io.ReadAll(io.LimitReader(std.in, hutch.MaxSecret+2)) // which the server refuses if it is full
+		b, err := io.ReadAll(io.LimitReader(std.in, hutch.MaxSecret+2)) // the server refuses it if it is too long
 		return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), err
 	}
 	fmt.Fprintf(std.err, "value of %s: ", name)
@@ -101,8 +100,7 @@ func readSecret(ctx context.Context, std streams, name string) (string, error) {
 	return unseen(ctx, std.in)
 }
 
-// unseen reads a line without showing it. To give up leaves the terminal as it
-// was.
+// unseen reads a line without showing it. Cancelling restores the terminal.
 func unseen(ctx context.Context, tty *os.File) (string, error) {
 	fd := int(tty.Fd())
 	before, err := term.GetState(fd)

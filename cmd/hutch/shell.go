@@ -94,7 +94,7 @@ func (j *job) inTerminal(ctx context.Context, svc hutch.Service, m maker, sandbo
 	return t.show(ctx)
 }
 
-// ownShell opens a shell in a sandbox of its own.
+// ownShell opens a shell in a new sandbox.
 func (h *home) ownShell(ctx context.Context, t *terminal, p placement, log *slog.Logger) (err error) {
 	m, err := h.embed(ctx, p.runtime, log)
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *home) ownShell(ctx context.Context, t *terminal, p placement, log *slog
 	return t.show(ctx)
 }
 
-// terminal is the person's terminal, and the one in the sandbox that it shows.
+// terminal connects the person's terminal with one in the sandbox.
 type terminal struct {
 	streams
 	svc     hutch.Service
@@ -124,7 +124,7 @@ type terminal struct {
 	process hutch.Process
 }
 
-// openTerminal refuses what is no terminal.
+// openTerminal refuses a stream that is not a terminal.
 func openTerminal(std streams) (*terminal, error) {
 	if !isTerminal(std.in) {
 		return nil, usageError{errors.New("the standard input is no terminal: use `hutch exec` to run a command without one")}
@@ -182,7 +182,7 @@ func (t *terminal) show(ctx context.Context) error {
 	defer cancel(nil)
 	keys, typed := io.Pipe()
 	defer keys.Close()
-	go t.read(typed, cancel) // ends with the program: nothing interrupts a Read
+	go t.read(typed, cancel) // ends with the program, because nothing interrupts a Read
 	go t.svc.Input(ctx, t.sandbox, t.process.ID, keys, false)
 	go t.follow(ctx)
 	err = t.print(ctx)
@@ -192,7 +192,7 @@ func (t *terminal) show(ctx context.Context) error {
 	case cause == errDetached:
 		fmt.Fprintf(t.err, "\nleft running: hutch shell --attach %s %s\n", t.process.ID, t.sandbox)
 		return nil
-	case errors.As(cause, &sig): // our own terminal has gone, or wants us to go
+	case errors.As(cause, &sig): // our own terminal is gone, or a signal ends us
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		return errors.Join(cause, t.svc.Signal(ctx, t.sandbox, t.process.ID, int(syscall.SIGHUP)))
@@ -211,8 +211,7 @@ func (t *terminal) exit(ctx context.Context) error {
 	return exitCode(*p.ExitCode)
 }
 
-// print prints what the program does. When the connection breaks it goes on
-// where it stopped.
+// print prints the program's output. If the connection breaks, it continues where it stopped.
 func (t *terminal) print(ctx context.Context) error {
 	cursor, pause := int64(0), 100*time.Millisecond
 	for {
@@ -234,7 +233,7 @@ func (t *terminal) print(ctx context.Context) error {
 	}
 }
 
-// follow passes changes of our size on.
+// follow passes changes of our terminal's size on.
 func (t *terminal) follow(ctx context.Context) {
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)
@@ -252,7 +251,7 @@ func (t *terminal) follow(ctx context.Context) {
 	}
 }
 
-// read reads keys until one of them, or their end, leaves the program.
+// read reads keys until the escape sequence, or the end of input, leaves the program.
 func (t *terminal) read(typed *io.PipeWriter, leave context.CancelCauseFunc) {
 	var e escape
 	buf := make([]byte, 4<<10)
@@ -275,7 +274,7 @@ type escape struct {
 	tilde  bool // held back
 }
 
-// filter returns what is for the program, and whether to leave it.
+// filter returns the input for the program, and whether to leave it.
 func (e *escape) filter(in []byte) (out []byte, left bool) {
 	for _, b := range in {
 		switch {
@@ -293,7 +292,7 @@ func (e *escape) filter(in []byte) (out []byte, left bool) {
 	return out, false
 }
 
-// raw lets every key through to us, unchanged. restore may be called twice.
+// raw passes every key to us unchanged. restore can be called twice.
 func raw(fd int) (restore func(), err error) {
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {

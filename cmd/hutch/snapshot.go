@@ -26,7 +26,7 @@ gvisor, its processes, their memory and its code contexts. The sandbox runs on.
 	return c
 }
 
-// newTemplate is newSnapshot for those with a name, to be made many sandboxes of.
+// newTemplate is newSnapshot for snapshots with a name, from which many sandboxes are created.
 func newTemplate(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "template", Short: "Make sandboxes that begin warm, with libraries imported",
@@ -41,8 +41,7 @@ the first has imported, theirs have imported, too.
 	return c
 }
 
-// newSnapshotCreate takes the sandbox as its argument and a name if there is one;
-// for templates it is the other way round.
+// newSnapshotCreate takes the sandbox as its argument and optionally a name; for templates it is the other way round.
 func newSnapshotCreate(h *home, std streams, use, from string) *cobra.Command {
 	var req hutch.SnapshotRequest
 	var ttl time.Duration
@@ -165,8 +164,8 @@ func newRestore(h *home, std streams) *cobra.Command {
 	return c
 }
 
-// vacant refuses an id that is taken: to create it would give the sandbox that has
-// it as that is, and who restores means to have what was.
+// vacant refuses an id that is in use: create would return the existing sandbox, but the person wants the restored
+// one.
 func vacant(ctx context.Context, svc *client.Client, id string) error {
 	if id == "" {
 		return nil
@@ -189,7 +188,7 @@ func newFork(h *home, std streams) *cobra.Command {
 		Long: "Make copies of a sandbox as it is now, all or none, and print their ids: on gvisor with\nits processes and their memory, elsewhere with its files.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if req.Count < 1 { // to the server, 0 is none given
+			if req.Count < 1 { // to the server, 0 means that no number was given
 				return usageError{fmt.Errorf("--count is %d: give 1 to %d copies", req.Count, hutch.MaxForks)}
 			}
 			svc, err := h.dial()
@@ -219,7 +218,7 @@ func newResume(h *home, std streams) *cobra.Command {
 		"Resume a sandbox that is paused, hibernated or stopped. Any use does so, too.", (*client.Client).Resume)
 }
 
-// newStateVerb is a command that changes what a sandbox is doing.
+// newStateVerb returns a command that changes the state of a sandbox.
 func newStateVerb(h *home, std streams, use, short, long string, do func(*client.Client, context.Context, string) (hutch.Sandbox, error)) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{

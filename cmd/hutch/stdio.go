@@ -43,7 +43,7 @@ The sandboxes it makes go when it ends.`,
 	return c
 }
 
-// unclosed is a Writer that others may not close.
+// unclosed is a Writer that its user cannot close.
 type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }

@@ -9,9 +9,8 @@ import (
 	"hutch/internal/text"
 )
 
-// hostile is what a program, a file name or another tenant may put into a text
-// that we show: a cleared screen, a written clipboard, the same by C1, a name that
-// runs backwards, a line of its own.
+// hostile is text that a program, a file name or another tenant can put into our output: a cleared screen, a changed
+// clipboard, the same with C1 controls, a name that runs backwards, an extra line.
 const hostile = "\x1b[2J\x1b]52;c;aGk=\a\u009b2J\u009d52;c;x\u202egpj.exe\r\nroot  running"
 
 func TestTablesDoNotSteerTheTerminal(t *testing.T) {

@@ -8,8 +8,7 @@ import (
 	"hutch"
 )
 
-// printTail prints the last lines of what a process has printed so far, and
-// returns the cursor to go on from.
+// printTail prints the last lines of a process's output so far, and returns the cursor to continue from.
 func printTail(ctx context.Context, svc hutch.Service, req hutch.LogsRequest, lines int, print func(hutch.Output) error) (int64, error) {
 	var kept []hutch.Output // all that the server keeps: a MiB and more
 	req.Follow = false
@@ -29,8 +28,7 @@ func printTail(ctx context.Context, svc hutch.Service, req hutch.LogsRequest, li
 	return next, nil
 }
 
-// lastLines is the end of output that has so many lines; the last one need not
-// have ended.
+// lastLines returns the last lines of output; the last one can be unfinished.
 func lastLines(all []hutch.Output, lines int) []hutch.Output {
 	if lines == 0 {
 		return nil

@@ -24,8 +24,7 @@ type target struct {
 	url, token           string
 	urlSource, tokenFrom string // for people
 
-	// idle says that no server runs with our data folder: url is where one
-	// would listen by default.
+	// idle says that no server runs with our data folder: url is where one would listen by default.
 	idle bool
 }
 
@@ -56,7 +55,7 @@ func (h *home) target() (target, error) {
 	}
 	path, err := servers.Path()
 	if err != nil {
-		return h.localTarget("") // without a home there are no saved servers
+		return h.localTarget("") // without a home folder there are no saved servers
 	}
 	list, err := servers.Load(path)
 	if err != nil {
@@ -73,8 +72,7 @@ func (h *home) target() (target, error) {
 	return target{url: s.URL, token: s.Token, urlSource: "saved server " + s.Name, tokenFrom: "`hutch login`"}, nil
 }
 
-// addressed is the server of $HUTCH_URL, with $HUTCH_TOKEN, or else the token
-// that belongs to this URL.
+// addressed returns the server at $HUTCH_URL, with $HUTCH_TOKEN or else the token that belongs to this URL.
 func (h *home) addressed(address, token string) (target, error) {
 	u, err := servers.Parse(address)
 	if err != nil {
@@ -129,9 +127,8 @@ func (h *home) localTarget(token string) (target, error) {
 	return t, nil
 }
 
-// own is the server that runs with our data folder, and its token, if it listens
-// on loopback. Its address is taken from the data folder, so that no other
-// program gets the token.
+// own returns the server that runs with our data folder, and its token, if it listens on loopback. Its address is
+// read from the data folder, so that no other program gets the token.
 func (h *home) own() (target, bool) {
 	dir, err := h.path()
 	if err != nil {

@@ -68,7 +68,7 @@ func TestTokensStayAtHome(t *testing.T) {
 	}
 }
 
-// dataFolder is one whose server runs, or was killed.
+// dataFolder returns the data folder of a server that runs, or was killed.
 func dataFolder(t *testing.T, url string, runs bool) string {
 	dir := t.TempDir()
 	server := filepath.Join(dir, "server")

@@ -21,8 +21,8 @@ import (
 	"hutch/internal/text"
 )
 
-// tokens runs f on the tokens of the server: through it or, when none runs on
-// this machine, in its store, which only the creation of a token makes.
+// tokens runs f on the server's tokens: through the server or, if none runs on this machine, directly in its store.
+// Only creating a token creates a missing store.
 func (h *home) tokens(ctx context.Context, create bool, f func(hutch.Tokens) error) error {
 	t, err := h.target()
 	if err != nil {
@@ -50,7 +50,7 @@ func (h *home) tokens(ctx context.Context, create bool, f func(hutch.Tokens) err
 	return storedTokens(ctx, dir, f)
 }
 
-// storeFolder is the folder of the server that does not run.
+// storeFolder returns the folder of a server that does not run.
 func (h *home) storeFolder(create bool) (string, error) {
 	if create {
 		return h.serverFolder()
@@ -182,8 +182,7 @@ func newTokenVerb(h *home, std streams, name, short string, do func(context.Cont
 	return c
 }
 
-// writeToken prints a token: one that was minted as itself, for a script to
-// catch, with what a person should know beside it.
+// writeToken prints a token. A new secret goes to standard output alone, for scripts, and the explanation beside it.
 func writeToken(std streams, v any, asJSON bool) error {
 	if asJSON {
 		return writeJSON(std.out, v)
@@ -213,7 +212,7 @@ func writeTokens(w io.Writer, list []hutch.Token) error {
 	return t.Flush()
 }
 
-// ceiling is the most that a token's sandboxes may reach, in few words.
+// ceiling describes in few words the most that a token's sandboxes can reach.
 func ceiling(n *hutch.Network) string {
 	switch {
 	case n == nil:

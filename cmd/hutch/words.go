@@ -38,8 +38,7 @@ func group(root *cobra.Command) {
 	root.SetCompletionCommandGroupID("clients")
 }
 
-// elsewhere are words that people know from other programs, for what Hutch calls
-// otherwise.
+// elsewhere maps words of other programs to what Hutch calls the same thing.
 var elsewhere = map[string]string{
 	"stop": "`hutch pause SANDBOX` keeps it in memory, `hutch rm SANDBOX` destroys it, `hutch down` ends the server", "up": "`hutch serve` starts the server",
 	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "images": "`hutch languages SANDBOX` says what a sandbox has",
@@ -58,7 +57,7 @@ func suggestion(c *cobra.Command, word string) string {
 	return meant(word, commandNames(c))
 }
 
-// wrongArgs says what is wrong with the number of arguments.
+// wrongArgs describes a wrong number of arguments.
 func wrongArgs(c *cobra.Command, check cobra.PositionalArgs, args []string) error {
 	problem := "there are too many arguments"
 	for more := 1; more <= 3; more++ {
@@ -74,8 +73,7 @@ var (
 	terminalFlag = regexp.MustCompile(`^-(it|ti)$`)
 )
 
-// rewrite gives habits from other programs the form that flags have here: kill -9
-// and exec -it.
+// rewrite translates forms from other programs into our flags: kill -9 and exec -it.
 func rewrite(args []string) []string {
 	args = slices.Clone(args)
 	for i, a := range args {

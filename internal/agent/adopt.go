@@ -7,10 +7,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// adopt takes on the identity of the sandbox that the place is for from now on.
-// Only the agent of a place of its own may give that a name: a driver that has
-// done so already is not in its way. With another token, self closes when it has
-// its answer, and all other connections at once.
+// adopt takes over the identity of the sandbox for which the place is used from now on. Only the agent of a real
+// place sets the host name; if the driver has set it already, that is no error. With another token, self closes after
+// its answer, and all other connections close at once.
 func (a *agent) adopt(self *conn, i wire.Identity) error {
 	if now, _ := os.Hostname(); a.opt.Rename != nil && now != i.Hostname {
 		if err := a.opt.Rename(i.Hostname); err != nil {
@@ -28,14 +27,14 @@ func (a *agent) adopt(self *conn, i wire.Identity) error {
 	return nil
 }
 
-// currentToken is the one that both sides of a new connection must know.
+// currentToken is the token that both sides of a new connection must know.
 func (a *agent) currentToken() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.token
 }
 
-// tell has text for the interpreters of each language.
+// tell queues a text for the interpreters of each language.
 func (cs *contexts) tell(text map[string]string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -49,7 +48,7 @@ func (cs *contexts) tell(text map[string]string) {
 	}
 }
 
-// hear is what the interpreter has not been told yet, once.
+// hear returns the text that the interpreter has not been sent yet, once.
 func (c *codeContext) hear() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +57,7 @@ func (c *codeContext) hear() string {
 	return news
 }
 
-// baseEnv is what every command's environment is based on.
+// baseEnv is the base of every command's environment.
 func (a *agent) baseEnv() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

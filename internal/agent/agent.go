@@ -1,12 +1,12 @@
 // Package agent is the program inside every sandbox: it runs commands, keeps
-// their output, and ends them with all they started. It speaks the protocol of
-// package wire, and trusts the daemon that holds its token. Everything else in
+// their output, and ends them with everything they started. It speaks the protocol
+// of package wire, and trusts the daemon that knows its token. Everything else in
 // the sandbox is hostile to it.
 //
-// A connection is one goroutine that never stops reading, so that a hang-up
-// kills what it should even while output cannot be delivered. A process adds
-// one goroutine that waits for its end and one for each of its pipes; the
-// kernel's pipes and sockets do the rest of the buffering.
+// Each connection has one goroutine that never stops reading, so that a hang-up
+// kills the command even while its output cannot be delivered. A process adds one
+// goroutine that waits for its end and one for each of its pipes; all other
+// buffering is left to the kernel's pipes and sockets.
 package agent
 
 import (
@@ -38,16 +38,14 @@ const (
 // Build is the agent's commit, set by main.
 var Build = "unknown"
 
-// Options say how an agent is run.
+// Options configure an agent.
 type Options struct {
-	// Init is set when this process is the first of its pid namespace: it
-	// then reaps every orphan. Nothing else in the process may wait for
-	// children. It stays so until the process ends.
+	// Init is set when this process is the first of its pid namespace: it then reaps every orphan, permanently. No
+	// other code in the process may wait for children.
 	Init bool
-	// Listen listens anew after the place has been saved; nil where it cannot
-	// be.
+	// Listen listens again after the place was saved; nil if it cannot be saved.
 	Listen func() (net.Listener, error)
-	// Rename gives the place a host name; nil where there is only the host's.
+	// Rename sets the place's host name; nil if the place has none of its own.
 	Rename func(name string) error
 }
 
@@ -64,13 +62,13 @@ type agent struct {
 	group    sync.WaitGroup // every goroutine but the reaper
 	idle     *idle
 	ports    atomic.Int32 // connections with servers
-	relief   sync.Mutex   // one relieve at a time
+	relief   sync.Mutex   // one relieve runs at a time
 
 	mu        sync.Mutex
 	token     string   // see adopt
 	env       []string // likewise
 	ln        net.Listener
-	saved     *os.File // while the agent is parked: see park
+	saved     *os.File // set while the agent is parked: see park
 	told      chan os.Signal
 	closed    bool
 	conns     map[*conn]struct{} // have said hello
@@ -108,7 +106,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	return err
 }
 
-// user is who commands run as, nil for the agent's own user.
+// user returns the user that commands run as; nil for the agent's own user.
 func user(boot wire.Boot) *spawn.User {
 	if boot.UID == os.Geteuid() && boot.GID == os.Getegid() || !mayBecome() {
 		return nil
@@ -117,7 +115,7 @@ func user(boot wire.Boot) *spawn.User {
 	return &spawn.User{UID: boot.UID, GID: boot.GID, KeepGroups: string(setgroups) == "deny\n"}
 }
 
-// mayBecome reports whether this process may change its user and group.
+// mayBecome reports whether this process has the right to change its user and group.
 func mayBecome() bool {
 	var caps [2]unix.CapUserData
 	if unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &caps[0]) != nil {
@@ -127,8 +125,7 @@ func mayBecome() bool {
 	return caps[0].Effective&need == need
 }
 
-// listen accepts from ln, and from those that replace it when the place has
-// been saved.
+// listen accepts from ln, and from its successors after the place was saved.
 func (a *agent) listen(ctx context.Context, ln net.Listener) error {
 	for {
 		err := a.accept(ctx, ln)
@@ -151,7 +148,7 @@ func (a *agent) accept(ctx context.Context, ln net.Listener) error {
 			a.welcome(nc)
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return err
-		default: // too many open files, say: better to be slow than gone
+		default: // for example, too many open files: better slow than gone
 			select {
 			case <-ctx.Done():
 			case <-time.After(20 * time.Millisecond):
@@ -160,9 +157,8 @@ func (a *agent) accept(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// welcome serves a new connection. It is a stranger until it has said hello;
-// of too many strangers the oldest has to go, so that nobody without the token
-// can keep out who has it.
+// welcome serves a new connection. It is a stranger until it has said hello. If there are too many strangers, the
+// oldest is closed, so that clients without the token cannot keep out the daemon.
 func (a *agent) welcome(nc net.Conn) {
 	c := newConn(a, nc)
 	a.mu.Lock()
@@ -179,8 +175,7 @@ func (a *agent) welcome(nc net.Conn) {
 	a.group.Go(c.serve)
 }
 
-// known moves a connection that has said hello. It reports false when there
-// are too many.
+// known marks a connection that has said hello. It returns false if there are too many.
 func (a *agent) known(c *conn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,7 +186,7 @@ func (a *agent) known(c *conn) bool {
 	return true
 }
 
-// forgetLocked takes c from the strangers and reports whether it was one.
+// forgetLocked removes c from the strangers, and reports whether it was one.
 func (a *agent) forgetLocked(c *conn) bool {
 	for i, s := range a.strangers {
 		if s == c {
@@ -221,7 +216,7 @@ func (a *agent) hangUp() {
 	}
 }
 
-// track notes that output of p is read: it or what it left behind is alive.
+// track records that output of p is still being read: p or a process that it left behind is alive.
 func (a *agent) track(p *running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -237,8 +232,7 @@ func (a *agent) untrack(p *running) {
 	delete(a.procs, p)
 }
 
-// endAll kills what still holds pipes of ours, and closes our ends for those
-// that cannot be found any more.
+// endAll kills every process that still holds one of our pipes, and closes our ends of the others.
 func (a *agent) endAll() {
 	a.mu.Lock()
 	procs := slices.Collect(maps.Keys(a.procs))

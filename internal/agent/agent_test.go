@@ -19,7 +19,7 @@ import (
 
 const token = "t0ken"
 
-// TestMain counts goroutines: whoever starts one has to wait for it.
+// TestMain counts goroutines: code that starts one must wait for it.
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
@@ -76,7 +76,7 @@ func listen(t testing.TB) (ln *net.UnixListener, path string) {
 	return ln, path
 }
 
-// serve runs an agent in process and returns a client and how to dial it.
+// serve runs an agent in this process, and returns a client and a dial function.
 func serve(t testing.TB, boot wire.Boot) (*wire.Client, func(context.Context) (net.Conn, error)) {
 	t.Helper()
 	ln, path := listen(t)

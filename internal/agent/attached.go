@@ -10,17 +10,16 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxTimeout, in milliseconds, is longer than any sandbox lives, and fits a
-// time.Duration.
+// maxTimeout is in milliseconds. It is longer than any sandbox lives, and fits a time.Duration.
 const maxTimeout = 1 << 40
 
-// attached is a process whose output goes to the connection that started it.
-// Where the source has to be compiled it is the compiler first.
+// attached is a process whose output goes to the connection that started it. If the source must be compiled, the
+// compiler runs first.
 type attached struct {
 	peer
 	agent *agent
 	start wire.Start
-	run   *running // what runs now; wait alone changes it
+	run   *running // what runs now; only wait changes it
 	tree  atomic.Pointer[tree]
 }
 
@@ -46,7 +45,7 @@ func (c *conn) run(w *wire.Writer, s wire.Start) error {
 	return nil
 }
 
-// firstStep is what of s is run first.
+// firstStep returns the part of s that runs first.
 func firstStep(s wire.Start) wire.Start {
 	if len(s.Compile) > 0 {
 		s.Command, s.Argv, s.Stdin = "", s.Compile, false
@@ -54,8 +53,7 @@ func firstStep(s wire.Start) wire.Start {
 	return s
 }
 
-// wait waits for the end of the process, which a time limit or a hang-up
-// brings about, and reports it.
+// wait waits for the end of the process, which a time limit or a hang-up can force, and reports it.
 func (t *attached) wait(limit time.Duration) {
 	defer t.agent.idle.touch()
 	var late <-chan time.Time
@@ -91,7 +89,7 @@ func (t *attached) wait(limit time.Duration) {
 	t.exit(x)
 }
 
-// ended waits for the end of what runs now, and says how that came.
+// ended waits for the end of what runs now, and says how it ended.
 func (t *attached) ended(late <-chan time.Time) wire.Exit {
 	timedOut := false
 	var status syscall.WaitStatus

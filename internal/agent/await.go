@@ -16,9 +16,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// A port is looked at again after a while that doubles from the first to the
-// last of these. A refused connection on loopback costs next to nothing; an
-// answer of HTTP costs the server something.
+// The pause between two looks at a port doubles from the first to the last of these. A refused connection on loopback
+// costs almost nothing; an HTTP request costs the server something.
 const (
 	firstLook    = 2 * time.Millisecond
 	lastLook     = 50 * time.Millisecond
@@ -60,8 +59,8 @@ func (c *conn) wait(w *wire.Writer, a wire.Wait) error {
 
 func unprintable(r rune) bool { return r <= ' ' || r == 0x7f }
 
-// await returns when the server of a is there, the job has ended, or ctx is
-// done, and reports whether it is the first.
+// await returns when the server of a answers, the job has ended, or ctx is done. It returns true if the server
+// answers.
 func (j *job) await(ctx context.Context, a wire.Wait) bool {
 	last := lastLook
 	if a.Path != "" {
@@ -87,7 +86,7 @@ func (j *job) await(ctx context.Context, a wire.Wait) bool {
 	}
 }
 
-// serves looks once, over both families of addresses.
+// serves makes one attempt, over both IPv4 and IPv6.
 func serves(ctx context.Context, a wire.Wait) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -131,7 +130,7 @@ func servesAt(ctx context.Context, addr string, a wire.Wait) error {
 	return nil
 }
 
-// httpStatus reads the first line of an answer, which is whatever listens says.
+// httpStatus parses the first line of an answer, which can be anything.
 func httpStatus(line string) (int, error) {
 	version, rest, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
 	if !strings.HasPrefix(version, "HTTP/1.") {

@@ -8,19 +8,19 @@ import (
 	"hutch/internal/linux/spawn"
 )
 
-// children starts processes and tells how they ended.
+// children starts processes and reports how they ended.
 //
-// As the first process of its namespace the agent inherits orphans it does not
-// know, and one thread waits for all: a death then belongs to a child in the
-// table, or to nobody. Elsewhere, where others in this process have children
-// too, a goroutine waits for each.
+// As the first process of its namespace, the agent inherits unknown orphans, and
+// one thread waits for all children: an ended process is either in the table, or an
+// orphan. Otherwise, other code in this process has children too, so one goroutine
+// waits for each child.
 type children struct {
 	init    bool
 	born    chan struct{} // there may be something to wait for again
 	waiters sync.WaitGroup
 
-	// starting is held for reading from before a fork until the child is in
-	// the table, so that whoever holds it for writing finds every child there.
+	// starting is held for reading from before a fork until the child is in the table. A caller that holds it for
+	// writing finds every child there.
 	starting sync.RWMutex
 	mu       sync.Mutex
 	ends     map[int]chan<- syscall.WaitStatus
@@ -63,16 +63,16 @@ func (c *children) start(cmd spawn.Command) (int, <-chan syscall.WaitStatus, err
 	return pid, end, err
 }
 
-// wait waits until every child has ended that has a goroutine of its own.
+// wait waits until every child with its own goroutine has ended.
 func (c *children) wait() { c.waiters.Wait() }
 
-// freeze stops all processes but this one, which must be the first of its
-// namespace, until thaw. A child that is stopped before it executes would stop
-// its parent with it, so none is made meanwhile.
+// freeze stops all other processes until thaw. This process must be the first of
+// its namespace. A child that is stopped before it executes would stop its parent
+// too, so no child is started meanwhile.
 //
-// On gVisor one signal to all can miss the children that are born while it is
-// sent. One of them is enough for a fork bomb to grow again. So the signal is
-// repeated until thaw.
+// On gVisor, one signal to all processes can miss children that are born while it
+// is sent, and one of them is enough for a fork bomb to grow again. So freeze
+// repeats the signal until thaw.
 func (c *children) freeze() (thaw func()) {
 	c.starting.Lock()
 	for range 8 {
@@ -85,13 +85,13 @@ func (c *children) freeze() (thaw func()) {
 	}()
 	return func() {
 		close(enough)
-		<-over // or what goes on would be stopped again
+		<-over // otherwise processes would be stopped after thaw
 		syscall.Kill(-1, syscall.SIGCONT)
 		c.starting.Unlock()
 	}
 }
 
-// repeatStop stops all processes again and again, ever less often.
+// repeatStop stops all processes again and again, at growing intervals.
 func repeatStop(enough <-chan struct{}) {
 	for pause := time.Millisecond; ; pause = min(pause*5/4, 50*time.Millisecond) {
 		select {
@@ -103,14 +103,14 @@ func repeatStop(enough <-chan struct{}) {
 	}
 }
 
-// started returns the pids of the children that live, but for inherited ones.
+// started returns the pids of live children that the agent has started.
 func (c *children) started() map[int]bool {
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	return c.table()
 }
 
-// table is started for those who have the lock already, from freeze to thaw.
+// table is started for callers that hold the lock already, between freeze and thaw.
 func (c *children) table() map[int]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

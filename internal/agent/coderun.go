@@ -15,22 +15,22 @@ import (
 	"hutch/internal/wire"
 )
 
-// An interrupt that is not heeded goes on to kill: first what the run has
-// started, then the interpreter. All of it is within the daemon's patience.
+// If an interrupt has no effect, the run is killed: first what it started, then the interpreter. All of that is
+// faster than the daemon's time limit.
 const (
 	heedTime  = 300 * time.Millisecond
 	leaveTime = time.Second
 )
 
-// codeRun is a run in a context, from its waiting to its end.
+// codeRun is one run in a context, including the time in which it waits.
 type codeRun struct {
 	peer
 	req  wire.Run
-	halt chan struct{} // holds a token when it is to be interrupted
+	halt chan struct{} // holds a token when the run should be interrupted
 	over chan int      // the exit code, once
 	dir  string        // of its files
 	pipe *os.File      // what feed writes to
-	keep *os.File      // the same: it must not close before it is opened inside
+	keep *os.File      // keeps the pipe open until the interpreter has opened it
 }
 
 // runCode puts a run into the queue of its context.
@@ -91,9 +91,9 @@ func folder(source string) string {
 	return filepath.Dir(source)
 }
 
-// fifo makes a named pipe for the user to read, and opens it twice for both
-// directions: so opening it waits for nobody, and it has a reader until both
-// are closed. It is made with the user's rights, as the folder is the user's.
+// fifo creates a named pipe that the user can read, and opens it twice in both directions: so opening it never
+// blocks, and it has a reader until both are closed. It is created with the user's rights, because the folder is the
+// user's.
 func (a *agent) fifo(dir, name string) (pipe, keep *os.File, err error) {
 	fd := -1
 	err = a.asUser(func() (err error) {
@@ -150,8 +150,8 @@ func (r *codeRun) in(i *interpreter, runs int, deleted <-chan struct{}) wire.Run
 	return end
 }
 
-// watch waits for the end of the run, which a time limit, an interrupt, a
-// hang-up or the end of the context brings about.
+// watch waits for the end of the run, which a time limit, an interrupt, a hang-up or the end of the context can
+// force.
 func (r *codeRun) watch(i *interpreter, deleted <-chan struct{}) wire.RunEnd {
 	var late <-chan time.Time
 	if r.req.TimeoutMS > 0 {
@@ -176,7 +176,7 @@ func (r *codeRun) watch(i *interpreter, deleted <-chan struct{}) wire.RunEnd {
 	return r.stop(i, end)
 }
 
-// stop interrupts the run, and goes on to kill when that is not heeded.
+// stop interrupts the run, and kills it if that has no effect.
 func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
 	tree := i.tree.hold()
 	for _, step := range []struct {
@@ -196,7 +196,7 @@ func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
 			}
 			return end
 		case <-i.done:
-			tree.kill() // what the interpreter held together
+			tree.kill() // processes that only the interpreter tied to the tree
 			return r.lost(i, end)
 		case <-time.After(step.wait):
 		}
@@ -204,10 +204,10 @@ func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
 	return r.lost(i, end)
 }
 
-// lost is the end of a run whose interpreter has ended.
+// lost reports the end of a run whose interpreter has ended.
 func (r *codeRun) lost(i *interpreter, end wire.RunEnd) wire.RunEnd {
 	select {
-	case end.Code = <-r.over: // it came to its end first
+	case end.Code = <-r.over: // the run ended before the interpreter
 	default:
 		end.Ended, end.Code, end.Signal = true, 128+int(syscall.SIGKILL), int(syscall.SIGKILL)
 		if i.gone() {
@@ -227,13 +227,13 @@ func (r *codeRun) end(end wire.RunEnd) {
 	})
 }
 
-// refuse ends a run that never came to its turn.
+// refuse ends a run that has not started.
 func (r *codeRun) refuse(err error) {
 	r.discard()
 	r.fail(err)
 }
 
-// message sends a piece of a message on.
+// message passes a piece of a message on.
 func (r *codeRun) message(piece []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +242,7 @@ func (r *codeRun) message(piece []byte) {
 	}
 }
 
-// finished takes the interpreter's word that the run has ended.
+// finished handles the interpreter's message that the run has ended.
 func (r *codeRun) finished(code []byte) {
 	n, err := strconv.ParseUint(string(code), 10, 8)
 	if err != nil {
@@ -254,14 +254,14 @@ func (r *codeRun) finished(code []byte) {
 	}
 }
 
-// opened takes the interpreter's word that it has opened the run's stdin.
+// opened handles the interpreter's message that it has opened the run's stdin.
 func (r *codeRun) opened() {
 	if r.keep != nil {
 		r.keep.Close()
 	}
 }
 
-// interrupt asks for the run to be ended.
+// interrupt requests the end of the run.
 func (r *codeRun) interrupt() {
 	select {
 	case r.halt <- struct{}{}:

@@ -16,10 +16,10 @@ import (
 // maxArg is the longest argument that the kernel takes (MAX_ARG_STRLEN).
 const maxArg = 128<<10 - 1
 
-// shells are what runs a command line, the best first.
+// shells are the programs that can run a command line, best first.
 var shells = []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh"}
 
-// checkStart refuses what no process can be made from.
+// checkStart refuses a request that cannot become a process.
 func checkStart(s wire.Start) error {
 	if err := hutch.CheckID(s.ID); err != nil {
 		return err
@@ -49,7 +49,7 @@ func checkStart(s wire.Start) error {
 	return nil
 }
 
-// checkSteps refuses what only some processes can have.
+// checkSteps refuses fields that this kind of process cannot have.
 func checkSteps(s wire.Start) error {
 	switch {
 	case s.Terminal != nil && (!s.Detach || s.Restart != hutch.RestartNever && s.Restart != ""):
@@ -62,8 +62,7 @@ func checkSteps(s wire.Start) error {
 	return nil
 }
 
-// commands returns what to try to execute for s, in order, in folder dir. A
-// source file must be in its place: source is its path.
+// commands returns the commands to try for s, in order, in folder dir. source is the path of an existing source file.
 func (a *agent) commands(s wire.Start, source string) []spawn.Command {
 	dir := s.Dir
 	if !filepath.IsAbs(dir) {
@@ -107,8 +106,7 @@ func (a *agent) commands(s wire.Start, source string) []spawn.Command {
 	return cs
 }
 
-// environ is the environment of s: the sandbox's, the request's over it, and
-// what the agent itself has to say.
+// environ returns the environment of s: the sandbox's, then the request's over it, then the agent's own variables.
 func (a *agent) environ(s wire.Start, dir string) []string {
 	base := a.baseEnv()
 	env := make([]string, 0, len(base)+len(s.Env)+4)
@@ -138,7 +136,7 @@ func (a *agent) environ(s wire.Start, dir string) []string {
 	return env
 }
 
-// name is that of a variable.
+// name returns the name of a variable.
 func name(kv string) string {
 	n, _, _ := strings.Cut(kv, "=")
 	return n
@@ -153,13 +151,12 @@ func getenv(env []string, name string) string {
 	return ""
 }
 
-// plainWords splits a command line in which the shell would do nothing but
-// find and execute a program, so that it can be spared; of any other line it
-// returns nil. Running the words must not be told apart from running the line
-// in bash, so when in doubt it is not plain.
+// plainWords splits a command line that a shell would only use to find and execute one program, so that the shell can
+// be skipped; for any other line it returns nil. Nothing may distinguish running the words from running the line in
+// bash, so in doubt the line is not plain.
 func plainWords(line string, env []string) []string {
 	for _, kv := range env {
-		// Files that bash reads first, functions, options.
+		// Variables that make bash read files, or set functions or options.
 		if strings.HasPrefix(kv, "BASH") || strings.HasPrefix(kv, "SHELLOPTS=") || strings.HasPrefix(kv, "POSIXLY_CORRECT=") {
 			return nil
 		}
@@ -193,8 +190,7 @@ var shellWords = func() map[string]bool {
 	return words
 }()
 
-// lookPath finds a program as execvp does, and returns name itself when it
-// cannot: executing that says why.
+// lookPath finds a program as execvp does. If it cannot, it returns name itself: executing that gives the error.
 func lookPath(name string, env []string) (path string, ok bool) {
 	if strings.Contains(name, "/") {
 		return name, true
@@ -213,10 +209,10 @@ func lookPath(name string, env []string) (path string, ok bool) {
 			return file, true
 		}
 	}
-	return "/" + name, false // an empty or relative name must not be taken from the folder
+	return "/" + name, false // an empty or relative name must not be found in the folder
 }
 
-// unstarted is what a process that did not start means to the caller.
+// unstarted turns the error of a failed start into one for the caller.
 func unstarted(err error) error {
 	e, ok := errors.AsType[*spawn.Error](err)
 	if !ok {
@@ -249,7 +245,7 @@ func reason(errno syscall.Errno) string {
 	return errno.Error()
 }
 
-// quote bounds a name that goes into a message.
+// quote bounds the length of a name in a message.
 func quote(s string) string {
 	if len(s) > 200 {
 		s = s[:200] + "…"

@@ -85,8 +85,7 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-// As many variables as a request may have are merged in no time: one by one with
-// all before it would take an hour.
+// The largest allowed environment is merged at once: comparing each variable with all before it would take an hour.
 func TestEnvironOfMany(t *testing.T) {
 	t.Parallel()
 	var many []string

@@ -14,7 +14,7 @@ import (
 
 const maxHello = 4 << 10
 
-// conn is one connection from the daemon, or from somebody who wants to be.
+// conn is one connection from the daemon, or from a program that pretends to be the daemon.
 type conn struct {
 	net.Conn
 	agent *agent
@@ -22,12 +22,12 @@ type conn struct {
 	r     *wire.Reader
 
 	mu   sync.Mutex
-	task task // what the request under way started, nil between requests
+	task task // what the present request started; nil between requests
 }
 
-// task is a request that goes on while its connection is read.
+// task is a request that continues while its connection is read.
 type task interface {
-	stdin(data []byte) bool // false: more than the window allows
+	stdin(data []byte) bool // returns false if data is over the window
 	stdinEnd()
 	signal(sig syscall.Signal)
 	hangUp() // the connection is gone; called once
@@ -57,8 +57,8 @@ func (c *conn) serve() {
 	}
 }
 
-// hello lets in a daemon that knows the token. The agent proves first that it
-// knows the token itself, so that the daemon tells nothing to anybody else.
+// hello accepts a daemon that knows the token. The agent proves first that it knows the token itself, so that the
+// daemon reveals nothing to an impostor.
 func (c *conn) hello() bool {
 	c.SetDeadline(time.Now().Add(helloTime))
 	t, payload, err := c.r.Next()
@@ -98,7 +98,7 @@ func refuse(w *wire.Writer, err error) bool {
 	return false
 }
 
-// frame handles one frame and reports whether it was in order.
+// frame handles one frame and reports whether it was valid.
 func (c *conn) frame(t wire.Type, payload []byte) bool {
 	task := c.current()
 	switch t {
@@ -137,11 +137,11 @@ func (c *conn) begin(t task) {
 	c.task = t
 }
 
-// end frees the connection for the next request. It comes before the frame
-// that ends the request is sent: the next one may follow at once.
+// end frees the connection for the next request. It is called before the last frame of the request is sent, because
+// the next request can follow at once.
 func (c *conn) end() { c.begin(nil) }
 
-// request starts a request, and does all of one that has a single answer.
+// request starts a request. If the request has a single answer, it also answers it.
 func (c *conn) request(payload []byte) bool {
 	var req wire.Request
 	if json.Unmarshal(payload, &req) != nil {
@@ -151,7 +151,7 @@ func (c *conn) request(payload []byte) bool {
 	w := wire.NewWriter(c.Conn)
 	if req.Op == "port" {
 		c.port(w, req.Port)
-		return false // what the connection was for is over
+		return false // the connection has served its purpose
 	}
 	answer, err := c.do(w, req)
 	switch {
@@ -163,7 +163,7 @@ func (c *conn) request(payload []byte) bool {
 	return err != nil || req.Op != "park" && (req.Op != "adopt" || req.Adopt.Token == "")
 }
 
-// do returns the answer of a request, or nil when a task will answer it.
+// do returns the answer of a request, or nil if a task will answer.
 func (c *conn) do(w *wire.Writer, req wire.Request) (answer any, err error) {
 	jobs := c.agent.jobs
 	switch {

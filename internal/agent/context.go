@@ -13,7 +13,7 @@ import (
 // contexts are the code contexts.
 type contexts struct {
 	agent  *agent
-	making sync.Mutex // one is made at a time; taken before mu
+	making sync.Mutex // one context is created at a time; taken before mu
 
 	mu     sync.Mutex
 	closed bool
@@ -21,7 +21,7 @@ type contexts struct {
 	spares []*spare
 }
 
-// create makes a context, or returns the one of that id.
+// create creates a context, or returns the existing one of that id.
 func (cs *contexts) create(req wire.Context) (wire.ContextInfo, error) {
 	cs.making.Lock()
 	defer cs.making.Unlock()
@@ -84,7 +84,7 @@ func (cs *contexts) list() []wire.ContextInfo {
 	return list
 }
 
-// delete ends a context, and returns when all it started has ended.
+// delete ends a context, and returns when everything that it started has ended.
 func (cs *contexts) delete(id string) {
 	if c, err := cs.find(id); err == nil {
 		cs.remove(c)
@@ -129,28 +129,27 @@ func (cs *contexts) close() {
 	cs.all = nil
 }
 
-// codeContext is a queue of runs before an interpreter. One goroutine, live,
-// takes them one by one; when an interpreter has ended, the next run gets a
-// new one.
+// codeContext is an interpreter and its queue of runs. One goroutine, live, takes the runs one by one; after an
+// interpreter has ended, the next run gets a new one.
 type codeContext struct {
 	agent   *agent
 	req     wire.Context
-	mark    string // of all that its interpreters start
+	mark    string // marks everything that its interpreters start
 	created time.Time
-	wake    chan struct{} // there is something in the queue
+	wake    chan struct{} // signals that the queue is not empty
 	gone    chan struct{} // closed when it is deleted
-	ended   chan struct{} // closed when nothing of it is left
+	ended   chan struct{} // closed when nothing of the context is left
 
 	// Of live alone.
 	interp *interpreter
-	strays bool // an interpreter has ended, and may have left something behind
+	strays bool // an interpreter has ended, and can have left processes behind
 
 	mu      sync.Mutex
 	queue   []*codeRun
 	current *codeRun
 	runs    int
 	used    time.Time
-	closed  bool   // takes no runs any more
+	closed  bool   // accepts no more runs
 	news    string // see become
 }
 
@@ -181,8 +180,7 @@ func (c *codeContext) add(r *codeRun) error {
 	return nil
 }
 
-// live takes runs from the queue until the context is deleted, or has been
-// idle for too long.
+// live runs the queue until the context is deleted, or has been idle for too long.
 func (c *codeContext) live() {
 	defer close(c.ended)
 	for {
@@ -208,7 +206,7 @@ func (c *codeContext) next() *codeRun {
 	return c.current
 }
 
-// pause waits for a run. It reports false when there shall be none.
+// pause waits for a run. It returns false when the context ends.
 func (c *codeContext) pause() bool {
 	var idle <-chan time.Time
 	if c.req.IdleMS > 0 {
@@ -226,7 +224,7 @@ func (c *codeContext) pause() bool {
 	}
 }
 
-// expire ends a context that nobody is about to use.
+// expire ends an idle context, unless a run is about to start.
 func (c *codeContext) expire() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,14 +265,14 @@ func (c *codeContext) perform(r *codeRun) {
 	r.end(end)
 }
 
-// free says that no run is under way.
+// free records that no run is under way.
 func (c *codeContext) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current, c.used = nil, time.Now()
 }
 
-// close ends what the context has started, and refuses what still waits.
+// close ends what the context has started, and refuses the waiting runs.
 func (c *codeContext) close() {
 	c.agent.contexts.remove(c)
 	c.kill()
@@ -288,8 +286,8 @@ func (c *codeContext) close() {
 	}
 }
 
-// kill kills all that the context has started. To look for it takes long where
-// there are many processes, so it is done only when there may be something.
+// kill kills everything that the context has started. Finding it takes long if there are many processes, so kill does
+// it only if there can be any.
 func (c *codeContext) kill() {
 	root := func() int { return 0 }
 	if c.interp != nil {

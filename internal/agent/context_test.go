@@ -17,7 +17,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// outcome is all that a run gave.
+// outcome is everything that a run returned.
 type outcome struct {
 	begun  wire.Begun
 	end    wire.RunEnd
@@ -84,12 +84,12 @@ func tryRun(t *testing.T, c *wire.Client, k kernel.Kernel, id string, code kerne
 	return o, err
 }
 
-// step is a run and what it is to give.
+// step is a run and its expected outcome.
 type step struct {
 	code   string
 	stdin  string
 	limit  time.Duration
-	out    string // with results in [] and stderr in «», as they came
+	out    string // with results in [] and stderr in «», in order
 	exit   int
 	fault  string // name and a part of its traceback
 	ended  bool
@@ -133,7 +133,7 @@ func checkSteps(t *testing.T, language string, steps []step, env ...string) {
 	}
 }
 
-// pythonSteps are to give the same with IPython and without it.
+// pythonSteps must give the same with and without IPython.
 func pythonSteps() []step {
 	return []step{
 		{code: "x = 20\nx + 22", out: `[42]`},
@@ -174,7 +174,7 @@ func pythonSteps() []step {
 	}
 }
 
-// systemPython is where the system's own Python is, which has IPython.
+// systemPython selects the system's own Python, which has IPython.
 const systemPython = "PATH=/usr/bin:/bin"
 
 func TestPython(t *testing.T) {
@@ -202,7 +202,7 @@ func TestIPython(t *testing.T) {
 	}...), systemPython)
 }
 
-// needIPython skips a test for want of what CI installs.
+// needIPython skips a test if IPython is missing; CI installs it.
 func needIPython(t *testing.T) {
 	t.Helper()
 	if exec.Command("/usr/bin/python3", "-c", "import IPython").Run() == nil {

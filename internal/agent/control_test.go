@@ -28,8 +28,7 @@ func detach(t testing.TB, c *wire.Client, s wire.Start) string {
 	return s.ID
 }
 
-// shows waits until a process has printed text somewhere behind a cursor, and
-// returns what it printed from there.
+// shows waits until a process has printed text after a cursor, and returns the output from there.
 func shows(t testing.TB, c *wire.Client, process string, cursor int64, text string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -79,7 +78,7 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// TestInputNobodyReads: whoever writes waits, may give up, and hears of the end.
+// TestInputNobodyReads: a writer waits, can give up, and gets an error when the process ends.
 func TestInputNobodyReads(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
@@ -112,7 +111,7 @@ type failing struct{ error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.error }
 
-// TestInputsMix: many write at a time, and no line is torn.
+// TestInputsMix: many clients write at once, and no line is torn.
 func TestInputsMix(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
@@ -157,7 +156,7 @@ func TestTerminal(t *testing.T) {
 	send(t, c, p, "trap 'echo resized' WINCH; echo rea''dy; sleep 300\r")
 	shows(t, c, p, 0, "ready\r\n")
 	eventually(t, "sleep runs", func() bool { return strings.Contains(strings.Join(bearing(mark), " "), "sleep\x00300") })
-	send(t, c, p, "\x03") // Ctrl-C interrupts sleep, and not bash
+	send(t, c, p, "\x03") // Ctrl-C interrupts sleep, but not bash
 	send(t, c, p, "echo in''terrupted $?\r")
 	shows(t, c, p, 0, "interrupted 130\r\n")
 	if err := c.Resize(t.Context(), wire.Resize{Process: p, Size: *size}); err != nil {
@@ -179,7 +178,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestTerminalOutputIsWhole: the last that is printed comes before the exit.
+// TestTerminalOutputIsWhole: the last output arrives before the exit.
 func TestTerminalOutputIsWhole(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
@@ -195,8 +194,7 @@ func TestTerminalOutputIsWhole(t *testing.T) {
 	}
 }
 
-// TestTerminalHangsUp: with the shell all it started in its terminal ends, but
-// for what asked not to.
+// TestTerminalHangsUp: when the shell ends, everything in its terminal ends, except programs that ignore SIGHUP.
 func TestTerminalHangsUp(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
@@ -361,8 +359,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestCompile: what a compiler prints is on stderr, stdin is the program's, and
-// an end by a signal, a time limit or a hang-up is the compiler's too.
+// TestCompile: a compiler's output is on stderr, stdin goes to the program, and a signal, a time limit or a hang-up
+// also ends the compiler.
 func TestCompile(t *testing.T) {
 	t.Parallel()
 	c, dial := serve(t, wire.Boot{})

@@ -7,11 +7,10 @@ import (
 	"hutch/internal/wire"
 )
 
-// report is after how many bytes of stdin the daemon is told that the program
-// took them.
+// report is the number of stdin bytes after which the daemon is told that the program took them.
 const report = wire.StdinWindow / 4
 
-// feed hands stdin to a program that may never read it.
+// feed passes stdin to a program that may never read it.
 type feed struct {
 	w *wire.Writer
 
@@ -29,7 +28,7 @@ func newFeed(w *wire.Writer) *feed {
 	return f
 }
 
-// add queues data and reports false when that is more than the window allows.
+// add queues data; it returns false if that is over the window.
 func (f *feed) add(data []byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +50,7 @@ func (f *feed) end() {
 	f.more.Signal()
 }
 
-// close gives up: the program has ended.
+// close gives up, because the program has ended.
 func (f *feed) close() {
 	f.mu.Lock()
 	f.dead = true
@@ -59,12 +58,12 @@ func (f *feed) close() {
 	pipe := f.pipe
 	f.mu.Unlock()
 	if pipe != nil {
-		pipe.Close() // ends a write under way
+		pipe.Close() // ends a blocked write
 	}
 }
 
-// run writes to pipe until the end, and closes it. When the program has closed
-// its stdin the rest is dropped, as by a shell; the error says so.
+// run writes to pipe until the end, and closes it. If the program closes its stdin, the rest is dropped, as in a
+// shell, and broken says so.
 func (f *feed) run(pipe *os.File) (broken error) {
 	defer pipe.Close()
 	f.mu.Lock()
@@ -87,7 +86,7 @@ func (f *feed) run(pipe *os.File) (broken error) {
 	}
 }
 
-// next waits for data; nil is the end.
+// next waits for data; nil means the end.
 func (f *feed) next() []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +99,7 @@ func (f *feed) next() []byte {
 	return f.queue
 }
 
-// took drops the first n bytes of the queue, which have been written.
+// took drops the first n bytes of the queue, which were written.
 func (f *feed) took(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// filesOf are the files that user sees; without one, those the agent sees.
+// filesOf returns the files as the user sees them; without a user, as the agent does.
 func filesOf(boot wire.Boot, user *spawn.User) *files.FS {
 	f := &files.FS{Dir: boot.Dir, Secret: "/proc/" + strconv.Itoa(os.Getpid())}
 	if user == nil {
@@ -33,7 +33,7 @@ func filesOf(boot wire.Boot, user *spawn.User) *files.FS {
 	return f
 }
 
-// file does a request about files, or begins one that may take long.
+// file answers a request about files, or starts one that can take long.
 func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err error) {
 	ctx, disk, p := context.Background(), c.agent.files, string(f.Path)
 	switch op {
@@ -61,9 +61,8 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 	return nil, nil
 }
 
-// upload writes a file with what comes, which nobody else reads meanwhile: so
-// none of it is handed from one thread to another. The connection's end is seen
-// when the next piece is asked for.
+// upload writes a file from the connection. It reads the frames itself, so no data crosses threads; it notices a
+// closed connection when it reads the next piece.
 func (c *conn) upload(w *wire.Writer, f wire.File) error {
 	defer c.agent.idle.touch()
 	begun := bufio.NewWriterSize(c.Conn, 64)
@@ -80,12 +79,12 @@ func (c *conn) upload(w *wire.Writer, f wire.File) error {
 	}
 	refuse(w, err)
 	if _, err := io.Copy(io.Discard, in); err != nil {
-		c.Close() // nothing in it can be a frame
+		c.Close() // the position of the next frame is unknown
 	}
 	return nil
 }
 
-// errLeft ends what the daemon no longer waits for.
+// errLeft ends work for which the daemon no longer waits.
 var errLeft = errors.New("the daemon hung up")
 
 // fileTask is a request about files that is under way.
@@ -112,13 +111,13 @@ func (t *fileTask) run(work func(*fileTask, *files.FS, wire.File) (any, error)) 
 	t.buffer.Flush()
 }
 
-// begin says that the work has begun, to be read at once.
+// begin reports at once that the work has begun.
 func (t *fileTask) begin() {
 	t.out.Write(wire.TypeStarted, []byte("{}"))
 	t.buffer.Flush()
 }
 
-// Write sends a piece of a file, a large one past the buffer.
+// Write sends a piece of a file; a large piece bypasses the buffer.
 func (t *fileTask) Write(b []byte) (n int, err error) {
 	for chunk := range slices.Chunk(b, wire.FileChunk) {
 		if err := t.send(chunk); err != nil {
@@ -148,7 +147,7 @@ func (t *fileTask) hangUp() {
 	t.in.End(errLeft)
 }
 
-// fileWork is the work of each request that may take long.
+// fileWork maps each long request to its function.
 var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, error){
 	"read": func(t *fileTask, disk *files.FS, f wire.File) (any, error) {
 		_, err := disk.ReadFile(t.ctx, "", hutch.ReadRequest{
@@ -205,7 +204,7 @@ var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, e
 	},
 }
 
-// batch gathers items for frames of a good size.
+// batch collects items into frames of a good size.
 type batch[T any] struct {
 	to  *fileTask
 	buf []byte
@@ -229,7 +228,7 @@ func (b *batch[T]) add(item T) error {
 	return b.flush()
 }
 
-// all sends items that are not to wait for more.
+// all sends items at once, without waiting for more.
 func (b *batch[T]) all(items []T) error {
 	for _, item := range items {
 		if err := b.add(item); err != nil {

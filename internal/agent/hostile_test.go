@@ -195,8 +195,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// A second request during the first ends the connection, and with it the
-// first one's process.
+// A second request during the first ends the connection and the first one's process.
 func TestRequestDuringRequest(t *testing.T) {
 	t.Parallel()
 	_, dial := serve(t, wire.Boot{})
@@ -226,7 +225,7 @@ func TestStdinBeyondWindow(t *testing.T) {
 	l.closed()
 }
 
-// Frames that came too late for their process mean nothing.
+// Frames that arrive after the end of their process are ignored.
 func TestLateFrames(t *testing.T) {
 	t.Parallel()
 	_, dial := serve(t, wire.Boot{})
@@ -241,7 +240,7 @@ func TestLateFrames(t *testing.T) {
 	}
 }
 
-// Those without the token cannot keep out the one who has it.
+// Clients without the token cannot keep out the daemon.
 func TestStrangersDoNotCrowdOut(t *testing.T) {
 	t.Parallel()
 	c, dial := serve(t, wire.Boot{})

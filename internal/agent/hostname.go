@@ -8,9 +8,8 @@ import (
 	"hutch/internal/linux/names"
 )
 
-// setHostname gives the place a host name, where the agent has the right to that,
-// and writes the files that tell programs of it. Where those are read only, they
-// are the driver's to write.
+// setHostname sets the place's host name, if the agent has the right to, and writes the files that contain it. If
+// those are read only, the driver writes them.
 func setHostname(name string) error {
 	if err := unix.Sethostname([]byte(name)); err != nil {
 		return err

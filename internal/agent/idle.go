@@ -7,16 +7,14 @@ import (
 	"time"
 )
 
-// rest is after how long without requests the agent gives memory back.
+// rest is the time without requests after which the agent gives memory back.
 const rest = time.Second
 
-// worth is how much must have been allocated since the last time. The first
-// collection alone takes 0.4 MB for its own ends, and keeps it: most sandboxes
-// wait without having done anything.
+// worth is how much must have been allocated since the last collection. The first collection itself takes 0.4 MB and
+// keeps it, and most sandboxes wait without having done anything.
 const worth = 1 << 20
 
-// idle returns freed memory to the kernel when nothing has been asked for a
-// while: hundreds of sandboxes wait most of the time.
+// idle returns freed memory to the kernel after a time without requests, because hundreds of sandboxes mostly wait.
 type idle struct{ timer *time.Timer }
 
 func newIdle() *idle {

@@ -25,8 +25,8 @@ import (
 // its JSON.
 const BootEnv = "HUTCH_BOOT"
 
-// TakeBoot reads the Boot from this process's environment, and removes it from
-// there: what the agent starts must not find the token.
+// TakeBoot reads the Boot from this process's environment, and removes it there, so that programs which the agent
+// starts do not find the token.
 func TakeBoot() (wire.Boot, error) {
 	text := os.Getenv(BootEnv)
 	wipe(BootEnv, text)
@@ -45,9 +45,8 @@ func TakeBoot() (wire.Boot, error) {
 	return boot, nil
 }
 
-// wipe overwrites a variable where the kernel put it, which is what
-// /proc/<pid>/environ shows. The environment lies behind the arguments, and
-// the runtime keeps the arguments in place.
+// wipe overwrites a variable in the process's memory, which is what /proc/<pid>/environ shows. The environment
+// follows the arguments, and the runtime keeps the arguments in place.
 func wipe(name, value string) {
 	if len(os.Args) == 0 || value == "" {
 		return
@@ -63,17 +62,16 @@ func wipe(name, value string) {
 	}
 }
 
-// Run is the life of the first process in a sandbox. It does not return while
-// the agent can be reached.
+// Run is the main loop of the first process in a sandbox. It returns only when the agent can no longer be reached.
 func Run(boot wire.Boot) error {
 	if boot.Version != wire.Version {
 		return fmt.Errorf("boot speaks version %d of the protocol, this agent %d", boot.Version, wire.Version)
 	}
-	// A ptrace or a look into our memory would give the token away.
+	// Otherwise ptrace, or reading our memory, would reveal the token.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make undumpable: %w", err)
 	}
-	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the host would handle the core
+	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the host would process the core dump
 	syscall.Umask(0o022)
 	thrift()
 	defySignals()
@@ -93,40 +91,36 @@ func Run(boot wire.Boot) error {
 	return Serve(context.Background(), ln, boot, opt)
 }
 
-// deadly are the signals that would end or stop the agent: see os/signal. The
-// rest the Go runtime catches and drops by itself. All 59 would be as good, but
-// to ask for one takes the runtime two changes of thread.
+// deadly are the signals that would end or stop the agent: see os/signal. The Go runtime catches and drops the others
+// itself. Catching all 59 would work too, but each costs the runtime two thread switches.
 var deadly = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS,
 	syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGSTKFLT, syscall.SIGSYS,
 	syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
 }
 
-// defySignals catches every signal that would end the agent, since everybody
-// of its user may send them.
+// defySignals catches every signal that would end the agent, because every process of its user can send them.
 func defySignals() {
-	signal.Notify(make(chan os.Signal, 1), deadly...) // nobody receives: they are dropped
+	signal.Notify(make(chan os.Signal, 1), deadly...) // no goroutine receives, so they are dropped
 }
 
-// thrift makes the agent small rather than fast where the two differ.
+// thrift prefers a small agent to a fast one.
 func thrift() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(25)
 }
 
-// spareThreads is how many system calls may be slow at once before the runtime
-// needs a thread that it has not.
+// spareThreads is how many system calls can be slow at once before the runtime needs a new thread.
 const spareThreads = 6
 
-// stockThreads makes threads for later. The runtime keeps them, and ends the
-// program if it cannot make one when it needs it: when a fork bomb has used up
-// the pids, that is.
+// stockThreads starts threads for later. The runtime keeps them. When it needs a new thread and cannot start one,
+// because a fork bomb has used up the pids, it would end the program.
 func stockThreads() {
 	var ready, done sync.WaitGroup
 	ready.Add(spareThreads)
 	for range spareThreads {
 		done.Go(func() {
-			runtime.LockOSThread() // to wait with its thread, not without
+			runtime.LockOSThread() // so that each waits with its own thread
 			defer runtime.UnlockOSThread()
 			ready.Done()
 			ready.Wait()

@@ -120,7 +120,7 @@ func TestInit(t *testing.T) {
 	if r := run(t, c, wire.Start{Command: "echo $PPID; hostname; umask; ulimit -c"}); r.stdout != "1\nbox\n0022\n0\n" {
 		t.Errorf("%+v", r)
 	}
-	// The token is nowhere to be read, and the agent cannot be traced.
+	// The token cannot be read anywhere, and the agent cannot be traced.
 	r := run(t, c, wire.Start{Command: "cat /proc/1/environ; env; ls /proc/1/fd"})
 	if strings.Contains(r.stdout, agent.BootEnv+"=ey") || strings.Contains(r.stdout, token) {
 		t.Errorf("%q", r.stdout)
@@ -204,7 +204,7 @@ func TestIdleMemory(t *testing.T) {
 	var anon int
 	eventually(t, "it is idle", func() bool {
 		anon = resident(t, pid, "RssAnon")
-		return anon <= 3<<10 // what a native sandbox may have
+		return anon <= 3<<10 // the budget of a native sandbox
 	})
 	t.Logf("RssAnon %d KiB idle, VmHWM %d KiB with 1 GB of output", anon, peak)
 }

@@ -10,11 +10,11 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxInputs is how many requests may write to one process at a time. Each may
-// have a window full of bytes here while the program does not read.
+// maxInputs is how many requests can write to one process at a time. Each can hold a full window here while the
+// program does not read.
 const maxInputs = 64
 
-// input is a request that writes to a job, which others may write to as well.
+// input is a request that writes to a job; several can write at once.
 type input struct {
 	*feed
 	gone chan struct{}
@@ -42,8 +42,8 @@ func (c *conn) input(w *wire.Writer, in wire.Input) error {
 	return nil
 }
 
-// openInput returns the run that a job is in, and a descriptor of its own for
-// its input, so that to give up one request disturbs no other.
+// openInput returns the present run of a job, and a separate descriptor for its input, so that cancelling one request
+// disturbs no other.
 func (j *job) openInput(end bool) (*running, *os.File, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,8 +69,7 @@ func noReader(id string) error {
 	return hutch.Errorf(hutch.Conflict, "the process %s takes no more input: it has ended, or its input has", id)
 }
 
-// write sees an input to its end, which the end of the process and a hang-up
-// bring about too.
+// write waits for the end of an input, which the end of the process or a hang-up also forces.
 func (c *conn) write(i *input, w *wire.Writer, j *job, p *running, pipe *os.File, end bool) {
 	written := make(chan error, 1)
 	c.agent.group.Go(func() { written <- i.run(pipe) })
@@ -93,11 +92,11 @@ func (c *conn) write(i *input, w *wire.Writer, j *job, p *running, pipe *os.File
 	w.WriteJSON(wire.TypeReply, struct{}{})
 }
 
-// lastFrame is how long the end of an input may take to come behind what made
-// the program end, such as "exit".
+// lastFrame is how long the end of an input can take to arrive after the input that ended the program, such as
+// "exit".
 const lastFrame = 100 * time.Millisecond
 
-// last is what becomes of an input whose program has ended.
+// last decides the result of an input whose program has ended.
 func (i *input) last(written <-chan error) error {
 	select {
 	case err := <-written:
@@ -109,7 +108,7 @@ func (i *input) last(written <-chan error) error {
 	return syscall.EPIPE
 }
 
-// closeInput ends a request, and with it the program's input, if it asked so.
+// closeInput ends a request and, if it asked for that, the program's input.
 func (j *job) closeInput(p *running, end bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -17,32 +17,30 @@ import (
 	"hutch/internal/wire"
 )
 
-// interpreter is the process of a context. Its standard input is a socket, on
-// which it takes requests and, from user code's own chatter told apart by the
-// run's id, answers:
+// interpreter is the process of a context. Its standard input is a socket, on which
+// it reads requests and writes answers. The run's id marks answers, because user
+// code can write to the socket too:
 //
 //	agent        lines of a run's input; "ack N"
 //	interpreter  LF, id, kind, text, LF. The kinds are + and . for a piece and
 //	             the last piece of a message, ! with a number for an ack when
 //	             all output so far is read, < when standard input is open, $
 //	             with an exit code for the end. A spare one (see spare.go)
-//	             says ^ with its process's id when it is prepared
+//	             writes ^ with its process's id when it is prepared
 //
-// A line that is none of these is dropped: user code may write to any
-// descriptor that it finds.
+// Other lines are dropped: user code can write to any descriptor that it finds.
 type interpreter struct {
 	*running
 	mark    string // id of the process
 	control *os.File
-	ready   chan struct{} // holds a token when a spare one is prepared
+	ready   chan struct{} // holds a token when a spare interpreter is prepared
 	taps    [2]*tap
-	done    chan struct{} // closed when it has ended and all it wrote is read
+	done    chan struct{} // closed when it has ended and all its output is read
 	status  syscall.WaitStatus
 	used    bool         // a run has been in it
 	elders  map[int]bool // processes that earlier runs left behind
 
-	// Of the run under way; current is nil between runs, when what still
-	// comes is dropped.
+	// The present run; nil between runs, when further output is dropped.
 	mu      sync.Mutex
 	current *codeRun
 }
@@ -65,7 +63,7 @@ func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
 	a.track(p)
 	a.group.Go(i.listen)
 	a.group.Go(i.wait)
-	a.group.Go(func() { // what it left behind may hold its pipes for long
+	a.group.Go(func() { // a process that it left behind can hold its pipes for long
 		<-i.taps[0].end
 		<-i.taps[1].end
 		a.untrack(p)
@@ -117,7 +115,7 @@ func (i *interpreter) wait() {
 	i.ended.Store(true)
 	i.drain()
 	close(i.done)
-	i.control.Close() // whoever else holds the other end
+	i.control.Close() // also if another process holds the other end
 	i.clean()
 }
 
@@ -131,7 +129,7 @@ func (i *interpreter) gone() bool {
 	}
 }
 
-// begin makes r the run under way.
+// begin makes r the present run.
 func (i *interpreter) begin(r *codeRun) {
 	i.elders = map[int]bool{}
 	if i.hasChildren() {
@@ -145,16 +143,15 @@ func (i *interpreter) begin(r *codeRun) {
 	i.current, i.used = r, true
 }
 
-// leave ends the run under way.
+// leave ends the present run.
 func (i *interpreter) leave() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.current = nil
 }
 
-// hasChildren reports whether anything is left of earlier runs: since the
-// interpreter is a subreaper, it would be below it. That is rarely so, and
-// looking at all processes takes longer than most runs.
+// hasChildren reports whether processes of earlier runs are left: the interpreter is a subreaper, so they would be
+// its descendants. That is rare, and looking at all processes takes longer than most runs.
 func (i *interpreter) hasChildren() bool {
 	if !i.used {
 		return false
@@ -168,13 +165,13 @@ func (i *interpreter) hasChildren() bool {
 	return len(lists) == 0 // no such file on this kernel
 }
 
-// begun lists the processes that the run under way has started.
+// begun lists the processes that the present run has started.
 func (i *interpreter) begun() []int {
 	return slices.DeleteFunc(i.tree.members(), func(pid int) bool { return pid == i.pid || i.elders[pid] })
 }
 
-// interrupt does what Ctrl-C would. The interpreter is first: a shell goes by
-// who was told, it and its child or the child alone.
+// interrupt does what Ctrl-C would. It signals the interpreter first, because a shell reacts differently if only its
+// child is signalled.
 func (i *interpreter) interrupt() {
 	if root := i.root(); root != 0 {
 		syscall.Kill(root, syscall.SIGINT)
@@ -184,7 +181,7 @@ func (i *interpreter) interrupt() {
 	}
 }
 
-// killBegun kills what the run under way has started.
+// killBegun kills what the present run has started.
 func (i *interpreter) killBegun() {
 	for end := time.Now().Add(heedTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		pids := i.begun()
@@ -205,7 +202,7 @@ func (i *interpreter) output(t wire.Type, data []byte) {
 	}
 }
 
-// drain returns when all that has been written so far is read.
+// drain returns when all output until now is read.
 func (i *interpreter) drain() {
 	for _, t := range i.taps {
 		t.drain()
@@ -257,15 +254,14 @@ func (i *interpreter) answer(line []byte) {
 	}
 }
 
-// tap reads a pipe, and can tell when it has read all that was written up to
-// a moment.
+// tap reads a pipe, and knows when it has read everything that was written until a moment.
 type tap struct {
 	f       *os.File
 	t       wire.Type
 	out     sink
 	mu      sync.Mutex // one drain at a time
 	drained chan struct{}
-	end     chan struct{} // closed when there will be no more
+	end     chan struct{} // closed when no more output comes
 }
 
 func newTap(f *os.File, t wire.Type, out sink) *tap {
@@ -295,7 +291,7 @@ func (t *tap) run() {
 	}
 }
 
-// drain waits until what is in the pipe now is read.
+// drain waits until the present content of the pipe is read.
 func (t *tap) drain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

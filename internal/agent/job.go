@@ -15,7 +15,7 @@ import (
 const (
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute
-	stable       = time.Minute // a run that long sets the backoff back
+	stable       = time.Minute // a run of that length resets the backoff
 	maxShown     = 4 << 10     // bytes of a command in its record
 )
 
@@ -24,7 +24,7 @@ type job struct {
 	agent *agent
 	start wire.Start
 	log   ring
-	stop  chan struct{} // closed when it shall not be started again
+	stop  chan struct{} // closed when it must not be started again
 	over  chan struct{} // closed when it has ended for good
 
 	mu      sync.Mutex
@@ -43,7 +43,7 @@ func newJob(a *agent, s wire.Start) *job {
 	return &job{agent: a, start: s, stop: make(chan struct{}), over: make(chan struct{}), rec: record(s), log: ring{room: a.jobs.room}}
 }
 
-// record is what is known of s before it starts.
+// record is the part of a job's record that is known before its start.
 func record(s wire.Start) wire.Process {
 	command := s.Command
 	if command == "" {
@@ -61,8 +61,8 @@ func (j *job) record() wire.Process {
 	return j.rec
 }
 
-// begin starts the first run. An error is one of the request; a program that
-// cannot be executed is a run that failed.
+// begin starts the first run. An error means that the request was wrong; a program that cannot be executed is a
+// failed run.
 func (j *job) begin() error {
 	p, err := j.launch()
 	if err != nil && exitCode(err) == 0 {
@@ -83,14 +83,13 @@ func (j *job) launch() (*running, error) {
 	j.run, j.sent, j.inputEnded = p, 0, false
 	j.rec.PID, j.rec.Status, j.rec.ExitCode = p.pid, hutch.ProcessRunning, nil
 	p.read(j.log.add)
-	if j.stopped { // since it was decided to start it
+	if j.stopped { // after the decision to start it
 		j.agent.group.Go(p.tree.kill)
 	}
 	return p, nil
 }
 
-// exitCode is what a shell would give for a program that cannot be executed,
-// and 0 for what goes wrong before that.
+// exitCode returns what a shell would return for a program that cannot be executed, and 0 for earlier errors.
 func exitCode(err error) int {
 	e, ok := errors.AsType[*spawn.Error](err)
 	switch {
@@ -102,8 +101,7 @@ func exitCode(err error) int {
 	return 126
 }
 
-// supervise sees a job from its first run, or the failure to start it, to the
-// end of its last.
+// supervise follows a job from its first run, or the failed start of it, to the end of its last.
 func (j *job) supervise(p *running, err error) {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		began := time.Now()
@@ -119,8 +117,7 @@ func (j *job) supervise(p *running, err error) {
 	j.finish()
 }
 
-// wait waits for the end of a run. That a run could not be started is its end
-// too; the log says why.
+// wait waits for the end of a run. A failed start counts as an end; the log says why.
 func (j *job) wait(p *running, err error) wire.Exit {
 	if err != nil {
 		j.log.add(wire.TypeStderr, []byte("hutch: "+hutch.AsError(unstarted(err)).Message+"\n"))
@@ -138,7 +135,7 @@ func (j *job) wait(p *running, err error) wire.Exit {
 	return exit(status)
 }
 
-// ended notes how a run ended, and reports whether another is due.
+// ended records how a run ended, and reports whether another is due.
 func (j *job) ended(x wire.Exit) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -152,8 +149,7 @@ func (j *job) ended(x wire.Exit) bool {
 	return true
 }
 
-// pause ends what the last run left behind and waits before the next. It
-// reports false when there shall be none.
+// pause ends what the last run left behind and waits before the next. It returns false if there must be no next.
 func (j *job) pause(d time.Duration) bool {
 	j.leftovers().kill()
 	timer := time.NewTimer(d)
@@ -184,8 +180,8 @@ func (j *job) finish() {
 // leftovers is the job's tree without a root.
 func (j *job) leftovers() tree { return j.agent.tree(j.start.ID, func() int { return 0 }) }
 
-// signal signals the job's tree. One that asks it to end also ends its
-// restarts; any other does so only if the job dies of it.
+// signal signals the job's tree. A signal that asks the job to end also ends its restarts; any other signal does so
+// only if the job dies of it.
 func (j *job) signal(sig syscall.Signal) {
 	j.mu.Lock()
 	j.sent = sig
@@ -228,9 +224,8 @@ func (c *conn) attach(w *wire.Writer, a wire.Attach) error {
 	return nil
 }
 
-// follow sends output from a cursor on and returns the frame that ends it.
-// Without Follow, that is what there is now: a program that prints all the
-// time would never let anyone come to the end.
+// follow sends output from a cursor on, and returns the last frame. Without Follow it sends only what exists at the
+// start: a program that prints all the time would otherwise keep the reader for ever.
 func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.Exit, error) {
 	buf := make([]byte, wire.MaxChunk)
 	cursor := max(a.Cursor, 0)
@@ -263,7 +258,7 @@ func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.
 	}
 }
 
-// exit is the frame that ends an attach at cursor.
+// exit returns the frame that ends an attach at cursor.
 func (j *job) exit(cursor int64) wire.Exit {
 	j.mu.Lock()
 	defer j.mu.Unlock()

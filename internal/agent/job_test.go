@@ -123,13 +123,13 @@ func TestLogKeepsTheNewest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := got.Len() // which depends on the room in /tmp
+	kept := got.Len() // depends on the free space in /tmp
 	if kept < wire.LogSize || kept > wire.MaxLog || first+int64(kept) != x.Cursor || !strings.HasSuffix(got.String(), "\n3999999\n4000000\nend\n") {
 		t.Errorf("%d bytes from %d, cursor %d, …%q", kept, first, x.Cursor, got.String()[max(0, kept-30):])
 	}
 }
 
-// One reader reads, one never does, one hangs up: none holds up the process.
+// One reader reads, one never does, one hangs up: none blocks the process.
 func TestSlowFollower(t *testing.T) {
 	t.Parallel()
 	c, dial := serve(t, wire.Boot{})
@@ -314,8 +314,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// A sandbox tells of its processes, however many they are and whatever they are
-// called.
+// A sandbox reports its processes, however many they are and whatever their commands.
 func TestListOfLongCommands(t *testing.T) {
 	t.Parallel()
 	const many = 200

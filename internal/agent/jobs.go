@@ -10,7 +10,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxFinishedLogs bounds the logs of processes that ended, all together.
+// maxFinishedLogs bounds the logs of all ended processes together.
 const maxFinishedLogs = 16 << 20
 
 // jobs are the detached processes.
@@ -55,7 +55,7 @@ func (js *jobs) start(s wire.Start) (wire.Process, error) {
 	return j.record(), nil
 }
 
-// add takes a place among the living.
+// add registers a job among the live ones, if there is room.
 func (js *jobs) add(j *job) error {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -77,8 +77,7 @@ func (js *jobs) remove(j *job) {
 	js.all = slices.DeleteFunc(js.all, func(o *job) bool { return o == j })
 }
 
-// tidy forgets the oldest ended processes, and their logs before that: they
-// may have half of the room on disk.
+// tidy drops the oldest ended processes, and first their logs: together they can have half of the disk space.
 func (js *jobs) tidy() {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -102,7 +101,7 @@ func (js *jobs) tidy() {
 	}
 }
 
-// clean forgets all that have ended, and says how many.
+// clean drops all ended processes, and returns their number.
 func (js *jobs) clean() int {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -169,10 +168,9 @@ func (js *jobs) list() []wire.Process {
 	return records
 }
 
-// fit shortens commands where a list of them might be more than a reply holds: in
-// JSON, a byte may be six.
+// fit shortens commands if the list could be longer than a reply: in JSON, a byte can take six.
 func fit(list []wire.Process) {
-	const other = 768 // bytes of a record beside its command, at most
+	const other = 768 // bytes of a record without its command, at most
 	size := 0
 	for _, p := range list {
 		size += other + 6*len(p.Command)
@@ -186,7 +184,7 @@ func fit(list []wire.Process) {
 	}
 }
 
-// clip is the beginning of a text, in whole characters.
+// clip returns the beginning of a text, in whole characters.
 func clip(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "")

@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// sentryOwn is about what the kernel of an idle sandbox uses for itself.
+	// sentryOwn is about how much an idle sandbox's kernel uses itself.
 	sentryOwn = 32 << 20
-	// countTime bounds the look at open files, of which there may be a million.
+	// countTime bounds counting open files, of which there can be a million.
 	countTime = 100 * time.Millisecond
 	// maxHandle is the most that a pipe or a socket holds.
 	maxHandle = 4 << 20
 )
 
-// relieve ends the tree that uses the most memory, and says how many processes
-// that were.
+// relieve ends the tree that uses the most memory, and returns how many processes it ended.
 func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	a.relief.Lock()
 	defer a.relief.Unlock()
@@ -41,7 +40,7 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	if v.run != nil {
 		v.run.memory.Store(true)
 	}
-	for _, pid := range v.pids { // at once: they grow while a tree is looked for
+	for _, pid := range v.pids { // at once, because they grow while the tree is searched
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
 	switch {
@@ -53,11 +52,11 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	return wire.Relieved{Ended: len(v.pids)}
 }
 
-// crowd is from how many processes on they are stopped before they are looked at:
-// together they would grow faster than the agent comes to look.
+// crowd is the number of processes from which they are stopped before they are examined: so many would grow faster
+// than the agent can look.
 const crowd = 24
 
-// calm stops all processes when there are many, until thaw is called.
+// calm stops all processes if there are many, until thaw is called.
 func (a *agent) calm() (thaw func()) {
 	if !a.children.init || os.Getpid() != 1 {
 		return nil
@@ -69,11 +68,10 @@ func (a *agent) calm() (thaw func()) {
 	return a.children.freeze()
 }
 
-// pseudo is about how many entries of /proc are no processes.
+// pseudo is about how many entries of /proc are not processes.
 const pseudo = 24
 
-// finish ends what is left of a victim. It does not stop the tree first, as
-// kill does.
+// finish ends the rest of a victim. Unlike kill, it does not stop the tree first.
 func (v *victim) finish() {
 	for end := time.Now().Add(killTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		left := v.run.tree.members()
@@ -89,19 +87,18 @@ func (v *victim) finish() {
 	}
 }
 
-// victim is what could be ended: a tree, or all of it but its root.
+// victim is something that can be ended: a tree, or a tree without its root.
 type victim struct {
-	run     *running // nil for processes that no command is known for
+	run     *running // nil for processes of no known command
 	all     bool     // with its root
 	pids    []int
 	mapped  int64 // bytes
-	handles int   // pipes and sockets, whose content is in no process
+	handles int   // pipes and sockets; their content belongs to no process
 }
 
-// greediest returns the victim that uses the most; nil when there is none. What
-// belongs to no process, such as the names of a million files, is freed by no
-// end: then it is nil, too, or where that is urgent the newest command, which is
-// the likeliest to go on taking it.
+// greediest returns the victim that uses the most memory, or nil. Some memory belongs to no process, such as the
+// names of a million files, and ending a process does not free it: then greediest returns nil or, if it is urgent,
+// the newest command, which most likely causes it.
 func (a *agent) greediest(r wire.Relieve) *victim {
 	victims := a.victims()
 	used, known := r.Used-sentryOwn, int64(0)
@@ -111,7 +108,7 @@ func (a *agent) greediest(r wire.Relieve) *victim {
 		}
 		known += v.mapped
 	}
-	if known < used/2 { // most of it is in files without a name, pipes and sockets
+	if known < used/2 { // most of it is in unnamed files, pipes and sockets
 		weighHandles(victims, used-known)
 		known = 0
 		for _, v := range victims {
@@ -132,8 +129,8 @@ func (a *agent) greediest(r wire.Relieve) *victim {
 	return slices.MaxFunc(victims, by)
 }
 
-// weighHandles adds what processes keep in files without a name, and shares the
-// rest of what is used among the pipes and sockets.
+// weighHandles adds the unnamed files of each process, and divides the rest of the used memory among pipes and
+// sockets.
 func weighHandles(victims []*victim, rest int64) {
 	seen, end, all := map[string]bool{}, time.Now().Add(countTime), 0
 	for _, v := range victims {
@@ -156,8 +153,8 @@ func weighHandles(victims []*victim, rest int64) {
 	}
 }
 
-// held looks at the open files of a process: how many bytes are in those without
-// a name that have not been seen yet, and how many pipes and sockets it has.
+// held examines the open files of a process: the bytes in unnamed files that are not in seen, and the number of pipes
+// and sockets.
 func held(pid int, seen map[string]bool) (bytes int64, handles int) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	f, err := os.Open(dir)
@@ -197,7 +194,7 @@ func resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// victims sorts all processes by what they belong to.
+// victims groups all processes by the run that they belong to.
 func (a *agent) victims() []*victim {
 	a.mu.Lock()
 	runs := slices.Collect(maps.Keys(a.procs))
@@ -232,8 +229,7 @@ func entry[K comparable](m map[K]*victim, key K, fresh victim) *victim {
 	return m[key]
 }
 
-// family tells which run a process belongs to, as a tree does, for all processes
-// in one look.
+// family finds the run of each process, as a tree does, in one pass over all processes.
 type family struct {
 	all    map[int]process
 	roots  map[int]*running // by pid
@@ -255,7 +251,7 @@ func newFamily(runs []*running) *family {
 	return f
 }
 
-// of returns the run of a process, or else the topmost of its ancestors.
+// of returns the run of a process, or else its topmost ancestor.
 func (f *family) of(p process) (*running, int) {
 	top := p
 	for range len(f.all) {
@@ -274,7 +270,7 @@ func (f *family) of(p process) (*running, int) {
 	return f.marked(top), top.pid
 }
 
-// marked returns the run whose id a process bears in its environment.
+// marked returns the run whose id is in a process's environment.
 func (f *family) marked(p process) *running {
 	env := slurp("/proc/"+strconv.Itoa(p.pid)+"/environ", f.buffer)
 	for kv := range strings.SplitSeq(string(env), "\x00") {

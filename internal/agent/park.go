@@ -11,22 +11,21 @@ import (
 	"hutch"
 )
 
-// parkTime is how long a parked agent waits for its place to be saved, or to be
-// told that it will not be. After that nobody will do either.
+// parkTime is how long a parked agent waits until its place is saved, or the save is cancelled. After that, neither
+// will happen.
 const parkTime = 15 * time.Minute
 
-// resumed is the signal that tells. Nobody inside may send it to us.
+// resumed is the signal for that. No process inside can send it to the agent.
 const resumed = syscall.SIGUSR1
 
-// park closes every socket that the host has a part in, because a place cannot
-// be saved with one: the listener and all connections, but for self, which
-// still has an answer to bring and closes then. They open again when the place
-// has been saved, in the place and in each that is made from what was saved.
+// park closes every socket that connects to the host, because a place cannot be saved with one: the listener and all
+// connections. self is closed after its answer. They open again after the save, both in the place and in every
+// restored copy.
 func (a *agent) park(self *conn) error {
 	if a.opt.Listen == nil {
 		return hutch.Errorf(hutch.Unsupported, "this place cannot be saved")
 	}
-	saved, err := os.Open(a.boot.Saved) // tells of the first saving from now on
+	saved, err := os.Open(a.boot.Saved) // signals the first save from now on
 	if err != nil {
 		return err
 	}
@@ -53,8 +52,8 @@ func (a *agent) closeAllButLocked(self *conn) {
 	}
 }
 
-// reopen waits until the place has been saved and listens again. It returns nil
-// when the agent was not parked: then it is to end.
+// reopen waits until the place has been saved, and listens again. It returns nil if the agent was not parked: then
+// the agent ends.
 func (a *agent) reopen(ctx context.Context) (net.Listener, error) {
 	a.mu.Lock()
 	saved, told := a.saved, a.told

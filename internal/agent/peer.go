@@ -6,15 +6,15 @@ import (
 	"hutch/internal/wire"
 )
 
-// peer is who asked for something that runs, at the other end of a connection:
-// it is sent the output, until the frame that ends the request, and sends stdin.
+// peer is the client of something that runs: it gets the output, until the last frame of the request, and sends
+// stdin.
 type peer struct {
 	conn *conn
 	w    *wire.Writer
 	feed *feed         // nil without stdin
 	gone chan struct{} // closed when the connection is gone
 
-	mu     sync.Mutex // held while output is written, which may take for ever
+	mu     sync.Mutex // held while output is written, which can block for ever
 	cursor int64
 	closed bool // the end has been sent
 }

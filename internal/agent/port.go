@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	maxPorts = 512 // connections with servers at once: others have room beside
+	maxPorts = 512 // connections to servers at once; leaves room for others
 	dialTime = 5 * time.Second
 )
 
-// port makes the connection one with a server inside, until that is over.
+// port turns the connection into one to a server inside, until it ends.
 func (c *conn) port(w *wire.Writer, port int) {
 	if c.agent.ports.Add(1) > maxPorts {
 		c.agent.ports.Add(-1)
@@ -39,14 +39,14 @@ func (c *conn) port(w *wire.Writer, port int) {
 	}
 	defer server.Close()
 	if c.in.Buffered() > 0 || w.WriteJSON(wire.TypeReply, struct{}{}) != nil {
-		return // it was to wait for the reply
+		return // the client must wait for the reply
 	}
 	defer c.agent.idle.touch()
 	relay(c.Conn, server)
 }
 
-// dialServer connects with whoever listens on a port: most do on loopback or on
-// every address, some on the sandbox's own alone.
+// dialServer connects to the server on a port: most listen on loopback or on every address, some only on the
+// sandbox's own.
 func dialServer(port int) (net.Conn, error) {
 	if err := hutch.CheckPort(port); err != nil {
 		return nil, err
@@ -80,8 +80,7 @@ func hosts() []string {
 	return list
 }
 
-// relay moves bytes both ways, and the end of each way by itself. What breaks
-// one way ends both.
+// relay copies bytes both ways, and each direction's end separately. An error in one direction ends both.
 func relay(daemon, server net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -92,9 +91,8 @@ func relay(daemon, server net.Conn) {
 	outlive(daemon, server, done)
 }
 
-// outlive waits for what a server still says to a daemon that has no more to
-// say. One that has gone altogether need not be waited for: but nothing tells
-// of it while the server is silent.
+// outlive waits for the rest of a server's output after the daemon has closed its direction. If the daemon is gone
+// completely, waiting is useless; while the server is silent, only a check shows that.
 func outlive(daemon, server net.Conn, done <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -111,7 +109,7 @@ func outlive(daemon, server net.Conn, done <-chan struct{}) {
 	}
 }
 
-// hasGone reports whether the other end of a socket is closed in both ways.
+// hasGone reports whether the other end of a socket is closed in both directions.
 func hasGone(c net.Conn) bool {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -126,7 +124,7 @@ func hasGone(c net.Conn) bool {
 	return gone || err != nil
 }
 
-// carry moves what from says.
+// carry copies one direction.
 func carry(to, from net.Conn) {
 	err := move(to, from)
 	if err == nil {
@@ -138,8 +136,7 @@ func carry(to, from net.Conn) {
 	}
 }
 
-// move copies words, which is quicker than to have the kernel move them, and
-// has the kernel do it as soon as there is more to be moved.
+// move copies small amounts itself, which is faster than the kernel's splice, and uses the kernel for more.
 func move(to, from net.Conn) error {
 	words := make([]byte, 8<<10)
 	for {

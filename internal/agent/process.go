@@ -16,8 +16,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// sink takes output in the order in which it was read. It may block: the
-// program then finds its pipe full.
+// sink takes output in the order in which it was read. It can block; the program then finds its pipe full.
 type sink func(t wire.Type, data []byte)
 
 // running is a process that was started.
@@ -26,16 +25,16 @@ type running struct {
 	tree    tree
 	pid     int
 	status  <-chan syscall.WaitStatus // comes once
-	ended   atomic.Bool               // the root was reaped; its pid may be another's
+	ended   atomic.Bool               // the root was reaped; its pid can be reused
 	in      *os.File                  // nil without stdin
 	outs    []*os.File                // stdout and stderr, or a terminal
 	over    chan struct{}             // closed when the root has ended
 	source  string                    // folder to remove
 	drained sync.WaitGroup            // both outputs are read up to the end of the root
-	// keeps says that the root holds state that outlives what it starts: it is
-	// only ended for the memory limit when it uses more than those do.
+	// keeps says that the root holds state which outlives the programs it starts: to relieve memory, it is ended only
+	// if it uses more than they do.
 	keeps  bool
-	memory atomic.Bool // something of it was ended for the memory limit
+	memory atomic.Bool // a part of it was ended because of the memory limit
 }
 
 // launch starts s, whose fields have been checked.
@@ -47,7 +46,7 @@ func (a *agent) launch(s wire.Start) (*running, error) {
 	return a.launchOn(s, source)
 }
 
-// launchOn starts s on its source file, which it owns from now on.
+// launchOn starts s with its source file, and takes over the file.
 func (a *agent) launchOn(s wire.Start, source string) (p *running, err error) {
 	p = &running{agent: a, over: make(chan struct{})}
 	if source != "" {
@@ -71,8 +70,8 @@ func (a *agent) launchOn(s wire.Start, source string) (p *running, err error) {
 	return p, nil
 }
 
-// source writes the source file of s, if it has one, and returns its path. A
-// command line that is too long for an argument becomes one too.
+// source writes the source file of s, if it has one, and returns its path. A command line that is too long for an
+// argument becomes a file too.
 func (a *agent) source(s wire.Start) (string, error) {
 	switch {
 	case s.Source != "" || s.SourceName != "":
@@ -83,7 +82,7 @@ func (a *agent) source(s wire.Start) (string, error) {
 	return "", nil
 }
 
-// root is the pid of the root as long as it is alive.
+// root returns the pid of the root while it is alive.
 func (p *running) root() int {
 	if p.ended.Load() {
 		return 0
@@ -104,7 +103,7 @@ func (p *running) exec(cs []spawn.Command, files [3]int) (err error) {
 	return err
 }
 
-// pipes makes the process's pipes and returns its ends of them.
+// pipes creates the process's pipes and returns its ends.
 func (p *running) pipes(stdin bool) (files [3]int, err error) {
 	files = [3]int{int(p.agent.null.Fd()), -1, -1}
 	defer func() {
@@ -128,8 +127,8 @@ func (p *running) pipes(stdin bool) (files [3]int, err error) {
 	return files, nil
 }
 
-// pipe makes a pipe, end mine of which is the agent's and does not block. It
-// belongs to the command's user, who may open it again as /dev/stdout.
+// pipe creates a pipe whose end `mine` belongs to the agent and does not block. The pipe belongs to the command's
+// user, who can open it again as /dev/stdout.
 func (p *running) pipe(name string, mine int) (*os.File, int, error) {
 	var fd [2]int
 	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
@@ -152,7 +151,7 @@ func (a *agent) closeAll(files [3]int) {
 	}
 }
 
-// discard frees what a process holds that did not start.
+// discard frees the resources of a process that did not start.
 func (p *running) discard() {
 	p.closeOuts()
 	if p.in != nil {
@@ -170,8 +169,7 @@ func (p *running) closeOuts() {
 // clean removes the source file.
 func (p *running) clean() { p.agent.removeSource(p.source) }
 
-// read starts to hand output to out, and goes on until the last process that
-// holds the pipes has closed them.
+// read starts to pass output to out, until the last process has closed the pipes.
 func (p *running) read(out sink) {
 	p.agent.track(p)
 	p.drained.Add(len(p.outs))
@@ -188,8 +186,7 @@ func (p *running) read(out sink) {
 	}
 }
 
-// settle is called when the root has ended. It returns when what the root
-// wrote has been handed over.
+// settle is called when the root has ended. It returns when the root's output has been passed on.
 func (p *running) settle() {
 	p.ended.Store(true)
 	close(p.over)
@@ -203,8 +200,8 @@ func (p *running) settle() {
 	p.drained.Wait()
 }
 
-// pump hands the output in f to out. When the root ends, the deadline of f
-// passes: what is in the pipe then is the last that counts as drained.
+// pump passes the output in f to out. When the root ends, the deadline of f passes: the content of the pipe at that
+// time is the last that counts as drained.
 func (p *running) pump(f *os.File, t wire.Type, out sink) {
 	defer f.Close()
 	drained := sync.OnceFunc(p.drained.Done)
@@ -232,11 +229,11 @@ func (p *running) pump(f *os.File, t wire.Type, out sink) {
 
 var buffers = sync.Pool{New: func() any { return new([wire.MaxChunk]byte) }}
 
-// errEnd says that a pipe has no writer any more.
+// errEnd says that a pipe has no writers left.
 var errEnd = errors.New("end of output")
 
-// transfer hands at least limit bytes of a pipe to out, all to its end if
-// limit is negative. It holds a buffer only while there is something to read.
+// transfer passes at least limit bytes of a pipe to out, or everything to its end if limit is negative. It holds a
+// buffer only while there is data.
 func transfer(rc syscall.RawConn, t wire.Type, out sink, limit int) error {
 	for done := 0; limit < 0 || done < limit; {
 		var fail error
@@ -273,7 +270,7 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 	}
 }
 
-// exit is how a root that ended with status is reported.
+// exit describes the end of a root with that status.
 func exit(status syscall.WaitStatus) wire.Exit {
 	x := wire.Exit{State: hutch.ProcessFailed, Code: status.ExitStatus()}
 	if status.Signaled() {

@@ -8,22 +8,21 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxRuns bounds how often the kept output may change between stdout and
-// stderr: a program that does it with every byte keeps less of it.
+// maxRuns bounds how often the kept output can alternate between stdout and stderr: if a program alternates at every
+// byte, less is kept.
 const maxRuns = 32 << 10
 
-// ring is the log of a process: the newest [wire.LogSize] bytes of its output
-// in memory and, where there is room, what came before on disk. Writing never
-// waits for readers.
+// ring is the log of a process: the newest [wire.LogSize] bytes of its output in memory and, if there is space, older
+// output on disk. Writing never waits for readers.
 type ring struct {
-	room *spills // nil: all is in memory
+	room *spills // nil: everything is in memory
 
 	mu      sync.Mutex
-	buf     []byte // of the byte at cursor c: buf[c%len(buf)]
-	old     *spill // what was in buf before; nil until there is any
-	begin   int64  // cursors of what is kept
+	buf     []byte // the byte at cursor c is buf[c%len(buf)]
+	old     *spill // older output, on disk; nil if there is none
+	begin   int64  // cursors of the kept output
 	end     int64
-	runs    []run // what is kept, by stream; the last one ends at end
+	runs    []run // the kept output by stream; the last run ends at end
 	closed  bool  // the process has ended for good
 	changed chan struct{}
 }
@@ -59,10 +58,10 @@ func (l *ring) addLocked(t wire.Type, data []byte) {
 	l.trimLocked()
 }
 
-// warmLocked is where the part begins that is in memory.
+// warmLocked returns where the part in memory begins.
 func (l *ring) warmLocked() int64 { return max(l.begin, l.end-int64(len(l.buf))) }
 
-// growLocked makes room in memory for n bytes more, up to the size of the log.
+// growLocked makes space in memory for n more bytes, up to the size of the log.
 func (l *ring) growLocked(n int) {
 	size := max(4<<10, len(l.buf))
 	for size < min(int(l.end-l.warmLocked())+n, wire.LogSize) {
@@ -80,7 +79,7 @@ func (l *ring) growLocked(n int) {
 	l.buf = buf
 }
 
-// spillLocked writes to disk what lies in memory before cursor, or forgets it.
+// spillLocked writes the output in memory before cursor to disk, or drops it.
 func (l *ring) spillLocked(cursor int64) {
 	from := l.warmLocked()
 	if from >= cursor {
@@ -100,7 +99,7 @@ func (l *ring) spillLocked(cursor int64) {
 	l.begin = max(l.begin, cursor-l.coldLocked())
 }
 
-// coldLocked is how much may be on disk.
+// coldLocked returns how much can be on disk.
 func (l *ring) coldLocked() int64 {
 	if l.old == nil {
 		return 0
@@ -117,8 +116,7 @@ func (l *ring) coolLocked() {
 	}
 }
 
-// trimLocked forgets the oldest runs when there are too many, and those whose
-// output is forgotten.
+// trimLocked drops the oldest runs if there are too many, and runs whose output was dropped.
 func (l *ring) trimLocked() {
 	drop := 0
 	if n := len(l.runs) - maxRuns; n > 0 {
@@ -138,8 +136,7 @@ func (l *ring) wakeLocked() {
 	}
 }
 
-// close says that the process has ended for good. What it left behind may
-// still write.
+// close records that the process has ended for good. Processes that it left behind can still write.
 func (l *ring) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,14 +160,14 @@ func (l *ring) cool() {
 	l.trimLocked()
 }
 
-// size is how much memory and disk the log takes.
+// size returns how much memory and disk the log takes.
 func (l *ring) size() (memory int, disk int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.buf), l.coldLocked()
 }
 
-// last is the cursor behind all output so far.
+// last returns the cursor after all output so far.
 func (l *ring) last() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,17 +177,17 @@ func (l *ring) last() int64 {
 // look is what a reader finds at its cursor.
 type look struct {
 	t       wire.Type
-	cursor  int64 // where the data begins: later than asked when the rest is lost
+	cursor  int64 // where the data begins: after the requested cursor if output was dropped
 	n       int
 	closed  bool
-	changed <-chan struct{} // with n == 0: closed when there is news
+	changed <-chan struct{} // if n is 0: closed when more output comes
 
-	old  *spill // not nil: the data is there still
+	old  *spill // not nil: the data is on disk there
 	size int64  // of it
 }
 
-// read copies output of one stream at cursor into buf. The disk is read
-// without holding up the writer, who may overwrite it meanwhile.
+// read copies output of one stream at cursor into buf. It reads the disk without blocking the writer, who can
+// overwrite it meanwhile.
 func (l *ring) read(cursor int64, buf []byte) look {
 	for {
 		v := l.look(cursor, buf)
@@ -202,7 +199,7 @@ func (l *ring) read(cursor int64, buf []byte) look {
 			return v
 		}
 		if err == nil {
-			cursor = v.cursor + spillStep // the writer is faster: no race for its oldest bytes
+			cursor = v.cursor + spillStep // the writer is faster: skip its oldest bytes
 		}
 	}
 }
@@ -233,8 +230,7 @@ func (l *ring) look(cursor int64, buf []byte) look {
 	return v
 }
 
-// stands reports whether what was read from disk was still there then. A disk
-// that cannot be read is given up.
+// stands reports whether what was read from disk was valid at that time. A disk that cannot be read is given up.
 func (l *ring) stands(v look, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// A ring gives back what a plain buffer of everything would.
+// A ring returns the same as a plain buffer of everything.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	for _, disk := range []int64{0, 3 * spillStep} {
@@ -89,7 +89,7 @@ func TestRingTellsReaders(t *testing.T) {
 	}
 }
 
-// What a full disk or a broken file takes from a log is a gap, and nothing else.
+// A full disk or a broken file causes a gap in a log, and nothing else.
 func TestRingWithoutDisk(t *testing.T) {
 	t.Parallel()
 	piece := bytes.Repeat([]byte("x"), wire.MaxChunk)
@@ -116,7 +116,7 @@ func TestRingWithoutDisk(t *testing.T) {
 	}
 }
 
-// Readers who are behind get nothing that was overwritten while they read.
+// Readers that are behind never get data that was overwritten during their read.
 func TestRingIsReadWhileWritten(t *testing.T) {
 	t.Parallel()
 	l := ring{room: &spills{dir: t.TempDir(), each: 2 << 20, free: 2 << 20}}

@@ -229,8 +229,7 @@ func TestTimeLimit(t *testing.T) {
 			if took := time.Since(began); took < 500*time.Millisecond || took > 4*time.Second {
 				t.Errorf("took %v", took)
 			}
-			// Elsewhere than on Linux the end of its children may send a
-			// stopped root SIGHUP.
+			// Outside Linux, the end of its children can send SIGHUP to a stopped root.
 			if !r.TimedOut || r.Signal == 0 || r.Code != 128+r.Signal || name != "plain" && r.stdout != "before\n" {
 				t.Errorf("%+v", r)
 			}
@@ -241,8 +240,7 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// Four processes fork, leave their session and end, over and over: whoever
-// looks for them finds their parents.
+// Four processes fork, leave their session and end, over and over: a search for them finds only their parents.
 func TestForkBomb(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})
@@ -288,8 +286,7 @@ func TestOutputFailureKills(t *testing.T) {
 	eventually(t, "all are dead", func() bool { return len(bearing(mark)) == 0 })
 }
 
-// Output that nobody reads stops the program; the time limit and the end of
-// the connection still reach it.
+// Output that no client reads stops the program; the time limit and a closed connection still end it.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()
 	c, dial := serve(t, wire.Boot{})

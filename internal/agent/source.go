@@ -11,13 +11,12 @@ import (
 	"hutch/internal/linux/creds"
 )
 
-// tempDir is where source files live. Everybody in the sandbox can write to it.
+// tempDir is where source files are. Every process in the sandbox can write to it.
 const tempDir = "/tmp"
 
-// writeSource writes text to a file in a new folder that only the user can enter,
-// and returns the file's path. The folder lies where the user can exchange every
-// name, so all of it is done with the user's rights: a link in the way leads to
-// nothing that the user could not reach.
+// writeSource writes text to a file in a new folder that only the user can enter, and returns the file's path. The
+// user can replace every name there, so all of it is done with the user's rights: a link leads to nothing that the
+// user could not reach.
 func (a *agent) writeSource(text, name string) (path string, err error) {
 	if name == "" || len(name) > 100 || name[0] == '.' || strings.ContainsAny(name, "/\x00") {
 		return "", hutch.Errorf(hutch.Invalid, "a source file cannot be called %s", quote(name))
@@ -48,7 +47,7 @@ func (a *agent) asUser(do func() error) error {
 	return creds.Do(a.user.UID, a.user.GID, do)
 }
 
-// writeNew writes a file that must not be there yet.
+// writeNew writes a file that must not exist yet.
 func writeNew(path, text string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -58,8 +57,8 @@ func writeNew(path, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// removeSource removes the folder of a source file, and what programs have put
-// into it, with the rights of the user. What the user has locked stays.
+// removeSource removes the folder of a source file, and what programs have put into it, with the rights of the user.
+// Files that the user has locked stay.
 func (a *agent) removeSource(dir string) {
 	if dir != "" {
 		a.asUser(func() error { return os.RemoveAll(dir) })

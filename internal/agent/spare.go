@@ -12,23 +12,22 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxSpares is how many spare interpreters there may be.
+// maxSpares is the highest number of spare interpreters.
 const maxSpares = 8
 
-// prepareTime bounds how long one may take to be prepared: what is to be
-// imported may be large. becomeTime bounds how long it may leave unread what it
-// is sent: it runs as the user, whose programs may have stopped it.
+// prepareTime bounds the preparation of a spare interpreter: its imports can be large. becomeTime bounds how long it
+// can leave its message unread: it runs as the user, whose programs may have stopped it.
 const (
 	prepareTime = 30 * time.Second
 	becomeTime  = time.Second
 )
 
-// spare is an interpreter that is no context's yet.
+// spare is an interpreter that belongs to no context yet.
 type spare struct {
 	*interpreter
 	req  wire.Context
 	env  map[string]string
-	news string // what it has not been told yet; see adopt
+	news string // text that it has not been sent yet; see adopt
 }
 
 // spare starts a spare interpreter and waits until it is prepared.
@@ -61,7 +60,7 @@ func (i *interpreter) prepare() error {
 	}
 }
 
-// prepared takes the word of an interpreter without a run that it is prepared.
+// prepared handles the message of an interpreter without a run that it is prepared.
 func (i *interpreter) prepared(line []byte) {
 	if string(line) == i.mark+"^" {
 		select {
@@ -81,7 +80,7 @@ func (cs *contexts) addSpare(s *spare) error {
 	return nil
 }
 
-// takeSpare gives a context a spare interpreter; nil when none will do.
+// takeSpare gives a context a spare interpreter, or returns nil if none fits.
 func (cs *contexts) takeSpare(req wire.Context) *interpreter {
 	if req.Become == "" || req.Dir != "" {
 		return nil
@@ -114,7 +113,7 @@ func (cs *contexts) findSpare(fits func(*spare) bool) *spare {
 	return s
 }
 
-// tell sends an interpreter something that is no run.
+// tell sends an interpreter a text that is not a run.
 func (i *interpreter) tell(text string) error {
 	i.control.SetWriteDeadline(time.Now().Add(becomeTime))
 	defer i.control.SetWriteDeadline(time.Time{})

@@ -9,8 +9,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// loaded is code that tells whether a module is there that nobody but the spare
-// interpreter imports, and whose interpreter it is.
+// loaded is code that shows whether a module is loaded which only the spare interpreter imports, and whose
+// interpreter it is.
 const loaded = "import os, sys\n'colorsys' in sys.modules, os.environ.get('WHOSE'), sys.flags.utf8_mode"
 
 // spared makes an agent with one spare interpreter.
@@ -75,21 +75,19 @@ func TestSpare(t *testing.T) {
 	check(t, c, "second", "(False, None, 1)")
 }
 
-// What only counts when an interpreter starts, no spare one can be given.
+// Settings that only count when an interpreter starts cannot be applied to a spare one.
 func TestSpareIsNotForAll(t *testing.T) {
 	c := spared(t, "colorsys")
 	check(t, c, "other", "(False, None, 0)", "PYTHONUTF8=0")
 	check(t, c, "like", "(True, None, 1)")
 }
 
-// ownKernels goes through the interpreters of the agent that runs it: others on
-// this host are somebody else's.
+// ownKernels lists the interpreters of the agent that runs it; other agents on this host have interpreters, too.
 const ownKernels = `for d in /proc/[0-9]*; do p=${d#/proc/}
 grep -qzx "AGENT_TEST=$AGENT_TEST" $d/environ 2>/dev/null && grep -qzx ".*/kernel.py" $d/cmdline || continue
 `
 
-// Code inside may do to a spare interpreter what it can to any other of its
-// user's processes.
+// Code inside can attack a spare interpreter like any other process of its user.
 func TestSpareThatIsAttacked(t *testing.T) {
 	for _, signal := range []string{"KILL", "STOP"} {
 		t.Run(signal, func(t *testing.T) {
@@ -100,7 +98,7 @@ func TestSpareThatIsAttacked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o.end.Ended || o.end.TimedOut { // it was taken, and died or stood still: the next is fresh
+			if o.end.Ended || o.end.TimedOut { // it was taken, and had died or was stopped: the next is fresh
 				o = runIn(t, c, k, "c", kernel.Code{Text: "6 * 7"}, time.Minute, nil)
 			}
 			if got := strings.Join(o.result, ""); got != "42" {

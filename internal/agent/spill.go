@@ -11,9 +11,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// Logs may take spillShare of the file system they are written to, all
-// together, and one of them a spillEach of that. Where its size is that of a
-// sandbox's memory, so is theirs.
+// All logs together can take spillShare of the file system that they are written to, and one log spillEach of that.
+// If that file system is in the sandbox's memory, so are the logs.
 const (
 	spillShare = 16
 	spillEach  = 4
@@ -21,7 +20,7 @@ const (
 	spillStep  = 1 << 20 // a file grows by that much
 )
 
-// spills is the room on disk for the older parts of logs.
+// spills is the disk space for the older parts of logs.
 type spills struct {
 	dir  string
 	all  int64
@@ -40,7 +39,7 @@ func newSpills(dir string) *spills {
 	return &spills{dir: dir, all: room, each: room / spillEach, free: room}
 }
 
-// take asks for n bytes.
+// take requests n bytes.
 func (s *spills) take(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +56,8 @@ func (s *spills) give(n int64) {
 	s.free += n
 }
 
-// spill is the part of a log that is too old for memory, in a file without a
-// name. The file grows while it may; then it is a ring.
+// spill is the part of a log that is too old for memory, in a file without a name. The file grows as far as allowed,
+// and is then a ring.
 type spill struct {
 	room *spills
 	file *os.File
@@ -67,8 +66,7 @@ type spill struct {
 	full bool // it grows no more
 }
 
-// open returns an empty spill for what comes from cursor on, or nil when there
-// is no room for it.
+// open returns an empty spill for output from cursor on, or nil if there is no space for it.
 func (s *spills) open(cursor int64) *spill {
 	file, err := nameless(s.dir)
 	if err != nil {
@@ -86,9 +84,8 @@ func (s *spills) open(cursor int64) *spill {
 // root and can make one.
 const ownDir = "/.hutch/log"
 
-// nameless makes a file that nobody else can open. Where the kernel cannot make
-// one without a name (gVisor), the file has a name for a moment, in a folder
-// where no program can exchange it.
+// nameless creates a file that no other process can open. If the kernel cannot create one without a name (gVisor),
+// the file has a name for a moment, in a folder where no program can replace it.
 func nameless(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
 	if err == nil || !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOENT) {
@@ -106,7 +103,7 @@ func nameless(dir string) (*os.File, error) {
 	return f, os.Remove(f.Name())
 }
 
-// grow adds a step, whose room is the file's before anything is written.
+// grow adds a step. The file's space is reserved before anything is written.
 func (s *spill) grow() {
 	if s.size+spillStep > s.room.each || !s.room.take(spillStep) {
 		s.full = true
@@ -120,8 +117,7 @@ func (s *spill) grow() {
 	s.size += spillStep
 }
 
-// write adds what begins at cursor, where the last write ended, and is at most
-// a step long.
+// write adds data at cursor, where the last write ended; it is at most one step long.
 func (s *spill) write(cursor int64, b []byte) error {
 	if !s.full && cursor+int64(len(b)) > s.base+s.size {
 		s.grow()
@@ -137,7 +133,7 @@ func (s *spill) write(cursor int64, b []byte) error {
 	return nil
 }
 
-// read reads what begins at cursor, or the first part of it.
+// read reads data at cursor, or the first part of it.
 func (s *spill) read(cursor int64, size int64, buf []byte) (int, error) {
 	at := (cursor - s.base) % size
 	return s.file.ReadAt(buf[:min(int64(len(buf)), size-at)], at)

@@ -14,14 +14,13 @@ import (
 const (
 	// terminalType is the kind of terminal that programs are told they have.
 	terminalType = "xterm-256color"
-	// hangUpTime is how long the rest of a terminal's output may take after
-	// its session's leader has ended. The kernel then hangs up, and what was
-	// printed comes at once; gVisor leaves terminals open for who is left.
+	// hangUpTime is how long the rest of a terminal's output can take after its session's leader has ended. The
+	// kernel then hangs up, and the output comes at once; gVisor leaves terminals open for the remaining processes.
 	hangUpTime = 100 * time.Millisecond
 )
 
-// terminal opens a new terminal and makes its near end the input and output of
-// p. It returns the far end, three times.
+// terminal opens a new terminal and makes its near end the input and output of p. It returns the far end, three
+// times.
 func (p *running) terminal(size hutch.Size) (files [3]int, err error) {
 	files = [3]int{-1, -1, -1}
 	defer func() {
@@ -51,8 +50,8 @@ func (p *running) terminal(size hutch.Size) (files [3]int, err error) {
 	return files, err
 }
 
-// farEnd opens the programs' end of the terminal fd, and gives it to them. Its
-// name is not used: it may mean another terminal to the agent.
+// farEnd opens the programs' end of the terminal fd, and gives it to them. It does not use the name, which can mean
+// another terminal to the agent.
 func (p *running) farEnd(fd int) (int, error) {
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		return -1, err
@@ -75,8 +74,7 @@ func resize(fd int, s hutch.Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(s.Columns), Row: uint16(s.Rows)})
 }
 
-// duplicate is another descriptor of the same open file. Closing it ends what
-// waits on it, and nothing that waits on f.
+// duplicate returns another descriptor of the same open file. Closing it ends waits on it, and none on f.
 func duplicate(f *os.File) (*os.File, error) {
 	rc, err := f.SyscallConn()
 	if err != nil {

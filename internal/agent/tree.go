@@ -15,27 +15,23 @@ import (
 
 const (
 	killTime = 20 * time.Second // bounds a kill, within what the daemon allows
-	// hurry is how long a kill may try to stop a tree without disturbing
-	// others. A fork bomb leaves so little of the processor that a look at the
-	// process table takes seconds.
+	// hurry is how long a kill can try to stop a tree without disturbing others. A fork bomb leaves so little CPU
+	// time that a look at the process table takes seconds.
 	hurry = 300 * time.Millisecond
 )
 
-// tree is a process and all it started: what descends from it, what is in its
-// session, and what bears its id. The first is certain while the root lives,
-// being a subreaper; the others find what a root that ended left behind.
+// tree is a process and everything it started: its descendants, its session, and processes with its id in their
+// environment. While the root lives, it is a subreaper, so the first is complete; the others find what an ended root
+// left behind.
 type tree struct {
 	root func() int // its pid; 0 when it has ended
 	mark string     // KEY=id in the environment
-	// freeze stops every process there is, until thaw is called. It is nil
-	// where not all of them are the agent's.
+	// freeze stops all processes until thaw is called. It is nil if some of them are not the agent's.
 	freeze func() (thaw func())
-	// adopted are the children of the agent that are not of this tree, as hold
-	// found them; nil before.
+	// adopted are the agent's children that are not of this tree, as hold found them; nil before.
 	adopted map[int]bool
-	// started tells the children that the agent has started from those that it
-	// has inherited, and table does so after freeze. They are nil where it
-	// inherits none.
+	// started distinguishes children that the agent has started from inherited ones; table does so after freeze. They
+	// are nil if the agent inherits none.
 	started, table func() map[int]bool
 }
 
@@ -47,10 +43,9 @@ func (a *agent) tree(id string, root func() int) tree {
 	return t
 }
 
-// hold looks at what the agent has inherited by now, while the root lives and
-// takes in its orphans: none of it is of this tree. It must come before anything
-// that programs can notice. One that kills the root when it sees the end come
-// would else make strangers of all that the root held together.
+// hold records what the agent has inherited so far, while the root lives and takes in its own orphans: so none of it
+// is of this tree. It must come before anything that programs can notice. Otherwise a program that sees the end
+// coming could kill the root, and everything below the root would look like strangers.
 func (t tree) hold() tree {
 	if t.started == nil || t.adopted != nil {
 		return t
@@ -67,7 +62,7 @@ func (t tree) hold() tree {
 	return t
 }
 
-// alive reports whether the root runs. A zombie's children have gone to others.
+// alive reports whether the root runs. The children of a zombie have other parents already.
 func (t tree) alive() bool {
 	root := t.root()
 	if root == 0 {
@@ -89,12 +84,12 @@ func (t tree) signal(sig syscall.Signal) {
 	}
 }
 
-// kill ends the tree and returns when all are dead. It stops the tree first, to
-// outrun one that forks all the time.
+// kill ends the tree and returns when all processes are dead. It stops the tree first, to outrun one that forks all
+// the time.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
 	t = t.hold()
-	defer t.killRoot() // where there is no /proc to be read
+	defer t.killRoot() // in case /proc cannot be read
 	c := newCensus(t)
 	switch {
 	case c.stop(time.Now().Add(hurry)):
@@ -112,14 +107,13 @@ func (t tree) kill() {
 		}
 		t.strike(pids)
 		if len(pids) == 1 && pids[0] == t.root() {
-			t.adopted = nil // the root was the last: nothing is lost by its end
+			t.adopted = nil // the root was the last, so nothing is lost when it ends
 		}
 		time.Sleep(pause)
 	}
 }
 
-// strike kills the members of the tree, the root only when it is the last: it
-// holds the tree together.
+// strike kills the members of the tree; the root comes last, because it holds the tree together.
 func (t tree) strike(pids []int) {
 	if len(pids) > 1 && pids[0] == t.root() {
 		pids = pids[1:]
@@ -153,7 +147,7 @@ func (t tree) members() []int {
 // census counts a tree.
 type census struct {
 	tree
-	in    map[int]bool // the tree, as far as it is known
+	in    map[int]bool // the known processes of the tree
 	known map[int]bool // looked at, inside or not
 }
 
@@ -161,11 +155,10 @@ func newCensus(t tree) *census {
 	return &census{tree: t, in: map[int]bool{}, known: map[int]bool{}}
 }
 
-// stop stops the tree and reports whether it did so in time. A process with a
-// pending stop can fork no more. The root comes first, so that nobody waits for
-// those who fork and end: as zombies they tell that more are to be found, and
-// at the limit of pids there can be no more. With it comes its process group,
-// which is most of what there is, in one call.
+// stop stops the tree and reports whether it did so in time. A process with a pending stop cannot fork. The root is
+// stopped first, so that nothing waits for children that fork and end: as zombies they show that there are more, and
+// at the limit of pids there cannot be more. Its process group is stopped with it, which is most of the tree, in one
+// call.
 func (c *census) stop(end time.Time) bool {
 	if root := c.root(); root != 0 {
 		syscall.Kill(-root, syscall.SIGSTOP)
@@ -182,8 +175,8 @@ func (c *census) stop(end time.Time) bool {
 	return true
 }
 
-// look returns the processes of the tree that no earlier look found, the dead
-// among them. It breaks off at end, unless that is zero.
+// look returns the processes of the tree that no earlier look found, including dead ones. It stops at end, unless
+// that is zero.
 func (c *census) look(end time.Time) (found []process) {
 	fresh := processes(c.known, end)
 	take := func(belongs func(process) bool) {
@@ -196,7 +189,7 @@ func (c *census) look(end time.Time) (found []process) {
 			return true
 		})
 	}
-	below := func() { // until nobody more has a parent inside
+	below := func() { // until no more processes have a parent inside
 		for n := -1; n != len(found); {
 			n = len(found)
 			take(func(p process) bool { return c.in[p.parent] })
@@ -213,8 +206,7 @@ func (c *census) look(end time.Time) (found []process) {
 	return found
 }
 
-// lost tells those that the agent has inherited since hold, if that is for the
-// reason that somebody else has killed the root.
+// lost returns a test for processes that the agent has inherited since hold, if another process has killed the root.
 func (c *census) lost() func(process) bool {
 	if c.adopted == nil || c.alive() {
 		return func(process) bool { return false }
@@ -231,9 +223,8 @@ type process struct {
 	dead                 bool
 }
 
-// processes reads the process table, but for those that are known already, and
-// makes them known: the newest first, which are the likeliest to run away. It
-// breaks off at end, unless that is zero.
+// processes reads the process table without the known processes, newest first because those are the likeliest to run
+// away, and marks them as known. It stops at end, unless that is zero.
 func processes(known map[int]bool, end time.Time) []process {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -260,9 +251,8 @@ func processes(known map[int]bool, end time.Time) []process {
 	return all
 }
 
-// parseStat reads "pid (name) state parent group session ...". The name is the
-// process's own choice, brackets and all. A process of which only the first
-// thread has ended looks like a zombie but for its number of threads.
+// parseStat reads "pid (name) state parent group session ...". The process chooses the name, which can contain
+// brackets. A process whose first thread has ended looks like a zombie except for its number of threads.
 func parseStat(pid int, stat []byte) (process, bool) {
 	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(f) < 18 {
@@ -275,8 +265,8 @@ func parseStat(pid int, stat []byte) (process, bool) {
 	return process{pid, parent, session, dead}, errors.Join(err1, err2, err3) == nil
 }
 
-// bears reports whether the process was started with KEY=VALUE in its
-// environment, as far as the agent may see it.
+// bears reports whether KEY=VALUE was in the environment with which the process was started, as far as the agent can
+// see it.
 func (p process) bears(mark string, buf []byte) bool {
 	if p.dead {
 		return false
@@ -285,8 +275,8 @@ func (p process) bears(mark string, buf []byte) bool {
 	return bytes.HasPrefix(env, []byte(mark+"\x00")) || bytes.Contains(env, []byte("\x00"+mark+"\x00"))
 }
 
-// slurp reads what fits of a file of the kernel, by plain system calls: there
-// are hundreds to read while a fork bomb goes off.
+// slurp reads the part of a kernel file that fits, with plain system calls: during a fork bomb there are hundreds to
+// read.
 func slurp(path string, buf []byte) []byte {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"hutch/internal/verb"
 )
 
-// Options are what a log is made from. Dir is needed.
+// Options configure a log. Dir is required.
 type Options struct {
 	Dir  string        // the log's own folder, made when missing
 	Keep time.Duration // how long files are kept; default 30 days, negative for ever
@@ -33,12 +33,11 @@ const (
 	syncEvery = time.Second
 )
 
-// Log is an open log, and an [Observer]. Its methods are safe for concurrent
-// use.
+// Log is an open log, and an [Observer]. Its methods are safe for concurrent use.
 type Log struct {
 	opt Options
 
-	syncing sync.Mutex // one after the other: the checkpoint is one file
+	syncing sync.Mutex // one sync at a time, because the checkpoint is one file
 
 	mu      sync.Mutex
 	file    *os.File // of the day
@@ -46,17 +45,16 @@ type Log struct {
 	size    int64    // of its whole lines
 	last    link
 	buf     []byte
-	open    map[int64]Operation // begun and not ended, by the number of their line
-	lost    int64               // lines that could not be written since the last that could
+	open    map[int64]Operation // operations under way, by the number of their line
+	lost    int64               // lines that could not be written since the last successful one
 	fault   error               // of the last write
-	grown   chan struct{}       // closed when there is a new line; nil when nobody waits
-	settled link                // the last line that the checkpoint has
+	grown   chan struct{}       // closed when there is a new line; nil when no reader waits
+	settled link                // the last line in the checkpoint
 	closed  bool
 }
 
-// Open opens the log of a folder and goes on from its last line. What an
-// earlier daemon left unfinished is put on record: a torn line, and operations
-// that were under way. One process at a time may have a log open.
+// Open opens the log of a folder and continues after its last line. It records what an earlier daemon left
+// unfinished: a torn line, and operations that were under way. Only one process at a time can have a log open.
 func Open(ctx context.Context, opt Options) (*Log, error) {
 	opt.Keep = cmp.Or(opt.Keep, 30*day)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
@@ -74,9 +72,8 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 	return l, nil
 }
 
-// Begin implements Observer. Where the disk takes no line, a verb that changes
-// something is refused. A verb that only looks is not, and neither is one that
-// frees memory or disk.
+// Begin implements Observer. If the disk accepts no line, Begin refuses a verb that changes something. It does not
+// refuse a verb that only looks, or one that frees memory or disk space.
 func (l *Log) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
 	op.Trace = cmp.Or(op.Trace, hutch.TraceID(ctx))
 	var began int64
@@ -89,8 +86,7 @@ func (l *Log) Begin(ctx context.Context, op Operation) (context.Context, func(Ou
 	return ctx, func(o Outcome) { l.write(End, began, op.end(o, l.opt.now())) }, nil
 }
 
-// Record writes a line for something that has already happened: a refused
-// login, say.
+// Record writes a line for something that has already happened, for example a refused login.
 func (l *Log) Record(op Operation) error {
 	_, err := l.write(End, 0, op)
 	return err
@@ -125,8 +121,8 @@ func (l *Log) write(phase Phase, began int64, op Operation) (int64, error) {
 	return l.last.seq, nil
 }
 
-// missLocked counts a line that is not there. That of a beginning is not
-// missed: the operation is refused, and so never was.
+// missLocked counts a line that could not be written. The line of a beginning does not count: its operation is
+// refused, so it never happened.
 func (l *Log) missLocked(phase Phase, err error) {
 	if l.fault == nil {
 		l.opt.Log.Error("the audit log cannot be written: calls that change something are refused", "err", err)
@@ -137,7 +133,7 @@ func (l *Log) missLocked(phase Phase, err error) {
 	}
 }
 
-// confessLocked says how many lines are not there, before the next one.
+// confessLocked records how many lines are missing, before the next one.
 func (l *Log) confessLocked() error {
 	if l.lost == 0 {
 		return nil
@@ -149,7 +145,7 @@ func (l *Log) confessLocked() error {
 	return err
 }
 
-// markLocked writes a line of the log's own.
+// markLocked writes a mark.
 func (l *Log) markLocked(verb, target string) error {
 	c, err := content(Mark, 0, Operation{Time: l.opt.now(), Verb: verb, Target: target, Result: OK})
 	if err != nil {
@@ -158,8 +154,7 @@ func (l *Log) markLocked(verb, target string) error {
 	return l.appendLocked(c)
 }
 
-// appendLocked writes one line. A write that breaks off is taken back, so that
-// the next one begins a line.
+// appendLocked writes one line. It truncates a partial write, so that the next line starts cleanly.
 func (l *Log) appendLocked(content []byte) error {
 	if l.closed {
 		return os.ErrClosed
@@ -184,8 +179,8 @@ func (l *Log) appendLocked(content []byte) error {
 	return nil
 }
 
-// turnLocked goes on to the file of the day. When the clock was put back it
-// stays where it is: files follow each other as their lines do.
+// turnLocked switches to the file of the day. If the clock was put back, it keeps the present file: files have the
+// order of their lines.
 func (l *Log) turnLocked() error {
 	name := l.opt.now().UTC().Format(dayFormat) + extension
 	if l.file != nil && name <= l.name {
@@ -204,7 +199,7 @@ func (l *Log) turnLocked() error {
 	return nil
 }
 
-// Ready reports why the log takes no lines, if so.
+// Ready returns why the log cannot write lines, or nil.
 func (l *Log) Ready() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,8 +209,7 @@ func (l *Log) Ready() error {
 	return nil
 }
 
-// Run brings what was written to the disk each second, and removes files that
-// were kept for long enough. It returns when ctx is done.
+// Run syncs the log to disk each second, and removes expired files. It returns when ctx is done.
 func (l *Log) Run(ctx context.Context) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -240,8 +234,8 @@ func (l *Log) attempt(what string, do func() error) {
 	}
 }
 
-// checkpoint is what is known to be on disk: reading goes on from there, and a
-// log that is shorter has lost its end.
+// checkpoint is the part of the log that is known to be on disk: a start reads on from there, and a shorter log has
+// lost its end.
 type checkpoint struct {
 	File string              `json:"file"`
 	Size int64               `json:"size"`
@@ -250,7 +244,7 @@ type checkpoint struct {
 	Open map[int64]Operation `json:"open"`
 }
 
-// sync brings what was written to the disk, and says so in the checkpoint.
+// sync syncs the log to disk, and records that in the checkpoint.
 func (l *Log) sync() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -262,7 +256,7 @@ func (l *Log) sync() error {
 	now, file := l.last, l.file
 	c := checkpoint{l.name, l.size, now.seq, string(now.hash[:]), maps.Clone(l.open)}
 	l.mu.Unlock()
-	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // one that was turned is on disk
+	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // a finished file is on disk already
 		return err
 	}
 	if err := c.save(l.opt.Dir); err != nil {
@@ -288,8 +282,7 @@ func (c checkpoint) save(dir string) error {
 	return os.Rename(path+".new", path)
 }
 
-// Close brings the log to the disk and lets go of it. Call it when Run has
-// returned, and nothing is under way.
+// Close syncs the log and closes it. Call it after Run has returned, when nothing is under way.
 func (l *Log) Close() error {
 	err := l.sync()
 	l.mu.Lock()

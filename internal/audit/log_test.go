@@ -34,7 +34,7 @@ func operation(verb string) Operation {
 	return Operation{Time: time.Now(), Token: "tk-1", TokenName: "ci", Owner: "tk-1", Sandbox: "demo", Verb: verb, Target: "make test", Surface: "rest"}
 }
 
-// do is one call that was observed.
+// do makes one observed call.
 func do(t testing.TB, l *Log, op Operation, o Outcome) {
 	t.Helper()
 	_, end, err := l.Begin(t.Context(), op)
@@ -98,7 +98,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestHostileWords: one line of bounded length, whatever a caller chose.
+// TestHostileWords: a record is one line of bounded length, whatever a caller sends.
 func TestHostileWords(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})
@@ -133,7 +133,7 @@ func TestChainGoesOnOverRestartsAndDays(t *testing.T) {
 		do(t, l, operation("Exec"), Outcome{})
 		clock = clock.Add(day)
 		do(t, l, operation("Exec"), Outcome{})
-		clock = clock.Add(-2 * day) // a clock that is put back: the files go on in order
+		clock = clock.Add(-2 * day) // the clock was put back: the files keep their order
 		do(t, l, operation("Exec"), Outcome{})
 		clock = clock.Add(2 * day)
 		if err := l.Close(); err != nil {
@@ -146,7 +146,7 @@ func TestChainGoesOnOverRestartsAndDays(t *testing.T) {
 	}
 }
 
-// TestVerifyFinds: whatever is done to a line, or to its place.
+// TestVerifyFinds: Verify notices every change to a line or to its position.
 func TestVerifyFinds(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})
@@ -200,8 +200,7 @@ func TestVerifyFinds(t *testing.T) {
 	mustBeWhole(t, l.opt.Dir)
 }
 
-// TestWrittenAnew: against someone who makes a whole new log that is in order
-// helps a hash that was kept elsewhere.
+// TestWrittenAnew: a hash that was kept elsewhere reveals a log that was replaced by a new, consistent one.
 func TestWrittenAnew(t *testing.T) {
 	t.Parallel()
 	one, two := open(t, Options{}), open(t, Options{})
@@ -247,7 +246,7 @@ func TestTornEnd(t *testing.T) {
 	}
 }
 
-// TestCutEnd: lines that had been on disk are gone, and stay missing.
+// TestCutEnd: lines that had been on disk are gone, and are reported as missing.
 func TestCutEnd(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})
@@ -267,7 +266,7 @@ func TestCutEnd(t *testing.T) {
 	}
 }
 
-// TestExpire: what is left still hangs together.
+// TestExpire: the remaining lines still form a chain.
 func TestExpire(t *testing.T) {
 	t.Parallel()
 	clock := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -359,8 +358,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFullDisk: what changes something is refused while there is no room for
-// its record; what was lost is on record when there is.
+// TestFullDisk: an operation that changes something is refused while its record does not fit; lost lines are recorded
+// when there is space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})
@@ -422,8 +421,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestKilled runs the log in a process of its own, which prints what it has
-// told its clients, and is killed.
+// TestKilled runs the log in another process, which prints what it has told its clients, and kills it.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv("AUDIT_TEST_DIR"); dir != "" {
 		writeForEver(t, dir)
@@ -445,7 +443,7 @@ func TestKilled(t *testing.T) {
 			n += m
 		}
 		c.Process.Kill()
-		for { // what it had said before it died
+		for { // what it printed before it died
 			m, err := out.Read(buf)
 			n += m
 			if err != nil {
@@ -466,8 +464,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// writeForEver tells a byte for each operation that is on record, three others
-// being under way.
+// writeForEver prints a byte for each recorded operation, while three others are under way.
 func writeForEver(t *testing.T, dir string) {
 	l, err := Open(context.Background(), Options{Dir: dir})
 	if err != nil {
@@ -511,7 +508,7 @@ func (f observer) Begin(ctx context.Context, op Operation) (context.Context, fun
 func TestVerbsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})
-	l.Close() // no line can be written any more
+	l.Close() // no more lines can be written
 	for name, refused := range map[string]bool{
 		"Exec": true, "unheard of": true, "WriteFile": true,
 		"Stat": false, "Snapshots": false, "Backups": false,

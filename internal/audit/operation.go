@@ -10,8 +10,8 @@ import (
 	"hutch"
 )
 
-// Operation is one call of a verb, as it goes on record. It holds no secrets:
-// no environment, no input, no output, no content of files.
+// Operation is one call of a verb, as it is recorded. It holds no secrets: no environment, no input, no output, no
+// content of files.
 type Operation struct {
 	Time      time.Time     `json:"time"`            // when it began
 	Token     string        `json:"token,omitempty"` // the id of the token, never the token
@@ -19,7 +19,7 @@ type Operation struct {
 	Owner     string        `json:"owner,omitempty"`
 	Sandbox   string        `json:"sandbox,omitempty"`
 	Verb      string        `json:"verb"`             // the method of hutch.Service, such as "Exec"
-	Target    string        `json:"target,omitempty"` // a path, the id of a process, the head of a command
+	Target    string        `json:"target,omitempty"` // a path, the id of a process, the beginning of a command
 	Result    string        `json:"result"`           // "ok", or the kind of the error
 	Error     string        `json:"error,omitempty"`  // its message
 	Duration  time.Duration `json:"durationNs"`
@@ -33,14 +33,13 @@ type Operation struct {
 
 // Outcome is how a call ended.
 type Outcome struct {
-	Err error // nil when it went well
-	// Sandbox is the one that the call was about, where only its answer told:
-	// the id that Create minted. Empty leaves the operation's own.
+	Err error // nil if it succeeded
+	// Sandbox is the sandbox of the call if only its answer showed it, such as the id that Create minted. If empty,
+	// the operation's own is kept.
 	Sandbox string
 }
 
-// Observer is told of every call of a verb: before it runs, and when it has
-// ended.
+// Observer is told about every call of a verb: before it runs, and when it has ended.
 type Observer interface {
 	// Begin is called for every call, also for one that policy refuses: then end
 	// follows at once, with the refusal. The call is made with the context that
@@ -49,11 +48,10 @@ type Observer interface {
 	Begin(ctx context.Context, op Operation) (call context.Context, end func(Outcome), err error)
 }
 
-// Observers tells several, in order, and their ends in the opposite one.
+// Observers calls several observers in order, and their ends in reverse order.
 type Observers []Observer
 
-// Begin implements Observer. What began before one of them refuses is ended
-// with that refusal.
+// Begin implements Observer. If one of them refuses, those before it are ended with that refusal.
 func (list Observers) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
 	ends := make([]func(Outcome), 0, len(list))
 	finish := func(o Outcome) {
@@ -88,23 +86,23 @@ func WithOrigin(ctx context.Context, o Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, o)
 }
 
-// OriginOf is where the call of ctx comes from, as far as that is known.
+// OriginOf returns the origin of ctx's call, as far as it is known.
 func OriginOf(ctx context.Context) Origin {
 	o, _ := ctx.Value(originKey{}).(Origin)
 	return o
 }
 
-// Broker is the verb of a request that secrets were added to on its way out of a
-// sandbox. It is nobody's call, and on record when it has been answered.
+// Broker is the verb of a request that left a sandbox with brokered secrets. It has no caller, and is recorded when
+// it has been answered.
 const Broker = "Broker"
 
-// OK is the result of an operation that went well.
+// OK is the result of a successful operation.
 const OK = "ok"
 
-// Canceled is the result of one whose client left before it had ended.
+// Canceled is the result of an operation whose client left before its end.
 const Canceled = "canceled"
 
-// ResultOf is the result that an error stands for.
+// ResultOf returns the result for an error.
 func ResultOf(err error) string {
 	switch {
 	case err == nil:
@@ -116,8 +114,7 @@ func ResultOf(err error) string {
 	}
 }
 
-// Head is the beginning of s as valid UTF-8, of at most n bytes; an ellipsis
-// tells that there was more.
+// Head returns the beginning of s as valid UTF-8, at most n bytes; an ellipsis shows that it was cut.
 func Head(s string, n int) string {
 	const more = "…"
 	if len(s) > n {

@@ -19,20 +19,18 @@ type Query struct {
 	Sandbox      string
 	Verb         string // in whatever case
 	Result       string
-	After        int64 // only lines behind that one
+	After        int64 // only lines after that one
 	Limit        int   // 0 for no limit
-	// Running chooses operations that have begun and not ended, which are left
-	// out otherwise: each record is then that of an ended operation or a mark.
+	// Running chooses operations that have not ended. By default they are left out: each record is then that of an
+	// ended operation or a mark.
 	Running bool
 }
 
 // Reader is a log that can be read.
 type Reader interface {
-	// Query hands the chosen records to out, in the order in which they were
-	// written, until out fails.
+	// Query passes the chosen records to out, in the order in which they were written, until out fails.
 	Query(ctx context.Context, q Query, out func(Record) error) error
-	// Follow goes on with what is written from now on, until ctx is done, out
-	// fails or the limit is reached.
+	// Follow continues with new records, until ctx is done, out fails or the limit is reached.
 	Follow(ctx context.Context, q Query, out func(Record) error) error
 }
 
@@ -50,7 +48,7 @@ func (l *Log) Follow(ctx context.Context, q Query, out func(Record) error) error
 	}
 	defer r.Close()
 	for {
-		grown := l.growth() // asked for before reading, or a line in between would wait for the next
+		grown := l.growth() // before reading, or a line written meanwhile would wait for the next one
 		n, err := l.scan(ctx, q, r, out)
 		if err != nil {
 			return err
@@ -78,13 +76,12 @@ func (l *Log) growth() <-chan struct{} {
 	return l.grown
 }
 
-// reader stands where the first records of a query can be.
+// reader returns a reader at the first possible record of a query.
 func (l *Log) reader(q Query) (*reader, error) {
 	var name string
 	if !q.Since.IsZero() {
-		// Lines are in the file of the day that they were written on, which
-		// is no earlier than when the operation began. The one before is for
-		// clocks that were put back.
+		// A line is in the file of the day on which it was written, which is no earlier than the beginning of its
+		// operation. The file before is read too, in case the clock was put back.
 		name = q.Since.UTC().Add(-day).Format(dayFormat) + extension
 	}
 	if q.After > 0 {
@@ -97,7 +94,7 @@ func (l *Log) reader(q Query) (*reader, error) {
 	return readFrom(l.opt.Dir, name, 0)
 }
 
-// scan hands on the chosen records from where r stands, and returns how many.
+// scan passes on the chosen records from r on, and returns their number.
 func (l *Log) scan(ctx context.Context, q Query, r *reader, out func(Record) error) (n int, err error) {
 	if r == nil {
 		if r, err = l.reader(q); err != nil {
@@ -129,8 +126,7 @@ func (l *Log) scan(ctx context.Context, q Query, r *reader, out func(Record) err
 	return n, nil
 }
 
-// words are what a line must hold to be chosen, whatever it means: to look for
-// them costs a tenth of decoding it.
+// words are texts that a chosen line must contain: searching for them costs a tenth of decoding the line.
 func (q Query) words() (words [][]byte) {
 	for name, value := range map[string]string{"owner": q.Owner, "sandbox": q.Sandbox, "result": q.Result} {
 		if value != "" {

@@ -13,15 +13,14 @@ import (
 // end it can be asked again: there may be more by then.
 type reader struct {
 	dir  string
-	name string // of the file that is read; of the one before the first, at first
+	name string // the present file; at first, the one before the first file
 	at   int64  // offset of the next line
 	f    *os.File
 	buf  *bufio.Reader
-	last bool // nothing more will be written to this file: there is a later one
+	last bool // this file is complete, because there is a later one
 }
 
-// readFrom begins at an offset in a file, or in the first one after it when it
-// is not there.
+// readFrom starts at an offset in a file or, if the file is missing, at the beginning of the next one.
 func readFrom(dir, name string, at int64) (*reader, error) {
 	r := &reader{dir: dir, name: name, at: at, buf: bufio.NewReaderSize(nil, maxLine)}
 	if name == "" {
@@ -57,9 +56,8 @@ func (r *reader) Close() error {
 	return r.f.Close()
 }
 
-// next returns the next line with its newline, good until the call after, or
-// io.EOF. What is no whole line, because it is too long or breaks off in the
-// middle of the log, comes in pieces.
+// next returns the next line with its newline, valid until the next call, or io.EOF. A line that is too long, or
+// broken off in the middle of the log, is returned in pieces.
 func (r *reader) next() ([]byte, error) {
 	for {
 		line, err := []byte(nil), io.EOF
@@ -80,8 +78,8 @@ func (r *reader) next() ([]byte, error) {
 	}
 }
 
-// turn goes on to the next file, or returns io.EOF when there is none. A file
-// is read once more when the next has been seen: only then is its end the end.
+// turn switches to the next file, or returns io.EOF if there is none. It reads the old file once more after it has
+// seen the next: only then can no more lines come.
 func (r *reader) turn() error {
 	later, err := r.later()
 	if err != nil {
@@ -104,7 +102,7 @@ func (r *reader) turn() error {
 	return r.open(later)
 }
 
-// later is the file after this one, or empty.
+// later returns the file after this one, or "".
 func (r *reader) later() (string, error) {
 	all, err := files(r.dir)
 	for _, path := range all {
@@ -115,8 +113,7 @@ func (r *reader) later() (string, error) {
 	return "", err
 }
 
-// fileOf is the file that holds the line of a number: the last one whose first
-// line is not after it.
+// fileOf returns the file with the line of that number: the last file whose first line is not after it.
 func fileOf(dir string, seq int64) (string, error) {
 	all, err := files(dir)
 	for _, path := range slices.Backward(all) {

@@ -14,7 +14,7 @@ import (
 	"hutch"
 )
 
-// Phase tells what a line is about.
+// Phase says what a line is about.
 type Phase string
 
 const (
@@ -26,14 +26,13 @@ const (
 // Verbs of marks.
 const (
 	AuditStart  = "AuditStart"  // the log was opened
-	AuditTorn   = "AuditTorn"   // a last line was not whole: its bytes were set aside
+	AuditTorn   = "AuditTorn"   // a last line was incomplete: its bytes were set aside
 	AuditGap    = "AuditGap"    // lines are missing that had been on disk
 	AuditLost   = "AuditLost"   // so many lines could not be written
 	AuditExpire = "AuditExpire" // old files were removed; the target is the last line of them
 )
 
-// Interrupted is the result of an operation that was under way when the daemon
-// ended without a chance to say more.
+// Interrupted is the result of an operation that was under way when the daemon ended abruptly.
 const Interrupted = "interrupted"
 
 // Record is one line.
@@ -41,17 +40,17 @@ type Record struct {
 	Seq   int64  `json:"seq"`
 	Prev  string `json:"prev"`
 	Phase Phase  `json:"phase"`
-	Began int64  `json:"began,omitempty"` // of an end: the number of the line of its beginning
+	Began int64  `json:"began,omitempty"` // in an end: the number of the line of its beginning
 	Operation
 	Hash string `json:"hash"`
 }
 
-// Bounds of what callers choose, in bytes.
+// Bounds on texts from callers, in bytes.
 const (
 	maxWord   = 128
 	maxTarget = 256
 	maxError  = 512
-	// maxLine is more than any line of ours has, every byte of it escaped.
+	// maxLine is longer than any of our lines with every byte escaped.
 	maxLine = 32 << 10
 )
 
@@ -65,8 +64,7 @@ func (op Operation) end(o Outcome, now time.Time) Operation {
 	return op
 }
 
-// bounded cuts and cleans what callers choose, so that a record is one line of
-// bounded length whatever they send.
+// bounded cuts and cleans texts from callers, so that a record is one line of bounded length.
 func (op Operation) bounded() Operation {
 	for _, s := range []*string{&op.Token, &op.TokenName, &op.Owner, &op.Sandbox, &op.Verb, &op.Result, &op.Surface, &op.Remote, &op.Request, &op.ClientRequest, &op.Trace} {
 		*s = Head(*s, maxWord)
@@ -79,7 +77,7 @@ func (op Operation) bounded() Operation {
 // digest is a SHA-256 in hexadecimal.
 type digest [2 * sha256.Size]byte
 
-// origin is what the first line hangs on.
+// origin is the hash before the first line.
 var origin = digest([]byte(strings.Repeat("0", 2*sha256.Size)))
 
 func digestOf(b []byte) (d digest) {
@@ -88,8 +86,7 @@ func digestOf(b []byte) (d digest) {
 	return d
 }
 
-// content is the part of a line that its place in the chain does not change:
-// all behind the number and the hash of the line before.
+// content is the part of a line that is independent of the chain: everything after the number and the previous hash.
 func content(phase Phase, began int64, op Operation) ([]byte, error) {
 	b, err := json.Marshal(struct {
 		Phase Phase `json:"phase"`
@@ -118,7 +115,7 @@ func appendLine(b []byte, seq int64, prev digest, content []byte) ([]byte, diges
 	return append(b, lineEnd...), hash
 }
 
-// link is a line as far as the chain goes.
+// link is the part of a line that the chain needs.
 type link struct {
 	seq        int64
 	prev, hash digest

@@ -13,8 +13,7 @@ import (
 	"slices"
 )
 
-// recover finds the end of the log, and puts on record what an earlier daemon
-// could not.
+// recover finds the end of the log, and records what an earlier daemon could not.
 func (l *Log) recover(ctx context.Context) error {
 	known := loadCheckpoint(l.opt.Dir)
 	if !known.holds(l.opt.Dir) {
@@ -43,7 +42,7 @@ func loadCheckpoint(dir string) (c checkpoint) {
 	return c
 }
 
-// holds reports whether the log has the line of the checkpoint where that says.
+// holds reports whether the log has the checkpoint's line at its position.
 func (c checkpoint) holds(dir string) bool {
 	if c.File != filepath.Base(c.File) || c.Size < int64(tail) {
 		return false
@@ -58,8 +57,8 @@ func (c checkpoint) holds(dir string) bool {
 	return err == nil && string(end) == beforeHash+c.Hash+lineEnd
 }
 
-// replay reads what was written behind the checkpoint: the chain's last line,
-// and what has begun and not ended. What is no line is left for Verify to find.
+// replay reads what was written after the checkpoint: the chain's last line, and operations that have not ended. It
+// leaves malformed lines for Verify to find.
 func (l *Log) replay(ctx context.Context, known checkpoint) error {
 	r, err := readFrom(l.opt.Dir, known.File, known.Size)
 	if err != nil {
@@ -86,7 +85,7 @@ func (l *Log) replay(ctx context.Context, known checkpoint) error {
 	return context.Cause(ctx)
 }
 
-// pursue keeps account of what is under way.
+// pursue tracks the operations under way.
 func (l *Log) pursue(seq int64, line []byte) {
 	var rec Record
 	if json.Unmarshal(line, &rec) != nil {
@@ -100,8 +99,8 @@ func (l *Log) pursue(seq int64, line []byte) {
 	}
 }
 
-// setAside moves what stands behind the last whole line to a file of its own,
-// and returns what to say of it. It comes of a power cut in mid-write.
+// setAside moves the bytes after the last whole line to a separate file, and returns a description. A power cut in
+// the middle of a write leaves such bytes.
 func (l *Log) setAside() (what string, err error) {
 	if l.name == "" {
 		return "", nil
@@ -150,8 +149,8 @@ func (l *Log) report(torn string, known checkpoint) error {
 	return errors.Join(errs...)
 }
 
-// expire removes files that were kept for long enough, the oldest first, and
-// each only when a mark has its last line.
+// expire removes files after the time for which they are kept, oldest first, and each only when a mark has its last
+// line.
 func (l *Log) expire() error {
 	if l.opt.Keep < 0 {
 		return nil
@@ -185,7 +184,7 @@ func (l *Log) remove(path string) error {
 		err = l.markLocked(AuditExpire, expired(last))
 		l.mu.Unlock()
 	}
-	if err != nil && !errors.Is(err, errMalformed) { // a file without a line is no loss
+	if err != nil && !errors.Is(err, errMalformed) { // a file without lines is no loss
 		return err
 	}
 	if err := l.sync(); err != nil {
@@ -200,5 +199,5 @@ func (l *Log) remove(path string) error {
 	return nil
 }
 
-// expired is the target of the mark for a file whose last line is that one.
+// expired returns the target of the mark for a file with that last line.
 func expired(last link) string { return fmt.Sprintf("%d %s", last.seq, last.hash[:]) }

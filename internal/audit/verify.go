@@ -11,38 +11,37 @@ import (
 	"strings"
 )
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	Lines int64 `json:"lines"`
 	First int64 `json:"first"` // number of the first line
 	Last  int64 `json:"last"`
-	// Head is the hash of the last line. Who keeps it elsewhere can tell later
-	// that the log still has all that it had.
+	// Head is the hash of the last line. A copy of it shows later that the log still has all its lines.
 	Head string `json:"head"`
-	// Notes are what the log itself says of its gaps.
+	// Notes are the log's own marks about its gaps.
 	Notes    []string  `json:"notes"`    // at most 100
 	Findings []Finding `json:"findings"` // at most 100
 }
 
-// OK reports whether the log is as it was written.
+// OK reports whether the log is unchanged.
 func (r *Report) OK() bool { return len(r.Findings) == 0 }
 
-// Finding is a place where the log is not as it was written.
+// Finding is a place where the log was changed.
 type Finding struct {
 	File string `json:"file"`
-	Line int64  `json:"line"` // in the file, from 1; 0 when it is about the whole
+	Line int64  `json:"line"` // in the file, from 1; 0 for the log as a whole
 	Seq  int64  `json:"seq,omitempty"`
 	What string `json:"what"`
 }
 
 const maxFindings = 100
 
-// Verify reads the log of a folder and finds lines that were changed, taken
-// out, put in or moved. The log may be in use.
+// Verify reads the log of a folder and finds lines that were changed, removed,
+// inserted or moved. The log can be in use.
 //
-// Whoever can write to the folder can also write a whole new log that is in
-// order. Against that helps head, as printed earlier: "SEQ:HASH" of a line
-// that must be there. Empty asks for none.
+// An attacker that can write to the folder can also write a whole new log that is
+// consistent. head protects against that: it is "SEQ:HASH" of a line, printed
+// earlier, that must be there. Empty checks no such line.
 func Verify(ctx context.Context, dir, head string) (Report, error) {
 	v := verifier{Report: Report{Notes: []string{}, Findings: []Finding{}}, known: map[int64]string{}}
 	if known := loadCheckpoint(dir); known.Seq > 0 {
@@ -79,7 +78,7 @@ type verifier struct {
 	Report
 	at    Finding // where it stands
 	last  link
-	hangs string           // the target of the mark that the first line hangs on, until it is found
+	hangs string           // the target of the mark before the first line, until it is found
 	known map[int64]string // hashes of lines that must be there
 }
 
@@ -121,7 +120,7 @@ func (v *verifier) check(file string, line []byte) {
 	}
 }
 
-// begin notes what the first line hangs on: nothing, or a mark further on.
+// begin records what the first line follows: nothing, or a mark that comes later.
 func (v *verifier) begin(l link) {
 	v.First = l.seq
 	v.last = link{seq: l.seq - 1, hash: l.prev}
@@ -130,7 +129,7 @@ func (v *verifier) begin(l link) {
 	}
 }
 
-// compare holds a line to what is known of it from elsewhere.
+// compare compares a line with what is known about it from elsewhere.
 func (v *verifier) compare(l link) {
 	if hash, ok := v.known[l.seq]; ok {
 		if hash != string(l.hash[:]) {
@@ -140,7 +139,7 @@ func (v *verifier) compare(l link) {
 	}
 }
 
-// mark heeds what the log says of itself.
+// mark reads the log's own marks.
 func (v *verifier) mark(line []byte) {
 	var rec Record
 	if json.Unmarshal(line, &rec) != nil || rec.Phase != Mark {

@@ -54,7 +54,7 @@ func TestLifeOfAToken(t *testing.T) {
 	}
 	other := create(t, r, hutch.TokenRequest{Name: "other"})
 
-	// None of it is on disk; all that matters is.
+	// No secret is on disk; everything else that matters is.
 	docs, err := db.Shelf("tokens").All(t.Context())
 	if err != nil || len(docs) != 2 {
 		t.Fatal(docs, err)
@@ -157,7 +157,7 @@ func TestLimitsOfTheLocalToken(t *testing.T) {
 	}
 }
 
-// What runs for a token ends with it, and says why.
+// When a token ends, its contexts end too, with a cause that says why.
 func TestWhatRunsEndsWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := open(t, auth.Options{})
@@ -208,7 +208,7 @@ func TestRefusalsAreAlike(t *testing.T) {
 	}
 }
 
-// One name is one token, whoever races for it, while others check.
+// Of callers that race to create one name, one succeeds, while others check tokens.
 func TestRaces(t *testing.T) {
 	db, err := store.Open(t.Context(), store.Memory)
 	if err != nil {

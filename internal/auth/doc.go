@@ -1,13 +1,12 @@
-// Package auth knows who calls: it turns the bearer token of a request into a
+// Package auth identifies callers: it turns the bearer token of a request into a
 // [Principal], and manages tokens.
 //
-// Tokens are 256 random bits, and what is kept of one is its SHA-256. A slow
-// hash would add nothing: it is for secrets that can be guessed, and these
-// cannot. A token is looked up by its hash, so how long that takes depends on
-// what the caller cannot choose: the hash of a guess tells nothing of any
-// token.
+// A token is 256 random bits; the server stores its SHA-256. A slow hash would
+// add nothing, because such a token cannot be guessed. Tokens are looked up by
+// hash, so the time of a lookup depends on the hash of the caller's guess and
+// reveals nothing about any token.
 //
-// A principal has a life, which ends with its token. What runs for it is held
-// to that life, so a token that is revoked or expires ends its open streams
-// too, and not only its next call.
+// A principal's context ends with its token. Everything that runs for a
+// principal uses that context, so revoking a token or its expiry ends its open
+// streams too, not only its next call.
 package auth

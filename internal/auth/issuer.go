@@ -16,27 +16,25 @@ import (
 	"hutch"
 )
 
-// IssuerOptions say whom an OpenID Connect provider vouches for.
+// IssuerOptions configure which tokens of an OpenID Connect provider are accepted.
 type IssuerOptions struct {
-	// URL is the issuer's, as it stands in its tokens.
+	// URL is the issuer's URL, exactly as its tokens contain it.
 	URL string
-	// Audience is what tokens must be meant for: the URL of this server's MCP,
-	// as clients know it.
+	// Audience is the required audience of tokens: the URL of this server's MCP, as clients know it.
 	Audience string
 }
 
-// Issuer knows people by the tokens (JWT) that a provider has signed for them.
-// Each person is an owner. What one may do is in the claim "scope", by our
-// scopes behind "hutch:".
+// Issuer identifies people by tokens (JWT) that a provider has signed. Each person is an owner. The claim "scope"
+// contains our scopes with the prefix "hutch:".
 type Issuer struct {
 	opt  IssuerOptions
 	http *http.Client
 
 	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier // once the provider has been reached
+	verifier *oidc.IDTokenVerifier // nil until the provider has been reached
 }
 
-// NewIssuer returns an issuer, which is asked for its keys by the first token.
+// NewIssuer returns an issuer. The first token makes it fetch the provider's keys.
 func NewIssuer(opt IssuerOptions) (*Issuer, error) {
 	for name, text := range map[string]string{"issuer": opt.URL, "audience": opt.Audience} {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Fragment != "" {
@@ -46,22 +44,22 @@ func NewIssuer(opt IssuerOptions) (*Issuer, error) {
 	return &Issuer{opt: opt, http: &http.Client{Timeout: 10 * time.Second, Transport: &sparing{next: http.DefaultTransport}}}, nil
 }
 
-// scopePrefix begins our scopes among those of others.
+// scopePrefix marks our scopes among others.
 const scopePrefix = "hutch:"
 
-// claims are what we read of a token beside what the library checks.
+// claims are the claims that we read beside those that the library checks.
 type claims struct {
 	Scope    string `json:"scope"`
 	Username string `json:"preferred_username"`
 }
 
-// check returns whose a token is; for none of the issuer's, invalid.
+// check returns the principal of a token, or invalid if the issuer's token is not valid.
 func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimits) (*Principal, error) {
 	verifier, err := i.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var fault error // with the keys, which the library's error does not tell apart
+	var fault error // an error in fetching keys, which the library's error does not distinguish
 	t, err := verifier.Verify(context.WithValue(ctx, faultKey{}, &fault), token)
 	switch {
 	case fault != nil:
@@ -73,7 +71,7 @@ func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimi
 	if err := t.Claims(&c); err != nil || t.Subject == "" || len(t.Subject) > maxSubject {
 		return nil, invalid
 	}
-	who := i.opt.URL + "#" + t.Subject // in which no issuer has a "#"
+	who := i.opt.URL + "#" + t.Subject // unique, because no issuer's URL contains "#"
 	return &Principal{
 		ID: who, Owner: who, Name: nameOf(c, t.Subject), Scopes: scopesOf(c.Scope), Limits: limits, Metadata: i.MetadataURL(),
 		expires: t.Expiry, life: context.Background(),
@@ -81,16 +79,16 @@ func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimi
 }
 
 const (
-	maxSubject = 255   // as OpenID Connect has it
+	maxSubject = 255   // the limit of OpenID Connect
 	maxJWT     = 16384 // bytes
 )
 
-// isJWT tells tokens of an issuer from ours at a glance.
+// isJWT distinguishes an issuer's tokens from ours by their form.
 func isJWT(token string) bool {
 	return len(token) <= maxJWT && strings.Count(token, ".") == 2
 }
 
-// nameOf is for people to read.
+// nameOf returns a name for people to read.
 func nameOf(c claims, subject string) string {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' }
 	if c.Username == "" || len(c.Username) > hutch.MaxID || strings.ContainsFunc(c.Username, odd) {
@@ -106,7 +104,7 @@ func scopesOf(claim string) []hutch.Scope {
 	})
 }
 
-// reach asks the provider where its keys are, until it has answered once.
+// reach fetches the provider's configuration, and keeps it after the first success.
 func (i *Issuer) reach(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -137,8 +135,8 @@ type keys struct{ remote oidc.KeySet }
 
 type faultKey struct{}
 
-// VerifySignature implements oidc.KeySet. Keys that could not be had are noted
-// in the context; those of a moment ago are as good as new ones.
+// VerifySignature implements oidc.KeySet. It records in the context when keys cannot be fetched. Keys that were
+// fetched a moment ago are not fetched again.
 func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	payload, err := k.remote.VerifySignature(ctx, token)
 	if _, ok := errors.AsType[*url.Error](err); ok && !errors.Is(err, errJustAsked) {
@@ -147,7 +145,7 @@ func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error)
 	return payload, err
 }
 
-// Metadata is what MCP clients ask for to learn who gives out tokens (RFC 9728).
+// Metadata returns the document that tells MCP clients which provider issues tokens (RFC 9728).
 func (i *Issuer) Metadata() map[string]any {
 	var scopes []string
 	for _, s := range hutch.Scopes {
@@ -159,31 +157,31 @@ func (i *Issuer) Metadata() map[string]any {
 	}
 }
 
-// MetadataPath is where that is served, also with the path of a resource below.
+// MetadataPath is the path of that document, also as a prefix of a resource's path.
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
-// MetadataURL is where clients find it.
+// MetadataURL is the URL of that document.
 func (i *Issuer) MetadataURL() string {
 	u, _ := url.Parse(i.opt.Audience) // NewIssuer has
 	return u.Scheme + "://" + u.Host + MetadataPath + strings.TrimSuffix(u.Path, "/")
 }
 
-// sparing keeps those who send tokens with made-up keys from having us ask the
-// provider for each: what was asked a moment ago is not asked again.
+// sparing limits requests to the provider: a response of a moment ago is used again. Otherwise clients could make us
+// ask the provider once for each token with a made-up key.
 type sparing struct {
 	next http.RoundTripper
 
 	mu    sync.Mutex
-	asked map[string]asked // by URL, of which there are two
+	asked map[string]asked // by URL; there are two URLs
 }
 
-// asked is when a URL was asked for, and what for an error that had.
+// asked is when a URL was last fetched, and the error of that fetch.
 type asked struct {
 	at  time.Time
 	err error
 }
 
-// between is the time from one request of a URL to the next.
+// between is the shortest time between two fetches of a URL.
 const between = 5 * time.Second
 
 var errJustAsked = errors.New("it was asked a moment ago")

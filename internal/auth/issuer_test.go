@@ -22,7 +22,7 @@ import (
 
 const audience = "https://hutch.example.com/mcp"
 
-// provider is an OpenID Connect provider, as far as a resource sees of one.
+// provider is an OpenID Connect provider, as far as a resource server uses one.
 type provider struct {
 	*httptest.Server
 	key   *ecdsa.PrivateKey
@@ -55,7 +55,7 @@ func newProvider(t testing.TB) *provider {
 	return p
 }
 
-// token is one for ada with some claims changed.
+// token returns a token for ada with some claims changed.
 func (p *provider) token(t testing.TB, change map[string]any) string {
 	t.Helper()
 	return sign(t, jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: "one"}}, p.claims(change))
@@ -151,7 +151,7 @@ func TestPeopleRefused(t *testing.T) {
 	}
 }
 
-// Made-up keys do not have us ask the provider again and again.
+// Tokens with made-up keys do not cause a request to the provider each.
 func TestUnknownKeysAreAskedForSparingly(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
@@ -173,7 +173,7 @@ func TestUnknownKeysAreAskedForSparingly(t *testing.T) {
 	}
 }
 
-// A provider that is down is not the client's fault, and harms no other token.
+// A provider that is down is not the client's fault, and does not affect other tokens.
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)

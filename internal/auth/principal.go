@@ -9,18 +9,16 @@ import (
 	"hutch"
 )
 
-// Principal is on whose behalf a request is made. It is shared: nobody changes
-// it.
+// Principal is the caller of a request. It is shared and must not be modified.
 type Principal struct {
 	ID     string // of the token
 	Name   string
-	Owner  string // of the sandboxes it makes; empty for the server's own
+	Owner  string // owner of the sandboxes it creates; empty for the server's own
 	Scopes []hutch.Scope
-	Limits hutch.TokenLimits // hutch.Unlimited for none, never 0
-	// Network is the most that its sandboxes may reach; nil for the server's.
+	Limits hutch.TokenLimits // hutch.Unlimited for no limit, never 0
+	// Network is the most that its sandboxes can reach; nil for the server's.
 	Network *hutch.Network
-	// Metadata is the URL where a client learns whom to ask for more scopes
-	// (RFC 9728); empty where nobody gives any.
+	// Metadata is the URL that tells a client where to get more scopes (RFC 9728); empty if there is no such place.
 	Metadata string
 
 	expires time.Time
@@ -32,8 +30,8 @@ func (p *Principal) Has(any ...hutch.Scope) bool {
 	return slices.ContainsFunc(any, func(s hutch.Scope) bool { return slices.Contains(p.Scopes, s) })
 }
 
-// Lack is the error of a verb that needs one of some scopes, of which p has
-// none. Its data are what a challenge is made of (RFC 6750).
+// Lack returns the error for a verb that needs one of some scopes, when p has none of them. Its data become a
+// challenge (RFC 6750).
 func (p *Principal) Lack(verb string, any []hutch.Scope) error {
 	err := hutch.Errorf(hutch.Denied, "the token %q has the scopes %q, and %s needs one of %q: ask for a token that has it", p.Name, p.Scopes, verb, any).
 		With("needs", any)
@@ -43,13 +41,12 @@ func (p *Principal) Lack(verb string, any []hutch.Scope) error {
 	return err.With("scope", scopePrefix+string(any[0])).With("resourceMetadata", p.Metadata)
 }
 
-// Self is the principal as an owner of sandboxes.
+// Self returns the principal as an owner of sandboxes.
 func (p *Principal) Self() hutch.Owner {
 	return hutch.Owner{ID: p.Owner, MaxSandboxes: max(0, p.Limits.Sandboxes), Network: p.Network}
 }
 
-// Hold returns a context that is done, with words for the person as its cause,
-// when the principal's token ends.
+// Hold returns a context that ends with the principal's token; its cause then has a message for people.
 func (p *Principal) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	life := cmp.Or(p.life, context.Background())
@@ -69,13 +66,13 @@ var (
 
 type principalKey struct{}
 
-// With returns a context for calls on behalf of p, as the owner that it is.
+// With returns a context for calls on behalf of p, and of p as an owner.
 func With(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(hutch.WithOwner(ctx, p.Self()), principalKey{}, p)
 }
 
-// Unmetered returns a context for what the server does by itself on behalf of
-// ctx's principal: cleaning up, say, which no limit may stand in the way of.
+// Unmetered returns a context for work that the server does on behalf of ctx's principal, such as cleaning up, which
+// no limit should stop.
 func Unmetered(ctx context.Context) context.Context {
 	p := From(ctx)
 	if p == nil {
@@ -86,7 +83,7 @@ func Unmetered(ctx context.Context) context.Context {
 	return With(ctx, &free)
 }
 
-// From is on whose behalf the calls of ctx are, nil when nobody said.
+// From returns the principal of ctx, or nil.
 func From(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p

@@ -22,57 +22,54 @@ import (
 // Defaults are the limits of a token that sets none.
 var Defaults = hutch.TokenLimits{Requests: 100, Operations: 1000, Sandboxes: 10}
 
-// None are the limits of a token that has none.
+// None are the limits of an unlimited token.
 var None = hutch.TokenLimits{Requests: hutch.Unlimited, Operations: hutch.Unlimited, Sandboxes: hutch.Unlimited}
 
-// Options are what a registry is made from; the zero value lets no one in.
+// Options configure a registry; the zero value accepts no token.
 type Options struct {
-	// Shelf is where tokens are kept; nil is in memory alone.
+	// Shelf is where tokens are stored; nil keeps them in memory only.
 	Shelf *store.Shelf
-	// Local is a token that is known without having been created, with every
-	// scope. It stands for the server itself, and is not listed.
+	// Local is a token with every scope that was not created here. It belongs to the server itself, and is not
+	// listed.
 	Local string
-	// LocalLimits are its limits. Where 0, LocalFree decides: it then has none,
-	// and else those of Defaults.
+	// LocalLimits are the limits of Local. A limit of 0 means none if LocalFree is set, otherwise that of Defaults.
 	LocalLimits hutch.TokenLimits
 	LocalFree   bool
-	// Defaults stand in for limits of tokens that are 0; where 0 too, those of
-	// the package.
+	// Defaults replace limits of tokens that are 0; where they are 0 too, the package's Defaults do.
 	Defaults hutch.TokenLimits
-	// Issuer vouches for people; nil for none.
+	// Issuer identifies people; nil for none.
 	Issuer *Issuer
 	Log    *slog.Logger
 }
 
-// Registry knows every token. It implements hutch.Tokens, and asks nobody's
-// leave: package policy stands in front of it.
+// Registry knows every token. It implements hutch.Tokens without checking who calls: package policy does that.
 type Registry struct {
 	opt   Options
 	local *entry
 
 	mu     sync.RWMutex
 	byID   map[string]*entry
-	byHash map[hash]*entry // of live tokens, and some that have expired
+	byHash map[hash]*entry // live tokens, and some expired ones
 }
 
 var _ hutch.Tokens = (*Registry)(nil)
 
 type hash [sha256.Size]byte
 
-// entry is one token. Its fields belong to the registry's mutex.
+// entry is one token. The registry's mutex guards its fields.
 type entry struct {
 	record
 	who *Principal // of its present secret
 	end context.CancelCauseFunc
 }
 
-// record is a token as it is kept.
+// record is the stored form of a token.
 type record struct {
 	hutch.Token
 	Hash []byte `json:"sha256"`
 }
 
-// Open returns a registry of the tokens that its shelf has.
+// Open returns a registry of the tokens on its shelf.
 func Open(ctx context.Context, opt Options) (*Registry, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	opt.Defaults = limits(opt.Defaults, Defaults)
@@ -99,7 +96,7 @@ func (r *Registry) addLocal() {
 	r.local.who.Owner = ""
 }
 
-// forget is how long a token that has ended is still listed.
+// forget is how long an ended token is still listed.
 const forget = 90 * 24 * time.Hour
 
 func (r *Registry) load(ctx context.Context) error {
@@ -126,7 +123,7 @@ func (r *Registry) load(ctx context.Context) error {
 	return nil
 }
 
-// enterLocked makes a token known, under its present hash.
+// enterLocked indexes a token by its present hash.
 func (r *Registry) enterLocked(e *entry) {
 	life, end := context.WithCancelCause(context.Background())
 	e.end = end
@@ -142,14 +139,13 @@ func (r *Registry) enterLocked(e *entry) {
 	}
 }
 
-// endLocked takes back the present secret of a token, and ends what is under
-// way for it.
+// endLocked invalidates the present secret of a token, and ends what runs for it.
 func (r *Registry) endLocked(e *entry, cause error) {
 	delete(r.byHash, hash(e.Hash))
 	e.end(cause)
 }
 
-// Close ends what is under way for anyone.
+// Close ends what runs for any token.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +155,7 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// limits are l, with those of other where they are 0.
+// limits returns l, with fields of other where l's are 0.
 func limits(l, other hutch.TokenLimits) hutch.TokenLimits {
 	return hutch.TokenLimits{
 		Requests:   cmp.Or(l.Requests, other.Requests),
@@ -168,10 +164,10 @@ func limits(l, other hutch.TokenLimits) hutch.TokenLimits {
 	}
 }
 
-// invalid says the same of every token that opens nothing, whatever the reason.
+// invalid is the same error for every token that is not accepted, whatever the reason.
 var invalid = hutch.Errorf(hutch.Denied, "the token is not valid here: it may be mistyped, expired, revoked or another server's")
 
-// Check returns whose token it is, or Denied.
+// Check returns the principal of a token, or Denied.
 func (r *Registry) Check(ctx context.Context, token string) (*Principal, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := time.Now()
@@ -196,8 +192,7 @@ func (r *Registry) Check(ctx context.Context, token string) (*Principal, error) 
 	return who, nil
 }
 
-// coarse is how exact the time of a token's last use is: writing it each time
-// would cost more than the call.
+// coarse is the precision of a token's last use: writing the time at each call would cost more than the call.
 const coarse = 10 * time.Minute
 
 func (r *Registry) used(ctx context.Context, e *entry, now time.Time) {
@@ -224,7 +219,7 @@ func (r *Registry) save(ctx context.Context, rec record) error {
 	return r.opt.Shelf.Put(ctx, rec.ID, doc)
 }
 
-// mint makes a secret. Its prefix lets scanners find one that has leaked.
+// mint creates a secret. Its prefix lets scanners find a leaked one.
 func mint() (secret string, sum hash) {
 	var b [32]byte
 	rand.Read(b[:]) // never fails: it ends the program instead
@@ -235,13 +230,13 @@ func mint() (secret string, sum hash) {
 // Prefix begins every token.
 const Prefix = "hutch_"
 
-// NewSecret mints a token that nobody knows of yet.
+// NewSecret mints a token that is not registered yet.
 func NewSecret() string {
 	secret, _ := mint()
 	return secret
 }
 
-// show is what is told of a token.
+// show returns the public record of a token.
 func (r *Registry) show(e *entry) hutch.Token {
 	t := e.Token
 	t.Scopes, t.Limits = slices.Clone(t.Scopes), limits(t.Limits, r.opt.Defaults)
@@ -257,12 +252,11 @@ func (r *Registry) sortedLocked() []*entry {
 	return all
 }
 
-// Only returns a check that knows some tokens, each with every scope and
-// without limits.
+// Only returns a check that accepts the given tokens, each with every scope and without limits.
 func Only(tokens ...string) func(context.Context, string) (*Principal, error) {
 	r := &Registry{opt: Options{LocalFree: true}, byHash: map[hash]*entry{}}
 	for _, token := range tokens {
-		if token != "" { // or an absent token would be one
+		if token != "" { // otherwise a missing token would match ""
 			r.opt.Local = token
 			r.addLocal()
 		}

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// most is how many tokens there may be, with those that ended lately.
+// most is the highest number of tokens, including those that ended lately.
 const most = 10_000
 
 // CreateToken implements hutch.Tokens.
@@ -52,7 +52,7 @@ func newToken(req hutch.TokenRequest, now time.Time) hutch.Token {
 	return t
 }
 
-// findLocked returns the token of an id or, among the live, of a name.
+// findLocked returns the token with that id or, among live tokens, that name.
 func (r *Registry) findLocked(token string, now time.Time) *entry {
 	if e := r.byID[token]; e != nil {
 		return e
@@ -131,7 +131,7 @@ func (r *Registry) RevokeToken(ctx context.Context, token string) (hutch.Token, 
 	now := time.Now().UTC()
 	rec := e.record
 	rec.RevokedAt = &now
-	// It ends even if that cannot be kept: the caller then knows to try again.
+	// The token ends even if that cannot be stored: the caller then knows to try again.
 	err = r.save(ctx, rec)
 	r.endLocked(e, errRevoked)
 	e.record = rec

@@ -1,11 +1,11 @@
-// Package backup keeps copies of sandboxes' folders in a [Store]: a folder of
-// this machine, or a bucket of an S3-compatible service.
+// Package backup keeps copies of sandboxes' folders in a [Store]: a folder of this
+// machine, or a bucket of an S3-compatible service.
 //
-// A backup is two objects: the folder as a tar archive, made and read inside
-// the sandbox and to us so many bytes, compressed with Zstandard; and, written
-// after it, a record that says what it is and how its bytes sum up. So there is
-// no half of a backup: without its record it is nothing, and what does not sum
-// up to it is not restored.
+// A backup is two objects. The first is a tar archive of the folder, compressed with
+// Zstandard; it is packed and unpacked inside the sandbox, and is only bytes to us.
+// The second is a record with its description and checksum, written after the first.
+// So there is no partial backup: an archive without a record does not count, and an
+// archive that does not match its checksum is not restored.
 package backup
 
 import (
@@ -30,16 +30,16 @@ import (
 	"hutch/internal/turn"
 )
 
-// Options are what backups are made with; only Service and Store must be set.
+// Options configure backups; only Service and Store are required.
 type Options struct {
 	Service hutch.Service
 	Store   Store
-	// Room is how many bytes the backups of one owner may take; default 10 GiB.
+	// Room is how many bytes the backups of one owner can take; default 10 GiB.
 	Room int64
 	Log  *slog.Logger
 }
 
-// DefaultRoom is what an owner's backups may take, in bytes.
+// DefaultRoom is how many bytes an owner's backups can take.
 const DefaultRoom = 10 << 30
 
 // Backups implements hutch.Backups for the owner in the context.
@@ -79,7 +79,7 @@ const (
 	recordSuffix  = ".json"
 )
 
-// folder is where the owner's backups are. Owners' names are any text.
+// folder returns the folder of the owner's backups. An owner's name can be any text.
 func folder(ctx context.Context) string {
 	owner, _ := hutch.OwnerOf(ctx)
 	sum := sha256.Sum256([]byte(owner.ID))
@@ -149,7 +149,7 @@ func (b *Backups) pack(ctx context.Context, of *hutch.Backup, w io.Writer) error
 	return errors.Join(err, z.Close())
 }
 
-// counter counts and sums up what is stored.
+// counter counts and hashes what is stored.
 type counter struct {
 	w       io.Writer
 	n, room int64
@@ -193,8 +193,7 @@ func (b *Backups) Backups(ctx context.Context) ([]hutch.Backup, error) {
 	return b.list(ctx, folder(ctx))
 }
 
-// list is the living backups below a folder, the oldest first. One that has
-// expired is removed when it is seen.
+// list returns the live backups below a folder, oldest first. It removes expired ones.
 func (b *Backups) list(ctx context.Context, home string) ([]hutch.Backup, error) {
 	keys, err := b.store.List(ctx, home)
 	if err != nil {
@@ -220,7 +219,7 @@ func (b *Backups) list(ctx context.Context, home string) ([]hutch.Backup, error)
 	return all, nil
 }
 
-// record reads what is known of a backup.
+// record reads the record of a backup.
 func (b *Backups) record(ctx context.Context, home, id string) (record, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return record{}, err
@@ -259,13 +258,12 @@ func (b *Backups) DeleteBackup(ctx context.Context, id string) error {
 	return b.remove(ctx, home, id)
 }
 
-// remove removes the record first: without it, the rest is nothing.
+// remove removes the record first: without it, the archive does not count.
 func (b *Backups) remove(ctx context.Context, home, id string) error {
 	return errors.Join(b.store.Delete(ctx, home+id+recordSuffix), b.store.Delete(ctx, home+id+archiveSuffix))
 }
 
-// Sweep removes what has expired, and archives without a record that are older
-// than any that is being made, of all owners.
+// Sweep removes expired backups of all owners, and archives without a record that are too old to be under way.
 func (b *Backups) Sweep(ctx context.Context) error {
 	keys, err := b.store.List(ctx, "")
 	if err != nil {
@@ -286,7 +284,7 @@ func (b *Backups) Sweep(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// orphan removes an archive without a record, unless its owner makes one now.
+// orphan removes an archive without a record, unless its owner is creating it now.
 func (b *Backups) orphan(ctx context.Context, home, id string, keys []string) error {
 	if _, found := slices.BinarySearch(keys, home+id+recordSuffix); found {
 		return nil
@@ -301,7 +299,7 @@ func (b *Backups) orphan(ctx context.Context, home, id string, keys []string) er
 	return b.remove(ctx, home, id)
 }
 
-// KeepSwept sweeps now and after every while, until ctx is done.
+// KeepSwept sweeps now and at intervals, until ctx is done.
 func (b *Backups) KeepSwept(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

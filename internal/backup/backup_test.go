@@ -86,7 +86,7 @@ func TestThereAndBack(t *testing.T) {
 	if got := names(t, svc, "app"); got != ".hidden main.py" {
 		t.Errorf("the folder holds %s", got)
 	}
-	// Elsewhere, too, which is made.
+	// A backup can be restored elsewhere, into a folder that is created.
 	if err := b.RestoreBackup(t.Context(), made.ID, hutch.RestoreBackupRequest{SandboxID: "box", Dir: "deep/copy"}); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func noise(n int) string {
 	return string(b)
 }
 
-// Two backups at once do not take together what each alone could.
+// Two concurrent backups cannot together take more than the limit.
 func TestRoomIsNotTakenTwice(t *testing.T) {
 	b, svc, _ := rig(t, Options{Room: 1 << 20})
 	write(t, svc, "noise/a", noise(700<<10))
@@ -290,7 +290,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// A server that was killed while it wrote leaves no half of a backup.
+// A server that was killed while it wrote leaves no partial backup.
 func TestKilled(t *testing.T) {
 	b, svc, dir := rig(t, Options{})
 	write(t, svc, "app/a", "a")

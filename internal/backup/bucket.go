@@ -24,9 +24,8 @@ type Bucket struct {
 	prefix string
 }
 
-// OpenBucket opens the bucket that a URL names: s3://BUCKET/PREFIX, with the
-// parameters region and, for a service that is not Amazon's, endpoint. Nothing
-// is asked of the service yet.
+// OpenBucket opens the bucket that a URL names: s3://BUCKET/PREFIX, with the parameters region and, if the service is
+// not Amazon's, endpoint. It does not contact the service yet.
 func OpenBucket(address string, creds *credentials.Credentials) (*Bucket, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "s3" || u.Host == "" || u.User != nil {
@@ -91,7 +90,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return b.explain(b.client.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{}))
 }
 
-// explain says what the service answered to whoever runs this server.
+// explain turns the service's answer into an error for the operator.
 func (b *Bucket) explain(err error) error {
 	if err == nil {
 		return nil
@@ -100,7 +99,7 @@ func (b *Bucket) explain(err error) error {
 	switch said.Code {
 	case "NoSuchKey":
 		return fs.ErrNotExist
-	case "": // it is not the service that refused: a reader, a context, the network
+	case "": // another error than a refusal by the service: a reader, a context, the network
 		return err
 	}
 	return hutch.Errorf(hutch.Unavailable, "the bucket of the backups refused (%s): try again later, or tell whoever runs this server", said.Code).Because(err)

@@ -17,9 +17,8 @@ import (
 	"hutch"
 )
 
-// aside is what the folder is called that a backup arrives in: within the one
-// that it is for, which is in one file system with it, and which its user can
-// write to.
+// aside begins the name of the folder into which a backup is unpacked. It is inside the target folder, because that
+// is on one file system with it and its user can write there.
 const aside = "restoring-"
 
 // RestoreBackup implements hutch.Backups.
@@ -47,8 +46,7 @@ func (b *Backups) RestoreBackup(ctx context.Context, id string, req hutch.Restor
 	return err
 }
 
-// unpack has the whole of a backup arrive in a folder, and sees that it is what
-// was written.
+// unpack unpacks the whole backup into a folder, and checks it against its record.
 func (b *Backups) unpack(ctx context.Context, home string, rec record, sandbox, dir string) error {
 	damaged := hutch.Errorf(hutch.Internal, "the backup %q is damaged, and was not restored: restore another, and delete this one", rec.Backup.ID)
 	r, err := b.store.Get(ctx, home+rec.Backup.ID+archiveSuffix)
@@ -83,7 +81,7 @@ func (b *Backups) unpack(ctx context.Context, home string, rec record, sandbox, 
 	return nil
 }
 
-// summed sums up what is read.
+// summed hashes what is read.
 type summed struct {
 	r   io.Reader
 	sum hash.Hash
@@ -97,8 +95,7 @@ func (s *summed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// source remembers that it was the reading that failed, and not who reads: which
-// may be whoever sends it to a sandbox, still when that has ended.
+// source remembers whether reading failed. The reader sends to a sandbox and can fail as well, or later.
 type source struct {
 	mu  sync.Mutex
 	r   io.Reader
@@ -121,8 +118,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// replace puts what is in the folder beside into dir, in place of all that is
-// there.
+// replace moves the content of the folder beside into dir, in place of everything there.
 func (b *Backups) replace(ctx context.Context, sandbox, dir, beside string) error {
 	old, err := b.names(ctx, sandbox, dir)
 	if err != nil {

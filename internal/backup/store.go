@@ -12,8 +12,8 @@ import (
 	"hutch/internal/durable"
 )
 
-// Store keeps objects by key: names with slashes between them, of letters,
-// digits, dots and hyphens. Its methods are safe for concurrent use.
+// Store keeps objects by key: names of letters, digits, dots and hyphens, with slashes between them. Its methods are
+// safe for concurrent use.
 type Store interface {
 	// Put stores all that r gives under a key or, on any error, nothing.
 	Put(ctx context.Context, key string, r io.Reader) error
@@ -24,17 +24,16 @@ type Store interface {
 	// List returns the keys that begin with prefix.
 	List(ctx context.Context, prefix string) ([]string, error)
 
-	// Delete removes an object. That there is none is no error.
+	// Delete removes an object. A missing object is not an error.
 	Delete(ctx context.Context, key string) error
 }
 
-// Folder is a store in a folder of this machine, which nobody else writes to.
+// Folder is a store in a folder of this machine that nothing else writes to.
 type Folder string
 
 const half = ".new" // the end of what is being written
 
-// OpenFolder opens a folder, which is made when it is missing. What a killed
-// server left half written goes.
+// OpenFolder opens a folder, and creates it if it is missing. It removes what a killed server left half written.
 func OpenFolder(path string) (Folder, error) {
 	f := Folder(path)
 	if err := os.MkdirAll(path, 0o700); err != nil {

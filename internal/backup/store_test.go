@@ -26,8 +26,7 @@ import (
 // gateway is an S3 service whose buckets are folders.
 const gateway = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
-// bucket starts that service and returns the URL of a bucket of it, and how to
-// end the service.
+// bucket starts that service and returns the URL of a bucket, and a function that ends the service.
 func bucket(t *testing.T, creds *credentials.Credentials) (address string, end func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -171,7 +170,7 @@ func testStore(t *testing.T, s Store) {
 	if err := s.Put(ctx, "a/one", strings.NewReader("another")); err != nil || get("a/one") != "another" {
 		t.Errorf("put again: %v, %q", err, get("a/one"))
 	}
-	// Half of an object is none, and leaves the one before.
+	// A partial object does not count, and the previous one stays.
 	for _, key := range []string{"a/one", "a/half"} {
 		if err := s.Put(ctx, key, io.MultiReader(bytes.NewReader(large), broken{})); !errors.Is(err, errFull) {
 			t.Errorf("put half of %s: %v", key, err)
@@ -209,7 +208,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A folder whose disk is full says so, and keeps no half.
+// A folder on a full disk returns an error, and keeps no partial object.
 func TestFullFolder(t *testing.T) {
 	dir := t.TempDir()
 	disk.Shrink(t, dir, "2m")

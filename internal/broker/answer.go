@@ -10,20 +10,20 @@ import (
 	"hutch/internal/secret"
 )
 
-// answer masks what a host says.
+// answer masks the host's answer.
 func (x *exchange) answer(res *http.Response) error {
 	made := requestOf(res.Request)
 	if err := decode(res); err != nil {
 		return err
 	}
-	res.Header.Del("Alt-Svc") // of another way to the host, which is not brokered
+	res.Header.Del("Alt-Svc") // it would announce another way to the host, which is not brokered
 	scrub(made.mask, res.Header)
 	res.Body = cover(made.mask, res)
 	x.tell(made, res.StatusCode, nil)
 	return nil
 }
 
-// decode undoes an encoding that was not asked for.
+// decode removes an encoding that was not asked for.
 func decode(res *http.Response) error {
 	coding := strings.ToLower(strings.Join(res.Header.Values("Content-Encoding"), ","))
 	switch {
@@ -39,7 +39,7 @@ func decode(res *http.Response) error {
 	return nil
 }
 
-// unzipped reads the header of what is compressed not before it is asked for.
+// unzipped reads the header of a compressed body only on the first read.
 type unzipped struct {
 	io.ReadCloser
 	clear *gzip.Reader
@@ -60,7 +60,7 @@ func (u *unzipped) Read(p []byte) (int, error) {
 // scrub replaces credentials in headers.
 func scrub(mask *secret.Redactor, h http.Header) {
 	for name, values := range h {
-		if clean := mask.String(name); clean != name { // a name that repeats one tells it too
+		if clean := mask.String(name); clean != name { // a name can repeat a credential too
 			delete(h, name)
 			continue
 		}
@@ -70,8 +70,7 @@ func scrub(mask *secret.Redactor, h http.Header) {
 	}
 }
 
-// cover masks a body and the trailers behind it. That of a connection that was
-// upgraded is written to as well.
+// cover masks a body and its trailers. An upgraded connection's body is also written to.
 func cover(mask *secret.Redactor, res *http.Response) io.ReadCloser {
 	body := mask.Mask(res.Body)
 	if w, ok := res.Body.(io.Writer); ok {
@@ -83,7 +82,7 @@ func cover(mask *secret.Redactor, res *http.Response) io.ReadCloser {
 	return &trailed{body, func() { scrub(mask, res.Trailer) }}
 }
 
-// trailed does something at the end of a body.
+// trailed runs a function at the end of a body.
 type trailed struct {
 	io.ReadCloser
 	end func()
@@ -98,8 +97,7 @@ func (t *trailed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// shield masks the headers of answers before the answer, such as 103, of which
-// nobody else is told.
+// shield masks the headers of preliminary answers, such as 103, which no hook sees.
 type shield struct {
 	http.ResponseWriter
 	made *request

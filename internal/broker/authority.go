@@ -22,14 +22,13 @@ import (
 	"hutch/internal/durable"
 )
 
-// Authority signs the certificates that sandboxes are shown in place of those
-// of brokered hosts. Its key is of one installation, and only sandboxes of that
-// trust it. It signs for names alone, never for addresses, and what it signs
-// can sign nothing.
+// Authority signs the certificates that sandboxes see in place of those of brokered hosts. Its key belongs to one
+// installation, and only that installation's sandboxes trust it. It signs only for names, never for addresses, and
+// its certificates cannot sign others.
 type Authority struct {
 	cert    *x509.Certificate
 	key     *ecdsa.PrivateKey
-	leafKey *ecdsa.PrivateKey // of all leaves; it is nowhere but in memory
+	leafKey *ecdsa.PrivateKey // of all leaf certificates; it is only in memory
 
 	mu     sync.Mutex
 	leaves map[string]*tls.Certificate
@@ -42,8 +41,7 @@ const (
 	skew          = time.Hour
 )
 
-// OpenAuthority reads the authority in a file, key and certificate, or makes
-// one when there is none.
+// OpenAuthority reads the authority in a file, key and certificate, or creates it if the file is missing.
 func OpenAuthority(path string) (*Authority, error) {
 	a, err := loadAuthority(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,8 +55,8 @@ func OpenAuthority(path string) (*Authority, error) {
 	return a, nil
 }
 
-// RotateAuthority makes an authority that takes the place of the one in a file.
-// What was signed by that one is trusted where it was, and nowhere else.
+// RotateAuthority replaces the authority in a file by a new one. Certificates of the old one stay trusted only where
+// the old one was.
 func RotateAuthority(path string) (*Authority, error) {
 	if err := makeAuthority(path, durable.Replace); err != nil {
 		return nil, fmt.Errorf("make a certificate authority in %s: %w", path, err)
@@ -86,7 +84,7 @@ func loadAuthority(path string) (*Authority, error) {
 	return &Authority{cert: pair.Leaf, key: key, leafKey: leafKey, leaves: map[string]*tls.Certificate{}}, err
 }
 
-// makeAuthority makes one and puts it there.
+// makeAuthority creates an authority and stores it with put.
 func makeAuthority(path string, put func(path string, content []byte) error) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -118,7 +116,7 @@ func serial() *big.Int {
 	return n
 }
 
-// Certificate is what sandboxes are to trust, as PEM.
+// Certificate returns the certificate that sandboxes trust, as PEM.
 func (a *Authority) Certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
@@ -126,15 +124,15 @@ func (a *Authority) Certificate() []byte {
 // Fingerprint is the SHA-256 of the certificate, as other programs show it.
 func (a *Authority) Fingerprint() string { return fmt.Sprintf("%X", sha256.Sum256(a.cert.Raw)) }
 
-// Ends is when the certificate does.
+// Ends returns when the certificate expires.
 func (a *Authority) Ends() time.Time { return a.cert.NotAfter }
 
-// leaf is a certificate for a host, made when it is first asked for.
+// leaf returns a certificate for a host, and creates it at the first request.
 func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.leaves[host]; c != nil && time.Until(c.Leaf.NotAfter) > leafLife/2 && time.Since(c.Leaf.NotBefore) > skew/2 {
-		return c, nil // it is not of a time that the clock was ahead
+		return c, nil // it was not created while the clock was ahead
 	}
 	c, err := a.sign(host)
 	if err != nil {

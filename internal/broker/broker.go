@@ -1,12 +1,12 @@
-// Package broker sends requests of sandboxes on with credentials that the
-// sandboxes do not have. It is the host to the program inside, by a certificate
-// of its own [Authority], and a client to the real one, by verified TLS. What
-// goes out is written anew from what was understood of the request; in what
-// comes back every credential that was sent is masked, so that a host that
-// repeats what it is told tells the program nothing.
+// Package broker forwards requests of sandboxes, with credentials that the
+// sandboxes do not have. To the program inside it is the host, with a certificate of
+// its own [Authority]; to the real host it is a client, over verified TLS. It parses
+// each request and writes a new one from what it understood. In answers it masks
+// every credential that was sent, so that a host which repeats its input reveals
+// nothing to the program.
 //
-// It decides nothing: which connections are brokered, and where they go, is
-// said by who hands them over.
+// It decides nothing: its caller chooses which connections are brokered, and where
+// they go.
 package broker
 
 import (
@@ -26,10 +26,10 @@ import (
 	"hutch/internal/secret"
 )
 
-// Options are what a broker is made from.
+// Options configure a broker.
 type Options struct {
 	Authority *Authority
-	// Roots are the authorities of real hosts; nil for those of this machine.
+	// Roots are the certificate authorities of real hosts; nil means those of this machine.
 	Roots *x509.CertPool
 	Log   *slog.Logger
 }
@@ -41,19 +41,18 @@ type Broker struct {
 	log       *slog.Logger
 }
 
-// Route is the way out of one connection.
+// Route describes where one connection goes.
 type Route struct {
-	// Sandbox is whose connection it is, for the log.
+	// Sandbox is the sandbox of the connection, for the log.
 	Sandbox string
-	// Host and Port are where the program believes to be.
+	// Host and Port are what the program believes to be connected to.
 	Host string
 	Port uint16
-	// Credentials are those for the host, at the moment, and what masks them.
-	// Without any, requests are refused.
+	// Credentials returns the host's present credentials, and a redactor for them. Without any, requests are refused.
 	Credentials func() ([]secret.Credential, *secret.Redactor)
 	// Dial opens a connection to the real host.
 	Dial func(context.Context) (net.Conn, error)
-	// Seen is told of every request, before its answer goes inside; may be nil.
+	// Seen is called for every request, before the answer goes inside; can be nil.
 	Seen func(Use)
 }
 
@@ -63,16 +62,16 @@ type Use struct {
 	Method  string
 	Path    string
 	Status  int      // of the answer, ours or the host's
-	Secrets []string // the names of those that were sent
-	Err     error    // why no answer came of the host
+	Secrets []string // the names of the secrets that were sent
+	Err     error    // why the host did not answer
 }
 
 const (
 	maxHeader  = 64 << 10 // bytes
 	maxStreams = 32       // requests of one connection at once
-	// patience is for all that a machine does at once: a handshake, a header.
+	// patience bounds what a machine does without waiting for people: a handshake, a header.
 	patience = 10 * time.Second
-	// thinking is how long a host may take before it begins to answer.
+	// thinking is how long a host can take before its answer begins.
 	thinking = 15 * time.Minute
 	resting  = time.Minute // of a connection between requests
 )
@@ -86,8 +85,8 @@ func New(opt Options) *Broker {
 	}
 }
 
-// Serve is the host to a connection that begins with a TLS handshake, until it
-// ends or ctx is done. It closes the connection.
+// Serve plays the host for a connection that begins with a TLS handshake, until it ends or ctx is done. It closes the
+// connection.
 func (b *Broker) Serve(ctx context.Context, conn net.Conn, to Route) {
 	ctx, cancel := context.WithCancel(ctx)
 	x := &exchange{Broker: b, Route: to}
@@ -106,22 +105,22 @@ func (b *Broker) Serve(ctx context.Context, conn net.Conn, to Route) {
 	}
 	srv.ServeTLS(listen.Once(conn), "", "") // returns when the connection is closed
 	cancel()
-	x.busy.Lock() // and never unlocked: no request comes after the last
+	x.busy.Lock() // never unlocked, because no request follows the last
 	upstream.CloseIdleConnections()
 }
 
-// exchange is a connection being served.
+// exchange is a connection that is being served.
 type exchange struct {
 	*Broker
 	Route
-	busy sync.RWMutex // read by every request that is under way
+	busy sync.RWMutex // held for reading by every request under way
 }
 
-// certified answers handshakes for the host, and for no other.
+// certified accepts handshakes for the host only.
 func (x *exchange) certified() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS12,
-		SessionTicketsDisabled: true, // the next connection has other keys
+		SessionTicketsDisabled: true, // the next connection can have other keys
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if !strings.EqualFold(hello.ServerName, x.Host) {
 				return nil, fmt.Errorf("the handshake asks for %q, the connection is for %q", hello.ServerName, x.Host)
@@ -131,7 +130,7 @@ func (x *exchange) certified() *tls.Config {
 	}
 }
 
-// transport has connections of this exchange alone.
+// transport returns a transport whose connections belong only to this exchange.
 func (x *exchange) transport() *http.Transport {
 	client := x.client.Clone()
 	client.ServerName = x.Host

@@ -38,7 +38,7 @@ const (
 	host = "api.example.com"
 )
 
-// scene is a program's side of a broker, a real host on the other.
+// scene has a program on one side of a broker and a real host on the other.
 type scene struct {
 	t         *testing.T
 	addr      string // where the program's connections arrive
@@ -52,7 +52,7 @@ type scene struct {
 	cut       func() // all connections
 }
 
-// credential is one that is placed as a text says.
+// credential returns a credential that is placed as the text says.
 func credential(as, format string) secret.Credential {
 	return secret.Credential{
 		Brokering: hutch.Brokering{Hosts: []string{host}, As: as, Format: format},
@@ -75,8 +75,7 @@ func newScene(t *testing.T, h http.Handler, list ...secret.Credential) *scene {
 	return s
 }
 
-// certified is the real host's TLS. Its certificate is of an authority of the
-// broker's kind, which signs on handshakes alone: so it is had by one.
+// certified is the real host's TLS. Its certificate comes from an authority like the broker's.
 func certified(t *testing.T, world *broker.Authority) *tls.Config {
 	cert := world.Leaf(t, host)
 	return &tls.Config{Certificates: []tls.Certificate{*cert}}
@@ -156,7 +155,7 @@ func (s *scene) client(h2 bool) *http.Client {
 	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// ask sends a request, and returns all that came back.
+// ask sends a request, and returns everything in the answer.
 func (s *scene) ask(c *http.Client, method, url string, body io.Reader, header ...string) (*http.Response, string) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, url, body)
@@ -178,7 +177,7 @@ func (s *scene) ask(c *http.Client, method, url string, body io.Reader, header .
 	return res, string(text)
 }
 
-// raw is a TLS connection on which a test writes what it likes.
+// raw is a TLS connection on which a test can write anything.
 func (s *scene) raw() *tls.Conn {
 	s.t.Helper()
 	conn, err := tls.Dial("tcp", s.addr, &tls.Config{RootCAs: s.trusted, ServerName: host})
@@ -223,7 +222,7 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
-// TestWithoutThePlaceholder sends nothing where a program asks for nothing.
+// TestWithoutThePlaceholder: nothing is sent if a program asks for nothing.
 func TestWithoutThePlaceholder(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -234,7 +233,7 @@ func TestWithoutThePlaceholder(t *testing.T) {
 	}
 }
 
-// reflector repeats what it is told, in every way a server can.
+// reflector repeats its input in every way that a server can.
 func reflector(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Early", r.Header.Get("Authorization"))
 	w.WriteHeader(http.StatusEarlyHints)
@@ -264,7 +263,7 @@ func TestReflectedKeysAreMasked(t *testing.T) {
 	}
 }
 
-// TestEncodedAnswers come of hosts that do not heed what they are asked for.
+// TestEncodedAnswers: some hosts encode answers although they were asked not to.
 func TestEncodedAnswers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -284,7 +283,7 @@ func TestEncodedAnswers(t *testing.T) {
 	}
 }
 
-// TestOtherHostsOnTheConnection asks for them in all places where one is named.
+// TestOtherHostsOnTheConnection names another host in every place of a request that names one.
 func TestOtherHostsOnTheConnection(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -312,7 +311,7 @@ func TestOtherHostsOnTheConnection(t *testing.T) {
 	}
 }
 
-// TestSmuggling writes requests of which two servers may think differently.
+// TestSmuggling writes requests that two servers could parse differently.
 func TestSmuggling(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -346,7 +345,7 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestMisuse is of those who are slow, large, or want another's certificate.
+// TestMisuse: clients that are slow, send too much, or want another host's certificate.
 func TestMisuse(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, http.NotFoundHandler(), credential("header:X-Api-Key", ""))
@@ -388,7 +387,7 @@ func TestMisuse(t *testing.T) {
 	})
 }
 
-// TestEvents come when they are sent, as a model's words do.
+// TestEvents: events arrive when they are sent, like the words of a model.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
@@ -399,7 +398,7 @@ func TestEvents(t *testing.T) {
 				return
 			}
 			w.Header().Set("Content-Type", "text/event-stream")
-			for range 3 { // ends with what a key begins with
+			for range 3 { // ends with the beginning of a key
 				fmt.Fprint(w, "event: content_block_delta\ndata: {\"type\":\"text_delta\"}\n\nsk")
 				w.(http.Flusher).Flush()
 				<-next
@@ -456,7 +455,7 @@ func TestWebSockets(t *testing.T) {
 	}
 }
 
-// TestLargeBodies go through both ways at once, in little memory.
+// TestLargeBodies: large bodies pass both ways at once, in little memory.
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -580,7 +579,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// Who trusts one authority trusts nothing of another.
+// Trusting one authority does not mean trusting another.
 func TestAnotherAuthority(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "authority.pem")
@@ -607,7 +606,7 @@ func TestAnotherAuthority(t *testing.T) {
 	}
 }
 
-// TestALeafSignsNothing: who had a leaf's key would have one host, not all.
+// TestALeafSignsNothing: a stolen key of a leaf is good for one host, not for all.
 func TestALeafSignsNothing(t *testing.T) {
 	t.Parallel()
 	a := authority(t)

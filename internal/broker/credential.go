@@ -10,8 +10,7 @@ import (
 	"hutch/internal/secret"
 )
 
-// add puts a credential where it belongs in a request that goes out, and
-// reports whether it did.
+// add puts a credential into an outgoing request, and reports whether the request asked for it.
 func add(c secret.Credential, out *http.Request) bool {
 	kind, name, err := hutch.ParsePlacement(c.As)
 	if err != nil {
@@ -44,8 +43,7 @@ func replace(c secret.Credential, h http.Header) (found bool) {
 	return found
 }
 
-// replaceIn knows the one place where clients encode what they send: user and
-// password of basic authentication.
+// replaceIn also replaces inside the one place that clients encode: user and password of basic authentication.
 func replaceIn(text string, c secret.Credential) string {
 	if scheme, coded, ok := strings.Cut(text, " "); ok && strings.EqualFold(scheme, "basic") {
 		if pair, err := base64.StdEncoding.DecodeString(coded); err == nil {

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/secret"
 )
 
-// request is what is known of a request while it is under way.
+// request is the state of a request that is under way.
 type request struct {
 	use  Use
 	mask *secret.Redactor // nil before anything was sent
@@ -49,7 +49,7 @@ func (x *exchange) handler(upstream http.RoundTripper) http.Handler {
 			x.fail(w, r, err)
 			return
 		}
-		http.NewResponseController(w).EnableFullDuplex() // or an early answer would cut the request off
+		http.NewResponseController(w).EnableFullDuplex() // otherwise an early answer would cut the request off
 		proxy.ServeHTTP(&shield{w, made}, r)
 	})
 }
@@ -63,7 +63,7 @@ type refused struct {
 // Error implements error.
 func (r refused) Error() string { return r.why }
 
-// refusal is why a request may not go out.
+// refusal returns why a request must not be sent.
 func (x *exchange) refusal(r *http.Request) error {
 	switch {
 	case !x.isHost(r.Host):
@@ -79,7 +79,7 @@ func (x *exchange) isHost(authority string) bool {
 	return host == x.Host && (!given || port == strconv.Itoa(int(x.Port)))
 }
 
-// rewrite makes the request that goes out, but for the credentials.
+// rewrite writes the outgoing request, without the credentials.
 func (x *exchange) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme, r.Out.URL.Host = "https", net.JoinHostPort(x.Host, strconv.Itoa(int(x.Port)))
 	if r.Out.Host = x.Host; x.Port != 443 {
@@ -87,7 +87,7 @@ func (x *exchange) rewrite(r *httputil.ProxyRequest) {
 	}
 	h := r.Out.Header
 	h.Set("Accept-Encoding", "identity")
-	// In parts of its choice, or compressed, an answer could not be masked.
+	// An answer in ranges or with compression could not be masked.
 	for _, name := range []string{"Range", "If-Range", "Sec-Websocket-Extensions"} {
 		h.Del(name)
 	}
@@ -97,7 +97,7 @@ func (x *exchange) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// sender adds the credentials, at the last moment.
+// sender adds the credentials at the last moment.
 type sender struct {
 	*exchange
 	next http.RoundTripper
@@ -119,7 +119,7 @@ func (s sender) RoundTrip(out *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(out)
 }
 
-// fail answers when the host did not.
+// fail answers if the host did not.
 func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	made := requestOf(r)
 	if r.Context().Err() != nil { // nobody listens any more
@@ -147,7 +147,7 @@ func kindOf(status int) hutch.Kind {
 	return hutch.Invalid
 }
 
-// tell tells of a request, once.
+// tell reports a request once.
 func (x *exchange) tell(made *request, status int, err error) {
 	if made.told {
 		return

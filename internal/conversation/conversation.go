@@ -1,15 +1,14 @@
-// Package conversation runs code for chats: each conversation has files of its
-// own, which every run in it finds under /data and which people download by
-// signed links.
+// Package conversation runs code for chats: each conversation has its own files,
+// which every run in it finds under /data and which people download by signed links.
 //
-// A conversation is a folder on the host; its sandbox is only where runs
-// happen. The files are brought into a sandbox when one is made, and what a run
-// changed is kept in the folder before the run is answered. So a sandbox may
-// go at any time (it does after five idle minutes, or when others need the
-// room), a download wakes nothing, and a folder is all there is to back up.
+// A conversation is a folder on the host; its sandbox is only where runs happen. A
+// new sandbox gets the files, and before a run is answered, its changed files are
+// copied to the folder. So a sandbox can be destroyed at any time (after five idle
+// minutes, or when others need the room), a download wakes nothing, and a backup
+// needs only the folder.
 //
-// What comes out of a sandbox is hostile: names, links and sizes. Nothing is
-// read or written but through an [os.Root] of the one conversation.
+// What comes out of a sandbox is hostile: names, links and sizes. All files are read
+// and written through an [os.Root] of their own conversation.
 package conversation
 
 import (
@@ -30,32 +29,32 @@ import (
 	"hutch/internal/turn"
 )
 
-// What a run may use, as deployments of this kind expect it.
+// The limits of a run, as existing deployments expect them.
 const (
 	runTime   = 30 * time.Second
 	idleTime  = 5 * time.Minute
-	keepTime  = time.Minute // for keeping what a run made
+	keepTime  = time.Minute // for copying a run's files
 	maxOutput = 64 << 10    // bytes of each of stdout and stderr
 )
 
 var limits = hutch.Limits{CPU: 0.5, Memory: 256}
 
-// Options are what a server is made from. Folder and Secret are needed.
+// Options configure a server. Folder and Secret are required.
 type Options struct {
 	// Folder has a folder for each conversation, whose files are in its folder
 	// "files": FOLDER/CONVERSATION/files.
 	Folder string
-	// Own says that no program but Hutch can have made Folder.
+	// Own says that only Hutch can have created Folder.
 	Own bool
 	// Secret signs links.
 	Secret []byte
 	// BaseURL is where people reach the server, such as
 	// "https://code.example.com".
 	BaseURL string
-	// LinkLife is how long a link is good for; 0 is for ever.
+	// LinkLife is how long a link is valid; 0 is for ever.
 	LinkLife time.Duration
-	// Most is how many conversations an owner may have, and Room how many bytes
-	// they may keep together; 0 is no bound.
+	// Most is the highest number of an owner's conversations, and Room how many bytes they can keep together; 0 means
+	// no limit.
 	Most int
 	Room int64
 	// API is the path of the page about the server's API, to which the page at /
@@ -82,8 +81,7 @@ type Server struct {
 	runners runners
 }
 
-// New returns a server of the conversations in a folder, which it makes. Close
-// ends it.
+// New returns a server of the conversations in a folder, which it creates if missing. Close ends it.
 func New(svc hutch.Service, opt Options) (*Server, error) {
 	if len(opt.Secret) == 0 {
 		return nil, hutch.Errorf(hutch.Invalid, "there is no secret to sign links with")
@@ -110,7 +108,7 @@ func New(svc hutch.Service, opt Options) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the streams of events. Runs are their callers' to end.
+// Close ends the event streams. It does not end runs; their callers do.
 func (s *Server) Close() error {
 	s.events.close()
 	return s.root.Close()
@@ -136,10 +134,9 @@ type File struct {
 	URL  string `json:"url" jsonschema:"where to download it"`
 }
 
-// Run runs code in a conversation, which need not exist before. Runs of one
-// conversation take turns. Output goes to out as it is printed. Files are kept
-// even when the run fails, reaches its time limit or is cancelled; the result
-// then has what is known beside the error.
+// Run runs code in a conversation, which it creates if missing. Runs of one conversation take turns. Output goes to
+// out as it is printed. Files are kept even if the run fails, reaches its time limit or is cancelled; the result
+// beside the error then has what is known.
 func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) error) (res Result, err error) {
 	at, err := locate(ctx, req.ConversationID)
 	if err != nil {
@@ -165,19 +162,19 @@ func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) er
 	defer cancel()
 	var kept error
 	res.Files, kept = s.keep(keep, at, box)
-	if err == nil && res.Limit == "" { // else it is known why files could not be kept
+	if err == nil && res.Limit == "" { // otherwise the reason why files were not kept is known already
 		err = kept
 	}
 	return res, err
 }
 
-// place is where a conversation is.
+// place identifies a conversation.
 type place struct {
 	conversation, owner string
 }
 
-// names are what conversations may be called: no separator of paths, nothing
-// hidden, and no tilde, which sets owners apart.
+// names matches the names that conversations can have: no path separator, no leading dot, and no tilde, which
+// separates owners.
 var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+=-]{0,127}$`)
 
 func locate(ctx context.Context, conversation string) (place, error) {
@@ -188,8 +185,7 @@ func locate(ctx context.Context, conversation string) (place, error) {
 	return place{conversation, ownerOf(ctx)}, nil
 }
 
-// ownerOf is whose conversations a call is about: those of its principal, which
-// the service below will take for the owner too.
+// ownerOf returns the owner of a call's conversations: that of its principal, like the wrapped service.
 func ownerOf(ctx context.Context) string {
 	if who := auth.From(ctx); who != nil {
 		return who.Owner
@@ -218,8 +214,7 @@ const (
 	labelMaker        = "conversation-run" // the run that the sandbox was made for
 )
 
-// enter returns a sandbox that has the files of a conversation, whose turn the
-// caller holds.
+// enter returns a sandbox that has the files of a conversation. The caller holds the conversation's turn.
 func (s *Server) enter(ctx context.Context, at place) (string, error) {
 	maker := hutch.NewID("run")
 	req := hutch.CreateRequest{
@@ -238,14 +233,14 @@ func (s *Server) enter(ctx context.Context, at place) (string, error) {
 		case (sb.Status == hutch.Running || sb.Status == hutch.Paused) && sb.CreatedAt.After(s.began):
 			return sb.ID, nil
 		}
-		// It failed, or another process made it and cannot say what is in it.
+		// Its creation failed, or another process created it and its content is unknown.
 		if _, err := s.svc.Destroy(ctx, sb.ID, true); err != nil {
 			return "", err
 		}
 	}
 }
 
-// furnish brings the files into a new sandbox, which goes if that fails.
+// furnish copies the files into a new sandbox, and destroys the sandbox if that fails.
 func (s *Server) furnish(ctx context.Context, at place, box string) error {
 	err := s.bring(ctx, at, box)
 	if err != nil {
@@ -262,8 +257,7 @@ func (s *Server) discard(ctx context.Context, box string) {
 	}
 }
 
-// makeRoom destroys the sandbox of the conversation that has been silent the
-// longest, and reports whether there was one.
+// makeRoom destroys the sandbox of the conversation that has been idle longest, and reports whether there was one.
 func (s *Server) makeRoom(ctx context.Context) bool {
 	all, err := s.svc.Sandboxes(ctx, hutch.Filter{})
 	if err != nil {

@@ -43,7 +43,7 @@ func open(t testing.TB, svc hutch.Service, opt conversation.Options) (s *convers
 	return s, opt.Folder
 }
 
-// run runs bash in a conversation, well.
+// run runs bash in a conversation, and expects success.
 func run(t testing.TB, s *conversation.Server, id, code string) conversation.Result {
 	t.Helper()
 	res, err := s.Run(t.Context(), conversation.Request{ConversationID: id, Language: "bash", Code: "set -e; " + code}, nil)
@@ -67,8 +67,7 @@ func conversations(root string) ([]os.DirEntry, error) {
 	return slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == ".hutch-layout" }), err
 }
 
-// TestFilesStay looks at what is kept from run to run, and over the end of the
-// sandbox, on every runtime.
+// TestFilesStay: files are kept from run to run, and after the end of the sandbox, on every runtime.
 func TestFilesStay(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
@@ -128,8 +127,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestStaleSandbox begins a server anew: what an older one's sandbox holds is
-// not known, and the folder counts.
+// TestStaleSandbox: a new server does not trust the content of an older server's sandbox; the folder counts.
 func TestStaleSandbox(t *testing.T) {
 	t.Parallel()
 	svc := hutchtest.Engine(t, "native", nil)
@@ -184,7 +182,7 @@ func TestSilentConversationMakesRoom(t *testing.T) {
 		t.Errorf("read %q", res.Stdout)
 	}
 	drop(t, svc)
-	for _, id := range []string{"x", "y"} { // what is no conversation's is left alone
+	for _, id := range []string{"x", "y"} { // other folders are left alone
 		if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: id}); err != nil {
 			t.Fatal(err)
 		}
@@ -209,8 +207,7 @@ func TestOwnersShareNothing(t *testing.T) {
 	}
 }
 
-// TestTokens runs as tokens of several scopes and owners, behind the policy
-// that the daemon has.
+// TestTokens uses tokens of several scopes and owners, behind the daemon's policy.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	p, err := policy.New(t.Context(), hutchtest.Engine(t, "native", nil), policy.Options{})
@@ -242,7 +239,7 @@ func TestTokens(t *testing.T) {
 
 func TestBadConversations(t *testing.T) {
 	t.Parallel()
-	s, folder := open(t, nil, conversation.Options{}) // a Service that is called would panic
+	s, folder := open(t, nil, conversation.Options{}) // any call of the service would panic
 	for _, id := range []string{"", ".", "..", "../a", "a/b", ".a", "a b", "a\n", "a\x00", "é", "a~b", "-a", "%2e", strings.Repeat("a", 129)} {
 		if _, err := s.Run(t.Context(), conversation.Request{ConversationID: id, Language: "bash", Code: "true"}, nil); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%q: %v", id, err)
@@ -253,8 +250,7 @@ func TestBadConversations(t *testing.T) {
 	}
 }
 
-// TestHostileFiles makes files that could lead a server astray, and looks at
-// what is left on the host.
+// TestHostileFiles creates files that could mislead a server, and checks what is left on the host.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
 	svc := hutchtest.Engine(t, "native", nil)
@@ -265,7 +261,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	ln := fmt.Sprintf("ln -s %s out; ln -s ../../../outside up; ln -s .. ..up; ln -s . self; ln -s loop loop", outside)
 	run(t, s, "a", ln+"; mkfifo pipe; touch -- $'new\\nline' '\"quoted\"' $'\\xff' ' ' '-rf'; mkdir dir; touch dir/f; chmod 0 dir/f; mkdir closed; touch closed/f; chmod 0 closed")
-	// Links become folders with files in them, and the other way round.
+	// Links are replaced by folders with files in them, and the other way round.
 	run(t, s, "a", "rm out up self; mkdir out up self; echo evil > out/f; echo evil > up/f; echo evil > self/f; chmod 700 closed; rm -r dir; ln -s /etc dir; rm pipe; mkdir pipe")
 	run(t, s, "a", "rm -r out up self; echo plain > out; ln -s /proc/self/root up")
 	drop(t, svc)
@@ -286,7 +282,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// TestTooManyFiles must not fill the host.
+// TestTooManyFiles: too many files do not fill the host's disk.
 func TestTooManyFiles(t *testing.T) {
 	t.Parallel()
 	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{})

@@ -13,17 +13,16 @@ import (
 )
 
 const (
-	maxEvents    = 256  // of an owner, remembered for those who come back
-	maxOwners    = 1000 // whose events are remembered: those with the latest
+	maxEvents    = 256  // of an owner, remembered for clients that reconnect
+	maxOwners    = 1000 // owners whose events are remembered: those with the latest
 	maxListeners = 256
 	maxOfOwner   = 64               // listeners
 	pulse        = 15 * time.Second // between signs of life
 	patience     = 30 * time.Second // with a client that does not read
 )
 
-// feed tells listeners what happens. It remembers a few events, so that one
-// who lost the connection gets what it missed; one who reads too slowly is
-// cut off, and comes back in that way.
+// feed reports events to listeners. It remembers a few, so that a client that lost its connection gets what it
+// missed. A client that reads too slowly is disconnected, and can reconnect in the same way.
 type feed struct {
 	mu     sync.Mutex
 	last   int64
@@ -60,7 +59,7 @@ type finished struct {
 	Error         *hutch.Kind `json:"error,omitempty"` // when it could not run to its end
 }
 
-// run tells that a run begins and, when done is called, how it ended.
+// run reports the beginning of a run and, when done is called, its end.
 func (f *feed) run(at place, req Request) (done func(Result, error)) {
 	language := req.Language[:min(len(req.Language), 40)]
 	f.tell(at.owner, "run.started", started{at.conversation, language, time.Now().UTC()})
@@ -96,8 +95,7 @@ func (f *feed) tell(owner, kind string, data any) {
 	f.wake = make(chan struct{})
 }
 
-// forgetLocked drops the events of the owner that has been silent the longest, when
-// those of many are remembered.
+// forgetLocked drops the events of the owner that has been silent longest, if too many owners are remembered.
 func (f *feed) forgetLocked() {
 	if len(f.recent) <= maxOwners {
 		return
@@ -111,8 +109,7 @@ func (f *feed) forgetLocked() {
 	delete(f.recent, oldest)
 }
 
-// after returns an owner's events since one, the newest id, and what is closed
-// when there are more.
+// after returns an owner's events after an id, the newest id, and a channel that is closed when there are more.
 func (f *feed) after(id int64, owner string) (list []event, last int64, more <-chan struct{}, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +129,7 @@ func (f *feed) close() {
 	f.wake = make(chan struct{})
 }
 
-// enter counts a listener of an owner, if there is room for one more.
+// enter counts a listener of an owner, if one more is allowed.
 func (f *feed) enter(owner string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

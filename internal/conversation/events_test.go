@@ -7,8 +7,7 @@ import (
 	"hutch"
 )
 
-// TestFeedIsShared holds that no owner pushes out another's events, or takes all
-// places of listeners.
+// TestFeedIsShared: no owner pushes out another's events, or takes all places of listeners.
 func TestFeedIsShared(t *testing.T) {
 	f := newFeed()
 	f.tell("ada", "run.started", nil)

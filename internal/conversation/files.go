@@ -18,7 +18,7 @@ import (
 	"hutch/internal/durable"
 )
 
-// What one conversation may keep.
+// Limits on one conversation.
 const (
 	maxFiles = 20_000
 	maxBytes = 1 << 30
@@ -61,8 +61,8 @@ func (s *Server) bring(ctx context.Context, at place, box string) error {
 	return err
 }
 
-// walk hands what is below a folder to visit, folders before what is in them.
-// It is [fs.WalkDir] for names that need not be UTF-8, and follows no link.
+// walk calls visit for everything below a folder, a folder before its content. It is [fs.WalkDir] for names that need
+// not be UTF-8, and follows no link.
 func walk(root *os.Root, dir string, visit func(name string, entry fs.DirEntry) error) error {
 	f, err := root.Open(dir)
 	if err != nil {
@@ -83,8 +83,7 @@ func walk(root *os.Root, dir string, visit func(name string, entry fs.DirEntry) 
 	return err
 }
 
-// pack writes one file of a conversation to an archive. What can be no file of
-// one is left out.
+// pack writes one file of a conversation to an archive. It leaves out files that no conversation can have.
 func pack(root *os.Root, name string, t *tar.Writer) error {
 	info, err := root.Lstat(name)
 	if err != nil || strings.HasPrefix(name, scratch) {
@@ -121,7 +120,7 @@ func packFile(root *os.Root, name string, h *tar.Header, t *tar.Writer) error {
 	return err
 }
 
-// openRegular opens a file that is one: a pipe or device is not waited for.
+// openRegular opens a regular file: it never waits for a pipe or device.
 func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -138,9 +137,8 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// keep makes the folder of a conversation the same as what is in its sandbox,
-// and returns the files that differed. They are compared by size, permissions
-// and time: a program that sets all three back hides a change from itself.
+// keep makes the conversation's folder equal to its sandbox, and returns the files that differed. It compares size,
+// permissions and time: a program that restores all three hides a change of its own file.
 func (s *Server) keep(ctx context.Context, at place, box string) ([]File, error) {
 	root, err := s.open(at)
 	if err != nil {
@@ -168,7 +166,7 @@ func (s *Server) keep(ctx context.Context, at place, box string) ([]File, error)
 	return changed, list.prune(root)
 }
 
-// listing is what is in a sandbox, folders before what is in them.
+// listing lists a sandbox's files, a folder before its content.
 type listing struct {
 	order []hutch.FileInfo
 	has   map[string]bool
@@ -180,7 +178,7 @@ func (s *Server) list(ctx context.Context, box string) (*listing, error) {
 	err := s.svc.ListFiles(ctx, box, hutch.ListRequest{Path: inside, Recursive: true, Hidden: true, Limit: maxFiles}, func(f hutch.FileInfo) error {
 		name := strings.TrimPrefix(f.Path, inside+"/")
 		if f.Type == hutch.OtherFile || name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || strings.HasPrefix(name, scratch) {
-			return nil // a pipe, or what no honest agent says
+			return nil // a pipe, or a record that no honest agent sends
 		}
 		if f.Type == hutch.RegularFile {
 			l.bytes += f.Size
@@ -205,7 +203,7 @@ func (l *listing) each(yield func(string, hutch.FileInfo) bool) {
 	}
 }
 
-// prune removes from the host what is no longer in the sandbox.
+// prune removes from the host what the sandbox no longer has.
 func (l *listing) prune(root *os.Root) error {
 	return walk(root, ".", func(name string, _ fs.DirEntry) error {
 		if l.has[name] {
@@ -221,10 +219,10 @@ type keeping struct {
 	ctx  context.Context
 	box  string
 	root *os.Root
-	room int64 // bytes that may yet be written
+	room int64 // bytes that can still be written
 }
 
-// one keeps one file, and reports whether it is a regular one that differed.
+// one copies one file, and reports whether it is a regular one that differed.
 func (k *keeping) one(name string, f hutch.FileInfo) (bool, error) {
 	old, err := k.root.Lstat(name)
 	if err != nil {
@@ -253,15 +251,14 @@ func (k *keeping) one(name string, f hutch.FileInfo) (bool, error) {
 	return k.file(name, f)
 }
 
-// same reports whether a file on the host is the one inside. Times may differ
-// by less than a microsecond: those of unpacked files are set no more exactly.
+// same reports whether a file on the host equals the one inside. Times can differ by less than a microsecond, the
+// precision of unpacked files.
 func same(old fs.FileInfo, f hutch.FileInfo) bool {
 	return old.Mode().IsRegular() && old.Size() == f.Size && old.Mode().Perm() == mode(f) &&
 		old.ModTime().Sub(f.Modified).Abs() < time.Microsecond
 }
 
-// mode is a file's permissions on the host, where the server may always read
-// and replace it.
+// mode returns a file's permissions on the host, where the server can always read and replace it.
 func mode(f hutch.FileInfo) fs.FileMode {
 	var m fs.FileMode
 	for _, c := range f.Mode {
@@ -270,8 +267,7 @@ func mode(f hutch.FileInfo) fs.FileMode {
 	return m&0o777 | 0o600
 }
 
-// file copies a file aside and then into its place. One that vanished, or that
-// its user may not read, is left as it is.
+// file copies a file to a temporary name and renames it. It skips a file that vanished, or that its user cannot read.
 func (k *keeping) file(name string, f hutch.FileInfo) (bool, error) {
 	tmp := hutch.NewID(scratch)
 	w, err := k.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -292,7 +288,7 @@ func (k *keeping) file(name string, f hutch.FileInfo) (bool, error) {
 	return true, err
 }
 
-// bounded is a writer with so much room.
+// bounded is a writer for a limited number of bytes.
 type bounded struct {
 	w    io.Writer
 	room *int64

@@ -15,17 +15,15 @@ import (
 	"hutch/internal/problem"
 )
 
-// MaxShown is how many files of a run are named to whoever started it.
+// MaxShown is how many files of a run the caller gets to know.
 const MaxShown = 100
 
-// Open reports whether a request of [Server.Routes] is for anyone: the page,
-// and files, whose links are signed.
+// Open reports whether a request of [Server.Routes] needs no token: the page, and files, whose links are signed.
 func Open(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/files/"))
 }
 
-// Routes adds the page, the downloads and the events to mux. What is not
-// [Open] is to be guarded.
+// Routes adds the page, the downloads and the events to mux. Requests that are not [Open] must be guarded.
 func (s *Server) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /files/{conversation}/{file...}", s.file)
@@ -48,8 +46,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	s.events.stream(w, r, lastEvent(r))
 }
 
-// file answers a signed link. The signature is looked at before anything is
-// looked for.
+// file answers a signed link. It checks the signature before it looks for anything.
 func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 	folder, name := r.PathValue("conversation"), r.PathValue("file")
 	if err := s.links.check(folder, name, r.URL.Query(), time.Now()); err != nil {
@@ -61,7 +58,7 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist):
 		problem.Write(w, hutch.Errorf(hutch.NotFound, "the file is no longer there: a later run removed it"))
-	default: // mostly a link that leads out of the conversation
+	default: // usually a link that leads out of the conversation
 		s.log.Info("a file of a conversation cannot be served", "conversation", folder, "err", err)
 		problem.Write(w, hutch.Errorf(hutch.Denied, "this file cannot be downloaded"))
 	}
@@ -86,8 +83,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, folder, name strin
 	return nil
 }
 
-// shown are the types that a browser shows: none of them can run anything.
-// All else is saved.
+// shown are the types that a browser shows, because they cannot run code. All others are saved.
 var shown = map[string]string{
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
 	".txt": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",
@@ -97,8 +93,7 @@ var saved = map[string]string{
 	".csv": "text/csv; charset=utf-8", ".json": "application/json", ".pdf": "application/pdf", ".zip": "application/zip",
 }
 
-// disarm says what a file is so that no browser takes it for a page of ours:
-// it was made by a program that nobody vouches for.
+// disarm sets headers so that no browser takes a file for a page of ours: an untrusted program created it.
 func disarm(h http.Header, name string) {
 	kind, disposition := "application/octet-stream", "attachment"
 	ext := strings.ToLower(path.Ext(name))
@@ -112,6 +107,6 @@ func disarm(h http.Header, name string) {
 	h.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": name}))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
-	h.Set("Referrer-Policy", "no-referrer") // the address is the key
+	h.Set("Referrer-Policy", "no-referrer") // the address is the credential
 	h.Set("Cache-Control", "private, no-cache")
 }

@@ -95,7 +95,7 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestForgedLinks changes all there is to change of a good link.
+// TestForgedLinks changes every part of a valid link.
 func TestForgedLinks(t *testing.T) {
 	t.Parallel()
 	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{LinkLife: time.Hour})
@@ -148,7 +148,7 @@ func TestForgedLinks(t *testing.T) {
 			t.Errorf("%s: %s: %d %q", name, path, status, body)
 		}
 	}
-	// One answer, whether or not there is such a file.
+	// The answer is the same whether or not the file exists.
 	_, _, there := fetch(t, base+bad["another file"])
 	if _, _, absent := fetch(t, base+bad["what is not there"]); there != absent {
 		t.Errorf("the answers tell what exists: %q, %q", there, absent)
@@ -165,8 +165,7 @@ func TestExpiredLink(t *testing.T) {
 	}
 }
 
-// TestLinksFromInside serves files that a program, or an older deployment, has
-// put into the folder.
+// TestLinksFromInside serves files that a program, or an older deployment, has put into the folder.
 func TestLinksFromInside(t *testing.T) {
 	t.Parallel()
 	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{})
@@ -226,7 +225,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestEvents follows runs, breaks off, and comes back for what it missed.
+// TestEvents follows runs, disconnects, and reconnects for what it missed.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{})
@@ -293,7 +292,7 @@ func listen(t *testing.T, base, last string) func() event {
 	}
 }
 
-// FuzzFile asks for anything: nothing is served that was not signed.
+// FuzzFile makes arbitrary requests: only signed files are served.
 func FuzzFile(f *testing.F) {
 	s, _ := open(f, &scripted.Service{}, conversation.Options{Folder: f.TempDir()})
 	mux := http.NewServeMux()

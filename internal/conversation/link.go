@@ -12,9 +12,8 @@ import (
 	"hutch"
 )
 
-// links signs the addresses of files. Whoever has a link has the file, and
-// nothing else: the signature (HMAC-SHA256) is over the conversation, the
-// file's whole path, and the time it expires at.
+// links signs the addresses of files. A link gives access to one file only: the signature (HMAC-SHA256) covers the
+// conversation, the file's whole path, and the expiry time.
 type links struct {
 	secret []byte
 	base   string
@@ -38,8 +37,8 @@ func (l links) to(folder, file string) string {
 	return l.base + "/files/" + url.PathEscape(folder) + "/" + strings.Join(segments, "/") + query
 }
 
-// sign signs. A zero byte, which no path has, keeps a path that looks like one
-// with an expiry from being one.
+// sign returns a signature. A zero byte, which no path contains, separates path and expiry, so that no path can
+// imitate an expiry.
 func (l links) sign(folder, file, expires string) string {
 	mac := hmac.New(sha256.New, l.secret)
 	mac.Write([]byte(folder + "/" + file))
@@ -49,8 +48,8 @@ func (l links) sign(folder, file, expires string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// check refuses what was not signed here, or has expired. It says the same of
-// files that exist and of those that do not.
+// check refuses links that were not signed here, or have expired. The error does not depend on whether the file
+// exists.
 func (l links) check(folder, file string, query url.Values, now time.Time) error {
 	expires := query.Get("exp")
 	if !hmac.Equal([]byte(query.Get("sig")), []byte(l.sign(folder, file, expires))) {

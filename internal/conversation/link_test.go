@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// BenchmarkSign is one link, signed and checked.
+// BenchmarkSign signs and checks one link.
 func BenchmarkSign(b *testing.B) {
 	l := links{secret: []byte("0123456789abcdef0123456789abcdef"), base: "https://code.example.com", life: time.Hour}
 	for b.Loop() {
@@ -20,7 +20,7 @@ func BenchmarkSign(b *testing.B) {
 	}
 }
 
-// TestExpiryIsNoPath signs a path that ends as one with an expiry would.
+// TestExpiryIsNoPath signs a path whose end looks like an expiry.
 func TestExpiryIsNoPath(t *testing.T) {
 	t.Parallel()
 	l := links{secret: []byte("s")}

@@ -16,7 +16,7 @@ import (
 //go:embed page.html
 var page []byte
 
-// between is what stands between two marks of the page.
+// between returns the text between two marks of the page.
 func between(from, to string) []byte {
 	_, rest, _ := bytes.Cut(page, []byte(from))
 	content, _, _ := bytes.Cut(rest, []byte(to))
@@ -31,8 +31,7 @@ func hashOf(content []byte) string {
 var pageSources = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
 	"; style-src " + hashOf(between("<style>", "</style>")) + "; script-src " + hashOf(between("<script>", "</script>"))
 
-// pagePolicy adds where images may come from: links may name another origin
-// than the one that the page was asked for at.
+// pagePolicy allows images from the origin of links, which can differ from the page's.
 func (s *Server) pagePolicy() string {
 	images := "; img-src 'self'"
 	if u, err := url.Parse(s.links.base); err == nil && u.Host != "" {

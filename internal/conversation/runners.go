@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// lookEvery is how long a look at the languages is good for.
+// lookEvery is how long the list of languages is valid.
 const lookEvery = 10 * time.Minute
 
 // runners remembers which languages there are.
@@ -18,8 +18,7 @@ type runners struct {
 	until time.Time
 }
 
-// Runners lists the languages that code can be in. To look takes a sandbox,
-// so it is done once in a while.
+// Runners lists the languages for code. Looking takes a sandbox, so the result is cached for a while.
 func (s *Server) Runners(ctx context.Context) ([]hutch.Language, error) {
 	s.runners.mu.Lock()
 	defer s.runners.mu.Unlock()

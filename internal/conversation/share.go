@@ -14,20 +14,20 @@ import (
 	"hutch/internal/problem"
 )
 
-// accounts know how much the conversations of each owner keep, so that one owner
-// does not fill the disk. What an owner keeps is read when it is first asked for.
+// accounts track how much the conversations of each owner keep, so that one owner does not fill the disk. An owner's
+// total is read at its first use.
 type accounts struct {
 	mu    sync.Mutex
 	bytes map[string]map[string]int64 // by owner, as in names of folders, and by folder
 }
 
-// ownerIn is how the name of a folder names its owner; empty for the server's own.
+// ownerIn returns the owner in the name of a folder; "" for the server's own.
 func ownerIn(folder string) string {
 	_, owner, _ := strings.Cut(folder, "~")
 	return owner
 }
 
-// ofLocked are the bytes of an owner's conversations, by folder.
+// ofLocked returns the bytes of an owner's conversations, by folder.
 func (a *accounts) ofLocked(root *os.Root, owner string) (map[string]int64, error) {
 	if list := a.bytes[owner]; list != nil {
 		return list, nil
@@ -70,8 +70,8 @@ func sizeOf(root *os.Root, folder string) (n int64) {
 	return n
 }
 
-// admit refuses a conversation that an owner has no room for: a new one, when
-// there are as many as there may be, or when the others are full.
+// admit refuses a conversation for which an owner has no room: a new one beyond the number, or any if the total is
+// full.
 func (s *Server) admit(at place) error {
 	s.accounts.mu.Lock()
 	defer s.accounts.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Server) admit(at place) error {
 	return nil
 }
 
-// grow notes that a conversation has so many bytes, if its owner has room for them.
+// grow records the size of a conversation, if its owner has room for it.
 func (s *Server) grow(at place, bytes int64) error {
 	s.accounts.mu.Lock()
 	defer s.accounts.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Server) grow(at place, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	if bytes > list[at.folder()] { // to have less is always allowed
+	if bytes > list[at.folder()] { // becoming smaller is always allowed
 		if err := s.roomLocked(list, at, bytes); err != nil {
 			return err
 		}
@@ -123,8 +123,7 @@ func (s *Server) roomLocked(list map[string]int64, at place, bytes int64) error 
 	return nil
 }
 
-// Remove deletes a conversation with its files and its sandbox. Links to the files
-// are dead then. Idempotent.
+// Remove deletes a conversation with its files and its sandbox. Links to the files stop working. It is idempotent.
 func (s *Server) Remove(ctx context.Context, conversation string) error {
 	at, err := locate(ctx, conversation)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestConversationsOfAnOwnerAreBounded holds that one owner neither fills the disk by
-// many conversations nor keeps another from its own, and that deleting makes room.
+// TestConversationsOfAnOwnerAreBounded: one owner neither fills the disk with many conversations nor affects
+// another's, and deleting makes room.
 func TestConversationsOfAnOwnerAreBounded(t *testing.T) {
 	t.Parallel()
 	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{Most: 2, Room: 3 << 20})
@@ -33,7 +33,7 @@ func TestConversationsOfAnOwnerAreBounded(t *testing.T) {
 	if err := try("a", "head -c 2M /dev/zero > f", "bob"); err != nil {
 		t.Errorf("another owner: %v", err)
 	}
-	// What an owner keeps is known after a restart, too.
+	// The totals of an owner are known after a restart, too.
 	s2, _ := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{Most: 2, Room: 3 << 20, Folder: folder})
 	if _, err := s2.Run(t.Context(), conversation.Request{ConversationID: "c", Language: "bash", Code: "true"}, nil); !errors.Is(err, hutch.Exhausted) {
 		t.Errorf("a third conversation, after a restart: %v", err)

@@ -1,9 +1,8 @@
 package driver
 
-// As returns the ability T of a driver or an instance: its own, or that of what
-// it wraps. A wrapper (one that logs, or tries again) says what it wraps by a
-// method Unwrap. Ask for optional abilities by As, never by a type assertion,
-// which sees the wrapper only.
+// As returns the ability T of a driver or an instance: its own, or that of the value it wraps. A wrapper, for example
+// one that logs or retries, has a method Unwrap that returns the wrapped value. Ask for optional abilities with As,
+// never with a type assertion, which sees only the wrapper.
 func As[T any](v any) (T, bool) {
 	for {
 		if t, ok := v.(T); ok {

@@ -1,10 +1,9 @@
 // Package driver is the contract between the engine and the runtimes.
 //
-// A driver only provides a place and a pipe: an isolated place made from a
-// root file system, limits and a network attachment, with the agent running
-// in it as the first process, and a way to dial that agent. All that happens
-// inside is the agent's work (package wire), so that it is written once and
-// behaves the same on every runtime.
+// A driver only provides a place and a pipe: an isolated place made from a root
+// file system, limits and a network attachment, whose first process is the agent,
+// and a way to dial that agent. Everything inside is the agent's work (package
+// wire), so it is written once and behaves the same on every runtime.
 package driver
 
 import (
@@ -21,8 +20,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// Driver makes places. Its methods are safe for concurrent use; a driver
-// keeps what it needs to find its places again under its own state folder.
+// Driver creates places. Its methods are safe for concurrent use; a driver keeps under its own state folder what it
+// needs to find its places again.
 type Driver interface {
 	// Name is the runtime's name in the APIs: "gvisor", "native".
 	Name() string
@@ -35,18 +34,17 @@ type Driver interface {
 	// changes nothing.
 	Check(ctx context.Context) Report
 
-	// Create makes a place and returns when its agent accepts connections.
-	// All or nothing: on error, or when ctx ends before, nothing is left. The
-	// place outlives ctx, and the daemon.
+	// Create creates a place and returns when its agent accepts connections. On error, or if ctx ends first, it
+	// leaves nothing behind. The place outlives ctx, and the daemon.
 	Create(ctx context.Context, spec Spec) (Instance, error)
 
-	// Recover finds a place again after a restart of the daemon. The error is
-	// hutch.NotFound when it no longer runs; then nothing is left of it.
+	// Recover finds a place after a restart of the daemon. The error is hutch.NotFound if the place no longer runs;
+	// then Recover has removed what was left of it.
 	Recover(ctx context.Context, id string, h Handle) (Instance, error)
 
-	// Sweep removes what is left on the host of places that keep does not
-	// claim: after a kill -9 of the daemon, at any moment of it. It returns
-	// how many it removed. Called before the first Create, never beside one.
+	// Sweep removes from the host the remains of places that keep does not claim, such as those of a daemon that was
+	// killed at any moment. It returns how many it removed. It is called before the first Create, never at the same
+	// time.
 	Sweep(ctx context.Context, keep func(id string) bool) (int, error)
 }
 
@@ -74,23 +72,21 @@ type Spec struct {
 	Image  string
 	Root   image.Root
 	Limits hutch.Limits // every field set
-	// Boot is what the agent is to be told. The driver sets Listen, UID, GID
-	// and Version, as the place demands; the rest is the engine's.
+	// Boot is the message to the agent. The driver sets Listen, UID, GID and Version as the place requires; the
+	// engine sets the rest.
 	Boot wire.Boot
 	// Network asks for a network device: see Networked.
 	Network bool
-	// Layer is what the place has already, where its driver is a Layerer; nil
-	// for nothing.
+	// Layer holds the files that the place begins with, if its driver is a Layerer; nil for none.
 	Layer Layer
 }
 
-// Handle is how a driver finds a place again: small, opaque JSON, kept in the
-// store. It holds no secret.
+// Handle is how a driver finds a place again: small, opaque JSON that is kept in the store. It holds no secret.
 type Handle = json.RawMessage
 
-// Instance is a living place. Methods are safe for concurrent use.
+// Instance is a live place. Its methods are safe for concurrent use.
 type Instance interface {
-	// ID is that of the spec.
+	// ID is the id of the spec.
 	ID() string
 
 	// Handle never changes.
@@ -105,9 +101,8 @@ type Instance interface {
 	// Done is closed when the place is dead, whatever the cause.
 	Done() <-chan struct{}
 
-	// Destroy kills everything inside and frees all that the place holds on
-	// the host. It returns when that is so. Idempotent; ctx bounds the wait,
-	// and on error it can be called again.
+	// Destroy kills everything inside and frees everything that the place holds on the host, before it returns. It is
+	// idempotent; ctx bounds the wait, and after an error it can be called again.
 	Destroy(ctx context.Context) error
 }
 
@@ -115,60 +110,51 @@ type Instance interface {
 type Networked interface {
 	Instance
 
-	// Network returns the other end of the device, in non-blocking mode. It
-	// gives and takes one IP packet at a time, also after a restart of the
-	// daemon; the caller closes it. Until it is read, what programs send waits.
-	// The error is hutch.Unavailable where the place was made without, because
-	// nobody asked for it or this machine has none.
+	// Network returns the other end of the device, in non-blocking mode. Each read or write transfers one IP packet,
+	// also after a restart of the daemon; the caller closes it. Packets from programs wait until it is read. The
+	// error is hutch.Unavailable if the place has no device, because the spec did not ask for one or this machine has
+	// none.
 	Network() (*os.File, error)
 }
 
-// Connector is a place whose servers can be reached without its agent, which
-// would only pass the bytes on.
+// Connector is a place whose servers can be reached without its agent, which would only relay the bytes.
 type Connector interface {
 	Instance
 
-	// Connect connects with a server on the place's own loopback. No error says
-	// that there is none: the agent knows more addresses. ctx bounds the
-	// connecting alone; the connection has CloseWrite, and need not end with
-	// the place.
+	// Connect connects to a server on the place's own loopback. An error does not mean that there is no server: the
+	// agent knows more addresses. ctx bounds only the connecting; the connection has CloseWrite, and can outlive the
+	// place.
 	Connect(ctx context.Context, port int) (net.Conn, error)
 }
 
-// Restorer is a Driver whose places can be saved with their memory and all that
-// runs in them; its instances are Savers.
+// Restorer is a Driver whose places can be saved with their memory and running programs; its instances are Savers.
 type Restorer interface {
 	Driver
 
-	// Restore makes a place from what Save or Copy wrote to dir, as Create does
-	// from nothing. The image must be as it was, and the spec that of the place
-	// which was saved but for its ID and host name; the agent has that one's
-	// boot (see wire.Identity). The same dir may be restored any number of times,
-	// also at once.
+	// Restore creates a place from what Save or Copy wrote to dir. The image must be unchanged, and the spec must
+	// equal that of the saved place except for ID and host name; the agent keeps the saved place's boot (see
+	// wire.Identity). One dir can be restored any number of times, also concurrently.
 	Restore(ctx context.Context, spec Spec, dir string) (Instance, error)
 
-	// RestoreFiles makes a place with no more of it than the written files,
-	// which does without those conditions.
+	// RestoreFiles creates a place with only the written files, so those conditions do not apply.
 	RestoreFiles(ctx context.Context, spec Spec, dir string) (Instance, error)
 
-	// Prepare makes a place for something that was saved, up to the point from
-	// which on it matters what. Of the spec's Boot it has nothing.
+	// Prepare creates a place for a later Restore, as far as that is possible without knowing what will be restored.
+	// It ignores the spec's Boot.
 	Prepare(ctx context.Context, spec Spec) (Vacancy, error)
 
-	// Build names the programs that memory belongs to: what one build saved,
-	// another need not restore.
+	// Build names the programs that saved memory belongs to: another build may be unable to restore it.
 	Build() string
 }
 
-// Vacancy is a place in which nothing has begun yet. It has a Handle and is
-// Done and can be destroyed, but neither dialled nor recovered.
+// Vacancy is a place in which nothing has started yet. It has a Handle and Done and can be destroyed, but neither
+// dialled nor recovered.
 type Vacancy interface {
 	Instance
 
-	// Restore has it go on as what Save or Copy wrote to dir; its host name and
-	// the rest of its identity are to be given by its agent (wire.Identity). The
-	// spec must be that of the place which was saved but for ID and Boot. Once,
-	// and on error nothing is left of the place.
+	// Restore makes the place continue from what Save or Copy wrote to dir; its agent then gets the host name and the
+	// rest of the identity (wire.Identity). The spec must equal that of the saved place except for ID and Boot. Call
+	// it once; on error nothing is left of the place.
 	Restore(ctx context.Context, dir string) (Instance, error)
 }
 
@@ -176,19 +162,16 @@ type Vacancy interface {
 type Saver interface {
 	Instance
 
-	// Save writes all that the place is to dir, an empty folder, on disk when
-	// it returns. The agent must be parked (wire.Client.Park). The place then
-	// stands still, to be destroyed or resumed. On error dir is of no use.
+	// Save writes the whole place to dir, an empty folder, which is on disk when Save returns. The agent must be
+	// parked (wire.Client.Park). The place is then frozen; destroy or resume it. On error dir is unusable.
 	Save(ctx context.Context, dir string) error
 
-	// Resume has the place run on, and a parked agent listen. Idempotent;
-	// Recover does it, too.
+	// Resume makes the place run again, and a parked agent listen. It is idempotent; Recover does it too.
 	Resume(ctx context.Context) error
 
-	// Copy writes what Restore needs to dir, while the place stands still for
-	// no longer than that takes; then it runs on, and its agent, which must be
-	// parked, listens. What is written need not be on disk yet.
-	// On error it runs on, too, and dir is of no use.
+	// Copy writes what Restore needs to dir, and freezes the place only for that time; then the place runs again, and
+	// its agent, which must be parked, listens. The written files need not be on disk yet. On error the place runs
+	// again too, and dir is unusable.
 	Copy(ctx context.Context, dir string) error
 }
 
@@ -196,54 +179,49 @@ type Saver interface {
 type Layerer interface {
 	Driver
 
-	// Layers reports whether they can on this machine, as far as is known.
+	// Layers reports whether places can share files on this machine, as far as is known.
 	Layers() bool
 
-	// Layer makes a layer of what was written in a place that nobody uses any
-	// more. The place is destroyed in any case. The error is hutch.Unsupported
-	// where this machine or that place allows none; Create's is, where it turns
-	// out then.
+	// Layer turns the written files of an unused place into a layer, and always destroys the place. The error is
+	// hutch.Unsupported if this machine or that place allows no layer; Create returns the same error if that only
+	// turns out there.
 	Layer(ctx context.Context, inst Instance) (Layer, error)
 }
 
-// Layer is files that places share: each sees them as its own, and keeps what it
-// changes to itself. What they take is freed when the layer is closed and the
-// last place that began with it is gone, whatever becomes of the daemon.
+// Layer is a set of files that places share: each sees them as its own, and its changes stay private. Their space is
+// freed when the layer is closed and the last place that began with it is gone, also if the daemon is killed.
 type Layer interface{ Close() error }
 
-// Freezer is a place that can stand still with all that runs in it. Frozen, it
-// can be thawed and destroyed, and told the usage of; Recover thaws it.
+// Freezer is a place that can be frozen with all its programs. A frozen place can be thawed and destroyed, and
+// reports its usage; Recover thaws it.
 type Freezer interface {
 	Instance
 	Freeze(ctx context.Context) error
 	Thaw(ctx context.Context) error
 }
 
-// Renamer is a place that is given another host name from outside, since its
-// agent may not do that. The error is hutch.Unsupported where nobody can.
+// Renamer is a place whose host name is changed from outside, because its agent lacks the right. The error is
+// hutch.Unsupported if it cannot be changed at all.
 type Renamer interface {
 	Instance
 
 	Rename(hostname string) error
 }
 
-// Guarded is a place whose memory limit the daemon enforces, by ending programs
-// inside before the kernel would have to end the whole place.
+// Guarded is a place whose memory limit the daemon enforces: it ends programs inside before the kernel would have to
+// end the whole place.
 type Guarded interface {
 	Instance
 
-	// GuardMemory watches the memory of the place until ctx is done or the place
-	// is dead, and then returns nil. When the place uses more than its limit, it
-	// calls relieve, as often as needed and never twice at once; used is how many
-	// bytes are in use, and urgent that ending no program is no choice. relieve ends
-	// the programs that use the most and reports whether it ended any; its error
-	// means that it cannot now. GuardMemory's
-	// error means that the place uses too much memory for too long: it still
-	// lives, and its files can be kept with SaveFiles.
+	// GuardMemory watches the memory of the place until ctx is done or the place is dead, and then returns nil. When
+	// the place is over its limit, it calls relieve, as often as needed and never concurrently; used is the number of
+	// bytes in use, and urgent means that some program must be ended. relieve ends the programs that use the most,
+	// and reports whether it ended any; its error means that it cannot at the moment. An error of GuardMemory means
+	// that the place was over its limit for too long: it still lives, and SaveFiles can keep its files.
 	GuardMemory(ctx context.Context, relieve func(ctx context.Context, used int64, urgent bool) (ended bool, err error)) error
 
-	// SaveFiles stops everything inside for good, and writes to dir what
-	// Restorer.RestoreFiles needs, on disk when it returns. It needs no agent.
+	// SaveFiles stops everything inside for good, and writes to dir what Restorer.RestoreFiles needs, which is on
+	// disk when SaveFiles returns. It needs no agent.
 	SaveFiles(ctx context.Context, dir string) error
 }
 
@@ -257,14 +235,14 @@ type Archiver interface {
 	Archive(ctx context.Context, w io.Writer) error
 }
 
-// Usage is one reading. What a runtime cannot tell is 0.
+// Usage is one reading. Figures that a runtime cannot measure are 0.
 type Usage struct {
 	CPUSeconds float64 // since creation
 	Memory     int64   // bytes now
 	MemoryPeak int64
 	PIDs       int
 	Disk       int64 // bytes of written files
-	// OOMKills counts processes killed for want of memory.
+	// OOMKills counts processes that were killed because memory ran out.
 	OOMKills int
 }
 
@@ -279,7 +257,7 @@ type Finding struct {
 	Name   string `json:"name"` // "user namespaces"
 	Level  Level  `json:"level"`
 	Detail string `json:"detail"`         // what was found
-	Mend   string `json:"mend,omitempty"` // what to do, as a command where there is one; empty when OK
+	Mend   string `json:"mend,omitempty"` // how to fix it, as a command if there is one; empty when OK
 }
 
 // Level of a finding.
@@ -287,17 +265,17 @@ type Level string
 
 const (
 	Good    Level = "ok"
-	Warning Level = "warning" // works, with less: the detail says what is lost
+	Warning Level = "warning" // works with restrictions, which the detail names
 	Bad     Level = "error"   // the driver does not work here
 )
 
-// ErrLate is in the chain of an error when a place was not ready in time, which says
-// nothing against it: the host may be busy.
+// ErrLate is in the chain of an error when a place was not ready in time. The place itself can be sound; the host may
+// be busy.
 var ErrLate = errors.New("not ready in time")
 
-// Options are what every driver is made from.
+// Options configure any driver.
 type Options struct {
-	// Dir is the driver's state folder, its own alone. Made when missing.
+	// Dir is the driver's state folder, which nothing else uses. It is created if missing.
 	Dir string
 	// Agent is the path of the hutch-agent program.
 	Agent string

@@ -1,6 +1,5 @@
-// Package durable writes small files that nobody else may read, each there as a
-// whole or not at all, also after the machine has lost its power. It brings to
-// disk what others wrote, and knows when a disk is full.
+// Package durable writes small files that no other user can read. Each is written as a whole or not at all, also if
+// the machine loses power. It also syncs files that other code wrote, and recognizes a full disk.
 package durable
 
 import (
@@ -9,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Create writes a file that was not there; the error is fs.ErrExist when it is.
+// Create writes a new file; the error is fs.ErrExist if it exists.
 func Create(path string, content []byte) error { return write(path, content, os.Link) }
 
-// Replace writes a file, in place of the one that may be there.
+// Replace writes a file, and replaces an existing one.
 func Replace(path string, content []byte) error { return write(path, content, os.Rename) }
 
 func write(path string, content []byte, name func(from, to string) error) error {
@@ -20,7 +19,7 @@ func write(path string, content []byte, name func(from, to string) error) error 
 	return Explained(writeIn(dir, path, content, name), dir)
 }
 
-// writeIn writes a file under another name, and then gives it its own.
+// writeIn writes a file under a temporary name, and then renames it.
 func writeIn(dir, path string, content []byte, name func(from, to string) error) error {
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-") // mode 0600
 	if err != nil {
@@ -37,7 +36,7 @@ func writeIn(dir, path string, content []byte, name func(from, to string) error)
 	return Sync(dir)
 }
 
-// Sync brings a file, or the names in a folder, to disk.
+// Sync syncs a file, or the names in a folder, to disk.
 func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestWholeOrNot(t *testing.T) {
 	}
 }
 
-// Of those who race to create a file, one does.
+// Of callers that race to create a file, one succeeds.
 func TestOneCreates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	var made sync.Map
@@ -75,7 +75,7 @@ func TestOneCreates(t *testing.T) {
 	}
 }
 
-// That there is no room on the disk is told to people, and hides nothing that says more.
+// A full disk is reported to people, and does not hide a more precise error.
 func TestFull(t *testing.T) {
 	dir := t.TempDir()
 	disk.Shrink(t, dir, "2m")

@@ -10,11 +10,11 @@ import (
 	"hutch"
 )
 
-// Full is what people are told when the disk has no room for the server's files.
+// Full is the error when the disk has no space for the server's files.
 var Full = hutch.Errorf(hutch.Exhausted, "the server's disk is full: delete snapshots, backups or sandboxes, or make room where its data folder is, and try again").With("limit", "disk of the server")
 
-// Explained is err or, if that came of a disk without room, which may be that of
-// dir, Full because of it. An error that has told a person more stays.
+// Explained returns err. If err came from a disk without space, possibly that of dir, it returns Full with err as its
+// cause. An error with a more precise message is kept.
 func Explained(err error, dir string) error {
 	if err == nil || tells(err) || !noRoom(err) && !isFull(dir) {
 		return err
@@ -22,20 +22,19 @@ func Explained(err error, dir string) error {
 	return Full.Because(err)
 }
 
-// tells reports whether err says more than that something did not work.
+// tells reports whether err says more than that something failed.
 func tells(err error) bool {
 	return !slices.Contains([]hutch.Kind{hutch.Internal, hutch.Unavailable, hutch.Timeout}, hutch.KindOf(err))
 }
 
-// noRoom goes by files: of name spaces and control groups, too, the kernel says
-// that there is no space left.
+// noRoom accepts only errors about files: for namespaces and control groups, the kernel also reports that no space is
+// left.
 func noRoom(err error) bool {
 	e, ok := errors.AsType[*fs.PathError](err)
 	return ok && e.Err == unix.ENOSPC
 }
 
-// isFull reports whether there is no room on the disk of a folder, for those who
-// could tell no more than that they failed.
+// isFull reports whether the disk of a folder has no space, for errors that do not say so themselves.
 func isFull(dir string) bool {
 	var disk unix.Statfs_t
 	if unix.Statfs(dir, &disk) != nil {

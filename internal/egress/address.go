@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// reach is how a sandbox may come to an address.
+// reach says how a sandbox can reach an address.
 type reach int
 
 const (
 	public  reach = iota
-	private       // of somebody's own net: by a rule that names a part of it
+	private       // in a private network: by a rule that names a part of that network
 	never         // whatever the rules
 )
 
-// neverReached are addresses that are nobody's but a machine's own, serve a
-// machine what is for it alone, or have another address hidden in them.
+// neverReached are addresses that belong to one machine only, that serve a machine's own data to it, or that contain
+// another address.
 var neverReached = prefixes(
-	"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", // this net, loopback, link-local with the metadata of most clouds, multicast and reserved
+	"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", // this network, loopback, link-local with the metadata of most clouds, multicast and reserved
 	"100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", // metadata of Alibaba, Oracle and Azure
 	"fd00:ec2::/32", "fd20:ce::254/128", // of AWS and Google
-	"2001::/32", "2002::/16", // Teredo and 6to4 have an address of IPv4 in them
+	"2001::/32", "2002::/16", // Teredo and 6to4 contain an IPv4 address
 )
 
-// privateNets are the nets that anyone may have: a rule reaches into one by a
-// prefix that lies within it, so that 0.0.0.0/0 does not mean somebody's LAN.
+// privateNets are networks that anyone can use: a rule reaches into one only by a prefix that lies within it, so that
+// 0.0.0.0/0 does not include a LAN.
 var privateNets = prefixes(
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "fc00::/7",
 )
 
 var (
-	global6 = netip.MustParsePrefix("2000::/3") // all of IPv6 that is routed today
+	global6 = netip.MustParsePrefix("2000::/3") // all routed IPv6 addresses of today
 	nat64   = netip.MustParsePrefix("64:ff9b::/96")
 )
 
@@ -53,9 +53,9 @@ func within(a netip.Addr, nets []netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// reachOf tells how a may be reached, and for a private one of which net it is.
+// reachOf returns how a can be reached and, for a private address, its network.
 func (h *host) reachOf(a netip.Addr) (reach, netip.Prefix) {
-	if nat64.Contains(a) { // the way to IPv4 of a host that has none itself
+	if nat64.Contains(a) { // a host without IPv4 reaches IPv4 through it
 		b := a.As16()
 		if r, _ := h.reachOf(netip.AddrFrom4([4]byte(b[12:]))); r != public {
 			return never, netip.Prefix{}
@@ -74,8 +74,7 @@ func (h *host) reachOf(a netip.Addr) (reach, netip.Prefix) {
 	return public, netip.Prefix{}
 }
 
-// host knows the addresses of this machine, as they are now: what listens on
-// one of them is the host's own, on whichever interface.
+// host knows the present addresses of this machine: a server on any of them is the host's own.
 type host struct {
 	addrs func() ([]net.Addr, error)
 
@@ -84,7 +83,7 @@ type host struct {
 	own  map[netip.Addr]bool
 }
 
-// freshness is how old what we know of the host's addresses may be.
+// freshness is how old our list of the host's addresses can be.
 const freshness = time.Second
 
 func (h *host) owns(a netip.Addr) bool {
@@ -96,8 +95,7 @@ func (h *host) owns(a netip.Addr) bool {
 	return h.own[a]
 }
 
-// readLocked reads the addresses. When they cannot be read, those from before
-// go on to count.
+// readLocked reads the addresses. On an error the earlier ones stay in force.
 func (h *host) readLocked() {
 	addrs, err := h.addrs()
 	if err != nil {

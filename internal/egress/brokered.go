@@ -15,19 +15,18 @@ import (
 	"hutch/internal/secret"
 )
 
-// Brokering says for which hosts a sandbox has secrets that it does not hold,
-// and who speaks to them.
+// Brokering says for which hosts a sandbox has brokered secrets, and which broker serves them.
 type Brokering struct {
 	Broker *broker.Broker
-	// Credentials are the sandbox's, at the moment. It may not call the gateway.
+	// Credentials returns the sandbox's present credentials. It must not call the gateway.
 	Credentials func() []secret.Credential
-	// Answers masks credentials.
+	// Used is called for every request; can be nil.
 	Answers func([]secret.Credential) *secret.Redactor
 	// Used is told of every request; may be nil.
 	Used func(host string, u broker.Use)
 }
 
-// of are the credentials for a host and port, of which 0 is any.
+// of returns the credentials for a host and port; port 0 matches any.
 func (b Brokering) of(host string, port uint16) []secret.Credential {
 	if b.Broker == nil {
 		return nil
@@ -35,7 +34,7 @@ func (b Brokering) of(host string, port uint16) []secret.Credential {
 	return slices.DeleteFunc(b.Credentials(), func(c secret.Credential) bool { return !c.Brokers(host, port) })
 }
 
-// rule is how the log calls what allows a host and port, or "".
+// rule returns the log's name for what allows a host and port, or "".
 func (b Brokering) rule(host string, port uint16) string {
 	var names []string
 	for _, c := range b.of(host, port) {
@@ -51,8 +50,7 @@ func ruleOf(secrets []string) string {
 	return "secret " + strings.Join(secrets, ", ")
 }
 
-// brokeredLocked are the names, among those of an address, for which there are
-// credentials.
+// brokeredLocked returns those names of an address for which there are credentials.
 func (g *Gateway) brokeredLocked(protocol string, dst netip.AddrPort) (names []string) {
 	if protocol != "tcp" {
 		return nil
@@ -65,8 +63,8 @@ func (g *Gateway) brokeredLocked(protocol string, dst netip.AddrPort) (names []s
 	return names
 }
 
-// carryAnyway carries a connection to an address that is allowed as such, and
-// is also one of a brokered host: if that is asked for on it, it is brokered.
+// carryAnyway carries a connection to an address that a rule allows, and that also belongs to a brokered host: if the
+// client asks for that host, the connection is brokered.
 func (g *Gateway) carryAnyway(p *passage, down, up net.Conn) error {
 	client, server := ahead(down), ahead(up)
 	first, err := firstWord(client, server)
@@ -88,8 +86,7 @@ func (g *Gateway) carryAnyway(p *passage, down, up net.Conn) error {
 	return nil
 }
 
-// broker has the broker be the host. up is the first connection that it asks
-// for.
+// broker passes a connection to the broker. up is the first connection that the broker will ask for.
 func (g *Gateway) broker(p *passage, host string, down, up net.Conn) {
 	first := make(chan net.Conn, 1)
 	first <- up
@@ -113,7 +110,7 @@ func (g *Gateway) broker(p *passage, host string, down, up net.Conn) {
 	})
 }
 
-// brokered writes down a request that the broker has answered.
+// brokered records a request that the broker has answered.
 func (g *Gateway) brokered(p *passage, host string, u broker.Use) {
 	line := hutch.Connection{
 		Time: u.Began.UTC(), Protocol: "http", Host: host, Address: p.dst.Addr().String(), Port: int(p.dst.Port()), Verdict: hutch.Allowed,

@@ -25,7 +25,7 @@ import (
 
 const apiKey = "ghp_0a1b2c3d4e5f6g7h8i9j"
 
-// brokered is a program that has a secret for a host, and not its value.
+// brokered is a program that has a brokered secret for a host.
 type brokered struct {
 	*inside
 	trusted *x509.CertPool
@@ -117,7 +117,7 @@ func TestBrokeredHosts(t *testing.T) {
 	}
 }
 
-// TestSharedAddressOfABrokeredHost: to others there it goes as it would without.
+// TestSharedAddressOfABrokeredHost: other hosts at the same address are reached as without the secret.
 func TestSharedAddressOfABrokeredHost(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).brokered(hutch.NetworkOpen)
@@ -132,7 +132,7 @@ func TestSharedAddressOfABrokeredHost(t *testing.T) {
 	}
 }
 
-// TestBrokeredIsOnePort and host: the secret allows no more.
+// TestBrokeredIsOnePort: the secret allows one host and one port.
 func TestBrokeredIsOnePort(t *testing.T) {
 	t.Parallel()
 	for url, in := range map[string]*brokered{
@@ -151,7 +151,7 @@ func TestBrokeredIsOnePort(t *testing.T) {
 	}
 }
 
-// TestSecretThatIsGone is good for nothing at once, also on open connections.
+// TestSecretThatIsGone: a deleted secret stops working at once, also on open connections.
 func TestSecretThatIsGone(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).brokered("")
@@ -170,7 +170,7 @@ func TestSecretThatIsGone(t *testing.T) {
 	}
 }
 
-// linked is a program that may reach other sandboxes.
+// linked is a program that can reach other sandboxes.
 func (w *world) linked(mode hutch.NetworkMode, links ...string) *inside {
 	w.t.Helper()
 	opt := w.options()
@@ -235,7 +235,7 @@ func TestNoLinks(t *testing.T) {
 	}
 }
 
-// TestLinkAddresses are one for each name, also where names agree.
+// TestLinkAddresses: each name has its own address, also if hashes of names collide.
 func TestLinkAddresses(t *testing.T) {
 	t.Parallel()
 	var texts []string

@@ -1,25 +1,25 @@
-// Package egress decides what a sandbox reaches, and carries what it may.
+// Package egress decides what a sandbox can reach, and carries allowed connections.
 //
-// A [Gateway] is handed every connection that a sandbox begins, to whatever
-// address, before anybody has answered it. Three things are held against the
-// rules: the address, for rules that are nets; the name that the address was
-// our own answer to, for rules that are names; and then, because one address
-// serves many names, the name that is asked for on the connection: in the hello
-// of TLS, or in every request of HTTP. What is not allowed is refused at once.
+// A [Gateway] gets every connection that a sandbox begins, to any address, before
+// the connection is accepted. It compares three things with the rules: the address,
+// for rules about networks; the name to which our own resolver answered with this
+// address, for rules about names; and, because one address serves many names, the
+// name that the client asks for on the connection, in the TLS hello or in every HTTP
+// request. What is not allowed is refused at once.
 //
 // # Names
 //
-// The gateway's own resolver is the only one that a sandbox has. It answers
-// names that a rule is about, with addresses that may be reached, and notes
-// them: an address is that of a name only for who was told so. Of the kinds of
-// records it answers A and AAAA. Others have no answer, so that nothing is
-// carried out or in by them and no key for an encrypted hello comes in.
+// The gateway's own resolver is the only one that a sandbox has. It answers names
+// that a rule covers, with addresses that can be reached, and records them: an
+// address counts as that of a name only for the sandbox that got this answer. It
+// answers A and AAAA records only. Other types have no answer, so that they carry
+// nothing out or in and no key for an encrypted hello arrives.
 //
 // # Protocols
 //
-// At the ports of the web, a connection to a name is TLS or HTTP/1, or ends. At
-// other ports, that a rule names, it may be something else; but where the
-// client speaks first and says what could be TLS or HTTP, it is held to that.
+// At the ports of the web, a connection to a name is TLS or HTTP/1, or is ended. At
+// other ports, which a rule must name, it can be another protocol; but if the client
+// speaks first and its bytes could be TLS or HTTP, it must be that protocol.
 package egress
 
 import (
@@ -40,39 +40,37 @@ import (
 	"hutch/internal/netstack"
 )
 
-// Options are what a gateway is made from.
+// Options configure a gateway.
 type Options struct {
 	// Sandbox is the id, for messages.
 	Sandbox string
 	// Names are the addresses that the resolver listens at.
 	Names []netip.Addr
-	// Resolver asks the world; nil is the host's.
+	// Resolver looks names up outside; nil uses the host's resolver.
 	Resolver *Resolver
-	// Dial reaches the world; nil is the host's.
+	// Dial connects outside; nil uses the host's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// HostAddrs are this machine's, which are never reached; nil reads them.
+	// HostAddrs returns this machine's addresses, which are never reached; nil reads them.
 	HostAddrs func() ([]net.Addr, error)
-	// Observe is told of what happened, for counts; nil for nobody.
+	// Observe is told about events, for counts; nil for none.
 	Observe Observer
-	// Brokering is who speaks to hosts in the sandbox's place; the zero one is
-	// nobody.
+	// Brokering serves brokered hosts; the zero value serves none.
 	Brokering Brokering
-	// Link connects with a port of another sandbox of the same owner, by its
-	// id; nil knows of none.
+	// Link connects to a port of another sandbox of the same owner, by its id; nil means no links.
 	Link func(ctx context.Context, sandbox string, port uint16) (net.Conn, error)
-	// Before is what went through before, and is counted on.
+	// Before is the earlier traffic, to which new traffic is added.
 	Before hutch.Traffic
 }
 
 // Observer counts for all sandboxes.
 type Observer interface {
-	// Decided is told of every connection, request and lookup.
+	// Decided is called for every connection, request and lookup.
 	Decided(protocol string, v hutch.Verdict)
-	// Carried is told of bytes.
+	// Carried is called with numbers of bytes.
 	Carried(sent, received int)
 }
 
-// Gateway is the way out of one sandbox: it implements netstack.Handler. Its methods are safe for concurrent
+// Gateway is the network exit of one sandbox: it implements netstack.Handler. Its methods are safe for concurrent
 // use.
 type Gateway struct {
 	opt    Options
@@ -89,12 +87,12 @@ type Gateway struct {
 	rules  *rules
 	fresh  *rate.Limiter // new connections
 	pace   *rate.Limiter // bytes; nil for no bound
-	spent  bool          // the limit of bytes in all is reached
+	spent  bool          // the limit of total bytes is reached
 	live   map[*passage]struct{}
 	closed bool
 }
 
-// counts are those of hutch.Traffic.
+// counts are the figures of hutch.Traffic.
 type counts struct{ allowed, denied, lookups, requests, sent, received atomic.Int64 }
 
 func (c *counts) begin(t hutch.Traffic) {
@@ -113,7 +111,7 @@ const (
 	lookupRate         = 100 // a second
 )
 
-// New returns a gateway that holds to n.
+// New returns a gateway with the rules n.
 func New(n hutch.Network, opt Options) (*Gateway, error) {
 	opt.Resolver = cmp.Or(opt.Resolver, NewResolver(nil))
 	if opt.Dial == nil {
@@ -140,7 +138,7 @@ type nobody struct{}
 func (nobody) Decided(string, hutch.Verdict) {}
 func (nobody) Carried(int, int)              {}
 
-// Set holds to n from now on, and cuts what it does not allow.
+// Set replaces the rules, and cuts connections that the new rules do not allow.
 func (g *Gateway) Set(n hutch.Network) error {
 	r, err := newRules(n)
 	if err != nil {
@@ -165,7 +163,7 @@ func (g *Gateway) Set(n hutch.Network) error {
 	return nil
 }
 
-// Traffic is what went through so far.
+// Traffic returns the traffic so far.
 func (g *Gateway) Traffic() hutch.Traffic {
 	g.mu.Lock()
 	open := len(g.live)
@@ -182,7 +180,7 @@ func (g *Gateway) Connections(ctx context.Context, q hutch.ConnectionQuery) hutc
 	return g.record.read(ctx, q)
 }
 
-// Close cuts all connections; there are no new ones.
+// Close cuts all connections and accepts no new ones.
 func (g *Gateway) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,12 +190,12 @@ func (g *Gateway) Close() {
 	}
 }
 
-// verdict is what the rules say of a connection.
+// verdict is the decision of the rules about a connection.
 type verdict struct {
 	rule   string   // that allows it
-	names  []string // one of which has to be asked for on it; none for a net
-	anyway bool     // as the address is allowed, whatever is asked for
-	link   string   // the sandbox that it leads to
+	names  []string // the client must ask for one of them; none for a network
+	anyway bool     // allowed by address, whatever name the client asks for
+	link   string   // the linked sandbox
 	reason string   // why it is denied
 }
 
@@ -205,7 +203,7 @@ func (v verdict) allowed() bool { return v.reason == "" }
 
 func denied(format string, args ...any) verdict { return verdict{reason: fmt.Sprintf(format, args...)} }
 
-// decideLocked says whether dst may be reached.
+// decideLocked says whether dst can be reached.
 func (g *Gateway) decideLocked(protocol string, dst netip.AddrPort) verdict {
 	r, addr := g.rules, dst.Addr()
 	if r.network.Mode == hutch.NetworkNone {
@@ -239,7 +237,7 @@ func (g *Gateway) decideLocked(protocol string, dst netip.AddrPort) verdict {
 	return denied("no rule allows %s, and it is the answer to no name that was asked for: %s", addr, g.mend(ruleFor(dst)))
 }
 
-// mend is what to type for a rule that is missing.
+// mend returns the command that adds a missing rule.
 func (g *Gateway) mend(rule string) string {
 	return "hutch network " + g.opt.Sandbox + " --allow " + rule
 }
@@ -261,7 +259,7 @@ func ruleFor(dst netip.AddrPort) string {
 	return rule.String()
 }
 
-// againLocked decides anew about what is under way.
+// againLocked decides again about an open connection.
 func (g *Gateway) againLocked(p *passage) verdict {
 	v := g.decideLocked(p.line.Protocol, p.dst)
 	if !v.allowed() || len(v.names) == 0 || p.name == "" {
@@ -270,7 +268,7 @@ func (g *Gateway) againLocked(p *passage) verdict {
 	return g.namedLocked(p.name, p.dst)
 }
 
-// namedLocked says whether a name may be asked for on a connection to dst.
+// namedLocked says whether a client can ask for a name on a connection to dst.
 func (g *Gateway) namedLocked(name string, dst netip.AddrPort) verdict {
 	rule := g.rules.name(name, dst.Port())
 	if rule == "" {
@@ -314,9 +312,8 @@ func (g *Gateway) UDP(ctx context.Context, f netstack.Flow) {
 	})
 }
 
-// pass connects a flow with what it is for, if that is allowed and there: whom
-// the world refuses is refused. The passage ends when carry returns, and carry
-// fails when the passage ends.
+// pass connects a flow to its destination, if that is allowed and accepts the connection; otherwise it refuses the
+// flow. The passage ends when carry returns, and carry fails when the passage ends.
 func (g *Gateway) pass(ctx context.Context, f netstack.Flow, protocol string, carry func(p *passage, v verdict, down, up net.Conn) error) {
 	p, v := g.begin(ctx, protocol, f.Dst())
 	if p == nil {

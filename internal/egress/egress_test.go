@@ -71,7 +71,7 @@ func TestDeniedQuickly(t *testing.T) {
 	}
 }
 
-// What is the host's, or nobody's, is reached by no rule and in no mode.
+// No rule and no mode reaches the host's own or reserved addresses.
 func TestNeverReached(t *testing.T) {
 	t.Parallel()
 	addrs := []string{
@@ -94,8 +94,7 @@ func TestNeverReached(t *testing.T) {
 	}
 }
 
-// Private nets are reached by a rule that names them, and not by one that names
-// the whole world, or by a mode.
+// A private network is reached by a rule that names it, and not by one that names the whole world, or by a mode.
 func TestPrivateNets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -135,7 +134,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A shared address serves other names, too: those are not reached by it.
+// A shared address serves other names, too: a rule for one name does not reach the others.
 func TestSharedAddress(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).inside("", allowedName, allowedName+":8443", allowedName+":8080")
@@ -173,7 +172,7 @@ func TestSharedAddress(t *testing.T) {
 	for _, port := range []string{"80", "8080"} {
 		for request, want := range map[string]string{
 			"GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n":                           "200",
-			"GET http://api.example.com/ HTTP/1.1\r\nHost: evil.example.net\r\n\r\n":    "200", // the server sees the first alone
+			"GET http://api.example.com/ HTTP/1.1\r\nHost: evil.example.net\r\n\r\n":    "200", // the server sees only the first
 			"GET / HTTP/1.1\r\nHost: evil.example.net\r\n\r\n":                          "403",
 			"GET http://evil.example.net/ HTTP/1.1\r\nHost: api.example.com\r\n\r\n":    "403",
 			"GET / HTTP/1.1\r\nHost: 203.0.113.10\r\n\r\n":                              "403",
@@ -196,8 +195,7 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
-// Every request of a connection is looked at, and what is behind one is no
-// request of its own to the server.
+// Every request of a connection is checked, and its body cannot become another request to the server.
 func TestEveryRequest(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).inside("", allowedName)
@@ -241,7 +239,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// An address that a name's owner has it point to is not theirs to open.
+// The owner of a name cannot open other addresses by pointing the name at them.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -265,7 +263,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// An address is that of a name for whoever was told so, and for nobody else.
+// An address counts as that of a name only for the sandbox that got this answer.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -286,7 +284,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// Other protocols may be spoken where a rule names the port.
+// Other protocols are possible if a rule names the port.
 func TestOtherProtocols(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -339,7 +337,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Rules that tighten cut what they do not allow, and nothing else.
+// Tighter rules cut the connections that they do not allow, and no others.
 func TestTightening(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -420,7 +418,7 @@ func TestLimits(t *testing.T) {
 	if c := in.last(); !strings.Contains(c.Reason, "totalBytes") {
 		t.Errorf("on record as %+v", c)
 	}
-	in.g.Set(hutch.Network{Allow: []string{"10.1.2.3"}, Limits: hutch.NetworkLimits{Total: 1000}}) // as a server does that starts again
+	in.g.Set(hutch.Network{Allow: []string{"10.1.2.3"}, Limits: hutch.NetworkLimits{Total: 1000}}) // as a restarted server does
 	if _, err := in.dial(t.Context(), "tcp", "10.1.2.3:9"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a connection when all is spent: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// manner is a protocol, as far as it can be told from how a client begins.
+// manner is a protocol, as far as the client's first bytes show it.
 type manner int
 
 const (
@@ -25,11 +25,11 @@ const recordHandshake = 22 // the first byte of TLS
 const (
 	helloTime = 20 * time.Second // for a client to say what it wants
 	maxHello  = 64 << 10
-	maxLine   = 8 << 10 // of a request, to tell that it is one
+	maxLine   = 8 << 10 // bytes of a request that are read to recognize it
 )
 
-// encryptedHello is the extension that hides a second name from us. Browsers
-// send a dummy of it too, which none but the server can tell from a real one.
+// encryptedHello is the extension that hides a second name from us. Browsers also send a dummy of it, which only the
+// server can distinguish from a real one.
 const encryptedHello = 0xfe0d
 
 var (
@@ -39,8 +39,8 @@ var (
 	errHeard     = errors.New("heard")
 )
 
-// hello reads the hello of TLS from c and returns the name in it, in lower
-// case. What was read comes first from the reader it returns.
+// hello reads the TLS hello from c and returns the name in it, in lower case. The returned connection reads the same
+// bytes again.
 func hello(c net.Conn) (name string, again net.Conn, err error) {
 	var read bytes.Buffer
 	var extensions []uint16
@@ -61,7 +61,7 @@ func hello(c net.Conn) (name string, again net.Conn, err error) {
 	return name, again, nil
 }
 
-// listener is a connection on which nothing is answered.
+// listener is a connection that never answers.
 type listener struct {
 	net.Conn
 	r io.Reader
@@ -70,7 +70,7 @@ type listener struct {
 func (l *listener) Read(b []byte) (int, error)  { return l.r.Read(b) }
 func (l *listener) Write(b []byte) (int, error) { return len(b), nil }
 
-// resumed is a connection of which something was read before.
+// resumed is a connection whose first bytes were read already.
 type resumed struct {
 	net.Conn
 	r io.Reader
@@ -79,6 +79,5 @@ type resumed struct {
 func (r *resumed) Read(b []byte) (int, error) { return r.r.Read(b) }
 func (r *resumed) CloseWrite() error          { return closeWrite(r.Conn) }
 
-// alert is TLS's word for a name that is not served here, so that a client
-// says more than that the connection ended.
+// alert is the TLS alert for a refused name, so that a client reports more than a closed connection.
 var alert = []byte{21, 3, 1, 0, 2, 2, 49} // fatal, access_denied

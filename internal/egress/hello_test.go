@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// echConfig is a key for an encrypted hello, as a server publishes it in the
-// DNS: the name that is seen is the allowed one.
+// echConfig is a key for an encrypted hello, as a server publishes it in the DNS: the visible name is the allowed
+// one.
 func echConfig(t testing.TB) []byte {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -45,7 +45,7 @@ func helloOf(t testing.TB, config *tls.Config) []byte {
 	return append(head, body...)
 }
 
-// recorded is a connection on which somebody said something.
+// recorded is a connection with recorded input.
 type recorded struct {
 	net.Conn
 	r io.Reader
@@ -58,7 +58,7 @@ func (r *recorded) SetDeadline(t time.Time) error      { return nil }
 func (r *recorded) SetReadDeadline(t time.Time) error  { return nil }
 func (r *recorded) SetWriteDeadline(t time.Time) error { return nil }
 
-// A hello in many small records is the same hello.
+// A hello split into many small records is the same hello.
 func TestHelloInPieces(t *testing.T) {
 	t.Parallel()
 	said := helloOf(t, &tls.Config{ServerName: "API.example.com"})
@@ -78,7 +78,7 @@ func TestHelloInPieces(t *testing.T) {
 	}
 }
 
-// Whatever a client says, there is a name or an error, and nothing is lost.
+// For any input there is a name or an error, and no byte is lost.
 func FuzzHello(f *testing.F) {
 	f.Add(helloOf(f, &tls.Config{ServerName: allowedName}))
 	f.Add(helloOf(f, &tls.Config{InsecureSkipVerify: true}))
@@ -95,8 +95,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// What tells a protocol leaves all to be read, and takes no request of HTTP for
-// something else.
+// Recognizing a protocol consumes nothing, and takes no HTTP request for something else.
 func FuzzTell(f *testing.F) {
 	for _, s := range []string{"GET / HTTP/1.1\r\n", "\r\n\r\nget / http/1.0\n", "\x16\x03\x01", "SSH-2.0-x\r\n", "PING\r\n", "\x00\x01", "GET /\xff HTTP/1.1\r\n"} {
 		f.Add([]byte(s))
@@ -119,11 +118,10 @@ func printable(b []byte) bool {
 	return len(bytes.Trim(b, "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~")) == 0 && !bytes.ContainsFunc(b, func(c rune) bool { return c < '!' || c > '~' })
 }
 
-// TestWhatCannotBeTold holds that a connection to a name does not become a relay
-// by what no honest client begins with.
+// TestWhatCannotBeTold: a connection to a name does not become a relay for input that no honest client sends.
 func TestWhatCannotBeTold(t *testing.T) {
 	for said, hidden := range map[string]bool{
-		"\x15\x03\x01\x00\x02\x01\x00\x16\x03\x01": true, // an alert, and then a hello that nobody looks at
+		"\x15\x03\x01\x00\x02\x01\x00\x16\x03\x01": true, // an alert, and then a hello that would be skipped
 		"\x14\x03\x03\x00\x01\x01":                 true,
 		"\x17\x03\x03":                             true,
 		"\r\n\x16\x03\x01":                         true,

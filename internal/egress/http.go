@@ -15,9 +15,8 @@ import (
 	"hutch/internal/listen"
 )
 
-// carryHTTP carries requests of HTTP/1, each to the name that it asks for if
-// that is allowed. They are read and written anew: what the server gets is what
-// was checked.
+// carryHTTP forwards HTTP/1 requests, each to the requested name if that is allowed. It parses and writes each
+// request again, so the server gets exactly what was checked.
 func (g *Gateway) carryHTTP(p *passage, down, up net.Conn) error {
 	down.SetReadDeadline(time.Time{})
 	way := &proxy{g: g, p: p, up: make(chan net.Conn, 1)}
@@ -39,26 +38,25 @@ func (g *Gateway) carryHTTP(p *passage, down, up net.Conn) error {
 
 var silent = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 
-// proxy is the requests of one connection, which come one after the other.
+// proxy handles the requests of one connection, which come one after the other.
 type proxy struct {
 	g       *Gateway
 	p       *passage
-	up      chan net.Conn // that was dialed before anybody asked
+	up      chan net.Conn // the connection that was dialed in advance
 	forward *httputil.ReverseProxy
 }
 
-// request is one of them, on record.
+// request is one request, with its line in the log.
 type request struct {
 	line           *hutch.Connection
-	sent, received int64 // of the passage, when it began
+	sent, received int64 // of the passage, when the request began
 	status         int
 	reason         string
 }
 
 type requestKey struct{}
 
-// dial reaches the server again, when it has closed the connection between two
-// requests.
+// dial connects to the server again, if it has closed the connection between two requests.
 func (x *proxy) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	select {
 	case up := <-x.up:
@@ -110,8 +108,7 @@ func (x *proxy) close(q *request) {
 	})
 }
 
-// rewrite makes the request to send of the one that came: the same, but for
-// what would turn the connection into something that cannot be looked into.
+// rewrite writes the outgoing request: the same, without headers that would make the connection unreadable for us.
 func (x *proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme, r.Out.URL.Host = "http", x.p.dst.String()
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
@@ -145,7 +142,7 @@ func (x *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, "the server could not be reached", http.StatusBadGateway)
 }
 
-// hostOf is the name that a request is for, as rules write names.
+// hostOf returns the host of a request, in the form of names in rules.
 func hostOf(r *http.Request) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

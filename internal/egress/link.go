@@ -11,12 +11,12 @@ import (
 	"hutch"
 )
 
-// linkNet is where other sandboxes seem to be: a net that is set aside for
-// measurements (RFC 2544), so that no server in use is hidden.
+// linkNet is the network in which linked sandboxes appear: it is reserved for measurements (RFC 2544), so it hides no
+// server in use.
 var linkNet = netip.MustParsePrefix("198.18.0.0/16")
 
-// linked gives every link an address. A name mostly has the same one whatever
-// the others are, so that a program which remembers it is not led elsewhere.
+// linked gives every link an address. A name usually has the same address whatever the other links are, so a program
+// that remembers it reaches the right sandbox.
 func linked(texts []string) (map[netip.Addr]hutch.NetworkLink, error) {
 	links := map[netip.Addr]hutch.NetworkLink{}
 	for _, text := range texts {
@@ -43,7 +43,7 @@ func linkAddr(name string) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// resolveLink answers for the names of other sandboxes, and asks nobody else.
+// resolveLink answers queries for linked sandboxes, without any query outside.
 func (g *Gateway) resolveLink(q dnsmessage.Question, name string, line hutch.Connection) ([]dnsmessage.Resource, dnsmessage.RCode) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *Gateway) resolveLink(q dnsmessage.Question, name string, line hutch.Con
 	return nil, dnsmessage.RCodeNameError
 }
 
-// reach connects with what a verdict is about.
+// reach connects to the destination of a verdict.
 func (g *Gateway) reach(ctx context.Context, protocol string, dst netip.AddrPort, v verdict) (net.Conn, error) {
 	if v.link == "" {
 		return g.opt.Dial(ctx, protocol, dst.String())

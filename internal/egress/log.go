@@ -9,8 +9,8 @@ import (
 	"hutch"
 )
 
-// record is the log of a sandbox: its newest lines, in the order of their
-// cursors. What happens again and again is one line with a count.
+// record is the log of a sandbox: its newest lines, in the order of their cursors. Repeated equal events are one line
+// with a count.
 type record struct {
 	mu      sync.Mutex
 	lines   []*hutch.Connection
@@ -19,11 +19,11 @@ type record struct {
 	changed chan struct{} // closed at the next line; nil when nobody waits
 }
 
-// alike is how far back a line is looked for that says the same.
+// alike is how many lines back an equal line is searched for.
 const alike = 32
 
-// add puts a line at the end of the log. One that is over, and says what
-// another says, is counted there.
+// add puts a line at the end of the log. If the line is finished and equals a recent one, add increases that one's
+// count instead.
 func (r *record) add(c hutch.Connection) *hutch.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,15 +52,14 @@ func same(a, b *hutch.Connection) bool {
 		a.Protocol == b.Protocol && a.Host == b.Host && a.Address == b.Address && a.Port == b.Port && a.Reason == b.Reason && a.Method == b.Method
 }
 
-// note changes a line that is open.
+// note changes a line whose connection is still open.
 func (r *record) note(c *hutch.Connection, change func(*hutch.Connection)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(c)
 }
 
-// end changes a line for the last time: it moves to the end of the log, if it
-// is in it still.
+// end changes a line for the last time, and moves it to the end of the log if the log still has it.
 func (r *record) end(c *hutch.Connection, change func(*hutch.Connection)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +83,7 @@ func (r *record) lastLocked(c *hutch.Connection) {
 	}
 }
 
-// read returns the lines that q asks for, and waits for them if it says so.
+// read returns the lines that q asks for, and waits for them if q says so.
 func (r *record) read(ctx context.Context, q hutch.ConnectionQuery) hutch.ConnectionLog {
 	ctx, cancel := context.WithTimeout(ctx, q.Wait.Duration())
 	defer cancel()
@@ -108,12 +107,12 @@ func (r *record) look(q hutch.ConnectionQuery) (hutch.ConnectionLog, <-chan stru
 	for _, c := range r.lines {
 		if c.Cursor > q.After && (q.Verdict == "" || c.Verdict == q.Verdict) {
 			shown := *c
-			shown.Time = c.Time.UTC() // which has no part of the clock that does not jump: see end
+			shown.Time = c.Time.UTC() // without the monotonic clock: see end
 			found.Connections = append(found.Connections, shown)
 		}
 	}
 	switch extra := len(found.Connections) - q.Limit; {
-	case extra > 0 && q.After > 0: // the reader goes on from here
+	case extra > 0 && q.After > 0: // the reader continues from here
 		found.Connections = found.Connections[:q.Limit]
 		found.Next = found.Connections[q.Limit-1].Cursor
 	case extra > 0:

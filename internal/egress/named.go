@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// carryNamed carries a connection that is allowed for the sake of a name, when
-// that name is asked for on it.
+// carryNamed carries a connection that is allowed because of a name, if the client asks for that name.
 func (g *Gateway) carryNamed(p *passage, down, up net.Conn) error {
 	client, server := ahead(down), ahead(up)
 	web := p.dst.Port() == 80 || p.dst.Port() == 443
@@ -59,7 +58,7 @@ func (g *Gateway) carryTLS(p *passage, down, up net.Conn) error {
 	return nil
 }
 
-// buffered is a connection of which one can know what comes next.
+// buffered is a connection whose next bytes can be examined.
 type buffered struct {
 	net.Conn
 	r *bufio.Reader
@@ -70,8 +69,8 @@ func ahead(c net.Conn) *buffered { return &buffered{c, bufio.NewReaderSize(c, ma
 func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 func (b *buffered) CloseWrite() error          { return closeWrite(b.Conn) }
 
-// firstWord waits for the first byte, and returns whose it was. That tells
-// protocols apart: with TLS and HTTP it is the client's.
+// firstWord waits for the first byte, and returns which side sent it. That distinguishes protocols: in TLS and HTTP
+// the client speaks first.
 func firstWord(client, server *buffered) (*buffered, error) {
 	type word struct {
 		from *buffered
@@ -87,7 +86,7 @@ func firstWord(client, server *buffered) (*buffered, error) {
 	}
 	first := <-words
 	for _, c := range []*buffered{client, server} {
-		c.SetReadDeadline(time.Unix(1, 0)) // so that nobody waits any more
+		c.SetReadDeadline(time.Unix(1, 0)) // ends the other wait
 	}
 	<-words
 	server.SetReadDeadline(time.Time{})
@@ -95,16 +94,16 @@ func firstWord(client, server *buffered) (*buffered, error) {
 	return first.from, first.err
 }
 
-// recordOther reports whether a byte begins what TLS can send, and no honest client
-// begins with: a change of cipher, an alert, data, a heartbeat.
+// recordOther reports whether a byte begins a TLS record with which no honest client begins: a change of cipher, an
+// alert, data, a heartbeat.
 func recordOther(first byte) bool {
 	return first >= 20 && first <= 24 && first != recordHandshake
 }
 
 var errHidden = errors.New("what was sent could be a request of HTTP that is hidden from us")
 
-// tell says what a client begins with, and leaves it to be read. Text is HTTP
-// if its first line says so; when that line does not end, nobody can tell.
+// tell recognizes the client's protocol without consuming its bytes. Text is HTTP if its first line says so; if that
+// line does not end, the protocol stays unknown.
 func tell(r *bufio.Reader) (manner, error) {
 	for n := 1; ; n++ {
 		head, err := r.Peek(n)
@@ -117,7 +116,7 @@ func tell(r *bufio.Reader) (manner, error) {
 		line := bytes.TrimLeft(head, "\r\n") // which servers pass over
 		if len(line) > 0 && line[0] == recordHandshake {
 			if len(line) < len(head) {
-				return other, errHidden // nobody begins so, and a lenient server might take the rest
+				return other, errHidden // no honest client begins so, and a lenient server might accept the rest
 			}
 			return secure, nil
 		}

@@ -22,18 +22,16 @@ import (
 
 const (
 	answerTTL  = 60 // seconds
-	maxAnswers = 8  // addresses: with the longest name they fit in 512 bytes
+	maxAnswers = 8  // addresses in an answer: with the longest name they fit in 512 bytes
 	askTime    = 5 * time.Second
-	// dnsQuiet is for how long the resolver waits for another question.
+	// dnsQuiet is how long the resolver waits for another question.
 	dnsQuiet = 3 * time.Second
-	// maxQuestion is the longest question that is read, in bytes, and also what
-	// waits at a flow of datagrams.
+	// maxQuestion is the longest question that is read, in bytes; a flow of datagrams keeps as much.
 	maxQuestion = 1500
 )
 
-// How many flows to the resolver and questions under way a sandbox always has, and
-// at most, and how many of those above the first all sandboxes have together. A
-// flow holds some kilobytes, a question a socket of the host's.
+// Bounds on flows to the resolver and on questions under way: how many a sandbox can always have, how many at most,
+// and how many above the first all sandboxes share. A flow holds some kilobytes, a question a socket of the host.
 const (
 	ownFlows, mostFlows, poolFlows       = 64, 512, 1024
 	ownLookups, mostLookups, poolLookups = 4, 32, 128
@@ -44,7 +42,7 @@ func (g *Gateway) isResolver(dst netip.AddrPort) bool {
 	return dst.Port() == 53 && slices.Contains(g.opt.Names, dst.Addr())
 }
 
-// answerDatagrams answers questions that come one in a datagram.
+// answerDatagrams answers questions, one in each datagram.
 func (g *Gateway) answerDatagrams(ctx context.Context, f netstack.Flow) {
 	giveBack, ok := g.flows.try()
 	if !ok {
@@ -84,7 +82,7 @@ func (g *Gateway) answerDatagrams(ctx context.Context, f netstack.Flow) {
 	}
 }
 
-// answerStream answers questions one after the other, each behind its length.
+// answerStream answers questions one after the other, each after its length.
 func (g *Gateway) answerStream(ctx context.Context, f netstack.Flow) {
 	giveBack, ok := g.flows.try()
 	if !ok {
@@ -126,7 +124,7 @@ func (g *Gateway) answerStream(ctx context.Context, f netstack.Flow) {
 	}
 }
 
-// answer answers one message, or says nothing to what is no question.
+// answer answers one message; for a message that is not a question it returns nil.
 func (g *Gateway) answer(ctx context.Context, message []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(message)
@@ -152,7 +150,7 @@ func (g *Gateway) answer(ctx context.Context, message []byte) []byte {
 	return b
 }
 
-// resolve answers a question, as far as the rules go.
+// resolve answers a question, as far as the rules allow.
 func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode) {
 	g.counts.lookups.Add(1)
 	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
@@ -190,7 +188,7 @@ func (g *Gateway) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmess
 	return resources(q, kept), dnsmessage.RCodeSuccess
 }
 
-// silence is why a name is not asked for, or "".
+// silence returns why a name is not looked up, or "".
 func (g *Gateway) silence(name string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -207,8 +205,8 @@ func (g *Gateway) silence(name string) string {
 	return ""
 }
 
-// reachable are those of a name's addresses that may be reached: whoever owns a
-// name may have it point to anything, also to what is not theirs.
+// reachable returns those addresses of a name that can be reached: the owner of a name can point it at any address,
+// also at somebody else's.
 func (g *Gateway) reachable(addrs []netip.Addr) []netip.Addr {
 	g.mu.Lock()
 	r := g.rules
@@ -239,13 +237,13 @@ func resources(q dnsmessage.Question, addrs []netip.Addr) []dnsmessage.Resource 
 	return list
 }
 
-// isName reports whether a name can be a machine's, and is not an address.
+// isName reports whether a name can be a host name, and is not an address.
 func isName(name string) bool {
 	rule, err := hutch.ParseNetworkRule(name)
 	return err == nil && rule.Name == name && !rule.Below
 }
 
-// shown is a name that anybody may have made up, to be looked at.
+// shown makes a name, which can be invented by anyone, safe to display.
 func shown(name string) string {
 	clean := strings.Map(func(c rune) rune {
 		if c <= ' ' || c > '~' {
@@ -256,18 +254,18 @@ func shown(name string) string {
 	return clean[:min(len(clean), 255)]
 }
 
-// Resolver asks the world for addresses, and remembers them for a while, for each
-// sandbox by itself. It may serve many gateways.
+// Resolver looks up addresses outside, and caches them for a while, separately for each sandbox. It can serve many
+// gateways.
 type Resolver struct {
 	net            net.Resolver
-	flows, lookups chan struct{} // what all sandboxes have together
+	flows, lookups chan struct{} // shared by all sandboxes
 
 	mu    sync.Mutex
 	known map[asked]answer
 }
 
-// asked is who asked for a name. One sandbox does not learn by the time that an
-// answer takes what another one has asked for.
+// asked identifies a lookup. Caches are separate, so that a sandbox cannot learn from an answer's time what another
+// one has looked up.
 type asked struct{ sandbox, name string }
 
 type answer struct {
@@ -282,8 +280,7 @@ func NewResolver(dial func(ctx context.Context, network, address string) (net.Co
 	return &Resolver{net: net.Resolver{PreferGo: true, Dial: dial}, known: map[asked]answer{}, flows: make(chan struct{}, poolFlows), lookups: make(chan struct{}, poolLookups)}
 }
 
-// lookup returns the addresses of a name, of both kinds: that there are none of
-// one does not mean that there is no such name.
+// lookup returns the addresses of a name, IPv4 and IPv6: a name can have addresses of one kind only.
 func (r *Resolver) lookup(ctx context.Context, sandbox, name string) ([]netip.Addr, error) {
 	r.mu.Lock()
 	have, ok := r.known[asked{sandbox, name}]
@@ -302,7 +299,7 @@ func (r *Resolver) lookup(ctx context.Context, sandbox, name string) ([]netip.Ad
 	return addrs, nil
 }
 
-// keep remembers an answer, in place of any other when there are many.
+// keep caches an answer, and drops another one if there are many.
 func (r *Resolver) keep(what asked, a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

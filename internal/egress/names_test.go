@@ -77,8 +77,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A question carries nothing out when its name is not allowed, or its kind is
-// not one that we ask for.
+// A question is not sent out if its name is not allowed, or its type is not one that we look up.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -170,7 +169,7 @@ func TestPinsAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever is asked, an answer is one, and small.
+// For any input, an answer is valid and small.
 func FuzzAnswer(f *testing.F) {
 	f.Add(query(f, "api.example.com.", dnsmessage.TypeA))
 	f.Add(query(f, "evil.example.net.", dnsmessage.TypeTXT))
@@ -223,9 +222,8 @@ func knowing(known map[asked]answer) *Resolver {
 	return r
 }
 
-// TestSlowNames holds that flows which wait for names that have no answer are
-// few, for one sandbox and for all, that they end with their network, and that
-// another sandbox has its own all the while.
+// TestSlowNames: flows that wait for unanswered names are few, for one sandbox and for all; they end with their
+// network; and another sandbox has its own meanwhile.
 func TestSlowNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,14 +15,14 @@ import (
 	"hutch"
 )
 
-// passage is a connection that is allowed, while it lasts.
+// passage is an open, allowed connection.
 type passage struct {
 	g      *Gateway
 	dst    netip.AddrPort
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	line   *hutch.Connection
-	name   string // that was asked for on it; guarded by the gateway's mutex
+	name   string // the requested name; guarded by the gateway's mutex
 
 	sent, received atomic.Int64
 
@@ -31,7 +31,7 @@ type passage struct {
 	reason  string // why it failed or was cut
 }
 
-// begin lets a connection pass, or writes down why it may not.
+// begin allows a connection, or records why it is denied.
 func (g *Gateway) begin(ctx context.Context, protocol string, dst netip.AddrPort) (*passage, verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +57,7 @@ func (g *Gateway) begin(ctx context.Context, protocol string, dst netip.AddrPort
 	return p, v
 }
 
-// fullLocked is why no connection is begun now, or "".
+// fullLocked returns why no connection can begin now, or "".
 func (g *Gateway) fullLocked() string {
 	l := g.rules.network.Limits
 	switch most := cmp.Or(l.Connections, defaultConnections); {
@@ -73,7 +73,7 @@ func (g *Gateway) fullLocked() string {
 	return ""
 }
 
-// deny writes down what is not allowed.
+// deny records a denied connection.
 func (g *Gateway) deny(line hutch.Connection, reason string) {
 	line.Verdict, line.Reason = hutch.Refused, reason
 	g.counts.denied.Add(1)
@@ -94,7 +94,7 @@ func lastOf(names []string) string {
 	return names[len(names)-1]
 }
 
-// named decides about the name that is asked for on a passage, and notes it.
+// named decides about the name that is requested on a passage, and records it.
 func (p *passage) named(protocol, name string) verdict {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *passage) named(protocol, name string) verdict {
 	return v
 }
 
-// refuse ends a passage as one that should not have been.
+// refuse ends a passage that turned out not to be allowed.
 func (p *passage) refuse(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,14 +129,14 @@ func (p *passage) cut(reason string) {
 	p.cancel(errors.New(reason))
 }
 
-// fail notes why a passage leads nowhere.
+// fail records why a passage could not connect.
 func (p *passage) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reason = cmp.Or(p.reason, because(err))
 }
 
-// because says what went wrong without the addresses, which the line has.
+// because describes an error without addresses, which the line has already.
 func because(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
@@ -147,7 +147,7 @@ func because(err error) string {
 	return err.Error()
 }
 
-// end closes the books of a passage.
+// end completes the log line of a passage.
 func (p *passage) end() {
 	p.cancel(nil)
 	p.mu.Lock()

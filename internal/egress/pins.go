@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// pinTime is for how long an address belongs to the name that it was the
-	// answer to, whatever its time to live: programs keep addresses longer.
+	// pinTime is how long an address belongs to the name that it was the answer to, whatever its time to live:
+	// programs keep addresses longer.
 	pinTime = 10 * time.Minute
 	maxPins = 4096
 )
@@ -19,15 +19,14 @@ type pin struct {
 	name string
 }
 
-// pins are what a sandbox was told about names. An address is that of a name
-// only when it was.
+// pins are the resolver's answers to a sandbox. An address counts as that of a name only if it was the answer.
 type pins struct {
 	mu    sync.Mutex
 	until map[pin]time.Time
 	names map[netip.Addr][]string
 }
 
-// add notes the answers to a name.
+// add records the answers to a name.
 func (p *pins) add(name string, addrs []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +43,7 @@ func (p *pins) add(name string, addrs []netip.Addr) {
 	}
 }
 
-// roomLocked makes room for one more: the old go first, or else any.
+// roomLocked makes space for one more: it drops old ones first, or else any.
 func (p *pins) roomLocked() {
 	if len(p.until) < maxPins {
 		return
@@ -76,7 +75,7 @@ func (p *pins) dropLocked(k pin) {
 	}
 }
 
-// of are the names that an address was the answer to, the latest last.
+// of returns the names that an address was the answer to, the latest last.
 func (p *pins) of(a netip.Addr) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

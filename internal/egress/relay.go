@@ -9,16 +9,15 @@ import (
 
 const (
 	chunk = 64 << 10
-	// quietTime is how long a connection may carry nothing.
+	// quietTime is how long a connection can carry nothing.
 	quietTime = time.Hour
-	// datagramTime is how long datagrams may pause.
+	// datagramTime is how long datagrams can pause.
 	datagramTime = time.Minute
 )
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// metered is a sandbox's end of a passage: what goes over it counts, and is
-// held to the pace of its gateway.
+// metered is the sandbox's end of a passage: it counts the bytes, and keeps to the pace of its gateway.
 type metered struct {
 	net.Conn
 	p *passage
@@ -53,7 +52,7 @@ func (m *metered) Write(b []byte) (int, error) {
 	return done, nil
 }
 
-// CloseWrite tells the sandbox that nothing more comes.
+// CloseWrite tells the sandbox that no more data comes.
 func (m *metered) CloseWrite() error { return closeWrite(m.Conn) }
 
 func closeWrite(c net.Conn) error {
@@ -63,8 +62,7 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// spend waits until n bytes may pass, and cuts everything when they are too
-// many in all.
+// spend waits until n bytes can pass, and cuts everything when the total limit is reached.
 func (g *Gateway) spend(p *passage, n int) error {
 	g.mu.Lock()
 	pace, total := g.pace, g.rules.network.Limits.Total
@@ -81,7 +79,7 @@ func (g *Gateway) spend(p *passage, n int) error {
 	return pace.WaitN(p.ctx, n)
 }
 
-// relay carries bytes both ways until both are done, or one fails.
+// relay copies bytes both ways until both directions end, or one fails.
 func relay(down, up net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -92,8 +90,8 @@ func relay(down, up net.Conn) {
 	<-done
 }
 
-// carry copies what comes from one end to the other, and its end. When it
-// cannot, neither way is of use: both ends are closed.
+// carry copies one direction, and its end. On an error it closes both ends, because neither direction is of use any
+// more.
 func carry(to, from net.Conn) {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
@@ -114,7 +112,7 @@ func carry(to, from net.Conn) {
 	}
 }
 
-// exchange carries datagrams both ways, until there are none for a while.
+// exchange copies datagrams both ways, until none came for a while.
 func exchange(down, up net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{down, up}, {up, down}} {

@@ -7,7 +7,7 @@ import (
 	"hutch"
 )
 
-// rules are what a sandbox may reach, ready to decide.
+// rules are a sandbox's rules, prepared for decisions.
 type rules struct {
 	network  hutch.Network
 	list     []hutch.NetworkRule
@@ -35,7 +35,7 @@ func newRules(n hutch.Network) (*rules, error) {
 	return r, err
 }
 
-// find is the first rule that holds, or "".
+// find returns the first matching rule, or "".
 func (r *rules) find(holds func(hutch.NetworkRule) bool) string {
 	if i := slices.IndexFunc(r.list, holds); i >= 0 {
 		return r.list[i].String()
@@ -43,7 +43,7 @@ func (r *rules) find(holds func(hutch.NetworkRule) bool) string {
 	return ""
 }
 
-// name is the rule that allows a name at a port, or "".
+// name returns the rule that allows a name at a port, or "".
 func (r *rules) name(name string, port uint16) string {
 	if rule := r.brokered(name, port); rule != "" {
 		return rule
@@ -51,13 +51,12 @@ func (r *rules) name(name string, port uint16) string {
 	return r.find(func(rule hutch.NetworkRule) bool { return rule.HasName(name) && rule.HasPort(port) })
 }
 
-// asks reports whether the address of a name may be asked for.
+// asks reports whether the sandbox can look up a name.
 func (r *rules) asks(name string) bool {
 	return r.network.Mode == hutch.NetworkOpen || r.brokered(name, 0) != "" || r.find(func(rule hutch.NetworkRule) bool { return rule.HasName(name) }) != ""
 }
 
-// addr is what allows an address at a port, or "". With port 0 it is what
-// allows it at any.
+// addr returns the rule that allows an address at a port, or "". Port 0 matches any.
 func (r *rules) addr(h *host, a netip.Addr, port uint16) string {
 	how, net := h.reachOf(a)
 	if how == never {

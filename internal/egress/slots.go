@@ -2,8 +2,8 @@ package egress
 
 import "context"
 
-// slots bound something of one sandbox: own of them it always has, up to most when
-// the pool of all sandboxes has room.
+// slots bound a resource of one sandbox: it can always have own of them, and up to most while the pool of all
+// sandboxes has free ones.
 type slots struct {
 	own, more, pool chan struct{}
 }
@@ -12,8 +12,7 @@ func newSlots(own, most int, pool chan struct{}) slots {
 	return slots{own: make(chan struct{}, own), more: make(chan struct{}, most-own), pool: pool}
 }
 
-// take waits for a slot; without one, when ctx is done. The slot is to be given
-// back.
+// take waits for a slot; ok is false if ctx ends first. The caller gives the slot back.
 func (s slots) take(ctx context.Context) (giveBack func(), ok bool) {
 	if giveBack, ok = s.try(); ok {
 		return giveBack, true

@@ -6,7 +6,7 @@ import (
 	"hutch"
 )
 
-// What an earlier server counted is counted on.
+// Counts continue from those of an earlier server.
 func TestTrafficBefore(t *testing.T) {
 	t.Parallel()
 	before := hutch.Traffic{Allowed: 1, Denied: 2, Lookups: 3, Requests: 4, Sent: 5, Received: 6}

@@ -28,8 +28,8 @@ import (
 	"hutch"
 )
 
-// world is what is outside: real servers on loopback, that the gateway's dial
-// finds at addresses which look public, and a DNS server that knows them.
+// world is the outside: real servers on loopback, which the gateway's dial finds at public-looking addresses, and a
+// DNS server that knows them.
 type world struct {
 	t     *testing.T
 	roots *x509.CertPool
@@ -42,7 +42,7 @@ type world struct {
 	dns     string
 }
 
-// Names and addresses. shared has the names of two, as a content network does.
+// Names and addresses. shared serves two names, as a content network does.
 const (
 	allowedName = "api.example.com"
 	evilName    = "evil.example.net"
@@ -73,7 +73,7 @@ func (w *world) name(name string, addrs ...string) {
 	}
 }
 
-// web serves HTTP and TLS at an address: every page says who was asked for.
+// web serves HTTP and TLS at an address: every page contains the requested host.
 func (w *world) web(addr string) {
 	page := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -159,8 +159,7 @@ func (w *world) certify() {
 	w.roots.AddCert(leaf)
 }
 
-// serveDNS answers for all names; the gateway must not ask it for others than
-// it may.
+// serveDNS answers for all names; the gateway must query only allowed ones.
 func (w *world) serveDNS() {
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -203,8 +202,7 @@ func (w *world) answer(b []byte) []byte {
 	return packed
 }
 
-// inside is a program in a sandbox: it has a resolver and connections, and
-// knows nothing of a gateway.
+// inside is a program in a sandbox: it has a resolver and connections, and knows nothing about the gateway.
 type inside struct {
 	*world
 	g *Gateway
@@ -329,7 +327,7 @@ func (in *inside) raw(address, say string) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// last waits until nothing goes on, and returns the line that was begun last.
+// last waits until no connection is open, and returns the line that began last.
 func (in *inside) last() hutch.Connection {
 	in.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {

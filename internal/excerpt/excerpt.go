@@ -1,11 +1,10 @@
-// Package excerpt keeps a bounded part of what a program prints: its first and
-// its last half, as the middle is what people miss least. Where the memory for
-// that is short, it keeps less, and says that it did.
+// Package excerpt keeps a bounded part of a program's output: the first and the last half, because the middle is
+// missed least. If memory is short, it keeps less, and says so.
 package excerpt
 
 import "hutch"
 
-// Default is how much of each stream is kept when nobody says otherwise.
+// Default is how much of each stream is kept by default.
 const Default = 1 << 20
 
 // Output keeps both ends of each stream.
@@ -13,8 +12,8 @@ type Output struct {
 	out, err Ends
 }
 
-// New returns an Output that keeps limit bytes of each stream; 0 is Default. What
-// is more than a little it asks take for, which says whether it may be kept.
+// New returns an Output that keeps limit bytes of each stream; 0 means Default. For more than a little, it calls
+// take, which decides whether the bytes can be kept.
 func New(limit int, take func(bytes int) bool) *Output {
 	if limit == 0 {
 		limit = Default
@@ -31,26 +30,26 @@ func (k *Output) Add(o hutch.Output) {
 	}
 }
 
-// Result is what was kept, and whether there was more.
+// Result returns what was kept, and whether something is missing.
 func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
 	return k.out.Bytes(), k.err.Bytes(), k.out.cut() || k.err.cut()
 }
 
-// Cuts is where in stdout and stderr of the Result the missing part was; it means
-// nothing where there was no more.
+// Cuts returns where in stdout and stderr of the Result the middle is missing; it is meaningless if nothing is
+// missing.
 func (k *Output) Cuts() [2]int { return [2]int{len(k.out.head), len(k.err.head)} }
 
 // little is what each half keeps without asking.
 const little = 16 << 10
 
-// Ends keeps Limit bytes of what is added: the first half and the newest.
+// Ends keeps Limit bytes of its input: the first half and the newest.
 type Ends struct {
 	Limit int
-	// Take says whether so many bytes more may be kept; nil allows all.
+	// Take decides whether that many more bytes can be kept; nil allows all.
 	Take  func(bytes int) bool
 	head  []byte
 	tail  []byte // a ring once it is full
-	next  int    // where the ring goes on
+	next  int    // where the ring continues
 	short bool   // Take has refused
 	total int64
 }
@@ -58,7 +57,7 @@ type Ends struct {
 // Add takes the next bytes.
 func (e *Ends) Add(b []byte) {
 	e.total += int64(len(b))
-	if e.tail == nil { // the head is not over
+	if e.tail == nil { // the head is not full yet
 		n := e.room(len(e.head), (e.Limit+1)/2, len(b))
 		e.head = append(e.head, b[:n]...)
 		b = b[n:]
@@ -74,7 +73,7 @@ func (e *Ends) Add(b []byte) {
 	}
 }
 
-// room is how many of n bytes more a half may keep, which has some of its most.
+// room returns how many of n bytes a half can keep that has some of its most.
 func (e *Ends) room(has, most, n int) int {
 	n = max(min(n, most-has), 0)
 	if free := min(n, max(little-has, 0)); free < n {
@@ -88,7 +87,7 @@ func (e *Ends) room(has, most, n int) int {
 
 func (e *Ends) cut() bool { return e.total > int64(len(e.head)+len(e.tail)) }
 
-// Bytes is what was kept. Nothing may be added after it.
+// Bytes returns what was kept. Add must not be called after it.
 func (e *Ends) Bytes() []byte {
 	all := append(e.head, e.tail[e.next:]...)
 	return append(all, e.tail[:e.next]...)

@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// Whatever the pieces are, what is kept is the beginning and the end; and where
-// memory is refused, less of both, and never more than was allowed.
+// However the input is split, the beginning and the end are kept; if memory is refused, less of both, and never more
+// than was allowed.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	text := make([]byte, 300<<10)

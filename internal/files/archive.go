@@ -183,7 +183,7 @@ func (k *packing) add(e *entry) error {
 	case unix.S_IFLNK:
 		to, err := readlink(e.dir, e.name)
 		if err != nil {
-			return nil // it is none any more
+			return nil // it no longer exists
 		}
 		return k.to.add(e.path, e, to, nil)
 	}
@@ -237,7 +237,7 @@ func (f *FS) Unpack(ctx context.Context, _ string, req hutch.UnpackRequest, r io
 	})
 }
 
-// sniff finds out the format where none is given.
+// sniff detects the format if none is given.
 func sniff(format hutch.ArchiveFormat, in *bufio.Reader) hutch.ArchiveFormat {
 	if format != "" {
 		return format
@@ -252,13 +252,12 @@ func sniff(format hutch.ArchiveFormat, in *bufio.Reader) hutch.ArchiveFormat {
 	return hutch.Tar
 }
 
-// unpacking puts members of an archive below a folder. It goes there from
-// folder to folder and through no link, whoever made it.
+// unpacking unpacks the members of an archive into a folder. It descends folder by folder and never follows a link.
 type unpacking struct {
 	root    int
 	last    int // the folder of the last member
 	lastDir string
-	modes   map[string]uint32 // of folders that are to be closed at the end
+	modes   map[string]uint32 // modes of folders, which are set at the end
 }
 
 func (u *unpacking) close() {
@@ -272,7 +271,7 @@ func (u *unpacking) close() {
 type member struct {
 	name string
 	mode fs.FileMode // with the type
-	link string      // what a link leads to; with mode's type regular, a hard one
+	link string      // the target of a link; if mode is that of a regular file, of a hard link
 	when time.Time
 	body io.Reader
 }
@@ -293,7 +292,7 @@ func (u *unpacking) all(format hutch.ArchiveFormat, in *bufio.Reader) error {
 	return format.Check()
 }
 
-// malformed is the error of an archive that is none, or of its reader.
+// malformed returns the error for an invalid archive, or the error of its reader.
 func malformed(err error) error {
 	if _, ok := errors.AsType[*hutch.Error](err); ok || errors.Is(err, context.Canceled) {
 		return err
@@ -308,7 +307,7 @@ func (u *unpacking) tar(r io.Reader) error {
 	for t := tar.NewReader(r); ; {
 		h, err := t.Next()
 		if err == io.EOF {
-			_, err := io.Copy(io.Discard, onlyReader{r}) // what was announced is to be taken
+			_, err := io.Copy(io.Discard, onlyReader{r}) // announced data must be read
 			return notBroken(err)
 		}
 		if err != nil {
@@ -367,7 +366,7 @@ func (u *unpacking) put(m *member) error {
 	return notBroken(err)
 }
 
-// local reports whether a name stays below where it begins, by its text.
+// local reports whether a name, as text, stays below its start.
 func local(name string) bool {
 	if name == "" || name[0] == '/' || strings.Contains(name, "\x00") || len(name) > hutch.MaxPath {
 		return false
@@ -384,8 +383,8 @@ func outside(name string) error {
 	return hutch.Errorf(hutch.Denied, "the archive's entry %.200q would land outside the folder: make the archive with relative paths and without ..", name)
 }
 
-// folder opens a folder below the root, and makes it if it is missing. A link
-// on the way is ELOOP. The descriptor is valid until the next call.
+// folder opens a folder below the root, and creates it if it is missing. A link on the way is ELOOP. The descriptor
+// is valid until the next call.
 func (u *unpacking) folder(name string) (int, error) {
 	if name == u.lastDir {
 		return u.last, nil
@@ -423,7 +422,7 @@ func (u *unpacking) make(m *member, dir int, name string) error {
 	if m.mode.IsDir() {
 		return u.dir(m, dir, name)
 	}
-	if err := unix.Unlinkat(dir, name, 0); err != nil && err != unix.ENOENT { // never write into what is there
+	if err := unix.Unlinkat(dir, name, 0); err != nil && err != unix.ENOENT { // never write into an existing file
 		return err
 	}
 	switch {
@@ -449,13 +448,13 @@ func (u *unpacking) dir(m *member, dir int, name string) error {
 	return nil
 }
 
-// hardLink links to a member that was unpacked before.
+// hardLink creates a hard link to a member that was unpacked before.
 func (u *unpacking) hardLink(target string, dir int, name string) error {
 	if !local(target) {
 		return outside(target)
 	}
 	target = path.Clean(target)
-	own, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0) // which the next call may close
+	own, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0) // the next call can close the original
 	if err != nil {
 		return err
 	}
@@ -477,14 +476,14 @@ func (u *unpacking) file(m *member, dir int, name string) error {
 	if _, err := io.CopyBuffer(onlyWriter{file}, onlyReader{m.body}, make([]byte, 64<<10)); err != nil {
 		return err
 	}
-	if !m.when.IsZero() { // a wrong time is no reason to stop
+	if !m.when.IsZero() { // a wrong time must not stop the unpacking
 		when := unix.NsecToTimeval(m.when.UnixNano())
 		unix.Futimes(fd, []unix.Timeval{when, when})
 	}
 	return unix.Fchmod(fd, uint32(m.mode&fs.ModePerm))
 }
 
-// finish closes the folders that are not to be written to, the inner first.
+// finish sets the modes of folders, inner ones first, which can make them read only.
 func (u *unpacking) finish() error {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(u.modes))) {
 		fd, err := u.folder(name)
@@ -498,12 +497,10 @@ func (u *unpacking) finish() error {
 	return nil
 }
 
-// maxDirectory is the longest table of contents of a zip archive, in bytes: it
-// is held in memory.
+// maxDirectory is the longest directory of a zip archive in bytes, because it is held in memory.
 const maxDirectory = 16 << 20
 
-// zip unpacks what cannot be read in order: it is kept in a file without a
-// name meanwhile.
+// zip unpacks a zip archive. It cannot be read in order, so it is first stored in a file without a name.
 func (u *unpacking) zip(in io.Reader) error {
 	name := hiddenName()
 	fd, err := unix.Openat(u.root, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_LARGEFILE, 0o600)
@@ -539,7 +536,7 @@ func (u *unpacking) zipped(f *zip.File) error {
 	if strings.HasSuffix(f.Name, "/") {
 		m.mode = m.mode&fs.ModePerm | fs.ModeDir
 	}
-	if m.mode&fs.ModePerm == 0 { // made where there are none
+	if m.mode&fs.ModePerm == 0 { // the default if it has no permissions
 		m.mode |= 0o644
 		if m.mode.IsDir() {
 			m.mode |= 0o755
@@ -567,8 +564,7 @@ func (u *unpacking) zipped(f *zip.File) error {
 	return u.put(&m)
 }
 
-// checkDirectory refuses a zip archive whose table of contents is too long, by
-// what stands at its end.
+// checkDirectory refuses a zip archive whose directory is too long, according to the record at its end.
 func checkDirectory(r io.ReaderAt, size int64) error {
 	const record, comment = 22, 1<<16 - 1
 	tail := make([]byte, min(size, record+comment))

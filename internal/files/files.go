@@ -1,14 +1,12 @@
-// Package files is what can be done with files from within their own system:
-// it implements [hutch.Files] on the root that its process sees. In a sandbox
-// that is the sandbox's, and the process is the agent, so a read costs a round
-// trip and no process.
+// Package files implements file operations from inside a file system: [hutch.Files]
+// on the root that its process sees. In a sandbox that is the sandbox's root, and the
+// process is the agent, so a read costs a round trip and no process.
 //
-// Two ideas keep it safe beside programs that change everything under its
-// hands. What a path names is decided by the kernel, with the rights of the
-// user (As): this package never decides from the text of a path. And what it
-// once found it works on by descriptor, so that nobody can put something else
-// in its place. What it opens is a regular file or a folder, or it is let go
-// of: nothing here waits for a pipe.
+// Two rules keep it safe beside programs that change files at any moment. The kernel,
+// with the rights of the user (As), decides what a path means: this package never
+// decides by a path's text. And once it has found a file, it works by descriptor, so
+// no program can replace the file. It opens only regular files and folders, and closes
+// anything else at once: no operation here waits for a pipe.
 package files
 
 import (
@@ -26,16 +24,14 @@ import (
 	"hutch"
 )
 
-// FS does it. The methods' sandbox has no meaning: there is one.
+// FS implements hutch.Files. It ignores the sandbox argument, because there is only one.
 type FS struct {
-	// Dir is what relative paths are relative to.
+	// Dir is the folder for relative paths.
 	Dir string
-	// As calls a function with the rights of the user; nil for those that
-	// the process has.
+	// As calls a function with the rights of the user; nil uses those of the process.
 	As func(func() error) error
-	// Secret, when set, names a folder that is not to be used, whatever its
-	// permissions: this process's own in /proc. The folders of its threads are
-	// not to be used either.
+	// Secret, when set, names a folder that cannot be used, whatever its permissions: this process's own in /proc.
+	// The same holds for the folders of its threads.
 	Secret string
 	// WalkTime is how long one list or search may take; 0 is 30 s. What it found
 	// until then has been handed out, and the error says that there may be more.
@@ -53,8 +49,7 @@ func (f *FS) as(do func() error) error {
 	return f.As(do)
 }
 
-// path makes a path absolute. It removes nothing from it: what .. means
-// depends on links.
+// path makes a path absolute. It removes nothing from it, because the meaning of .. depends on links.
 func (f *FS) path(p string) (string, error) {
 	if err := hutch.CheckPath(p); err != nil {
 		return "", err
@@ -90,7 +85,7 @@ func (f *FS) open(p string) (file *os.File, info hutch.FileInfo, err error) {
 	return file, info, err
 }
 
-// describe tells what an open file is, and refuses what is secret.
+// describe returns the record of an open file, and refuses secret ones.
 func (f *FS) describe(file *os.File, p string) (hutch.FileInfo, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -111,8 +106,8 @@ func (f *FS) secret(fd int) bool {
 	return err != nil || name == f.Secret || strings.HasPrefix(name, f.Secret+"/") || ownThread(name)
 }
 
-// ownThread reports whether a name in /proc is below the folder of a thread of
-// this process. Those folders are in no list, and can be opened all the same.
+// ownThread reports whether a name in /proc is the folder of a thread of this process. Those folders are not listed,
+// but can be opened.
 func ownThread(name string) bool {
 	id, _, _ := strings.Cut(strings.TrimPrefix(name, "/proc/"), "/")
 	if strings.Trim(id, "0123456789") != "" || id == "" {
@@ -122,9 +117,8 @@ func ownThread(name string) bool {
 	return unix.Lstat("/proc/self/task/"+id, &st) == nil
 }
 
-// openAt opens what a path names, but never through a link of /proc that stands
-// for an open file or a folder (/proc/self/exe, /proc/self/fd/3): those lead to
-// what has no name here, such as this program itself.
+// openAt opens a path, but never through a link of /proc that stands for an open file or folder (/proc/self/exe,
+// /proc/self/fd/3): such links lead to files without a name here, such as this program itself.
 func openAt(dir int, name string, flags int, mode uint32) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	if flags&unix.O_CREAT != 0 {
@@ -141,11 +135,11 @@ func openAt(dir int, name string, flags int, mode uint32) (int, error) {
 
 const noWait = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_LARGEFILE
 
-// errIrregular is for what is neither a regular file nor a folder.
+// errIrregular is the error for a path that is neither a regular file nor a folder.
 var errIrregular = errors.New("it is a pipe, a socket or a device")
 
-// regular opens a regular file and nothing else. Looking first spares devices
-// that being opened means something to; looking again tells for sure.
+// regular opens a regular file and nothing else. It looks before it opens, because opening a device can have effects,
+// and again afterwards, to be sure.
 func regular(dir int, name string, flags int) (fd int, err error) {
 	var st unix.Stat_t
 	follow := 0
@@ -183,8 +177,8 @@ func isRegular(st *unix.Stat_t) error {
 	return errIrregular
 }
 
-// folder opens a folder. With O_NOFOLLOW a link to one is none. That flag is
-// never given together with O_DIRECTORY: gVisor then follows the link.
+// folder opens a folder. With O_NOFOLLOW, a link to a folder is an error. That flag is never combined with
+// O_DIRECTORY, because gVisor then follows the link.
 func folder(dir int, name string, flags int) (int, error) {
 	if flags&unix.O_NOFOLLOW == 0 {
 		flags |= unix.O_DIRECTORY
@@ -230,7 +224,7 @@ func info(p string, st *unix.Stat_t, target string) hutch.FileInfo {
 	}
 }
 
-// modified is a time that JSON can hold: files may have any.
+// modified returns a time that JSON can represent: files can have any.
 func modified(st *unix.Stat_t) time.Time {
 	t := time.Unix(st.Mtim.Unix()).UTC()
 	if y := t.Year(); y < 0 || y > 9999 {
@@ -266,7 +260,7 @@ func readlink(dir int, name string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// fail says what an error means for a path.
+// fail turns an error about a path into one for the caller.
 func fail(err error, p string) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -291,7 +285,7 @@ func fail(err error, p string) error {
 	return hutch.Errorf(kind, "%.200q %s", p, words).Naming(hutch.AboutFile, strings.ToValidUTF8(p, "\uFFFD")).Because(err)
 }
 
-// reasons are what error numbers mean, for a sentence that begins with a path.
+// reasons are the meanings of error numbers, for a sentence that begins with a path.
 var reasons = map[unix.Errno]struct {
 	kind  hutch.Kind
 	words string

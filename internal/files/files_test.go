@@ -56,7 +56,7 @@ func (d desk) must(err error) {
 	}
 }
 
-// verbs are all that open what a path names.
+// verbs are all operations that open a path.
 func (d desk) verbs(p string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"read": func(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (d desk) verbs(p string) map[string]func(context.Context) error {
 	}
 }
 
-// answered is the error of a verb that may not wait for anything.
+// answered returns the error of an operation that must not block.
 func (d desk) answered(what string, verb func(context.Context) error) error {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), 20*time.Second)
@@ -103,7 +103,7 @@ func (d desk) answered(what string, verb func(context.Context) error) error {
 	}
 }
 
-// odd are names that programs stumble over.
+// odd are names that often break programs.
 var odd = []string{"line\nfeed", "carriage\rreturn", "\x1b[31m", "-rf", " ", "...", "a\\..\\b", "*", "\xff\xfe", strings.Repeat("n", 255)}
 
 func TestOddNames(t *testing.T) {
@@ -127,7 +127,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// What .. means depends on links, so the kernel has to say.
+// The meaning of .. depends on links, so the kernel must resolve it.
 func TestParents(t *testing.T) {
 	d := newDesk(t)
 	d.put("real/deep/f", "f")
@@ -164,7 +164,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 	d.must(os.Symlink("../dir/down", d.at("dir/down")))
 	d.put("end", "x")
 	last := "end"
-	for i := range 60 { // no loop, but more than the kernel follows
+	for i := range 60 { // no loop, but more links than the kernel follows
 		name := fmt.Sprintf("chain%d", i)
 		d.must(os.Symlink(last, d.at(name)))
 		last = name
@@ -189,7 +189,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 	}
 }
 
-// Nothing waits for the other end of a pipe, or wakes a device.
+// No operation waits for the other end of a pipe, or triggers a device.
 func TestPipesSocketsAndDevices(t *testing.T) {
 	d := newDesk(t)
 	d.must(unix.Mkfifo(d.at("fifo"), 0o666))
@@ -200,7 +200,7 @@ func TestPipesSocketsAndDevices(t *testing.T) {
 	for _, p := range []string{"fifo", "socket", "link", "/dev/null", "/dev/zero", "/dev/tty"} {
 		for name, verb := range d.verbs(p) {
 			if name == "write" && strings.HasPrefix(p, "/dev/") && os.Geteuid() == 0 {
-				continue // root's tests are not to put a file in its place, should this fail
+				continue // if this fails, root's tests must not replace it with a file
 			}
 			if err := d.answered(name+" of "+p, verb); err == nil {
 				t.Errorf("%s of %s", name, p)
@@ -252,7 +252,7 @@ func TestWhatIsFoundOnceIsWorkedOn(t *testing.T) {
 	if got := d.get("moved/f") + d.get("other/f"); got != "newother" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	// Of two who create the same, one does.
+	// If two create the same file, exactly one succeeds.
 	d.Dir = t.TempDir()
 	taken := &meddler{strings.NewReader("mine"), func() { d.put("f", "yours") }}
 	_, err = d.WriteFile(t.Context(), "", hutch.WriteRequest{Path: "f", Create: true}, taken)
@@ -267,7 +267,7 @@ func TestWhatIsFoundOnceIsWorkedOn(t *testing.T) {
 func TestTheSecretIsNotRead(t *testing.T) {
 	d := newDesk(t)
 	d.Secret = fmt.Sprintf("/proc/%d", os.Getpid())
-	thread := fmt.Sprintf("/proc/%d", unix.Gettid()) // one that no list shows, but by chance
+	thread := fmt.Sprintf("/proc/%d", unix.Gettid()) // a thread that is in no list
 	for _, p := range []string{"/proc/self/environ", d.Secret + "/environ", "/proc/self/task/../environ", thread + "/maps"} {
 		if _, err := d.ReadFile(t.Context(), "", hutch.ReadRequest{Path: p}, io.Discard); !errors.Is(err, hutch.Denied) {
 			t.Errorf("%s: %v", p, err)
@@ -278,7 +278,7 @@ func TestTheSecretIsNotRead(t *testing.T) {
 	}
 }
 
-// What a process has open is reached by its names alone, and by no link of /proc.
+// Open files of a process can be reached only by their names, and by no link of /proc.
 func TestLinksToOpenFilesLeadNowhere(t *testing.T) {
 	d := newDesk(t)
 	d.put("f", "x")
@@ -314,7 +314,7 @@ func TestLinksToOpenFilesLeadNowhere(t *testing.T) {
 func TestFolderOfManyFiles(t *testing.T) {
 	d := newDesk(t)
 	const many = 100_000
-	if shm, err := os.MkdirTemp("/dev/shm", "hutch-"); err == nil { // so many take a disk a minute
+	if shm, err := os.MkdirTemp("/dev/shm", "hutch-"); err == nil { // on a disk, creating so many takes a minute
 		d.Dir = shm
 		t.Cleanup(func() { os.RemoveAll(shm) })
 	}

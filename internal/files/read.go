@@ -33,7 +33,7 @@ func (f *FS) ReadFile(ctx context.Context, _ string, req hutch.ReadRequest, w io
 	switch {
 	case req.Lines():
 		err = copyLines(w, r, req)
-	case info.Size == 0: // it is empty, or the kernel does not know beforehand
+	case info.Size == 0: // it is empty, or the kernel does not know its size
 		err = copyUnsized(w, r, req)
 	default:
 		err = copyRange(w, ctx, file, req, info)
@@ -44,8 +44,7 @@ func (f *FS) ReadFile(ctx context.Context, _ string, req hutch.ReadRequest, w io
 	return info, blame(err, info.Path)
 }
 
-// blame gives an error of the kernel the path, and leaves those of readers and
-// writers as they are.
+// blame adds the path to an error of the kernel, and leaves errors of readers and writers unchanged.
 func blame(err error, p string) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return fail(e.Err, p)
@@ -88,7 +87,7 @@ func copyUnsized(w io.Writer, r io.Reader, req hutch.ReadRequest) error {
 	return err
 }
 
-// onlyReader and onlyWriter have no second ways by which io.Copy would go.
+// onlyReader and onlyWriter hide other methods, which io.Copy would use.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }
@@ -101,8 +100,7 @@ func notEOF(err error) error {
 	return err
 }
 
-// copyLines copies the lines asked for, a piece at a time: a line may be as
-// long as the file.
+// copyLines copies the requested lines piece by piece: a line can be as long as the file.
 func copyLines(w io.Writer, r io.Reader, req hutch.ReadRequest) error {
 	in := bufio.NewReaderSize(r, piece)
 	left := req.Length
@@ -132,7 +130,7 @@ func copyLines(w io.Writer, r io.Reader, req hutch.ReadRequest) error {
 	return nil
 }
 
-// wholeFile reads a file into memory, if it is not over the limit.
+// wholeFile reads a file into memory, unless it is over the limit.
 func (f *FS) wholeFile(ctx context.Context, p string, limit int64) ([]byte, hutch.FileInfo, error) {
 	var b bytes.Buffer
 	info, err := f.ReadFile(ctx, "", hutch.ReadRequest{Path: p, Length: limit + 1}, &b)

@@ -21,8 +21,8 @@ import (
 
 const (
 	defaultMatches = 1000
-	maxText        = 1 << 10  // of a line, in a match
-	maxLine        = 64 << 10 // of a line, that is looked at
+	maxText        = 1 << 10  // bytes of a line in a match
+	maxLine        = 64 << 10 // bytes of a line that are searched
 )
 
 // SearchFiles implements hutch.Files.
@@ -71,8 +71,8 @@ func (f *FS) SearchFiles(ctx context.Context, _ string, req hutch.SearchRequest,
 	})
 }
 
-// maxSteps bounds a compiled expression: each of its instructions may have to be
-// tried at each byte of a line, and nothing ends that early.
+// maxSteps bounds a compiled expression: each of its instructions can run at each byte of a line, and a match cannot
+// be cancelled.
 const maxSteps = 5000
 
 func expression(pattern string) (*regexp.Regexp, error) {
@@ -100,7 +100,7 @@ type search struct {
 	in      *bufio.Reader
 }
 
-// entry searches what a walk has found, if it can be read.
+// entry searches a file of the walk, if it can be read.
 func (s *search) entry(ctx context.Context, f *FS, e *entry, p string) error {
 	fd, err := regular(e.dir, e.name, unix.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
@@ -136,11 +136,11 @@ func (s *search) file(ctx context.Context, file io.Reader, p string) error {
 		case err == io.EOF:
 			return nil
 		case err == bufio.ErrBufferFull:
-			runtime.Gosched() // others wait for the same processor
+			runtime.Gosched() // let other work run
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return nil // it cannot be read on
+			return nil // the rest cannot be read
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (s *search) line(p string, number int, text []byte) error {
 	return s.out(hutch.Match{Path: p, Line: number, Column: at[0] + 1, Text: excerpt(text, at[0])})
 }
 
-// excerpt is the line, or of a long one the part around the match.
+// excerpt returns the line or, if it is long, the part around the match.
 func excerpt(line []byte, at int) string {
 	if len(line) > maxText {
 		begin := max(0, min(at-maxText/4, len(line)-maxText))
@@ -169,7 +169,7 @@ func excerpt(line []byte, at int) string {
 		}
 	}
 	s := strings.ToValidUTF8(string(line), "\uFFFD")
-	for len(s) > maxText { // the marks are longer than what they stand for
+	for len(s) > maxText { // the marks are longer than the text they replace
 		_, n := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-n]
 	}

@@ -49,7 +49,7 @@ func (f *FS) chmod(p string, mode uint32) error {
 	if f.secret(fd) {
 		return unix.EACCES
 	}
-	return unix.Chmod("/proc/self/fd/"+itoa(fd), mode) // fchmod takes no such descriptor
+	return unix.Chmod("/proc/self/fd/"+itoa(fd), mode) // fchmod does not accept such a descriptor
 }
 
 // Delete implements hutch.Files.
@@ -77,7 +77,7 @@ func isDir(dir int, name string) bool {
 	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// remove deletes a folder and what is in it, as far as that is possible.
+// remove deletes a folder and its content, as far as possible.
 func remove(ctx context.Context, dir int, name string, depth int) error {
 	if depth > maxDepth {
 		return hutch.Errorf(hutch.Exhausted, "there are more than %d folders within each other, the limit: use rm -r", maxDepth)
@@ -128,14 +128,14 @@ func empty(ctx context.Context, dir int, name string, depth int) error {
 	}
 }
 
-// spot is a name in a folder, whatever is there.
+// spot is a name in a folder, whether or not something has that name.
 type spot struct {
 	path string
 	dir  int
 	name string
 }
 
-// spot finds the folder of a path. The path's last link is not followed.
+// spot finds the folder of a path. It does not follow a link at the end of the path.
 func (f *FS) spot(p string) (*spot, error) {
 	p, err := f.path(p)
 	if err != nil {
@@ -212,7 +212,7 @@ func (f *FS) spots(from, to string) (a, b *spot, err error) {
 	return a, b, err
 }
 
-// inTheWay reports what is in the way: EEXIST or, when it is the very same, that.
+// inTheWay returns the error for an existing target: EEXIST, or another one if source and target are the same file.
 func inTheWay(st *unix.Stat_t, b *spot) error {
 	var at unix.Stat_t
 	switch err := unix.Fstatat(b.dir, b.name, &at, unix.AT_SYMLINK_NOFOLLOW); {
@@ -224,8 +224,8 @@ func inTheWay(st *unix.Stat_t, b *spot) error {
 	return nil
 }
 
-// replacing calls put, which gives b's name to something new. With replace,
-// what has that name steps aside for it, and comes back if put fails.
+// replacing calls put, which gives b's name to something new. With replace, the file with that name is moved aside
+// first, and moved back if put fails.
 func replacing(ctx context.Context, b *spot, replace bool, put func() error) error {
 	err := put()
 	if !replace || err != unix.EEXIST && err != unix.ENOTEMPTY {
@@ -241,7 +241,7 @@ func replacing(ctx context.Context, b *spot, replace bool, put func() error) err
 	return discard(ctx, b.dir, aside)
 }
 
-// discard removes what had a hidden name.
+// discard removes what was moved to a hidden name.
 func discard(ctx context.Context, dir int, name string) error {
 	if isDir(dir, name) {
 		return remove(context.WithoutCancel(ctx), dir, name, 0)
@@ -252,7 +252,7 @@ func discard(ctx context.Context, dir int, name string) error {
 	return nil
 }
 
-// copyTo copies a to a hidden name beside b, and then moves it there.
+// copyTo copies a to a hidden name beside b, and then renames it to b.
 func (f *FS) copyTo(ctx context.Context, a, b *spot, replace bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(a.dir, a.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -281,7 +281,7 @@ func (f *FS) copyTo(ctx context.Context, a, b *spot, replace bool) error {
 type copying struct {
 	fs   *FS
 	ctx  context.Context
-	root unix.Stat_t // the folder that is being made
+	root unix.Stat_t // the folder that is being created
 }
 
 func (c *copying) copy(e *entry, dir int, name string, depth int) error {
@@ -326,7 +326,7 @@ func (c *copying) file(e *entry, dir int, name string) error {
 	return unix.Fchmod(to, e.st.Mode&0o777)
 }
 
-// content has the kernel copy, where it can, a piece at a time.
+// content copies a file, with the kernel's help if possible, piece by piece.
 func (c *copying) content(out, in *os.File) error {
 	for copied := false; ; copied = true {
 		if c.ctx.Err() != nil {
@@ -341,7 +341,7 @@ func (c *copying) content(out, in *os.File) error {
 			return nil
 		case err == unix.ENOSPC || err == unix.EDQUOT:
 			return err
-		default: // it cannot, or has no size
+		default: // not supported, or the file has no size
 			return pour(out, cancelled{c.ctx, in})
 		}
 	}

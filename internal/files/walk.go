@@ -17,30 +17,27 @@ import (
 )
 
 const (
-	// maxDepth is how many folders deep anything goes: each level holds a
-	// descriptor.
+	// maxDepth is the deepest nesting that is walked: each level holds a descriptor.
 	maxDepth = 500
-	// maxNames is how many bytes of names of one folder are sorted.
+	// maxNames is how many bytes of names of one folder can be sorted.
 	maxNames = 64 << 20
 )
 
 // entry is one thing in a tree.
 type entry struct {
-	dir  int    // the folder that it is in
+	dir  int    // the folder that contains it
 	name string // in that folder
-	path string // relative to where the walk began
+	path string // relative to the start of the walk
 	st   unix.Stat_t
 }
 
 func (e *entry) isDir() bool { return e.st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// errSkip, of a visit, leaves out what is in a folder.
+// errSkip, returned by a visit, skips the content of a folder.
 var errSkip = errors.New("skip")
 
-// walk calls visit for everything in a folder, by names in order, and for what
-// is in a folder after that folder. It takes over dir. What vanishes meanwhile
-// is left out, and so are the insides of folders that may not be read, and of
-// secret ones.
+// walk calls visit for everything in a folder, in the order of names, and for a folder's content after the folder. It
+// takes over dir. It skips files that vanish meanwhile, and the content of unreadable and of secret folders.
 func (f *FS) walk(ctx context.Context, dir int, below string, depth int, visit func(*entry) error) error {
 	d := os.NewFile(uintptr(dir), below)
 	defer d.Close()
@@ -132,7 +129,7 @@ type choice struct {
 	glob   string
 	byName bool
 	hidden bool
-	flat   bool // nothing below the folder itself
+	flat   bool // only the folder's own entries
 	depth  int
 }
 
@@ -146,12 +143,11 @@ func choose(glob string, hidden bool) (choice, error) {
 	return choice{glob: glob, byName: !strings.Contains(glob, "/"), hidden: hidden}, nil
 }
 
-// maxAlternatives is how many patterns without braces one with braces may stand
-// for. Each may have to be tried with each name, and nothing ends that early.
+// maxAlternatives bounds how many patterns without braces one with braces can stand for. Each can be compared with
+// each name, and that cannot be cancelled.
 const maxAlternatives = 256
 
-// alternatives counts the patterns without braces that one with braces stands
-// for, up to a bit more than the limit.
+// alternatives counts the patterns without braces that a pattern stands for; it stops soon after the limit.
 func alternatives(glob string) int {
 	type group struct{ before, sum int }
 	var open []group
@@ -179,7 +175,7 @@ func alternatives(glob string) int {
 	return n
 }
 
-// takes reports whether e is wanted, and whether what is in it may be.
+// takes reports whether e is wanted, and whether its content can be.
 func (c choice) takes(e *entry) (it, inside bool) {
 	if !c.hidden && e.name[0] == '.' {
 		return false, false

@@ -20,7 +20,7 @@ const (
 	watched = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 	maxWatches = 64 << 10
-	// pairTime is how long the second half of a move may be behind the first.
+	// pairTime is how long the second event of a move can come after the first.
 	pairTime = 20 * time.Millisecond
 	maxSeen  = 64 << 10
 )
@@ -37,7 +37,7 @@ func (f *FS) Watch(ctx context.Context, _ string, req hutch.WatchRequest, out fu
 	})
 }
 
-// Changes is Watch with the events that have come meanwhile in one call.
+// Changes is Watch, but passes all events that have arrived in one call.
 func (f *FS) Changes(ctx context.Context, req hutch.WatchRequest, out func([]hutch.FileEvent) error) error {
 	p, err := f.path(req.Path)
 	if err != nil {
@@ -77,14 +77,13 @@ func (f *FS) Changes(ctx context.Context, req hutch.WatchRequest, out func([]hut
 	return err
 }
 
-// outbox keeps events for one who is slower than they come, so that the
-// kernel's own queue, which is small, stays empty.
+// outbox stores events for a slow receiver, so that the kernel's own queue, which is small, stays empty.
 type outbox struct {
 	mu     sync.Mutex
 	more   sync.Cond
 	events []hutch.FileEvent
 	closed bool
-	err    error // of the one who is sent to; read after send has returned
+	err    error // of the receiver; read after send has returned
 }
 
 const maxOutbox = 64 << 10
@@ -95,7 +94,7 @@ func newOutbox() *outbox {
 	return b
 }
 
-// add keeps an event. When there are too many, all that is told is that.
+// add stores an event. If there are too many, it replaces them by one Overflow.
 func (b *outbox) add(e hutch.FileEvent) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +106,7 @@ func (b *outbox) add(e hutch.FileEvent) error {
 	return nil
 }
 
-// close lets send return when all is sent.
+// close lets send return after it has sent everything.
 func (b *outbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,38 +130,36 @@ func (b *outbox) send(out func([]hutch.FileEvent) error) {
 	}
 }
 
-// watcher turns what inotify says of single folders into changes of a tree.
+// watcher turns the inotify events of single folders into changes of a tree.
 type watcher struct {
 	fs        *FS
 	file      *os.File
 	recursive bool
-	only      string // the one name that matters, if any
+	only      string // the only name that matters, if there is one
 	root      int
 
 	paths map[int]string // of the watched folders
-	// seen are what a look into a new folder has found: their creation may
-	// still be told, or not.
+	// seen are files that a look into a new folder has found: the events of their creation may still come.
 	seen   map[string]bool
-	drafts map[uint32]bool // moves of our own drafts, by cookie
+	drafts map[uint32]bool // moves of our own temporary files, by cookie
 	queue  []change
 	ended  bool
 }
 
-// change is an event that waits to be told. One that left may be the first
-// half of a move, and holds up what came after it.
+// change is an event that waits to be reported. A departure can be the first half of a move, and delays the events
+// after it.
 type change struct {
 	hutch.FileEvent
-	wd int // of the folder that told it
+	wd int // of the folder that reported it
 
-	// Of what left, which may be a move:
+	// For a departure, which can be a move:
 	cookie uint32
 	since  time.Time
-	inside []int // the watches of it, if it is a folder
-	quiet  bool  // it matters only if it became what is watched
+	inside []int // its watches, if it is a folder
+	quiet  bool  // it matters only if it became the watched file
 }
 
-// begin watches what there is. A file is watched by its folder: what is written
-// in its place counts.
+// begin sets up the first watches. A file is watched through its folder, so that a file which replaces it counts.
 func (w *watcher) begin(ctx context.Context, p string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(p, &st); err != nil {
@@ -171,7 +168,7 @@ func (w *watcher) begin(ctx context.Context, p string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		p, w.only, w.recursive = path.Dir(p), path.Base(p), false
 	}
-	dir, err := folder(unix.AT_FDCWD, p, 0) // not every kernel asks for the right to read
+	dir, err := folder(unix.AT_FDCWD, p, 0) // not every kernel requires the right to read
 	if err != nil {
 		return fail(err, p)
 	}
@@ -209,11 +206,11 @@ func (w *watcher) drop(wd int) {
 	}
 }
 
-// below watches the folders below one, and announces what it finds.
+// below watches the subfolders of a folder, and announces what it finds.
 func (w *watcher) below(ctx context.Context, base string, announce bool) error {
 	dir, err := folder(unix.AT_FDCWD, base, 0)
 	if err != nil {
-		return nil // gone, or not for us to see
+		return nil // gone, or not readable
 	}
 	return w.fs.walk(ctx, dir, base, 0, func(e *entry) error {
 		if announce && !strings.HasPrefix(e.name, hidden) {
@@ -242,7 +239,7 @@ func (w *watcher) push(c change) {
 	w.queue = append(w.queue, c)
 }
 
-// run reads events and tells changes until the watched folder is gone.
+// run reads events and reports changes until the watched folder is gone.
 func (w *watcher) run(out func(hutch.FileEvent) error) error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -259,7 +256,7 @@ func (w *watcher) run(out func(hutch.FileEvent) error) error {
 		if err := w.tell(out); err != nil || w.ended {
 			return err
 		}
-		if len(w.seen) > maxSeen { // some may be told twice
+		if len(w.seen) > maxSeen { // some can be reported twice
 			clear(w.seen)
 		}
 	}
@@ -294,7 +291,7 @@ func (w *watcher) event(wd int, mask, cookie uint32, name string) {
 	}
 }
 
-// lose tells that changes were lost, and finds the folders among them.
+// lose reports that changes were lost, and finds new folders.
 func (w *watcher) lose() {
 	w.push(change{FileEvent: hutch.FileEvent{Type: hutch.Overflow}})
 	if w.recursive {
@@ -345,7 +342,7 @@ func (w *watcher) created(wd int, e hutch.FileEvent) {
 	}
 }
 
-// enter watches a folder that is new, with what is in it by now.
+// enter watches a new folder with its content so far.
 func (w *watcher) enter(p string) {
 	err := w.fs.as(func() error {
 		wd, err := w.add(p, unix.IN_DONT_FOLLOW)
@@ -364,7 +361,7 @@ func (w *watcher) enter(p string) {
 func (w *watcher) moved(wd int, e hutch.FileEvent, cookie uint32) {
 	if w.drafts[cookie] {
 		delete(w.drafts, cookie)
-		if !e.Dir { // a draft of something new is linked, and not moved
+		if !e.Dir { // a temporary file of something new is linked, and not moved
 			e.Type = hutch.FileModified
 			w.push(change{FileEvent: e})
 			return
@@ -395,8 +392,8 @@ func (w *watcher) inside(dir string) (wds []int) {
 	return wds
 }
 
-// forget drops the watches of a folder that has left, with what they told
-// since, which has happened elsewhere.
+// forget drops the watches of a folder that has left, with the events that they reported since then, which happened
+// elsewhere.
 func (w *watcher) forget(wds []int, since []change) {
 	for _, wd := range wds {
 		w.drop(wd)
@@ -408,7 +405,7 @@ func (w *watcher) forget(wds []int, since []change) {
 	}
 }
 
-// tell hands out the changes up to one that may yet become a move.
+// tell passes on the changes before one that can still become a move.
 func (w *watcher) tell(out func(hutch.FileEvent) error) error {
 	for i := range w.queue {
 		c := &w.queue[i]

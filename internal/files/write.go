@@ -19,8 +19,8 @@ import (
 // hidden begins the names of files that are being written.
 const hidden = ".hutch-"
 
-// hiddenName is a name that nothing has: the runtime's random numbers cannot be
-// foreseen, and spare the agent package crypto.
+// hiddenName returns an unused name: the runtime's random numbers cannot be predicted, and with them the agent needs
+// no package crypto.
 func hiddenName() string {
 	return hidden + strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
 }
@@ -79,8 +79,7 @@ func (f *FS) appendTo(ctx context.Context, req hutch.WriteRequest, r io.Reader) 
 	return f.describe(file, p)
 }
 
-// pour copies what comes, in pieces that grow with what there is: a system call
-// for many bytes takes no longer, and most files are small.
+// pour copies data in pieces that grow: a system call for many bytes takes no longer, and most files are small.
 func pour(w io.Writer, r io.Reader) error {
 	for buf := make([]byte, piece/8); ; {
 		n, err := r.Read(buf)
@@ -100,8 +99,7 @@ func pour(w io.Writer, r io.Reader) error {
 	}
 }
 
-// draft is a file on its way to a name: what is written has another one in the
-// same folder until it is whole.
+// draft is a file that is being written: it has another name in the same folder until it is complete.
 type draft struct {
 	fs     *FS
 	path   string // what was asked for
@@ -114,7 +112,7 @@ type draft struct {
 	create bool // nothing may have it
 }
 
-// begin finds the place of a file, through links, and opens a draft for it.
+// begin resolves the path of a file, following links, and opens a draft for it.
 func (f *FS) begin(req hutch.WriteRequest) (*draft, error) {
 	p, err := f.path(req.Path)
 	if err != nil {
@@ -145,8 +143,7 @@ func (f *FS) begin(req hutch.WriteRequest) (*draft, error) {
 
 const maxLinks = 40 // as in the kernel
 
-// find follows the links that the path ends in, and opens the folder of the
-// last one's target.
+// find follows the links at the end of the path, and opens the folder of the last one's target.
 func (d *draft) find() error {
 	at := d.path
 	for range maxLinks {
@@ -166,7 +163,7 @@ func (d *draft) find() error {
 		d.name = name
 		to, err := readlink(d.dir, name)
 		if err != nil {
-			return nil // no link, or nothing yet
+			return nil // not a link, or it does not exist yet
 		}
 		if d.create {
 			return unix.EEXIST
@@ -179,8 +176,7 @@ func (d *draft) find() error {
 	return unix.ELOOP
 }
 
-// open takes on the mode of the file that is to be replaced, which must be one
-// that could be written to, and opens the draft.
+// open opens the draft with the mode of the file that it will replace, which must be writable.
 func (d *draft) open() error {
 	var st unix.Stat_t
 	err := unix.Fstatat(d.dir, d.name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -198,7 +194,7 @@ func (d *draft) open() error {
 		fd, err := regular(d.dir, d.name, unix.O_WRONLY|unix.O_NOFOLLOW)
 		if err == nil {
 			unix.Close(fd)
-		} else if err != unix.ETXTBSY { // which the file that runs goes on to be
+		} else if err != unix.ETXTBSY { // a running program keeps the old file
 			return err
 		}
 		if d.mode == 0 {
@@ -214,7 +210,7 @@ func (d *draft) open() error {
 	return nil
 }
 
-// write fills the draft and gives it its name, or leaves nothing of it.
+// write fills the draft and renames it, or leaves nothing of it.
 func (d *draft) write(r io.Reader) (hutch.FileInfo, error) {
 	defer unix.Close(d.dir)
 	defer d.file.Close()
@@ -244,8 +240,7 @@ func (d *draft) commit() error {
 	return unix.Renameat(d.dir, d.temp, d.dir, d.name)
 }
 
-// publish gives what has a hidden name another one that is free. A link, where
-// there can be one, looks to watchers as what it is: something new.
+// publish renames a hidden file to an unused name. If possible it uses a link, which watchers report as a new file.
 func publish(dir int, temp, name string) error {
 	err := unix.Linkat(dir, temp, dir, name, 0)
 	if err == nil {
@@ -257,20 +252,20 @@ func publish(dir int, temp, name string) error {
 	return place(dir, temp, dir, name)
 }
 
-// place renames to a name that is free.
+// place renames to an unused name.
 func place(fromDir int, from string, toDir int, to string) error {
 	err := unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
 	if err != unix.EINVAL && err != unix.ENOSYS {
 		return err
 	}
-	var st unix.Stat_t // not every file system can: then as well as it goes
+	var st unix.Stat_t // not every file system supports that: then check and rename
 	if unix.Fstatat(toDir, to, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return unix.EEXIST
 	}
 	return unix.Renameat(fromDir, from, toDir, to)
 }
 
-// maxEdit is the largest file that can be edited, in bytes: it is held twice.
+// maxEdit is the largest file that can be edited, in bytes, because it is held twice.
 const maxEdit = 16 << 20
 
 // EditFile implements hutch.Files.
@@ -298,7 +293,7 @@ func (f *FS) EditFile(ctx context.Context, _ string, req hutch.EditRequest) (hut
 	return edit, err
 }
 
-// unchanged checks, at its end, that what was read is still there.
+// unchanged is a reader that checks at its end that the original file did not change.
 type unchanged struct {
 	*bytes.Reader
 	check func() error
@@ -326,7 +321,7 @@ func (f *FS) same(_ context.Context, p string, was hutch.FileInfo) error {
 	return nil
 }
 
-// mismatch says how often the text is there, and what may be the matter.
+// mismatch says how often the text occurs, and what may be wrong.
 func mismatch(n int, p string, content []byte, old string) error {
 	if n > 1 {
 		return hutch.Errorf(hutch.Conflict, "the text to be replaced is in %.200q %d times, and must be there once: give more of the lines around it, or replace all", p, n).With("matches", n)

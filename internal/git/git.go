@@ -1,13 +1,13 @@
-// Package git knows git's command line: what to run for each verb, how to read
-// what it prints, and what its refusals mean. It runs nothing. The commands run
-// inside a sandbox, so what they print is hostile bytes.
+// Package git knows git's command line: what to run for each verb, how to parse its
+// output, and what its errors mean. It runs nothing. The commands run inside a
+// sandbox, so their output is hostile.
 //
-// Credentials reach git without touching an argument, an environment or a
-// file: they are the standard input of the command, which a shell moves to
-// descriptor 3 before it becomes git, and which git's credential helper, a
-// line of shell in our arguments, reads from there when the server of the
-// clone, and no other, asks for them. They are in the pipe until then, and in
-// the memory of git after; programs of the same user inside could look there.
+// Credentials reach git without an argument, an environment variable or a file. They
+// are the standard input of a shell, which moves it to descriptor 3 and then executes
+// git. Git's credential helper, a line of shell in our arguments, reads them from
+// there when the clone's server, and no other, asks for them. Until then they are in
+// the pipe, and afterwards in git's memory, where programs of the same user inside
+// could read them.
 package git
 
 import (
@@ -20,7 +20,7 @@ import (
 	"hutch"
 )
 
-// MaxOutput is the most that is taken of what a command prints, in bytes.
+// MaxOutput is how many bytes of a command's output are read.
 const MaxOutput = 16 << 20
 
 const localTime = 120 * time.Second // for what needs no network
@@ -34,18 +34,17 @@ type Command struct {
 	Timeout time.Duration
 
 	verb    string
-	secrets []string // to be kept out of errors
+	secrets []string // are kept out of errors
 }
 
-// shell turns into git with the standard input on descriptor 3.
+// shell executes git with the standard input at descriptor 3.
 var shell = []string{"sh", "-c", `exec git "$@" 3<&0 </dev/null`, "git"}
 
-// helper answers git once: the second time, say after a wrong password, there
-// is nothing left to read.
+// helper answers git once: the second time, for example after a wrong password, nothing is left to read.
 const helper = `!f() { test "$1" = get && cat <&3; }; f`
 
-// environment makes git ask nobody, print what we can read, take paths as they
-// are, and keep credentials out of traces that the sandbox may have turned on.
+// environment makes git ask no questions, print what we can parse, take paths literally, and keep credentials out of
+// traces that the sandbox may have switched on.
 var environment = []string{
 	"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS_REQUIRE=never", "GIT_EDITOR=false",
 	"LC_ALL=C.UTF-8", "LANGUAGE=C",
@@ -58,14 +57,14 @@ func command(dir, verb string, args ...string) Command {
 	return Command{Argv: append([]string{"git", verb}, args...), Dir: dir, Env: environment, Timeout: localTime, verb: verb}
 }
 
-// reading is a command that changes nothing, and locks nothing to be faster.
+// reading returns a command that changes nothing, and takes no optional locks.
 func reading(dir, verb string, args ...string) Command {
 	c := command(dir, verb, args...)
 	c.Env = append(c.Env[:len(c.Env):len(c.Env)], "GIT_OPTIONAL_LOCKS=0")
 	return c
 }
 
-// Clone is the command for a request, and the folder that it makes.
+// Clone returns the command for a request, and the folder that it creates.
 func Clone(req hutch.GitCloneRequest) (c Command, dir string, err error) {
 	if err := req.Check(); err != nil {
 		return c, "", err
@@ -80,7 +79,7 @@ func Clone(req hutch.GitCloneRequest) (c Command, dir string, err error) {
 	if err != nil {
 		return c, "", err
 	}
-	// No hook that a template left runs while credentials are about.
+	// No hook from a template runs while git has credentials.
 	c = command("", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
 	c.verb = "clone"
 	if r.username != "" || r.password != "" {
@@ -100,8 +99,8 @@ func Clone(req hutch.GitCloneRequest) (c Command, dir string, err error) {
 	return c, dir, nil
 }
 
-// authenticate gives the command the remote's credentials. Its settings make
-// no other helper store them, and only that server get them.
+// authenticate gives the command the remote's credentials. Its settings prevent other helpers from storing them, and
+// give them to that server only.
 func (c *Command) authenticate(r remote) {
 	c.Stdin = "username=" + r.username + "\npassword=" + r.password + "\n"
 	c.secrets = secrets(r.username, r.password)
@@ -109,16 +108,15 @@ func (c *Command) authenticate(r remote) {
 		"-c", "credential.helper=", "-c", "credential."+r.server+".helper="+helper)
 }
 
-// Undo removes what a clone that was killed had made of its folder.
+// Undo returns the command that removes a killed clone from its folder.
 func Undo(dir string) Command {
 	if !path.IsAbs(dir) {
-		dir = "./" + dir // which is no option of find
+		dir = "./" + dir // it must not be an option of find
 	}
 	return Command{Argv: []string{"find", dir, "-mindepth", "1", "-delete"}, Timeout: localTime}
 }
 
-// Begun reports whether a clone had found its folder fit, and begun to fill
-// it, from what it had printed.
+// Begun reports, from a clone's output, whether it had accepted its folder and begun to fill it.
 func Begun(stderr []byte) bool { return strings.Contains("\n"+string(stderr), "\nCloning into ") }
 
 // TopLevel prints the folder of the working tree.
@@ -155,7 +153,7 @@ func Diff(req hutch.GitDiffRequest) (Command, error) {
 	return c, nil
 }
 
-// Commit is the commands that make a commit, in order.
+// Commit returns the commands that make a commit, in order.
 func Commit(req hutch.GitCommitRequest) ([]Command, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
@@ -181,7 +179,7 @@ func identity(req hutch.GitCommitRequest) (env []string) {
 	return env
 }
 
-// remote is where a clone comes from.
+// remote is the source of a clone.
 type remote struct {
 	url                string // without credentials
 	server             string // scheme, host and port, for http and https
@@ -207,7 +205,7 @@ func parseRemote(req hutch.GitCloneRequest) (remote, error) {
 	return r, nil
 }
 
-// absolute takes a URL apart. What may hold a password is in no error.
+// absolute parses a URL. Its errors contain no part that can hold a password.
 func (r *remote) absolute() error {
 	u, err := url.Parse(r.url)
 	if err != nil {
@@ -242,13 +240,13 @@ func checkText(s string) error {
 	return nil
 }
 
-// helperPrefix finds the likes of ext::command.
+// helperPrefix finds prefixes such as ext::command.
 func helperPrefix(s string) bool {
 	name, _, ok := strings.Cut(s, "::")
 	return ok && !strings.ContainsAny(name, "/@.")
 }
 
-// name is the folder that git itself would choose.
+// name returns the folder that git itself would choose.
 func (r remote) name() (string, error) {
 	s := r.url
 	if u, err := url.Parse(s); err == nil && u.Scheme != "" && strings.Contains(s, "://") {

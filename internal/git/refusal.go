@@ -13,10 +13,8 @@ import (
 	"hutch"
 )
 
-// refusals are the sentences of git that mean something to a program, the
-// telling ones first. Git has no codes for them: it exits with 128 for
-// everything. The sentences are stable in the C locale, which the commands
-// run in.
+// refusals are git's messages that matter to a program, the most specific first. Git has no codes for them: it exits
+// with 128 for everything. The messages are stable in the C locale, in which the commands run.
 var refusals = []struct {
 	says string
 	kind hutch.Kind
@@ -69,11 +67,11 @@ var refusals = []struct {
 	{"rpc failed", hutch.Unavailable, "the connection broke: try again"},
 }
 
-// Refusal is what it means that the command failed, having printed that.
+// Refusal returns the error for a failed command with that output.
 func (c Command) Refusal(stdout, stderr []byte) error {
 	text := c.words(stderr)
 	if text == "" {
-		text = c.words(stdout) // where commit says that there is nothing to do
+		text = c.words(stdout) // commit prints there that there is nothing to do
 	}
 	low := strings.ToLower(text)
 	for _, r := range refusals {
@@ -94,8 +92,7 @@ func (c Command) TooMuch() error {
 	return hutch.Errorf(hutch.Exhausted, "git %s prints more than %d MiB: ask for fewer paths, or run it and read its output as a stream", c.verb, MaxOutput>>20)
 }
 
-// Odd is the error of a command whose output cannot be read, for the reason
-// that is logged.
+// Odd is the error for a command whose output cannot be parsed; the cause is logged.
 func (c Command) Odd(cause error) error {
 	if _, ok := cause.(*hutch.Error); ok {
 		return cause
@@ -103,11 +100,10 @@ func (c Command) Odd(cause error) error {
 	return hutch.Errorf(hutch.Conflict, "git %s inside the sandbox printed what git does not: is it git?", c.verb).Because(cause)
 }
 
-// maxWords bounds what an error repeats of git's own words, in bytes.
+// maxWords bounds how many bytes of git's message an error repeats.
 const maxWords = 1000
 
-// words are the lines of git that say what went wrong, as text that a terminal
-// can be shown, and without secrets.
+// words returns the lines of git that say what went wrong, safe for a terminal and without secrets.
 func (c Command) words(out []byte) string {
 	text := strings.ToValidUTF8(string(out[max(0, len(out)-64<<10):]), "�")
 	for _, s := range c.secrets {
@@ -124,7 +120,7 @@ func (c Command) words(out []byte) string {
 		}
 	}
 	text = strings.Join(lines, "; ")
-	if len(text) > maxWords { // the end has the reason
+	if len(text) > maxWords { // the reason is at the end
 		text = "…" + strings.ToValidUTF8(text[len(text)-maxWords:], "")
 	}
 	return text
@@ -139,8 +135,8 @@ func shown(r rune) rune {
 
 var escape = regexp.MustCompile("%[0-9A-F]{2}")
 
-// secrets are the forms in which credentials could come back, longest first,
-// so that none is left in part. A username alone is a token.
+// secrets returns the forms in which credentials could appear in output, longest first, so that no part of one is
+// left. A username without a password is a token.
 func secrets(username, password string) []string {
 	list := []string{base64.StdEncoding.EncodeToString([]byte(username + ":" + password))}
 	secret := cmp.Or(password, username)

@@ -8,11 +8,11 @@ import (
 	"hutch"
 )
 
-// MaxFiles is the most changed files that a status tells of.
+// MaxFiles is how many changed files a status lists at most.
 const MaxFiles = 100_000
 
-// ParseStatus reads what [Status] prints: records that end in a zero byte,
-// first headers, then one for each file. What it does not know it refuses.
+// ParseStatus parses the output of [Status]: records that end in a zero byte, first headers, then one for each file.
+// It refuses unknown records.
 func ParseStatus(out []byte) (hutch.GitStatus, error) {
 	s := hutch.GitStatus{Files: []hutch.GitChange{}}
 	rest := string(out)
@@ -23,7 +23,7 @@ func ParseStatus(out []byte) (hutch.GitStatus, error) {
 		}
 		rest = tail
 		var from string
-		if strings.HasPrefix(record, "2 ") { // renamed: the old name is a record of its own
+		if strings.HasPrefix(record, "2 ") { // renamed: the next record is the old name
 			if from, rest, ok = strings.Cut(rest, "\x00"); !ok {
 				return s, fmt.Errorf("status ends behind %.80q", record)
 			}
@@ -36,7 +36,7 @@ func ParseStatus(out []byte) (hutch.GitStatus, error) {
 	return s, nil
 }
 
-// fields is how many words stand before a name, for each kind of record.
+// fields is how many words precede a name, for each kind of record.
 var fields = map[string]int{"1": 8, "2": 9, "u": 10, "?": 1}
 
 func add(s *hutch.GitStatus, record, from string) error {
@@ -103,8 +103,7 @@ func checkCommit(s string) error {
 	return nil
 }
 
-// Line reads the one line that a command prints: a name of a folder, which may
-// hold anything, or of a branch.
+// Line returns the only line of an output: the name of a folder, which can contain anything, or of a branch.
 func Line(out []byte) (string, error) {
 	line, ok := strings.CutSuffix(string(out), "\n")
 	if !ok || line == "" || len(line) > hutch.MaxPath || strings.Contains(line, "\x00") {

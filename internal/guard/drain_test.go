@@ -15,8 +15,8 @@ import (
 	"hutch/internal/problem"
 )
 
-// TestRefusedUploadIsAnswered holds that a client which writes all of its file before
-// it reads sees why the file was refused.
+// TestRefusedUploadIsAnswered: a client that writes its whole file before it reads still sees why the file was
+// refused.
 func TestRefusedUploadIsAnswered(t *testing.T) {
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body.Read(make([]byte, 10))
@@ -43,7 +43,7 @@ func TestRefusedUploadIsAnswered(t *testing.T) {
 	fmt.Fprintf(conn, "PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)
 	for piece, sent := make([]byte, 1<<20), 0; sent < size; sent += len(piece) {
 		if sent == size/2 {
-			time.Sleep(time.Second) // longer than net/http lingers by itself
+			time.Sleep(time.Second) // longer than net/http itself lingers
 		}
 		if _, err := conn.Write(piece); err != nil {
 			t.Fatalf("after %d MiB: %v", sent>>20, err)

@@ -1,12 +1,12 @@
-// Package guard stands in front of every surface: it decides which requests
-// get in, counts them, and leaves a line about each.
+// Package guard stands in front of every surface: it decides which requests to
+// accept, counts them, and logs each.
 //
-// A request must name a host that is ours, or a page anywhere could reach a
-// server on loopback by pointing its own name at it (DNS rebinding); it must
-// come from a page of ours, or from no page; and it must bear a token, whose
-// principal it then carries in its context for as long as the token is good.
-// Only health and the description of the API are open, and what Options.Open
-// tells.
+// A request must name one of the server's hosts; otherwise any web page could
+// reach a server on loopback by pointing its own name at it (DNS rebinding). It
+// must come from an allowed page, or from no page. And it must carry a token;
+// the token's principal is then in the request's context for as long as the
+// token is valid. Only health, the description of the API, and what Options.Open
+// allows need no token.
 package guard
 
 import (
@@ -33,39 +33,34 @@ import (
 	"hutch/internal/room"
 )
 
-// Options say who gets in. The zero value lets no one in.
+// Options say which requests are accepted. The zero value accepts none.
 type Options struct {
-	// Check says whose a bearer token is. Its error is told to the client: of
-	// kind Denied when the token opens nothing.
+	// Check returns the principal of a bearer token. Its error is sent to the client: of kind Denied when the token
+	// is not valid.
 	Check func(ctx context.Context, token string) (*auth.Principal, error)
-	// Metadata is the URL of what tells clients who gives out tokens (RFC
-	// 9728), for those who bring none; empty for nothing.
+	// Metadata is the URL that tells clients without a token who issues tokens (RFC 9728); empty for none.
 	Metadata string
-	// Requests counts those of each principal; nil does not.
+	// Requests counts the requests of each principal; nil does not count.
 	Requests *quota.Meter
-	// Refuse answers a request over its principal's limit; by default with
-	// problem details.
+	// Refuse answers a request over its principal's limit; the default is problem details.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Hosts are names that the server answers to, beside those of loopback
-	// and the very address that was called; without a port. "*" is any, for
-	// a server behind a proxy that checks.
+	// Hosts are names of the server, without a port, beside loopback names and the address that was called. "*"
+	// allows any, for a server behind a proxy that checks.
 	Hosts []string
-	// Origins are those of web pages that may call, beside the server's own,
-	// such as "https://app.example.com".
+	// Origins are the origins of web pages that can call, beside the server's own, such as "https://app.example.com".
 	Origins []string
 	// MaxBody is the longest request body, in bytes; default 64 MiB, negative
 	// for no limit.
 	MaxBody int64
-	// Unbounded, when set, tells requests that MaxBody does not count for.
+	// Unbounded, when set, reports requests to which MaxBody does not apply.
 	Unbounded func(*http.Request) bool
-	// Open, when set, tells further requests that need no token.
+	// Open, when set, reports further requests that need no token.
 	Open func(*http.Request) bool
-	// Room bounds what is held in memory for principals: the bodies of their
-	// requests here, and what surfaces take behind; nil does not.
+	// Room bounds the memory held for principals: the bodies of their requests here, and what surfaces hold for them;
+	// nil does not.
 	Room *room.Room
-	// Claim takes the connection of a request for a class, of which each has a
-	// bound: that of an owner, or of those who need no token. It is false when
-	// the class has too many connections. nil takes all.
+	// Claim counts the connection of a request towards a class, each of which is bounded: the class of an owner, or
+	// that of callers without a token. It returns false when the class has too many connections. nil accepts all.
 	Claim func(ctx context.Context, class string) bool
 	Log   *slog.Logger
 }
@@ -76,7 +71,7 @@ type guard struct {
 	log  *slog.Logger
 }
 
-// New puts a guard in front of next.
+// New returns a handler that guards next.
 func New(next http.Handler, opt Options) http.Handler {
 	g := &guard{next: next, opt: opt, log: opt.Log}
 	if g.log == nil {
@@ -94,7 +89,7 @@ func New(next http.Handler, opt Options) http.Handler {
 	return g.record(http.HandlerFunc(g.admit))
 }
 
-// admit turns a request away or hands it on.
+// admit refuses a request or passes it on.
 func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	if !g.hostAllowed(r) {
 		problem.Write(w, hutch.Errorf(hutch.Denied, "this server does not answer to the host name %.100q: call it by a name of its own, or add that one to its allowed hosts", r.Host))
@@ -131,7 +126,7 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	g.pass(w, r.WithContext(ctx))
 }
 
-// pass hands a request on, with a bound to its body.
+// pass passes a request on, with a bounded body.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 	if g.opt.MaxBody >= 0 && (g.opt.Unbounded == nil || !g.opt.Unbounded(r)) {
 		if r.ContentLength > g.opt.MaxBody {
@@ -153,14 +148,13 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
-// passAnyone hands on a request that needs no token. Nobody is known by it, so all
-// of these share one bound.
+// passAnyone passes on a request that needs no token. Such callers are unknown, so all of them share one bound.
 func (g *guard) passAnyone(w http.ResponseWriter, r *http.Request) {
 	if !g.opt.Claim(r.Context(), "anyone") {
 		g.opt.Refuse(w, r, errTooMany)
 		return
 	}
-	if open(r) { // what is sent is short: a client that does not read it has no use for it
+	if open(r) { // the answer is short, so a client that does not read it does not need it
 		rc := http.NewResponseController(w)
 		rc.SetWriteDeadline(time.Now().Add(openTime))
 		defer rc.SetWriteDeadline(time.Time{})
@@ -168,20 +162,19 @@ func (g *guard) passAnyone(w http.ResponseWriter, r *http.Request) {
 	g.pass(w, r)
 }
 
-// openTime is how long a client without a token may take to read an answer.
+// openTime is how long a client without a token can take to read an answer.
 const openTime = 30 * time.Second
 
-// errTooMany is told a client whose owner has its share of the server's
-// connections, all of them in use.
+// errTooMany is the error for a client whose owner uses its whole share of the server's connections.
 var errTooMany = hutch.Errorf(hutch.Exhausted, "there are as many connections as one owner may have, and all of them are in use: close some, send requests one after the other on one connection, or start the server with a higher --max-connections").
 	With("limit", "connections").With("retryAfter", 1)
 
-// errNoRoom is told before anything is done.
+// errNoRoom is sent before anything is done.
 var errNoRoom = hutch.Errorf(hutch.Exhausted, "the requests and answers of this token that are under way take as much memory as it may have: wait for some, or send less at a time").
 	With("limit", "memory of requests").With("retryAfter", 1)
 
-// taken is a body that is held in memory, for which so much was taken as it said
-// that it has: one that does not say takes it as it comes.
+// taken is a body held in memory. Its declared length is charged at the start; a body without one is charged as it
+// arrives.
 type taken struct {
 	io.ReadCloser
 	tab   *room.Tab
@@ -199,11 +192,11 @@ func (t *taken) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// opens are the paths that anyone may read: health, and what describes the API,
-// which browsers ask for without a token.
+// opens are the paths that anyone can read: health, and the API's description, which browsers request without a
+// token.
 var opens = []string{"/health", "/ready", "/v1/openapi.yaml", "/v1/openapi.json", "/v1/docs"}
 
-// open reports whether anyone may make the request.
+// open reports whether the request needs no token.
 func open(r *http.Request) bool {
 	return slices.Contains(opens, r.URL.Path) && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
@@ -240,8 +233,7 @@ func localAddr(r *http.Request) netip.Addr {
 	return netip.Addr{}
 }
 
-// originAllowed holds for programs, which send none, for the server's own
-// pages, and for the pages allowed by name.
+// originAllowed allows programs, which send no origin, the server's own pages, and the pages allowed by name.
 func (g *guard) originAllowed(r *http.Request, origin string) bool {
 	return origin == "" || sameHost(origin, r.Host) || slices.Contains(g.opt.Origins, origin)
 }
@@ -251,8 +243,8 @@ func sameHost(origin, host string) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// answeredCORS tells the browser of an allowed page that it may read what
-// comes back; the question whether it may ask needs no token.
+// answeredCORS tells the browser of an allowed page that it can read the answer. The browser's preflight request
+// needs no token.
 func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 	if origin == "" || sameHost(origin, r.Host) {
 		return false
@@ -271,7 +263,7 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
-// identify says whose the request is.
+// identify returns the principal of a request.
 func (g *guard) identify(r *http.Request) (*auth.Principal, error) {
 	token := bearer(r)
 	if token == "" || g.opt.Check == nil {
@@ -282,7 +274,7 @@ func (g *guard) identify(r *http.Request) (*auth.Principal, error) {
 
 var errNoToken = hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN")
 
-// challenge answers a request that nobody stands behind.
+// challenge answers a request without a valid token.
 func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, hutch.Denied) {
 		problem.Write(w, err) // we could not tell
@@ -299,8 +291,7 @@ func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, http.StatusUnauthorized, err)
 }
 
-// count tells the client how it stands with its limit of requests, and refuses
-// what is over it.
+// count tells the client the state of its request limit, and refuses requests over it.
 func (g *guard) count(w http.ResponseWriter, r *http.Request, who *auth.Principal) bool {
 	if g.opt.Requests == nil {
 		return true
@@ -309,15 +300,14 @@ func (g *guard) count(w http.ResponseWriter, r *http.Request, who *auth.Principa
 	h := w.Header()
 	h.Set("X-RateLimit-Limit", strconv.Itoa(s.Limit))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(s.Remaining))
-	h.Set("X-RateLimit-Reset", strconv.FormatInt(s.Reset.Unix()+1, 10)) // at that second it is over
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(s.Reset.Unix()+1, 10)) // in that second the window is over
 	if err != nil {
 		g.opt.Refuse(w, r, err)
 	}
 	return err == nil
 }
 
-// hold returns the context of a principal's request. When the token ends, so
-// does what the request is still reading or writing.
+// hold returns the context of a principal's request. When the token ends, the request's reads and writes end too.
 func hold(w http.ResponseWriter, r *http.Request, who *auth.Principal) (context.Context, func()) {
 	sign(r.Context(), who)
 	from := audit.Origin{Remote: r.RemoteAddr, Request: RequestID(r.Context()), ClientRequest: requestOf(r.Context()).client}
@@ -330,12 +320,12 @@ func hold(w http.ResponseWriter, r *http.Request, who *auth.Principal) (context.
 	return ctx, func() { stop(); release() }
 }
 
-// farewell is how long the last words to a client may take, whose token ended.
+// farewell bounds the last write to a client whose token has ended.
 const farewell = time.Second
 
-// bearer is the token of a request, or empty.
+// bearer returns the token of a request, or "".
 func bearer(r *http.Request) string {
-	// Two of them might be read differently by what stands before us.
+	// Two headers are refused, because a proxy before us might read the other one.
 	given := r.Header.Values("Authorization")
 	if len(given) != 1 {
 		return ""
@@ -354,8 +344,8 @@ const (
 	drainTime  = 30 * time.Second
 )
 
-// drain reads the rest of a body that was refused. Many clients write all of it
-// before they read the answer: to close on them would take the answer away.
+// drain reads the rest of a refused body. Many clients write the whole body before they read the answer; closing
+// early would discard the answer.
 func drain(w http.ResponseWriter, body io.Reader) {
 	rc := http.NewResponseController(w)
 	rc.Flush()
@@ -371,7 +361,7 @@ func tooLarge(w http.ResponseWriter, limit int64) {
 	refuse(w, http.StatusRequestEntityTooLarge, hutch.Errorf(hutch.Invalid, "the body of the request is over the limit of %d bytes: send it in parts", limit))
 }
 
-// refuse answers with a status that the kind of the error alone does not give.
+// refuse answers with a status that the error's kind alone does not give.
 func refuse(w http.ResponseWriter, status int, err error) {
 	d := problem.New(err)
 	d.Status, d.Title = status, http.StatusText(status)

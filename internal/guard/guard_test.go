@@ -24,7 +24,7 @@ import (
 	"hutch/internal/room"
 )
 
-// ask makes a request of a guarded handler, as if over a connection.
+// ask makes a request to a guarded handler, as if over a connection.
 func ask(t *testing.T, h http.Handler, edit func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost:7433/mcp", strings.NewReader("hello"))
@@ -101,7 +101,7 @@ func TestMetadataIsNamed(t *testing.T) {
 	}
 }
 
-// TestTwoTokens is the attack: one header for a proxy to check, one for us.
+// TestTwoTokens is the attack: one header for a proxy to check, one for the server.
 func TestTwoTokens(t *testing.T) {
 	t.Parallel()
 	w := ask(t, guard.New(echo(), options), func(r *http.Request) { r.Header.Add("Authorization", "Bearer wrong") })
@@ -110,7 +110,7 @@ func TestTwoTokens(t *testing.T) {
 	}
 }
 
-// That nobody can tell whose a token is, is not the client's fault.
+// If the check of a token is unavailable, that is not the client's fault.
 func TestCheckUnavailable(t *testing.T) {
 	t.Parallel()
 	opt := options
@@ -162,14 +162,14 @@ func TestRateLimit(t *testing.T) {
 			t.Errorf("call %d: Retry-After %q", i, head.Get("Retry-After"))
 		}
 	}
-	// Who is turned away for want of a token uses up nobody's.
+	// Requests without a token do not use up anybody's limit.
 	if w := ask(t, h, func(r *http.Request) { r.Header.Del("Authorization") }); w.Code != 401 || w.Header().Get("X-RateLimit-Limit") != "" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
 }
 
-// TestRevokedWhileOpen holds three requests open: one that waits, one that
-// reads what never comes, one that writes what nobody reads.
+// TestRevokedWhileOpen holds three requests open: one waits, one reads a body that never comes, one writes to a
+// client that does not read.
 func TestRevokedWhileOpen(t *testing.T) {
 	t.Parallel()
 	registry, err := auth.Open(t.Context(), auth.Options{})
@@ -249,7 +249,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%q: %d, want %d", host, w.Code, want)
 		}
 	}
-	// Even health does not tell a rebound name that someone is at home.
+	// Even health refuses a rebound name, so that the page cannot detect a server.
 	w := ask(t, h, func(r *http.Request) { r.Method, r.URL.Path, r.Host = "GET", "/health", "evil.example" })
 	if w.Code != 403 {
 		t.Errorf("health by another name: %d", w.Code)
@@ -374,7 +374,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestPanicAfterTheStart must not look like a whole answer.
+// TestPanicAfterTheStart: an answer that a panic ended must not look complete.
 func TestPanicAfterTheStart(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -420,8 +420,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// A token has the server hold no more than its share, by bodies that say how
-// long they are and by those that do not; another one's share is its own.
+// A token cannot make the server hold more than its share, with bodies of known or unknown length; other tokens have
+// their own share.
 func TestRoomForBodies(t *testing.T) {
 	t.Parallel()
 	opt := options
@@ -440,7 +440,7 @@ func TestRoomForBodies(t *testing.T) {
 		if depth++; depth > 1 {
 			return
 		}
-		for token, want := range map[string]int{"one": 429, "two": 200} { // while the first is under way
+		for token, want := range map[string]int{"one": 429, "two": 200} { // while the first request is still under way
 			for _, length := range []int64{int64(len(body)), -1} {
 				got := ask(t, h, func(r *http.Request) {
 					r.Header.Set("Authorization", "Bearer "+token)
@@ -452,7 +452,7 @@ func TestRoomForBodies(t *testing.T) {
 			}
 		}
 	}), opt)
-	for range 2 { // what was given back is there again
+	for range 2 { // released memory can be used again
 		depth = 0
 		got := ask(t, h, func(r *http.Request) {
 			r.Header.Set("Authorization", "Bearer one")

@@ -16,11 +16,11 @@ import (
 
 type requestKey struct{}
 
-// request is what is known of a request, for the log.
+// request holds what the log says about a request.
 type request struct {
 	id     string // of ours, which no other request has
 	client string // the id that the client gave, if it is fit for a log
-	token  string // its name; empty until it is known whose the request is
+	token  string // its name; empty until the caller is known
 }
 
 // shown is the id that the client gets.
@@ -37,11 +37,10 @@ func requestOf(ctx context.Context) *request {
 // has: the one in the log and in the audit log.
 func RequestID(ctx context.Context) string { return requestOf(ctx).id }
 
-// sign notes whose the request is that ctx belongs to.
+// sign records the caller of ctx's request.
 func sign(ctx context.Context, who *auth.Principal) { requestOf(ctx).token = who.Name }
 
-// Attributes are what a line of the log should say of the request that ctx
-// belongs to: its id, the name of its token, and the id of its trace.
+// Attributes returns the log attributes of ctx's request: its id, the name of its token, and its trace id.
 func Attributes(ctx context.Context) (list []slog.Attr) {
 	r := requestOf(ctx)
 	for _, a := range []slog.Attr{slog.String("request", r.id), slog.String("clientRequest", r.client), slog.String("token", r.token), slog.String("trace", hutch.TraceID(ctx))} {
@@ -52,8 +51,8 @@ func Attributes(ctx context.Context) (list []slog.Attr) {
 	return list
 }
 
-// record gives each request an id, a line in the log and, should it panic, an
-// answer. The line has the path without its query, which may hold secrets.
+// record gives each request an id, a log line and, if it panics, an answer. The line has the path without the query,
+// which can hold secrets.
 func (g *guard) record(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, this := time.Now(), &request{id: hutch.NewID("rq"), client: clientID(r)}
@@ -82,7 +81,7 @@ func (g *guard) record(next http.Handler) http.Handler {
 	})
 }
 
-// level keeps the monitors that ask for health out of the log.
+// level keeps health checks out of the log.
 func level(r *http.Request) slog.Level {
 	if open(r) {
 		return slog.LevelDebug
@@ -103,14 +102,14 @@ func clientID(r *http.Request) string {
 	return id
 }
 
-// recorder notes what was answered.
+// recorder records the status and size of an answer.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
 }
 
-// Unwrap lets http.ResponseController find the original.
+// Unwrap lets http.ResponseController find the underlying writer.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (r *recorder) WriteHeader(status int) {
@@ -129,7 +128,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Flush implements http.Flusher, which some ask for by type.
+// Flush implements http.Flusher, which some callers ask for by type.
 func (r *recorder) Flush() {
 	if r.status == 0 {
 		r.status = http.StatusOK

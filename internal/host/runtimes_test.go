@@ -9,7 +9,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// half is a driver that can make places, or just now cannot.
+// half is a driver that can be told whether it can create places.
 type half struct {
 	driver.Driver
 	name  string
@@ -20,8 +20,8 @@ func (h half) Name() string { return h.name }
 
 func (h half) Check(context.Context) driver.Report { return driver.Report{OK: h.works} }
 
-// A server that starts on a full disk, say, can make no sandboxes, and must not
-// take those that it has for lost.
+// A server that starts, for example, on a full disk can create no sandboxes, and must not treat its existing ones as
+// lost.
 func TestRuntimesWithSandboxesAreKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

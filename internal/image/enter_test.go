@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test program is two more programs, which it starts itself: one enters an
-// image, one makes the image as whatever user it was started as.
+// The test program is also two programs that it starts itself: one enters an image, one builds the image as the user
+// that it was started as.
 const enterEnv, makeEnv = "HUTCH_TEST_ENTER", "HUTCH_TEST_MAKE"
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// makeAlone makes the host image with a umask that hides everything.
+// makeAlone builds the host image with a umask that hides everything.
 func makeAlone(dir string) int {
 	syscall.Umask(0o077)
 	root, err := Host(context.Background(), dir, HostOptions{Path: os.Getenv("PATH"), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
@@ -50,22 +50,22 @@ func makeAlone(dir string) int {
 	return 0
 }
 
-// place is an image to enter, and where to put it together.
+// place is an image, and the mount point at which to assemble it.
 type place struct {
 	Root Root
 	At   string
-	User bool // become the user, which takes root
+	User bool // become the user, which requires root
 }
 
-// inside runs a bash command line in an image, as a driver would: private
-// mounts, everything read only but the user's folders.
+// inside runs a bash command line in an image, as a driver would: with private mounts, and everything read only
+// except the user's folders.
 func inside(t *testing.T, root Root, who *syscall.Credential, command string) (stdout, stderr string, code int) {
 	t.Helper()
 	at, err := os.MkdirTemp("", "hutch-enter-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(at) }) // not RemoveAll: mounts in it would be a bug to see
+	t.Cleanup(func() { os.Remove(at) }) // not RemoveAll: mounts left in it would be a bug
 	spec, err := json.Marshal(place{root, at, who == nil && os.Geteuid() == 0})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func inside(t *testing.T, root Root, who *syscall.Credential, command string) (s
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
 	if uid, gid := ids(who); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root, as it is called inside
+		cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root, by its id inside
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
 	}
@@ -100,8 +100,7 @@ func ids(who *syscall.Credential) (uid, gid int) {
 	return os.Geteuid(), os.Getegid()
 }
 
-// unavailable skips a test, but for continuous integration as root, which must
-// run it.
+// unavailable skips a test; in CI as root, where it must run, it fails.
 func unavailable(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") != "" && os.Geteuid() == 0 {
@@ -110,7 +109,7 @@ func unavailable(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// enter puts the image together, goes in, and becomes the command.
+// enter assembles the image, enters it, and executes the command.
 func enter(spec string, argv []string) error {
 	runtime.LockOSThread()
 	var p place
@@ -177,7 +176,7 @@ func bindReadOnly(source, target string) error {
 		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 }
 
-// mounts counts the mounts that this process sees, to know that none is left.
+// mounts counts the mounts that this process sees, to check that none is left.
 func mounts(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/mountinfo")

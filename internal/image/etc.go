@@ -8,18 +8,17 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// allowed is what the image takes from the host's /etc, as patterns: what
-// programs need and nobody keeps a secret in. Left out on purpose although
-// programs read them: pip.conf, npmrc, wgetrc, gitconfig, Renviron.site,
-// maven/settings.xml, odbc*.ini, profile.d and environment (credentials live
-// there), ssl/private and ssh (keys), machine-id (names the host).
+// allowed lists what the image takes from the host's /etc, as patterns: what programs need and what holds no secrets.
+// Deliberately left out although programs read them: pip.conf, npmrc, wgetrc, gitconfig, Renviron.site,
+// maven/settings.xml, odbc*.ini, profile.d and environment (they can hold credentials), ssl/private and ssh (keys),
+// machine-id (it identifies the host).
 var allowed = []string{
-	// the dynamic linker, and which of several programs a name stands for
+	// the dynamic linker, and the choice between programs of one name
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld-musl-*.path", "alternatives",
 	// certificates, and which algorithms are trusted
 	"ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ca-certificates/extracted",
 	"pki/ca-trust/extracted", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/java", "crypto-policies",
-	// what system this is, and when and how it speaks
+	// name of the system, time zone and locale
 	"os-release", "lsb-release", "debian_version", "redhat-release", "alpine-release",
 	"localtime", "timezone", "locale.alias", "locale.conf",
 	// names and numbers
@@ -33,26 +32,26 @@ var allowed = []string{
 	"php/*/cli", "php/*/mods-available", "php.d", "php.ini", "maven/m2.conf", "maven/logging", "gdb",
 }
 
-// own are the files of /etc that the image has its own version of.
+// own are the files of /etc for which the image has its own version.
 var own = map[string]string{
 	"passwd": "root:x:0:0:root:/root:/bin/bash\n" +
 		"user:x:1000:1000:user:/home/user:/bin/bash\n" +
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 	"group":         "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
 	"hosts":         names.Hosts(""), // laid over, too
-	"hostname":      "sandbox\n",     // laid over by drivers that know better
+	"hostname":      "sandbox\n",     // drivers that know the real name cover it
 	"resolv.conf":   "nameserver " + tun.Gateway4.String() + "\nnameserver " + tun.Gateway6.String() + "\n",
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
 	"shells":        "/bin/sh\n/bin/bash\n",
 	"gitconfig":     "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n",
-	// A login shell keeps the PATH that it was given; Debian's own sets another.
+	// A login shell keeps its PATH; Debian's own profile would replace it.
 	"profile": "[ -n \"$BASH\" ] && [ -f /etc/bash.bashrc ] && . /etc/bash.bashrc\numask 022\n",
 	"bash.bashrc": "[ -z \"$PS1\" ] && return\nshopt -s checkwinsize\n" +
 		"PS1='\\u@\\h:\\w\\$ '\n",
 }
 
-// walkEtc visits every file, folder and link of the allow-list, a folder
-// before what is in it. What cannot be read is not there.
+// walkEtc visits every file, folder and link of the allow-list, a folder before its content. It skips what cannot be
+// read.
 func walkEtc(visit func(path string, entry fs.DirEntry) error) error {
 	for _, pattern := range allowed {
 		paths, err := filepath.Glob(filepath.Join("/etc", pattern))

@@ -20,13 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostOptions say what the host image is made from.
+// HostOptions configure the host image.
 type HostOptions struct {
-	// Path is the search path for programs, as in $PATH: which python3 the
-	// sandboxes have is the one that is found here.
+	// Path is the search path for programs, as in $PATH: sandboxes have the python3 that is found there.
 	Path string
-	// Home is where version managers (pyenv, rustup) keep their choice. It is
-	// read while the image is made and never shown. May be empty.
+	// Home is where version managers (pyenv, rustup) store their choice.
 	Home string
 	// Authority is a certificate, as PEM, that programs inside trust beside
 	// those that the host does. May be empty.

@@ -13,48 +13,48 @@ import (
 
 // Gate accepts a bounded number of connections and shares them out.
 //
-// A connection is a stranger's until a request on it has shown whose it is
-// (see Claim). Strangers that are idle are closed after StrangerIdle, and
-// earlier to make room: the one that has been idle the longest first. So
-// however many a stranger opens, those with a token find room. What is
-// claimed belongs to a class, such as the connections of one owner, and no
-// class holds more than its share.
+// A connection belongs to a stranger until one of its requests has identified the
+// caller (see Claim). Idle strangers are closed after StrangerIdle, and earlier to
+// make room: the one that has been idle longest first. So clients with a token find
+// room, however many connections strangers open. A claimed connection belongs to a
+// class, such as the connections of one owner, and no class holds more than its
+// share.
 //
-// A connection is idle when no request of it is being served: also while its
-// TLS handshake or the head of its first request is still on its way.
+// A connection is idle when no request of it is being served: also during its TLS
+// handshake and before the head of its first request has arrived.
 type Gate struct {
 	net.Listener
 	opt    GateOptions
-	freed  chan struct{} // gets one when there may be room again
+	freed  chan struct{} // signalled when there can be room again
 	closed chan struct{}
 	close  func()
 
 	mu      sync.Mutex
 	total   int
 	classes map[string]*class
-	idle    list.List // idle strangers, the one that is idle the longest first
+	idle    list.List // idle strangers, the one that has been idle longest first
 }
 
-// GateOptions say how many connections there are. Most is needed.
+// GateOptions configure a gate. Most is required.
 type GateOptions struct {
 	Most int
 	// Share is the most of one class, and of the strangers of one address;
 	// default a quarter of Most, at least 16.
 	Share int
-	// StrangerIdle is how long a stranger may be idle; default 15 s.
+	// StrangerIdle is how long a stranger can be idle; default 15 s.
 	StrangerIdle time.Duration
-	// Shared reports whether an address is that of many clients, such as a
-	// proxy: it has no share of its own. nil knows of none.
+	// Shared reports whether many clients use an address, such as a proxy's: it has no share of its own. nil means
+	// none.
 	Shared func(netip.Addr) bool
 }
 
 // class is the connections that share one bound.
 type class struct {
 	count int
-	idle  list.List // the one that is idle the longest first
+	idle  list.List // the one that has been idle longest first
 }
 
-// NewGate puts a gate before a listener.
+// NewGate puts a gate in front of a listener.
 func NewGate(l net.Listener, opt GateOptions) *Gate {
 	if opt.Share == 0 {
 		opt.Share = max(opt.Most/4, 16)
@@ -71,8 +71,7 @@ func NewGate(l net.Listener, opt GateOptions) *Gate {
 	return g
 }
 
-// Accept implements net.Listener. It waits while every connection serves a
-// request.
+// Accept implements net.Listener. It waits while every connection serves a request.
 func (g *Gate) Accept() (net.Conn, error) {
 	conn, err := g.Listener.Accept()
 	if err != nil {
@@ -99,10 +98,10 @@ func (g *Gate) Close() error {
 	return g.Listener.Close()
 }
 
-// strangerPrefix begins the classes of strangers, which are named by address.
+// strangerPrefix begins the class names of strangers, which contain the address.
 const strangerPrefix = "stranger "
 
-// admit counts a stranger in, if there is room for it or room can be made.
+// admit counts a stranger, if there is room for it or room can be made.
 func (g *Gate) admit(c *guest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,13 +111,13 @@ func (g *Gate) admit(c *guest) bool {
 	g.total++
 	g.joinLocked(c, c.class)
 	if of := g.classes[c.class]; c.class != "" && of.count > g.opt.Share {
-		evict(&of.idle) // of this address, if any; the newcomer is not among the idle yet
+		evict(&of.idle) // of this address, if any; the newcomer is not in the idle list yet
 	}
 	g.restLocked(c)
 	return true
 }
 
-// evict closes the connection of a list that has been idle the longest.
+// evict closes the connection in a list that has been idle longest.
 func evict(idle *list.List) bool {
 	front := idle.Front()
 	if front == nil {
@@ -141,12 +140,12 @@ func (g *Gate) evictLargestLocked() bool {
 	return evict(most)
 }
 
-// guest is a connection that was let in. Its gate's lock guards what is below.
+// guest is an accepted connection. Its gate's lock guards the fields below.
 type guest struct {
 	net.Conn
 	gate *Gate
 
-	class   string // whose it is; empty for a stranger without a share
+	class   string // its class; empty for a stranger without a share
 	claimed bool
 	busy    int // requests
 	gone    bool
@@ -163,8 +162,8 @@ func (c *guest) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http tell a client that nothing more comes, before it
-// closes a connection on which something may still be on its way.
+// CloseWrite lets net/http tell a client that no more data comes, before it closes a connection on which data can
+// still be in transit.
 func (c *guest) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -172,7 +171,7 @@ func (c *guest) CloseWrite() error {
 	return c.Close()
 }
 
-// dropLocked makes room. What the server still does with the connection fails.
+// dropLocked closes the connection to make room. The server's further use of it fails.
 func (c *guest) dropLocked() {
 	c.leaveLocked()
 	c.Conn.Close()
@@ -214,7 +213,7 @@ func (g *Gate) partLocked(c *guest) {
 	}
 }
 
-// restLocked notes that a connection is idle, stirLocked that it is not.
+// restLocked records that a connection is idle, stirLocked that it is not.
 func (g *Gate) restLocked(c *guest) {
 	c.inClass = g.classes[c.class].idle.PushBack(c)
 	if c.claimed {
@@ -243,7 +242,7 @@ func (g *Gate) stirLocked(c *guest) {
 	c.inClass, c.inAll = nil, nil
 }
 
-// signal wakes who waits for room.
+// signal wakes the accept that waits for room.
 func (g *Gate) signal() {
 	select {
 	case g.freed <- struct{}{}:
@@ -262,7 +261,7 @@ func (g *Gate) Context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, guestKey{}, conn)
 }
 
-// Handler notes which connections have requests.
+// Handler tracks which connections have requests.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(guestKey{}).(*guest); ok {
@@ -289,9 +288,8 @@ func (g *Gate) end(c *guest) {
 	}
 }
 
-// Claim says whose the connection of a request is: that of the class name. It
-// is false when the class has its share already, and all of it is in use; then
-// the request is to be refused. Without a gate there is no bound.
+// Claim assigns the connection of a request to the named class. It returns false if the class uses its whole share
+// already; then the caller refuses the request. Without a gate there is no bound.
 func Claim(ctx context.Context, name string) bool {
 	c, ok := ctx.Value(guestKey{}).(*guest)
 	return !ok || c.gate.claim(c, "of "+name)
@@ -306,7 +304,7 @@ func (g *Gate) claim(c *guest, name string) bool {
 	if of := g.classes[name]; of != nil && of.count >= g.opt.Share && !evict(&of.idle) {
 		return false
 	}
-	g.partLocked(c) // it is busy, so in no list
+	g.partLocked(c) // it is busy, so it is in no list
 	g.joinLocked(c, name)
 	c.claimed = true
 	return true
@@ -318,7 +316,7 @@ func addrOf(conn net.Conn) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap()
 }
 
-// Network is an address as one client: one has a network of IPv6.
+// Network treats an address as one client: an IPv6 client has a whole network.
 func Network(addr netip.Addr) netip.Addr {
 	if !addr.Is6() {
 		return addr

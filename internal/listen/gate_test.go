@@ -17,8 +17,8 @@ import (
 	"hutch/internal/listen"
 )
 
-// house is a server behind a gate: /CLASS claims its connection for a class and,
-// with ?wait, answers when it is told to.
+// house is a server behind a gate: /CLASS claims its connection for a class and, with ?wait, answers when the test
+// says so.
 type house struct {
 	addr string
 	gate *listen.Gate
@@ -67,7 +67,7 @@ func (h *house) visit(t *testing.T, path string) (net.Conn, int) {
 	return conn, ask(conn, path)
 }
 
-// ask is the status of an answer, 0 if there is none.
+// ask returns the status of an answer, 0 if there is none.
 func ask(conn net.Conn, path string) int {
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
@@ -162,8 +162,7 @@ func TestShareOfAnAddress(t *testing.T) {
 	}
 }
 
-// TestClaimsOverTLS holds that a connection is found by its requests, whatever is
-// spoken on it.
+// TestClaimsOverTLS: a connection is found by its requests, over any protocol.
 func TestClaimsOverTLS(t *testing.T) {
 	t.Parallel()
 	for _, version := range []int{1, 2} {
@@ -205,7 +204,7 @@ func TestTrustedProxies(t *testing.T) {
 		{"127.0.0.1:9", nil, "127.0.0.1"},
 		{"127.0.0.1:9", []string{"192.0.2.7"}, "192.0.2.7"},
 		{"[::ffff:127.0.0.1]:9", []string{"192.0.2.7"}, "192.0.2.7"},
-		{"127.0.0.1:9", []string{"198.51.100.9, 192.0.2.7"}, "192.0.2.7"}, // the first was the client's own word
+		{"127.0.0.1:9", []string{"198.51.100.9, 192.0.2.7"}, "192.0.2.7"}, // the client itself wrote the first one
 		{"127.0.0.1:9", []string{"198.51.100.9", "192.0.2.7, 10.1.2.3"}, "192.0.2.7"},
 		{"127.0.0.1:9", []string{"192.0.2.7, nonsense"}, "127.0.0.1"},
 		{"192.0.2.1:9", []string{"198.51.100.9"}, "192.0.2.1"}, // no proxy

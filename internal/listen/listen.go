@@ -1,7 +1,5 @@
-// Package listen makes what servers listen with: bounds on connections, or a
-// single one that is there already; what is spoken on them; and TLS, by files
-// that are read again when they change or by certificates that an ACME server
-// gives.
+// Package listen makes listeners: with a bound on connections, or for a single existing connection; their protocols;
+// and TLS, with files that are read again when they change, or with certificates from an ACME server.
 package listen
 
 import (
@@ -17,8 +15,8 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 )
 
-// Protocols are HTTP/1.1 and HTTP/2, the latter without TLS too: to clients that
-// know beforehand that it is spoken, as those of gRPC do.
+// Protocols are HTTP/1.1 and HTTP/2. HTTP/2 also works without TLS, for clients that know beforehand that the server
+// speaks it, such as those of gRPC.
 func Protocols() *http.Protocols {
 	var p http.Protocols
 	p.SetHTTP1(true)
@@ -27,13 +25,13 @@ func Protocols() *http.Protocols {
 	return &p
 }
 
-// base is what every configuration of ours has.
+// base is the part that all our configurations share.
 func base() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// Files is TLS by a certificate with its chain, and its key, in PEM. When the
-// files change they are read again; if that fails, what was there is kept.
+// Files is TLS with a certificate chain and its key, in PEM. Changed files are read again; if that fails, the old
+// certificate stays in use.
 func Files(cert, key string, log *slog.Logger) (*tls.Config, error) {
 	p := &pair{cert: cert, key: key, log: log}
 	if err := p.load(); err != nil {
@@ -51,11 +49,11 @@ type pair struct {
 
 	mu      sync.Mutex
 	now     *tls.Certificate
-	written [2]time.Time // of the files that now is from
+	written [2]time.Time // times of the files that now was read from
 	looked  time.Time
 }
 
-// lookEvery is how often the files are looked at, if anybody connects.
+// lookEvery is how often the files are checked, while clients connect.
 const lookEvery = time.Second
 
 func (p *pair) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -98,9 +96,8 @@ func (p *pair) times() (t [2]time.Time, err error) {
 	return t, nil
 }
 
-// Auto is TLS by certificates for a domain from an ACME server, Let's Encrypt
-// if directory is empty, kept in a folder. The server checks that the domain
-// is ours by a connection to port 443, which must come out here (TLS-ALPN-01).
+// Auto is TLS with certificates for a domain from an ACME server, Let's Encrypt if directory is empty, which are kept
+// in a folder. The ACME server verifies the domain by a connection to port 443, which must lead here (TLS-ALPN-01).
 func Auto(domain, folder, directory string) *tls.Config {
 	m := &autocert.Manager{Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(domain), Cache: autocert.DirCache(folder)}
 	if directory != "" {

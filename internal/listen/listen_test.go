@@ -72,7 +72,7 @@ func (a *authority) pool() *x509.CertPool {
 	return p
 }
 
-// write puts a fresh certificate and key into files, as of a time.
+// write puts a fresh certificate and key into files, with the given time.
 func (a *authority) write(t testing.TB, dir string, serial int64, at time.Time) (cert, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -88,7 +88,7 @@ func (a *authority) write(t testing.TB, dir string, serial int64, at time.Time) 
 	return cert, key
 }
 
-// serve answers over TLS, and says by which protocol.
+// serve answers over TLS with the name of the protocol.
 func serve(t testing.TB, c *tls.Config) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +99,7 @@ func serve(t testing.TB, c *tls.Config) (addr string) {
 	return l.Addr().String()
 }
 
-// serial is that of the certificate that a server shows.
+// serial returns the serial number of the certificate that a server shows.
 func serial(t testing.TB, addr string, pool *x509.CertPool) int64 {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, &tls.Config{ServerName: "hutch.test", RootCAs: pool})
@@ -131,7 +131,7 @@ func TestFiles(t *testing.T) {
 		conn.Close()
 		t.Error("TLS 1.1 is spoken")
 	}
-	// What is broken is not taken, what is whole is.
+	// A broken pair is not used, a whole one is.
 	must(t, os.WriteFile(key, []byte("half a k"), 0o600))
 	for range 3 {
 		if got := serial(t, addr, a.pool()); got != 7 {
@@ -149,8 +149,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestAuto gets a certificate from an ACME server of the test's own, which
-// checks the domain as a real one does, and then from the folder alone.
+// TestAuto gets a certificate from the test's own ACME server, which verifies the domain as a real one does, and then
+// from the folder only.
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -176,7 +176,7 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// acmeServer is as much of RFC 8555 as one order takes. It believes signatures.
+// acmeServer implements as much of RFC 8555 as one order needs. It does not check signatures.
 type acmeServer struct {
 	*authority
 	t       *testing.T

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Once is a listener to which one connection comes. It ends with that.
+// Once is a listener that returns one connection, and ends with it.
 func Once(conn net.Conn) net.Listener {
 	l := &once{addr: conn.LocalAddr(), next: make(chan net.Conn, 1), ended: make(chan struct{})}
 	l.next <- &watched{conn, sync.OnceFunc(func() { close(l.ended) })}
@@ -34,7 +34,7 @@ func (l *once) Close() error { return nil }
 // Addr implements net.Listener.
 func (l *once) Addr() net.Addr { return l.addr }
 
-// watched is a connection that tells when it is closed.
+// watched is a connection that reports when it is closed.
 type watched struct {
 	net.Conn
 	closed func()
@@ -46,8 +46,8 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// CloseWrite lets net/http tell the other end that nothing more comes, before it
-// closes a connection on which something may still be on its way.
+// CloseWrite lets net/http tell the other end that no more data comes, before it closes a connection on which data
+// can still be in transit.
 func (w *watched) CloseWrite() error {
 	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

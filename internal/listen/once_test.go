@@ -11,8 +11,7 @@ import (
 	"hutch/internal/listen"
 )
 
-// A server of one connection ends with that, and ends it in the way that lets
-// the client read all of the answer.
+// A server of one connection ends with that connection, in a way that lets the client read the whole answer.
 func TestOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Proxies are the networks of proxies that are believed when they say for whom
-// they ask. The zero value believes nobody.
+// Proxies are the networks of trusted proxies, which name the client they ask for. The zero value trusts none.
 type Proxies []netip.Prefix
 
 // ParseProxies reads addresses and networks, such as 127.0.0.1 and 10.0.0.0/8.
@@ -34,9 +33,8 @@ func (p Proxies) Has(addr netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(addr.Unmap()) })
 }
 
-// Client is the address that a request comes from: that of the connection or,
-// when this is a proxy's, the last address in X-Forwarded-For that is not a
-// proxy's. What stands before that one, the client itself may have written.
+// Client returns the address that a request comes from: that of the connection or, if that is a proxy's, the last
+// address in X-Forwarded-For that is not a proxy's. The client itself can have written the addresses before that one.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	addr := from.Addr().Unmap()

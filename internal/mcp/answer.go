@@ -11,33 +11,31 @@ import (
 	"time"
 )
 
-// writeLimit is how long a client may take to make room for more: one that
-// does not read would hold its call for ever.
+// writeLimit is how long a write to a client can block: a client that does not read would otherwise hold its call for
+// ever.
 const writeLimit = 30 * time.Second
 
-// answer is the response to one message. It mends what the SDK leaves open:
-// proxies are told not to buffer, a silent stream is kept alive, and a message
-// that is no JSON-RPC is refused in JSON-RPC.
+// answer is the response to one message. It adds to what the SDK does: it tells proxies not to buffer, keeps a silent
+// stream alive, and refuses in JSON-RPC a message that is not JSON-RPC.
 type answer struct {
 	http.ResponseWriter
 	ctx  context.Context // of the request
 	body []byte
 
-	silent bool // nothing is sent before the answer: it is one JSON value
-	// What a client needs that comes back for the stream: see takeover.go.
+	silent bool // the answer is one JSON value: send nothing before it
+	// What identifies the stream when a client reconnects: see takeover.go.
 	session, caller string
 	stream          atomic.Pointer[string]
 	hangUp          context.CancelFunc
 	cut             atomic.Bool
-	done            chan struct{} // closed when the server has the response back
+	done            chan struct{} // closed when the server owns the response again
 
 	mu      sync.Mutex
 	started bool
 	closed  bool
-	refused bool // the SDK's own words are dropped
-	// challenge, when set, tells a client which scope to ask for: the answer
-	// then has status 403. While it may yet come, the event with which the SDK
-	// begins a stream, in prime, is held back.
+	refused bool // the SDK's own message is dropped
+	// challenge, when set, is the header that tells a client which scope to ask for: the answer then has status 403.
+	// While a challenge can still come, prime holds back the event with which the SDK begins a stream.
 	challenge string
 	mayAsk    bool
 	prime     []byte
@@ -45,7 +43,7 @@ type answer struct {
 	timer     *time.Timer
 }
 
-// Unwrap lets http.ResponseController find the original.
+// Unwrap lets http.ResponseController find the underlying writer.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 func (a *answer) WriteHeader(status int) {
@@ -77,7 +75,7 @@ func (a *answer) startLocked(status int) {
 	}
 }
 
-// ask makes the answer a challenge, if there is one and it is not too late.
+// ask turns the answer into a challenge, if there is one and nothing has been sent.
 func (a *answer) ask(challenge string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,8 +120,7 @@ func (a *answer) Flush() {
 	}
 }
 
-// keepAlive writes a comment, which clients ignore, after every so long of
-// silence.
+// keepAlive writes a comment, which clients ignore, after each such period of silence.
 func (a *answer) keepAlive(every time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,7 +143,7 @@ func (a *answer) comment() {
 	}
 }
 
-// close ends the comments: the server takes the response back.
+// close ends the comments, because the server takes the response back.
 func (a *answer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,9 +153,8 @@ func (a *answer) close() {
 	}
 }
 
-// answers finds the one that a tool's result will go to. The SDK hands a tool
-// the headers of its request and nothing else of it, so the way is a header
-// that no client can send: over HTTP every name arrives with a capital.
+// answers finds the answer that a tool's result will go to. The SDK gives a tool only the headers of its request, so
+// the key travels in a header that no client can send: over HTTP, every name arrives with a capital.
 type answers struct {
 	last atomic.Int64
 	byID sync.Map // of *answer
@@ -177,7 +173,7 @@ func (l *answers) open(r *http.Request, a *answer) (done func()) {
 	}
 }
 
-// of returns nil when the request did not come over HTTP, or has ended.
+// of returns nil if the request did not come over HTTP, or has ended.
 func (l *answers) of(h http.Header) *answer {
 	id := map[string][]string(h)[headerAnswer]
 	if len(id) == 0 {

@@ -13,11 +13,9 @@ import (
 	strict "github.com/segmentio/encoding/json"
 )
 
-// A bare request is JSON-RPC without a handshake, as clients of existing
-// deployments send it: neither a session nor a revision in its headers, and a
-// method that is not initialize. It is answered without a session, in plain
-// JSON, whatever its Accept and Content-Type say. Its errors are those of the
-// older revisions.
+// A bare request is JSON-RPC without a handshake, as clients of existing deployments send it: its headers have
+// neither a session nor a revision, and its method is not initialize. The answer is plain JSON without a session,
+// whatever Accept and Content-Type say. Its errors are those of the older revisions.
 type bareRequest struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -35,13 +33,12 @@ type bareParams struct {
 	} `json:"_meta"`
 }
 
-// isBare reports whether a request has no sign of a handshake in its headers.
+// isBare reports whether a request's headers show no handshake.
 func isBare(r *http.Request) bool {
 	return r.Method == http.MethodPost && r.Header.Get(headerSession) == "" && r.Header.Get(headerVersion) == ""
 }
 
-// serveBare answers a bare request. It is false, and nothing has happened,
-// where r is not one.
+// serveBare answers a bare request. If r is not one, it does nothing and returns false.
 func (h *Handler) serveBare(a *answer, r *http.Request) bool {
 	if !isBare(r) {
 		return false
@@ -69,7 +66,7 @@ func (h *Handler) serveBare(a *answer, r *http.Request) bool {
 	return true
 }
 
-// refusal says why a request cannot be answered, or is empty.
+// refusal says why a request cannot be answered; "" if it can.
 func (req *bareRequest) refusal(body []byte, err error) string {
 	switch {
 	case len(body) == 0:
@@ -86,7 +83,7 @@ func (req *bareRequest) refusal(body []byte, err error) string {
 	return ""
 }
 
-// id is the request's id where it can be returned, and else nil.
+// id returns the request's id if it can be sent back, otherwise nil.
 func (req *bareRequest) id() any {
 	if len(req.ID) > 0 && req.ID[0] == '"' {
 		return req.ID
@@ -97,7 +94,7 @@ func (req *bareRequest) id() any {
 	return nil
 }
 
-// callBare runs a tool of ours and answers with its result, or its error.
+// callBare runs one of our tools and answers with its result or error.
 func (h *Handler) callBare(a *answer, r *http.Request, id json.RawMessage, p bareParams) {
 	req := &sdk.CallToolRequest{
 		Params: &sdk.CallToolParamsRaw{Meta: sdk.Meta{"traceparent": p.Meta.Trace}, Name: p.Name, Arguments: p.Arguments},
@@ -115,7 +112,7 @@ func (h *Handler) callBare(a *answer, r *http.Request, id json.RawMessage, p bar
 	a.Write(msg)
 }
 
-// bareMessage is a result of the older revisions.
+// bareMessage encodes a result for the older revisions.
 func bareMessage(id json.RawMessage, res *sdk.CallToolResult) ([]byte, error) {
 	type result struct {
 		Content    []sdk.Content `json:"content"`
@@ -125,7 +122,7 @@ func bareMessage(id json.RawMessage, res *sdk.CallToolResult) ([]byte, error) {
 	return encodeMessage(id, result{res.Content, res.StructuredContent, res.IsError})
 }
 
-// encodeMessage is the answer to a request, without escapes for HTML.
+// encodeMessage encodes the answer to a request, without escapes for HTML.
 func encodeMessage(id json.RawMessage, result any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -138,7 +135,7 @@ func encodeMessage(id json.RawMessage, result any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// wireError is an error of a tool as a JSON-RPC error.
+// wireError returns a tool's error as a JSON-RPC error.
 func (s *server) wireError(tool string, err error) *jsonrpc.Error {
 	if known, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return known

@@ -15,8 +15,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// postBare sends a body as clients of existing deployments do, and returns what
-// came back as it is.
+// postBare sends a body as clients of existing deployments do, and returns the raw answer.
 func postBare(t testing.TB, url, body string, header http.Header) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -88,8 +87,8 @@ func TestBareRequests(t *testing.T) {
 	}
 }
 
-// TestBareRefusal has the status of its reason, and that of an MCP client has not:
-// such a client would take it for a broken connection.
+// TestBareRefusal: a bare client gets the status of the refusal. An MCP client does not, because it would take the
+// status for a broken connection.
 func TestBareRefusal(t *testing.T) {
 	t.Parallel()
 	over := hutch.Errorf(hutch.Exhausted, "enough").With("limit", "requestsPerMinute").With("retryAfter", 7)
@@ -105,8 +104,7 @@ func TestBareRefusal(t *testing.T) {
 	}
 }
 
-// TestBareEnvelope leaves a message of the modern era without its header to the
-// rules of that era.
+// TestBareEnvelope: a message of the modern era without its header follows the rules of that era.
 func TestBareEnvelope(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &scripted.Service{}, mcp.Options{})
@@ -115,8 +113,7 @@ func TestBareEnvelope(t *testing.T) {
 	}
 }
 
-// TestBareCallIsCancelled by hanging up; a call that says nothing for long stays
-// one JSON value.
+// TestBareCallIsCancelled: hanging up cancels a call. The answer to a long silent call is still one JSON value.
 func TestBareCall(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -134,7 +131,7 @@ func TestBareCall(t *testing.T) {
 	within(t, killed, "hanging up kills the command")
 }
 
-// TestNoMethod is refused in every era; it was taken for an answer.
+// TestNoMethod: a message without a method is refused in every era; it used to be taken for an answer.
 func TestNoMethod(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &scripted.Service{}, mcp.Options{})
@@ -147,8 +144,7 @@ func TestNoMethod(t *testing.T) {
 	}
 }
 
-// TestUndeclared: what server/discover and initialize do not declare is no
-// method of this server.
+// TestUndeclared: methods that server/discover and initialize do not declare do not exist on this server.
 func TestUndeclared(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		ss := connect(t, &scripted.Service{}, era)

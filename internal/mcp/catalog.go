@@ -78,8 +78,8 @@ func (s *server) addTools() {
 
 type properties = map[string]*jsonschema.Schema
 
-// result is the schema of a structured result. A client of the modern era
-// finds a failure in its place, and checks that against the schema too.
+// result returns the schema of a structured result. In the modern era a failure takes the result's place, and clients
+// check it against this schema too.
 func result[T any]() *jsonschema.Schema {
 	s := schema[T](nil)
 	s.AnyOf = []*jsonschema.Schema{{Required: s.Required}, {Required: []string{"error"}}}
@@ -89,8 +89,8 @@ func result[T any]() *jsonschema.Schema {
 	return s
 }
 
-// hints are a tool's annotations, none left to its default: clients decide by
-// them which calls need a person's consent.
+// hints are a tool's annotations. None is left to its default, because clients decide by them which calls need a
+// person's consent.
 type hints struct{ readOnly, destructive, idempotent, openWorld bool }
 
 func (h hints) annotations() *sdk.ToolAnnotations {

@@ -13,9 +13,8 @@ import (
 	"hutch/internal/scripted"
 )
 
-// TestChallenge: the client of a person whose token lacks a scope is told which
-// to ask for, by the status and the header that it looks at; one with a token
-// of ours, which nobody can give more to, gets the answer of the tool.
+// TestChallenge: if a person's token lacks a scope, the client learns from the status and the header which scope to
+// ask for. A client with one of our own tokens gets the tool's answer, because nobody can add a scope to that token.
 func TestChallenge(t *testing.T) {
 	t.Parallel()
 	svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {

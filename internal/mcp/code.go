@@ -12,14 +12,14 @@ import (
 	"hutch"
 )
 
-// What a call shows of the images that code produced.
+// Limits on the images of a run that a call shows.
 const (
 	maxImages     = 8
 	maxImageBytes = 4 << 20
 )
 
-// runCode runs code in a context and makes of its values what a prompt would
-// print; images go beside it.
+// runCode runs code in a context and formats its values as a prompt would print them; images are returned beside the
+// text.
 func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	began := time.Now()
 	p := &prompt{out: out}
@@ -29,7 +29,7 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	if err == nil {
 		c.state = state(res)
 	}
-	if c.state != "" && !res.TimedOut { // then it is part of the error
+	if c.state != "" && !res.TimedOut { // otherwise it is part of the error
 		p.stderr.WriteString("[" + c.state + "]\n")
 	}
 	return hutch.ExecResult{
@@ -39,8 +39,7 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	}, err
 }
 
-// state says what became of the interpreter, when that is not what one would
-// expect.
+// state says what happened to the interpreter, if that is unexpected.
 func state(res hutch.RunResult) string {
 	switch {
 	case res.TimedOut && !res.Ended:
@@ -81,7 +80,7 @@ func (p *prompt) write(to *bytes.Buffer, stream hutch.Stream, text string) error
 	return p.out(hutch.Output{Stream: stream, Data: []byte(text + "\n")})
 }
 
-// imageOf is a value as an image, nil when it is none or too large.
+// imageOf returns a value as an image; nil if it has none or the image is too large.
 func imageOf(r hutch.CodeResult) sdk.Content {
 	for _, mime := range []string{"image/png", "image/jpeg"} {
 		var data []byte // base64 in JSON

@@ -11,8 +11,7 @@ import (
 	"hutch/internal/conversation"
 )
 
-// Conversations are runs of code that belong to chats, and the files they
-// leave.
+// Conversations are runs of code that belong to chats, and the files that the runs leave.
 type Conversations interface {
 	Run(ctx context.Context, req conversation.Request, out func(hutch.Output) error) (conversation.Result, error)
 	Runners(ctx context.Context) ([]hutch.Language, error)
@@ -22,8 +21,7 @@ const conversationInstructions = `Hutch runs code for conversations in isolated 
 Call sandbox.run_code with the id of your conversation: files in /data stay from run to run, and each result has links to those that the run made or changed. Give people these links as they are.
 A run has 30 seconds, half a CPU and 256 MB of memory; variables do not carry over. sandbox.list_runners names the languages.`
 
-// addConversationTools registers the tools of conversations. Their names are
-// those that deployments of this kind have.
+// addConversationTools registers the tools of conversations, under the names that existing deployments use.
 func (s *server) addConversationTools() {
 	add(s, &sdk.Tool{
 		Name: "sandbox.run_code", Title: "Run code in a conversation",
@@ -49,8 +47,7 @@ type runCodeArgs struct {
 	Code           string `json:"code"`
 }
 
-// ranCode is the structured result of sandbox.run_code, and the data of its
-// failures.
+// ranCode is the structured result of sandbox.run_code, and the data of its errors.
 type ranCode struct {
 	ConversationID string              `json:"conversationId"`
 	Language       string              `json:"language"`
@@ -102,7 +99,7 @@ func (s *server) conversationRun(ctx context.Context, c *call, in runCodeArgs) (
 	return reply{}, &unfinished{err, ran, text}
 }
 
-// links tell of files in words.
+// links describes the files in words.
 func (r ranCode) links() string {
 	if len(r.Files) == 0 {
 		return ""
@@ -118,7 +115,7 @@ func (r ranCode) links() string {
 	return b.String()
 }
 
-// conversationVerdict is the error of a run that a limit ended.
+// conversationVerdict returns the error of a run that a limit ended.
 func conversationVerdict(res conversation.Result) error {
 	switch {
 	case res.TimedOut:

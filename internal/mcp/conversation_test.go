@@ -11,8 +11,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// talks are conversations in which every run prints its code, makes files and
-// ends as it is told to.
+// talks is a fake in which every run prints its code, creates files, and ends as the test says.
 type talks struct {
 	end   hutch.ExecResult
 	err   error

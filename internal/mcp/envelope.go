@@ -12,7 +12,7 @@ import (
 	strict "github.com/segmentio/encoding/json"
 )
 
-// envelope is what is looked at of a message before the SDK reads it.
+// envelope holds the fields of a message that are read before the SDK reads it.
 type envelope struct {
 	ID     json.RawMessage `json:"id"`
 	Method json.RawMessage `json:"method"`
@@ -20,7 +20,7 @@ type envelope struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// readEnvelope reads a message; false when that is not a JSON object.
+// readEnvelope reads a message; ok is false if it is not a JSON object.
 func readEnvelope(body []byte) (e envelope, ok bool) {
 	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
 		return e, false
@@ -31,12 +31,12 @@ func readEnvelope(body []byte) (e envelope, ok bool) {
 
 const noMethod = "the message has no method: it is not a JSON-RPC request"
 
-// noMessage reports whether a JSON object is neither a request nor an answer.
-// The SDK takes it for an answer, and says nothing.
+// noMessage reports whether a JSON object is neither a request nor an answer. The SDK would take it for an answer and
+// be silent.
 func (e envelope) noMessage() bool { return e.Method == nil && e.Result == nil && e.Error == nil }
 
-// undeclared are methods that the SDK answers with empty lists, though this
-// server does not declare their capabilities.
+// undeclared are methods that the SDK answers with empty lists, although this server does not declare their
+// capabilities.
 var undeclared = []string{
 	"prompts/list", "prompts/get", "resources/list", "resources/read", "resources/templates/list", "resources/subscribe",
 	"resources/unsubscribe", "completion/complete", "logging/setLevel",
@@ -46,7 +46,7 @@ func errUndeclared(method string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server has no " + method + ": it has tools only"}
 }
 
-// refuseUndeclared is middleware that knows no undeclared method.
+// refuseUndeclared is middleware that answers undeclared methods as unknown.
 func refuseUndeclared(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if slices.Contains(undeclared, method) {
@@ -56,8 +56,8 @@ func refuseUndeclared(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// refuseEnvelope answers a message that is not one, or that calls a method
-// which the modern era wants to be refused by its status, too.
+// refuseEnvelope answers a malformed message, or one that calls a method for which the modern era requires an error
+// status.
 func (h *Handler) refuseEnvelope(a *answer, modern bool) bool {
 	e, ok := readEnvelope(a.body)
 	if !ok {

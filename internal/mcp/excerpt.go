@@ -8,27 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// maxShown is how many bytes of output a result shows, of both streams
-// together.
+// maxShown is how many bytes of output a result shows, over both streams.
 const maxShown = 20_000
 
-// printed is what a program wrote to one of its streams: data is all of it, or
-// its beginning and end in equal parts when total is more.
+// printed is the output on one stream: all of it or, if total is larger than data, the beginning and the end in equal
+// parts.
 type printed struct {
 	data  []byte
 	total int64
 }
 
-// share divides maxShown: each stream may have half, and what one leaves the
-// other may use.
+// share divides maxShown: each stream can have half, and can use what the other leaves free.
 func share(stdout, stderr int) (forOut, forErr int) {
 	const half = maxShown / 2
 	forErr = min(stderr, max(half, maxShown-stdout))
 	return maxShown - forErr, forErr
 }
 
-// excerpt returns p's beginning and end in at most budget bytes, with a mark
-// between them that says how much is missing and how to see it.
+// excerpt returns p's beginning and end in at most budget bytes. A mark between them says how much is missing and how
+// to see it.
 func (p printed) excerpt(budget int) []byte {
 	if p.total <= int64(len(p.data)) && len(p.data) <= budget {
 		return p.data
@@ -42,10 +40,10 @@ func (p printed) excerpt(budget int) []byte {
 	return bytes.Join([][]byte{head, tail}, []byte(mark))
 }
 
-// lineSlack is how far a cut moves to fall between lines.
+// lineSlack is how far a cut can move to fall between lines.
 const lineSlack = 200
 
-// wholeEnd drops a piece of a line, or at least of a character, from the end.
+// wholeEnd drops a partial line, or at least a partial character, from the end.
 func wholeEnd(b []byte) []byte {
 	if i := bytes.LastIndexByte(b, '\n'); i >= 0 && len(b)-i <= lineSlack {
 		return b[:i+1]
@@ -53,7 +51,7 @@ func wholeEnd(b []byte) []byte {
 	return wholeRunes(b)
 }
 
-// wholeRunes drops the beginning of a character from the end.
+// wholeRunes drops a partial character from the end.
 func wholeRunes(b []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
@@ -66,8 +64,7 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// wholeStart drops a piece of a line, or at least of a character, from the
-// start.
+// wholeStart drops a partial line, or at least a partial character, from the start.
 func wholeStart(b []byte) []byte {
 	if i := bytes.IndexByte(b, '\n'); i >= 0 && i < lineSlack {
 		return b[i+1:]
@@ -80,8 +77,8 @@ func wholeStart(b []byte) []byte {
 	return b
 }
 
-// encode makes strings of two streams without losing a byte: as they are when
-// both are UTF-8, and else both in base64, as encoding then says.
+// encode turns two streams into strings without losing a byte: unchanged if both are UTF-8, otherwise both in base64,
+// and encoding says so.
 func encode(stdout, stderr []byte) (out, err, encoding string) {
 	if utf8.Valid(stdout) && utf8.Valid(stderr) {
 		return string(stdout), string(stderr), ""
@@ -89,10 +86,10 @@ func encode(stdout, stderr []byte) (out, err, encoding string) {
 	return base64.StdEncoding.EncodeToString(stdout), base64.StdEncoding.EncodeToString(stderr), "base64"
 }
 
-// readable is b for the eye of a model, with U+FFFD for what is not UTF-8.
+// readable returns b for a model to read, with U+FFFD in place of bytes that are not UTF-8.
 func readable(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
-// tail is the end of s, at most n bytes of it.
+// tail returns the end of s, at most n bytes.
 func tail(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -9,11 +9,10 @@ import (
 	"hutch"
 )
 
-// The life of a sandbox made for an exec without an id.
+// The lifetimes of a sandbox that an exec without an id created.
 const (
 	sleepAfter = 5 * time.Minute
-	// A session destroys what it made. Should the server be killed before it
-	// could, the hard lifetime does.
+	// A session destroys its sandboxes. If the server is killed before that, this hard lifetime ends them.
 	sessionLifetime = 24 * time.Hour
 )
 
@@ -29,7 +28,7 @@ type execArgs struct {
 	KeepAlive *bool             `json:"keepAlive,omitempty" jsonschema:"true: the sandbox never sleeps and outlives the session; destroy it when done"`
 }
 
-// execOutput is the structured result of exec, and the data of its failures.
+// execOutput is the structured result of exec, and the data of its errors.
 type execOutput struct {
 	ExitCode      int      `json:"exitCode" jsonschema:"128+n for death by signal n"`
 	Stdout        string   `json:"stdout"`
@@ -42,8 +41,7 @@ type execOutput struct {
 	Denied        []string `json:"denied,omitempty" jsonschema:"what the network denied meanwhile, as rules for the tool network"`
 }
 
-// unfinished is the error of a command that did not come to its own end, with
-// what it had printed.
+// unfinished is the error of a command that was ended early, with its output.
 type unfinished struct {
 	error
 	output interface{ into(data map[string]any) }
@@ -87,8 +85,7 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 	return reply{header(res) + text, output}, nil
 }
 
-// run runs the command: in a session, when it has a language too, as code in a
-// context, which may show images.
+// run runs the command. With a session and a language it runs code in a context, which can show images.
 func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if in.SessionID != "" && in.Language != "" {
 		return s.runCode(ctx, c, in, out)
@@ -98,9 +95,8 @@ func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.O
 	}, out)
 }
 
-// place finds the sandbox to run in: the one asked for or, when none was, one
-// made for this call. A call that fails discards what was made for it, as its
-// caller never learns the id.
+// place finds the sandbox to run in: the requested one, or a new one if the call names none. If the call fails,
+// discard destroys the new one, because the caller never learns its id.
 func (s *server) place(ctx context.Context, c *call, id string, keepAlive *bool) (discard func(), err error) {
 	if id != "" {
 		c.sandbox = id
@@ -126,8 +122,8 @@ func (s *server) place(ctx context.Context, c *call, id string, keepAlive *bool)
 	return discard, nil
 }
 
-// setKeepAlive keeps the call's sandbox alive, or no longer; nil changes nothing.
-// One that was made for the session loses the end of its life with that.
+// setKeepAlive sets or clears keepAlive of the call's sandbox; nil changes nothing. A sandbox that was created for
+// the session then also loses its hard lifetime.
 func (s *server) setKeepAlive(ctx context.Context, c *call, keepAlive *bool) error {
 	if keepAlive == nil {
 		return nil
@@ -144,7 +140,7 @@ func (s *server) setKeepAlive(ctx context.Context, c *call, keepAlive *bool) err
 	return err
 }
 
-// verdict is the error of a command that a limit ended.
+// verdict returns the error of a command that a limit ended.
 func verdict(res hutch.ExecResult, state string) error {
 	switch {
 	case res.TimedOut && state != "":
@@ -163,7 +159,7 @@ func verdict(res hutch.ExecResult, state string) error {
 	return nil
 }
 
-// show puts a result into words and into data, both within maxShown.
+// show turns a result into text and data, both within maxShown.
 func show(res hutch.ExecResult, total map[hutch.Stream]int64) (execOutput, string) {
 	forOut, forErr := share(len(res.Stdout), len(res.Stderr))
 	stdout := printed{res.Stdout, total[hutch.Stdout]}.excerpt(forOut)
@@ -199,7 +195,7 @@ func header(res hutch.ExecResult) string {
 	return fmt.Sprintf("exit %d · %s · %s\n", res.ExitCode, length(res.Duration), res.SandboxID)
 }
 
-// length is d as a person says it.
+// length formats d for people.
 func length(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())

@@ -14,8 +14,8 @@ import (
 	"hutch/internal/problem"
 )
 
-// The codes of failures. The 2026-07-28 revision lets no new ones into this
-// range, so its clients find them as data in a result.
+// The codes of failures. The 2026-07-28 revision allows no new codes in this range, so its clients find them as data
+// in a result.
 const (
 	codeGeneral        = -32000
 	codeNotFound       = -32001
@@ -26,8 +26,7 @@ const (
 	codeParse          = jsonrpc.CodeParseError
 )
 
-// codes is the one table of what a kind of error is to MCP clients; kinds that
-// are not in it are codeGeneral.
+// codes is the only table of kinds and their codes for MCP clients; other kinds are codeGeneral.
 var codes = map[hutch.Kind]int64{
 	hutch.Invalid:   codeInvalidRequest,
 	hutch.NotFound:  codeNotFound,
@@ -35,8 +34,7 @@ var codes = map[hutch.Kind]int64{
 	hutch.Exhausted: codeLimit,
 }
 
-// codeOf picks an error's code. What is wrong with the command or its language
-// has one of its own.
+// codeOf returns an error's code. Errors about the command or its language have their own.
 func codeOf(e *hutch.Error) int64 {
 	about, name := e.About()
 	if about == hutch.AboutField && (name == "command" || name == "code" || name == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
@@ -57,20 +55,19 @@ func isInside(e *hutch.Error) bool {
 	return about == hutch.AboutFile || about == hutch.AboutProcess
 }
 
-// failure is what a client is told of an error, in either era.
+// failure is what a client of either era learns about an error.
 type failure struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
 	Data    map[string]any `json:"data,omitempty"`
-	// printed is what a command had printed when it failed.
+	// printed is the command's output until it failed.
 	printed string
-	// inside says that the call itself was right, and that it found a file or a
-	// process in the sandbox otherwise than it needs. No code stands for that, so
-	// every era gets it as the result of a tool, which clients show to models.
+	// inside says that the call was right, but a file or a process in the sandbox was not as the call needs it. No
+	// code stands for that, so every era gets it as the result of a tool, which clients show to models.
 	inside bool
 }
 
-// maxListed is how many sandboxes an error names.
+// maxListed is how many sandboxes an error lists.
 const maxListed = 50
 
 func (c *call) failure(ctx context.Context, err error) failure {
@@ -97,7 +94,7 @@ func (c *call) failure(ctx context.Context, err error) failure {
 	return f
 }
 
-// available names the newest sandboxes that the caller could have meant.
+// available lists the newest sandboxes that the caller could have meant.
 func (c *call) available(ctx context.Context) []string {
 	all, err := c.s.svc.Sandboxes(ctx, hutch.Filter{Brief: true})
 	if err != nil {
@@ -110,7 +107,7 @@ func (c *call) available(ctx context.Context) []string {
 	return ids
 }
 
-// fail turns err into what this call's era wants to see.
+// fail turns err into the form that the call's era expects.
 func (c *call) fail(ctx context.Context, err error) (*sdk.CallToolResult, error) {
 	f := c.failure(ctx, err)
 	if a := c.answer(); a != nil {
@@ -119,12 +116,11 @@ func (c *call) fail(ctx context.Context, err error) (*sdk.CallToolResult, error)
 	return f.render(c.modern())
 }
 
-// render gives the older revisions a JSON-RPC error and the modern one a
-// result. The error must be the SDK's own type, unwrapped, or it would become
-// a result as well.
+// render gives the older revisions a JSON-RPC error and the modern one a result. The error must have the SDK's own
+// type, unwrapped; otherwise the SDK would turn it into a result.
 func (f failure) render(modern bool) (*sdk.CallToolResult, error) {
 	if !modern && !f.inside {
-		data, _ := json.Marshal(f.Data) // strings, numbers and the like
+		data, _ := json.Marshal(f.Data) // Data holds strings, numbers and the like, so this cannot fail
 		return nil, &jsonrpc.Error{Code: f.Code, Message: join(f.Message, tail(f.printed, maxInMessage)), Data: data}
 	}
 	return &sdk.CallToolResult{
@@ -134,8 +130,8 @@ func (f failure) render(modern bool) (*sdk.CallToolResult, error) {
 	}, nil
 }
 
-// maxInMessage is how much of the output stands in the message of a JSON-RPC
-// error: most clients show a model that alone, without the data.
+// maxInMessage is how much of the output the message of a JSON-RPC error contains: most clients show a model only the
+// message, without the data.
 const maxInMessage = 2000
 
 func join(message, printed string) string {

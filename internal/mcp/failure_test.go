@@ -37,7 +37,7 @@ func TestTimeLimit(t *testing.T) {
 		svc := &scripted.Service{OnExec: ending(hutch.ExecResult{ExitCode: 137, TimedOut: true, Stdout: []byte("half\n"), Stderr: []byte("way\n"), Duration: 1500 * time.Millisecond})}
 		ss := connect(t, svc, era)
 		f := mustFail(t, ss, "exec", map[string]any{"command": "sleep 9", "timeout": 1.5}, -32002)
-		id := all(t, svc)[0].ID // stays, for what comes next
+		id := all(t, svc)[0].ID // left for the next cases
 		for k, want := range map[string]any{
 			"stdout": "half\n", "stderr": "way\n", "exitCode": 137.0, "timedOut": true, "truncated": false, "executionTime": 1500.0, "sandboxId": id,
 		} {
@@ -61,7 +61,7 @@ func TestResourceLimit(t *testing.T) {
 	})
 }
 
-// TestErrorTable gives every kind of error to a client.
+// TestErrorTable shows every kind of error to a client.
 func TestErrorTable(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		for _, c := range []struct {
@@ -146,7 +146,7 @@ func TestBadArguments(t *testing.T) {
 	})
 }
 
-// TestRawCodes looks at the wire: no client stands between.
+// TestRawCodes looks at the raw messages, without a client in between.
 func TestRawCodes(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &scripted.Service{}, mcp.Options{})

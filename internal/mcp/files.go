@@ -75,7 +75,7 @@ type listFilesArgs struct {
 	Glob      string `json:"glob,omitempty" jsonschema:"such as *.go or src/**/*.ts; looks into folders"`
 }
 
-// inFile checks what all tools for files need, and notes the sandbox.
+// inFile checks the arguments that all file tools need, and records the sandbox.
 func (c *call) inFile(sandbox, path string) error {
 	c.sandbox = sandbox
 	if err := need("sandboxId", sandbox, "the sandbox that the file is in; exec makes one"); err != nil {
@@ -84,7 +84,7 @@ func (c *call) inFile(sandbox, path string) error {
 	return need("path", path, "the file's path")
 }
 
-// ofFile marks an error as one about the file and not about the sandbox.
+// ofFile marks an error as being about the file and not about the sandbox.
 func ofFile(err error, path string) error {
 	e, ok := errors.AsType[*hutch.Error](err)
 	if !ok || e.Kind != hutch.NotFound && e.Kind != hutch.Conflict {
@@ -98,7 +98,7 @@ func ofFile(err error, path string) error {
 
 const maxImage = 4 << 20
 
-// imageTypes are what models can look at.
+// imageTypes are the types of image that models can read.
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 func (s *server) readFile(ctx context.Context, c *call, in readFileArgs) (reply, error) {
@@ -128,11 +128,10 @@ func (s *server) readFile(ctx context.Context, c *call, in readFileArgs) (reply,
 	return reply{text: number(text, first) + footer(text, first, whole, info)}, nil
 }
 
-// maxBase64 is how many bytes of a binary file are shown: a quarter less than
-// of text, as base64 is longer.
+// maxBase64 is how many bytes of a binary file are shown: a quarter less than of text, because base64 is longer.
 const maxBase64 = maxShown / 4 * 3
 
-// binary shows the beginning of a file that is not text, as base64.
+// binary shows the beginning of a binary file as base64.
 func binary(data []byte, info hutch.FileInfo) reply {
 	data = data[:min(len(data), maxBase64)]
 	text := fmt.Sprintf("%s has %d bytes and is not UTF-8 text", quoted(info.Path), info.Size)
@@ -142,7 +141,7 @@ func binary(data []byte, info hutch.FileInfo) reply {
 	return reply{text: text + ". In base64:\n" + base64.StdEncoding.EncodeToString(data), data: binaryFile{"base64", data, info.Size}}
 }
 
-// binaryFile is the structured result of a file that is not text.
+// binaryFile is the structured result for a binary file.
 type binaryFile struct {
 	Encoding string `json:"encoding"`
 	Content  []byte `json:"content"`
@@ -161,8 +160,8 @@ func (s *server) readImage(ctx context.Context, c *call, in readFileArgs, info h
 	return reply{text: fmt.Sprintf("%s: %s, %d bytes", quoted(info.Path), kind, b.Len())}, nil
 }
 
-// fitting is how much of a text, in whole lines where it has more than one, can
-// be shown with a number before each line.
+// fitting returns how much of a text can be shown with a number before each line, in whole lines if it has more than
+// one.
 func fitting(text []byte) (n int) {
 	room := maxShown
 	for line := range bytes.Lines(text) {
@@ -178,10 +177,10 @@ func fitting(text []byte) (n int) {
 	return n
 }
 
-// numberWidth is how long the number before a line is: six digits and a tab.
+// numberWidth is the length of the number before a line: six digits and a tab.
 const numberWidth = 7
 
-// number puts its number before each line.
+// number adds its number before each line.
 func number(text []byte, first int) string {
 	var b strings.Builder
 	for line := range bytes.Lines(text) {
@@ -191,7 +190,7 @@ func number(text []byte, first int) string {
 	return b.String()
 }
 
-// footer says how to read on.
+// footer says how to continue reading.
 func footer(text []byte, first int, whole bool, info hutch.FileInfo) string {
 	lines := bytes.Count(text, []byte("\n"))
 	switch {
@@ -264,7 +263,7 @@ func (s *server) listFiles(ctx context.Context, c *call, in listFilesArgs) (repl
 	return reply{text: b.String()}, nil
 }
 
-// printable is a name that stays in its line.
+// printable returns a name without characters that would leave its line.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if text.Steers(r) {
@@ -274,7 +273,7 @@ func printable(name string) string {
 	}, name)
 }
 
-// listed is one file in a list.
+// listed formats one file of a list.
 func listed(f hutch.FileInfo) string {
 	path := printable(f.Path)
 	switch f.Type {

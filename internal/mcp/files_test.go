@@ -78,8 +78,8 @@ func TestFileTools(t *testing.T) {
 	})
 }
 
-// TestWhatIsInside: a file or a process that is not as a call needs it reaches
-// the model in every era, as the result of the tool.
+// TestWhatIsInside: if a file or a process is not as a call needs it, the model gets the error in every era, as the
+// result of the tool.
 func TestWhatIsInside(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc, dir := withFiles(t)

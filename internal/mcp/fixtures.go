@@ -17,12 +17,12 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The protocol's conformance suite calls tools, prompts and resources by fixed
-// names. In a build with this tag every server has them beside its own.
+// The protocol's conformance suite calls tools, prompts and resources by fixed names. In a build with this tag every
+// server offers them beside its own.
 func init() { fixtures = addFixtures }
 
 func addFixtures(opt *sdk.ServerOptions) func(*sdk.Server) {
-	opt.Capabilities = nil // all that is registered below
+	opt.Capabilities = nil // everything that is registered below
 	opt.CompletionHandler = func(context.Context, *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
 		return &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: []string{}}}, nil
 	}
@@ -52,7 +52,7 @@ func embedded(uri string) sdk.Content {
 	return &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: uri, MIMEType: "text/plain", Text: "an embedded resource"}}
 }
 
-// fixture adds a tool that takes anything.
+// fixture adds a tool that accepts any arguments.
 func fixture(s *sdk.Server, name string, run func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error)) {
 	sdk.AddTool(s, &sdk.Tool{Name: name, Description: "of the conformance suite"},
 		func(ctx context.Context, req *sdk.CallToolRequest, _ any) (*sdk.CallToolResult, any, error) {
@@ -102,7 +102,7 @@ func addCallFixtures(s *sdk.Server) {
 	fixture(s, "test_reconnection", func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		if req.Extra != nil && req.Extra.CloseSSEStream != nil {
 			req.Extra.CloseSSEStream(sdk.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
-			select { // the client is to come back while the call still runs
+			select { // the client must reconnect while the call still runs
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
 			}
@@ -135,8 +135,7 @@ func addCallFixtures(s *sdk.Server) {
 	}
 }
 
-// addAskFixtures adds the tools that ask the client in the middle of a call, as
-// the older revisions do.
+// addAskFixtures adds the tools that ask the client during a call, as the older revisions do.
 func addAskFixtures(s *sdk.Server) {
 	fixture(s, "test_sampling", func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		res, err := req.Session.CreateMessage(ctx, sample(argument(req, "prompt")))
@@ -181,7 +180,7 @@ func elicit(properties string) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Message: "Please answer", RequestedSchema: map[string]any{"type": "object", "properties": json.RawMessage(properties)}}
 }
 
-// accepted is what the person behind the client gave for a key.
+// accepted returns what the person at the client answered for a key.
 func accepted(answers sdk.InputResponseMap, key string) map[string]any {
 	if e, ok := answers[key].(*sdk.ElicitResult); ok && e != nil && e.Action == "accept" {
 		return e.Content
@@ -191,9 +190,8 @@ func accepted(answers sdk.InputResponseMap, key string) map[string]any {
 
 var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the requestState is not one of this server"}
 
-// addInputFixtures adds the tools that answer with what they need to know, as
-// the modern revision does. Their state is no secret and not signed: it is
-// enough that it is one of a few.
+// addInputFixtures adds the tools that answer with a question, as the modern revision does. Their state is neither
+// secret nor signed: the code checks only that it is one of a few values.
 func addInputFixtures(s *sdk.Server) {
 	name := elicit(`{"name":{"type":"string"}}`)
 	roots := &sdk.ListRootsParams{}
@@ -272,7 +270,7 @@ func addResourceFixtures(s *sdk.Server) {
 		read(sdk.ResourceContents{MIMEType: "application/json", Text: `{"id":"ID","templateTest":true,"data":"Data for ID: ID"}`}))
 }
 
-// promptFixture adds a prompt whose text may name its arguments.
+// promptFixture adds a prompt whose text can contain its arguments.
 func promptFixture(s *sdk.Server, name string, arguments []string, content ...sdk.Content) {
 	p := &sdk.Prompt{Name: name, Description: "of the conformance suite"}
 	for _, a := range arguments {

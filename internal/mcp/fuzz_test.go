@@ -14,8 +14,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// FuzzMessage sends anything, in either era: it is answered in JSON-RPC, and is
-// never the server's fault.
+// FuzzMessage sends arbitrary messages in both eras: each answer is JSON-RPC, and none is an internal error.
 func FuzzMessage(f *testing.F) {
 	h := mcp.NewHandler(&scripted.Service{}, mcp.Options{Conversations: talks{}, SessionTimeout: time.Second})
 	f.Cleanup(func() { h.Close(context.Background()) })

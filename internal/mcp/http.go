@@ -23,15 +23,14 @@ import (
 	"hutch/internal/problem"
 )
 
-// Handler serves MCP over streamable HTTP at whatever path it is mounted. It
-// relies on what stands in front of it (package guard) for authorization and
-// for the checks of Host and Origin.
+// Handler serves MCP over streamable HTTP at any path. Package guard must stand in front of it: it authorizes, and
+// checks Host and Origin.
 type Handler struct {
 	*server
 	older, modern, bare http.Handler
 }
 
-// NewHandler returns a handler of MCP for svc. Close ends it.
+// NewHandler returns an MCP handler for svc. Close ends it.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	s := newServer(svc, opt)
 	same := func(*http.Request) *sdk.Server { return s.sdk }
@@ -41,11 +40,11 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 			SessionTimeout:             s.opt.SessionTimeout,
 			EventStore:                 newReplay(),
 			MaxRequestBodyBytes:        s.opt.MaxBody,
-			DisableLocalhostProtection: true, // guard's is stricter, and knows which names are ours
+			DisableLocalhostProtection: true, // guard's check is stricter, and knows the server's names
 		}),
 		modern: sdk.NewStreamableHTTPHandler(same, &sdk.StreamableHTTPOptions{
 			Stateless: true,
-			// Or a client that hung up would leave its command running.
+			// Otherwise a client that hangs up would leave its command running.
 			PropagateRequestCancellation: true,
 			MaxRequestBodyBytes:          s.opt.MaxBody,
 			DisableLocalhostProtection:   true,
@@ -56,8 +55,8 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	}
 }
 
-// Close ends all sessions, kills what their calls run, and destroys the
-// sandboxes made for them. It returns when that is done, or ctx is.
+// Close ends all sessions, kills what their calls run, and destroys the sandboxes that were created for them. It
+// returns when that is done, or when ctx is.
 func (h *Handler) Close(ctx context.Context) error { return h.close(ctx) }
 
 const (
@@ -65,14 +64,14 @@ const (
 	headerSession = "Mcp-Session-Id"
 )
 
-// ServeHTTP answers one request, by the rules of its era.
+// ServeHTTP answers one request by the rules of its era.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := readBody(w, r, h.opt.MaxBody)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	if len(body) > 0 && !json.Valid(body) { // the SDK would take the first of several values
+	if len(body) > 0 && !json.Valid(body) { // of several values, the SDK would take the first
 		writeError(w, http.StatusBadRequest, nil, codeParse, "the body is not one JSON value")
 		return
 	}
@@ -107,24 +106,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.older.ServeHTTP(a, r)
 }
 
-// ofOne tells the SDK whose a request is: it then keeps each session to the
-// one who began it.
+// ofOne tells the SDK who makes a request, so that only the caller who began a session can use it.
 var ofOne = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*sdkauth.TokenInfo, error) {
 	return &sdkauth.TokenInfo{UserID: auth.From(ctx).ID}, nil
 }, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})
 
-// Refuse answers a request that may not be made now, because of a limit say.
-// A tool call of an MCP client gets status 200 and the answer of a tool, which
-// its model is shown: such clients take another status for a broken connection.
-// All other requests, those without a handshake among them, get the status with
-// the same JSON-RPC error.
+// Refuse answers a request that is not allowed now, for example because of a limit. A tool call of an MCP client gets
+// status 200 and a tool's answer, which the client shows to its model: such clients take another status for a broken
+// connection. All other requests, including those without a handshake, get the status with the same JSON-RPC error.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var msg struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 	}
 	if body, err := readBody(w, r, maxRefused); err == nil {
-		json.Unmarshal(body, &msg) // what it is not, stays empty
+		json.Unmarshal(body, &msg) // fields that do not parse stay empty
 	}
 	e := hutch.AsError(err)
 	f := failure{Code: codeOf(e), Message: e.Message, Data: maps.Clone(e.Data)}
@@ -144,10 +140,10 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	w.Write(f.message(msg.ID, status == http.StatusOK && r.Header.Get(headerVersion) >= modern))
 }
 
-// maxRefused is the longest message that is read to be refused by its id.
+// maxRefused is the longest message that is read only to find the id of the refusal.
 const maxRefused = 1 << 20
 
-// message is f as an answer to the message of an id.
+// message encodes f as the answer to the message of that id.
 func (f failure) message(id json.RawMessage, modern bool) []byte {
 	if len(id) == 0 {
 		id = json.RawMessage("null")
@@ -165,7 +161,7 @@ func (f failure) message(id json.RawMessage, modern bool) []byte {
 	return mustJSON(m)
 }
 
-// bodyTime is how long a message may take to come.
+// bodyTime is how long a message can take to arrive.
 const bodyTime = time.Minute
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
@@ -192,14 +188,14 @@ func refuse(w http.ResponseWriter, err error) {
 	writeError(w, http.StatusBadRequest, nil, codeInvalidRequest, "the request broke off before its body was complete")
 }
 
-// methods are those that clients of the older revisions may call.
+// methods are the methods that clients of the older revisions can call.
 var methods = []string{
 	"initialize", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get", "completion/complete", "logging/setLevel",
 	"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
 }
 
-// refuseMessage says in JSON-RPC why the SDK would not take a message. A call
-// of a method that there is not is an answer like any other.
+// refuseMessage answers in JSON-RPC why the SDK refused a message. An unknown method is answered as a normal JSON-RPC
+// error.
 func refuseMessage(w http.ResponseWriter, body []byte, why string) {
 	msg, _ := jsonrpc.DecodeMessage(body)
 	req, ok := msg.(*jsonrpc.Request)
@@ -213,8 +209,7 @@ func refuseMessage(w http.ResponseWriter, body []byte, why string) {
 	}
 }
 
-// writeError answers with a JSON-RPC error to the message of an id, nil where
-// that is not known.
+// writeError answers with a JSON-RPC error to the message of an id; id is nil if it is unknown.
 func writeError(w http.ResponseWriter, status int, id any, code int64, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
@@ -225,7 +220,7 @@ func writeError(w http.ResponseWriter, status int, id any, code int64, message s
 func errorMessage(id any, code int64, message string) []byte {
 	return mustJSON(struct {
 		JSONRPC string         `json:"jsonrpc"`
-		ID      any            `json:"id"` // null where there is none, as JSON-RPC has it
+		ID      any            `json:"id"` // null if there is none, as JSON-RPC requires
 		Error   *jsonrpc.Error `json:"error"`
 	}{"2.0", id, &jsonrpc.Error{Code: code, Message: message}})
 }

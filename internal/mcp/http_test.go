@@ -101,13 +101,12 @@ func TestUnknownSessionIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound { // tells the client to begin anew
+	if resp.StatusCode != http.StatusNotFound { // tells the client to begin a new session
 		t.Errorf("status %s", resp.Status)
 	}
 }
 
-// TestSilentStreamIsKeptAlive reads comments from a stream whose command
-// prints nothing.
+// TestSilentStreamIsKeptAlive reads comments from a stream whose command prints nothing.
 func TestSilentStreamIsKeptAlive(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -138,8 +137,7 @@ func TestSilentStreamIsKeptAlive(t *testing.T) {
 	within(t, killed, "hanging up kills the command")
 }
 
-// TestManyCallers has 64 of them use one server at once, and none gets what
-// is another's.
+// TestManyCallers lets 64 callers use one server at once; none gets another's answers.
 func TestManyCallers(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &scripted.Service{}

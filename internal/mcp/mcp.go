@@ -1,19 +1,19 @@
 // Package mcp offers a [hutch.Service] to MCP clients: a dozen tools, over
 // streamable HTTP and over stdio.
 //
-// Two eras of the protocol live at one address. Revisions up to 2025-11-25
-// have sessions, cancel by notification and take tool failures as JSON-RPC
-// errors; 2026-07-28 has no sessions, cancels by hanging up, and takes
-// failures as results marked isError. The era of a request is in its
-// MCP-Protocol-Version header; the tools are the same code for both, and one
-// table (failure.go) renders what went wrong for either.
+// One address serves two eras of the protocol. Revisions up to 2025-11-25 have
+// sessions, cancel by notification and expect tool failures as JSON-RPC errors.
+// Revision 2026-07-28 has no sessions, cancels by hanging up, and expects
+// failures as results marked isError. A request's MCP-Protocol-Version header
+// gives its era. Both eras use the same tools, and one table (failure.go) renders
+// failures for either.
 //
-// State lives behind explicit sandbox ids and never in a session. All that is
-// remembered of a session is which sandboxes were made for it, so that they go
-// when it does.
+// State belongs to explicit sandbox ids and never to a session. The server
+// remembers of a session only which sandboxes were created for it, and destroys
+// them at its end.
 //
-// Only this package imports the MCP SDK. Who may call, from which host and
-// origin, is decided in front of it (package guard).
+// Only this package imports the MCP SDK. Package guard, in front of it, decides
+// who can call, and from which host and origin.
 package mcp
 
 import (
@@ -28,21 +28,21 @@ import (
 	"hutch/internal/auth"
 )
 
-// Options tune a server. The zero value works.
+// Options configure a server. The zero value works.
 type Options struct {
-	Version string // of Hutch, told to clients
+	Version string // of Hutch, sent to clients
 	Log     *slog.Logger
-	// SessionTimeout ends a session (revisions up to 2025-11-25, over HTTP)
-	// that has not called for so long, and its sandboxes; default 5 minutes.
+	// SessionTimeout ends a session (revisions up to 2025-11-25, over HTTP) with its sandboxes after this time
+	// without a call; default 5 minutes.
 	SessionTimeout time.Duration
-	// MaxBody is the longest message taken, in bytes; default 32 MiB.
+	// MaxBody is the longest accepted message in bytes; default 32 MiB.
 	MaxBody int64
-	// KeepAlive is how long an answer that streams may be silent before a
-	// comment is sent, so that proxies do not cut it; default 15 seconds.
+	// KeepAlive is how long a streaming answer can be silent before a comment is sent, so that proxies do not cut it;
+	// default 15 seconds.
 	KeepAlive time.Duration
 	// Conversations, when set, adds the tools of conversations.
 	Conversations Conversations
-	// OnlyConversations leaves out all other tools.
+	// OnlyConversations leaves out all tools except those of conversations.
 	OnlyConversations bool
 }
 
@@ -80,16 +80,15 @@ type server struct {
 	opt      Options
 	sdk      *sdk.Server
 	tools    map[string]sdk.ToolHandler // those of ours
-	meta     map[string]any             // of every result of the modern era
+	meta     map[string]any             // attached to every result of the modern era
 	sessions *sessions
-	// single says that there is one connection, which is one session whatever
-	// its era.
+	// single says that there is one connection, which is one session in either era.
 	single  bool
 	answers answers
 }
 
-// fixtures, in a build for the conformance suite, changes a server's options
-// and returns what registers the suite's tools.
+// fixtures is set only in a build for the conformance suite. It changes a server's options and returns a function
+// that registers the suite's tools.
 var fixtures func(*sdk.ServerOptions) func(*sdk.Server)
 
 func newServer(svc hutch.Service, opt Options) *server {
@@ -101,8 +100,8 @@ func newServer(svc hutch.Service, opt Options) *server {
 	}
 	sdkOpt := &sdk.ServerOptions{
 		Instructions: instructions,
-		// Not nil, or the deprecated logging is advertised; the tools
-		// never change, so no client need listen for it.
+		// Capabilities must not be nil, or the SDK advertises the deprecated logging. The tools never change, so no
+		// client need listen for changes.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		SetCacheable: cacheable,
 	}
@@ -126,7 +125,7 @@ func newServer(svc hutch.Service, opt Options) *server {
 	return s
 }
 
-// cacheable lets clients keep the list of tools for a while.
+// cacheable lets clients cache the list of tools for a while.
 func cacheable(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
 	c.TTLMs, c.CacheScope = int(5*time.Minute/time.Millisecond), "private"
 }
@@ -136,18 +135,18 @@ type call struct {
 	s       *server
 	req     *sdk.CallToolRequest
 	tool    string
-	session *session // nil in the modern era over HTTP, which has none
-	// sandbox is the one the call is about, for what is said of a failure.
+	session *session // nil in the modern era over HTTP, which has no sessions
+	// sandbox is the one that the call is about, for error messages.
 	sandbox string
-	// images go with what is answered.
+	// images are sent with the answer.
 	images []sdk.Content
-	// state is what became of the interpreter that code ran in.
+	// state says what happened to the interpreter that ran the code.
 	state string
 }
 
 func (c *call) modern() bool { return c.req.ProtocolVersion() >= modern }
 
-// answer is where the result will go over HTTP; nil over stdio.
+// answer returns where the result will go over HTTP; nil over stdio.
 func (c *call) answer() *answer {
 	if c.req.Extra == nil {
 		return nil
@@ -162,9 +161,8 @@ func (c *call) keepAlive() {
 	}
 }
 
-// identify returns ctx with whose the call is and where it comes from, which
-// the SDK's context has of the request that began the session, if at all. It
-// is done when the caller's token ends.
+// identify returns ctx with the caller and its origin; the SDK's context has at most those of the request that began
+// the session. The context ends when the caller's token does.
 func (c *call) identify(ctx context.Context) (context.Context, context.CancelFunc) {
 	a := c.answer()
 	if a == nil {
@@ -179,8 +177,7 @@ func (c *call) identify(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() {}
 }
 
-// session is the session that a call came in, if it came in one. A plain call
-// has none of the SDK's either.
+// session returns the session of a call, or nil. A plain call has no session of the SDK either.
 func (s *server) session(ctx context.Context, ss *sdk.ServerSession) *session {
 	if ss == nil || ss.ID() == "" && !s.single {
 		return nil
@@ -188,12 +185,11 @@ func (s *server) session(ctx context.Context, ss *sdk.ServerSession) *session {
 	return s.sessions.of(ss, auth.From(ctx))
 }
 
-// close ends every session and call, and waits for what belongs to them to be
-// gone or for ctx to be done.
+// close ends every session and call, and waits until everything that belongs to them is gone or ctx is done.
 func (s *server) close(ctx context.Context) error {
 	s.sessions.cancel()
 	for ss := range s.sdk.Sessions() {
-		go ss.Close() // waits for its calls; they were just cancelled
+		go ss.Close() // waits for its calls, which were just cancelled
 	}
 	return s.sessions.wait(ctx)
 }

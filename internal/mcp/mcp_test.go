@@ -25,7 +25,7 @@ const (
 
 var eras = []string{older, modern}
 
-// inBothEras runs a test once for each.
+// inBothEras runs a test once for each era.
 func inBothEras(t *testing.T, test func(t *testing.T, era string)) {
 	t.Parallel()
 	for _, era := range eras {
@@ -52,7 +52,7 @@ func serve(t testing.TB, svc hutch.Service, opt mcp.Options) (*mcp.Handler, stri
 	return h, srv.URL
 }
 
-// client is the official one, connected.
+// client is the official client, connected.
 type client struct {
 	*sdk.ClientSession
 	url, era string
@@ -79,14 +79,14 @@ func connect(t testing.TB, svc hutch.Service, era string) *client {
 	return dial(t, url, era, nil)
 }
 
-// fault is what a client of either era learns of an error.
+// fault is what a client of either era learns about an error.
 type fault struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
 	Data    map[string]any `json:"data"`
 }
 
-// try calls a tool: one of result and fault is nil.
+// try calls a tool: exactly one of result and fault is nil.
 func try(t testing.TB, c *client, tool string, args any) (*sdk.CallToolResult, *fault) {
 	t.Helper()
 	if c.era < modern {
@@ -107,8 +107,8 @@ func try(t testing.TB, c *client, tool string, args any) (*sdk.CallToolResult, *
 	return nil, &body.Error
 }
 
-// tryOlder writes the message itself: the SDK's client takes -32003 and -32004
-// for signs of its own that the connection is closed, and drops the data.
+// tryOlder writes the message itself: the SDK's client takes -32003 and -32004 for its own signal of a closed
+// connection, and drops the data.
 func tryOlder(t testing.TB, c *client, tool string, args any) (*sdk.CallToolResult, *fault) {
 	t.Helper()
 	params, _ := json.Marshal(&sdk.CallToolParams{Name: tool, Arguments: args})
@@ -122,7 +122,7 @@ func tryOlder(t testing.TB, c *client, tool string, args any) (*sdk.CallToolResu
 	if err := json.Unmarshal(raw, &answer); err != nil || status != http.StatusOK {
 		t.Fatalf("%s: status %d, %s: %v", tool, status, raw, err)
 	}
-	if answer.Result != nil && answer.Result.IsError { // of what is in the sandbox
+	if answer.Result != nil && answer.Result.IsError { // an error about something in the sandbox
 		var body struct{ Error fault }
 		fill(t, answer.Result, &body)
 		if body.Error.Data["path"] == nil && body.Error.Data["processId"] == nil {
@@ -175,8 +175,7 @@ func fill(t testing.TB, res *sdk.CallToolResult, into any) {
 	}
 }
 
-// post sends one raw message and returns the status and the last message of
-// the answer.
+// post sends one raw message and returns the status and the last message of the answer.
 func post(t testing.TB, url, body string, header ...string) (int, http.Header, map[string]any) {
 	t.Helper()
 	status, h, messages := exchange(t, url, body, header...)
@@ -186,7 +185,7 @@ func post(t testing.TB, url, body string, header ...string) (int, http.Header, m
 	return status, h, messages[len(messages)-1]
 }
 
-// exchange sends one raw message and returns all that are in the answer.
+// exchange sends one raw message and returns all messages of the answer.
 func exchange(t testing.TB, url, body string, header ...string) (int, http.Header, []map[string]any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -211,7 +210,7 @@ func exchange(t testing.TB, url, body string, header ...string) (int, http.Heade
 	var messages []map[string]any
 	for line := range bytes.Lines(raw) {
 		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if stream && (!ok || len(bytes.TrimSpace(data)) == 0) { // an event without data says where to come back to
+		if stream && (!ok || len(bytes.TrimSpace(data)) == 0) { // an event without data tells where to reconnect
 			continue
 		}
 		var msg map[string]any
@@ -223,7 +222,7 @@ func exchange(t testing.TB, url, body string, header ...string) (int, http.Heade
 	return resp.StatusCode, resp.Header, messages
 }
 
-// eventually waits for a condition that something else brings about.
+// eventually waits for a condition that other code fulfils.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); {
@@ -264,7 +263,7 @@ func hanging(started, killed chan<- struct{}) func(context.Context, string, hutc
 	}
 }
 
-// observing is an OnExec that reports the requests it gets.
+// observing is an OnExec that reports the requests that it gets.
 func observing(seen chan<- hutch.ExecRequest) func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 	return func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		seen <- req
@@ -272,7 +271,7 @@ func observing(seen chan<- hutch.ExecRequest) func(context.Context, string, hutc
 	}
 }
 
-// ending is an OnExec whose commands end in one way.
+// ending is an OnExec whose commands all end with res.
 func ending(res hutch.ExecResult) func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
 	return func(_ context.Context, id string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
 		res := res

@@ -50,8 +50,8 @@ func (s *server) network(ctx context.Context, c *call, in networkArgs) (reply, e
 	return reply{describeNetwork(state, denied), networkSeen{state, denied}}, nil
 }
 
-// stillDenied are connections that were denied and that the rules of now do not
-// allow either, with reasons that advise no command line.
+// stillDenied returns the connections that were denied and that the present rules deny too, with reasons that do not
+// mention the command line.
 func stillDenied(n hutch.Network, all []hutch.Connection) []hutch.Connection {
 	left := []hutch.Connection{}
 	for _, d := range all {

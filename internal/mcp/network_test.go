@@ -51,8 +51,8 @@ func TestNetworkTool(t *testing.T) {
 	})
 }
 
-// A model reads in the result of its command what the network denied, and the
-// call that allows it; a hostile name does not write into that sentence.
+// A model reads in the result of its command what the network denied, and which call allows it; a hostile name cannot
+// write into that sentence.
 func TestDeniedInResults(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &scripted.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {

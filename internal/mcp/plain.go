@@ -12,12 +12,10 @@ import (
 	"hutch/internal/httpio"
 )
 
-// plainCall is what most messages of the modern era are: a call of a tool that
-// keeps every rule and asks for nothing but the result. The SDK gives each a
-// session of its own and reads it a dozen times, which costs more than to run
-// a command; so plain calls are read once and answered here, in the same
-// words. Whatever else a message has, or has wrong, goes the SDK's way, which
-// knows all the rules.
+// plainCall is the form of most messages in the modern era: the call of a tool that breaks no rule and asks only for
+// the result. The SDK gives each such call its own session and parses it a dozen times, which costs more than running
+// a command. So plain calls are parsed once and answered here, with the same words. Any other message goes to the
+// SDK, which knows all the rules.
 type plainCall struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -36,8 +34,7 @@ type plainMeta struct {
 	Trace        string                  `json:"traceparent"`
 }
 
-// readPlain returns the call that a request is, if it is a plain one. The body
-// is known to be JSON.
+// readPlain returns the call in a request, if it is a plain one. The body is known to be JSON.
 func readPlain(r *http.Request, body []byte) (*plainCall, bool) {
 	h := r.Header
 	accept := strings.Join(h.Values("Accept"), ",")
@@ -46,17 +43,17 @@ func readPlain(r *http.Request, body []byte) (*plainCall, bool) {
 		return nil, false
 	}
 	var c plainCall
-	// Names of fields are matched by case, as the SDK does.
+	// Field names are matched case-sensitively, as in the SDK.
 	_, err := strict.Parse(body, &c, strict.DisallowUnknownFields|strict.DontMatchCaseInsensitiveStructFields)
 	return &c, err == nil && c.Version == "2.0" && plainID.Match(c.ID) &&
 		c.Method == "tools/call" && h.Get("Mcp-Method") == c.Method && h.Get("Mcp-Name") == c.Params.Name &&
 		c.Params.Meta.Version == modern && h.Get(headerVersion) == modern && c.Params.Meta.Capabilities != nil
 }
 
-// plainID are the ids that come back as they are.
+// plainID matches the ids that are sent back unchanged.
 var plainID = regexp.MustCompile(`^(?:0|-?[1-9][0-9]{0,14}|"[ !#-\[\]-~]*")$`)
 
-// request is the call as the SDK would hand it to a tool.
+// request returns the call in the form in which the SDK would give it to a tool.
 func (c *plainCall) request(r *http.Request) *sdk.CallToolRequest {
 	meta := sdk.Meta{sdk.MetaKeyProtocolVersion: c.Params.Meta.Version, "traceparent": c.Params.Meta.Trace}
 	return &sdk.CallToolRequest{
@@ -65,8 +62,7 @@ func (c *plainCall) request(r *http.Request) *sdk.CallToolRequest {
 	}
 }
 
-// servePlain answers a call that is plain and of a tool of ours. It is false,
-// and nothing has happened, where it is not.
+// servePlain answers a plain call of one of our tools. For other requests it does nothing and returns false.
 func (h *Handler) servePlain(a *answer, r *http.Request) bool {
 	c, ok := readPlain(r, a.body)
 	if !ok || h.tools[c.Params.Name] == nil {
@@ -89,7 +85,7 @@ func (h *Handler) servePlain(a *answer, r *http.Request) bool {
 	return true
 }
 
-// resultMessage is an answer of the modern era.
+// resultMessage encodes an answer of the modern era.
 func (s *server) resultMessage(id json.RawMessage, res *sdk.CallToolResult) ([]byte, error) {
 	type result struct {
 		Meta       map[string]any `json:"_meta"`

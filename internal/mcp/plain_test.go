@@ -13,8 +13,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// both are two handlers of one service: one that answers plain calls itself,
-// and one that leaves all to the SDK.
+// both returns two handlers of one service: one answers plain calls itself, the other passes all calls to the SDK.
 func both(t testing.TB) (ours, sdks *Handler) {
 	svc := &scripted.Service{}
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "box"}); err != nil {
@@ -26,7 +25,7 @@ func both(t testing.TB) (ours, sdks *Handler) {
 	return ours, sdks
 }
 
-// said is what a handler answers, without what differs from call to call.
+// saidTo returns a handler's answer, without the parts that differ from call to call.
 func saidTo(h *Handler, header http.Header, body string) string {
 	r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
 	r.Header = header.Clone()
@@ -65,7 +64,7 @@ const (
 	plainBody = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"exec","arguments":{"sandboxId":"box","command":"x"},` + plainTail
 )
 
-// plainBodies are such calls, well and badly made, and whether they are plain.
+// plainBodies are calls, well-formed and not, and whether they are plain.
 var plainBodies = map[string]bool{
 	plainBody: true,
 	strings.Replace(plainBody, `"id":1`, `"id":"a b"`, 1):                                                                         true,
@@ -93,8 +92,7 @@ var plainBodies = map[string]bool{
 	`[` + plainBody + `]`: false, `7`: false, `null`: false, `{}`: false,
 }
 
-// TestPlain: it makes no difference to a client which way its call goes, and
-// only what is plain goes the short one.
+// TestPlain: a client cannot tell which way its call went, and only plain calls take the short way.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	ours, sdks := both(t)
@@ -127,7 +125,7 @@ func without(h http.Header, name string) http.Header {
 	return h
 }
 
-// FuzzPlain looks for messages of which that is not true.
+// FuzzPlain looks for messages that are answered differently by the two ways.
 func FuzzPlain(f *testing.F) {
 	for body := range plainBodies {
 		f.Add(body)
@@ -140,7 +138,7 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-// BenchmarkPlain compares the two ways of a call that runs nothing.
+// BenchmarkPlain compares the two ways with a call that runs nothing.
 func BenchmarkPlain(b *testing.B) {
 	ours, sdks := both(b)
 	for name, h := range map[string]*Handler{"ours": ours, "SDK's": sdks} {

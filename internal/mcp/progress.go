@@ -12,12 +12,12 @@ import (
 
 const (
 	progressEvery = 100 * time.Millisecond // at most
-	heartbeat     = 5 * time.Second        // of silence: many clients give up on a call that says nothing
+	heartbeat     = 5 * time.Second        // of silence: many clients give up on a call that is silent longer
 	maxProgress   = 1024                   // bytes of output in one notification
 )
 
-// progress tells the client what a command prints while it runs, if the client
-// asked for that with a token. It counts the output in any case.
+// progress sends the client a command's output while it runs, if the client asked for that with a token. It always
+// counts the output.
 type progress struct {
 	ctx   context.Context
 	req   *sdk.CallToolRequest
@@ -27,7 +27,7 @@ type progress struct {
 
 	mu     sync.Mutex // held while sending, so that notifications keep their order
 	total  map[hutch.Stream]int64
-	latest []byte // the end of what was not sent yet
+	latest []byte // the end of the output that was not sent yet
 	sent   time.Duration
 	timer  *time.Timer
 	closed bool
@@ -46,7 +46,7 @@ func follow(ctx context.Context, req *sdk.CallToolRequest, limit hutch.Seconds) 
 	return p
 }
 
-// add takes output as it comes.
+// add receives output.
 func (p *progress) add(o hutch.Output) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *progress) add(o hutch.Output) error {
 	return nil
 }
 
-// tick sends what add held back, or a sign of life.
+// tick sends what add held back, or a heartbeat.
 func (p *progress) tick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *progress) tick() {
 	}
 }
 
-// close sends what is left; nothing is sent after it.
+// close sends the rest; nothing is sent after it.
 func (p *progress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,9 +89,8 @@ func (p *progress) close() {
 	p.timer.Stop()
 }
 
-// sendLocked notifies the client. Progress is in seconds, as the time is all
-// that is known to grow. An error means that the client has gone, which is
-// for the context to tell.
+// sendLocked notifies the client. Progress is in seconds, because only the time is sure to grow. An error means that
+// the client has gone; the context reports that.
 func (p *progress) sendLocked() {
 	p.sent = max(time.Since(p.began), p.sent+time.Millisecond)
 	text := wholeRunes(p.latest)

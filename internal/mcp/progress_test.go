@@ -43,8 +43,7 @@ func callWithToken(ctx context.Context, ss *client, args any) (*sdk.CallToolResu
 	return ss.CallTool(ctx, params)
 }
 
-// TestProgressComesWhileItRuns lets the command go on only once its first
-// output has been seen.
+// TestProgressComesWhileItRuns lets the command continue only after its first output was seen.
 func TestProgressComesWhileItRuns(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		var l listener
@@ -76,7 +75,7 @@ func TestProgressComesWhileItRuns(t *testing.T) {
 	})
 }
 
-// TestProgressIsBounded prints much, in pieces that split characters.
+// TestProgressIsBounded prints much output, in pieces that split characters.
 func TestProgressIsBounded(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		var l listener
@@ -122,7 +121,7 @@ func TestNoProgressWithoutToken(t *testing.T) {
 	})
 }
 
-// TestProgressPrecedesTheResult looks at the wire.
+// TestProgressPrecedesTheResult looks at the raw messages.
 func TestProgressPrecedesTheResult(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &scripted.Service{}, mcp.Options{})
@@ -135,8 +134,7 @@ func TestProgressPrecedesTheResult(t *testing.T) {
 	}
 }
 
-// TestHeartbeat has a command that is silent for 12 seconds, of a clock that
-// does not wait.
+// TestHeartbeat runs a command that is silent for 12 seconds of a fake clock.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,27 +11,25 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// What is kept for clients of the older revisions that lost their connection.
+// How much is kept for clients of the older revisions that lost their connection.
 const (
 	maxReplayBytes   = 32 << 20 // in all
-	maxReplayStreams = 64       // of one session, each the answer to a call
-	streamCost       = 256      // bytes, for the stream itself
+	maxReplayStreams = 64       // of one session; each is the answer to a call
+	streamCost       = 256      // bytes that a stream itself costs
 )
 
-// replay keeps what streams have said, so that a client that comes back with
-// Last-Event-ID gets the rest. The SDK's own store keeps something of each
-// call for as long as its session lasts; this one is bounded. The oldest
-// stream is forgotten as a whole: who comes back to it is told so, and has the
-// choice to call again.
+// replay keeps the events of streams, so that a client that reconnects with Last-Event-ID gets the rest. The SDK's
+// own store keeps something of each call for the life of the session; this one is bounded. The oldest stream is
+// forgotten as a whole: a client that reconnects to it gets an error, and can call again.
 type replay struct {
 	mu       sync.Mutex
-	streams  *linked.List // of *said, the oldest first
+	streams  *linked.List // of *said, oldest first
 	sessions map[string]map[string]*linked.Element
 	bytes    int
 	opened   int
 }
 
-// said is what one stream has said so far.
+// said holds the events of one stream so far.
 type said struct {
 	session, id string
 	number      int
@@ -62,12 +60,12 @@ func (r *replay) Open(_ context.Context, session, stream string) error {
 	}
 	r.opened++
 	mine[stream] = r.streams.PushBack(&said{session: session, id: stream, number: r.opened, bytes: streamCost})
-	r.sessions[session] = mine // forgetting may have removed it
+	r.sessions[session] = mine // forgetting can have removed it
 	r.addLocked(streamCost)
 	return nil
 }
 
-// oldest is the oldest stream of a session.
+// oldest returns the oldest stream of a session.
 func oldest(mine map[string]*linked.Element) (first *linked.Element) {
 	for _, e := range mine {
 		if first == nil || e.Value.(*said).number < first.Value.(*said).number {
@@ -77,7 +75,7 @@ func oldest(mine map[string]*linked.Element) (first *linked.Element) {
 	return first
 }
 
-// Append implements sdk.EventStore. What a forgotten stream says is not kept.
+// Append implements sdk.EventStore. Events of a forgotten stream are not kept.
 func (r *replay) Append(_ context.Context, session, stream string, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

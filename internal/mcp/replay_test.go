@@ -40,8 +40,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayIsBounded has more calls, larger answers and more sessions than are
-// kept.
+// TestReplayIsBounded makes more calls, larger answers and more sessions than are kept.
 func TestReplayIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newReplay()

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// sse begins a request and returns its stream's lines.
+// sse begins a request and returns the lines of its stream.
 func sse(t *testing.T, ctx context.Context, method, url, body string, header ...string) *bufio.Scanner {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -39,7 +39,7 @@ func sse(t *testing.T, ctx context.Context, method, url, body string, header ...
 	return bufio.NewScanner(resp.Body)
 }
 
-// next is the next event's field of that name.
+// next returns the next event's field of that name.
 func next(t *testing.T, lines *bufio.Scanner, field string) string {
 	t.Helper()
 	for lines.Scan() {
@@ -51,8 +51,8 @@ func next(t *testing.T, lines *bufio.Scanner, field string) string {
 	return ""
 }
 
-// TestResume loses the connection in the middle of a call and comes back with
-// Last-Event-ID: the call has gone on, and its answer is there.
+// TestResume loses the connection during a call and reconnects with Last-Event-ID: the call has continued, and its
+// answer is there.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	more := make(chan struct{})
@@ -80,7 +80,7 @@ func TestResume(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for last, want := range map[string][]string{seen: {`"last\n"`, `"id":9`}, begin: {`"first\n"`, `"last\n"`, `"id":9`}} {
-		// The server may not have seen the loss yet, and says Conflict until then.
+		// The server may not have noticed the loss yet, and answers Conflict until it does.
 		var again *bufio.Scanner
 		eventually(t, "the stream can be taken up", func() bool { again = resume(t, ctx, url, last, session); return again != nil })
 		for _, w := range want {
@@ -94,8 +94,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeTakesOver comes back while the old connection seems alive, as after
-// a network that went without a word: the new connection gets the rest.
+// TestResumeTakesOver reconnects while the old connection seems alive, as after a network failure without a signal:
+// the new connection gets the rest.
 func TestResumeTakesOver(t *testing.T) {
 	t.Parallel()
 	more := make(chan struct{})
@@ -132,7 +132,7 @@ func TestResumeTakesOver(t *testing.T) {
 	}
 }
 
-// resume is the stream behind an event, or nil when the server refuses.
+// resume returns the stream after an event, or nil if the server refuses.
 func resume(t *testing.T, ctx context.Context, url, last string, session []string) *bufio.Scanner {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -155,8 +155,7 @@ func resume(t *testing.T, ctx context.Context, url, last string, session []strin
 	return bufio.NewScanner(resp.Body)
 }
 
-// TestIdleSessions has 10,000 of them: each may cost little, and nothing is
-// left of them when they have ended.
+// TestIdleSessions opens 10,000 sessions: each costs little memory, and all of it is freed when they end.
 func TestIdleSessions(t *testing.T) {
 	const sessions, mostEach, mostLeft = 10_000, 40 << 10, 16 << 20
 	h, url := serve(t, &scripted.Service{}, mcp.Options{SessionTimeout: time.Hour})
@@ -201,7 +200,7 @@ func TestMalformed(t *testing.T) {
 	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
 	for _, c := range []struct {
 		name, body string
-		codes      []float64 // any of these; none for no error
+		codes      []float64 // any of these; empty for no error
 	}{
 		{"cut short", `{"jsonrpc":"2.0","id":1,"method":"tools/li`, []float64{-32700}},
 		{"two messages", `{"jsonrpc":"2.0","id":1,"method":"ping"}{"jsonrpc":"2.0","id":2,"method":"ping"}`, []float64{-32700}},
@@ -224,7 +223,7 @@ func TestMalformed(t *testing.T) {
 		for _, header := range [][]string{nil, {"Mcp-Session-Id", ss.ID(), "MCP-Protocol-Version", older}, {"MCP-Protocol-Version", modern}} {
 			status, _, msg := post(t, url, c.body, header...)
 			e, _ := msg["error"].(map[string]any)
-			batch := header == nil && strings.HasPrefix(c.body, "[{") // 2025-03-26, which has them, is what no header means
+			batch := header == nil && strings.HasPrefix(c.body, "[{") // without a header the revision is 2025-03-26, which has batches
 			if status >= 500 || status < 300 && e == nil && !batch {
 				t.Errorf("%s with %q: %d %v", c.name, header, status, msg)
 			}
@@ -245,7 +244,7 @@ func contains(list []float64, v float64) bool {
 	return false
 }
 
-// TestUnknownVersions asks for revisions that there are not.
+// TestUnknownVersions asks for revisions that do not exist.
 func TestUnknownVersions(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &scripted.Service{}, mcp.Options{})

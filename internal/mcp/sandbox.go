@@ -14,8 +14,7 @@ type getSandboxArgs struct {
 	Filters   hutch.Filter `json:"filters,omitzero" jsonschema:"which ones to list"`
 }
 
-// sandboxList is the structured result of a list: the protocol's older
-// revisions take an object only.
+// sandboxList is the structured result of a list: the older revisions accept only an object.
 type sandboxList struct {
 	Sandboxes []hutch.Sandbox `json:"sandboxes"`
 }
@@ -75,8 +74,7 @@ func describe(sb hutch.Sandbox) string {
 	return b.String()
 }
 
-// maxCommandShown bounds the command of a process in a record: it may be a
-// megabyte long.
+// maxCommandShown bounds the command of a process in a record, because it can be a megabyte long.
 const maxCommandShown = 200
 
 // brief returns sb with the commands of its processes shortened.

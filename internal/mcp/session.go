@@ -13,23 +13,22 @@ import (
 	"hutch/internal/auth"
 )
 
-// sessions are those that may own sandboxes: one for each MCP session of the
-// older revisions, one for a stdio connection. It lives as long as the server
-// does; its context is the parent of every call.
+// sessions are the sessions that can own sandboxes: each MCP session of the older revisions, and a stdio connection.
+// It lives as long as the server does; its context is the parent of every call.
 type sessions struct {
 	svc    hutch.Service
 	log    *slog.Logger
 	ctx    context.Context // done when the server closes
 	cancel context.CancelFunc
-	group  sync.WaitGroup // one for each session's end
+	group  sync.WaitGroup // one for the end of each session
 
 	mu   sync.Mutex
 	byID map[string]*session
 }
 
-// session remembers the sandboxes that were made in it without an id.
+// session remembers the sandboxes that were created in it without an id.
 type session struct {
-	who    *auth.Principal // whose it is, if anybody's
+	who    *auth.Principal // its caller, or nil
 	ctx    context.Context // done when the session ends
 	cancel context.CancelFunc
 
@@ -38,8 +37,8 @@ type session struct {
 	sandboxes []made
 }
 
-// made is a sandbox, and the context of the call that it was made for: it is
-// destroyed on behalf of the same.
+// made is a sandbox and the context of the call that created it: the sandbox is destroyed on behalf of the same
+// caller.
 type made struct {
 	ctx     context.Context
 	sandbox string
@@ -50,8 +49,7 @@ func newSessions(svc hutch.Service, log *slog.Logger) *sessions {
 	return &sessions{svc: svc, log: log, ctx: ctx, cancel: cancel, byID: map[string]*session{}}
 }
 
-// of returns the session that ss is, or nil when the server closes. The first
-// call of a session makes it known here.
+// of returns the session for ss, or nil when the server closes. The first call of a session registers it.
 func (l *sessions) of(ss *sdk.ServerSession, who *auth.Principal) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,8 +64,8 @@ func (l *sessions) of(ss *sdk.ServerSession, who *auth.Principal) *session {
 	return s
 }
 
-// scope is ctx, done also when the session or the server ends. The SDK cancels
-// neither: a deleted session waits for its calls.
+// scope returns ctx that also ends when the session or the server does. The SDK cancels neither: a deleted session
+// waits for its calls.
 func (l *sessions) scope(ctx context.Context, s *session) (context.Context, context.CancelFunc) {
 	parent := l.ctx
 	if s != nil {
@@ -78,9 +76,9 @@ func (l *sessions) scope(ctx context.Context, s *session) (context.Context, cont
 	return ctx, func() { stop(); cancel() }
 }
 
-// attend waits for the end of a session and destroys what it leaves.
+// attend waits for the end of a session and destroys its sandboxes.
 func (l *sessions) attend(id string, s *session, ss *sdk.ServerSession) {
-	ss.Wait() // its error says how the connection ended, which changes nothing
+	ss.Wait() // its error says how the connection ended, which does not matter here
 	s.cancel()
 	l.mu.Lock()
 	delete(l.byID, id)
@@ -88,8 +86,8 @@ func (l *sessions) attend(id string, s *session, ss *sdk.ServerSession) {
 	l.destroy(s.end())
 }
 
-// interrupt cancels the calls of a session that is about to be deleted: the
-// SDK would wait for them to end by themselves. It deletes nobody else's.
+// interrupt cancels the calls of a session that is about to be deleted, because the SDK would wait until they end by
+// themselves. It checks that the session belongs to the caller.
 func (l *sessions) interrupt(id string, who *auth.Principal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +96,7 @@ func (l *sessions) interrupt(id string, who *auth.Principal) {
 	}
 }
 
-// wait returns when all sessions that were known have been cleaned up after.
+// wait returns when all known sessions have been cleaned up.
 func (l *sessions) wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { l.group.Wait(); close(done) }()
@@ -110,15 +108,14 @@ func (l *sessions) wait(ctx context.Context) error {
 	}
 }
 
-// destroy frees the sandboxes of an ended session, but those that someone has
-// since asked to be kept alive.
+// destroy frees the sandboxes of an ended session, except those that were set to keepAlive later.
 func (l *sessions) destroy(sandboxes []made) {
 	for _, m := range sandboxes {
 		l.destroyOne(m, false)
 	}
 }
 
-// destroyOne frees a sandbox; when it is kept alive, only if kept says so.
+// destroyOne frees a sandbox; one with keepAlive only if kept is true.
 func (l *sessions) destroyOne(m made, kept bool) {
 	ctx, cancel := context.WithTimeout(auth.Unmetered(context.WithoutCancel(m.ctx)), 30*time.Second)
 	defer cancel()
@@ -130,8 +127,8 @@ func (l *sessions) destroyOne(m made, kept bool) {
 	}
 }
 
-// owns notes that sandbox goes when the session does. It is false when the
-// session has ended: then nobody but the caller will free it.
+// owns records that sandbox ends with the session. It returns false if the session has ended: then the caller must
+// free the sandbox.
 func (s *session) owns(sandbox made) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +138,7 @@ func (s *session) owns(sandbox made) bool {
 	return !s.ended
 }
 
-// made reports whether a sandbox was made in the session without an id.
+// made reports whether a sandbox was created in the session without an id.
 func (s *session) made(sandbox string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

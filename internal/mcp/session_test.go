@@ -51,7 +51,7 @@ func TestKeptAliveSandboxOutlivesItsSession(t *testing.T) {
 	do(t, connect(t, svc, older), "getSandbox", map[string]any{"sandboxId": h[0].ID})
 }
 
-// keeper says of every sandbox that it is kept alive, once told to.
+// keeper reports keepAlive for every sandbox, once it is switched on.
 type keeper struct {
 	scripted.Service
 	keep sync.Map
@@ -63,8 +63,7 @@ func (k *keeper) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 	return sb, err
 }
 
-// TestKeepAliveByTool: a sandbox that exec made outlives its session when exec
-// says so, at once or later.
+// TestKeepAliveByTool: a sandbox that exec created outlives its session if exec asks for that, at once or later.
 func TestKeepAliveByTool(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &scripted.Service{OnExec: printing("ok", "")}
@@ -87,8 +86,7 @@ func TestKeepAliveByTool(t *testing.T) {
 	})
 }
 
-// TestKeptAliveButFailed: a call that fails leaves no sandbox, as nobody learns
-// its id.
+// TestKeptAliveButFailed: a call that fails leaves no sandbox, because no caller learns its id.
 func TestKeptAliveButFailed(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &scripted.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
@@ -131,8 +129,7 @@ func TestCloseEndsCallsAndSessions(t *testing.T) {
 	})
 }
 
-// TestCancelled cancels a call: by a notification in the older revisions, by
-// hanging up in the modern one.
+// TestCancelled cancels a call: by a notification in the older revisions, by hanging up in the modern one.
 func TestCancelled(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -165,8 +162,7 @@ func TestDeleteKillsWhatRuns(t *testing.T) {
 	eventually(t, "no sandbox is left", func() bool { return len(all(t, svc)) == 0 })
 }
 
-// TestDisconnect drops the connection in the middle of a call: in the older
-// revisions that cancels nothing.
+// TestDisconnect drops the connection during a call: in the older revisions that cancels nothing.
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -189,7 +185,7 @@ func TestDisconnect(t *testing.T) {
 	<-started
 	cancel()
 	<-gone
-	do(t, ss, "getSandbox", nil) // another round trip: time for a wrong cancel to show
+	do(t, ss, "getSandbox", nil) // another round trip, so that a wrong cancel would show
 	select {
 	case <-killed:
 		t.Error("a lost connection killed the command")

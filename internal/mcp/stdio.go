@@ -17,29 +17,27 @@ import (
 	"hutch"
 )
 
-// drain is how long calls that run when the input ends may still take: the
-// client may be a pipe that has said all it had to say.
+// drain is how long calls that run when the input ends can still take: the client can be a pipe that ends after its
+// last request.
 const drain = 10 * time.Second
 
-// ServeStdio serves one client that writes a message a line to in and reads
-// them from out, until in ends or ctx is done. The connection is the session:
-// with it go the sandboxes made for it, and then ServeStdio returns.
+// ServeStdio serves one client, which writes one message a line to in and reads messages from out, until in ends or
+// ctx is done. The connection is the session: its sandboxes are destroyed before ServeStdio returns.
 func ServeStdio(ctx context.Context, svc hutch.Service, in io.ReadCloser, out io.WriteCloser, opt Options) error {
 	s := newServer(svc, opt)
 	s.single = true
 	defer context.AfterFunc(ctx, s.sessions.cancel)() // the SDK waits for calls, and does not stop them
 	err := s.sdk.Run(ctx, newLines(in, out, int(s.opt.MaxBody)))
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
-		err = nil // the client, or whoever runs this, is done
+		err = nil // the client or the caller has finished
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	return errors.Join(err, s.close(cleanup))
 }
 
-// lines is a connection of one JSON-RPC message a line. Unlike the SDK's own
-// it outlives a line that is no message, and a client that closes its end
-// still gets the answers to what it asked.
+// lines is a connection with one JSON-RPC message a line. Unlike the SDK's own it survives a malformed line, and a
+// client that closes its input still gets the pending answers.
 type lines struct {
 	in    io.ReadCloser
 	out   io.WriteCloser
@@ -73,8 +71,8 @@ func (l *lines) Connect(context.Context) (sdk.Connection, error) {
 // SessionID implements sdk.Connection.
 func (l *lines) SessionID() string { return "" }
 
-// scan hands over lines until the input ends. A read that Close does not
-// interrupt keeps it, as there is no way to stop one on every kind of file.
+// scan passes on lines until the input ends. Close cannot interrupt a blocked read on every kind of file, so a
+// goroutine can stay in it.
 func (l *lines) scan() {
 	sc := bufio.NewScanner(l.in)
 	sc.Buffer(make([]byte, 0, 64<<10), l.limit)
@@ -119,7 +117,7 @@ func (l *lines) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// parse returns the message in a line, or answers that there is none.
+// parse returns the message in a line. To a malformed line it writes an error and returns nil.
 func (l *lines) parse(text []byte) jsonrpc.Message {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
@@ -145,7 +143,7 @@ func (l *lines) parse(text []byte) jsonrpc.Message {
 	return msg
 }
 
-// end waits for the answers still owed, for the input is at its end.
+// end handles the end of the input: it waits for the pending answers.
 func (l *lines) end(ctx context.Context, err error) error {
 	if errors.Is(err, bufio.ErrTooLong) {
 		l.put(errorMessage(nil, codeInvalidRequest, fmt.Sprintf("a message has more than %d bytes, which is the limit", l.limit)))

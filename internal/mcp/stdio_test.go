@@ -64,7 +64,7 @@ func TestStdio(t *testing.T) {
 	})
 }
 
-// TestStdioOfAPipe says all at once and closes: every answer must still come.
+// TestStdioOfAPipe sends everything at once and closes: every answer must still arrive.
 func TestStdioOfAPipe(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -94,7 +94,7 @@ func TestStdioOfAPipe(t *testing.T) {
 	outcome(t, ended)
 }
 
-// TestStdioOutlivesNonsense writes lines that are no messages.
+// TestStdioOutlivesNonsense writes malformed lines.
 func TestStdioOutlivesNonsense(t *testing.T) {
 	t.Parallel()
 	to, from, ended := serveStdio(t.Context(), &scripted.Service{})

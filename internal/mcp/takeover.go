@@ -11,18 +11,16 @@ import (
 	"hutch/internal/auth"
 )
 
-// A client of the older revisions that lost its connection comes back with a
-// GET and Last-Event-ID. The server may not have seen the loss: a network that
-// is gone says nothing. So the connection that comes takes the stream over, and
-// the old one is cut. The SDK refuses a stream that has a connection.
+// A client of the older revisions that lost its connection reconnects with a GET and Last-Event-ID. The server may
+// not know that the old connection is dead, because a failed network sends nothing. So the new connection takes the
+// stream over, and the old one is cut. The SDK alone would refuse the new one.
 
 var errTakenOver = errors.New("another connection took the stream over")
 
-// takeoverTime is how long the old connection may take to end.
+// takeoverTime is how long the old connection can take to end.
 const takeoverTime = 5 * time.Second
 
-// expectTakeover makes a the answer of a session, and returns its request with a
-// context that a takeover ends.
+// expectTakeover registers a as an answer of a session, and returns its request with a context that a takeover ends.
 func (a *answer) expectTakeover(r *http.Request, who *auth.Principal) *http.Request {
 	ctx, cancel := context.WithCancel(r.Context())
 	a.session, a.caller, a.hangUp = r.Header.Get(headerSession), callerOf(who), cancel
@@ -51,11 +49,11 @@ func (a *answer) noteStream(event []byte) {
 	}
 }
 
-// streamOf is the stream of an event's id.
+// streamOf returns the stream in an event's id.
 func streamOf(event string) string { return event[:max(0, strings.LastIndexByte(event, '_'))] }
 
-// takeOver cuts the connection that has the stream which a asks for, if it is of
-// the same session and caller, and waits for its end.
+// takeOver cuts the connection of the stream that a asks for, if it belongs to the same session and caller, and waits
+// for its end.
 func (h *Handler) takeOver(a *answer, r *http.Request) {
 	stream := streamOf(r.Header.Get("Last-Event-Id"))
 	if r.Method != http.MethodGet || stream == "" || a.session == "" {

@@ -18,21 +18,19 @@ import (
 	"hutch"
 )
 
-// reply is what a tool answers: text that a model can work with alone, and the
-// same facts for programs.
+// reply is a tool's answer: text for models, and the same facts as data for programs.
 type reply struct {
 	text string
 	data any
 }
 
-// add registers a tool. The SDK's own typed AddTool is not used: it validates
-// every result against its schema, hides a wrapped JSON-RPC error in a result,
-// and words a bad argument for developers.
+// add registers a tool. It does not use the SDK's typed AddTool, which validates every result against its schema,
+// hides a wrapped JSON-RPC error in a result, and words errors in arguments for developers.
 func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (reply, error)) {
 	schema := t.InputSchema.(*jsonschema.Schema)
 	names := slices.Sorted(maps.Keys(schema.Properties))
-	// Bytes, because the SDK encodes the schema anew on every call of the
-	// modern era, and encoding bytes is nearly free.
+	// Encoded here, because the SDK encodes the schema on every call of the modern era, and encoding raw bytes is
+	// nearly free.
 	t.InputSchema = inputJSON(schema)
 	s.tools[t.Name] = func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		c := &call{s: s, req: req, tool: t.Name}
@@ -58,8 +56,7 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 	s.sdk.AddTool(t, s.tools[t.Name])
 }
 
-// guarded runs a tool so that a panic in it is that call's error and not the
-// end of the server.
+// guarded runs a tool and turns a panic in it into that call's error.
 func guarded[In any](ctx context.Context, c *call, in In, run func(context.Context, *call, In) (reply, error)) (out reply, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -69,8 +66,7 @@ func guarded[In any](ctx context.Context, c *call, in In, run func(context.Conte
 	return run(ctx, c, in)
 }
 
-// decode reads a tool's arguments. Its errors tell the model which argument is
-// wrong and what it should be.
+// decode reads a tool's arguments. Its errors tell the model which argument is wrong and what it should be.
 func decode[In any](raw json.RawMessage, tool string, names []string) (in In, err error) {
 	if len(raw) == 0 {
 		return in, nil
@@ -128,12 +124,11 @@ func need(name, value, what string) error {
 	return hutch.Errorf(hutch.Invalid, "the argument %s is missing: give %s", name, what).With("field", name)
 }
 
-// schema is the schema of a tool's arguments, or of its result, from the Go
-// type that holds it.
+// schema derives the schema of a tool's arguments or result from their Go type.
 func schema[T any](edit func(property map[string]*jsonschema.Schema)) *jsonschema.Schema {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
-		panic(err) // a type of ours that has no schema
+		panic(err) // a type of ours without a schema is a bug
 	}
 	simplify(s)
 	if edit != nil {
@@ -142,8 +137,7 @@ func schema[T any](edit func(property map[string]*jsonschema.Schema)) *jsonschem
 	return s
 }
 
-// simplify leaves out of a schema that an array or a pointer can be null: the
-// APIs of some models take no unions of types.
+// simplify removes null as a type of arrays and pointers: the APIs of some models accept no unions of types.
 func simplify(s *jsonschema.Schema) {
 	if len(s.Types) == 2 && s.Types[0] == "null" {
 		s.Type, s.Types = s.Types[1], nil
@@ -156,8 +150,8 @@ func simplify(s *jsonschema.Schema) {
 	}
 }
 
-// inputJSON is the schema of arguments as clients see it: always with
-// properties, which the APIs of some models want even where there are none.
+// inputJSON returns the schema of arguments as clients see it. It always has properties, because the APIs of some
+// models require them.
 func inputJSON(s *jsonschema.Schema) json.RawMessage {
 	b := mustJSON(s)
 	if len(s.Properties) > 0 {

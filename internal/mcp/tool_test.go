@@ -13,8 +13,8 @@ import (
 	"hutch/internal/scripted"
 )
 
-// TestToolList compares what clients see with testdata/tools.json. A wanted
-// change is made with UPDATE=1, and read in the diff.
+// TestToolList compares the tools that clients see with testdata/tools.json. To change them, run it with UPDATE=1 and
+// read the diff.
 func TestToolList(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		_, url := serve(t, &scripted.Service{}, mcp.Options{Conversations: talks{}})

@@ -35,7 +35,7 @@ type waitedProcess struct {
 	Denied    []string            `json:"denied,omitempty" jsonschema:"what the network denied since the process started, as rules for the tool network"`
 }
 
-// lookTime is the default of a wait, well within the patience of clients.
+// lookTime is the default of a wait, short enough for the patience of clients.
 const lookTime = 10 * time.Second
 
 func (s *server) waitProcess(ctx context.Context, c *call, in waitProcessArgs) (reply, error) {
@@ -75,8 +75,7 @@ func (s *server) waitProcess(ctx context.Context, c *call, in waitProcessArgs) (
 	return reply{out.words(shown), out}, nil
 }
 
-// processNamed is the id of the process that has a name: of one that runs, if
-// any does, and else of the newest.
+// processNamed returns the id of the process with that name: a running one or, if none runs, the newest.
 func (s *server) processNamed(ctx context.Context, sandbox, name string) (id string, err error) {
 	list, err := s.svc.Processes(ctx, sandbox)
 	if err != nil {
@@ -104,7 +103,7 @@ func (s *server) processNamed(ctx context.Context, sandbox, name string) (id str
 	return id, nil
 }
 
-// ofProcess tells a process that is not there from a sandbox that is not.
+// ofProcess returns an error that says whether the process or the sandbox is missing.
 func (s *server) ofProcess(ctx context.Context, in waitProcessArgs, err error) error {
 	if hutch.KindOf(err) != hutch.NotFound {
 		return err
@@ -121,7 +120,7 @@ func noProcess(sandbox, process string, list []hutch.Process) error {
 		Naming(hutch.AboutProcess, process).With("processes", briefProcesses(list))
 }
 
-// briefProcesses are the newest processes of a sandbox, as an error names them.
+// briefProcesses lists the newest processes of a sandbox for an error.
 func briefProcesses(list []hutch.Process) []map[string]any {
 	all := []map[string]any{}
 	for _, p := range list[max(0, len(list)-maxListed):] {
@@ -130,7 +129,7 @@ func briefProcesses(list []hutch.Process) []map[string]any {
 	return all
 }
 
-// prod does what is to be done to a process before it is waited for.
+// prod writes the requested input and sends the signal, before the wait.
 func (s *server) prod(ctx context.Context, in waitProcessArgs) error {
 	if in.Stdin != "" || in.EndStdin {
 		ctx, cancel := context.WithTimeoutCause(ctx, lookTime, hutch.Errorf(hutch.Timeout,
@@ -165,14 +164,14 @@ func (s *server) await(ctx context.Context, in waitProcessArgs) (hutch.WaitResul
 type excerpted struct {
 	data   []byte
 	cursor int64
-	lost   int64 // bytes before data, since the cursor that was asked for
+	lost   int64 // dropped bytes between the requested cursor and data
 	more   bool
 }
 
 var errFull = errors.New("enough")
 
-// newest reads at most maxShown bytes of output: the first from the cursor on
-// or, without one, the last.
+// newest reads at most maxShown bytes of output: the first ones from the cursor on or, without a cursor, the last
+// ones.
 func (s *server) newest(ctx context.Context, in waitProcessArgs) (excerpted, error) {
 	req := hutch.LogsRequest{SandboxID: in.SandboxID, ProcessID: in.ProcessID}
 	if in.Cursor != nil {
@@ -188,7 +187,7 @@ func (s *server) newest(ctx context.Context, in waitProcessArgs) (excerpted, err
 		}
 		e.lost += o.Lost
 		take := min(len(o.Data), maxShown-len(e.data))
-		if o.Redacted { // which has no cursor in its middle
+		if o.Redacted { // redacted output has no cursor inside it
 			take = len(o.Data)
 		}
 		e.data = append(e.data, o.Data[:take]...)
@@ -206,7 +205,7 @@ func (s *server) newest(ctx context.Context, in waitProcessArgs) (excerpted, err
 	return e, err
 }
 
-// words say how the process fares, and how to go on.
+// words describe the state of the process, and how to continue.
 func (p waitedProcess) words(e excerpted) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "process %s is %s", p.ProcessID, p.Status)

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// waited is what of a result the tests look at.
+// waited holds the fields of a result that the tests look at.
 type waited struct {
 	Status string
 	Met    bool
@@ -18,7 +18,7 @@ type waited struct {
 	More   bool
 }
 
-// printed is a service with a process "x" that has printed text.
+// printed returns a service with a process "x" that has printed text.
 func printed(t *testing.T, text string) (*scripted.Service, string) {
 	svc := &scripted.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		for c := req.Cursor; c < int64(len(text)); {

@@ -10,8 +10,7 @@ import (
 	"hutch/internal/netstack"
 )
 
-// BenchmarkMemory tells what a network holds that nobody has used, and one
-// that was used and is idle.
+// BenchmarkMemory reports the memory of an unused network, and of one that was used and is idle.
 func BenchmarkMemory(b *testing.B) {
 	const many = 100
 	for b.Loop() {
@@ -45,7 +44,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// held is what the heap and the stacks hold.
+// held returns the bytes of heap and stacks.
 func held() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -15,7 +15,7 @@ import (
 
 const nic = 1
 
-// wake makes the stack, if it is not there. It reports whether it is.
+// wake creates the stack, if it is missing. It returns false if the network is closed.
 func (s *Stack) wake() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *Stack) newIP() (*stack.Stack, error) {
 	})
 	for _, err := range []tcpip.Error{
 		t.CreateNIC(nic, s.link),
-		t.SetPromiscuousMode(nic, true), // take what is for any address
+		t.SetPromiscuousMode(nic, true), // accept packets for any address
 		t.SetSpoofing(nic, true),        // and answer from it
 		bound(t),
 	} {

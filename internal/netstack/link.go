@@ -28,7 +28,7 @@ type link struct {
 
 var _ stack.LinkEndpoint = (*link)(nil)
 
-// buffers are to read into. A link that waits holds none.
+// buffers are read buffers. A link that waits holds none.
 var buffers = sync.Pool{New: func() any { return new([tun.MTU]byte) }}
 
 // serve passes packets on until the file is closed.
@@ -83,12 +83,10 @@ func (l *link) take(packet []byte) {
 	}
 }
 
-// admit reports whether a packet is one that an honest kernel sends on this net,
-// and then of which version of IP: a whole TCP or UDP packet from the sandbox's
-// own address to one machine. That leaves out whatever could lie about where it
-// comes from or how it should go (raw sockets, options, source routes), has to
-// be kept until there is more of it (fragments), or is for several (multicast,
-// discovery of neighbours). ICMP is not answered: there is nobody to ask.
+// admit reports whether an honest kernel would send this packet on this network, and its version of IP: a whole TCP
+// or UDP packet from the sandbox's own address to one machine. It excludes packets that can lie about their source or
+// route (raw sockets, options, source routes), that must be kept until more arrives (fragments), or that go to
+// several machines (multicast, neighbour discovery). ICMP is not answered.
 func admit(packet []byte) (tcpip.NetworkProtocolNumber, bool) {
 	switch header.IPVersion(packet) {
 	case header.IPv4Version:
@@ -117,7 +115,7 @@ func admit6(packet []byte) bool {
 		single(netip.AddrFrom16([16]byte(packet[24:40])))
 }
 
-// costOf is what a packet costs, whether it is admitted or not.
+// costOf returns what a packet costs, admitted or not.
 func costOf(packet []byte) int {
 	switch header.IPVersion(packet) {
 	case header.IPv4Version:
@@ -136,7 +134,7 @@ func carried(protocol uint8) bool {
 	return protocol == uint8(header.TCPProtocolNumber) || protocol == uint8(header.UDPProtocolNumber)
 }
 
-// reserved4 are the addresses of no machine: multicast, and what no one has.
+// reserved4 are addresses of no machine: multicast and reserved.
 var reserved4 = netip.MustParsePrefix("224.0.0.0/3")
 
 // single reports whether an address can be that of one other machine.
@@ -155,7 +153,7 @@ func (l *link) WritePackets(packets stack.PacketBufferList) (int, tcpip.Error) {
 	return packets.Len(), nil
 }
 
-// write writes a packet. One that there is no room for is lost, as on any net.
+// write writes a packet. If there is no room, the packet is lost, as on any network.
 func (l *link) write(p *stack.PacketBuffer) tcpip.Error {
 	parts := p.AsSlices()
 	var err error
@@ -187,13 +185,12 @@ func (l *link) IsAttached() bool {
 	return l.upstairs != nil
 }
 
-// Capabilities implements stack.LinkEndpoint: what comes from memory is not
-// damaged on the way.
+// Capabilities implements stack.LinkEndpoint: packets that stay in memory are not damaged on the way.
 func (l *link) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityRXChecksumOffload
 }
 
-// The rest of stack.LinkEndpoint, for a link on which nobody has to be found.
+// The rest of stack.LinkEndpoint, for a link without addresses.
 
 func (l *link) MTU() uint32                             { return tun.MTU }
 func (l *link) SetMTU(uint32)                           {}

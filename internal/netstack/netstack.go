@@ -1,17 +1,16 @@
-// Package netstack is where the network of a sandbox ends: a TCP/IP stack in
-// the daemon, that answers for every address there is.
+// Package netstack is the end of a sandbox's network: a TCP/IP stack in the daemon
+// that answers for every address.
 //
-// The other end of a sandbox's network device is a descriptor, and no packet
-// that comes out of it is passed on to anyone. A connection begun inside is a
-// [Flow], and a [Handler] decides whether it is accepted, and what the bytes
-// then meet. So what is not handled does not exist, no route of the host leads
-// in or out, and no privilege is needed.
+// The other end of a sandbox's network device is a descriptor, and no packet from it
+// is forwarded. A connection that begins inside is a [Flow], and a [Handler] decides
+// whether to accept it, and what to do with its bytes. So there is no way around the
+// handler, no route of the host leads in or out, and no privilege is needed.
 //
-// All that a sandbox sends is hostile. Packets that no honest kernel sends on
-// this net are dropped before they are looked at (see admit); packets in a
-// second, flows and the memory of each are bounded, and what a flood makes the
-// daemon do is paced by the sandbox's CPU limit (see pace); and nothing is made
-// before the first packet.
+// Everything that a sandbox sends is hostile. Packets that no honest kernel sends on
+// this network are dropped before further processing (see admit). Packets in a
+// second, flows, and the memory of each are bounded; the sandbox's CPU limit paces
+// the daemon's work in a flood (see pace); and nothing is allocated before the first
+// packet.
 package netstack
 
 import (
@@ -27,54 +26,49 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// Handler decides about flows. Its methods are called for each in a goroutine
-// of its own, and the flow ends when they return. ctx is done when the network
-// is detached; the connection is then dead, too.
+// Handler decides about flows. Each call runs in its own goroutine, and the flow ends when the call returns. ctx is
+// done when the network is detached; the connection is then dead, too.
 type Handler interface {
-	// TCP is called when a connection is asked for. Nobody is answered before
-	// Accept or Refuse: it may first dial what it is for.
+	// TCP is called for a new connection. The sandbox gets no answer before Accept or Refuse, so the handler can
+	// first dial the destination.
 	TCP(ctx context.Context, f Flow)
 
-	// UDP is called at the first datagram from one port to another. Names are
-	// asked for like that too: at the gateway's port 53.
+	// UDP is called at the first datagram from one port to another. DNS queries come like that too, at the gateway's
+	// port 53.
 	UDP(ctx context.Context, f Flow)
 }
 
 // Flow is a connection, or the datagrams between two ports.
 type Flow interface {
-	// Src is whose it is: the sandbox's address.
+	// Src is the source: the sandbox's address.
 	Src() netip.AddrPort
 
-	// Dst is where it is meant to go: any address, those of the gateway among
-	// them.
+	// Dst is the destination: any address, including those of the gateway.
 	Dst() netip.AddrPort
 
-	// Accept connects. The connection is closed when the handler returns. That
-	// of TCP has CloseRead and CloseWrite, like net.TCPConn; of UDP's, a Read is
-	// one datagram, as is a Write, and it ends with an error when none came or
-	// went for a while.
+	// Accept connects. The connection is closed when the handler returns. A TCP connection has CloseRead and
+	// CloseWrite, like net.TCPConn. For UDP, each Read and each Write is one datagram, and reads fail after a time
+	// without datagrams.
 	Accept() (net.Conn, error)
 
-	// Refuse says at once that nobody is there. What is neither accepted nor
-	// refused when the handler returns is refused.
+	// Refuse answers at once that nothing listens. A flow that is neither accepted nor refused when the handler
+	// returns is refused.
 	Refuse()
 }
 
-// Limits bound what a sandbox can make of its network. Zero is the default.
+// Limits bound a sandbox's use of its network. Zero means the default.
 type Limits struct {
-	// Flows is how many there may be at once, of each protocol (1024).
+	// Flows is the highest number of flows at once, of each protocol (1024).
 	Flows int
-	// Packets is how many are taken in a second (50,000); the rest waits, and
-	// then is lost. At full size it is 26 Gbit. Datagrams and new flows count
-	// for several: see pace.
+	// Packets is how many packets are read in a second (50,000); others wait, and are lost if there is no room. At
+	// full size that is 26 Gbit. Datagrams and new flows count as several: see pace.
 	Packets int
-	// CPU is the sandbox's cores (no limit): one with less than a core has that
-	// part of Packets, as the daemon's work for it is not on its account.
+	// CPU is the sandbox's cores (0 for no limit). A sandbox with less than one core gets that part of Packets,
+	// because the daemon's work is not charged to its account.
 	CPU float64
-	// Memory is, roughly, how many bytes wait for their reader, in both
-	// directions and all flows (32 MB).
+	// Memory is, roughly, how many bytes can wait for their reader, in both directions and all flows (32 MB).
 	Memory int
-	// Idle is for how long datagrams may pause before their flow ends (1 min).
+	// Idle is how long datagrams can pause before their flow ends (1 min).
 	Idle time.Duration
 }
 
@@ -121,9 +115,8 @@ type Stack struct {
 	group    sync.WaitGroup // reading the link, and handlers; added to with mu held
 }
 
-// Start ends a network: file is its descriptor, in non-blocking mode, that
-// gives and takes one IP packet at a time, with the addresses of package tun. It
-// is closed by Close.
+// Start terminates a network. file is the network's descriptor, in non-blocking mode, which transfers one IP packet
+// at a time, with the addresses of package tun. Close closes it.
 func Start(file *os.File, h Handler, l Limits) (*Stack, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -151,8 +144,7 @@ func (s *Stack) Close() error {
 	return err
 }
 
-// abort ends connections until there are none: one may still be in the making,
-// by a handler that has not looked at its context.
+// abort ends connections until there are none: a handler that has not checked its context can still be creating one.
 func (s *Stack) abort(ip *stack.Stack) {
 	over := make(chan struct{})
 	go func() { s.group.Wait(); close(over) }()
@@ -187,7 +179,7 @@ const (
 	udpFlows
 )
 
-// begin counts a flow in, if there is room for it; then end must be called.
+// begin counts a new flow, if there is room for it; then end must be called.
 func (s *Stack) begin(protocol int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

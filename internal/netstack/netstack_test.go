@@ -31,7 +31,7 @@ import (
 	"hutch/internal/netstack"
 )
 
-// handler is made of what the test wants; the rest is refused.
+// handler is made of the test's functions; other flows are refused.
 type handler struct {
 	tcp, udp func(context.Context, netstack.Flow)
 }
@@ -78,7 +78,7 @@ func start(t *testing.T, h netstack.Handler, l netstack.Limits) *sandbox {
 	return b
 }
 
-// startSilent has no kernel: nobody answers what comes.
+// startSilent has no kernel, so no packet is answered.
 func startSilent(t *testing.T, h netstack.Handler, l netstack.Limits) *sandbox {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -223,7 +223,7 @@ func TestUDP(t *testing.T) {
 	}
 }
 
-// TestRefused wants to know at once, and not after tries.
+// TestRefused: a refused connection fails at once, without retries.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := start(t, handler{}, netstack.Limits{})
@@ -239,7 +239,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDialFirst answers only when the handler has made up its mind.
+// TestDialFirst: the connection is accepted only after the handler has decided.
 func TestDialFirst(t *testing.T) {
 	t.Parallel()
 	asked, decide := make(chan bool), make(chan bool)
@@ -331,7 +331,7 @@ func TestCloseEndsAll(t *testing.T) {
 	}
 }
 
-// TestUnread: what nobody reads inside does not pile up outside.
+// TestUnread: data that no program inside reads does not pile up outside.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	wrote := make(chan int, 1)
@@ -355,7 +355,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// send puts a packet on the net as it is.
+// send puts a raw packet on the network.
 func (b *sandbox) send(packet []byte) {
 	b.t.Helper()
 	within(b.t, "room for a packet", func() bool {
@@ -367,7 +367,7 @@ func (b *sandbox) send(packet []byte) {
 	})
 }
 
-// try puts a packet on the net if there is room for it.
+// try puts a packet on the network if there is room for it.
 func (b *sandbox) try(packet []byte) {
 	if _, err := unix.Write(b.raw, packet); err != nil {
 		time.Sleep(100 * time.Microsecond) // as a program of the sandbox would have to
@@ -397,7 +397,7 @@ func datagram(src, dst string) []byte {
 	return packet
 }
 
-// TestNotAdmitted is about packets that only a raw socket sends.
+// TestNotAdmitted: packets that only a raw socket can send.
 func TestNotAdmitted(t *testing.T) {
 	t.Parallel()
 	four, six := datagram("192.0.0.2", "93.184.215.14"), datagram("fd68:7574:6368::2", "2606:2800::1")
@@ -438,8 +438,7 @@ func TestNotAdmitted(t *testing.T) {
 	within(t, "flow of what is admitted", func() bool { return seen.Load() == 2 })
 }
 
-// TestHalfOpen: connections that are asked for, and then no more is said, are
-// bounded in number and time.
+// TestHalfOpen: connections that stop after their first packet are bounded in number and time.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	const most = 8
@@ -473,7 +472,7 @@ func syn(port uint16) []byte {
 	return packet
 }
 
-// FuzzPackets throws anything at the network: it neither crashes nor hangs.
+// FuzzPackets sends arbitrary packets: the network neither crashes nor hangs.
 func FuzzPackets(f *testing.F) {
 	f.Add(syn(1000), datagram("192.0.0.2", "192.0.0.1"))
 	f.Add(datagram("fd68:7574:6368::2", "2606:2800::1"), []byte{0x60})
@@ -487,12 +486,11 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
-// TestFloodsArePaced holds that a flood is charged to the sandbox: one with a tenth
-// of a core has a tenth of the work, and the more of it a packet is, the
-// fewer packets are taken.
+// TestFloodsArePaced: a flood is charged to the sandbox. One with a tenth of a core gets a tenth of the work, and the
+// more work a packet takes, the fewer packets are accepted.
 func TestFloodsArePaced(t *testing.T) {
 	const packets, cores, seconds = 20_000, 0.1, 2
-	work := leastOf(packets*cores) * (seconds + 0.2) // with what it may have at once
+	work := leastOf(packets*cores) * (seconds + 0.2) // plus the allowed burst
 	for name, c := range map[string]struct {
 		packet func(i int) []byte
 		most   float64

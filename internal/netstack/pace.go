@@ -8,26 +8,25 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What a packet costs the daemon, in the work that one segment of TCP is. A flow
-// has a goroutine, buffers and a line in a log; each datagram may be a question
-// for a name.
+// The cost of a packet to the daemon, in units of one TCP segment. A flow has a goroutine, buffers and a log line;
+// each datagram can be a DNS query.
 const (
 	costPacket   = 1
 	costDatagram = 3
 	costFlow     = 12
 )
 
-// together is the pace of all sandboxes: half of what a machine's cores are good
-// for, so that its other half is for everything else.
+// together paces all sandboxes: they get half of what the machine's cores can do, and the other half is left for
+// everything else.
 var together = newPace(float64(runtime.NumCPU()) * 40_000)
 
-// pace holds one sandbox to its share of the daemon's work. A packet that has to
-// wait stays in the sandbox's own queue, before anything was done for it: when
-// that is full, the sandbox's kernel makes its programs wait or drops, which is
-// charged to the sandbox.
+// pace holds one sandbox to its share of the daemon's work. A packet that has to wait
+// stays in the sandbox's own queue, before any work for it. When that queue is full,
+// the sandbox's kernel blocks its programs or drops packets, and the sandbox pays
+// for that.
 //
-// Work is bought in portions, so that a flood wakes its reader a hundred times in
-// a second and not with each packet.
+// Work is bought in portions, so that a flood wakes its reader a hundred times in a
+// second and not with each packet.
 type pace struct {
 	own     *rate.Limiter
 	credit  atomic.Int64
@@ -38,8 +37,7 @@ func newPace(perSecond float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), max(int(perSecond/10), costFlow+1))
 }
 
-// paceOf is for a sandbox with so many packets in a second and so many cores; 0
-// cores are no limit.
+// paceOf returns the pace of a sandbox with that many packets in a second and that many cores; 0 cores mean no limit.
 func paceOf(packets int, cores float64) *pace {
 	perSecond := float64(packets)
 	if cores > 0 && cores < 1 {
@@ -48,8 +46,7 @@ func paceOf(packets int, cores float64) *pace {
 	return &pace{own: newPace(perSecond), portion: max(int(perSecond/100), 1)}
 }
 
-// leastPackets is what the smallest sandbox has in a second: with full packets
-// that is a gigabit.
+// leastPackets is how many packets in a second the smallest sandbox has: with full packets, a gigabit.
 const leastPackets = 2000
 
 // wait returns when there is credit for a packet, or ctx is done.
@@ -66,6 +63,5 @@ func (p *pace) wait(ctx context.Context) error {
 	return nil
 }
 
-// charge takes credit for work that is done: what is too much is waited for
-// before the next packet.
+// charge pays for finished work; if the credit becomes negative, the next packet waits.
 func (p *pace) charge(cost int) { p.credit.Add(-int64(cost)) }

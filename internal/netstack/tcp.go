@@ -16,21 +16,20 @@ import (
 )
 
 const (
-	// handshake is how long the sandbox may take to shake hands.
+	// handshake bounds the handshake with the sandbox.
 	handshake = 10 * time.Second
-	// farewell is how long the sandbox may take for the last bytes of a
-	// connection that the handler has left.
+	// farewell bounds the last bytes of a connection that the handler has left.
 	farewell = 10 * time.Second
-	// What waits in one connection, in each direction: see Stack.take.
+	// How much can wait in one connection, in each direction: see Stack.take.
 	leastBuffer, mostBuffer = 16 << 10, 1 << 20
 )
 
-// bound sets what holds for all connections.
+// bound sets the options of all connections.
 func bound(t *stack.Stack) tcpip.Error {
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: leastBuffer, Default: leastBuffer, Max: mostBuffer}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: leastBuffer, Default: leastBuffer, Max: mostBuffer}
 	sack := tcpip.TCPSACKEnabled(true)
-	// On this net no packet comes late, after its connection.
+	// On this network no packet arrives after the end of its connection.
 	wait := tcpip.TCPTimeWaitTimeoutOption(time.Millisecond)
 	linger := tcpip.TCPLingerTimeoutOption(farewell)
 	for _, option := range []tcpip.SettableTransportProtocolOption{&receive, &send, &sack, &wait, &linger} {
@@ -41,8 +40,7 @@ func bound(t *stack.Stack) tcpip.Error {
 	return nil
 }
 
-// take reserves what a connection may keep, of what is left: the first get much
-// and the last enough.
+// take reserves part of the remaining memory for a connection: the first ones get much and the last enough.
 func (s *Stack) take() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +55,7 @@ func (s *Stack) giveBack(n int) {
 	s.reserved -= 2 * n
 }
 
-// handleTCP is called for a SYN, in a goroutine of its own.
+// handleTCP is called for a SYN, in its own goroutine.
 func (s *Stack) handleTCP(r *tcp.ForwarderRequest) {
 	if !s.begin(tcpFlows) {
 		r.Complete(true)
@@ -103,8 +101,8 @@ func (f *tcpFlow) Accept() (net.Conn, error) {
 	return gonet.NewTCPConn(&f.queue, e), nil
 }
 
-// shake shakes hands with the sandbox. Only an event on its queue ends that
-// early, and one that comes before it waits for events is lost.
+// shake shakes hands with the sandbox. Only an event on its queue ends that early, and an event before it waits is
+// lost.
 func (f *tcpFlow) shake() (tcpip.Endpoint, tcpip.Error) {
 	ctx, cancel := context.WithTimeout(f.stack.ctx, handshake)
 	shaken := make(chan struct{})
@@ -160,7 +158,7 @@ func (f *tcpFlow) finish() {
 	}
 }
 
-// over reports whether both sides have heard of the end.
+// over reports whether both sides know of the end.
 func over(e tcpip.Endpoint) bool {
 	switch tcp.EndpointState(e.State()) {
 	case tcp.StateClose, tcp.StateError, tcp.StateTimeWait, tcp.StateInitial:

@@ -12,15 +12,14 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// What waits for a reader of datagrams: the largest and some once there is one,
-// and before that a few.
+// How much waits for a reader of datagrams: the largest and some more once there is a reader, and a few before that.
 const (
 	datagramBuffer = 128 << 10
 	undecided      = 4 << 10
 )
 
-// handleUDP is called for the first datagram between two ports. Those that
-// follow wait at the endpoint while the handler decides.
+// handleUDP is called for the first datagram between two ports. Later ones wait at the endpoint while the handler
+// decides.
 func (s *Stack) handleUDP(t *stack.Stack, id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
 	if !s.begin(udpFlows) {
 		return true
@@ -84,7 +83,7 @@ func (f *udpFlow) Refuse() {
 	}
 }
 
-// datagrams is a connection that ends when nothing has passed for a while.
+// datagrams is a connection that ends after a time without traffic.
 type datagrams struct {
 	*gonet.UDPConn
 	endpoint tcpip.Endpoint
@@ -102,7 +101,7 @@ func (d *datagrams) Write(b []byte) (int, error) {
 	return n, d.stir(err)
 }
 
-// SetReadBuffer bounds what waits for a reader, in bytes.
+// SetReadBuffer bounds the bytes that wait for a reader.
 func (d *datagrams) SetReadBuffer(n int) error {
 	d.endpoint.SocketOptions().SetReceiveBufferSize(int64(n), true)
 	return nil

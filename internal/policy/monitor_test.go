@@ -12,7 +12,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// books note on whose behalf they are read.
+// books records on whose behalf it is read.
 type books struct {
 	owner hutch.Owner
 	named bool
@@ -28,7 +28,7 @@ func (b *books) Pool(context.Context) (hutch.PoolState, error) { return hutch.Po
 func (b *books) Query(context.Context, audit.Query, func(audit.Record) error) error  { return nil }
 func (b *books) Follow(context.Context, audit.Query, func(audit.Record) error) error { return nil }
 
-// The record of all is for admins; what was used, for those whose it is.
+// Only admins read the audit log; every owner reads its own usage.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	var b books

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// Who runs code opens no door for it that the server has shut.
+// A caller who can run code cannot allow more of the network than the server does.
 func TestNetworkCeiling(t *testing.T) {
 	t.Parallel()
 	ceiling := hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"*.example.com", "10.0.0.0/8:5432"}, Limits: hutch.NetworkLimits{Connections: 10}}
@@ -53,7 +53,7 @@ func TestNetworkCeiling(t *testing.T) {
 	}
 }
 
-// To have a secret brokered for a host is to reach it, so it is held to the same.
+// A secret brokered for a host makes the host reachable, so the same ceiling holds for it.
 func TestBrokeringCeiling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, &scripted.Service{}, policy.Options{Network: hutch.Network{Allow: []string{"api.example.com"}}})
@@ -64,7 +64,7 @@ func TestBrokeringCeiling(t *testing.T) {
 		hosts []string
 		want  error
 	}{
-		{agent, []string{"api.example.com"}, hutch.Unsupported}, // by the vault, which keeps nothing here
+		{agent, []string{"api.example.com"}, hutch.Unsupported}, // from the vault, which stores nothing in this test
 		{admin, []string{"evil.example.net:8443"}, hutch.Unsupported},
 		{agent, []string{"evil.example.net"}, hutch.Denied},
 		{agent, []string{"api.example.com", "api.example.com:8443"}, hutch.Denied},

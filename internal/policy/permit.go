@@ -10,8 +10,7 @@ import (
 	"hutch/internal/verb"
 )
 
-// permit refuses a request for more than the caller's token allows. Scopes and
-// quotas were checked before.
+// permit refuses a request for more than the caller's token allows. Scopes and quotas have been checked already.
 func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 	switch req := c.Request.(type) {
 	case hutch.CreateRequest:
@@ -26,8 +25,8 @@ func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 	return nil
 }
 
-// mayReach refuses a network beyond that of the caller's token or, where the
-// token has none, of the server. A caller with the scope admin can set any.
+// mayReach refuses a network that allows more than the caller's token does or, if the token has no network of its
+// own, than the server does. A caller with the scope admin can set any.
 func (p *Policy) mayReach(ctx context.Context, n hutch.Network) error {
 	who := auth.From(ctx)
 	if n.IsZero() || who.Has(hutch.ScopeAdmin) {
@@ -44,8 +43,8 @@ func (p *Policy) mayReach(ctx context.Context, n hutch.Network) error {
 	return n.Within(ceiling)
 }
 
-// mayBroker refuses to broker a secret for hosts that the caller's sandboxes
-// may not reach, because a sandbox that asks for the secret reaches its hosts.
+// mayBroker refuses to broker a secret for hosts that the caller's sandboxes cannot reach, because a sandbox that
+// asks for the secret reaches its hosts.
 func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering) error {
 	if b == nil {
 		return nil
@@ -65,8 +64,8 @@ func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering)
 	return p.mayReach(ctx, n)
 }
 
-// mayShare refuses to share a snapshot with everybody, which shares all that was
-// in memory, unless an administrator asks for it.
+// mayShare refuses to share a snapshot with all owners unless the caller is an administrator, because the snapshot
+// holds everything that was in memory.
 func mayShare(ctx context.Context, req hutch.SnapshotRequest) error {
 	if req.Shared && !auth.From(ctx).Has(hutch.ScopeAdmin) {
 		return hutch.Errorf(hutch.Denied, "to share a snapshot with all needs the scope admin: leave shared out, or ask an administrator")

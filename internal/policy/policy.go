@@ -1,12 +1,12 @@
-// Package policy decides who may do what: it wraps a [hutch.Service], verb by
-// verb, so that a new one cannot slip past.
+// Package policy decides who can call which verb: it wraps every verb of a
+// [hutch.Service], so a new verb cannot be forgotten.
 //
-// Every call is told to an observer, needs a principal in its context with one
-// of the verb's scopes, is counted, and is made as the owner of the sandbox
-// that it is about: the caller or, when another has granted it access and the
-// caller has no sandbox of that id, that other. Nothing here says whether
-// somebody else has a sandbox: the service below answers for what an owner does
-// not have, in its own words and its own time.
+// Every call is reported to an observer, needs a principal in its context with
+// one of the verb's scopes, and is counted. It is made as the owner of its
+// sandbox: the caller or, if the caller has no sandbox of that id and another
+// owner has granted it access, that other owner. No answer of this package
+// reveals whether somebody else has a sandbox: for a sandbox that the owner does
+// not have, the wrapped service itself answers, in its own words and time.
 package policy
 
 import (
@@ -26,34 +26,32 @@ import (
 
 // Options are what a policy is made from; the zero value works.
 type Options struct {
-	// Tokens are administered for those with the scope admin.
+	// Tokens manages tokens, for callers with the scope admin.
 	Tokens hutch.Tokens
-	// Secrets are kept for those who may run something that uses them.
+	// Secrets stores secrets, for callers that can run programs.
 	Secrets hutch.Secrets
-	// Backups are copies of folders.
+	// Backups stores copies of folders.
 	Backups hutch.Backups
-	// Accounts and Audit are what was used and done.
+	// Accounts reports usage, and Audit reads the audit log.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
-	// Pools is what is kept ready.
+	// Pools reports what is kept ready.
 	Pools hutch.Pools
-	// Network is the most that sandboxes may reach by the word of callers
-	// without the scope admin.
+	// Network is the most that callers without the scope admin can allow their sandboxes.
 	Network hutch.Network
 	// Operations counts calls about sandboxes; nil does not count.
 	Operations *quota.Meter
-	// Observer is told of every call; nil for nobody.
+	// Observer is told about every call; nil for none.
 	Observer audit.Observer
-	// Redact takes secrets out of what the observer is told of a call's target;
-	// nil leaves it as it is.
+	// Redact removes secrets from a call's target before the observer sees it; nil changes nothing.
 	Redact func(string) string
-	// Grants is where grants are kept; nil is in memory alone.
+	// Grants is where grants are stored; nil keeps them in memory only.
 	Grants *store.Shelf
 	Log    *slog.Logger
 }
 
-// Policy is a hutch.Service, and the interfaces beside it, with a hook around
-// each call. Only the verbs that are methods here need more than that hook.
+// Policy is a hutch.Service, and the interfaces beside it, with a hook around each call. Only verbs that need more
+// than the hook are methods here.
 type Policy struct {
 	wrap.Service
 	wrap.TokenService
@@ -76,7 +74,7 @@ var (
 	_ hutch.Backups  = (*Policy)(nil)
 )
 
-// New returns a policy in front of next.
+// New returns a policy that wraps next.
 func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if opt.Observer == nil {
@@ -94,10 +92,10 @@ func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) 
 	return p, err
 }
 
-// maxTarget bounds what is said of a call's target, in bytes.
+// maxTarget bounds the recorded target of a call, in bytes.
 const maxTarget = 200
 
-// around makes one call of a verb, if the caller may make it.
+// around makes one call of a verb, if the caller can make it.
 func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(context.Context) error) (err error) {
 	who := auth.From(ctx)
 	ctx, end, err := p.opt.Observer.Begin(ctx, p.operation(ctx, who, c))
@@ -111,14 +109,14 @@ func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(c
 	if err = p.permit(ctx, c); err != nil {
 		return err
 	}
-	err = errPanicked // what the observer is given if run does not return
+	err = errPanicked // what the observer gets if run does not return
 	err = run(ctx)
 	return err
 }
 
 var errPanicked = hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause")
 
-// createdSandbox is the id of the sandbox that a call returned.
+// createdSandbox returns the id of the sandbox that a call returned.
 func createdSandbox(result any, err error) string {
 	if sb, ok := result.(*hutch.Sandbox); ok && err == nil {
 		return sb.ID
@@ -138,7 +136,7 @@ func (p *Policy) operation(ctx context.Context, who *auth.Principal, c verb.Call
 	return op
 }
 
-// admit returns the context to make a call with, or why it is refused.
+// admit returns the context for a call, or the error that refuses it.
 func (p *Policy) admit(ctx context.Context, who *auth.Principal, c verb.Call) (context.Context, error) {
 	v, known := verb.Find(c.Verb)
 	if c.Runs {
@@ -164,8 +162,7 @@ func (p *Policy) admit(ctx context.Context, who *auth.Principal, c verb.Call) (c
 	return hutch.WithOwner(ctx, owner), err
 }
 
-// count takes one operation from the caller's quota. A verb that frees is
-// counted, too, and never refused.
+// count takes one operation from the caller's quota. A verb that frees something is counted too, but never refused.
 func (p *Policy) count(ctx context.Context, who *auth.Principal, v verb.Verb) error {
 	switch {
 	case p.opt.Operations == nil:

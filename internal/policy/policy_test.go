@@ -20,9 +20,9 @@ import (
 	"hutch/internal/store"
 )
 
-// nowhere fails the test when anything reaches it.
+// nowhere fails the test when a call reaches it.
 type nowhere struct {
-	hutch.Service // nil: a call of it panics
+	hutch.Service // nil, so a call panics
 }
 
 // verbs are the methods of an interface.
@@ -34,8 +34,7 @@ func verbs[T any]() []reflect.Method {
 	return list
 }
 
-// call calls a method with arguments that name the sandbox where they can, and
-// returns its error.
+// call calls a method with arguments that name the sandbox, and returns its error.
 func call(ctx context.Context, on any, m reflect.Method, sandbox string) error {
 	f := reflect.ValueOf(on).MethodByName(m.Name)
 	args := []reflect.Value{reflect.ValueOf(ctx)}
@@ -43,7 +42,7 @@ func call(ctx context.Context, on any, m reflect.Method, sandbox string) error {
 		v := reflect.New(f.Type().In(i)).Elem()
 		switch {
 		case v.Kind() == reflect.String:
-			v.SetString(sandbox) // the first is a sandbox; nothing else is ever called so
+			v.SetString(sandbox) // the first string argument is the sandbox
 		case v.Kind() == reflect.Struct && v.FieldByName("SandboxID").IsValid():
 			v.FieldByName("SandboxID").SetString(sandbox)
 		case v.Type() == reflect.TypeFor[hutch.CreateRequest]():
@@ -56,7 +55,7 @@ func call(ctx context.Context, on any, m reflect.Method, sandbox string) error {
 	return err
 }
 
-// observer writes down what it is told.
+// observer records what it is told.
 type observer struct {
 	mu   sync.Mutex
 	seen []string
@@ -112,7 +111,7 @@ func (noBackups) Backups(context.Context) ([]hutch.Backup, error)               
 func (noBackups) RestoreBackup(context.Context, string, hutch.RestoreBackupRequest) error { return nil }
 func (noBackups) DeleteBackup(context.Context, string) error                              { return nil }
 
-// as is a context of a new token.
+// as returns a context of a new token.
 func (w *world) as(t testing.TB, req hutch.TokenRequest) context.Context {
 	t.Helper()
 	minted, err := w.tokens.CreateToken(t.Context(), req)
@@ -131,8 +130,8 @@ func (w *world) with(t testing.TB, secret string) context.Context {
 	return auth.With(t.Context(), who)
 }
 
-// Every verb that there is, also one that is new tomorrow, is denied to who
-// has no token, or one with no scope for it; is on record; and reaches nothing.
+// Every verb, including future ones, is denied to a caller without a token or without the verb's scope. The denial is
+// recorded, and the call reaches nothing.
 func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
@@ -152,7 +151,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	}
 }
 
-// An observer that refuses is heeded: what cannot be put on record is not done.
+// If the observer refuses a call, the call is not made: what cannot be recorded is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
 	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups]()) {
@@ -168,7 +167,7 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 	return ctx, nil, hutch.Errorf(hutch.Unavailable, "the disk is full")
 }
 
-// What a scope is for, and no more.
+// Each scope allows its verbs, and no others.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
 		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Languages ListFiles Logs Network Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Wait Watch WatchPorts",
@@ -196,7 +195,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// To wait for a port is to make a request of what serves there.
+// Waiting for a port makes a request to the server in the sandbox, so it needs the scope exec.
 func TestWaitForPortRuns(t *testing.T) {
 	w := newWorld(t, empty(), policy.Options{})
 	ctx := w.as(t, hutch.TokenRequest{Name: "reader", Scopes: []hutch.Scope{hutch.ScopeRead}})
@@ -231,7 +230,7 @@ func TestOperationsAreCounted(t *testing.T) {
 	if e := hutch.AsError(err); e.Data["limit"] != "operationsPerHour" || e.Data["retryAfter"].(int) < 3500 {
 		t.Errorf("%v %v", e, e.Data)
 	}
-	// What frees is never refused.
+	// A verb that frees something is never refused.
 	if _, err := w.Destroy(ctx, "box", true); err != nil {
 		t.Error(err)
 	}
@@ -240,7 +239,7 @@ func TestOperationsAreCounted(t *testing.T) {
 	}
 }
 
-// Who may and what is observed when it goes well: the id that was minted too.
+// The observer also learns the caller and the minted id of a call that succeeds.
 func TestObserved(t *testing.T) {
 	w := newWorld(t, newHouse(), policy.Options{})
 	ctx := w.as(t, hutch.TokenRequest{Name: "ada"})

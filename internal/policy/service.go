@@ -10,16 +10,14 @@ import (
 	"hutch/internal/wrap"
 )
 
-// Sandboxes implements hutch.Service. The list has those that others have
-// shared with the caller, too.
+// Sandboxes implements hutch.Service. The list includes sandboxes that others have shared with the caller.
 func (p *Policy) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Sandboxes", Request: f}, func(ctx context.Context) ([]hutch.Sandbox, error) {
 		return p.list(ctx, auth.From(ctx), f)
 	})
 }
 
-// Usage implements hutch.Accounts: an administrator sees what all have used,
-// another caller what it has used itself.
+// Usage implements hutch.Accounts: an administrator sees the usage of all owners, another caller its own.
 func (p *Policy) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Usage"}, func(ctx context.Context) (hutch.UsageReport, error) {
 		if auth.From(ctx).Has(hutch.ScopeAdmin) {
@@ -44,7 +42,7 @@ func (p *Policy) Follow(ctx context.Context, q audit.Query, out func(audit.Recor
 	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Audit", Target: "follow"}, func(ctx context.Context) error { return p.opt.Audit.Follow(ctx, q, out) })
 }
 
-// Metrics says whether the caller may read the server's metrics.
+// Metrics returns an error unless the caller can read the server's metrics.
 func (p *Policy) Metrics(ctx context.Context) error {
 	_, err := p.admit(ctx, auth.From(ctx), verb.Call{Verb: "Metrics"})
 	return err

@@ -18,24 +18,23 @@ import (
 	"hutch/internal/wrap"
 )
 
-// grants are all there are. A token has at most one on a sandbox id, so that an
-// id names one sandbox for whoever uses it.
+// grants holds all grants. A token has at most one grant on a sandbox id, so an id means one sandbox to its caller.
 type grants struct {
 	shelf *store.Shelf
 
 	mu      sync.RWMutex
-	byToken map[string]map[string]grant // and by the id of the sandbox
+	byToken map[string]map[string]grant // by token, then by sandbox id
 	count   int
 }
 
-// grant is a hutch.Grant on one very sandbox: a later one of the same id is
-// another, which nobody has shared.
+// grant is a hutch.Grant on one particular sandbox: a later sandbox of the same id is another one, which was not
+// shared.
 type grant struct {
 	hutch.Grant
 	Made time.Time `json:"made"` // the sandbox
 }
 
-// mostGrants bounds the grants of all.
+// mostGrants bounds the number of all grants.
 const mostGrants = 10_000
 
 func openGrants(ctx context.Context, shelf *store.Shelf) (*grants, error) {
@@ -71,7 +70,7 @@ func (l *grants) putLocked(g grant) {
 	of[g.SandboxID] = g
 }
 
-// find is the grant that a token has on a sandbox id.
+// find returns a token's grant on a sandbox id.
 func (l *grants) find(token, sandbox string) (grant, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -120,7 +119,7 @@ func (l *grants) add(ctx context.Context, g grant) error {
 	return nil
 }
 
-// remove takes a grant back, unless it has become another meanwhile.
+// remove deletes a grant, unless it was replaced meanwhile.
 func (l *grants) remove(ctx context.Context, g grant) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +137,7 @@ func (l *grants) remove(ctx context.Context, g grant) error {
 	return l.shelf.Delete(context.WithoutCancel(ctx), g.key())
 }
 
-// owner says as whom a call is made.
+// owner returns the owner on whose behalf a call is made.
 func (p *Policy) owner(ctx context.Context, who *auth.Principal, c verb.Call, v verb.Verb) (hutch.Owner, error) {
 	me := who.Self()
 	g, ok := p.grants.find(who.ID, c.Sandbox)
@@ -157,14 +156,13 @@ func (p *Policy) owner(ctx context.Context, who *auth.Principal, c verb.Call, v 
 	case v.Access == hutch.WriteAccess && g.Access != hutch.WriteAccess:
 		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.Sandbox)
 	}
-	if c.Secrets { // to be given them is to read them
+	if c.Secrets { // a call that is given secrets can read them
 		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.Sandbox).With("field", "secrets")
 	}
 	return hutch.Owner{ID: g.Owner}, nil
 }
 
-// record is what is on record of an owner's sandbox. Reading it asks the sandbox
-// itself for nothing.
+// record returns the record of an owner's sandbox, without asking the sandbox itself for anything.
 func (p *Policy) record(ctx context.Context, owner hutch.Owner, id string) (hutch.Sandbox, error) {
 	list, err := p.next.Sandboxes(hutch.WithOwner(ctx, owner), hutch.Filter{ID: id, Brief: true})
 	if err == nil && len(list) == 0 {
@@ -176,8 +174,7 @@ func (p *Policy) record(ctx context.Context, owner hutch.Owner, id string) (hutc
 	return list[0], nil
 }
 
-// shared is the record of a grant's sandbox, if it is still the one that was
-// shared.
+// shared returns the record of a grant's sandbox, if that is still the one that was shared.
 func (p *Policy) shared(ctx context.Context, g grant) (hutch.Sandbox, error) {
 	sb, err := p.record(ctx, hutch.Owner{ID: g.Owner}, g.SandboxID)
 	if err == nil && !sb.CreatedAt.Equal(g.Made) {
@@ -191,8 +188,7 @@ func (p *Policy) shared(ctx context.Context, g grant) (hutch.Sandbox, error) {
 	return sb, err
 }
 
-// list is the caller's own sandboxes and those that others have shared with it,
-// oldest first.
+// list returns the caller's own sandboxes and those that others have shared with it, oldest first.
 func (p *Policy) list(ctx context.Context, who *auth.Principal, f hutch.Filter) ([]hutch.Sandbox, error) {
 	all, err := p.next.Sandboxes(ctx, f)
 	if err != nil {
@@ -234,7 +230,7 @@ func (p *Policy) Share(ctx context.Context, sandbox, token string, access hutch.
 	})
 }
 
-// grantee is the token to share with, which must be another's and live.
+// grantee returns the token to share with, which must be live and another owner's.
 func (p *Policy) grantee(ctx context.Context, token string) (hutch.Token, error) {
 	if p.opt.Tokens == nil {
 		return hutch.Token{}, hutch.Errorf(hutch.Unsupported, "this server has no tokens to share with")

@@ -90,7 +90,7 @@ func TestSharing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// exec says in whose sandbox bob runs something.
+	// exec returns the owner of the sandbox in which bob runs something.
 	exec := func() (string, error) {
 		res, err := w.Exec(bob, "box", hutch.ExecRequest{}, nil)
 		return string(res.Stdout), err
@@ -132,7 +132,7 @@ func TestSharing(t *testing.T) {
 	}
 	_, err = exec()
 	want(hutch.Denied, err)
-	want(hutch.Conflict, share(eve, "bob", hutch.WriteAccess)) // the id is taken, for bob
+	want(hutch.Conflict, share(eve, "bob", hutch.WriteAccess)) // bob has a grant for this id already
 
 	must(share(ada, "bob", hutch.WriteAccess))
 	_, err = w.Exec(bob, "box", hutch.ExecRequest{Secrets: []string{"OF_ADA"}}, nil)
@@ -151,7 +151,7 @@ func TestSharing(t *testing.T) {
 		t.Errorf("%+v", grants)
 	}
 
-	// One's own comes first, also in lists.
+	// The caller's own sandbox comes first, also in lists.
 	_, err = w.Create(bob, hutch.CreateRequest{ID: "box"})
 	must(err)
 	owner, err = exec()
@@ -173,7 +173,7 @@ func TestSharing(t *testing.T) {
 	want(hutch.NotFound, err)
 }
 
-// A new sandbox of the same id is not the one that was shared.
+// A new sandbox of the same id is not shared.
 func TestGrantEndsWithTheSandbox(t *testing.T) {
 	w := newWorld(t, newHouse(), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
@@ -182,7 +182,7 @@ func TestGrantEndsWithTheSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Destroy(ada, "box", true)
-	time.Sleep(time.Millisecond) // for another time of creation
+	time.Sleep(time.Millisecond) // so that the creation time differs
 	w.Create(ada, hutch.CreateRequest{ID: "box"})
 	if _, err := w.Sandbox(bob, "box"); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("bob still gets in: %v", err)
@@ -192,7 +192,7 @@ func TestGrantEndsWithTheSandbox(t *testing.T) {
 	}
 }
 
-// A grant lends no scopes.
+// A grant adds no scopes.
 func TestGrantStaysWithinScopes(t *testing.T) {
 	w := newWorld(t, newHouse(), policy.Options{})
 	ada := w.as(t, hutch.TokenRequest{Name: "ada"})
@@ -206,7 +206,7 @@ func TestGrantStaysWithinScopes(t *testing.T) {
 	}
 }
 
-// What is another's is answered, by every verb, as what never was.
+// Every verb answers for somebody else's sandbox as for one that never existed.
 func TestAnothersIsAsIfItNeverWas(t *testing.T) {
 	w := newWorld(t, newHouse(), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
@@ -249,8 +249,7 @@ func (l *looking) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbo
 	return l.house.Sandboxes(ctx, f)
 }
 
-// To find out whose a sandbox is takes its record alone: a caller with a grant
-// never waits for the agents of two sandboxes.
+// Finding a sandbox's owner reads only its record: a caller with a grant never waits for two agents.
 func TestGrantsAskNoAgent(t *testing.T) {
 	l := &looking{house: newHouse()}
 	w := newWorld(t, l, policy.Options{})

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// demand is the bursts in which a kind was asked for: how many times within some
-// seconds, and when.
+// demand is the recent bursts of requests for a kind: how many within some seconds, and when.
 type demand []burst // oldest first
 
 type burst struct {

@@ -8,13 +8,12 @@ import (
 const (
 	buffer      = 128 << 10
 	largeBuffer = 512 << 10
-	maxLarge    = 64      // lent at a time: the rest makes do with what others have
-	long        = 1 << 20 // an answer for which a large one pays
+	maxLarge    = 64      // large buffers lent at a time; further answers use small ones
+	long        = 1 << 20 // an answer of that length is worth a large one
 )
 
-// buffers are lent to copy answers with. Of a long answer much goes at a time,
-// as it costs the same to wake its program, this one and its reader for a
-// little.
+// buffers are lent for copying answers. A long answer is copied in large pieces, because waking its program, this one
+// and its reader costs the same for a small piece.
 type buffers struct {
 	some, large sync.Pool // of *[]byte
 	lent        atomic.Int32

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Long answers come whole, however many there are at a time, and what they
-// take of memory is bounded.
+// Long answers arrive complete, however many there are at a time, and their memory is bounded.
 func TestLongAnswers(t *testing.T) {
 	const visitors = maxLarge + 8
 	body := bytes.Repeat([]byte("0123456789abcdef"), 2*long/16)

@@ -12,25 +12,23 @@ import (
 	"time"
 )
 
-// isCall reports whether a request is a call of gRPC. It, and no other request,
-// goes to its server by HTTP/2, as that is what the type promises of the server:
-// nobody has to say at which port what is spoken.
+// isCall reports whether a request is a gRPC call. Only such requests go to the server by HTTP/2, because their
+// content type implies that the server speaks it: no setting is needed.
 func isCall(r *http.Request) bool {
 	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';') && r.ProtoMajor == 2 && r.Method == http.MethodPost
 }
 
 const (
-	// maxCalls are under way at once through one preview. Each holds as much of
-	// what was not read yet as callWindow.
+	// maxCalls bounds the concurrent calls through one preview. Each can hold callWindow bytes that were not read
+	// yet.
 	maxCalls   = 512
 	callWindow = 128 << 10
 )
 
-// callTransport speaks HTTP/2 with servers inside. It waits for an answer as
-// long as the caller does: a stream may begin with an hour's silence, and its
-// deadline is the caller's to set. What is not taken off its hands in time ends
-// the connection, which calls that were given up could not leave otherwise.
+// callTransport speaks HTTP/2 with servers inside. It waits for an answer as long as the caller does: a stream can
+// begin with an hour's silence, and the caller sets the deadline. If data that it sends is not read in time, it ends
+// the connection, because abandoned calls could not be ended otherwise.
 type callTransport struct{ *http.Transport }
 
 func newCallTransport(like *http.Transport) callTransport {
@@ -42,9 +40,8 @@ func newCallTransport(like *http.Transport) callTransport {
 	return callTransport{t}
 }
 
-// RoundTrip implements http.RoundTripper. net/http leaves a call that still
-// waits for something to send when its answer has ended or nobody wants it any
-// more only if both bodies are closed.
+// RoundTrip implements http.RoundTripper. If the answer has ended or was abandoned while net/http still waits for
+// request data, it ends the call only if both bodies are closed.
 func (t callTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		r.Body = &callBody{ReadCloser: visitOf(r).body}
@@ -56,7 +53,7 @@ func (t callTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// callBody is closed under who reads it, which HTTP/2 allows, and once.
+// callBody can be closed during a Read, which HTTP/2 allows, and is closed once.
 type callBody struct {
 	io.ReadCloser
 	once sync.Once
@@ -67,7 +64,7 @@ func (b *callBody) Close() error {
 	return nil
 }
 
-// leavable is an answer that is closed with its request.
+// leavable is an answer whose Close also closes the request.
 type leavable struct {
 	io.ReadCloser
 	stop func() bool
@@ -78,8 +75,7 @@ func (l leavable) Close() error {
 	return l.ReadCloser.Close()
 }
 
-// call hands on a call of gRPC: bytes both ways, as many and for as long as both
-// sides like.
+// call forwards a gRPC call: bytes both ways, without limits on size and time.
 func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 	v := visitOf(r)
 	if !h.calls.begin(v.label) {
@@ -95,8 +91,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// brokeOff ends a call whose answer had begun. A caller that is still there is
-// told by trailers, as httputil would only have the stream reset.
+// brokeOff ends a call whose answer had begun. It tells the caller by trailers; httputil would only reset the stream.
 func (h *Handler) brokeOff(w http.ResponseWriter, r *http.Request) {
 	switch p := recover(); {
 	case p == nil:
@@ -107,8 +102,8 @@ func (h *Handler) brokeOff(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deadlineOf is when a caller stops to wait. It is the caller and the server
-// that keep to it; whichever of them breaks off then has said why.
+// deadlineOf returns when a caller stops waiting. The caller and the server keep to it themselves; the side that
+// breaks off reports why.
 func deadlineOf(r *http.Request) time.Time {
 	text := r.Header.Get("Grpc-Timeout")
 	n, err := strconv.ParseInt(strings.TrimRight(text, "HMSmun"), 10, 64)
@@ -117,15 +112,15 @@ func deadlineOf(r *http.Request) time.Time {
 	}
 	unit := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}[text[len(text)-1]]
 	if unit == 0 || n > int64(math.MaxInt64/unit) {
-		return time.Time{} // no time, or more than there is
+		return time.Time{} // no time, or a malformed one
 	}
 	return time.Now().Add(time.Duration(n) * unit)
 }
 
-// late reports whether a visit is over that had a time set to it.
+// late reports whether a visit's deadline has passed.
 func (v *visit) late() bool { return !v.deadline.IsZero() && !time.Now().Before(v.deadline) }
 
-// calls counts those under way, by label.
+// calls counts calls under way, by label.
 type calls struct {
 	mu sync.Mutex
 	of map[string]int
@@ -152,7 +147,7 @@ func (c *calls) end(label string) {
 	}
 }
 
-// callStatus is what gRPC calls a status of HTTP.
+// callStatus maps HTTP statuses to gRPC's.
 var callStatus = map[int]int{
 	http.StatusUnauthorized:          16, // UNAUTHENTICATED
 	http.StatusForbidden:             7,  // PERMISSION_DENIED
@@ -164,15 +159,14 @@ var callStatus = map[int]int{
 	http.StatusGatewayTimeout:        4, // DEADLINE_EXCEEDED
 }
 
-// answerCall tells a caller of gRPC a notice: the answer is an end, and no
-// beginning.
+// answerCall sends a notice to a gRPC caller: the answer consists of its end.
 func answerCall(w http.ResponseWriter, n notice) {
 	w.Header().Set("Content-Type", "application/grpc")
 	endCall(w.Header(), "", n)
 	w.WriteHeader(http.StatusOK)
 }
 
-// endCall writes a notice to the head or, with a prefix, the trailers.
+// endCall writes a notice to the headers or, with a prefix, to the trailers.
 func endCall(header http.Header, prefix string, n notice) {
 	status, ok := callStatus[n.status]
 	if !ok {
@@ -182,7 +176,7 @@ func endCall(header http.Header, prefix string, n notice) {
 	header.Set(prefix+"Grpc-Message", callText(n.Title+". "+n.Text))
 }
 
-// callText is a text as messages of gRPC are written.
+// callText encodes a text as gRPC messages are encoded.
 func callText(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {

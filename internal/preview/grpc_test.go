@@ -19,7 +19,7 @@ import (
 	"hutch/internal/listen"
 )
 
-// openCalls serves previews of what speaks HTTP/2 inside.
+// openCalls serves previews of a server that speaks HTTP/2.
 func openCalls(t *testing.T, serve http.HandlerFunc) *bed {
 	t.Helper()
 	b := open(t, nil, nil)
@@ -39,7 +39,7 @@ func caller(t *testing.T) *http.Transport {
 	return transport
 }
 
-// begin makes a call of gRPC of a label.
+// begin makes a gRPC call to a label.
 func (b *bed) begin(ctx context.Context, transport *http.Transport, label string, body io.Reader, header ...string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, "POST", b.URL+"/service/Method", body)
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *bed) begin(ctx context.Context, transport *http.Transport, label string
 	return transport.RoundTrip(req)
 }
 
-// What is no call of gRPC goes on by HTTP/1.1, however it came.
+// Other requests than gRPC calls go in by HTTP/1.1, however they arrived.
 func TestWhatIsACall(t *testing.T) {
 	b := openCalls(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })
 	for typ, want := range map[string]string{
@@ -142,7 +142,7 @@ func (b *bed) untilNoCalls(t *testing.T) {
 	}
 }
 
-// A side that does not read holds back the other, and not in our memory.
+// If one side does not read, the other side waits, and our memory does not grow.
 func TestCallsAreHeldBack(t *testing.T) {
 	const most = 8 << 20
 	sent := make(chan int, 1)
@@ -172,7 +172,7 @@ func TestCallsAreHeldBack(t *testing.T) {
 		defer resp.Body.Close()
 		go func() { sent <- flood(pw, t.Context()) }()
 		b.countHeld(t)
-		b.cut() // while neither side can go on
+		b.cut() // while neither side can continue
 		b.untilNoCalls(t)
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Trailer.Get("Grpc-Status") != "5" {
 			t.Errorf("a call that is cut ends with %v, %v", resp.Trailer, err)
@@ -185,7 +185,7 @@ func TestCallsAreHeldBack(t *testing.T) {
 	})
 }
 
-// A server may end a call whose caller has more to say.
+// A server can end a call whose caller has more to send.
 func TestCallsEndEarly(t *testing.T) {
 	b := openCalls(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "Grpc-Status")
@@ -207,7 +207,7 @@ func TestCallsEndEarly(t *testing.T) {
 	b.untilNoCalls(t)
 }
 
-// flood writes until that fails, and returns how much it was.
+// flood writes until that fails, and returns how much it wrote.
 func flood(w io.Writer, ctx context.Context) (total int) {
 	for piece := make([]byte, 64<<10); ctx.Err() == nil && total < 1<<30; {
 		n, err := w.Write(piece)
@@ -218,7 +218,7 @@ func flood(w io.Writer, ctx context.Context) (total int) {
 	return total
 }
 
-// countHeld gives a flood the time in which one without bounds is large.
+// countHeld waits as long as an unbounded flood needs to become large.
 func (b *bed) countHeld(t *testing.T) {
 	t.Helper()
 	select {
@@ -227,7 +227,7 @@ func (b *bed) countHeld(t *testing.T) {
 	}
 }
 
-// peer is a server of HTTP/2 that does what it likes.
+// peer is a misbehaving HTTP/2 server.
 type peer struct {
 	*http2.Framer
 	conn net.Conn
@@ -255,7 +255,7 @@ func (p *peer) endless(stream uint32, end bool, fields ...string) {
 	}
 }
 
-// hostile serves HTTP/2 by hand: what a stream is answered with is serve's.
+// hostile serves HTTP/2 by hand; serve answers each stream.
 func hostile(t *testing.T, serve func(p *peer, stream uint32)) string {
 	return served(t, func(conn net.Conn) {
 		r := bufio.NewReader(conn)
@@ -277,9 +277,8 @@ func hostile(t *testing.T, serve func(p *peer, stream uint32)) string {
 	})
 }
 
-// TestHostileCallees has servers break HTTP/2 in all ways. No call of them is a
-// success, and all of them end: by themselves or, where a server may take its
-// time, with their caller.
+// TestHostileCallees uses servers that violate HTTP/2 in every way. None of their calls succeeds, and all of them
+// end: by themselves or, if a server is allowed to be slow, with their caller.
 func TestHostileCallees(t *testing.T) {
 	forever := func(do func(p *peer, stream uint32) error) func(*peer, uint32) {
 		return func(p *peer, stream uint32) {

@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	// cookieName is the cookie that opens a private preview, to its host alone.
+	// cookieName is the cookie that opens a private preview on its own host.
 	cookieName = "hutch-preview"
-	// tokenHeader brings a token of this server beside an Authorization that is
-	// for the program inside.
+	// tokenHeader carries a token of this server when Authorization is meant for the program inside.
 	tokenHeader = "Hutch-Token"
 )
 
-// rewrite addresses a request to the server inside. The host stays the one that
-// the client knows, so that redirects and links lead back here.
+// rewrite addresses a request to the server inside. It keeps the client's host, so that redirects and links lead back
+// here.
 func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 	v := visitOf(pr.In)
 	u := pr.Out.URL
@@ -35,20 +34,20 @@ func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.Header.Set("X-Forwarded-Proto", v.scheme())
 }
 
-// scheme is that of the URL by which the port is known.
+// scheme returns the scheme of the port's URL.
 func (v *visit) scheme() string {
 	scheme, _, _ := strings.Cut(v.URL, ":")
 	return scheme
 }
 
-// hide takes the daemon's credentials out of a request.
+// hide removes the daemon's credentials from a request.
 func (h *Handler) hide(r *http.Request) {
 	r.Header.Del(tokenHeader)
 	if given := r.Header["Authorization"]; len(given) > 0 {
 		r.Header["Authorization"] = slices.DeleteFunc(given, func(value string) bool { return h.opt.Known(r.Context(), bearer(value)) })
 	}
 	if visitOf(r).prefix != "" {
-		r.Header.Del("Cookie") // they are the daemon's host's
+		r.Header.Del("Cookie") // they belong to the daemon's host
 		return
 	}
 	if lines := r.Header["Cookie"]; len(lines) > 0 {
@@ -59,7 +58,7 @@ func (h *Handler) hide(r *http.Request) {
 	}
 }
 
-// without is the value of a Cookie header without one name.
+// without returns a Cookie header without one cookie.
 func without(line, name string) string {
 	if !strings.Contains(line, name) {
 		return line
@@ -80,12 +79,11 @@ func bearer(value string) string {
 	return strings.TrimSpace(token)
 }
 
-// beyond are headers of an answer that reach further than its own host: to
-// what browsers keep of a whole domain, or where they look for this one.
+// beyond are headers of an answer with effects beyond its own host: on what browsers store for a whole domain, or on
+// how they find this host.
 var beyond = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security"}
 
-// tame takes out of an answer what would reach beyond its host, and notes how
-// long it is.
+// tame removes effects beyond its host from an answer, and records its length.
 func (h *Handler) tame(resp *http.Response) error {
 	v, header := visitOf(resp.Request), resp.Header
 	v.length = resp.ContentLength
@@ -99,14 +97,14 @@ func (h *Handler) tame(resp *http.Response) error {
 	if cookies := header["Set-Cookie"]; len(cookies) > 0 {
 		header["Set-Cookie"] = ownCookies(cookies)
 	}
-	header.Set("Origin-Agent-Cluster", "?1") // no document.domain in common with another preview
+	header.Set("Origin-Agent-Cluster", "?1") // no shared document.domain with another preview
 	if header.Get("Referrer-Policy") == "" {
 		header.Set("Referrer-Policy", "same-origin") // the host name is a secret
 	}
 	return nil
 }
 
-// ownCookies are the cookies of an answer, all of them for its host alone.
+// ownCookies restricts the cookies of an answer to its host.
 func ownCookies(lines []string) []string {
 	var own []string
 	for _, line := range lines {
@@ -124,16 +122,16 @@ func ownCookies(lines []string) []string {
 	return own
 }
 
-// In the form of paths an answer comes from the daemon's own host.
+// In the path form, answers come from the daemon's own host.
 
-// alone has a browser take a page for an origin that is nobody's: without
-// cookies, storage, service workers, or a way to act on the daemon's pages.
+// alone makes a browser give a page a unique origin: without cookies, storage, service workers, or access to the
+// daemon's pages.
 const alone = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads"
 
 func isolate(header http.Header, r *http.Request) {
 	header.Set("Content-Security-Policy", alone)
 	header.Set("X-Content-Type-Options", "nosniff")
-	if r.Header.Get("Origin") == "null" { // which is what such a page asks as
+	if r.Header.Get("Origin") == "null" { // the Origin of requests from such a page
 		header.Set("Access-Control-Allow-Origin", "null")
 	}
 }
@@ -154,7 +152,7 @@ func tamePath(v *visit, resp *http.Response) {
 	header.Set("Referrer-Policy", "no-referrer") // the path is a secret
 }
 
-// answerPreflight lets such a page make any request of its own server.
+// answerPreflight allows such a page to make any request to its own server.
 func answerPreflight(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions || r.Header.Get("Origin") != "null" || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false

@@ -26,8 +26,8 @@ func (b *bed) raw(t *testing.T, text string) string {
 	return string(answer)
 }
 
-// TestSmuggledRequests sends what two servers could take for different
-// requests. The one inside must see one request, or none.
+// TestSmuggledRequests sends bytes that two servers could parse as different requests. The server inside must see one
+// request, or none.
 func TestSmuggledRequests(t *testing.T) {
 	seen := make(chan string, 10)
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func TestHostsThatAreNone(t *testing.T) {
 			t.Errorf("%s: %.60q", name, answer)
 		}
 	}
-	// The target of a request goes before its Host header.
+	// A request's absolute target takes precedence over its Host header.
 	if answer := b.raw(t, "GET http://localhost/x HTTP/1.1\r\nHost: "+public+".localhost\r\nConnection: close\r\n\r\n"); !strings.Contains(answer, "the daemon") {
 		t.Errorf("a target elsewhere: %.80q", answer)
 	}
@@ -99,7 +99,7 @@ func TestSlowLoris(t *testing.T) {
 	}
 }
 
-// inside serves bytes as they are.
+// inside serves raw bytes.
 func inside(t *testing.T, serve func(net.Conn)) string {
 	return served(t, func(c net.Conn) {
 		http.ReadRequest(bufio.NewReader(c))
@@ -160,8 +160,7 @@ func TestServersThatMisbehave(t *testing.T) {
 	}
 }
 
-// A server that floods is held back by a client that does not read, and ends
-// when that leaves.
+// A flooding server is slowed down by a client that does not read, and ends when the client leaves.
 func TestFloodIsHeldBack(t *testing.T) {
 	sent := make(chan int, 1)
 	b := open(t, nil, nil)

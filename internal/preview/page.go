@@ -13,14 +13,13 @@ import (
 	"hutch/internal/problem"
 )
 
-// notice is what is said in place of a preview: to people as a page, to
-// programs as problem details.
+// notice replaces a preview that cannot be shown: as a page for people, as problem details for programs.
 type notice struct {
 	status int
 	kind   hutch.Kind
 	Title  string
 	Text   string
-	Retry  int    // seconds after which to try again; the page does so itself
+	Retry  int    // seconds after which to try again; the page itself does
 	Login  string // URL to log in at; may be empty
 }
 
@@ -43,7 +42,7 @@ func (n notice) about(v *visit) notice {
 	return n
 }
 
-// trouble is the notice of an error of ours.
+// trouble returns the notice for one of our errors.
 func trouble(e *hutch.Error) notice {
 	n := notice{status: problem.Status(e.Kind), kind: e.Kind, Title: "The sandbox cannot be reached", Text: e.Message}
 	switch e.Kind {
@@ -55,7 +54,7 @@ func trouble(e *hutch.Error) notice {
 	return n
 }
 
-// locked asks who wants to see a private preview to show that they may.
+// locked asks the visitor of a private preview for a credential.
 func (h *Handler) locked(r *http.Request, v *visit) notice {
 	n := notice{
 		status: http.StatusUnauthorized, kind: hutch.Denied, Title: "This preview is private",
@@ -99,14 +98,14 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, n notice) {
 		return
 	}
 	if r.Method != http.MethodGet {
-		n.Retry = 0 // who tries again would send nothing
+		n.Retry = 0 // a second attempt would lack the request's body
 	}
 	ours(header)
 	w.WriteHeader(n.status)
 	noticePage.Execute(w, n)
 }
 
-// ours are the headers of a page of our own, which runs nothing.
+// ours sets the headers of a page of our own, which runs no scripts.
 func ours(header http.Header) {
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
@@ -114,7 +113,7 @@ func ours(header http.Header) {
 	header.Add("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 }
 
-// loginForm is what the page for logging in has in it.
+// loginForm is the data of the login page.
 type loginForm struct {
 	Label, Path string
 	Wrong       bool

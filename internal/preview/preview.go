@@ -1,20 +1,18 @@
-// Package preview shows servers in sandboxes to browsers: each exposed port is
-// a host name of its own, LABEL.DOMAIN (see hutch.Port), so that to a browser
-// it is an origin of its own, which shares nothing with the daemon's or with
-// another preview's.
+// Package preview shows servers in sandboxes to browsers. Each exposed port has its
+// own host name, LABEL.DOMAIN (see hutch.Port), so a browser treats it as a separate
+// origin, which shares nothing with the daemon's or with another preview's.
 //
-// Both sides of it are hostile. What comes from a client is held to bounds and
-// time limits, and opens nothing without the label, which is a secret, or for a
-// private port without a token, a signed link or the cookie that one of these
-// left. What comes from a sandbox keeps its meaning, but for what would reach
-// beyond its own host: cookies for other hosts, wiped storage. No credential of
-// the daemon goes in.
+// Both sides are hostile. Requests are bounded in size and time, and open nothing
+// without the label, which is a secret. A private port also needs a token, a signed
+// link, or the cookie that either of them set. Answers from a sandbox keep their
+// meaning, except for effects beyond their own host: cookies for other hosts, wiped
+// storage. No credential of the daemon goes in.
 //
-// Calls of gRPC go in by HTTP/2, all else by HTTP/1.1.
+// gRPC calls go in by HTTP/2, everything else by HTTP/1.1.
 //
-// Who has no names under the domain can use paths, /preview/LABEL/, on the
-// daemon's own host. A browser then is told to take every such page for an
-// origin that is nobody's (CSP sandbox): see docs/decisions/previews.md.
+// Clients without names below the domain can use paths, /preview/LABEL/, on the
+// daemon's own host. The browser is then told to give every such page a unique
+// origin (CSP sandbox): see docs/decisions/previews.md.
 package preview
 
 import (
@@ -35,45 +33,41 @@ import (
 	"hutch/internal/httpio"
 )
 
-// Sandboxes are where previews are found, and reached on behalf of the owner in
-// the context.
+// Sandboxes finds previews, and connects to them on behalf of the owner in the context.
 type Sandboxes interface {
 	hutch.Previews
 	DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error)
 }
 
-// Options say where previews are. Sandboxes is needed.
+// Options configure previews. Sandboxes is required.
 type Options struct {
 	Sandboxes Sandboxes
-	// Domain is the one that labels stand before; default localhost, names
-	// under which are this machine to browsers, with no set-up (RFC 6761).
+	// Domain is the domain below which labels are; default localhost, whose subdomains lead browsers to this machine
+	// without set-up (RFC 6761).
 	Domain string
-	// Login is the URL of the server that people may be sent to, to log in
-	// to private previews: its own, without a path.
+	// Login is the URL of the server on which people log in to private previews: its own, without a path.
 	Login string
-	// Known reports whether a token is one of this server, which is not handed
-	// on to programs inside; May whether it lets see a preview. Without them,
-	// no token does.
+	// Known reports whether a token is one of this server, which is never passed to programs inside; May reports
+	// whether it can see a preview. Without these functions, no token opens a preview.
 	Known func(ctx context.Context, token string) bool
 	May   func(ctx context.Context, token string, p hutch.Preview) bool
-	// Own reports whether a host below the domain is the server's own, which
-	// no preview has; nil knows of none. All others below it are previews, or
-	// there is nothing at them.
+	// Own reports whether a host below the domain is the server's own; nil means none. Every other host below the
+	// domain is a preview or unknown.
 	Own func(host string) bool
-	// Client is the address that a request comes from, and whether a proxy that
-	// is believed said so; nil takes that of the connection.
+	// Client returns the address that a request comes from, and whether a trusted proxy reported it; nil uses the
+	// connection's address.
 	Client func(*http.Request) (addr netip.Addr, proxied bool)
-	// Claim takes the connection of a request for the visitors of an owner's
-	// previews; it is false when they have too many. nil takes all.
+	// Claim counts the connection of a request towards the visitors of an owner's previews; it returns false if they
+	// have too many. nil accepts all.
 	Claim func(ctx context.Context, owner string) bool
-	// Patience is how long a server may take to begin its answer; default 2
-	// minutes. MaxBody bounds requests, in bytes; default 1 GiB.
+	// Patience is how long a server can take before its answer begins; default 2 minutes. MaxBody bounds requests, in
+	// bytes; default 1 GiB.
 	Patience time.Duration
 	MaxBody  int64
 	Log      *slog.Logger
 }
 
-// Handler shows previews, and hands all other requests on.
+// Handler serves previews, and passes all other requests on.
 type Handler struct {
 	next      http.Handler
 	opt       Options
@@ -137,8 +131,8 @@ func New(next http.Handler, opt Options) *Handler {
 }
 
 const (
-	// idleTime is how long a connection is kept for the next request. It is a
-	// use of the sandbox, and shorter than servers keep theirs: Node's 5 s.
+	// idleTime is how long a connection is kept for the next request. It counts as a use of the sandbox, and is
+	// shorter than servers keep theirs: Node's 5 s.
 	idleTime  = 4 * time.Second
 	maxHeader = 64 << 10 // of an answer, in bytes
 )
@@ -149,7 +143,7 @@ func (h *Handler) Close() {
 	h.calling.CloseIdleConnections()
 }
 
-// pathPrefix is where the form of paths begins.
+// pathPrefix begins the paths of the path form.
 const pathPrefix = "/preview/"
 
 // ServeHTTP implements http.Handler.
@@ -185,8 +179,7 @@ func (h *Handler) labelOf(host string) (string, bool) {
 	return label, domain == h.opt.Domain && isLabel(label)
 }
 
-// stray reports whether a Host header names what is below the domain of previews
-// and is neither one nor the server.
+// stray reports whether a Host header is below the domain of previews, but neither a preview nor the server.
 func (h *Handler) stray(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -195,8 +188,7 @@ func (h *Handler) stray(host string) bool {
 	return strings.HasSuffix(host, "."+h.opt.Domain) && !h.opt.Own(host)
 }
 
-// isLabel reports whether a name begins as labels do: with a port. Others stay
-// names of the daemon.
+// isLabel reports whether a name begins as labels do: with a port. Other names belong to the daemon.
 func isLabel(name string) bool {
 	port, _, ok := strings.Cut(name, "-")
 	return ok && port != "" && strings.Trim(port, "0123456789") == "" && len(name) <= 63
@@ -205,19 +197,19 @@ func isLabel(name string) bool {
 // visit is one request of a preview.
 type visit struct {
 	label  string
-	prefix string // of the path, in the form of paths; else empty
-	length int64  // of the answer's body, once it has begun; -1 when it does not say
+	prefix string // the path's beginning in the path form; otherwise empty
+	length int64  // of the answer's body, once it has begun; -1 if unknown
 	hutch.Preview
 
-	body     io.ReadCloser // of a call of gRPC
-	deadline time.Time     // of one that has one
+	body     io.ReadCloser // set for a gRPC call
+	deadline time.Time     // set for a call with a deadline
 }
 
 type visitKey struct{}
 
 func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*visit) }
 
-// open shows a preview to who may see it.
+// open shows a preview to an authorized visitor.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	began, addr := time.Now(), h.client(r)
 	sw := &answer{Writer: httpio.NewWriter(w, r, stall)}
@@ -276,7 +268,7 @@ func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
 	proxy.ServeHTTP(w, r)
 }
 
-// dial connects with the server that a label stands for.
+// dial connects to the server of a label.
 func (h *Handler) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	label, _, _ := strings.Cut(addr, ":")
 	p, ok := h.opt.Sandboxes.Preview(label)
@@ -292,14 +284,14 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if v.prefix != "" {
 		isolate(w.Header(), r)
 	}
-	if r.Context().Err() != nil && v.Life.Err() == nil { // nobody is there to be told
+	if r.Context().Err() != nil && v.Life.Err() == nil { // the client has gone
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
 	h.page(w, r, h.why(r, err))
 }
 
-// why is what is said when a server does not answer.
+// why explains why a server does not answer.
 func (h *Handler) why(r *http.Request, err error) notice {
 	v := visitOf(r)
 	timeout, late := errors.AsType[net.Error](err)
@@ -347,10 +339,9 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// guesses count the labels that there are not, and that an address asked for
-// within a minute. Who has guessed often is told nothing more for the rest of
-// it, also of labels that there are. To ask for the same one again, as a page
-// does that was left open, is no guess.
+// guesses counts the unknown labels that an address requested within a minute. After many guesses, it gets no more
+// answers in that minute, also for existing labels. Requesting the same label again, as an open page does, is not
+// another guess.
 type guesses struct {
 	mu    sync.Mutex
 	until time.Time
@@ -359,7 +350,7 @@ type guesses struct {
 
 const (
 	maxGuesses  = 30
-	maxGuessers = 10_000 // addresses; those over it share one count
+	maxGuessers = 10_000 // addresses; further ones share one count
 )
 
 func (g *guesses) over(addr netip.Addr) bool {
@@ -396,7 +387,7 @@ func remote(r *http.Request) (netip.Addr, bool) {
 	return from.Addr().Unmap(), false
 }
 
-// client is the address that the guesses of a request count for.
+// client returns the address to which a request's guesses count.
 func (h *Handler) client(r *http.Request) netip.Addr {
 	addr, _ := h.opt.Client(r)
 	if network, err := addr.WithZone("").Prefix(64); addr.Is6() && err == nil {

@@ -55,7 +55,7 @@ const (
 	ourKey  = "a-token-of-this-server"
 )
 
-// bed is a server with previews of the house, at localhost.
+// bed is a server with previews of the sandbox, at localhost.
 type bed struct {
 	*house
 	*httptest.Server
@@ -63,7 +63,7 @@ type bed struct {
 	cut     context.CancelFunc
 }
 
-// open serves previews of what inside does; nothing, if that is nil.
+// open serves previews of inside, or of nothing if inside is nil.
 func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	t.Helper()
 	life, cut := context.WithCancel(context.Background())
@@ -101,7 +101,7 @@ func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	return b
 }
 
-// ask makes a request of a label, and follows nothing.
+// ask makes a request to a label, without following redirects.
 func (b *bed) ask(t *testing.T, method, label, path string, body io.Reader, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, b.URL+path, body)
@@ -141,7 +141,7 @@ func TestWhichHostIsAPreview(t *testing.T) {
 		"localhost":                  "the daemon",
 		"hutch.localhost":            "There is no such preview",
 		"127.0.0.1":                  "the daemon",
-		public + ".example.com":      "the daemon", // and there the guard refuses the host
+		public + ".example.com":      "the daemon", // there the guard refuses the host
 		"x." + public + ".localhost": "There is no such preview",
 		public + "x.localhost":       "There is no such preview",
 		"8000-box-.localhost":        "There is no such preview",
@@ -207,7 +207,7 @@ func TestWhatComesOut(t *testing.T) {
 	}
 }
 
-// A page in the form of paths is on the daemon's host: it must be nobody's.
+// A page in the path form is on the daemon's host, so it must have a unique origin.
 func TestPathsAreAlone(t *testing.T) {
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -361,8 +361,7 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// TestGuessesBehindAProxy holds that clients of a proxy that is believed count by
-// themselves.
+// TestGuessesBehindAProxy: clients of a trusted proxy are counted separately.
 func TestGuessesBehindAProxy(t *testing.T) {
 	b := open(t, dump, func(opt *Options) {
 		opt.Client = func(r *http.Request) (netip.Addr, bool) {
@@ -380,8 +379,7 @@ func TestGuessesBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestUnknownHosts holds that no name below the domain of previews shows the
-// server's own pages, unless it is the server's.
+// TestUnknownHosts: no name below the domain of previews shows the server's own pages, unless it is the server's.
 func TestUnknownHosts(t *testing.T) {
 	b := open(t, dump, func(opt *Options) { opt.Own = func(host string) bool { return host == "hutch.localhost" } })
 	for host, want := range map[string]int{"x": 404, "a.b": 404, "8000-box-none": 404, "hutch": 200} {
@@ -414,7 +412,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// What is sent bit by bit arrives so, and ends when the port is unexposed.
+// Events arrive one by one, and end when the port is unexposed.
 func TestEventsAndEnd(t *testing.T) {
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

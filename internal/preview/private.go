@@ -9,11 +9,11 @@ import (
 	"hutch"
 )
 
-// loginTime is how long one who logged in stays so.
+// loginTime is how long a login is valid.
 const loginTime = 12 * time.Hour
 
-// enter lets in who may see a preview, and answers who may not, or who brought
-// a link, which becomes a cookie.
+// enter lets authorized visitors in, and answers all others. It also answers a visitor with a link, which it replaces
+// by a cookie.
 func (h *Handler) enter(w http.ResponseWriter, r *http.Request, v *visit) bool {
 	if link := linkOf(r); link != "" && v.prefix == "" {
 		h.takeLink(w, r, v, link)
@@ -34,8 +34,8 @@ func linkOf(r *http.Request) string {
 	return r.URL.Query().Get(hutch.PortLinkParameter)
 }
 
-// takeLink leaves a cookie in place of a signature, which then is no longer in
-// the URL, where the page and its server could read it.
+// takeLink sets a cookie in place of a signature and redirects, so that the signature is no longer in the URL, where
+// the page and its server could read it.
 func (h *Handler) takeLink(w http.ResponseWriter, r *http.Request, v *visit, link string) {
 	end, ok := v.Signed(link, time.Now())
 	if !ok {
@@ -62,8 +62,7 @@ func withoutLink(query string) string {
 	return strings.Join(kept, "&")
 }
 
-// tokenOpens reports whether a token of this server comes with the request that
-// may see the preview.
+// tokenOpens reports whether the request carries a token of this server that can see the preview.
 func (h *Handler) tokenOpens(r *http.Request, v *visit) bool {
 	for _, token := range []string{r.Header.Get(tokenHeader), bearer(r.Header.Get("Authorization"))} {
 		if token != "" && h.opt.May(r.Context(), token, v.Preview) {
@@ -73,9 +72,8 @@ func (h *Handler) tokenOpens(r *http.Request, v *visit) bool {
 	return false
 }
 
-// cookieOpens reports whether the browser of one who may see the preview makes
-// the request on behalf of the preview itself, or to go there: another page,
-// which may be a preview of the same domain, must not act with the cookie.
+// cookieOpens reports whether the request has a valid cookie and comes from the preview itself, or navigates to it:
+// another page, which can be a preview of the same domain, must not act with the cookie.
 func cookieOpens(r *http.Request, v *visit) bool {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
@@ -97,9 +95,8 @@ func cookieOpens(r *http.Request, v *visit) bool {
 	return false
 }
 
-// login is a page of the daemon's own host, where people show their token. It
-// is not on the preview's: what serves that could paint the same page, and
-// nobody should be used to it.
+// login is a page on the daemon's own host, where people show their token. It is not on the preview's host: its
+// server could imitate the page, and people should not get used to that.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(silence))
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
@@ -130,7 +127,7 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// linked is a path with a signature in its query.
+// linked adds a signature to the query of a path.
 func linked(path, signature string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.Host != "" || u.Scheme != "" {

@@ -1,10 +1,10 @@
-// Package quota counts what each token takes in a window of time, and refuses
-// what is over its limit.
+// Package quota counts the calls of each token in a window of time, and refuses
+// calls over the limit.
 //
-// A window begins with the first call in it and has its whole limit at once.
-// Counts outlive the daemon, and never come back lower than they were: a block
-// of calls is on disk before the first of them is allowed, so a kill -9 costs a
-// token at most what was left of its block, and gives it nothing.
+// A window begins with its first call, which then has the whole limit. Counts
+// outlive the daemon, and are never lower after a restart: a block of calls is
+// written to disk before the first of them is allowed. So kill -9 costs a token
+// at most the rest of its block, and never gives it more calls.
 package quota
 
 import (
@@ -20,13 +20,13 @@ import (
 	"hutch/internal/store"
 )
 
-// Options are what a meter is made from.
+// Options configure a meter.
 type Options struct {
-	// Shelf is where counts are kept; nil is in memory alone.
+	// Shelf is where counts are stored; nil keeps them in memory only.
 	Shelf *store.Shelf
-	// Window is how long a limit is for.
+	// Window is the length of a window.
 	Window time.Duration
-	// What is counted, in words, such as "requests a minute".
+	// What describes the count, such as "requests a minute".
 	What string
 	// Limit is the name of the limit in errors, such as "requestsPerMinute".
 	Limit string
@@ -40,28 +40,28 @@ type Meter struct {
 	byKey map[string]*window
 }
 
-// window is what one token has taken since a time.
+// window counts what one token has taken since a time.
 type window struct {
 	mu       sync.Mutex
 	start    time.Time
 	used     int
-	reserved int // on disk: used never passes it
+	reserved int // on disk; used is never higher
 }
 
-// kept is a window on disk.
+// kept is the stored form of a window.
 type kept struct {
 	Start time.Time `json:"start"`
 	Count int       `json:"count"`
 }
 
-// Standing is how a token stands after a call.
+// Standing is the state of a token's limit after a call.
 type Standing struct {
 	Limit     int // math.MaxInt32 for none
 	Remaining int
 	Reset     time.Time // when Remaining is Limit again
 }
 
-// Open returns a meter that goes on from where it was.
+// Open returns a meter that continues from the stored counts.
 func Open(ctx context.Context, opt Options) (*Meter, error) {
 	m := &Meter{opt: opt, byKey: map[string]*window{}}
 	if opt.Shelf == nil {
@@ -77,7 +77,7 @@ func Open(ctx context.Context, opt Options) (*Meter, error) {
 			return nil, fmt.Errorf("read %s of %s: %w", opt.What, key, err)
 		}
 		now := time.Now()
-		began := now.Sub(k.Start) // ago; less than nothing when the clock was put back meanwhile
+		began := now.Sub(k.Start) // negative if the clock was put back meanwhile
 		if began < 0 || began >= m.opt.Window {
 			if err := opt.Shelf.Delete(ctx, key); err != nil {
 				return nil, err
@@ -89,18 +89,16 @@ func Open(ctx context.Context, opt Options) (*Meter, error) {
 	return m, nil
 }
 
-// covers reports whether a window that began at start holds now. Both are of the
-// monotonic clock: nobody gets more calls, or waits longer, because the time of
-// the machine was set.
+// covers reports whether a window that began at start is current. Both times are of the monotonic clock, so setting
+// the machine's time neither gives calls nor delays them.
 func (m *Meter) covers(start, now time.Time) bool { return now.Sub(start) < m.opt.Window }
 
-// Take counts one call of key against limit, or refuses it as Exhausted, with
-// the time to wait in its data.
+// Take counts one call of key against limit, or refuses it as Exhausted, with the time to wait in its data.
 func (m *Meter) Take(ctx context.Context, key string, limit int) (Standing, error) {
 	return m.take(ctx, key, limit, false)
 }
 
-// Note counts a call that is not refused.
+// Note counts a call without refusing it.
 func (m *Meter) Note(ctx context.Context, key string, limit int) error {
 	_, err := m.take(ctx, key, limit, true)
 	return err
@@ -162,7 +160,7 @@ func (m *Meter) refusal(s Standing, now time.Time) error {
 		With("limit", m.opt.Limit).With("retryAfter", wait)
 }
 
-// crowd is how many windows are kept before those that are over are dropped.
+// crowd is how many windows are kept before ended ones are dropped.
 const crowd = 10_000
 
 func (m *Meter) window(key string, now time.Time) *window {
@@ -190,8 +188,7 @@ func (m *Meter) sweepLocked(now time.Time) {
 	}
 }
 
-// Close writes down what was used, so that reserved calls are not lost. Nobody
-// may take any more.
+// Close stores the used counts, so that reserved calls are not lost. Take must not be called any more.
 func (m *Meter) Close(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -88,7 +88,7 @@ func TestUnlimitedIsNotCounted(t *testing.T) {
 	}
 }
 
-// What is always allowed is still counted.
+// Calls that are never refused are still counted.
 func TestNote(t *testing.T) {
 	m := open(t, nil)
 	for range 5 {
@@ -107,13 +107,13 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// 64 callers at once, over kill -9s: together never more than the limit.
+// 64 concurrent callers, over several kill -9s, never get more than the limit together.
 func TestNeverMoreThanTheLimit(t *testing.T) {
 	const limit = 1000
 	shelf := disk(t)
 	var allowed atomic.Int64
 	for range 4 {
-		m := open(t, shelf) // and no Close: as after kill -9
+		m := open(t, shelf) // without Close, as after kill -9
 		var wg sync.WaitGroup
 		for range 64 {
 			wg.Go(func() {
@@ -151,8 +151,7 @@ func TestCloseLosesNothing(t *testing.T) {
 	}
 }
 
-// A clock that was put back opens a new window and does not shut the old one
-// for ever.
+// A clock that was put back opens a new window, and does not keep the old one shut for ever.
 func TestWindowFromTheFuture(t *testing.T) {
 	shelf := disk(t)
 	if err := shelf.Put(t.Context(), "a", []byte(`{"start":"2999-01-01T00:00:00Z","count":10}`)); err != nil {

@@ -21,14 +21,14 @@ import (
 
 const (
 	bodyTime = time.Minute      // for it to come
-	chunk    = 128 << 10        // of an answer, written in one go
-	pingTime = 15 * time.Second // between signs of life on a silent stream
+	chunk    = 128 << 10        // bytes of an answer that are written at once
+	pingTime = 15 * time.Second // between comments on a silent stream
 )
 
-// errTooLarge is turned into a 413, which no kind stands for.
+// errTooLarge becomes a 413; no kind stands for that status.
 var errTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than %d MiB: send large data as stdin over a WebSocket", stream.MaxRequest>>20)
 
-// body decodes the body of a request into v; an empty one leaves v as it is.
+// body decodes the body of a request into v; an empty body leaves v unchanged.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request, v any) error {
 	b, err := h.raw(w, r)
 	if err != nil || len(b) == 0 {
@@ -55,7 +55,7 @@ func (h *Handler) raw(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-// decode reads JSON strictly: what we would not understand is refused.
+// decode reads JSON strictly: it refuses fields that it does not know.
 func decode(b []byte, v any) error {
 	if !utf8.Valid(b) {
 		return hutch.Errorf(hutch.Invalid, "the body is not UTF-8, as JSON must be: send binary input as stdinBase64")
@@ -79,7 +79,7 @@ func decode(b []byte, v any) error {
 	return hutch.Errorf(hutch.Invalid, "the body is not the JSON it should be: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// query returns the parameters, all of which are among the allowed.
+// query returns the parameters, and refuses any that is not in allowed.
 func query(r *http.Request, allowed ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -96,7 +96,7 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	return q, nil
 }
 
-// instead says which parameters there are.
+// instead lists the allowed parameters for an error.
 func instead(allowed []string) string {
 	if len(allowed) == 0 {
 		return "this call takes none"
@@ -104,8 +104,8 @@ func instead(allowed []string) string {
 	return "use " + oneOf(allowed)
 }
 
-// repeated takes out the parameter that may be given more than once: what is
-// left of the request, and the parameter's values.
+// repeated removes the parameter that can be given more than once: it returns the rest of the request, and the
+// parameter's values.
 func repeated(r *http.Request, name string) (*http.Request, []string, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -118,7 +118,7 @@ func repeated(r *http.Request, name string) (*http.Request, []string, error) {
 	return &rest, values, nil
 }
 
-// flag reads a parameter that is true, false or left out; its bare name is true.
+// flag reads a parameter that is true, false or missing; without a value it is true.
 func flag(q url.Values, name string) (bool, error) {
 	switch v := q.Get(name); {
 	case v == "true" || v == "1" || v == "" && q.Has(name):
@@ -130,7 +130,7 @@ func flag(q url.Values, name string) (bool, error) {
 	}
 }
 
-// errNoRoom is for answers that are too much beside those that nobody has read.
+// errNoRoom is the error for an answer that does not fit beside those that the caller has not read yet.
 var errNoRoom = hutch.Errorf(hutch.Exhausted, "the answers that wait for you to read them leave no room for this one: read those, or ask for less at a time").With("limit", "memory of answers")
 
 // answer sends v as JSON.
@@ -146,8 +146,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, v any) {
 	h.write(w, r, b)
 }
 
-// report sends the result of what ran. It is not refused: the output in it was
-// made to fit when it was kept.
+// report sends the result of a command or run. It is never refused: the output in it was limited when it was kept.
 func (h *Handler) report(w http.ResponseWriter, r *http.Request, result any) {
 	b, err := json.Marshal(result)
 	if err != nil {

@@ -26,8 +26,8 @@ func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, h.svc.Interrupt(r.Context(), r.PathValue("id"), r.PathValue("context")))
 }
 
-// runCode runs code in a context and answers with the result; or, for who
-// accepts them, with events while it runs.
+// runCode runs code in a context and answers with the result or, if the client accepts events, with events while the
+// code runs.
 func (h *Handler) runCode(w http.ResponseWriter, r *http.Request) {
 	req, err := h.runRequest(w, r)
 	switch {
@@ -56,7 +56,7 @@ func (h *Handler) runRequest(w http.ResponseWriter, r *http.Request) (hutch.RunR
 	return runIn(r, body)
 }
 
-// runIn is the run that a body asks for, in the context that the path names.
+// runIn returns the run that a body asks for, in the context that the path names.
 func runIn(r *http.Request, body stream.Run) (hutch.RunRequest, error) {
 	id := r.PathValue("context")
 	if id != "" && body.ContextID != "" && body.ContextID != id {
@@ -90,8 +90,8 @@ func (h *Handler) runEvents(w http.ResponseWriter, r *http.Request, req hutch.Ru
 	es.send("", "end", res)
 }
 
-// runSocket runs code for the client at the other end of a WebSocket, which
-// may answer to what the code asks. Package stream says what is sent.
+// runSocket runs code for the client at the other end of a WebSocket, which can answer when the code asks for input.
+// Package stream specifies the messages.
 func (h *Handler) runSocket(w http.ResponseWriter, r *http.Request) {
 	h.attend(w, r, h.serveRun)
 }
@@ -112,7 +112,7 @@ func (h *Handler) serveRun(s *socket, r *http.Request) any {
 	return stream.RunNote{Error: &d}
 }
 
-// run reads the first message, a run.
+// run reads the first message, which is a run.
 func (s *socket) run(r *http.Request) (hutch.RunRequest, error) {
 	var body stream.Run
 	if err := s.first(&body); err != nil {
@@ -125,7 +125,7 @@ func (s *socket) run(r *http.Request) (hutch.RunRequest, error) {
 	return req, err
 }
 
-// event sends what happens in a run.
+// event sends an event of a run.
 func (s *socket) event(e hutch.RunEvent) error {
 	if e.Output != nil {
 		return s.output(*e.Output)

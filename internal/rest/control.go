@@ -8,8 +8,8 @@ import (
 	"hutch/internal/stream"
 )
 
-// input writes the body to a process. It is read whole before that, so that a
-// client that leaves while the program does not read is noticed.
+// input writes the body to a process. It reads the whole body first, so that it notices a client that leaves while
+// the program does not read.
 func (h *Handler) input(w http.ResponseWriter, r *http.Request) {
 	q, err := query(r, "end")
 	if err != nil {
@@ -51,7 +51,7 @@ func (h *Handler) languages(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(orEmpty(list), err)
 }
 
-// done answers a call that has nothing to tell.
+// done answers a call that returns only an error.
 func (h *Handler) done(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil {
 		h.fail(w, r, err)

@@ -10,8 +10,8 @@ import (
 	"hutch/internal/stream"
 )
 
-// exec runs a command and answers with its result; or, for who accepts them,
-// with events while it runs.
+// exec runs a command and answers with its result or, if the client accepts events, with events while the command
+// runs.
 func (h *Handler) exec(w http.ResponseWriter, r *http.Request) {
 	var cmd stream.Command
 	err := h.body(w, r, &cmd)
@@ -61,8 +61,7 @@ func (es events) exit(h *Handler, r *http.Request) func(hutch.ExecResult, error)
 	}
 }
 
-// resumeExec sends the output of a resumable command from a cursor on, and how
-// it ended.
+// resumeExec sends the output of a resumable command from a cursor on, and then how the command ended.
 func (h *Handler) resumeExec(w http.ResponseWriter, r *http.Request) {
 	cursor, err := h.resumeCursor(r)
 	switch {
@@ -78,7 +77,7 @@ func (h *Handler) resumeExec(w http.ResponseWriter, r *http.Request) {
 		es := h.events(w, r)
 		defer es.Close()
 		es.exit(h, r)(h.svc.ResumeExec(r.Context(), r.PathValue("id"), r.PathValue("exec"), cursor, es.output))
-	default: // an answer in one piece has the end alone
+	default: // an answer in one piece has only the end
 		res, err := h.svc.ResumeExec(r.Context(), r.PathValue("id"), r.PathValue("exec"), cursor, nil)
 		if err != nil {
 			h.partial(r, res, err).Write(h.writer(w, r))
@@ -100,7 +99,7 @@ func (h *Handler) cancelExec(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, h.svc.CancelExec(r.Context(), r.PathValue("id"), r.PathValue("exec")))
 }
 
-// partial describes an error that ended a command, with what it had printed.
+// partial describes an error that ended a command, with the output until then.
 func (h *Handler) partial(r *http.Request, res hutch.ExecResult, err error) problem.Details {
 	d := h.describe(r, err)
 	if !res.Timestamp.IsZero() { // it had started

@@ -9,8 +9,7 @@ import (
 	"hutch"
 )
 
-// unknownField is the error for a field that b has and the type t has not; nil
-// when there is no such field. It names the fields that could be meant.
+// unknownField returns the error for a field in b that the type t does not have, or nil. It suggests similar fields.
 func unknownField(b []byte, t reflect.Type) error {
 	known := fieldsOf(t)
 	if known == nil {
@@ -32,14 +31,13 @@ func unknownField(b []byte, t reflect.Type) error {
 	return nil
 }
 
-// field is a field of an object in JSON.
+// field is a field of a JSON object.
 type field struct {
 	name string
 	of   reflect.Type
 }
 
-// fieldsOf are the fields of a struct in JSON, in the order of the type; nil when t is
-// no struct.
+// fieldsOf returns the JSON fields of a struct, in the order of the type; nil if t is not a struct.
 func fieldsOf(t reflect.Type) (list []field) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -60,7 +58,7 @@ func fieldsOf(t reflect.Type) (list []field) {
 	return list
 }
 
-// find looks a field up as encoding/json does, which ignores case.
+// find looks up a field as encoding/json does: it ignores case.
 func find(list []field, name string) (reflect.Type, bool) {
 	i := slices.IndexFunc(list, func(f field) bool { return strings.EqualFold(f.name, name) })
 	if i < 0 {
@@ -85,8 +83,7 @@ func oneOf(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// jsonPath is a field's path without the names of embedded Go types, which
-// encoding/json puts in.
+// jsonPath is a field's path without the names of embedded Go types, which encoding/json inserts.
 func jsonPath(path string) string {
 	parts := slices.DeleteFunc(strings.Split(path, "."), func(part string) bool { return part != "" && 'A' <= part[0] && part[0] <= 'Z' })
 	return strings.Join(parts, ".")

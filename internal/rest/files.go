@@ -20,14 +20,14 @@ import (
 	"hutch/internal/stream"
 )
 
-// Uploads reports whether a request's body is a file or an archive, which has
-// no limit of its own: it is never held in memory.
+// Uploads reports whether a request's body is a file or an archive. Such a body has no size limit, because it is
+// never held in memory.
 func Uploads(r *http.Request) bool {
 	return r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, "/v1/sandboxes/") &&
 		(strings.HasSuffix(r.URL.Path, "/files/content") || strings.HasSuffix(r.URL.Path, "/files/archive"))
 }
 
-// params reads query parameters; the first error stays.
+// params reads query parameters; the first error is kept.
 type params struct {
 	url.Values
 	err error
@@ -106,7 +106,7 @@ func (h *Handler) mkdir(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, q.err)
 }
 
-// transfers is of what goes from one path to another.
+// transfers returns the handler of a verb that takes two paths.
 func (h *Handler) transfers(do func(ctx context.Context, id, from, to string, replace bool) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := paramsOf(r, "from", "to", "replace")
@@ -147,8 +147,7 @@ func (h *Handler) editFile(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.EditFile(r.Context(), r.PathValue("id"), req))
 }
 
-// readFile answers with the bytes of a file. What it was when it was opened is
-// in a header, as JSON.
+// readFile answers with the bytes of a file. A header holds the file's record at the moment of opening, as JSON.
 func (h *Handler) readFile(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "offset", "length", "firstLine", "lastLine")
 	req := hutch.ReadRequest{
@@ -177,26 +176,25 @@ func (h *Handler) readFile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// breakOff ends an answer under way so that nobody takes it for whole. What was
-// given of it goes out first: without a status it would look as if no server
-// were there.
+// breakOff ends a started answer so that no client takes it for complete. It sends the buffered part first: without a
+// status, the answer would look as if there were no server.
 func (h *Handler) breakOff(w http.ResponseWriter, r *http.Request, err error) {
 	h.describe(r, err) // for the log
 	http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
 }
 
-// content is the answer that a file goes into.
+// content is the answer that receives a file.
 type content struct {
 	w      *httpio.Writer
 	req    *hutch.ReadRequest
 	ranged bool
 	size   int64
 	begun  bool
-	head   bool // the header is all that is wanted
+	head   bool // only the header is wanted
 }
 
-// errHead ends what need not be read.
+// errHead ends a read whose content nobody asked for.
 var errHead = errors.New("no body is wanted")
 
 func (a *content) opened(info hutch.FileInfo) {
@@ -204,7 +202,7 @@ func (a *content) opened(info hutch.FileInfo) {
 	header.Set(stream.FileHeader, stream.FormatFile(info))
 	header.Set("Content-Type", typeOf(info.Name))
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Disposition", "attachment") // of a stranger's making: not to be shown as a page of ours
+	header.Set("Content-Disposition", "attachment") // the content is untrusted: a browser must not show it as a page of ours
 	header.Set("Cache-Control", "no-store")
 	header.Set("Last-Modified", info.Modified.UTC().Format(http.TimeFormat))
 	if a.req.Lines() || info.Size == 0 {
@@ -254,8 +252,8 @@ func (a *content) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// parseRange takes on a Range header of one range, where the parameters ask for
-// all. Of others it takes no notice, as HTTP allows.
+// parseRange takes a Range header with one range, if the parameters ask for the whole file. It ignores other headers,
+// as HTTP allows.
 func parseRange(text string, req *hutch.ReadRequest) bool {
 	spec, ok := strings.CutPrefix(text, "bytes=")
 	from, to, dash := strings.Cut(spec, "-")
@@ -318,7 +316,7 @@ func (h *Handler) pack(w http.ResponseWriter, r *http.Request) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	names := values["name"]
 	if err == nil {
-		values.Del("name") // the one that may come often
+		values.Del("name") // name can be repeated
 		r.URL.RawQuery = values.Encode()
 	}
 	q := paramsOf(r, "path", "format")
@@ -368,8 +366,8 @@ func (h *Handler) searchFiles(w http.ResponseWriter, r *http.Request) {
 	h.endList(l, r, q.err)
 }
 
-// list is an answer in JSON that is written as its items come: an object with
-// the list and, when something ended it early, the error.
+// list is a JSON answer that is written while its items arrive: an object with the list and, if something ended it
+// early, the error.
 type list struct {
 	w    *httpio.Writer
 	buf  *bufio.Writer
@@ -406,7 +404,7 @@ func (l *list) begin() {
 	l.buf.WriteString(`{"` + l.name + `":[`)
 }
 
-// endList ends the answer. An error without any item is answered as others are.
+// endList ends the answer. An error before the first item is answered as any other call does.
 func (h *Handler) endList(l *list, r *http.Request, err error) {
 	if err != nil && l.n == 0 {
 		h.describe(r, err).Write(l.w)
@@ -422,10 +420,10 @@ func (h *Handler) endList(l *list, r *http.Request, err error) {
 		l.buf.WriteString(`,"error":` + string(b))
 	}
 	l.buf.WriteString("}\n")
-	l.buf.Flush() // an error here is a client that has gone
+	l.buf.Flush() // an error here means that the client has gone
 }
 
-// watch answers with an event for each change, the first of which is ready.
+// watch answers with an event for each change; the first event is "ready".
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "recursive")
 	req := hutch.WatchRequest{Path: q.path("path"), Recursive: q.flag("recursive")}

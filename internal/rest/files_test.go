@@ -58,7 +58,7 @@ func TestRanges(t *testing.T) {
 		{"f", "bytes=-1000", "", 206, "0123456789", "bytes 0-9/10"},
 		{"f", "bytes=10-", "", 416, "", "bytes */10"},
 		{"f", "bytes=1000-2000", "", 416, "", "bytes */10"},
-		// What is not understood, or not offered, is the whole file, as HTTP says.
+		// A range that the server does not understand or offer gives the whole file, as HTTP requires.
 		{"f", "bytes=0-1,4-5", "", 200, "0123456789", ""},
 		{"f", "bytes=4-2", "", 200, "0123456789", ""},
 		{"f", "bytes=-0", "", 200, "0123456789", ""},
@@ -110,7 +110,7 @@ func TestFileHeader(t *testing.T) {
 	}
 }
 
-// halting gives some of what is asked for, and then fails.
+// halting returns a part of the file, and then fails.
 type halting struct{ *files.FS }
 
 var errHalt = errors.New("halt")
@@ -132,7 +132,7 @@ func (halting) ListFiles(_ context.Context, _ string, _ hutch.ListRequest, out f
 	return hutch.Errorf(hutch.Unavailable, "halt")
 }
 
-// Half of something never looks like all of it.
+// A part of an answer never looks like the whole.
 func TestWhatBreaksOffIsBroken(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &scripted.Service{OnFiles: halting{}}, rest.Options{})
@@ -161,7 +161,7 @@ func TestWhatBreaksOffIsBroken(t *testing.T) {
 	}
 }
 
-// An upload that breaks off leaves what was there.
+// An upload that breaks off leaves the old file.
 func TestUploadThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	b := serveFiles(t, map[string]string{"f": "old"})

@@ -7,11 +7,10 @@ import (
 	"hutch"
 )
 
-// makes is a parameter. Its name says what: create alone is about files.
+// makes is the name of the parameter that creates a sandbox; "create" is a parameter of files.
 const makes = "createSandbox"
 
-// firstUse is f for a sandbox that is made before if there is none, where the
-// parameter createSandbox asks for that.
+// firstUse returns f; if the parameter createSandbox asks for it, the sandbox is created first when it is missing.
 func (h *Handler) firstUse(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		rest, wanted, err := takeCreate(r)
@@ -26,11 +25,11 @@ func (h *Handler) firstUse(f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// takeCreate is the request without the parameter createSandbox, and what that said.
+// takeCreate returns the request without the parameter createSandbox, and that parameter's value.
 func takeCreate(r *http.Request) (*http.Request, bool, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || !q.Has(makes) {
-		return r, false, nil // f says what is wrong with it
+		return r, false, nil // f reports the error
 	}
 	if n := len(q[makes]); n > 1 {
 		return r, false, hutch.Errorf(hutch.Invalid, "the parameter %s is given %d times: give it once", makes, n)

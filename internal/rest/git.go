@@ -23,7 +23,7 @@ func (h *Handler) gitStatus(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.GitStatus(r.Context(), r.PathValue("id"), q.Get("dir")))
 }
 
-// gitDiff answers with the bytes that git printed, in no certain encoding.
+// gitDiff answers with the bytes that git printed; their encoding is unknown.
 func (h *Handler) gitDiff(w http.ResponseWriter, r *http.Request) {
 	req, err := diffRequest(r)
 	if err != nil {
@@ -41,7 +41,7 @@ func (h *Handler) gitDiff(w http.ResponseWriter, r *http.Request) {
 	h.writer(w, r).Write([]byte(diff)) // an error here is a client that has gone
 }
 
-// diffRequest reads the parameters, of which path may be given more than once.
+// diffRequest reads the parameters; path can be repeated.
 func diffRequest(r *http.Request) (req hutch.GitDiffRequest, err error) {
 	once, paths, err := repeated(r, "path")
 	if err != nil {

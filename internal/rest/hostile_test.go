@@ -14,8 +14,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// rawBodies are the routes whose body is bytes, not JSON, and bodiless those
-// that leave a body unread.
+// rawBodies are the routes whose body is bytes instead of JSON; bodiless are those that ignore a body.
 var (
 	rawBodies = []string{"/files/content", "/files/archive", "/input"}
 	bodiless  = []string{"/interrupt", "/rotate", "/pause", "/resume"}
@@ -30,8 +29,7 @@ func endsWith(path string, ends []string) bool {
 	return false
 }
 
-// Whatever a body is, on every route that has one, it is refused in words, and
-// with the status that is the client's fault.
+// Every route with a body refuses any bad body with a message and a 4xx status.
 func TestBadBodiesOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	svc := &scripted.Service{}
@@ -63,7 +61,7 @@ func TestBadBodiesOnEveryRoute(t *testing.T) {
 	}
 }
 
-// routes are those of a server of svc, with the sandbox "s" in it.
+// routes returns the routes of a server for svc, with the sandbox "s" in it.
 func routes(t *testing.T, svc *scripted.Service) []rest.Route {
 	t.Helper()
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
@@ -74,13 +72,13 @@ func routes(t *testing.T, svc *scripted.Service) []rest.Route {
 	return h.Routes()
 }
 
-// fill names something in place of what a path leaves open.
+// fill replaces the parameters of a path.
 func fill(path string) string {
 	return strings.NewReplacer("{id}", "s", "{process}", "p", "{context}", "c", "{token}", "t").Replace(path)
 }
 
-// A body that stops half way, on a connection that then closes, holds nothing
-// up: the server ends at the end of this test.
+// A body that stops half way, on a connection that then closes, blocks nothing: the server can end at the end of this
+// test.
 func TestBodiesThatStopHalfWay(t *testing.T) {
 	t.Parallel()
 	svc := &scripted.Service{}
@@ -112,7 +110,7 @@ func TestFirstUseCreates(t *testing.T) {
 		status  int
 		created int
 	}{
-		{"?createSandbox=true", 200, 2}, // the first is the bench's own
+		{"?createSandbox=true", 200, 2}, // the first create is that of the bench
 		{"?createSandbox", 200, 3},      // which finds it
 		{"?createSandbox=false", 200, 3},
 		{"?createSandbox=maybe", 400, 3},

@@ -18,17 +18,16 @@ const (
 	maxKey      = 255      // bytes
 )
 
-// answers remembers what calls with an Idempotency-Key were answered, so that
-// a client that never saw an answer can ask again. A call that failed is
-// forgotten: the same again may succeed.
+// answers remembers the answers to calls with an Idempotency-Key, so that a client that saw no answer can ask again.
+// A failed call is forgotten, because a second attempt can succeed.
 type answers struct {
 	mu    sync.Mutex
 	byKey map[string]*remembered
 	order []*remembered // oldest first
-	size  int           // of the answers in order, in bytes
+	size  int           // bytes of the answers in order
 }
 
-// remembered is a call and, when done is closed, its answer: none if it failed.
+// remembered is a call. When done is closed it has the answer, or none if the call failed.
 type remembered struct {
 	key     string
 	request [sha256.Size]byte
@@ -38,14 +37,14 @@ type remembered struct {
 	gone    bool // out of order already
 }
 
-// do answers a call of this key with what f returns, or returned before.
+// do answers a call of this key with what f returns, or returned to an earlier call.
 func (a *answers) do(r *http.Request, key string, request any, f func() (any, error)) (answer json.RawMessage, again bool, err error) {
 	b, err := json.Marshal(request)
 	if err != nil {
 		return nil, false, err
 	}
 	sum := sha256.Sum256(b)
-	// One caller's keys are not another's.
+	// Keys of different callers are distinct.
 	caller := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 	key = string(caller[:]) + key
 	for {
@@ -68,8 +67,7 @@ func (a *answers) do(r *http.Request, key string, request any, f func() (any, er
 	}
 }
 
-// enter returns the call of a key; mine if it is new, and the caller's to
-// finish.
+// enter returns the call of a key; mine is true if the call is new, and the caller must then finish it.
 func (a *answers) enter(key string, sum [sha256.Size]byte) (call *remembered, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +98,7 @@ func (a *answers) forgetOldestLocked() {
 	oldest.gone = true
 }
 
-// finish makes the call and lets those go on who wait for it.
+// finish makes the call, and wakes the callers that wait for it.
 func (a *answers) finish(call *remembered, f func() (any, error)) (answer []byte, err error) {
 	defer func() {
 		a.mu.Lock()

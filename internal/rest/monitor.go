@@ -18,7 +18,7 @@ func (h *Handler) usage(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.accounts.Usage(r.Context()))
 }
 
-// auditLog sends records as lines of JSON, as they are read.
+// auditLog sends records as lines of JSON while it reads them.
 func (h *Handler) auditLog(w http.ResponseWriter, r *http.Request) {
 	p := paramsOf(r, "since", "until", "token", "owner", "sandbox", "verb", "result", "after", "limit", "running", "follow")
 	q := audit.Query{
@@ -42,7 +42,7 @@ func (h *Handler) auditLog(w http.ResponseWriter, r *http.Request) {
 	case !l.begun:
 		h.fail(w, r, err)
 	default:
-		h.describe(r, err) // into the log; the client must see a broken answer
+		h.describe(r, err) // for the log; the client must see a broken answer
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -55,8 +55,7 @@ func (p *params) moment(name string) time.Time {
 	return at
 }
 
-// lines is an answer of one JSON value a line, sent in pieces or, when live,
-// at once.
+// lines is an answer with one JSON value a line. Lines are sent in pieces or, when live, at once.
 type lines struct {
 	w     *httpio.Writer
 	buf   *bufio.Writer
@@ -98,5 +97,5 @@ func (l *lines) flush() error {
 
 func (l *lines) end() {
 	l.begin()
-	l.flush() // an error here is a client that has gone
+	l.flush() // an error here means that the client has gone
 }

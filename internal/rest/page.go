@@ -12,12 +12,11 @@ import (
 	"hutch"
 )
 
-// maxPage is the most sandboxes that one answer can be asked to hold.
+// maxPage is the highest number of sandboxes that one answer can be asked for.
 const maxPage = 1000
 
-// page is a part of a list of sandboxes, which are in order of their creation
-// and, of those made at one moment, their ids. The cursor is the place of the
-// last one that was told: it stays good when that one is gone.
+// page is a part of a list of sandboxes, which is in order of creation time and then of id. The cursor is the
+// position of the last sandbox that was sent; it stays valid when that sandbox is destroyed.
 type page struct {
 	limit int // 0 is all
 	after place
@@ -63,8 +62,7 @@ func pageOf(q url.Values) (p page, err error) {
 	return p, nil
 }
 
-// cut is the page's part of a list, and the cursor of the next; "" after the
-// last.
+// cut returns the page's part of a list, and the cursor of the next page; "" after the last page.
 func (p page) cut(list []hutch.Sandbox) (part []hutch.Sandbox, next string) {
 	slices.SortFunc(list, func(a, b hutch.Sandbox) int { return placeOf(a).compare(placeOf(b)) })
 	first := 0
@@ -83,7 +81,7 @@ func (p page) cut(list []hutch.Sandbox) (part []hutch.Sandbox, next string) {
 	return list[:p.limit], placeOf(list[p.limit-1]).String()
 }
 
-// linkNext tells where the next page is, as RFC 8288 has it.
+// linkNext adds a header with the URL of the next page, as in RFC 8288.
 func linkNext(w http.ResponseWriter, r *http.Request, cursor string) {
 	if cursor == "" {
 		return

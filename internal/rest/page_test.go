@@ -52,7 +52,7 @@ func TestPages(t *testing.T) {
 		if len(page) != 3 && next != "" || pages > 4 {
 			t.Fatalf("page %d has %q, then %q", pages, page, next)
 		}
-		// The list stays in place when what was told goes.
+		// The cursor stays valid when the sandboxes before it are destroyed.
 		svc.Destroy(t.Context(), page[len(page)-1], true)
 	}
 	if !slices.Equal(got, want) {
@@ -88,7 +88,7 @@ func TestIdempotencyKey(t *testing.T) {
 	if _, other := create("k", `{"labels":{"a":"b"}}`, "Bearer y"); other == one {
 		t.Error("another caller got the same answer")
 	}
-	// A failure is not kept.
+	// The answer of a failed create is not kept.
 	if resp, _ := create("f", `{"sandboxId":"UPPER"}`, ""); resp.StatusCode != 400 {
 		t.Error(resp.Status)
 	}
@@ -102,7 +102,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// slow is a service whose creates wait.
+// slow is a service whose creates take long.
 type slow struct {
 	*scripted.Service
 	begun chan struct{}

@@ -12,8 +12,7 @@ func (h *Handler) expose(r *http.Request, req hutch.ExposeRequest) (hutch.Port, 
 	return h.svc.Expose(r.Context(), r.PathValue("id"), req)
 }
 
-// ports answers with the exposed ports or, to who asks for events, tells of
-// servers.
+// ports answers with the exposed ports or, to a client that asks for events, reports servers.
 func (h *Handler) ports(w http.ResponseWriter, r *http.Request) {
 	if !wantsEvents(r) {
 		list, err := h.svc.Ports(r.Context(), r.PathValue("id"))
@@ -60,8 +59,7 @@ func (h *Handler) linkPort(r *http.Request, body stream.PortLifetime) (link hutc
 	return link, err
 }
 
-// connect joins a WebSocket with a server. What keeps them apart is told before
-// there is a WebSocket.
+// connect joins a WebSocket with a server. Errors in connecting are reported before the WebSocket is opened.
 func (h *Handler) connect(w http.ResponseWriter, r *http.Request) {
 	port, err := portOf(r)
 	if err == nil && !wantsSocket(r) {

@@ -36,8 +36,8 @@ func (h *Handler) signal(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, err)
 }
 
-// logs answers with the output of a background process: what there is or, as
-// events or over a WebSocket, also what is still to come.
+// logs answers with the output of a background process: the present output or, as events or over a WebSocket, also
+// later output.
 func (h *Handler) logs(w http.ResponseWriter, r *http.Request) {
 	req, err := logsRequest(r)
 	switch {
@@ -67,9 +67,9 @@ func logsRequest(r *http.Request) (hutch.LogsRequest, error) {
 	return req, err
 }
 
-// cursorOf is where a client wants to read on; 0 when it does not say.
+// cursorOf returns where a client wants to continue reading; 0 when it does not say.
 func cursorOf(r *http.Request, q url.Values) (int64, error) {
-	text := r.Header.Get("Last-Event-ID") // of a client that reconnects
+	text := r.Header.Get("Last-Event-ID") // sent by a client that reconnects
 	if text == "" {
 		text = q.Get("cursor")
 	}
@@ -83,7 +83,7 @@ func cursorOf(r *http.Request, q url.Values) (int64, error) {
 	return cursor, nil
 }
 
-// logSocket sends output as it is, which is several times as fast as events.
+// logSocket sends raw output, which is several times as fast as events.
 func (h *Handler) logSocket(w http.ResponseWriter, r *http.Request, req hutch.LogsRequest) {
 	h.look(w, r, req, func(ctx context.Context, s *socket, cancel context.CancelCauseFunc) (any, error) {
 		s.tasks.Go(func() { cancel(s.silence()) })
@@ -92,7 +92,7 @@ func (h *Handler) logSocket(w http.ResponseWriter, r *http.Request, req hutch.Lo
 	})
 }
 
-// silence reads from a client that has nothing to say, to its end.
+// silence reads from a client that should send nothing, until the connection ends.
 func (s *socket) silence() error {
 	if _, _, err := s.conn.Reader(s.ctx); err != nil {
 		return errGone
@@ -111,7 +111,7 @@ func (h *Handler) logEvents(w http.ResponseWriter, r *http.Request, req hutch.Lo
 	es.send(strconv.FormatInt(cursor, 10), "end", stream.End{Cursor: cursor})
 }
 
-// maxLogs bounds one answer, in bytes; its cursor tells where to go on.
+// maxLogs bounds one answer in bytes; its cursor says where to continue.
 const maxLogs = 4 << 20
 
 var errFull = errors.New("the answer is full")
@@ -137,8 +137,7 @@ func (h *Handler) logWhole(w http.ResponseWriter, r *http.Request, req hutch.Log
 	reply(h, w, r)(body, err)
 }
 
-// appendOutput adds o to the last output where it goes on from that, so that
-// text is not torn apart within a character.
+// appendOutput joins o to the last output if it continues it, so that characters are not split.
 func appendOutput(all []hutch.Output, o hutch.Output) []hutch.Output {
 	if n := len(all); n > 0 && all[n-1].Stream == o.Stream && o.Lost == 0 {
 		all[n-1].Data = append(all[n-1].Data, o.Data...)

@@ -1,10 +1,10 @@
-// Package rest offers a hutch.Service over HTTP: JSON in and out, output as it
-// is printed by server-sent events or WebSocket, errors as problem details.
+// Package rest offers a hutch.Service over HTTP: JSON in and out, output by
+// server-sent events or WebSocket while it is printed, errors as problem details.
 //
-// It is strict about what it reads (unknown fields and parameters are refused
-// by name) and patient with nobody: every write has a deadline, so a client
-// that stops reading holds up its own program for a while and then loses it.
-// Who may call is not decided here; the handler is put behind a guard.
+// It is strict about input: unknown fields and parameters are refused by name.
+// Every write has a deadline, so a client that stops reading blocks its own
+// program for a while and then loses it. This package does not decide who can
+// call; a guard stands in front of the handler.
 package rest
 
 import (
@@ -21,24 +21,22 @@ import (
 	"hutch/internal/problem"
 )
 
-// Options are what a handler is made from; the zero value works.
+// Options configure a handler; the zero value works.
 type Options struct {
-	// Secrets, when set, keeps secrets.
+	// Secrets, when set, stores secrets.
 	Secrets hutch.Secrets
 	Log     *slog.Logger
-	// Stall is how long a client may leave what is sent to it unread before
-	// it counts as gone; default 5 minutes.
+	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
 	Stall time.Duration
-	// Tokens and Sharing are served too; without them, such requests are
-	// Unsupported.
+	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// Backups, Accounts, Pools and Audit likewise.
+	// The same holds for Backups, Accounts, Pools and Audit.
 	Backups  hutch.Backups
 	Accounts hutch.Accounts
 	Pools    hutch.Pools
 	Audit    audit.Reader
-	// Version is what GET /v1/version answers.
+	// Version is the answer of GET /v1/version.
 	Version hutch.Version
 }
 
@@ -58,7 +56,7 @@ type Handler struct {
 	mux      *http.ServeMux
 	table    []Route
 
-	answers answers // of creates with an Idempotency-Key
+	answers answers // to creates with an Idempotency-Key
 
 	ctx   context.Context // done when the handler closes
 	close context.CancelCauseFunc
@@ -92,15 +90,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// Close ends the calls under way, which http.Server.Shutdown would wait for or,
-// if they are WebSockets, not know of; and waits until they have ended. Call it
-// when the server no longer accepts connections.
+// Close ends the calls under way, and waits until they have ended. http.Server.Shutdown would wait for them, and does
+// not know WebSockets. Call Close when the server no longer accepts connections.
 func (h *Handler) Close() {
 	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
 	h.calls.Wait()
 }
 
-// errGone ends what runs for a client that left or no longer reads.
+// errGone ends what runs for a client that left or stopped reading.
 var errGone = errors.New("the client has gone")
 
 // fail answers with an error.
@@ -108,11 +105,11 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h.describe(r, err).Write(h.writer(w, r))
 }
 
-// describe is the problem that err is, after logging what it will not tell.
+// describe returns the problem for err, and logs what the problem hides.
 func (h *Handler) describe(r *http.Request, err error) problem.Details {
 	switch cause := context.Cause(r.Context()); {
 	case cause != nil && hutch.KindOf(err) != hutch.Invalid:
-		return problem.New(cause) // the client has gone, or we are closing
+		return problem.New(cause) // the client has gone, or the server is closing
 	case errors.Is(err, errTooLarge):
 		return withStatus(err, http.StatusRequestEntityTooLarge)
 	case hutch.KindOf(err) == hutch.Internal && !errors.Is(err, errGone):
@@ -121,7 +118,7 @@ func (h *Handler) describe(r *http.Request, err error) problem.Details {
 	return problem.New(err)
 }
 
-// withStatus is for the few statuses that HTTP has and no kind stands for.
+// withStatus sets one of the few statuses that have no kind.
 func withStatus(err error, status int) problem.Details {
 	d := problem.New(err)
 	d.Status, d.Title = status, http.StatusText(status)

@@ -51,7 +51,7 @@ func serveAny(t *testing.T, svc hutch.Service, opt rest.Options) *bench {
 	return b
 }
 
-// call makes a request; header is a list of names and values.
+// call makes a request; header alternates names and values.
 func (b *bench) call(t *testing.T, method, path, body string, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, b.URL+path, strings.NewReader(body))
@@ -158,7 +158,7 @@ func TestExecWithInput(t *testing.T) {
 	}
 }
 
-// twoPieces prints two pieces and then ends with err.
+// twoPieces prints two pieces of output and then ends with err.
 func twoPieces(err error) *scripted.Service {
 	return &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 		if out != nil {
@@ -196,7 +196,7 @@ func TestExecAsEventsFails(t *testing.T) {
 	if d := problem.Read(0, []byte(last)); d.Kind != hutch.Unavailable || d.Result == nil || string(d.Result.Stdout) != "a\n\nb" {
 		t.Errorf("%s", got)
 	}
-	// What fails before the first event has a status of its own.
+	// A failure before the first event has its own status.
 	resp, _ := b.call(t, "POST", "/v1/sandboxes/nobody/exec", `{"command":"x"}`, "Accept", "text/event-stream")
 	if resp.StatusCode != 404 {
 		t.Errorf("status %d", resp.StatusCode)
@@ -212,7 +212,7 @@ func TestPartialResultBesideAnError(t *testing.T) {
 	}
 }
 
-// logsOf serves a process that has printed data, a byte at a time.
+// logsOf serves a process that has printed data, one byte at a time.
 func logsOf(t *testing.T, data string) (b *bench, path string) {
 	t.Helper()
 	svc := &scripted.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
@@ -233,7 +233,7 @@ func logsOf(t *testing.T, data string) (b *bench, path string) {
 
 func TestLogsInOneAnswer(t *testing.T) {
 	t.Parallel()
-	b, path := logsOf(t, "snow ☃") // pieces are put together, characters stay whole
+	b, path := logsOf(t, "snow ☃") // pieces are joined, and characters stay whole
 	if _, got := b.call(t, "GET", path, ""); got != `{"output":[{"stream":"stdout","data":"snow ☃","encoding":"utf-8","cursor":8}],"cursor":8}` {
 		t.Error(got)
 	}
@@ -430,7 +430,7 @@ func lastText(ctx context.Context, c *websocket.Conn) (last string) {
 func TestWebSocketThatBreaksTheRules(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		send []string // the first is text; then those that begin with { are
+		send []string // the first message is text, and so are those that begin with {
 		says string
 	}{
 		"not JSON":      {[]string{"hello"}, "JSON"},

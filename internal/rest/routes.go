@@ -10,14 +10,13 @@ import (
 	"hutch/internal/verb"
 )
 
-// Route is a method of a path that the API has.
+// Route is a method and a path of the API.
 type Route struct{ Method, Path string }
 
-// Routes lists what the API has, for a document that describes it.
+// Routes lists the API's routes, for the document that describes it.
 func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
 
-// verbs are the handlers of the verbs. Where they are served stands in the
-// table of verbs.
+// verbs maps verbs to their handlers. The table of verbs has their routes.
 func (h *Handler) verbs() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "Update": posts(h, h.update), "Destroy": h.destroy,
@@ -48,7 +47,7 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 	}
 }
 
-// optional are the handlers of what a server can lack.
+// optional maps verbs that a server can lack to their handlers.
 func (h *Handler) optional() map[string]http.HandlerFunc {
 	all := map[string]http.HandlerFunc{}
 	add := func(has bool, list map[string]http.HandlerFunc) {
@@ -77,9 +76,8 @@ func (h *Handler) lacks(w http.ResponseWriter, r *http.Request) {
 	h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have that: one that `hutch serve` runs has"))
 }
 
-// others are the routes that stand for no verb, or for several. The documents
-// need no token: a browser has none to send, and they hold nothing of this
-// server.
+// others are the routes of no verb, or of several. The documents need no token: a browser sends none, and they
+// contain nothing about this server.
 func (h *Handler) others() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /v1/sandboxes/{id}/processes/{process}/terminal": h.terminal,
@@ -90,7 +88,7 @@ func (h *Handler) others() map[string]http.HandlerFunc {
 	}
 }
 
-// route serves everything, and refuses the methods that a path does not have.
+// route registers all handlers, and refuses methods that a path does not have.
 func (h *Handler) route() {
 	served := h.others()
 	verbs, optional := h.verbs(), h.optional()

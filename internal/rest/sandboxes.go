@@ -77,7 +77,7 @@ func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.Destroy(r.Context(), r.PathValue("id"), force))
 }
 
-// reply sends what a method of the service returned.
+// reply returns a function that sends what a method of the service returned.
 func reply(h *Handler, w http.ResponseWriter, r *http.Request) func(v any, err error) {
 	return func(v any, err error) {
 		if err != nil {
@@ -88,7 +88,7 @@ func reply(h *Handler, w http.ResponseWriter, r *http.Request) func(v any, err e
 	}
 }
 
-// posts answers with what do makes of the body of a request.
+// posts returns a handler that decodes the body, calls do, and sends the answer.
 func posts[Body, Answer any](h *Handler, do func(*http.Request, Body) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body Body
@@ -100,7 +100,7 @@ func posts[Body, Answer any](h *Handler, do func(*http.Request, Body) (Answer, e
 	}
 }
 
-// orEmpty keeps null out of JSON.
+// orEmpty replaces nil by an empty list, because JSON would show null.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -20,14 +20,12 @@ import (
 
 var errCancelled = hutch.Errorf(hutch.Conflict, "it was cancelled, and stopped")
 
-// socket runs one command for the client at the other end of a WebSocket.
-// Package stream says what is sent.
+// socket runs one command for the client at the other end of a WebSocket. Package stream specifies the messages.
 func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {
 	h.attend(w, r, h.serveCommand)
 }
 
-// attend lets serve do what the client at the other end of a WebSocket asks
-// for, and sends what it returns last.
+// attend opens a WebSocket, runs serve, and sends the message that serve returns last.
 func (h *Handler) attend(w http.ResponseWriter, r *http.Request, serve func(*socket, *http.Request) any) {
 	if !wantsSocket(r) {
 		h.fail(w, r, hutch.Errorf(hutch.Invalid, "GET of %s opens a WebSocket: use POST, or connect with a WebSocket client", path.Base(r.URL.Path)))
@@ -41,14 +39,13 @@ func (h *Handler) attend(w http.ResponseWriter, r *http.Request, serve func(*soc
 	s.finish(serve(s, r))
 }
 
-// accept opens a WebSocket, or answers why it cannot and returns nil.
+// accept opens a WebSocket. If it cannot, it answers with the error and returns nil.
 func (h *Handler) accept(w http.ResponseWriter, r *http.Request) *socket {
 	c, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		return nil
 	}
-	// r's context ends the command, not the connection: that is still needed
-	// to say how it ended.
+	// r's context ends the command but not the connection, which is still needed to report how the command ended.
 	return &socket{conn: c, ctx: context.WithoutCancel(r.Context()), stall: h.stall}
 }
 
@@ -80,7 +77,7 @@ func (h *Handler) serveExec(s *socket, r *http.Request, run func(context.Context
 	return stream.Note{Error: &d}
 }
 
-// named is err or, where ctx has one, the cause that names the fault.
+// named returns err or, if ctx ended with a cause that has a kind, that cause.
 func named(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -131,31 +128,30 @@ func (s *socket) first(v any) error {
 	return decode(b, v)
 }
 
-// openStdin is the input that is to follow.
+// openStdin returns the input that later messages bring.
 func (s *socket) openStdin() io.Reader {
 	s.stdin = window.NewQueue(stream.StdinWindow, func(taken int64) { s.tell(stream.Note{Stdin: taken}) })
 	return s.stdin
 }
 
-// begin reads on while the request is carried out. The context ends when the
-// client wishes or has gone.
+// begin reads further messages while the request runs. The context ends when the client cancels or has gone.
 func (s *socket) begin(r *http.Request) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := s.attended(r)
 	s.tasks.Go(func() { s.receive(cancel) })
 	return ctx, cancel
 }
 
-// attended is the request's context, which ends, too, when the client is dead.
+// attended returns the request's context, which also ends when the client does not answer pings.
 func (s *socket) attended(r *http.Request) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	s.tasks.Go(func() { s.ping(ctx, cancel) })
 	return ctx, cancel
 }
 
-// receive reads until the connection ends, which ends the command too.
+// receive reads until the connection ends; that ends the command too.
 func (s *socket) receive(cancel context.CancelCauseFunc) {
 	err := s.messages(cancel)
-	cancel(err) // first: the program is not to take this for the end of its input
+	cancel(err) // cancel first: the program must not take this for the end of its input
 	if s.stdin != nil {
 		s.stdin.End(err)
 	}
@@ -186,7 +182,7 @@ func (s *socket) messages(cancel context.CancelCauseFunc) error {
 	}
 }
 
-// ping keeps the connection open, and finds out when it is dead.
+// ping keeps the connection open, and notices when it is dead.
 func (s *socket) ping(ctx context.Context, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(pingTime)
 	defer tick.Stop()
@@ -196,7 +192,7 @@ func (s *socket) ping(ctx context.Context, cancel context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		// A client whose output function is slow does not answer meanwhile.
+		// A client whose output function is slow does not answer pings meanwhile.
 		ctx, done := context.WithTimeout(s.ctx, s.stall)
 		err := s.conn.Ping(ctx)
 		done()

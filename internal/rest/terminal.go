@@ -14,8 +14,8 @@ import (
 	"hutch/internal/stream"
 )
 
-// terminal shows a process to the client at the other end of a WebSocket, and
-// writes to it what the client sends. Package stream says what is sent.
+// terminal shows a process to the client at the other end of a WebSocket, and writes the client's input to it.
+// Package stream specifies the messages.
 func (h *Handler) terminal(w http.ResponseWriter, r *http.Request) {
 	req, err := logsRequest(r)
 	if err == nil && !wantsSocket(r) {
@@ -31,11 +31,11 @@ func (h *Handler) terminal(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// look lets the client at the other end of a WebSocket look at a process. show
-// returns the last message; the tasks it starts for the socket are waited for.
+// look shows a process to the client at the other end of a WebSocket. show returns
+// the last message; look waits for the tasks that show starts.
 //
-// Everyone who looks follows the process's log on its own, so none waits for
-// another and the program waits for none.
+// Each viewer reads the process's log separately, so no viewer waits for another
+// and the program waits for none.
 func (h *Handler) look(w http.ResponseWriter, r *http.Request, req hutch.LogsRequest, show func(context.Context, *socket, context.CancelCauseFunc) (any, error)) {
 	if _, err := h.svc.Process(r.Context(), req.SandboxID, req.ProcessID); err != nil {
 		h.fail(w, r, err)
@@ -59,7 +59,7 @@ func (h *Handler) look(w http.ResponseWriter, r *http.Request, req hutch.LogsReq
 	s.finish(last)
 }
 
-// viewer is the server's end of the connection of one who looks at a terminal.
+// viewer is the server's end of a terminal viewer's connection.
 type viewer struct {
 	*socket
 	svc hutch.Service
@@ -94,8 +94,8 @@ func (v *viewer) serve(ctx context.Context, cancel context.CancelCauseFunc, req 
 	return stream.Screen{Cursor: &last, Exit: &p}, err
 }
 
-// write hands what the client types to the process. What cannot be written is
-// told, and the client goes on looking.
+// write passes the client's input to the process. If that fails, the client gets the error and continues to see
+// output.
 func (v *viewer) write(ctx context.Context, req hutch.LogsRequest, keys *io.PipeReader) {
 	err := v.svc.Input(ctx, req.SandboxID, req.ProcessID, keys, false)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
@@ -105,9 +105,8 @@ func (v *viewer) write(ctx context.Context, req hutch.LogsRequest, keys *io.Pipe
 	io.Copy(io.Discard, keys)
 }
 
-// receive reads what the client sends until the connection ends, and calls
-// write before it has something to write. It does not read on while the program
-// leaves too much unread.
+// receive reads the client's messages until the connection ends, and calls write before the first input. It stops
+// reading while the program leaves too much unread.
 func (v *viewer) receive(ctx context.Context, req hutch.LogsRequest, typed *io.PipeWriter, write func()) error {
 	v.conn.SetReadLimit(stream.StdinWindow)
 	for {

@@ -15,8 +15,8 @@ import (
 	"hutch/internal/scripted"
 )
 
-// typing is a service with a process "x" in the sandbox "s", which prints text
-// and then runs until end is closed.
+// typing returns a service with a process "x" in the sandbox "s", which prints text and then runs until end is
+// closed.
 func typing(t *testing.T, text string, end <-chan struct{}) (*bench, *scripted.Service, string) {
 	t.Helper()
 	svc := &scripted.Service{OnLogs: func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
@@ -50,7 +50,7 @@ func dialTerminal(t *testing.T, b *bench, path string) *websocket.Conn {
 	return c
 }
 
-// screen reads a message: bytes of output or a text.
+// screen reads a message: output bytes or a text.
 func screen(t *testing.T, c *websocket.Conn) (output string, text map[string]any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -1,10 +1,10 @@
 // Package room bounds the memory that a server holds for its callers: bodies of
-// requests, and output that is kept for a result until somebody has read it.
+// requests, and output that is kept for a result until the client has read it.
 //
-// Every request has a Tab, in its context. What the server holds for it is taken
-// from the share of its owner and from the room of all, and is given back when
-// the request is over: so who reads no answers holds up nobody else. Calls that
-// come from no request have no Tab, and no bound here.
+// Every request has a Tab in its context. Memory for the request is charged to its
+// owner's share and to the total, and is given back when the request ends. So a client
+// that does not read its answers blocks nobody else. Calls that come from no request
+// have no Tab, and are not bounded here.
 package room
 
 import (
@@ -12,21 +12,21 @@ import (
 	"sync"
 )
 
-// Room is what all callers may take together. Its zero value has none.
+// Room is the memory that all callers can take together. The zero value has none.
 type Room struct {
 	total, share int
 
 	mu    sync.Mutex
-	taken map[string]int // by owner; what is not there is 0
+	taken map[string]int // by owner; a missing entry is 0
 	sum   int
 }
 
-// New makes a room of so many bytes, of which one owner takes no more than share.
+// New returns a Room of total bytes, of which one owner can take at most share.
 func New(total, share int) *Room {
 	return &Room{total: total, share: share, taken: map[string]int{}}
 }
 
-// Tab is what one request has taken.
+// Tab records what one request has taken.
 type Tab struct {
 	room  *Room
 	owner string
@@ -35,7 +35,7 @@ type Tab struct {
 
 type tabKey struct{}
 
-// Open begins the Tab of an owner's request. Its end gives all of it back.
+// Open begins the Tab of an owner's request. The returned function gives everything back.
 func (r *Room) Open(ctx context.Context, owner string) (context.Context, func()) {
 	if r == nil {
 		return ctx, func() {}
@@ -44,8 +44,8 @@ func (r *Room) Open(ctx context.Context, owner string) (context.Context, func())
 	return context.WithValue(ctx, tabKey{}, t), t.close
 }
 
-// Again begins another Tab of the owner of ctx's request, for what outlives that
-// request. Without a request there is none.
+// Again begins another Tab for the owner of ctx's request, for work that outlives the request. Without a request
+// there is none.
 func Again(ctx context.Context) (context.Context, func()) {
 	t := From(ctx)
 	if t == nil {
@@ -54,14 +54,13 @@ func Again(ctx context.Context) (context.Context, func()) {
 	return t.room.Open(ctx, t.owner)
 }
 
-// From is the Tab of the request that a context is of; nil, which takes as much
-// as it likes, when there is none.
+// From returns the Tab of a context's request, or nil, which allows everything.
 func From(ctx context.Context) *Tab {
 	t, _ := ctx.Value(tabKey{}).(*Tab)
 	return t
 }
 
-// Take reports whether n bytes more may be held, and notes that they are.
+// Take reports whether n more bytes can be held, and charges them if so.
 func (t *Tab) Take(n int) bool {
 	if t == nil {
 		return true

@@ -26,9 +26,8 @@ type Language struct {
 
 	// version are words of a shell that make the first program tell its version.
 	version string
-	// These say how: the command of the interpreter, in which wire.SourceArg is
-	// the source, or that of the compiler, which makes the program
-	// wire.ProgramArg of it. With both, run runs what was compiled.
+	// These fields say how to run it: run is the interpreter's command, with wire.SourceArg for the source; compile
+	// is the compiler's command, which writes the program wire.ProgramArg; then run runs that program.
 	run     []string
 	compile []string
 	env     []string

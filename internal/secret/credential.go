@@ -16,11 +16,10 @@ type Credential struct {
 	hutch.Brokering
 	Name        string
 	Value       string
-	Placeholder string // what programs have in its place
+	Placeholder string // what programs get instead
 }
 
-// Broker makes one of the server's secrets a brokered one. It is for the time
-// before the vault is used.
+// Broker makes one of the server's secrets a brokered one. Call it before the vault is used.
 func (v *Vault) Broker(name string, b hutch.Brokering) error {
 	if v.given[name] == "" {
 		return unknown(name, slices.Collect(maps.Keys(v.given)))
@@ -36,7 +35,7 @@ func (v *Vault) Broker(name string, b hutch.Brokering) error {
 	return nil
 }
 
-// complete checks how a secret is to be brokered, if it is.
+// complete checks the brokering of a secret, if there is any.
 func complete(name string, req hutch.SecretRequest) (*hutch.Brokering, error) {
 	if req.Brokered == nil {
 		return nil, nil
@@ -48,8 +47,7 @@ func complete(name string, req hutch.SecretRequest) (*hutch.Brokering, error) {
 	return &b, err
 }
 
-// Brokered are those of an owner's secrets, by their names, that are brokered.
-// A name that is none is left out.
+// Brokered returns those of an owner's secrets with the given names that are brokered. Unknown names are left out.
 func (v *Vault) Brokered(owner string, names []string) (list []Credential) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -63,7 +61,7 @@ func (v *Vault) Brokered(owner string, names []string) (list []Credential) {
 
 const maxAnswers = 256 // redactors kept
 
-// Answers replaces credentials, in all that a host answers that was sent them.
+// Answers returns a redactor that masks credentials in the answers of a host that got them.
 func (v *Vault) Answers(list []Credential) *Redactor {
 	values := map[string][]string{}
 	var key strings.Builder
@@ -84,15 +82,15 @@ func (v *Vault) Answers(list []Credential) *Redactor {
 	return r
 }
 
-// prefixes are those by which services, and scanners for leaked keys, know a
-// key. Programs that check for theirs are content with a placeholder's.
+// prefixes are the prefixes by which services, and scanners for leaked keys, recognize a key. Programs that check for
+// one accept a placeholder with it.
 var prefixes = []string{
 	"sk-ant-api03-", "sk-ant-", "sk-proj-", "sk-", "sk_live_", "sk_test_", "rk_live_", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-",
 	"xoxb-", "xoxp-", "hf_", "npm_", "pypi-", "SG.", "AIza",
 }
 
-// placeholder stands for a secret inside. It tells nothing of the value but of
-// what kind it is, and stays the same when that is replaced.
+// placeholder returns the text that stands for a secret inside. It reveals only the kind of the value, and does not
+// change when the value does.
 func placeholder(e entry) string {
 	sum := sha256.Sum256([]byte("hutch placeholder\x00" + e.Owner + "\x00" + e.Name))
 	prefix := ""

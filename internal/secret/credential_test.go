@@ -65,7 +65,7 @@ func TestServersOwnMayBeBrokered(t *testing.T) {
 	}
 }
 
-// TestMask compares with what is replaced in the whole.
+// TestMask compares with redacting the whole text at once.
 func TestMask(t *testing.T) {
 	t.Parallel()
 	r := token()
@@ -100,7 +100,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestMaskDoesNotHoldBack what is harmless and may be waited for.
+// TestMaskDoesNotHoldBack: harmless text that a reader waits for is passed on.
 func TestMaskDoesNotHoldBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestMaskDoesNotHoldBack(t *testing.T) {
 	})
 }
 
-// TestMaskEnds where its source blocks.
+// TestMaskEnds: Close works while the source blocks.
 func TestMaskEnds(t *testing.T) {
 	t.Parallel()
 	in, _ := io.Pipe()

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	minLine = 16 // bytes of a line that is a secret of its own
-	minForm = 8  // of a piece of an encoded one
+	minLine = 16 // bytes from which a line is a secret itself
+	minForm = 8  // bytes of a part of an encoded secret
 )
 
-// forms are the texts that a secret is found in: itself, and how programs write
-// it that escape or encode what they print. A value that is too short has none.
+// forms returns the texts to search for: the secret itself, and what programs make of it when they escape or encode
+// output. A value that is too short has none.
 func forms(value string) []string {
 	if len(value) < hutch.MinRedacted {
 		return nil
@@ -79,8 +79,8 @@ func encoded(value string) []string {
 	return all
 }
 
-// aligned is what base64 always makes of the value where skip of its bytes
-// belong to a group that began before it: only what the value alone decides.
+// aligned returns the part of the base64 encoding that only the value determines, if skip bytes of another text
+// precede it in its group.
 func aligned(enc *base64.Encoding, value string, skip int) string {
 	b := []byte(value)[skip:]
 	return enc.EncodeToString(b)[:len(b)*8/6]
@@ -95,7 +95,7 @@ func lines(s string, width int) (all []string) {
 		all = append(all, s[:width])
 	}
 	if len(s) > minForm {
-		all = append(all, s[:len(s)-1]) // the last may also be of what follows
+		all = append(all, s[:len(s)-1]) // the last group can depend on the following text
 	}
 	return all
 }

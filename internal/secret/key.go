@@ -13,8 +13,7 @@ import (
 	"hutch/internal/durable"
 )
 
-// Key is what a vault is encrypted with: an age identity, so that with it
-// `age -d` reads the file too.
+// Key is the key that encrypts a vault: an age identity, so `age -d` can read the file too.
 type Key struct{ identity *age.X25519Identity }
 
 // ParseKey reads a key as `age-keygen` writes it, with comments or without.
@@ -27,13 +26,13 @@ func ParseKey(text string) (*Key, error) {
 		if identity, err := age.ParseX25519Identity(line); err == nil {
 			return &Key{identity}, nil
 		}
-		break // the error would tell of the key
+		break // the error could contain the key
 	}
 	return nil, hutch.Errorf(hutch.Invalid, "the secret key is none: give one that `age-keygen` has made, which begins with AGE-SECRET-KEY-1")
 }
 
-// LoadKey reads the key in a file. One that is missing is made, unless there is
-// a vault already, which no other key opens.
+// LoadKey reads the key in a file. It creates a missing one, unless there is a vault already, which no other key
+// opens.
 func LoadKey(path, vault string) (*Key, error) {
 	b, err := os.ReadFile(path)
 	if err == nil {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Mask returns src with as many asterisks in place of every secret as it had
-// bytes, so that the lengths that were said of it beforehand hold. What comes
-// slowly is not held back for what may never come, as in a relay.
+// Mask returns src with every byte of a secret replaced by an asterisk, so that
+// lengths that were announced stay right. Like a relay, it does not hold back the
+// end of slow input for longer than a moment.
 //
-// A reader of its own reads src; Close, which closes src, ends it.
+// It reads src in a goroutine; Close, which closes src, ends it.
 func (r *Redactor) Mask(src io.ReadCloser) io.ReadCloser {
 	if r == nil {
 		return src
@@ -24,14 +24,14 @@ func (r *Redactor) Mask(src io.ReadCloser) io.ReadCloser {
 	return m
 }
 
-// mask is read by one goroutine, and filled by another.
+// mask is read by one goroutine and filled by another.
 type mask struct {
 	src    io.ReadCloser
 	s      stream
 	ready  []byte // masked, to be read
 	buf    []byte // of ready
-	err    error  // to be returned when all was read
-	shown  bool   // as much of what is held as may be
+	err    error  // returned after everything was read
+	shown  bool   // the harmless part of the held text was passed on
 	start  sync.Once
 	end    sync.Once
 	work   sync.WaitGroup
@@ -88,7 +88,7 @@ func (m *mask) pump() {
 	}
 }
 
-// fill makes something ready, or waits for the next piece.
+// fill prepares output, or waits for the next piece.
 func (m *mask) fill() {
 	var patience <-chan time.Time
 	if len(m.s.held) > 0 && !m.shown {
@@ -120,7 +120,7 @@ func (m *mask) take(p piece) {
 	m.free <- p.data
 }
 
-// emitter makes ready what the stream tells.
+// emitter returns the function that receives the stream's output.
 func (m *mask) emitter() emit {
 	at := m.s.told // of the bytes that it speaks of
 	return func(data []byte, end int, marker bool) {

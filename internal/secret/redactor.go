@@ -12,16 +12,17 @@ import (
 	"hutch"
 )
 
-// Redactor replaces secrets in text by [redacted:NAME]. A nil one replaces
-// nothing. It does not change, and is safe for concurrent use.
+// Redactor replaces secrets in text by [redacted:NAME]. A nil one replaces nothing.
+// It never changes, and is safe for concurrent use.
 //
-// It looks at the last three bytes of a window as long as the shortest needle,
-// which mostly shows how far the window can move on at once (Wu and Manber's
-// search for many needles): the more bytes needles have, the fewer it looks at.
+// It moves a window, as long as the shortest needle, over the text, and looks at the
+// window's last three bytes. They usually show that no needle can begin within the
+// next bytes, so the window skips those (the algorithm of Wu and Manber). The longer
+// the needles, the more it skips.
 type Redactor struct {
 	window  int
 	longest int
-	shift   []uint8 // by the hash of a window's last bytes: how far none begins
+	shift   []uint8 // by the hash of a window's last bytes: how far to skip
 	ends    map[uint16][]*needle
 	begins  [256][]*needle // longest first
 	edges   func() map[string]*needle
@@ -38,8 +39,7 @@ const (
 	maxWindow = 32 // bytes: longer ones move no faster
 )
 
-// NewRedactor returns a redactor of values by name; nil when there is nothing
-// that it would replace.
+// NewRedactor returns a redactor of values by name, or nil if it would replace nothing.
 func NewRedactor(secrets map[string][]string) *Redactor {
 	r := &Redactor{window: maxWindow, ends: map[uint16][]*needle{}}
 	for _, n := range needles(secrets) {
@@ -81,7 +81,7 @@ func needles(secrets map[string][]string) []*needle {
 	return all
 }
 
-// enter notes where the beginning of a needle moves the window to.
+// enter records how far the beginning of a needle lets the window move.
 func (r *Redactor) enter(n *needle) {
 	for end := block; end <= r.window; end++ {
 		h := hash(n.text[end-block : end])
@@ -95,9 +95,8 @@ func hash(b []byte) uint16 {
 	return uint16((uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) * 0x9E3779B1 >> 16)
 }
 
-// find returns where the next needle begins in b, and which it is: the first
-// and, of those that begin there, the longest. None is where one may begin
-// whose end is still to come or, of a final b, its end.
+// find returns the position of the next needle in b, and the needle: the first and, at one position, the longest. If
+// n is nil, a needle may begin at the position whose end is still to come; for a final b, the position is the end.
 func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 	for i := from + r.window; i <= len(b); {
 		h := hash(b[i-block : i])
@@ -121,8 +120,7 @@ func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 	return len(b), nil
 }
 
-// agree returns the longest of the needles that b begins with; open when it may
-// yet begin with a longer one.
+// agree returns the longest needle with which b begins; open is true if b can still become a longer one.
 func agree(list []*needle, b []byte, final bool) (n *needle, open bool) {
 	for _, n := range list {
 		switch {
@@ -135,7 +133,7 @@ func agree(list []*needle, b []byte, final bool) (n *needle, open bool) {
 	return nil, false
 }
 
-// Bytes is b with the secrets replaced: b itself when there are none.
+// Bytes returns b with the secrets replaced: b itself if there are none.
 func (r *Redactor) Bytes(b []byte) []byte {
 	if r == nil {
 		return b
@@ -154,7 +152,7 @@ func (r *Redactor) Bytes(b []byte) []byte {
 	}
 }
 
-// String is s with the secrets replaced.
+// String returns s with the secrets replaced.
 func (r *Redactor) String(s string) string {
 	if r == nil || len(s) < r.window {
 		return s
@@ -166,8 +164,8 @@ func (r *Redactor) String(s string) string {
 	return s
 }
 
-// Excerpt is as String, for text that may have been cut out of a longer one:
-// what may be the rest of a secret at its ends is replaced too.
+// Excerpt does what String does, for text that may be cut out of a longer one: it also replaces what can be a part of
+// a secret at the ends.
 func (r *Redactor) Excerpt(s string) string {
 	if r == nil {
 		return s
@@ -183,8 +181,8 @@ func (r *Redactor) Excerpt(s string) string {
 	return string(slices.Concat(head, r.Bytes(b), tail))
 }
 
-// result is a result with the secrets replaced, and what can be a part of a
-// secret where the middle of the output is missing.
+// result returns a result with the secrets replaced, and with what can be a part of a secret where the middle of the
+// output is missing.
 func (r *Redactor) result(res hutch.ExecResult) hutch.ExecResult {
 	stdout, stderr := res.Stdout, res.Stderr
 	if res.Truncated {
@@ -198,8 +196,7 @@ func (r *Redactor) result(res hutch.ExecResult) hutch.ExecResult {
 	return res
 }
 
-// joined replaces secrets in two texts that stand one after the other, of which
-// the first is cut at its end and the second at its beginning.
+// joined replaces secrets in two adjacent texts; the first is cut at its end and the second at its beginning.
 func (r *Redactor) joined(b []byte, at int) []byte {
 	at = min(max(at, 0), len(b))
 	head, tail := b[:at:at], b[at:]
@@ -213,8 +210,7 @@ func (r *Redactor) joined(b []byte, at int) []byte {
 	return slices.Concat(r.Bytes(head), marker, r.Bytes(tail))
 }
 
-// cutTail finds the beginning of a needle at the end of b, of more than may be
-// told.
+// cutTail finds the beginning of a needle at the end of b that is too long to be harmless.
 func (r *Redactor) cutTail(b []byte) (*needle, int) {
 	for from := 0; ; {
 		at, n := r.find(b, from, false)
@@ -262,11 +258,11 @@ func (r *Redactor) endings() map[string]*needle {
 	return ends
 }
 
-// harmless is how many of its first bytes may be told without telling the
-// secret: a quarter, and at most eight.
+// harmless returns how many of the needle's first bytes can be shown without revealing the secret: a quarter, and at
+// most eight.
 func (n *needle) harmless() int { return min(len(n.text)/4, 8) }
 
-// harmless is how many bytes may be told of text with which needles begin.
+// harmless returns how many bytes can be shown of text with which needles begin.
 func (r *Redactor) harmless(b []byte) int {
 	k := len(b)
 	for _, n := range r.begins[b[0]] {
@@ -277,8 +273,7 @@ func (r *Redactor) harmless(b []byte) int {
 	return k
 }
 
-// Error is err with the secrets replaced in what it shows. Its cause, which is
-// for the log alone, stays.
+// Error returns err with the secrets replaced in its message. Its cause, which is only logged, does not change.
 func (r *Redactor) Error(err error) error {
 	e, ok := errors.AsType[*hutch.Error](err)
 	if r == nil || !ok {

@@ -48,8 +48,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestBase64InLines is what `base64` makes of a secret that is longer than its
-// lines.
+// TestBase64InLines: the output of `base64` for a secret that is longer than its lines.
 func TestBase64InLines(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(key, 3)
@@ -172,8 +171,7 @@ func TestErrorsShowNoSecret(t *testing.T) {
 	}
 }
 
-// FuzzStream: however a text comes, what is told of it is the same, and holds
-// no secret.
+// FuzzStream: however a text is split, the result is the same, and holds no secret.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("abcabdabcabcabcabd"), []byte("abcabd"), []byte("cabcabc"), uint64(1))
 	f.Add([]byte("say "+key+" twice: "+key+key), []byte(key), []byte("say secret"), uint64(2))
@@ -228,8 +226,8 @@ next:
 	return out
 }
 
-// BenchmarkNothingMatches is what output costs that holds no secret, beside a
-// copy of it, and a plain search for one form after the other.
+// BenchmarkNothingMatches is the cost of output without secrets, beside a copy of it, and beside a plain search for
+// one form after the other.
 func BenchmarkNothingMatches(b *testing.B) {
 	text := logText(1 << 20)
 	for _, secrets := range []int{0, 1, 10, 100} {

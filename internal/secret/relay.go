@@ -8,29 +8,27 @@ import (
 	"hutch"
 )
 
-// idle is how long a program that prints no more may be waiting for someone to
-// read what it has printed.
+// idle is the pause after which a program that prints nothing more may be waiting for a reader.
 const idle = 50 * time.Millisecond
 
-// relay hands output on with the secrets replaced.
+// relay passes output on with the secrets replaced.
 //
-// Cursors go on counting what the process wrote, so that they mean the same to
-// everyone who reads it, with a redactor or another one or none. A piece's
-// cursor is never behind what is held of another stream: who goes on from it
-// may see a few bytes twice, and misses none.
+// Cursors count what the process wrote, so they mean the same to every reader, with
+// any redactor or none. A piece's cursor is never after text that is held of another
+// stream: a reader that continues from it can see a few bytes twice, and misses none.
 type relay struct {
 	r    *Redactor
 	out  func(hutch.Output) error
-	fail context.CancelCauseFunc // ends what gives the output
+	fail context.CancelCauseFunc // ends the source of the output
 
 	mu       sync.Mutex
 	lanes    [2]lane // of stdout and stderr
-	from     int64   // what is before it is only looked at
+	from     int64   // output before it is only searched
 	begun    bool
 	cursor   int64 // told last
-	lost     int64 // to be told with the next piece
+	lost     int64 // reported with the next piece
 	ended    bool
-	err      error // of out, which is not called any more
+	err      error // of out, which is then not called again
 	patience *time.Timer
 }
 
@@ -38,7 +36,7 @@ type relay struct {
 type lane struct {
 	stream
 	name hutch.Stream
-	at   int64 // where in the process's output the held bytes begin
+	at   int64 // position of the held bytes in the process's output
 }
 
 // newRelay returns a relay to out, and a context for what gives it output.
@@ -50,15 +48,14 @@ func newRelay(ctx context.Context, r *Redactor, out func(hutch.Output) error) (c
 	return ctx, f
 }
 
-// goOn has the relay begin at a cursor in the middle of the output. It returns
-// where to read from, so that a secret that goes over the cursor is seen whole.
+// goOn makes the relay begin at a cursor in the middle of the output. It returns an earlier position to read from, so
+// that a secret across the cursor is seen whole.
 func (f *relay) goOn(cursor int64) int64 {
 	f.from, f.cursor = cursor, cursor
 	return max(0, cursor-int64(f.r.longest)+1)
 }
 
-// resume has the relay begin at a cursor in output that it is given from the
-// oldest byte on.
+// resume makes the relay begin at a cursor in output that is read from its oldest byte.
 func (f *relay) resume(cursor int64) {
 	f.from, f.cursor, f.begun = cursor, cursor, true
 }
@@ -85,7 +82,7 @@ func (f *relay) output(o hutch.Output) error {
 	if begin < f.from {
 		l.told = old + int(min(f.from-begin, int64(len(o.Data))))
 	}
-	at := func(n int) int64 { // of the first held bytes, at least
+	at := func(n int) int64 { // a lower bound for the first held bytes
 		if n >= old {
 			return begin + int64(n-old)
 		}
@@ -97,8 +94,7 @@ func (f *relay) output(o hutch.Output) error {
 	return f.err
 }
 
-// beginLocked notes where the output begins: at the cursor that was asked for
-// or, when there is less, at its end.
+// beginLocked records where the output begins: at the requested cursor or, if there is less output, at its end.
 func (f *relay) beginLocked(begin, lost int64) {
 	if f.begun {
 		return
@@ -110,7 +106,7 @@ func (f *relay) beginLocked(begin, lost int64) {
 	f.cursor = max(begin-lost, f.from)
 }
 
-// tellLocked hands on what ends at a cursor.
+// tellLocked passes on text that ends at a cursor.
 func (f *relay) tellLocked(l *lane, data []byte, end int64, marker bool) {
 	if f.err != nil {
 		return
@@ -128,7 +124,7 @@ func (f *relay) tellLocked(l *lane, data []byte, end int64, marker bool) {
 	}
 }
 
-// waitLocked sets the time after which what is held counts as waited for.
+// waitLocked sets the time after which a reader is assumed to wait for the held text.
 func (f *relay) waitLocked() {
 	switch {
 	case len(f.lanes[0].held)+len(f.lanes[1].held) == 0:
@@ -149,7 +145,7 @@ func (f *relay) reveal() {
 	}
 }
 
-// event tells all that is held, and then something that happened behind it.
+// event passes on all held text, and then the event that happened after it.
 func (f *relay) event(out func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +164,7 @@ func (f *relay) releaseLocked() {
 	}
 }
 
-// end tells what is left, and returns the error of what took it.
+// end passes on the rest, and returns the error of the reader.
 func (f *relay) end() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -26,8 +26,7 @@ func (k *kept) ResumeExec(_ context.Context, _, _ string, cursor int64, out func
 	return k.res, out(o)
 }
 
-// Who resumes in the middle of a secret, or where its beginning is lost, is not
-// told its rest.
+// A reader that resumes in the middle of a secret, or where its beginning is lost, does not get its rest.
 func TestResumeInTheMiddleOfASecret(t *testing.T) {
 	t.Parallel()
 	text := "before " + value + " after"
@@ -58,8 +57,7 @@ func TestResumeInTheMiddleOfASecret(t *testing.T) {
 	}
 }
 
-// The result of what was resumed tells no part of a secret, wherever its middle
-// is missing.
+// The result of a resumed command shows no part of a secret, wherever its middle is missing.
 func TestResumedResult(t *testing.T) {
 	t.Parallel()
 	text := "before " + value + " after"

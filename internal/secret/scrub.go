@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Scrub is v with the secrets replaced in every text that is in it, however
-// deep: a field that v's type gets one day is not forgotten. What v shares with
-// others is not changed.
+// Scrub returns v with the secrets replaced in every text in it, at any depth, so that a future field of v's type is
+// not forgotten. It does not change data that v shares with others.
 func Scrub[T any](r *Redactor, v T) T {
 	if r == nil {
 		return v
@@ -19,8 +18,7 @@ func Scrub[T any](r *Redactor, v T) T {
 	return copied.Interface().(T)
 }
 
-// scrubTarget replaces the secrets in what a pointer points to; nil points to
-// nothing.
+// scrubTarget replaces the secrets in what a pointer points to; nil means nothing.
 func scrubTarget(r *Redactor, pointer any) {
 	if r == nil || pointer == nil {
 		return
@@ -92,8 +90,7 @@ func (r *Redactor) mapped(v reflect.Value) reflect.Value {
 	return m
 }
 
-// fields leaves alone what has fields of its own making, such as a time, which
-// holds no text.
+// fields leaves out structs without exported fields, such as a time, which hold no text.
 func (r *Redactor) fields(v reflect.Value) reflect.Value {
 	s := reflect.New(v.Type()).Elem()
 	s.Set(v)
@@ -107,8 +104,7 @@ func (r *Redactor) fields(v reflect.Value) reflect.Value {
 
 func isError(t reflect.Type) bool { return t == reflect.TypeFor[error]() }
 
-// json is a JSON value with the secrets replaced in it, however its strings are
-// escaped.
+// json returns a JSON value with the secrets replaced in it, however its strings are escaped.
 func (r *Redactor) json(b json.RawMessage) json.RawMessage {
 	if bytes.IndexByte(b, '\\') < 0 && len(r.Bytes(b)) == len(b) {
 		return b
@@ -125,13 +121,12 @@ func (r *Redactor) json(b json.RawMessage) json.RawMessage {
 	}
 	text, err := json.Marshal(clean)
 	if err != nil {
-		return json.RawMessage(`null`) // not to be: it was decoded from JSON
+		return json.RawMessage(`null`) // cannot happen: it was decoded from JSON
 	}
 	return text
 }
 
-// binary reports whether a MIME type is one of bytes, in which nothing can be
-// replaced.
+// binary reports whether a MIME type is binary, so that nothing can be replaced in it.
 func binary(mime string) bool {
 	return strings.HasPrefix(mime, "image/") && mime != "image/svg+xml" || mime == "application/pdf"
 }

@@ -33,9 +33,8 @@ func veil(svc hutch.Service) *secret.RedactedService {
 	return secret.Redact(svc, func(context.Context) *secret.Redactor { return token() })
 }
 
-// TestEveryVerbIsCovered calls every verb of a service that answers with the
-// secret in everything that can hold it. A verb that came tomorrow would have
-// to be covered, too.
+// TestEveryVerbIsCovered calls every verb of a service whose answers have the secret in every text. Future verbs are
+// covered by it, too.
 func TestEveryVerbIsCovered(t *testing.T) {
 	t.Parallel()
 	leak := &leaks{}
@@ -61,7 +60,7 @@ func TestEveryVerbIsCovered(t *testing.T) {
 	}
 }
 
-// argument is an argument for a verb; functions note what they are called with.
+// argument returns an argument for a verb; functions record what they are called with.
 func argument(t reflect.Type, seen *[]string) reflect.Value {
 	switch {
 	case t == reflect.TypeFor[context.Context]():
@@ -341,7 +340,7 @@ func (l log) service(t *testing.T) (svc hutch.Service, req hutch.LogsRequest) {
 	return veil(s), hutch.LogsRequest{SandboxID: "s", ProcessID: p.ID}
 }
 
-// shown is what a reader sees, and the cursors at which it may stop.
+// shown is what a reader sees, and the cursors at which it can stop.
 type shown struct {
 	text    map[hutch.Stream]string
 	cursors []int64
@@ -369,8 +368,8 @@ func read(t *testing.T, svc hutch.Service, req hutch.LogsRequest) shown {
 	return s
 }
 
-// TestCursorsGoOn: who stops anywhere and goes on from there sees the rest, and
-// never the rest of a secret.
+// TestCursorsGoOn: a reader that stops anywhere and continues from there sees the rest, and never the rest of a
+// secret.
 func TestCursorsGoOn(t *testing.T) {
 	t.Parallel()
 	whole := "begin " + value + " middle " + value + value + " end"
@@ -391,8 +390,8 @@ func TestCursorsGoOn(t *testing.T) {
 	}
 }
 
-// suffixes are what may be seen from a cursor on: all that is behind it, with
-// the whole mark of a secret that goes over it.
+// suffixes are the texts that can be seen from a cursor on: everything after it, with the whole mark of a secret
+// across it.
 func suffixes(want, whole string, cursor int64) []string {
 	before := whole[:cursor]
 	for at := 0; ; {
@@ -407,8 +406,8 @@ func suffixes(want, whole string, cursor int64) []string {
 	}
 }
 
-// TestStreamsDoNotHideBehindEachOther: a secret on one stream is found whatever
-// comes on the other meanwhile, and who goes on from any cursor misses nothing.
+// TestStreamsDoNotHideBehindEachOther: a secret on one stream is found whatever the other stream prints meanwhile,
+// and a reader that continues from any cursor misses nothing.
 func TestStreamsDoNotHideBehindEachOther(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 7))
@@ -436,8 +435,8 @@ func TestStreamsDoNotHideBehindEachOther(t *testing.T) {
 	}
 }
 
-// TestAPromptIsNotHeldBack: what may begin a secret is told after a moment, as
-// far as that tells nothing; the rest of a secret is not told even then.
+// TestAPromptIsNotHeldBack: the possible beginning of a secret is shown after a moment, as far as it is harmless; the
+// rest of a secret is not shown even then.
 func TestAPromptIsNotHeldBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -467,8 +466,7 @@ func TestAPromptIsNotHeldBack(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesWhileAPromptIsShownEndsTheRun: also when it is not the program
-// that finds out.
+// TestWhoLeavesWhileAPromptIsShownEndsTheRun: leaving ends the run, also if no further output reveals it.
 func TestWhoLeavesWhileAPromptIsShownEndsTheRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,16 +1,15 @@
 package secret
 
-// stream replaces secrets in bytes that come in pieces. What may be the
-// beginning of a secret is held until it is decided, at most the longest form
-// of one less a byte; whatever the pieces, the whole is the same.
+// stream replaces secrets in bytes that come in pieces. It holds what may be the beginning of a secret until that is
+// decided, at most the longest form minus one byte; the result does not depend on the pieces.
 type stream struct {
 	r    *Redactor
 	held []byte
 	told int // of held, bytes that were told already
 }
 
-// emit takes what may be told: text up to the given byte of what the stream was
-// given since the beginning of what it held, or a marker in its place.
+// emit receives text that can be shown, or a marker in its place; end is the text's end within what the stream got
+// since the beginning of the held text.
 type emit func(data []byte, end int, marker bool)
 
 // write takes the next piece.
@@ -22,11 +21,11 @@ func (s *stream) write(b []byte, out emit) {
 	s.drain(b, false, out)
 }
 
-// release tells all that is held: nothing follows it.
+// release passes on everything, because no more text follows.
 func (s *stream) release(out emit) { s.drain(s.held, true, out) }
 
-// reveal tells as much of what is held as tells no secret, when nothing seems
-// to follow: a prompt is not kept back for its last letters.
+// reveal passes on the harmless part of the held text when no more seems to follow: a prompt is not held back because
+// of its last letters.
 func (s *stream) reveal(out emit) {
 	if len(s.held) == 0 {
 		return

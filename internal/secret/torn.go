@@ -6,8 +6,8 @@ import (
 	"hutch"
 )
 
-// tornOutput covers the first bytes of each stream in output whose beginning is
-// lost: they can be the rest of a secret, which no redactor recognises.
+// tornOutput masks the first bytes of each stream in output whose beginning is lost: they can be the rest of a
+// secret, which no redactor recognises.
 type tornOutput struct {
 	longest int // form of a secret, in bytes
 	begun   bool

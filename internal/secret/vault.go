@@ -1,11 +1,11 @@
-// Package secret keeps secrets, and keeps them out of what people and models
-// read. A [Vault] holds named values of owners, encrypted on disk; programs get
-// them in their environment, at the moment they start. A [Veil] stands before a
-// hutch.Service and replaces the values, in all forms that programs commonly
-// print them in, wherever they would come out.
+// Package secret stores secrets, and keeps them out of what people and models read.
+// A [Vault] holds named values of owners, encrypted on disk; programs get them in
+// their environment when they start. A [RedactedService] wraps a hutch.Service and
+// replaces the values in its answers, in all forms in which programs commonly print
+// them.
 //
-// This is care against accidents. A program that wants to tell a secret that it
-// was given can write it backwards.
+// This protects against accidents. A program that wants to reveal a secret can print
+// it backwards.
 package secret
 
 import (
@@ -32,14 +32,14 @@ import (
 
 const (
 	maxOwned = 256 << 10 // bytes of the values of one owner
-	// retention is how long a value that was replaced or deleted is still
-	// looked for: programs that were given it go on running.
+	// retention is how long a replaced or deleted value is still searched for, because programs that got it continue
+	// to run.
 	retention = 30 * 24 * time.Hour
 	maxFile   = 256 << 20
 )
 
-// Vault holds secrets. It implements hutch.Secrets, for the owner in the
-// context. Its methods are safe for concurrent use.
+// Vault holds secrets. It implements hutch.Secrets for the owner in the context. Its methods are safe for concurrent
+// use.
 type Vault struct {
 	path  string // empty: in memory alone
 	key   *Key
@@ -49,14 +49,14 @@ type Vault struct {
 
 	mu      sync.RWMutex
 	kept    document
-	lookers map[string]*Redactor // by owner, made when asked for
+	lookers map[string]*Redactor // by owner, created on request
 	all     *Redactor
-	answers map[string]*Redactor // for what hosts answer, by what was sent
+	answers map[string]*Redactor // for answers of hosts, by the credentials that were sent
 }
 
 var _ hutch.Secrets = (*Vault)(nil)
 
-// document is what is on disk, encrypted as a whole.
+// document is the content of the file, which is encrypted as a whole.
 type document struct {
 	Version int     `json:"version"`
 	Secrets []entry `json:"secrets"`
@@ -73,15 +73,15 @@ type entry struct {
 
 const version = 1
 
-// Given returns a vault of the server's secrets alone, in memory.
+// Given returns a vault in memory with only the server's secrets.
 func Given(values map[string]string) *Vault {
 	v := &Vault{given: values}
 	v.changedLocked()
 	return v
 }
 
-// Open opens the vault at path, which is made with the first secret. The given
-// are the server's, which all owners may use; they are not written anywhere.
+// Open opens the vault at path, which the first secret creates. The given secrets are the server's, which all owners
+// can use; they are not stored.
 func Open(path string, key *Key, given map[string]string) (*Vault, error) {
 	v := Given(given)
 	v.path, v.key = path, key
@@ -188,8 +188,8 @@ func (v *Vault) givenEntry(name string) entry {
 	return e
 }
 
-// Value is what a program of an owner gets for a secret, an own one before the
-// server's: its value or, where that is brokered, the placeholder.
+// Value returns what an owner's program gets for a secret, the owner's before the server's: its value or, if it is
+// brokered, the placeholder.
 func (v *Vault) Value(owner, name string) (string, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -225,10 +225,9 @@ func unknown(name string, known []string) error {
 	return hutch.Errorf(hutch.NotFound, "there is no secret %s: set it with `hutch secret set %[1]s`, or use one of %q", name, known[:min(len(known), shown)]).With("secret", name)
 }
 
-// Redactor replaces the secrets that the caller's sandboxes may hold. Calls of
-// the server's own see the sandboxes of all, and so none of anyone's secrets.
-// Of others it knows nothing: else a guess at another's secret would be
-// confirmed by its being replaced.
+// Redactor replaces the secrets that the caller's sandboxes can hold. The server's own calls see the sandboxes of all
+// owners, so all secrets are replaced. It does not replace secrets of other owners: that would confirm a guess of
+// one.
 func (v *Vault) Redactor(ctx context.Context) *Redactor {
 	owner, _ := hutch.OwnerOf(ctx)
 	if owner.ID == "" {
@@ -267,13 +266,13 @@ func (v *Vault) redactorLocked(of func(entry) bool) *Redactor {
 	return NewRedactor(values)
 }
 
-// changedLocked forgets what was made of other secrets.
+// changedLocked drops redactors of the old secrets.
 func (v *Vault) changedLocked() {
 	v.lookers, v.answers = map[string]*Redactor{}, map[string]*Redactor{}
 	v.all = v.redactorLocked(func(entry) bool { return true })
 }
 
-// change makes a change that is on disk before it counts.
+// change makes a change, which counts only when it is on disk.
 func (v *Vault) change(f func(*document) error) error {
 	if v.path == "" {
 		return hutch.Errorf(hutch.Unsupported, "there is no place to keep secrets here: run a server")
@@ -293,7 +292,7 @@ func (v *Vault) change(f func(*document) error) error {
 	return nil
 }
 
-// retire takes a secret out of use, if there is one.
+// retire retires a secret, if there is one.
 func (d *document) retire(owner, name string) bool {
 	i := slices.IndexFunc(d.Secrets, func(e entry) bool { return e.Owner == owner && e.Name == name })
 	if i < 0 {
@@ -307,7 +306,7 @@ func (d *document) retire(owner, name string) bool {
 	return true
 }
 
-// forget drops an owner's oldest retired values when they are many.
+// forget drops an owner's oldest retired values if there are many.
 func (d *document) forget(owner string) {
 	size := 0
 	for i := len(d.Retired) - 1; i >= 0; i-- {
@@ -328,8 +327,7 @@ func (d *document) size(owner string) (n int) {
 	return n
 }
 
-// save replaces the file as a whole. Whenever the process is killed, the old
-// secrets are there or the new ones.
+// save replaces the file as a whole. If the process is killed, the file has either the old secrets or the new ones.
 func (d *document) save(path string, key *Key) error {
 	text, err := json.Marshal(d)
 	if err != nil {

@@ -130,7 +130,7 @@ func TestOwnersHaveTheirOwn(t *testing.T) {
 	}
 }
 
-// TestOldValuesAreStillReplaced: programs go on with what they were given.
+// TestOldValuesAreStillReplaced: running programs keep the old values.
 func TestOldValuesAreStillReplaced(t *testing.T) {
 	t.Parallel()
 	s := safe{t.TempDir()}
@@ -200,8 +200,7 @@ func TestParallelCallers(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItSaves: whenever the process is killed, the vault opens, with
-// all that was confirmed.
+// TestKilledWhileItSaves: whenever the process is killed, the vault opens, with everything that was confirmed.
 func TestKilledWhileItSaves(t *testing.T) {
 	if dir := os.Getenv("HUTCH_TEST_VAULT"); dir != "" {
 		v := safe{dir}.open(t, nil)

@@ -2,9 +2,8 @@ package secret
 
 import "io"
 
-// Writer covers a log with the redactor of the moment. What is written to it
-// must come a whole line at a time, as package slog's handlers do it: so it sees
-// everything that they would write, whatever it was made from.
+// Writer filters a log with the present redactor. Each write must be a whole line, as package slog's handlers do it,
+// so that the redactor sees every line complete.
 func Writer(w io.Writer, redactor func() *Redactor) io.Writer { return lineWriter{w, redactor} }
 
 type lineWriter struct {

@@ -38,8 +38,8 @@ func (s *suite) keep(t *testing.T, id string, req hutch.SnapshotRequest) hutch.S
 	return snap
 }
 
-// A sandbox begins with what was there when the snapshot was made, under its own
-// name, and neither hears of the other after that.
+// A sandbox starts with the state that the snapshot saved, under its own name; later changes on either side do not
+// show on the other.
 func (s *suite) beginsAsSnapshot(t *testing.T) {
 	parent := s.make(t, hutch.CreateRequest{Env: map[string]string{"COLOUR": "green", "SHAPE": "round"}, Network: hutch.Network{Mode: hutch.NetworkNone}}).ID
 	s.run(t, parent, "echo kept > file")

@@ -57,7 +57,7 @@ type savedFile struct {
 type Snapshot struct {
 	Manifest
 	Dir string
-	// Single is true when exactly one sandbox will begin as the snapshot.
+	// Single is true if exactly one sandbox will start from the snapshot.
 	Single bool
 	// Base is the layer that sandboxes which begin as the snapshot share.
 	Base Base

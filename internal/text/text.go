@@ -1,6 +1,5 @@
-// Package text makes text of strangers safe to show in a terminal, a log or a
-// list. What a program prints as its own output is not its business: that goes
-// to the caller byte by byte.
+// Package text makes text from untrusted sources safe to show in a terminal, a log or a list. It is not for a
+// program's own output, which goes to the caller byte by byte.
 package text
 
 import (
@@ -8,8 +7,7 @@ import (
 	"unicode"
 )
 
-// Line is s as one line: tabs and line ends are blanks, and U+FFFD stands for
-// every other rune that Steers.
+// Line returns s as one line: tabs and line ends become blanks, and every other rune that Steers becomes U+FFFD.
 func Line(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -22,8 +20,7 @@ func Line(s string) string {
 	}, s)
 }
 
-// Inert is s with its tabs and line feeds, and U+FFFD for every other rune that
-// Steers.
+// Inert returns s with its tabs and line feeds; every other rune that Steers becomes U+FFFD.
 func Inert(s string) string {
 	return strings.Map(func(r rune) rune {
 		if Steers(r) && r != '\t' && r != '\n' {
@@ -33,10 +30,9 @@ func Inert(s string) string {
 	}, s)
 }
 
-// Steers reports whether a terminal or a reader takes r for an instruction:
-// control characters, also those of U+0080 to U+009F; separators of lines; and
-// invisible characters of format, such as those that turn the direction of
-// writing or hide text from people. Those that shape letters and emoji do not.
+// Steers reports whether a terminal or a reader takes r for an instruction: control characters, including U+0080 to
+// U+009F; line separators; and invisible format characters, for example those that reverse the direction of writing
+// or hide text. It excludes those that shape letters and emoji.
 func Steers(r rune) bool {
 	switch {
 	case r == '\u200c', r == '\u200d', unicode.Is(unicode.Prepended_Concatenation_Mark, r):

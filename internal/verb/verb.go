@@ -17,21 +17,21 @@ type Verb struct {
 	// The Go client calls the first. A verb with none has no REST call of its own.
 	Routes []string
 
-	// Scopes are those of which a caller needs one.
+	// Scopes: a caller needs one of them.
 	Scopes []hutch.Scope
 
-	// Access is what a grant on the sandbox of another owner must allow. It is
-	// empty for what only the owner may do.
+	// Access is what a grant on another owner's sandbox must allow. It is empty for verbs that only the owner can
+	// call.
 	Access hutch.Access
 
 	About Subject
 
-	// Looks is true for a verb that changes nothing and runs nothing. Calls of
-	// the others are on record before they begin.
+	// Looks is true for a verb that changes nothing and runs nothing. Calls of other verbs are recorded before they
+	// begin.
 	Looks bool
 
-	// Frees is true for a verb that gives memory or disk back. It is counted,
-	// but a spent quota does not refuse it, and neither does a full disk.
+	// Frees is true for a verb that gives back memory or disk space. It is counted, but neither an exhausted quota
+	// nor a full disk refuses it.
 	Frees bool
 }
 
@@ -70,12 +70,11 @@ func index() map[string]Verb {
 // Call is one call of a verb, as policy, audit and redaction see it.
 type Call struct {
 	Verb    string
-	Sandbox string // empty where the verb concerns none
-	Target  string // what it concerns within the sandbox, for the record: a path, a process, a command
-	Request any    // the request, where the verb has one
+	Sandbox string // empty if the verb concerns no sandbox
+	Target  string // what the call concerns in the sandbox, for the record: a path, a process, a command
+	Request any    // the request, if the verb has one
 
-	// Runs is true when this call also runs something, though its verb only
-	// looks: it then needs what Exec needs.
+	// Runs is true when this call also runs something, though its verb only looks: it then needs the scope of Exec.
 	Runs bool
 	// Secrets is true when the call asks for secrets of the sandbox's owner.
 	Secrets bool

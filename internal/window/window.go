@@ -1,7 +1,6 @@
-// Package window is the receiving end of bytes that come no faster than they
-// are taken: the sender has at most a window full of them under way that it was
-// not told are taken. So who reads the connection never waits for who needs the
-// bytes, and what is kept for the latter is bounded.
+// Package window receives data under flow control: the sender has at most one window of unconfirmed bytes under way.
+// So the goroutine that reads the connection never waits for the consumer of the bytes, and the buffer for the
+// consumer is bounded.
 package window
 
 import (
@@ -10,8 +9,8 @@ import (
 	"sync"
 )
 
-// Queue is what has come and was not yet taken. Add and End are for who reads
-// the connection, Read for who needs the bytes.
+// Queue holds bytes that have arrived but were not consumed. The reader of the connection calls Add and End, the
+// consumer calls Read.
 type Queue struct {
 	size  int
 	taken func(int64)
@@ -20,20 +19,19 @@ type Queue struct {
 	change sync.Cond
 	buf    bytes.Buffer
 	read   int64 // bytes
-	told   int64 // bytes that the sender knows to be read
-	err    error // behind buf; nil until the end
+	told   int64 // bytes that the sender knows to be consumed
+	err    error // after buf; nil until the end
 }
 
-// NewQueue returns a queue for a window of size bytes. It calls taken, from
-// Read, to tell the sender how many bytes were taken in all.
+// NewQueue returns a queue for a window of size bytes. Read calls taken to tell the sender how many bytes were
+// consumed in total.
 func NewQueue(size int, taken func(int64)) *Queue {
 	q := &Queue{size: size, taken: taken}
 	q.change.L = &q.mu
 	return q
 }
 
-// Add queues a copy of b. It reports false when b is over the window or behind
-// the end.
+// Add queues a copy of b. It returns false if b is over the window or after the end.
 func (q *Queue) Add(b []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -45,8 +43,8 @@ func (q *Queue) Add(b []byte) bool {
 	return true
 }
 
-// End says what comes behind the queue: io.EOF, or the error that broke it off,
-// which comes at once. What broke off after its end has ended.
+// End sets what follows the queued bytes: io.EOF, or an error, which Read returns at once. A second End has no
+// effect.
 func (q *Queue) End(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,7 +66,7 @@ func (q *Queue) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pop takes bytes, and says what to tell the sender, if anything.
+// pop removes bytes from the queue, and returns the count to send, if any.
 func (q *Queue) pop(p []byte) (n int, tell int64, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 const size = 1 << 10
 
-// sender keeps within the window, by what it is told.
+// sender keeps within the window, as the queue reports it.
 type sender struct {
 	q    *window.Queue
 	told chan int64
@@ -24,7 +24,7 @@ func newSender() *sender {
 	return s
 }
 
-// send sends all of b, as much at a time as there is room for.
+// send sends all of b, in pieces as the window allows.
 func (s *sender) send(t *testing.T, b []byte) {
 	var sent, taken int64
 	for int(sent) < len(b) {
@@ -69,7 +69,7 @@ func TestOverTheWindow(t *testing.T) {
 	if !s.q.Add(full) || s.q.Add(full[:1]) {
 		t.Error("the window is not as wide as it is said to be")
 	}
-	// What was read counts only once the sender has been told.
+	// Consumed bytes count only after the sender was told.
 	if n, err := s.q.Read(make([]byte, 10)); n != 10 || err != nil || s.q.Add(full[:1]) {
 		t.Error("there is room that nobody was told of")
 	}

@@ -18,19 +18,18 @@ import (
 )
 
 const (
-	replyTime = 30 * time.Second // for a request with one answer, on a host that has much to do
-	// killGrace is how long after its time limit a process may take to be
-	// reported dead before its agent counts as hung. A sentry that shares two
-	// cores with much else needs that long to end five hundred processes.
+	replyTime = 30 * time.Second // for a request with one answer, on a busy host
+	// killGrace is how long after its time limit a process can be reported dead before its agent counts as hung. A
+	// sentry that shares two cores with much other work needs that long to end five hundred processes.
 	killGrace = 28 * time.Second
-	// welcomeTime is how long the first connection of a request waits for its
-	// welcome; each further one waits twice as long, within replyTime.
+	// welcomeTime is how long the first connection of a request waits for its welcome; each further one waits twice
+	// as long, up to replyTime.
 	welcomeTime = 4 * time.Second
 	maxIdle     = 32 // connections kept for reuse
 )
 
-// Client is the daemon's side of the protocol towards one agent. It keeps
-// connections for reuse; the zero value is not usable.
+// Client is the daemon's side of the protocol towards one agent. It keeps connections for reuse; the zero value is
+// not usable.
 type Client struct {
 	dial  func(context.Context) (net.Conn, error)
 	token string
@@ -59,7 +58,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Ping asks whether the agent lives.
+// Ping checks that the agent lives.
 func (c *Client) Ping(ctx context.Context) (Stats, error) {
 	return call[Stats](ctx, c, Request{Op: "ping"})
 }
@@ -81,9 +80,8 @@ func (c *Client) Start(ctx context.Context, s Start) (Process, error) {
 	return call[Process](ctx, c, Request{Op: "start", Start: &s})
 }
 
-// Run runs an attached process to its end. Its output goes to out; stdin, when
-// s.Stdin is set, comes from stdin. When ctx is done or out fails, the agent
-// kills the tree, and Run returns that error.
+// Run runs an attached process to its end. Its output goes to out; stdin, if s.Stdin is set, is read from stdin. When
+// ctx is done or out fails, the agent kills the tree, and Run returns that error.
 func (c *Client) Run(ctx context.Context, s Start, stdin io.Reader, out func(hutch.Output) error) (Exit, error) {
 	var limit time.Time
 	if s.TimeoutMS > 0 {
@@ -98,14 +96,13 @@ func (c *Client) Run(ctx context.Context, s Start, stdin io.Reader, out func(hut
 }
 
 const (
-	probeAfter = time.Second     // after a time limit the agent is to be at work
-	probeTime  = 4 * time.Second // until it is taken to stand still
+	probeAfter = time.Second     // after a time limit, until the agent is probed
+	probeTime  = 4 * time.Second // until it counts as stopped
 )
 
-// probe cancels a request whose time limit is over when the agent does not even
-// greet: then its whole sandbox stands still. An agent that greets is ending
-// what the request started, which can take long on a busy host. When the
-// sandbox goes on, its agent finds the connection closed, and ends that too.
+// probe cancels a request after its time limit if the agent does not even greet: then its whole sandbox is stopped.
+// An agent that greets is ending the request's processes, which can take long on a busy host. When the sandbox
+// continues, its agent finds the connection closed, and ends them too.
 func (c *Client) probe(ctx context.Context, limit time.Time, cancel context.CancelCauseFunc) {
 	for wait := time.Until(limit) + probeAfter; ; wait = probeTime {
 		select {
@@ -120,7 +117,7 @@ func (c *Client) probe(ctx context.Context, limit time.Time, cancel context.Canc
 	}
 }
 
-// greets reports whether the agent welcomes a new connection, soon.
+// greets reports whether the agent soon welcomes a new connection.
 func (c *Client) greets(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, probeTime)
 	defer stop()
@@ -131,7 +128,7 @@ func (c *Client) greets(ctx context.Context) error {
 	return cn.Close()
 }
 
-// Stalled is the error for a sandbox that stands still.
+// Stalled is the error for a sandbox that is stopped.
 func Stalled(cause error) error {
 	return hutch.Errorf(hutch.Unavailable,
 		"the sandbox did not answer after the time limit: its runtime stands still, or the host is overloaded. Nothing in it is lost, and the command is ended as soon as the sandbox goes on. Try again in a moment").
@@ -178,9 +175,8 @@ func (c *Client) stream(ctx context.Context, req Request, stdin io.Reader, out f
 	return s.exit, err
 }
 
-// do sends a request on a free connection and hands its first answer to then,
-// which reads on to the frame that ends the request. A connection that then
-// left in good order is kept.
+// do sends a request on a free connection and passes the first answer to then, which reads up to the last frame of
+// the request. If the connection is still valid then, it is kept.
 func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []byte) error) error {
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -190,7 +186,7 @@ func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []b
 		return hutch.Errorf(hutch.Invalid, "the request has %d bytes: at most %d are allowed", len(body), MaxRequest)
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		return cause // a quick agent would have done it before it saw the connection close
+		return cause // a quick agent could have done it before it saw the connection close
 	}
 	for {
 		cn, used, err := c.conn(ctx)
@@ -200,7 +196,7 @@ func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []b
 		t, payload, err := cn.begin(ctx, body)
 		if used && hungUp(err) && ctx.Err() == nil {
 			cn.end(false)
-			continue // while it was idle; a fresh one tells the truth
+			continue // it closed while it was idle; a new connection shows whether the agent lives
 		}
 		if err == nil {
 			err = then(cn, t, payload)
@@ -216,13 +212,12 @@ func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []b
 	}
 }
 
-// hungUp reports whether err says that the other side had closed a connection
-// before it answered.
+// hungUp reports whether err means that the other side closed a connection before it answered.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
-// fault says what a broken request means to the caller.
+// fault turns the error of a broken request into one for the caller.
 func (c *Client) fault(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -236,7 +231,7 @@ func (c *Client) fault(ctx context.Context, err error) error {
 	return broken(err)
 }
 
-// broken is the error for an agent that is gone, hangs, or breaks the protocol.
+// broken is the error for an agent that is gone, hangs, or violates the protocol.
 func broken(cause error) error {
 	return hutch.Errorf(hutch.Unavailable,
 		"the sandbox's agent is gone or does not answer: look at the sandbox's status, or destroy it and make a new one").Because(cause)
@@ -263,8 +258,8 @@ func (c *Client) conn(ctx context.Context) (*conn, bool, error) {
 	return cn, false, nil
 }
 
-// open opens a connection. One that nobody welcomes is given up for another, as
-// nothing has been asked for yet: a wake-up may be lost where it was accepted.
+// open opens a connection. If nothing welcomes it, open gives it up and tries another, which is safe because no
+// request was sent: a wake-up can be lost after the accept.
 func (c *Client) open(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
@@ -289,7 +284,7 @@ func (c *Client) enter(ctx context.Context) (*conn, error) {
 	cn := &conn{Conn: nc, r: NewReader(nc, MaxReply), w: NewWriter(nc)}
 	err = cn.greet(c.token, c.nonce())
 	if !stop() && err == nil {
-		err = context.Cause(ctx) // it came as the connection closed
+		err = context.Cause(ctx) // the connection closed because ctx ended
 	}
 	if err != nil {
 		nc.Close()
@@ -315,12 +310,11 @@ type conn struct {
 	net.Conn
 	r    *Reader
 	w    *Writer
-	stop func() bool // undoes the watch on the request's context
-	busy bool        // a goroutine may still write to it
+	stop func() bool // stops watching the request's context
+	busy bool        // a goroutine can still write to it
 }
 
-// greet says hello, and proves that we know the token to an agent that has proved
-// it.
+// greet says hello, and proves our token after the agent has proved it.
 func (cn *conn) greet(token string, nonce []byte) error {
 	if err := cn.w.WriteJSON(TypeHello, Hello{Version: Version, Nonce: nonce}); err != nil {
 		return err
@@ -358,8 +352,7 @@ func outdated(cause error) error {
 		Because(errors.Join(ErrOutdated, cause))
 }
 
-// begin sends a request and reads the first frame of the answer. From here to
-// end the connection closes when ctx is done.
+// begin sends a request and reads the first frame of the answer. Until end, the connection closes when ctx is done.
 func (cn *conn) begin(ctx context.Context, body []byte) (Type, []byte, error) {
 	cn.stop = context.AfterFunc(ctx, func() { cn.Close() })
 	cn.SetDeadline(time.Now().Add(replyTime))
@@ -377,8 +370,8 @@ func (cn *conn) begin(ctx context.Context, body []byte) (Type, []byte, error) {
 	return t, payload, nil
 }
 
-// end leaves the request and reports whether the connection can be used again:
-// not if there is more to read, as no answer may be taken for the next one's.
+// end finishes the request and reports whether the connection can be reused: not if there is unread data, which could
+// be taken for the next answer.
 func (cn *conn) end(good bool) bool {
 	if !cn.stop() || !good || cn.busy || cn.r.Buffered() > 0 {
 		cn.Close()
@@ -388,11 +381,10 @@ func (cn *conn) end(good bool) bool {
 	return true
 }
 
-// errRefused marks an error that the agent sent in good order.
+// errRefused marks a well-formed error from the agent.
 var errRefused = errors.New("refused by the agent")
 
-// refusal is the error in an error frame. Its text is the agent's, so it is
-// bounded and its kind is one of ours.
+// refusal decodes an error frame. Its text comes from the agent, so it is bounded and its kind must be one of ours.
 func refusal(payload []byte) error {
 	var f Failure
 	if err := json.Unmarshal(payload, &f); err != nil {
@@ -406,7 +398,7 @@ func refusal(payload []byte) error {
 	return hutch.Errorf(f.Kind, "%s", printable(f.Message, 2000)).Because(errRefused)
 }
 
-// printable is at most n bytes of text that a terminal can be shown.
+// printable returns at most n bytes of text, safe for a terminal.
 func printable(s string, n int) string {
 	cut := len(s) > n
 	s = strings.Map(func(r rune) rune {

@@ -33,7 +33,7 @@ func (p *peer) Write(t Type, payload []byte) error { return p.Writer.Write(t, pa
 
 func (p *peer) send(t Type, payload string) error { return p.Write(t, []byte(payload)) }
 
-// hello lets the daemon in.
+// hello accepts the daemon.
 func (p *peer) hello() *peer {
 	_, payload, _ := p.r.Next()
 	var h Hello
@@ -43,13 +43,13 @@ func (p *peer) hello() *peer {
 	return p
 }
 
-// welcome is what an agent says that knows the token.
+// welcome is the answer of an agent that knows the token.
 func welcome(token string, nonce []byte) Welcome {
 	n := Nonces{Daemon: nonce, Agent: NewNonce()}
 	return Welcome{Version: Version, Nonce: n.Agent, Proof: n.Proof(token, AgentSide)}
 }
 
-// knownNonce is that of daemons whose agents have said all beforehand.
+// knownNonce is the nonce for agents that send everything in advance.
 func knownNonce() []byte { return make([]byte, nonceSize) }
 
 // request reads the next request.
@@ -74,8 +74,7 @@ func (p *peer) exit(code int, cursor int64) {
 	p.WriteJSON(TypeExit, Exit{State: state, Code: code, Cursor: cursor})
 }
 
-// honest serves requests as an agent does; what it runs is the command's
-// name: echo copies stdin, anything else is printed.
+// honest answers requests as an agent does. The command echo copies stdin; any other is printed.
 func (p *peer) honest() {
 	p.hello()
 	for {
@@ -146,7 +145,7 @@ func agent(t testing.TB, script func(*peer)) (*Client, *atomic.Int32) {
 	return c, &dialed
 }
 
-// pipeAgent is agent without sockets, for tests in which time is not real.
+// pipeAgent is agent without sockets, for tests with fake time.
 func pipeAgent(t *testing.T, script func(*peer)) *Client {
 	t.Helper()
 	c := NewClient(func(context.Context) (net.Conn, error) {
@@ -245,7 +244,7 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-// A stdin that breaks off must not look to the program as if it were whole.
+// A stdin that fails must not look complete to the program.
 func TestStdinThatFails(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
@@ -277,7 +276,7 @@ type fails struct{ error }
 
 func (f fails) Read([]byte) (int, error) { return 0, f.error }
 
-// The program may end while stdin, which nothing can interrupt, is waited for.
+// The program can end while a read of stdin, which nothing can interrupt, blocks.
 func TestStdinThatBlocks(t *testing.T) {
 	t.Parallel()
 	c, dialed := agent(t, func(p *peer) {
@@ -414,8 +413,8 @@ func TestIdleConnectionsKeepLittleMemory(t *testing.T) {
 	}
 }
 
-// A connection that is accepted and then forgotten holds up its request for
-// seconds; an agent that forgets all of them is as good as gone.
+// A connection that is accepted and then forgotten delays its request by seconds; an agent that forgets all of them
+// counts as gone.
 func TestConnectionsNobodyWelcomes(t *testing.T) {
 	for silent, want := range map[int]time.Duration{1: welcomeTime, 2: 3 * welcomeTime, 100: replyTime} {
 		synctest.Test(t, func(t *testing.T) {
@@ -492,7 +491,7 @@ func TestGapsAreTold(t *testing.T) {
 	}
 }
 
-// A reader that takes its time is not the agent's fault.
+// The agent is not to blame for a slow reader.
 func TestSlowReaderOutlivesTheTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pipeAgent(t, func(p *peer) {

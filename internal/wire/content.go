@@ -6,22 +6,20 @@ import (
 	"io"
 )
 
-// Unbounded is what the agent says in a window frame when it takes all that
-// comes, as fast as the connection gives it.
+// Unbounded is the agent's window when it takes data as fast as it arrives.
 const Unbounded = maxCount
 
-// Content reads what I frames hold, up to the E behind them. It takes from the
-// connection as much as has come, many frames at a time: inside gVisor it costs
-// more to ask for a few bytes than to copy a hundred thousand.
+// Content reads the data of I frames, up to the E frame after them. It reads as much as has arrived, many frames at a
+// time: inside gVisor a system call for a few bytes costs more than copying a hundred thousand.
 type Content struct {
 	r     *Reader
 	head  [HeaderSize]byte
 	have  int // bytes of head
-	left  int // bytes of a frame's payload
+	left  int // bytes of the present frame's payload
 	ended bool
 }
 
-// NewContent returns the content of the frames that are next in r.
+// NewContent returns the content of the next frames in r.
 func NewContent(r *Reader) *Content { return &Content{r: r} }
 
 // Read implements io.Reader. A connection that ends before E gives
@@ -39,8 +37,7 @@ func (c *Content) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// strip moves payloads to where b begins, over the headers. err is why there is
-// no more than b.
+// strip moves payloads to the beginning of b, over the headers. err is the reason why there is no more data than b.
 func (c *Content) strip(b []byte, err error) (n int, _ error) {
 	for rest := b; len(rest) > 0; {
 		if c.ended {
@@ -62,14 +59,14 @@ func (c *Content) strip(b []byte, err error) (n int, _ error) {
 	}
 	switch {
 	case c.ended:
-		err = nil // it is over, and the connection need not be
+		err = nil // the content is complete, whatever the connection does
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
 }
 
-// header begins the frame whose header is complete.
+// header starts the frame whose header is complete.
 func (c *Content) header() error {
 	size := binary.BigEndian.Uint32(c.head[1:])
 	c.have = 0

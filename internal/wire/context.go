@@ -28,15 +28,14 @@ const (
 	MaxPiece = 48 << 10
 )
 
-// EnvArg stands for the environment of a context, as a JSON object, in
-// Context.Become.
+// EnvArg stands for the environment of a context, as a JSON object, in Context.Become.
 const EnvArg = "\x00env"
 
 // StdinArg stands for the path of a run's standard input in Run.Input.
 const StdinArg = "\x00stdin"
 
-// Context makes a code context: a queue of runs before an interpreter. One of
-// the same id is left as it is, and without Argv none is made.
+// Context creates a code context: an interpreter and its queue of runs. An existing one of that id is not changed;
+// without Argv none is created.
 type Context struct {
 	ID       string   `json:"id"`
 	Language string   `json:"language"` // for the record
@@ -46,13 +45,13 @@ type Context struct {
 	SourceName string   `json:"sourceName"`
 	Dir        string   `json:"dir,omitempty"`
 	Env        []string `json:"env,omitempty"`
-	IdleMS     int64    `json:"idleMs,omitempty"` // how long it may be without a run; 0 is for ever
-	// Become is what a spare interpreter is sent to be this context's, which
-	// only one can that stands in the default folder and has the same values of
-	// all variables that a pattern of Fixed matches. Without it none is taken.
+	IdleMS     int64    `json:"idleMs,omitempty"` // how long it can be without a run; 0 is for ever
+	// Become is sent to a spare interpreter to make it this context's. Only an interpreter can be used that is in the
+	// default folder and has the same values of all variables that match a pattern of Fixed. Without Become no spare
+	// one is used.
 	Become string   `json:"become,omitempty"`
 	Fixed  []string `json:"fixed,omitempty"`
-	// Prepare is what a spare interpreter is sent at its start.
+	// Prepare is sent to a spare interpreter at its start.
 	Prepare string `json:"prepare,omitempty"`
 }
 
@@ -72,27 +71,27 @@ type Run struct {
 	// ID is random. It marks the run's messages.
 	ID      string `json:"id"`
 	Context string `json:"context"`
-	// Input is what the interpreter is sent. [SourceArg] and [StdinArg] in it
-	// become the paths of the run's files.
+	// Input is sent to the interpreter. [SourceArg] and [StdinArg] in it are replaced by the paths of the run's
+	// files.
 	Input  string `json:"input"`
 	Source string `json:"source,omitempty"` // written to a file, when it is set
 	Stdin  bool   `json:"stdin,omitempty"`
-	// TimeoutMS counts from the beginning of the run, not of its waiting.
+	// TimeoutMS counts from the beginning of the run; waiting does not count.
 	TimeoutMS int64 `json:"timeoutMs,omitempty"`
 }
 
-// Begun says that a run's turn has come.
+// Begun says that a run has started.
 type Begun struct {
-	Fresh bool `json:"fresh,omitempty"` // it is the first of its interpreter
+	Fresh bool `json:"fresh,omitempty"` // it is the first run of its interpreter
 }
 
 // RunEnd ends a run.
 type RunEnd struct {
-	Code     int   `json:"code"`             // what the interpreter said, or ended with
+	Code     int   `json:"code"`             // the exit code from the interpreter
 	Signal   int   `json:"signal,omitempty"` // that ended the interpreter
 	TimedOut bool  `json:"timedOut,omitempty"`
 	Ended    bool  `json:"ended,omitempty"`  // the interpreter is gone
-	Memory   bool  `json:"memory,omitempty"` // it, or what the run started, was ended for the memory limit
+	Memory   bool  `json:"memory,omitempty"` // the interpreter, or a process of the run, was ended because of the memory limit
 	Runs     int   `json:"runs"`             // of the context
 	Cursor   int64 `json:"cursor"`
 }
@@ -119,7 +118,7 @@ func (e *RunEnd) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// contextInfos is decoded one by one, as processes are.
+// contextInfos is decoded element by element, like processes.
 type contextInfos []ContextInfo
 
 func (cs *contextInfos) UnmarshalJSON(b []byte) error {
@@ -140,13 +139,13 @@ func (cs *contextInfos) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// CreateContext makes a context. One of the same id is returned as it is.
+// CreateContext creates a context. An existing one of that id is returned unchanged.
 func (c *Client) CreateContext(ctx context.Context, req Context) (ContextInfo, error) {
 	return call[ContextInfo](ctx, c, Request{Op: "context", Context: &req})
 }
 
-// Spare has the agent start an interpreter for a context to come that has the
-// same Argv and Source, and returns when that is prepared.
+// Spare makes the agent start an interpreter for a later context with the same Argv and Source, and returns when it
+// is prepared.
 func (c *Client) Spare(ctx context.Context, req Context) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "spare", Context: &req})
 	return err
@@ -162,7 +161,7 @@ func (c *Client) Contexts(ctx context.Context) ([]ContextInfo, error) {
 	return call[contextInfos](ctx, c, Request{Op: "contexts"})
 }
 
-// DeleteContext ends a context; one that is not there is no error.
+// DeleteContext ends a context; a missing one is not an error.
 func (c *Client) DeleteContext(ctx context.Context, id string) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "uncontext", Context: &Context{ID: id}})
 	return err
@@ -181,7 +180,7 @@ func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, out func(hut
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	code := &codeRun{limit: time.Duration(r.TimeoutMS) * time.Millisecond, message: message}
-	if code.limit > 0 { // counted from its asking: it may still wait for its turn then
+	if code.limit > 0 { // from the request, in which the run can still wait
 		go c.probe(ctx, time.Now().Add(code.limit), cancel)
 	}
 	err := c.do(ctx, Request{Op: "run", Run: &r}, func(cn *conn, t Type, payload []byte) error {
@@ -194,7 +193,7 @@ func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, out func(hut
 	return code.begun, code.end, err
 }
 
-// codeRun is what a stream knows more of when it is a run in a context.
+// codeRun is the further state of a stream for a run in a context.
 type codeRun struct {
 	limit   time.Duration
 	message func([]byte) error
@@ -225,7 +224,7 @@ func (r *codeRun) frame(s *stream, t Type, payload []byte) (done, mine bool, err
 	return false, false, nil
 }
 
-// piece adds a piece of a message: '+' stands before one that more follow.
+// piece adds a piece of a message; '+' in front says that more pieces follow.
 func (r *codeRun) piece(payload []byte) error {
 	if len(payload) == 0 || payload[0] != '+' && payload[0] != '.' {
 		return errors.New("a piece of a message that is neither within it nor its end")

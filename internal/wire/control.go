@@ -13,7 +13,7 @@ import (
 // Input writes to a detached process.
 type Input struct {
 	Process string `json:"process"`
-	End     bool   `json:"end,omitempty"` // the process's stdin ends behind it
+	End     bool   `json:"end,omitempty"` // ends the process's stdin after it
 }
 
 // Resize changes the size of a process's terminal.
@@ -74,9 +74,8 @@ func (c *Client) Clean(ctx context.Context) (int, error) {
 	return cleaned.Removed, err
 }
 
-// Park has the agent close all that connects it with the host, until its place
-// has been saved: nothing else may use it meanwhile. An agent whose place is
-// not saved listens again after some minutes.
+// Park makes the agent close all its connections to the host until its place has been saved; the place must not be
+// used meanwhile. If its place is not saved, the agent listens again after some minutes.
 func (c *Client) Park(ctx context.Context) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "park"})
 	return err
@@ -107,8 +106,8 @@ func (c *Client) Wait(ctx context.Context, w Wait) (met bool, err error) {
 	return met, err
 }
 
-// taken reads windows until the reply. That comes when all has been sent, so
-// the connection is free as soon as whoever sent it is back.
+// taken reads windows until the reply. That comes after everything was sent, so the connection is free when the
+// sender has returned.
 func (s *stream) taken(sent <-chan struct{}) error {
 	for {
 		t, payload, err := s.conn.r.Next()

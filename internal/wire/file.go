@@ -15,17 +15,16 @@ const (
 )
 
 const (
-	// FileChunk is how much of a file goes in one frame: more than of output,
-	// as nobody waits for its first byte, and every frame costs each end a wake-up.
+	// FileChunk is how much of a file one frame has: more than for output, because no reader waits for its first
+	// byte, and every frame costs each end a wake-up.
 	FileChunk = 512 << 10
-	// FileWindow is how many bytes of an archive on its way to the agent may be
-	// unconfirmed. A quarter of it goes in one frame.
+	// FileWindow is how many unconfirmed bytes of an archive can be on their way to the agent. One frame has a
+	// quarter of it.
 	FileWindow = 512 << 10
 )
 
-// File is a request about files. Paths and texts are bytes, as they need not be
-// UTF-8. The fields mean what they do in package hutch, for the verb that Op
-// names; what a verb has not, it does not look at.
+// File is a request about files. Paths and texts are bytes, because they need not be UTF-8. The fields mean what they
+// do in package hutch, for the verb in Op; fields that the verb does not have are ignored.
 type File struct {
 	Path      []byte   `json:"path,omitempty"`
 	To        []byte   `json:"to,omitempty"` // of a move or copy
@@ -51,7 +50,7 @@ type File struct {
 	Format    string   `json:"format,omitempty"`
 }
 
-// Of files, what an agent says is in range, or refused.
+// Records of files come from the agent: values out of range are refused.
 
 func checkInfo(f hutch.FileInfo) error {
 	switch f.Type {
@@ -95,8 +94,7 @@ func checkEvent(e hutch.FileEvent) error {
 	return checkNames(e.Path, e.From)
 }
 
-// items hands the members of an i frame to out, one by one: each takes many
-// times the memory of its text.
+// items passes the members of an i frame to out, one by one, because each takes many times the memory of its text.
 func items[T any](payload []byte, check func(T) error, out func(T) error) error {
 	var raw []json.RawMessage
 	if len(payload) > maxItems {

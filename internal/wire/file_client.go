@@ -28,7 +28,7 @@ func (c *Client) Edit(ctx context.Context, req hutch.EditRequest) (hutch.Edit, e
 	return e, err
 }
 
-// info passes on a record that is in order.
+// info passes on a valid record.
 func info(f hutch.FileInfo, err error) (hutch.FileInfo, error) {
 	if err == nil {
 		err = checkInfo(f)
@@ -81,12 +81,12 @@ func (c *Client) Read(ctx context.Context, req hutch.ReadRequest, w io.Writer) (
 	return r.info, err
 }
 
-// reading is a file on its way from the agent.
+// reading is a file that is being received.
 type reading struct {
 	req  hutch.ReadRequest
 	w    io.Writer
 	info hutch.FileInfo
-	left int64 // bytes that may still come; negative for any number
+	left int64 // bytes that can still come; negative for any number
 }
 
 func (r *reading) started(payload []byte) error {
@@ -103,8 +103,8 @@ func (r *reading) started(payload []byte) error {
 	return nil
 }
 
-// most is how many bytes an honest agent sends: of a file that has a size,
-// exactly so many, unless lines are asked for.
+// most returns how many bytes an honest agent sends: for a file with a size exactly that many, unless lines were
+// requested.
 func (r *reading) most() int64 {
 	switch {
 	case r.info.Size > 0 && !r.req.Lines():
@@ -230,15 +230,15 @@ func (c *Client) Unpack(ctx context.Context, req hutch.UnpackRequest, r io.Reade
 	return c.work(ctx, "unpack", File{Path: []byte(req.Dir), Format: string(req.Format)}, r, nil)
 }
 
-// receiver takes what the agent answers; nil takes nothing.
+// receiver receives the agent's answers; nil accepts none.
 type receiver interface {
 	started(payload []byte) error
 	frame(t Type, payload []byte) error
 	ended(payload []byte) error
 }
 
-// work makes a request that may take long: s, what out takes, and r. What in
-// gives is sent meanwhile. It ends early when ctx is done.
+// work makes a request that can take long: s, then frames for out, then r. Meanwhile it sends the data of in. It ends
+// early when ctx is done.
 func (c *Client) work(ctx context.Context, op string, f File, in io.Reader, out receiver) error {
 	if out == nil {
 		out = sink{io.Discard}

@@ -12,8 +12,8 @@ import (
 	"hutch"
 )
 
-// FuzzFiles gives every request about files the same answers. Whatever they
-// are, it ends, in an error that can be shown or in records that are in range.
+// FuzzFiles gives every file request the same arbitrary answers: each request ends with a printable error or with
+// records in range.
 func FuzzFiles(f *testing.F) {
 	say := func(script func(w *Writer)) []byte {
 		var b bytes.Buffer

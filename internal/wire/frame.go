@@ -47,11 +47,11 @@ func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 4<<10), max: max}
 }
 
-// Next reads one frame. The payload is valid until the next call. A connection
-// that ends between frames gives io.EOF, inside one io.ErrUnexpectedEOF.
+// Next reads one frame. The payload is valid until the next call. If the connection ends between frames, the error is
+// io.EOF; inside a frame, io.ErrUnexpectedEOF.
 func (r *Reader) Next() (Type, []byte, error) {
 	if cap(r.buf) > FileChunk {
-		r.buf = nil // not to be kept by a connection that may idle for hours
+		r.buf = nil // an idle connection must not keep it for hours
 	}
 	var h [HeaderSize]byte
 	if _, err := io.ReadFull(r.r, h[:]); err != nil {
@@ -65,12 +65,12 @@ func (r *Reader) Next() (Type, []byte, error) {
 	return Type(h[0]), payload, err
 }
 
-// payload reads n bytes into the reader's buffer. It grows the buffer by what
-// arrives, not by what a header claims.
+// payload reads n bytes into the reader's buffer. It grows the buffer by what arrives, and not by the length in a
+// header.
 func (r *Reader) payload(n int) ([]byte, error) {
 	const step = 128 << 10
 	if n <= maxSpare && cap(r.buf) > MaxChunk {
-		r.buf = nil // a file has come to its end
+		r.buf = nil // the file ended early
 	}
 	r.buf = r.buf[:0]
 	for len(r.buf) < n {
@@ -90,10 +90,10 @@ func (r *Reader) payload(n int) ([]byte, error) {
 	return r.buf, nil
 }
 
-// Buffered is how many bytes have been received that Next has not returned.
+// Buffered returns how many bytes were received that Next has not returned.
 func (r *Reader) Buffered() int { return r.r.Buffered() }
 
-// trim lets go of a large buffer.
+// trim frees a large buffer.
 func (r *Reader) trim() {
 	if cap(r.buf) > maxSpare {
 		r.buf = nil
@@ -124,8 +124,8 @@ func (w *Writer) Write(t Type, payload []byte) error {
 	return err
 }
 
-// WriteBehind sends the frame whose payload stands in b behind HeaderSize
-// bytes, which it takes for the header: so nothing is copied.
+// WriteBehind sends a frame without copying: its payload follows HeaderSize bytes in b, which WriteBehind fills with
+// the header.
 func (w *Writer) WriteBehind(t Type, b []byte) error {
 	b[0] = byte(t)
 	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-HeaderSize))
@@ -135,8 +135,7 @@ func (w *Writer) WriteBehind(t Type, b []byte) error {
 	return err
 }
 
-// WriteLarge sends one frame as Write does, and copies nothing on the way to a
-// socket.
+// WriteLarge sends one frame as Write does, without copying it on the way to a socket.
 func (w *Writer) WriteLarge(t Type, payload []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +145,7 @@ func (w *Writer) WriteLarge(t Type, payload []byte) error {
 	return err
 }
 
-// WriteOutput sends an output frame: the cursor behind data, and data.
+// WriteOutput sends an output frame: the cursor after data, and data.
 func (w *Writer) WriteOutput(t Type, cursor int64, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +170,7 @@ func (w *Writer) WriteJSON(t Type, v any) error {
 	return w.Write(t, b)
 }
 
-// trim lets go of a large buffer.
+// trim frees a large buffer.
 func (w *Writer) trim() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +184,7 @@ func (w *Writer) begin(t Type, n int) {
 	w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(n))
 }
 
-// maxCount is the largest cursor or count: sums of two do not overflow.
+// maxCount is the largest cursor or count: the sum of two does not overflow.
 const maxCount = 1 << 61
 
 // ParseOutput splits the payload of an output frame.

@@ -56,7 +56,7 @@ func TestAllWaysOfWritingAreOne(t *testing.T) {
 	}
 }
 
-// After a file a connection may idle for hours.
+// After a file, a connection can be idle for hours.
 func TestReaderLetsGoOfFiles(t *testing.T) {
 	var buf bytes.Buffer
 	w := NewWriter(&buf)
@@ -110,7 +110,7 @@ func TestBrokenFrames(t *testing.T) {
 		"r\x00\x00\x00":            io.ErrUnexpectedEOF,
 		"r\x00\x00\x00\x01":        io.ErrUnexpectedEOF,
 		"r\x00\x00\x00\x02x":       io.ErrUnexpectedEOF,
-		"r\x00\x10\x00\x01":        nil, // too large: an error of its own
+		"r\x00\x10\x00\x01":        nil, // too large: a specific error
 		"r\xff\xff\xff\xffpayload": nil,
 	} {
 		_, _, err := NewReader(strings.NewReader(input), MaxReply).Next()
@@ -120,7 +120,7 @@ func TestBrokenFrames(t *testing.T) {
 	}
 }
 
-// A header costs what arrives, not what it claims.
+// A header allocates nothing beyond what arrives.
 func TestClaimedSizeIsNotAllocated(t *testing.T) {
 	input := "R" + string(binary.BigEndian.AppendUint32(nil, MaxRequest)) + "little"
 	var before, after runtime.MemStats

@@ -14,7 +14,7 @@ import (
 	"hutch"
 )
 
-// answers is some of what an agent may say, as seeds.
+// answers returns some answers of an agent, as seeds.
 func answers() [][]byte {
 	say := func(script func(w *Writer)) []byte {
 		var b bytes.Buffer
@@ -87,8 +87,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzClient gives every connection the same answers. Whatever they are, a
-// request ends, in an error that can be shown or in a result that is in range.
+// FuzzClient gives every connection the same arbitrary answers: each request ends with a printable error or with a
+// result in range.
 func FuzzClient(f *testing.F) {
 	for _, seed := range answers() {
 		f.Add(seed)
@@ -198,7 +198,7 @@ func shown(t *testing.T, err error) {
 	}
 }
 
-// recording is a connection that says what is recorded and takes anything.
+// recording is a connection with recorded input that accepts any output.
 type recording struct{ io.Reader }
 
 func (*recording) Write(b []byte) (int, error)      { return len(b), nil }

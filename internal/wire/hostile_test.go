@@ -37,8 +37,7 @@ func everyRequest(ctx context.Context, c *Client) map[string]error {
 	return errs
 }
 
-// Whatever an agent says instead of an answer, the request ends with an error
-// that says so.
+// Whatever an agent sends instead of an answer, the request ends with an error that says so.
 func TestGarbageInsteadOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	frame := func(ty Type, payload string) string {
@@ -119,8 +118,7 @@ func TestAgentOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// Whoever takes the agent's place, and does not know the token, learns neither
-// that nor what is asked for, and no answer of it is taken.
+// An impostor that does not know the token learns nothing about requests, and none of its answers is accepted.
 func TestImpostor(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(h Hello) Welcome{
@@ -289,7 +287,7 @@ func TestRefusalsAreBoundedAndPrintable(t *testing.T) {
 	}
 }
 
-// What follows the end of an answer must not be taken for the next one.
+// Data after the end of an answer must not be taken for the next answer.
 func TestAnswersAheadOfTheirRequest(t *testing.T) {
 	t.Parallel()
 	c, dialed := agent(t, func(p *peer) {
@@ -328,7 +326,7 @@ func TestFloodAfterTheExit(t *testing.T) {
 	}
 }
 
-// silent is an agent that says no more after what says does.
+// silent is an agent that stops after says.
 func silent(says func(*peer)) func(*peer) {
 	return func(p *peer) {
 		says(p)
@@ -402,7 +400,7 @@ func ask(ctx context.Context, c *Client, request string) (err error) {
 	return err
 }
 
-// trickle sends text, a piece every four seconds, for ever.
+// trickle sends text for ever, a piece every four seconds.
 func trickle(p *peer, text string) {
 	for {
 		if _, err := io.WriteString(p.Conn, text); err != nil {
@@ -412,7 +410,7 @@ func trickle(p *peer, text string) {
 	}
 }
 
-// Idle connections that all went silent must not be tried one after the other.
+// Idle connections that all became silent must not be tried one after the other.
 func TestSilenceOfManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pipeAgent(t, silent(func(p *peer) {
@@ -451,7 +449,7 @@ func TestDialThatHangs(t *testing.T) {
 	})
 }
 
-// A process that should be dead may have left some output, and no more.
+// A process that should be dead can have some output left, but not more.
 func TestFloodAfterTheTimeLimit(t *testing.T) {
 	for name, size := range map[string]int{"of output": 64 << 10, "of empty frames": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -477,7 +475,7 @@ func TestFloodAfterTheTimeLimit(t *testing.T) {
 	}
 }
 
-// A connection whose agent speaks and never listens holds up nothing else.
+// A connection whose agent sends but never reads blocks nothing else.
 func TestDeafToStdin(t *testing.T) {
 	t.Parallel()
 	c, _ := agent(t, func(p *peer) {

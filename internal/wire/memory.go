@@ -6,11 +6,10 @@ import (
 	"fmt"
 )
 
-// Relieve ends what uses the most memory: the sandbox is over its limit.
+// Relieve ends the greediest program, because the sandbox is over its memory limit.
 type Relieve struct {
-	Used int64 `json:"used"` // bytes that the sandbox uses, as the host counts
-	// Urgent says that something must be ended, also when it is unknown what
-	// uses the memory.
+	Used int64 `json:"used"` // bytes that the sandbox uses, by the host's count
+	// Urgent says that something must be ended, even if it is unknown what uses the memory.
 	Urgent bool `json:"urgent,omitempty"`
 }
 
@@ -30,8 +29,8 @@ func (r *Relieved) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Relieve ends the command, run or background process that uses the most
-// memory, with all that it started, and reports whether it ended any.
+// Relieve ends the command, run or background process that uses the most memory, with everything that it started, and
+// reports whether it ended any.
 func (c *Client) Relieve(ctx context.Context, req Relieve) (bool, error) {
 	r, err := call[Relieved](ctx, c, Request{Op: "relieve", Relieve: &req})
 	return r.Ended > 0, err

@@ -8,17 +8,17 @@ import (
 	"hutch"
 )
 
-// Version is the protocol's version. Daemon and agent must have the same one.
+// Version is the protocol's version. Daemon and agent must have the same.
 const Version = 2
 
 const (
 	MaxRequest = 8 << 20 // bytes of a frame from the daemon
 	MaxReply   = 1 << 20 // bytes of a frame from the agent
 	MaxChunk   = 64 << 10
-	// StdinWindow is how many bytes of stdin may be under way unconfirmed.
+	// StdinWindow is how many unconfirmed bytes of stdin can be on their way.
 	StdinWindow = 256 << 10
-	// LogSize is how many bytes of output the agent keeps of a process in
-	// memory, and MaxLog how many at most, the others on disk.
+	// LogSize is how many bytes of a process's output the agent keeps in memory; MaxLog is the most in total, the
+	// rest on disk.
 	LogSize = 1 << 20
 	MaxLog  = 17 << 20
 	// MaxFinished is how many ended detached processes the agent remembers.
@@ -28,23 +28,21 @@ const (
 // ProcessEnv is the environment variable that holds the process's id.
 const ProcessEnv = "HUTCH_PROCESS"
 
-// Boot is what an agent is told at its birth, by the driver that starts it.
+// Boot is the first message to an agent, from the driver that starts it.
 type Boot struct {
 	Version int    `json:"version"`
-	Token   string `json:"token"` // what both sides prove that they know
-	// Listen is where the agent listens: "fd:3", or "unix:path" where the
-	// place cannot be given an open descriptor.
+	Token   string `json:"token"` // both sides prove that they know it
+	// Listen is where the agent listens: "fd:3", or "unix:path" if the place cannot get an open descriptor.
 	Listen string `json:"listen"`
-	// Saved is the path of a file that can be read once the place has been
-	// saved; empty where it cannot be.
+	// Saved is the path of a file that becomes readable when the place has been saved; empty if it cannot be saved.
 	Saved string `json:"saved,omitempty"`
-	// UID and GID are what commands run as, when the agent may change ids.
+	// UID and GID are the ids of commands, if the agent can change ids.
 	UID      int      `json:"uid"`
 	GID      int      `json:"gid"`
 	Home     string   `json:"home"`
 	Dir      string   `json:"dir"`     // default working directory
 	Env      []string `json:"env"`     // KEY=VALUE, the base of every command's environment
-	MaxLive  int      `json:"maxLive"` // detached processes alive at once
+	MaxLive  int      `json:"maxLive"` // most live detached processes
 	Hostname string   `json:"hostname"`
 	// Filter is the seccomp filter that the agent takes upon itself and all it
 	// starts, as an array of the kernel's struct sock_filter; empty where it is
@@ -59,7 +57,7 @@ type Hello struct {
 	Nonce   []byte `json:"nonce"`
 }
 
-// Welcome answers it. The daemon then sends its own proof, before all else.
+// Welcome answers a hello. The daemon then sends its own proof first.
 type Welcome struct {
 	Version int    `json:"version"`
 	Build   string `json:"build"` // the agent's commit, for people
@@ -67,7 +65,7 @@ type Welcome struct {
 	Proof   []byte `json:"proof"` // of the agent's side
 }
 
-// Request is the envelope of all requests; Op names the one field that is set.
+// Request is the form of all requests; Op says which field is set.
 type Request struct {
 	Op     string  `json:"op"` // start, attach, list, signal, ping, input, resize, wait, clean, park, adopt, port, listening, relieve
 	Start  *Start  `json:"start,omitempty"`
@@ -91,31 +89,28 @@ type Request struct {
 type Start struct {
 	ID   string `json:"id"` // chosen by the daemon, unique for the sandbox's life
 	Name string `json:"name,omitempty"`
-	// Command is a bash command line. Argv, when set, is run without a shell.
-	// Both together are a command line with $1 and so on in Argv.
+	// Command is a bash command line. Argv, when set, is run without a shell. If both are set, Argv holds $1 and
+	// further arguments of the command line.
 	Command string   `json:"command,omitempty"`
 	Argv    []string `json:"argv,omitempty"`
-	// Compile, when set, is run first, with an empty stdin and all output on
-	// stderr. If it does not exit with 0, that is the end: see Exit.Compile.
-	// Attached processes only.
+	// Compile, when set, runs first, with an empty stdin and all output on stderr. If it does not exit with 0, the
+	// program does not run: see Exit.Compile. Attached processes only.
 	Compile []string `json:"compile,omitempty"`
-	// Source, when set, is written to a file called SourceName in a folder of
-	// its own, which belongs to the process and goes with it; the arguments in
-	// Argv and Compile that are [SourceArg] become the file's path, those that
-	// are [ProgramArg] the path of a file beside it.
+	// Source, when set, is written to a file called SourceName in a new folder, which is removed with the process. In
+	// Argv and Compile, [SourceArg] is replaced by the file's path, and [ProgramArg] by the path of a file beside it.
 	Source     string   `json:"source,omitempty"`
 	SourceName string   `json:"sourceName,omitempty"`
 	Dir        string   `json:"dir,omitempty"`
 	Env        []string `json:"env,omitempty"` // KEY=VALUE over Boot.Env
 	TimeoutMS  int64    `json:"timeoutMs,omitempty"`
-	// ReadAll lets it read files that not even their user may, where the agent
-	// can: for what keeps all files. No other process has a right of its own.
+	// ReadAll lets the process read files that even their user cannot read, if the agent can: it is for the program
+	// that saves files. No other process gets a privilege.
 	ReadAll bool                `json:"readAll,omitempty"`
-	Stdin   bool                `json:"stdin,omitempty"` // a pipe fed by I frames; else empty
+	Stdin   bool                `json:"stdin,omitempty"` // a pipe with the data of I frames; otherwise empty
 	Detach  bool                `json:"detach,omitempty"`
 	Restart hutch.RestartPolicy `json:"restart,omitempty"`
-	// Terminal gives a detached process a controlling terminal of that size
-	// for all three descriptors. What it prints is stdout.
+	// Terminal gives a detached process a controlling terminal of that size for all three descriptors. Its output is
+	// stdout.
 	Terminal *hutch.Size `json:"terminal,omitempty"`
 }
 
@@ -159,15 +154,15 @@ type Exit struct {
 	Code     int                 `json:"code"`  // from wait4; 128+n for signal n
 	Signal   int                 `json:"signal,omitempty"`
 	TimedOut bool                `json:"timedOut,omitempty"`
-	Compile  bool                `json:"compile,omitempty"` // it was Start.Compile that ended
-	Memory   bool                `json:"memory,omitempty"`  // it was ended for the memory limit (Relieve)
+	Compile  bool                `json:"compile,omitempty"` // the compiler (Start.Compile) ended
+	Memory   bool                `json:"memory,omitempty"`  // it was ended because of the memory limit (Relieve)
 	Cursor   int64               `json:"cursor"`            // end of the output
 }
 
 // Stats answers ping.
 type Stats struct {
 	Live      int `json:"live"`      // detached processes alive
-	Processes int `json:"processes"` // all processes inside, the agent among them
+	Processes int `json:"processes"` // all processes inside, including the agent
 }
 
 // Failure is a hutch.Error on the wire.
@@ -176,8 +171,8 @@ type Failure struct {
 	Message string     `json:"message"`
 }
 
-// Stats and records of processes come from the agent: what they say is in
-// range, or refused. Texts are for whoever shows them to bound.
+// Stats and records of processes come from the agent: values out of range are refused. Code that shows their texts
+// must bound them.
 
 func (s *Stats) UnmarshalJSON(b []byte) error {
 	type plain Stats
@@ -190,7 +185,7 @@ func (s *Stats) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// lastMS is the last millisecond of the year 9999, after which JSON has no time.
+// lastMS is the last millisecond of the year 9999, the end of JSON times.
 const lastMS = 253402300799999
 
 func (p *Process) UnmarshalJSON(b []byte) error {
@@ -210,11 +205,11 @@ func (p *Process) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// processes is a list that is decoded one by one: an array of empty records
-// takes a hundred times the memory of its text.
+// processes is a list that is decoded element by element: an array of empty records takes a hundred times the memory
+// of its text.
 type processes []Process
 
-// maxProcesses is the most that the daemon takes of a list.
+// maxProcesses is the longest list that the daemon accepts.
 const maxProcesses = 4096
 
 func (ps *processes) UnmarshalJSON(b []byte) error {

@@ -9,8 +9,7 @@ import (
 	"net"
 )
 
-// maxListening is the most ports that the daemon takes of a list: more than
-// that are told as these.
+// maxListening is how many ports of a list the daemon reports; it drops the rest.
 const maxListening = 1024
 
 // ports is a list of ports, each of which there may be.
@@ -30,13 +29,12 @@ func (ps *ports) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Listening returns the ports that somebody inside listens on, in order.
+// Listening returns the ports on which programs inside listen, in order.
 func (c *Client) Listening(ctx context.Context) ([]int, error) {
 	return call[ports](ctx, c, Request{Op: "listening"})
 }
 
-// Dial connects with a server inside, over a connection of its own. ctx bounds
-// the connecting alone.
+// Dial connects to a server inside, over a separate connection. ctx bounds only the connecting.
 func (c *Client) Dial(ctx context.Context, port int) (*PortConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, replyTime, broken(errors.New("no answer in time")))
 	defer cancel()
@@ -66,16 +64,14 @@ func (cn *conn) connect(ctx context.Context, port int) error {
 	return err
 }
 
-// rest is what has been read of the connection and not returned: from here on
-// nobody else reads it through r.
+// rest returns the bytes that were read from the connection but not returned: from here on, r is not used any more.
 func (r *Reader) rest() []byte {
 	b := make([]byte, r.r.Buffered())
 	io.ReadFull(r.r, b) // from memory
 	return b
 }
 
-// PortConn is a connection with a server inside. As with any connection, one
-// call of Read at a time.
+// PortConn is a connection to a server inside. As with any connection, only one Read can run at a time.
 type PortConn struct {
 	net.Conn
 	greeting []byte // read already
@@ -90,7 +86,7 @@ func (p *PortConn) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// WriteTo lets the kernel move the bytes, where it can.
+// WriteTo lets the kernel move the bytes, if possible.
 func (p *PortConn) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(p.greeting)
 	p.greeting = nil
@@ -101,7 +97,7 @@ func (p *PortConn) WriteTo(w io.Writer) (int64, error) {
 	return int64(n) + m, err
 }
 
-// CloseWrite ends what the server reads, and leaves what it says.
+// CloseWrite ends the server's input, but not its output.
 func (p *PortConn) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -109,7 +105,7 @@ func (p *PortConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// LocalAddr and RemoteAddr are names, as the sockets between have none to tell.
+// LocalAddr and RemoteAddr are names, because the sockets in between have no addresses.
 func (p *PortConn) LocalAddr() net.Addr  { return portAddr{} }
 func (p *PortConn) RemoteAddr() net.Addr { return portAddr{} }
 

@@ -17,8 +17,8 @@ const (
 // nonceSize is how long the random number of each side is, in bytes.
 const nonceSize = 16
 
-// Nonces are the random numbers of one connection, one from each side: so no
-// proof is good for another connection.
+// Nonces are the random numbers of one connection, one from each side, so that a proof is valid for no other
+// connection.
 type Nonces struct{ Daemon, Agent []byte }
 
 // NewNonce returns a random number for one connection.
@@ -28,7 +28,7 @@ func NewNonce() []byte {
 	return b
 }
 
-// Proof is what a side sends to show that it knows the token, without telling it.
+// Proof is the proof of a side that it knows the token, which does not reveal the token.
 func (n Nonces) Proof(token string, by Side) []byte {
 	h := hmac.New(sha256.New, []byte(token))
 	h.Write([]byte(by))

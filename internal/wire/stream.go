@@ -15,14 +15,14 @@ import (
 type stream struct {
 	conn   *conn
 	out    func(hutch.Output) error
-	follow bool          // an attach, whose process may still run at its end
+	follow bool          // an attach, whose process can still run at its end
 	from   int64         // where an attach begins, if that is still kept
-	cursor int64         // behind the last output; -1 before an attach's first
-	limit  time.Time     // when the agent is to have sent the exit; zero if never
-	grace  time.Duration // how long after that it may still be waited for
-	late   int           // bytes that came after limit and grace
+	cursor int64         // after the last output; -1 before an attach's first
+	limit  time.Time     // when the agent should have sent the exit; zero if never
+	grace  time.Duration // how much longer to wait for it
+	late   int           // bytes that came after the limit
 	exit   Exit
-	code   *codeRun // of a run in a context; else nil
+	code   *codeRun // set for a run in a context
 
 	room chan int64 // latest count of stdin bytes the program has taken
 }
@@ -30,7 +30,7 @@ type stream struct {
 // attach makes s the stream of an attach.
 func (s *stream) attach(a Attach) {
 	s.follow, s.from, s.cursor = true, a.Cursor, -1
-	if !a.Follow { // it ends with what there is
+	if !a.Follow { // it ends with the present output
 		s.limit = time.Now().Add(replyTime)
 	}
 }
@@ -46,8 +46,7 @@ func (s *stream) run(stdin io.Reader) error {
 	return s.fed(stdin, StdinWindow, s.frames)
 }
 
-// fed sends stdin while read reads what the agent says to it. sent is closed
-// when there is nothing more to send.
+// fed sends stdin while read reads the agent's frames. sent is closed when everything was sent.
 func (s *stream) fed(stdin io.Reader, window int, read func(sent <-chan struct{}) error) error {
 	done, failed := make(chan struct{}), make(chan error, 1)
 	go s.pump(stdin, window, done, failed)
@@ -76,9 +75,8 @@ func (s *stream) frames(<-chan struct{}) error {
 	}
 }
 
-// next reads a frame. After the limit an agent has the grace, which is the
-// time spent waiting for it and not what the caller's function took, and a
-// bounded number of bytes, to come to the end.
+// next reads a frame. After the limit, an agent has the grace to finish, and a bounded number of bytes. Only waiting
+// for the agent counts, not the time in the caller's function.
 func (s *stream) next() (Type, []byte, error) {
 	if s.limit.IsZero() {
 		return s.conn.r.Next()
@@ -101,8 +99,8 @@ func (s *stream) next() (Type, []byte, error) {
 	return t, payload, err
 }
 
-// What may come after the limit is the log that the agent keeps, and what
-// pipes and sockets hold. An empty frame costs, too.
+// After the limit can come the log that the agent keeps, and the content of pipes and sockets. An empty frame counts,
+// too.
 const (
 	maxLate   = 8*LogSize + MaxLog
 	frameCost = 64
@@ -120,7 +118,7 @@ func (s *stream) frame(t Type, payload []byte) (done bool, err error) {
 	case TypeStderr:
 		return false, s.output(hutch.Stderr, payload)
 	case TypeGap:
-		_, err := ParseCount(payload) // the next cursor tells as much
+		_, err := ParseCount(payload) // the next cursor implies it
 		return false, err
 	case TypeWindow:
 		return false, s.window(payload)
@@ -145,7 +143,7 @@ func (s *stream) output(name hutch.Stream, payload []byte) error {
 		return fmt.Errorf("output at %d comes after %d", begin, s.cursor)
 	}
 	if len(data) == 0 {
-		return nil // what is lost before it is told with the next bytes
+		return nil // the loss is reported with the next bytes
 	}
 	o := hutch.Output{Stream: name, Data: data, Cursor: cursor, Lost: begin - s.cursor}
 	s.cursor = cursor
@@ -176,7 +174,7 @@ func (s *stream) exited(payload []byte) error {
 	return nil
 }
 
-// window takes note of how much stdin the program has taken.
+// window records how much stdin the program has taken.
 func (s *stream) window(payload []byte) error {
 	n, err := ParseCount(payload)
 	if err != nil {
@@ -193,10 +191,9 @@ func (s *stream) window(payload []byte) error {
 	return nil
 }
 
-// pump sends stdin, at most window bytes ahead of the program, and closes
-// done when it is done with the connection. It may outlive the stream by one
-// Read of stdin, which nothing can interrupt. A stdin that fails must not look
-// to the program as if it ended: then the connection closes.
+// pump sends stdin, at most window bytes ahead of the program, and closes done when it no longer uses the connection.
+// It can outlive the stream by one Read of stdin, which nothing can interrupt. If stdin fails, it closes the
+// connection, so that the failure does not look like the end of the input.
 func (s *stream) pump(stdin io.Reader, window int, done chan<- struct{}, failed chan<- error) {
 	defer close(done)
 	buf := make([]byte, HeaderSize+window/4)

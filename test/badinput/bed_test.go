@@ -9,7 +9,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// bed is a service on one runtime, with a neighbour in it.
+// bed is a service on one runtime, with a neighbour sandbox.
 type bed struct {
 	hutch.Service
 	runtime   string
@@ -33,7 +33,7 @@ func TestRootless(t *testing.T) {
 	hutchtest.Rootless(t, "TestRequests|TestGreedyPrograms|TestHoards")
 }
 
-// sandbox makes one that goes with the test.
+// sandbox creates a sandbox that is destroyed at the end of the test.
 func (b *bed) sandbox(t *testing.T, req hutch.CreateRequest) string {
 	t.Helper()
 	s, err := b.Create(t.Context(), req)
@@ -52,8 +52,7 @@ func (b *bed) sandbox(t *testing.T, req hutch.CreateRequest) string {
 	return s.ID
 }
 
-// well checks that a sandbox can be used as ever. What a greedy program took
-// may come back a moment later.
+// well checks that a sandbox works. Resources of a greedy program can take a moment to come back.
 func (b *bed) well(t *testing.T, id string) {
 	t.Helper()
 	end := time.Now().Add(30 * time.Second)
@@ -70,8 +69,7 @@ func (b *bed) well(t *testing.T, id string) {
 	}
 }
 
-// watch uses the daemon and the neighbour until stop is called, and fails the
-// test when either fails or is slow.
+// watch uses the daemon and the neighbour until stop is called, and fails the test if either fails or is slow.
 func (b *bed) watch(t *testing.T) (stop func()) {
 	t.Helper()
 	const slow = 5 * time.Second // on a busy machine; a stall is far longer

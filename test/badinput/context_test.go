@@ -14,7 +14,7 @@ var hostile = []struct {
 	language string
 	code     string
 	timeout  hutch.Seconds
-	lost     bool // the interpreter goes with it
+	lost     bool // the interpreter ends with it
 	late     bool
 	sent     int64  // bytes of output; -1 is any number
 	says     string // what stdout begins with
@@ -54,7 +54,7 @@ for fd in range(1024):
 	{name: "stops itself", timeout: 1, late: true, lost: true, code: "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)"},
 }
 
-// remember and recall are how a context tells that it has kept its state.
+// remember and recall show that a context has kept its state.
 var (
 	remember = map[string]string{"python": "kept = 1", "javascript": "globalThis.kept = 1", "bash": "kept=1"}
 	recall   = map[string]string{"python": "print('kept' in globals())", "javascript": "console.log('kept' in globalThis)", "bash": "[[ -n $kept ]] && echo true || echo false"}
@@ -103,7 +103,7 @@ func TestHostileContexts(t *testing.T) {
 	})
 }
 
-// code runs code that has to come to its end.
+// code runs code that must end by itself.
 func (b *bed) code(t *testing.T, id, language, code string) hutch.RunResult {
 	t.Helper()
 	r, err := b.RunCode(t.Context(), id, hutch.RunRequest{Language: language, Code: code}, nil)

@@ -18,8 +18,7 @@ while True: os.write(1, b"x"); os.write(2, b"y")'`,
 	"a full disk": "(head -c 1G /dev/zero > /workspace/big) 2>/dev/null; yes",
 }
 
-// While a program floods its log, what is in it can be read and comes to an
-// end, waits end at their time, and the process ends when it is told to.
+// While a program floods its log, the log can be read to an end, waits end in time, and the process can be killed.
 func TestFloods(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		for name, command := range floods {
@@ -51,7 +50,7 @@ func TestFloods(t *testing.T) {
 	})
 }
 
-// read reads what there is of a log, by somebody who is slow.
+// read reads the present log with a slow reader.
 func (b *bed) read(t *testing.T, id, process string) {
 	t.Helper()
 	began := time.Now()
@@ -73,7 +72,7 @@ func (b *bed) read(t *testing.T, id, process string) {
 	}
 }
 
-// The log's file on disk is for nobody in the sandbox to find or open.
+// No program in the sandbox can find or open the log's file on disk.
 func TestLogsAreForNobodyInside(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		id := b.sandbox(t, hutch.CreateRequest{})

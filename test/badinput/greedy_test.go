@@ -21,8 +21,8 @@ var greedy = []struct {
 	name   string
 	limits hutch.Limits
 	req    hutch.ExecRequest
-	// ends says what is wanted when it did not end so; sent is how many bytes
-	// went to the caller. In any case everyone must be well after.
+	// ends returns what was expected if the program ended in another way; sent is how many bytes went to the caller.
+	// In any case, everything must work afterwards.
 	ends func(r hutch.ExecResult, err error, sent int64) string
 }{
 	{
@@ -106,7 +106,7 @@ while True:
     try:
         if os.fork() == 0: os.setsid()
     except OSError: pass`},
-		ends: func(r hutch.ExecResult, err error, _ int64) string { // on gVisor, memory may run out before
+		ends: func(r hutch.ExecResult, err error, _ int64) string { // on gVisor, memory can run out first
 			return unless(err == nil && r.TimedOut && string(r.Stdout) == "tick\n" || errors.Is(err, hutch.Exhausted), "the time limit, or the memory limit")
 		},
 	},
@@ -206,7 +206,7 @@ except OSError as e:
 	},
 }
 
-// unless is what was wanted, unless it is so.
+// unless returns what was wanted, or "" if ok.
 func unless(ok bool, wanted string) string {
 	if ok {
 		return ""
@@ -220,8 +220,8 @@ func timedOut(said string) func(hutch.ExecResult, error, int64) string {
 	}
 }
 
-// grace is what an end may take beyond the time limit on a host that does much
-// else: the daemon's own patience, and a little.
+// grace is how much longer than its time limit an end can take on a busy host: the daemon's own patience, and a
+// little.
 const grace = 33 * time.Second
 
 func TestGreedyPrograms(t *testing.T) {
@@ -257,7 +257,7 @@ func TestGreedyPrograms(t *testing.T) {
 	})
 }
 
-// A hundred clients use one sandbox and leave when they please.
+// A hundred clients use one sandbox and leave at any moment.
 func TestClientsThatLeave(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		id := b.sandbox(t, hutch.CreateRequest{})

@@ -15,13 +15,13 @@ import (
 
 var memoryRounds = flag.Int("memory-rounds", 1, "how often each program of TestMemoryLimit is run")
 
-// glutton is a program that takes all memory there is, in one way.
+// glutton is a program that uses up all memory in one way.
 type glutton struct {
 	name, language, code string
-	// spared says that a limit of another kind may end it first.
+	// spared says that another limit can end it first.
 	spared bool
-	// gvisor says that native cannot tell whose the memory is: there the kernel
-	// ends single processes, others of the sandbox among them.
+	// gvisor says that native cannot attribute this memory to a program: there the kernel ends single processes,
+	// possibly others of the sandbox.
 	gvisor bool
 }
 
@@ -91,8 +91,8 @@ except OSError: print("refused")`},
 	{name: "files in memory", spared: true, code: `head -c 10G /dev/zero > /dev/shm/big; rm -f /dev/shm/big`},
 }
 
-// A program that reaches the memory limit ends, and its result says so. The
-// sandbox goes on, with its files, sessions, contexts and servers.
+// A program that reaches the memory limit ends, and its result says so. The sandbox continues, with its files,
+// sessions, contexts and servers.
 func TestMemoryLimit(t *testing.T) {
 	if _, unlimited := cgroup.Find(); unlimited != nil {
 		t.Skip(unlimited)
@@ -133,7 +133,7 @@ func (b *bed) survives(t *testing.T, g glutton) {
 	}
 }
 
-// A session's command that reaches the memory limit ends; the session goes on.
+// A session's command that reaches the memory limit ends; the session continues.
 func TestMemoryLimitInASession(t *testing.T) {
 	if _, unlimited := cgroup.Find(); unlimited != nil {
 		t.Skip(unlimited)
@@ -154,7 +154,7 @@ func TestMemoryLimitInASession(t *testing.T) {
 	})
 }
 
-// furnish puts into a sandbox what must outlive a greedy program.
+// furnish puts into a sandbox what must survive a greedy program.
 func (b *bed) furnish(t *testing.T, id string) {
 	t.Helper()
 	ctx := t.Context()
@@ -206,7 +206,7 @@ func (b *bed) furnished(t *testing.T, id string) {
 	}
 }
 
-// The limit holds in a copy, a copy's original, and what was paused, as well.
+// The limit also holds in a copy, in its original, and after a pause.
 func TestMemoryLimitOfACopy(t *testing.T) {
 	if _, unlimited := cgroup.Find(); unlimited != nil {
 		t.Skip(unlimited)
@@ -231,8 +231,7 @@ func TestMemoryLimitOfACopy(t *testing.T) {
 	b.limited(t, "one that was paused", id)
 }
 
-// limited checks that a program which takes all memory of a furnished sandbox ends
-// alone.
+// limited checks that a program which takes all memory of a furnished sandbox is the only one that ends.
 func (b *bed) limited(t *testing.T, what, id string) {
 	t.Helper()
 	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: "python", Command: "x = bytearray(900 << 20)", Timeout: 60}, nil)

@@ -1,6 +1,5 @@
-// Package badinput gives every runtime what no program should ask for, and
-// programs that take all they can get. Each must end in a clear error or an
-// honest result, with the daemon and the neighbours as well as before.
+// Package badinput sends every runtime requests that no program should make, and runs programs that take all they can
+// get. Each must end with a clear error or a correct result, and leave the daemon and the neighbours unaffected.
 package badinput
 
 import (

@@ -13,9 +13,8 @@ import (
 	"hutch"
 )
 
-// hoards are programs that take all that they get of something that the kernel
-// counts for a user or for the machine, and keep it. Each defines take, which
-// takes one more and raises an error when there are none left.
+// hoards are programs that take as much as possible of something that the kernel counts for a user or for the
+// machine, and keep it. Each defines take, which takes one more and raises an error when none is left.
 var hoards = map[string]string{
 	"inotify instances": `
 def take(): ok(libc.inotify_init())`,
@@ -56,7 +55,7 @@ def ok(result):
     return result
 `
 
-// hoard takes until an error, says so and keeps what it has.
+// hoard takes until an error, reports that and keeps what it has.
 const hoard = `
 taken = 0
 try:
@@ -67,11 +66,10 @@ except OSError as e: pass
 print("full after", taken, flush=True)
 time.sleep(300)`
 
-// most bounds what is hoarded: on gVisor all of it is the sandbox's own memory.
+// most bounds the hoard: on gVisor all of it is in the sandbox's own memory.
 var most = map[string]string{"native": "200000", "gvisor": "500"}
 
-// A sandbox that has taken all it gets of what the kernel counts has taken none
-// of it from the host, from its neighbours or from sandboxes to come.
+// A sandbox that hoards kernel resources takes none from the host, from its neighbours or from later sandboxes.
 func TestHoards(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		for name, source := range hoards {
@@ -139,8 +137,7 @@ func (b *bed) python(t *testing.T, id, source string) string {
 	return string(r.Stdout) + string(r.Stderr)
 }
 
-// spared checks that this process, a program of the host's, has what it wants of
-// all that is hoarded.
+// spared checks that this process, a program of the host, still gets everything that is hoarded.
 func spared(t *testing.T) {
 	t.Helper()
 	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {

@@ -16,8 +16,8 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// A runtime that stands still costs time, never a sandbox: a command is answered
-// soon after its time limit, health checks only note it, and all goes on after.
+// A stopped runtime costs time, but never a sandbox: a command is answered soon after its time limit, health checks
+// only report it, and everything continues afterwards.
 func TestRuntimeThatStandsStill(t *testing.T) {
 	t.Parallel()
 	var dir string
@@ -54,7 +54,7 @@ func TestRuntimeThatStandsStill(t *testing.T) {
 	}
 }
 
-// sentries are the processes that are the kernels of the sandboxes in dir.
+// sentries returns the processes that are the kernels of the sandboxes in dir.
 func sentries(t *testing.T, dir string) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -1,5 +1,5 @@
-// Package bulk sends files through the whole house that are larger than the
-// memory that anyone may take for them.
+// Package bulk sends files through the whole system that are larger than the memory which any part of it can use for
+// them.
 package bulk
 
 import (
@@ -23,12 +23,10 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// size is what continuous integration has time and memory for; the promise is
-// held to 5 GB with `go test ./test/bulk -mb 5000`.
+// size fits the time and memory of CI; `go test ./test/bulk -mb 5000` checks 5 GB.
 var size = flag.Int64("mb", 1000, "size of the file, in MB")
 
-// room is how much memory each of those that a file passes through may take
-// for it, in kB.
+// room is how much memory, in kB, each process that a file passes through can use for it.
 const room = 48 << 10
 
 func TestMain(m *testing.M) { flag.Parse(); hutchtest.Main(m) }
@@ -74,7 +72,7 @@ func TestUpAndDown(t *testing.T) {
 	}
 }
 
-// noise is so many bytes that nothing could make smaller.
+// noise is a stream of n incompressible bytes.
 func noise(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{}), n) }
 
 func firstWord(t *testing.T, sb *client.Sandbox, command string) string {
@@ -119,7 +117,7 @@ func serve(t *testing.T, dir string) *server {
 	return nil
 }
 
-// end destroys the sandboxes, which outlive their server, and ends it.
+// end destroys the sandboxes, which would outlive their server, and ends the server.
 func (s *server) end(t *testing.T, cmd *exec.Cmd) {
 	if s.Client != nil {
 		list, err := s.Sandboxes(context.Background(), hutch.Filter{})
@@ -136,8 +134,8 @@ func (s *server) end(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// peaks are the largest resident memory of the server and the agent, in kB.
-// Of the agent under gVisor it is what it has now: peaks are not told there.
+// peaks returns the peak memory of the server and the agent, in kB. For the agent under gVisor it is the present
+// memory, because gVisor reports no peaks.
 func (s *server) peaks(t *testing.T, sb *client.Sandbox) map[string]int {
 	t.Helper()
 	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
@@ -147,8 +145,8 @@ func (s *server) peaks(t *testing.T, sb *client.Sandbox) map[string]int {
 	return map[string]int{"the server": resident(t, own), "the agent": resident(t, s.agent(t, sb))}
 }
 
-// agent is the status of the agent's process: seen from inside where it is
-// shown there, else among the server's descendants.
+// agent returns the status of the agent's process: from inside if it is visible there, otherwise from among the
+// server's descendants.
 func (s *server) agent(t *testing.T, sb *client.Sandbox) []byte {
 	t.Helper()
 	res, err := sb.Run(t.Context(), "cat /proc/1/status")

@@ -1,6 +1,5 @@
-// Package cli tests the program as people meet it: the scripts in testdata are
-// terminal sessions with the built programs. Those in testdata/each run on
-// every runtime, as root and as an ordinary user.
+// Package cli tests the program as people use it: the scripts in testdata are terminal sessions with the built
+// programs. Those in testdata/each run on every runtime, as root and as an ordinary user.
 package cli
 
 import (
@@ -27,14 +26,14 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"hutch": hutch, "background": background})
 }
 
-// A script's environment tells these to the commands below.
+// Environment variables of a script for the commands below.
 const (
 	varProgram = "HUTCH_TEST_PROGRAM" // what `hutch` is
 	varUser    = "HUTCH_TEST_USER"    // who it runs as
 	varPath    = "HUTCH_TEST_PATH"    // PATH without the commands of this test
 )
 
-// hutch becomes the program, as the user that the script is about.
+// hutch becomes the program, as the script's user.
 func hutch() {
 	program, path := os.Getenv(varProgram), os.Getenv(varPath)
 	err := become(os.Getenv(varUser))
@@ -65,18 +64,18 @@ func become(user string) error {
 
 // stage is where scripts run: the programs, as some user.
 type stage struct {
-	dir  string // open to walk through for all
+	dir  string // every user can walk through it
 	user int
 	path string // PATH outside of scripts
 }
 
-// stranger is a user id that no host knows.
+// stranger is a user id that does not exist on any host.
 const stranger = 12345
 
 // TestSessions runs all scripts.
 func TestSessions(t *testing.T) {
 	path := os.Getenv("PATH")
-	_, path, _ = strings.Cut(path, string(os.PathListSeparator)) // the first is this test's
+	_, path, _ = strings.Cut(path, string(os.PathListSeparator)) // the first folder has this test's commands
 	s := stage{dir: install(t), user: os.Geteuid(), path: path}
 	if s.user == 0 {
 		t.Run("root", s.run)
@@ -85,7 +84,7 @@ func TestSessions(t *testing.T) {
 	t.Run("user", s.run)
 }
 
-// install copies the programs and the example to where every user can go.
+// install copies the programs and the example to a place that every user can reach.
 func install(t *testing.T) string {
 	dir := hutchtest.Dir(t)
 	bin := filepath.Join(dir, "bin")
@@ -131,7 +130,7 @@ func (s stage) run(t *testing.T) {
 	}
 }
 
-// runtimes asks the doctor why which runtime does not work; "" means it does.
+// runtimes asks the doctor why each runtime does not work; "" means that it does.
 func (s stage) runtimes(t *testing.T) map[string]string {
 	cmd := exec.Command(filepath.Join(s.dir, "bin/hutch"), "doctor", "--json", "--data", s.data(t))
 	cmd.Env = []string{"PATH=" + s.path, "HOME=" + s.home(t)}
@@ -158,7 +157,7 @@ func (s stage) runtimes(t *testing.T) map[string]string {
 	return works
 }
 
-// data is a new data folder, with a short path and of the stage's user.
+// data creates a new data folder, with a short path, which belongs to the stage's user.
 func (s stage) data(t testing.TB) string {
 	dir := hutchtest.Dir(t)
 	if err := os.Chown(dir, s.user, s.user); err != nil && s.user != os.Geteuid() {
@@ -167,7 +166,7 @@ func (s stage) data(t testing.TB) string {
 	return dir
 }
 
-// home is the stage's user's: our own, or an empty one.
+// home is the home folder of the stage's user: ours, or an empty one.
 func (s stage) home(t testing.TB) string {
 	if s.user != os.Geteuid() {
 		return s.data(t)
@@ -218,7 +217,7 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 	})
 }
 
-// work is a folder for the scripts' own, in which every user can read.
+// work creates a folder for the scripts that every user can read.
 func (s stage) work(t *testing.T) string {
 	dir := hutchtest.Dir(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -227,8 +226,7 @@ func (s stage) work(t *testing.T) string {
 	return dir
 }
 
-// TestSessionsGoOn: a command of testscript's ends a session early, and has it
-// pass.
+// TestSessionsGoOn: one of testscript's own commands would end a session early and let it pass.
 func TestSessionsGoOn(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -245,8 +243,7 @@ func TestSessionsGoOn(t *testing.T) {
 	}
 }
 
-// TestEveryFlagIsDocumented holds docs/cli.md to what the program says of
-// itself.
+// TestEveryFlagIsDocumented compares docs/cli.md with the program's help.
 func TestEveryFlagIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {

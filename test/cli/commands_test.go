@@ -28,7 +28,7 @@ import (
 // patience is how long anything may take on a busy machine.
 const patience = 60 * time.Second
 
-// exits runs a command that has to end with an exit code:
+// exits runs a command that must end with an exit code:
 //
 //	exits 3 hutch run 'exit 3'
 func exits(ts *testscript.TestScript, neg bool, args []string) {
@@ -133,9 +133,8 @@ type daemon struct {
 
 type serverKey struct{}
 
-// server starts a server on a free port and does what a person does with what
-// it says: HUTCH_URL and HUTCH_TOKEN are set, and try.sh holds the command
-// line to paste.
+// server starts a server on a free port and does what a person does with its output: it sets HUTCH_URL and
+// HUTCH_TOKEN, and writes the command line to paste into try.sh.
 func server(ts *testscript.TestScript, neg bool, args []string) {
 	d := ts.Value(serverKey{}).(*daemon)
 	if neg || d.cmd != nil {
@@ -168,8 +167,8 @@ func (d *daemon) announced(ts *testscript.TestScript) error {
 	return os.WriteFile(ts.MkAbs("try.sh"), []byte(try), 0o644)
 }
 
-// tokenOf is a token by where the server says it is: itself at the first start,
-// then a file, or a variable.
+// tokenOf returns the token that an announcement names: at the first start the token itself, later a file, or a
+// variable.
 func tokenOf(ts *testscript.TestScript, where string) string {
 	switch {
 	case strings.HasPrefix(where, "$"):
@@ -180,8 +179,8 @@ func tokenOf(ts *testscript.TestScript, where string) string {
 	return where
 }
 
-// end ends the server as Ctrl-C does. It is not called stop: testscript has one of
-// its own, which ends the test.
+// end ends the server as Ctrl-C does. It is not called stop, because testscript has a command stop, which ends the
+// test.
 func end(ts *testscript.TestScript, neg bool, _ []string) {
 	d := ts.Value(serverKey{}).(*daemon)
 	ts.Check(d.cmd.Process.Signal(os.Interrupt))
@@ -195,7 +194,7 @@ func end(ts *testscript.TestScript, neg bool, _ []string) {
 func endByDown(ts *testscript.TestScript, neg bool, _ []string) {
 	d := ts.Value(serverKey{}).(*daemon)
 	ended := make(chan error, 1)
-	go func() { ended <- d.cmd.Wait() }() // a zombie would hold nothing up, but be found
+	go func() { ended <- d.cmd.Wait() }() // so that no zombie is found later
 	ts.Check(ts.Exec("hutch", "down"))
 	if err := <-ended; err != nil {
 		ts.Fatalf("the server ended with %v", err)
@@ -203,7 +202,7 @@ func endByDown(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
-// nothing is alone, and wants no control group either.
+// nothing is alone, and also expects no control group.
 func nothing(ts *testscript.TestScript, neg bool, args []string) {
 	alone(ts, neg, args)
 	for _, runtime := range hutchtest.Runtimes {
@@ -221,8 +220,7 @@ func crash(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
-// alone waits until no process has anything of the data folder, and no
-// engine's folder is left; `! alone` wants the contrary.
+// alone waits until no process uses the data folder, and no engine's folder is left; `! alone` expects the opposite.
 func alone(ts *testscript.TestScript, neg bool, _ []string) {
 	data := ts.Getenv("HUTCH_DATA")
 	if neg {
@@ -234,7 +232,7 @@ func alone(ts *testscript.TestScript, neg bool, _ []string) {
 	until(ts, func() error { return leftovers(data) })
 }
 
-// leftovers names what is left of sandboxes in a data folder.
+// leftovers lists what is left of sandboxes in a data folder.
 func leftovers(data string) error {
 	for _, pid := range holders(data) {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -247,10 +245,9 @@ func leftovers(data string) error {
 	return nil
 }
 
-// holders are the processes that name a folder: on their command line, in
-// their environment, among the mounts that are theirs and not the host's, or as
-// the address of a socket of theirs. The last is all that the agent of a native
-// sandbox keeps of its folder.
+// holders returns the processes that name a folder: on their command line, in their environment, in mounts that the
+// host does not have, or in the address of a socket. The agent of a native sandbox names its folder only in that
+// address.
 func holders(dir string) []int {
 	name := []byte(filepath.Base(dir))
 	host, _ := os.Readlink("/proc/self/ns/mnt")
@@ -276,8 +273,7 @@ func holders(dir string) []int {
 	return pids
 }
 
-// socketsIn are the Unix sockets whose address has a name in it, written as the
-// links in /proc/PID/fd show them.
+// socketsIn returns the Unix sockets whose address contains a name, in the form of the links in /proc/PID/fd.
 func socketsIn(name []byte) map[string]bool {
 	table, _ := os.ReadFile("/proc/net/unix")
 	sockets := map[string]bool{}
@@ -300,7 +296,7 @@ func holdsSocket(proc string, sockets map[string]bool) bool {
 	})
 }
 
-// clean removes what a script that failed may leave.
+// clean removes what a failed script can leave.
 func clean(env *testscript.Env) {
 	d := env.Values[serverKey{}].(*daemon)
 	if d.cmd != nil {
@@ -320,8 +316,7 @@ func clean(env *testscript.Env) {
 	}
 }
 
-// ungroup removes the control groups of sandboxes that a server left to its next
-// start, with all that runs in them.
+// ungroup removes the control groups of sandboxes that a server left to its next start, and kills everything in them.
 func ungroup(data string) error {
 	tree, err := cgroup.Find()
 	if err != nil {
@@ -341,8 +336,7 @@ func ungroup(data string) error {
 
 type spyKey struct{}
 
-// eavesdrop sets HUTCH_URL to a program that is not Hutch, and notes the tokens
-// that it is sent.
+// eavesdrop sets HUTCH_URL to a program that is not Hutch, and records the tokens that it gets.
 func eavesdrop(ts *testscript.TestScript, neg bool, _ []string) {
 	spy := ts.Value(spyKey{}).(*hutchtest.Buffer)
 	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -353,7 +347,7 @@ func eavesdrop(ts *testscript.TestScript, neg bool, _ []string) {
 	ts.Setenv("HUTCH_URL", l.URL)
 }
 
-// heard compares what was sent to the eavesdropper: nothing, or a header.
+// heard compares what the eavesdropper got: nothing, or a header.
 func heard(ts *testscript.TestScript, neg bool, args []string) {
 	got := strings.TrimSpace(ts.Value(spyKey{}).(*hutchtest.Buffer).String())
 	if want := strings.Join(args, " "); got != want && (want != "nothing" || got != "") {

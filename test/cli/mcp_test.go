@@ -16,7 +16,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// overStdio is `hutch mcp` as a client starts it.
+// overStdio returns `hutch mcp` as a client starts it.
 func overStdio(t *testing.T, runtime string) *exec.Cmd {
 	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // or skip
 	data := hutchtest.Dir(t)
@@ -33,7 +33,7 @@ func overStdio(t *testing.T, runtime string) *exec.Cmd {
 	return cmd
 }
 
-// connect has the official SDK's client start it.
+// connect makes the official SDK's client start it.
 func connect(t *testing.T, runtime string) *mcp.ClientSession {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
@@ -44,8 +44,7 @@ func connect(t *testing.T, runtime string) *mcp.ClientSession {
 	return session
 }
 
-// TestRawStdio speaks JSON-RPC by hand, a message a line, and expects nothing
-// else on the standard output.
+// TestRawStdio speaks raw JSON-RPC, one message a line, and expects nothing else on the standard output.
 func TestRawStdio(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {

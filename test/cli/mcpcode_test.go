@@ -12,7 +12,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestCodeOverMCP keeps a conversation with an interpreter, as a model does.
+// TestCodeOverMCP uses an interpreter over several calls, as a model does.
 func TestCodeOverMCP(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
@@ -57,10 +57,10 @@ func TestCodeOverMCP(t *testing.T) {
 	}
 }
 
-// checkFigure draws something that is to come as an image.
+// checkFigure draws a figure, which must arrive as an image.
 func checkFigure(t *testing.T, code func(string, ...any) (*mcp.CallToolResult, string)) {
 	t.Helper()
-	// Debian's packages are not seen by a Python that comes first on the PATH.
+	// A Python that is first on the PATH may not see Debian's packages.
 	res, text := code("import sys; sys.path.append('/usr/lib/python3/dist-packages')\nimport matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nNone")
 	if strings.Contains(text, "ModuleNotFoundError") {
 		if os.Getenv("CI") != "" {

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// person is somebody at a terminal.
+// person is a person at a terminal.
 type person struct {
 	t     *testing.T
 	tty   *os.File
@@ -51,7 +51,7 @@ func (p *person) Write(b []byte) (int, error) {
 	return p.seen.Write(b)
 }
 
-// shown is what the terminal has shown since it was last asked to forget.
+// shown is what the terminal has shown since the last reset.
 func (p *person) shown() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func TestPromptIsInterrupted(t *testing.T) {
 				p.sees("> ")
 				p.types("x + 1\r", "42")
 			}
-			// At the prompt it gives up the line.
+			// At the prompt, Ctrl-C discards the line.
 			p.types("x = 0", "x = 0")
 			p.types("\x03", "> ")
 			p.types("if True:\r", ". ")
@@ -162,7 +162,7 @@ func TestPromptIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestMadeIsTold: a person sees that a typo made a sandbox; a script does not.
+// TestMadeIsTold: a person is told when a typo created a sandbox; a script is not.
 func TestMadeIsTold(t *testing.T) {
 	t.Parallel()
 	env := serve(t, "native")
@@ -182,7 +182,7 @@ func TestMadeIsTold(t *testing.T) {
 	}
 }
 
-// TestNoLimitAtATerminal: the server's time limit for commands is for programs.
+// TestNoLimitAtATerminal: the server's time limit for commands applies only to programs.
 func TestNoLimitAtATerminal(t *testing.T) {
 	t.Parallel()
 	env := serve(t, "native", "--exec-timeout", "1s")

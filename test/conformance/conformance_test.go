@@ -1,6 +1,5 @@
-// Package conformance_test runs the protocol's own conformance suite against
-// our handler and what stands before it. The suite is Node's; so that it finds
-// what it calls, the server is built with fixtures.
+// Package conformance_test runs the protocol's own conformance suite, which is a Node program, against our handler
+// and the guard. The server is built with fixtures, because the suite calls tools by fixed names.
 package conformance_test
 
 import (
@@ -19,7 +18,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// scored is how many scenarios of a revision count: all of them must pass.
+// scored is how many scenarios of a revision count; all of them must pass.
 var scored = map[string]int{"2025-11-25": 30, "2026-07-28": 37}
 
 func TestConformance(t *testing.T) {
@@ -57,8 +56,7 @@ var (
 	aside    = regexp.MustCompile(`Not scored for \S+: (\d+) scenario\(s\) run, (\d+) failing`)
 )
 
-// count reads the suite's summary: how many of the scored scenarios passed, and
-// how many others were run.
+// count reads the suite's summary: how many of the scored scenarios passed, and how many others ran.
 func count(t *testing.T, out string) (passed, unscored int) {
 	t.Helper()
 	for _, line := range scenario.FindAllStringSubmatch(out, -1) {

@@ -1,6 +1,5 @@
-// Package contract holds the whole house to the contract of hutch.Service: the
-// engine on each runtime, and the Go client that reaches it over HTTP, past the
-// guard.
+// Package contract runs the contract of hutch.Service against the whole system: the engine on each runtime, and the
+// Go client, over HTTP and through the guard.
 package contract
 
 import (
@@ -39,8 +38,7 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
-// pooled has sandboxes be ready before they are asked for, and an interpreter in
-// each.
+// pooled keeps sandboxes ready, with an interpreter in each.
 func pooled(o *engine.Options) {
 	o.Pool = engine.Pool{Max: 4, Min: 2, Room: 1 << 30, Warm: []engine.Warm{{Language: "python", Modules: []string{"decimal"}}}}
 }
@@ -53,8 +51,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// governed is a client with a token of its own, behind everything that stands
-// between it and svc.
+// governed returns a client with its own token, through all layers that stand in front of svc.
 func governed(t *testing.T, svc hutch.Service) hutch.Service {
 	t.Helper()
 	tokens, err := auth.Open(t.Context(), auth.Options{})
@@ -83,7 +80,7 @@ func governed(t *testing.T, svc hutch.Service) hutch.Service {
 	return dial(t, p, minted.Secret, guard.Options{Check: tokens.Check, Requests: meter(time.Minute), Unbounded: rest.Uploads})
 }
 
-// overHTTP is a client of svc behind a real server and the guard.
+// overHTTP returns a client of svc, through a real server and the guard.
 func overHTTP(t *testing.T, svc hutch.Service) hutch.Service {
 	t.Helper()
 	const token = "contract"

@@ -10,8 +10,7 @@ import (
 	"hutch/internal/servicetest"
 )
 
-// TestCopies holds sandboxes that lie on files which they share to what holds
-// for all.
+// TestCopies runs the contract on sandboxes that share files.
 func TestCopies(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root's sandboxes share files")
@@ -19,7 +18,7 @@ func TestCopies(t *testing.T) {
 	servicetest.Run(t, func(t *testing.T) hutch.Service { return copied(t, hutchtest.Engine(t, "native", nil)) })
 }
 
-// copying is a service whose sandboxes begin as a snapshot.
+// copying is a service whose sandboxes start from a snapshot.
 type copying struct {
 	hutch.Service
 	snapshot string
@@ -32,7 +31,7 @@ func (c copying) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	return c.Service.Create(ctx, req)
 }
 
-// copied has a sandbox with enough files be what all begin as.
+// copied creates a snapshot with enough files, from which all sandboxes start.
 func copied(t *testing.T, svc hutch.Service) hutch.Service {
 	t.Helper()
 	sb, err := svc.Create(t.Context(), hutch.CreateRequest{})

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// composed is what is looked at of a Compose file.
+// composed holds the fields of a Compose file that the test checks.
 type composed struct {
 	Services map[string]struct {
 		Build       struct{ Context, Dockerfile string }
@@ -65,7 +65,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// TestComposeConfig has Docker itself read the files, where there is one.
+// TestComposeConfig makes Docker itself read the files, if there is a Docker.
 func TestComposeConfig(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("docker", "compose", "version").Run(); err != nil {

@@ -1,6 +1,5 @@
-// Package conversation_test moves a deployment over: it knows the server of
-// conversations by its environment and by HTTP alone, as what was there before
-// it did.
+// Package conversation_test replaces an existing deployment by ours: like the clients of that deployment, it knows
+// the server of conversations only by its environment and over HTTP.
 package conversation_test
 
 import (
@@ -25,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// deployment is a server that was started as those of this kind are: a program
-// without arguments, and an environment.
+// deployment is a server that is started as existing deployments are: without arguments, configured by its
+// environment.
 type deployment struct {
 	program, url string
 	env          []string
@@ -185,8 +184,7 @@ func (d *deployment) run(t *testing.T, conversation, language, code string) (out
 	return *res.StructuredContent
 }
 
-// TestMoveOver starts the server in the place of another and has it serve what
-// that one's clients ask for.
+// TestMoveOver starts the server in place of another one, and makes the requests of that one's clients.
 func TestMoveOver(t *testing.T) {
 	t.Parallel()
 	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // or skip
@@ -287,7 +285,7 @@ func (d *deployment) listen(t *testing.T) func() string {
 	}
 }
 
-// curl runs the documented lines of such deployments, word for word.
+// curl runs the documented curl lines of such deployments, word for word.
 func (d *deployment) curl(t *testing.T) {
 	t.Helper()
 	for line, want := range map[string]string{

@@ -11,8 +11,8 @@ import (
 	"hutch/internal/hutchtest/browser"
 )
 
-// TestPage is a person with a browser: they paste the token, pick a language
-// and an example, run it, read what it prints and download what it wrote.
+// TestPage acts as a person with a browser: it pastes the token, picks a language and an example, runs it, reads the
+// output and downloads the written file.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	b := browser.Open(t)
@@ -25,7 +25,7 @@ func TestPage(t *testing.T) {
 	p.Type("#token", "not-"+token)
 	p.Wait("document.querySelector('#status').textContent.includes('not valid')")
 	p.Type("#token", token)
-	p.Wait("[...document.querySelector('#language').options].some(o => o.value === 'perl')") // which the page alone does not know
+	p.Wait("[...document.querySelector('#language').options].some(o => o.value === 'perl')") // the page itself does not know it
 	p.Type("#conversation", "with-a-browser")
 	p.Choose("#language", "python")
 	p.Choose("#example", "Write a file")
@@ -39,7 +39,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("downloaded %q", text)
 	}
 
-	// What code prints is text, and what it prints is there while it runs.
+	// The output of code is shown as text, and while the code runs.
 	p.Choose("#language", "bash")
 	p.Type("#code", `echo "<img src=x onerror='document.title=1'>"; exec sleep 600`)
 	p.Click("#run")
@@ -50,7 +50,7 @@ func TestPage(t *testing.T) {
 		t.Error("output became part of the page")
 	}
 
-	// Loaded again, it knows the conversation, and the conversation the file.
+	// After a reload, the page knows the conversation, and the conversation has the file.
 	p.Navigate(d.url)
 	p.Choose("#language", "bash")
 	p.Type("#code", "ls; exit 3")

@@ -32,7 +32,7 @@ import (
 
 const root = "../.."
 
-// pages are all pages with commands for people.
+// pages returns all pages with commands for people.
 func pages(t *testing.T) []string {
 	t.Helper()
 	list, err := filepath.Glob(root + "/docs/*.md")
@@ -43,7 +43,7 @@ func pages(t *testing.T) []string {
 }
 
 func TestCommandsOfThePages(t *testing.T) {
-	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // the default, which pages take for granted
+	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // the default, which pages assume
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -68,8 +68,7 @@ var (
 	given  = regexp.MustCompile(`^\s*<!-- given: (.+) -->$`)
 )
 
-// session is the commands of a page, each on the line on which it is in the page,
-// and why some are left out.
+// session returns the commands of a page, each on its own line number, and the reasons why some are left out.
 func session(page string) (script string, left []string) {
 	var b strings.Builder
 	kind, why := "", ""
@@ -144,15 +143,14 @@ func goCaches(t *testing.T) []string {
 	return values
 }
 
-// command is a command in a process group of its own, with nobody at the keyboard.
+// command returns a command in its own process group, without a terminal.
 func command(env []string, dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("timeout", append([]string{"-k", "5", "180"}, args...)...)
 	cmd.Env, cmd.Dir = env, dir
 	return cmd
 }
 
-// serve starts a server, which ends with the test and leaves no sandbox, and
-// returns the environment in which its clients find it.
+// serve starts a server, which ends with the test and leaves no sandbox, and returns the environment for its clients.
 func serve(t *testing.T, data string, env []string) []string {
 	t.Helper()
 	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--listen", "127.0.0.1:0", "--quiet", "--data", data)
@@ -199,12 +197,11 @@ func announced(file string) ([]string, error) {
 	case url == nil || token == nil || !bytes.Contains(text, []byte("paste")):
 		return nil, fmt.Errorf("the server has not said that it is ready: %s", text)
 	}
-	secret, err := os.ReadFile(string(token[1])) // where no terminal is, the file is named
+	secret, err := os.ReadFile(string(token[1])) // without a terminal, the announcement names the file
 	return []string{"HUTCH_URL=" + string(url[1]), "HUTCH_TOKEN=" + strings.TrimSpace(string(secret))}, err
 }
 
-// TestSessionOfAPage: a block runs on the lines that it has in the page, unless a
-// reason stands before it.
+// TestSessionOfAPage: a block runs with the line numbers of the page, unless a reason precedes it.
 func TestSessionOfAPage(t *testing.T) {
 	script, left := session("# A page\n```sh\necho 1\n```\n<!-- not run: no net -->\n```sh\ncurl x\n```\n```json\n{}\n```\n<!-- given: touch x -->\n```sh\necho 2\n```\n")
 	if script != "\n\necho 1\n\n\n\n\n\n\n\n\ntouch x\n\necho 2\n\n" || len(left) != 1 || left[0] != "no net" {

@@ -24,8 +24,7 @@ func each(t *testing.T, test func(t *testing.T, f *field)) {
 	}
 }
 
-// Whoever floods the agent with connections, from inside, keeps nobody out who
-// has the token.
+// A flood of connections to the agent, from inside, does not keep out the daemon.
 func TestFloodOfConnections(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})
@@ -46,7 +45,7 @@ func TestFloodOfConnections(t *testing.T) {
 	})
 }
 
-// silence is a stdin that says nothing until the test is over.
+// silence is a stdin that sends nothing until the end of the test.
 type silence struct{ ctx context.Context }
 
 func (s silence) Read([]byte) (int, error) {
@@ -54,8 +53,7 @@ func (s silence) Read([]byte) (int, error) {
 	return 0, context.Cause(s.ctx)
 }
 
-// A command cannot start in a folder that a descriptor of the agent stands for
-// (CVE-2024-21626).
+// A command cannot start in a folder through a descriptor of the agent (CVE-2024-21626).
 func TestWorkingFolderByDescriptor(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})
@@ -75,8 +73,7 @@ func TestWorkingFolderByDescriptor(t *testing.T) {
 	})
 }
 
-// What a sandbox puts where the daemon reads and writes, when it stops and
-// wakes, is only ever looked at inside.
+// Files that a sandbox puts where the daemon reads and writes during stop and wake are only ever opened inside.
 func TestHostileFilesSurviveSleep(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		outside := filepath.Join(hutchtest.Dir(t), "outside")
@@ -98,12 +95,12 @@ func TestHostileFilesSurviveSleep(t *testing.T) {
 	})
 }
 
-// A sandbox whose files take long to keep can be destroyed meanwhile.
+// A sandbox whose files take long to save can be destroyed meanwhile.
 func TestSlowSleepDoesNotHoldUpDestroy(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{SleepAfter: 0.1, OnIdle: hutch.IdleStop})
 		f.sh(t, id, "truncate -s 1T /workspace/sparse")
-		time.Sleep(time.Second) // it may or may not have begun, or be done: nothing tells
+		time.Sleep(time.Second) // by then the save has begun or has ended; nothing reports which
 		began := time.Now()
 		if _, err := f.svc.Destroy(t.Context(), id, true); err != nil {
 			t.Error(err)

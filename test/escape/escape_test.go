@@ -1,11 +1,10 @@
-// Package escape attacks sandboxes from inside, on every runtime, and says for
-// each attack what it would give and how it must end.
+// Package escape attacks sandboxes from inside, on every runtime. For each attack it
+// says what a success would give the attacker, and how the attack must end.
 //
-// An attack is a Python program, attacks/<name>.py, that makes attempts and
-// reports on each. The test reads from the source which attempts there are:
-// one that is not reported was not made, and fails the test as a successful
-// one does. Secrets are told to an attack backwards, so that it finds none but
-// those that leaked.
+// An attack is a Python program, attacks/<name>.py, that makes attempts and reports
+// each. The test reads the list of attempts from the source: an attempt that is not
+// reported was not made, and fails the test like a successful one. Secrets are given
+// to an attack backwards, so that it finds only those that leaked.
 package escape
 
 import (
@@ -24,11 +23,11 @@ import (
 //go:embed attacks
 var sources embed.FS
 
-// attack is one program to be run in a sandbox of its own.
+// attack is a program that runs in its own sandbox.
 type attack struct {
 	name  string
 	gives string // what success would give
-	// but are the attempts that may succeed on a runtime: why that is no way out.
+	// but lists the attempts that are allowed to succeed on a runtime, and why they are no escape.
 	but map[string]allowances
 }
 
@@ -84,8 +83,7 @@ var attacks = []attack{
 	{name: "terminal", gives: "words typed into the terminal of who runs the daemon"},
 	{name: "handles", gives: "any file of a disk of which one file is seen"},
 	{name: "processes", gives: "the host's processes", but: map[string]allowances{
-		// There is one id for both, and the kernel shields the first process of a
-		// namespace only from the worst.
+		// Both users have the same id, and the kernel protects the first process of a namespace only from the worst.
 		"native, rootless": {
 			"kill the agent": "it ignores what the kernel delivers",
 			"stop the agent": "the kernel delivers none of it",
@@ -103,14 +101,14 @@ var attacks = []attack{
 			"the room on the host's disk":    "how much the disk of the image holds, and has free; no more of it",
 			"the host's memory in numbers":   sentryOnly,
 		},
-		// An ordinary user may make no device nodes, so the host's are shown.
+		// An ordinary user cannot create device nodes, so the host's are shown.
 		"native, rootless": {"watch a device": "that somebody opens /dev/null"},
 	}},
 	{name: "neighbour", gives: "the sandbox beside this one"},
 }
 
-// sentryOnly is why what gVisor grants is harmless: its kernel in user space
-// implements it, and asks nothing more of the host's.
+// sentryOnly is the reason why what gVisor grants is harmless: its kernel in user space implements it without the
+// host's kernel.
 const sentryOnly = "an object of gVisor's own kernel; the host's makes none"
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
@@ -126,8 +124,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// Copies of a sandbox are held to the same, and more: they lie on files that
-// they share.
+// Copies of a sandbox must pass the same attacks, and further ones, because they share files.
 func TestAttacksOnCopies(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -142,7 +139,7 @@ func TestAttacksOnCopies(t *testing.T) {
 	f.attacks(t, append(slices.Clone(attacks), attack{name: "layer", gives: "files of the host, or of other copies"}))
 }
 
-// hostile is a snapshot with what an attack can prepare for its copies.
+// hostile is a snapshot with what an attacker can prepare for its copies.
 func (f *field) hostile(t *testing.T) string {
 	t.Helper()
 	id := f.sandbox(t, hutch.CreateRequest{})
@@ -155,7 +152,7 @@ func (f *field) hostile(t *testing.T) string {
 	return snap.ID
 }
 
-// attacks makes attacks, beside each other.
+// attacks runs attacks in parallel.
 func (f *field) attacks(t *testing.T, list []attack) {
 	t.Run("attacks", func(t *testing.T) {
 		for _, a := range list {
@@ -199,8 +196,8 @@ func (f *field) attack(t *testing.T, a attack) {
 	f.well(t, id)
 }
 
-// allowed are the attempts that may succeed: those on the runtime, and those
-// on the runtime for this kind of daemon.
+// allowed returns the attempts that are allowed to succeed: on the runtime, and on the runtime with this kind of
+// daemon.
 func (a attack) allowed(runtime string) allowances {
 	all := allowances{}
 	for _, kind := range []string{runtime, runtime + ", " + privilege()} {
@@ -226,7 +223,7 @@ func program(t *testing.T, name string) string {
 
 var attemptLine = regexp.MustCompile(`(?m)^attempt\("([^"]+)"`)
 
-// attempts are those that a program is going to make, from its source.
+// attempts returns the attempts that a program will make, from its source.
 func attempts(source string) (names []string) {
 	for _, m := range attemptLine.FindAllStringSubmatch(source, -1) {
 		names = append(names, m[1])
@@ -234,7 +231,7 @@ func attempts(source string) (names []string) {
 	return names
 }
 
-// outcomes are the attempts that a program reports.
+// outcomes returns the attempts that a program reported.
 func outcomes(said string) map[string]string {
 	tried := map[string]string{}
 	for line := range strings.Lines(said) {
@@ -246,7 +243,7 @@ func outcomes(said string) map[string]string {
 	return tried
 }
 
-// TestAllowancesAreOfAttempts keeps the table above true to the programs.
+// TestAllowancesAreOfAttempts checks that every allowance names an attempt that exists.
 func TestAllowancesAreOfAttempts(t *testing.T) {
 	for _, a := range attacks {
 		names := attempts(program(t, a.name))

@@ -28,14 +28,13 @@ import (
 	"hutch/internal/store"
 )
 
-// field is where attacks are made: a runtime's sandboxes, and a host with
-// something to be had.
+// field is the target of attacks: a runtime's sandboxes, and a host with secrets.
 type field struct {
 	runtime string
 	svc     hutch.Service
 	records *store.Store
 	dir     string // the engine's own
-	begin   string // the snapshot that sandboxes begin as, if any
+	begin   string // the snapshot that sandboxes start from, if any
 	prey    *prey
 }
 
@@ -58,7 +57,7 @@ func newField(t *testing.T, runtime string) *field {
 	return f
 }
 
-// settle puts the neighbour into its sandbox, that all attacks are beside.
+// settle starts the neighbour's sandbox, which runs beside all attacks.
 func (f *field) settle(t *testing.T) {
 	t.Helper()
 	id := f.sandbox(t, hutch.CreateRequest{ID: "neighbour"})
@@ -67,7 +66,7 @@ func (f *field) settle(t *testing.T) {
 	}, "ready")
 }
 
-// start runs a command until the test ends, and returns when it has said word.
+// start runs a command until the end of the test, and returns when it has printed word.
 func (f *field) start(t *testing.T, id string, req hutch.ExecRequest, word string) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -96,7 +95,7 @@ func (f *field) start(t *testing.T, id string, req hutch.ExecRequest, word strin
 	}
 }
 
-// sandbox makes one that goes with the test.
+// sandbox creates a sandbox that is destroyed at the end of the test.
 func (f *field) sandbox(t *testing.T, req hutch.CreateRequest) string {
 	t.Helper()
 	req.Snapshot = f.begin
@@ -135,7 +134,7 @@ func (f *field) sh(t *testing.T, id, command string) string {
 	return string(r.Stdout)
 }
 
-// well checks that a sandbox can be used as ever.
+// well checks that a sandbox works.
 func (f *field) well(t *testing.T, id string) {
 	t.Helper()
 	if out := f.sh(t, id, "echo well | tr a-z A-Z"); out != "WELL\n" {
@@ -143,7 +142,7 @@ func (f *field) well(t *testing.T, id string) {
 	}
 }
 
-// env is what an attack in the sandbox is told.
+// env is what an attack in the sandbox gets to know.
 func (f *field) env(t *testing.T, id string) map[string]string {
 	t.Helper()
 	p := f.prey
@@ -156,7 +155,7 @@ func (f *field) env(t *testing.T, id string) map[string]string {
 	}
 }
 
-// token is the one that the daemon and the agent know.
+// token returns the token of the daemon and the agent.
 func (f *field) token(t *testing.T, id string) string {
 	t.Helper()
 	all, err := f.records.All(t.Context())
@@ -176,7 +175,7 @@ func backwards(s string) string {
 	return string(b)
 }
 
-// privilege is what kind of daemon this is.
+// privilege says what kind of daemon this is.
 func privilege() string {
 	if os.Geteuid() == 0 {
 		return "root"
@@ -184,9 +183,9 @@ func privilege() string {
 	return "rootless"
 }
 
-// prey is what there is to be had on the host.
+// prey is what an attacker could find or change on the host.
 type prey struct {
-	canary   string // in the name and content of everything
+	canary   string // part of the name and content of everything
 	planted  []string
 	abstract string
 	socket   string
@@ -224,7 +223,7 @@ func newPrey(t *testing.T) *prey {
 	return p
 }
 
-// plant puts secrets wherever this user may write.
+// plant puts secrets wherever this user can write.
 func (p *prey) plant(t *testing.T) {
 	t.Helper()
 	home, _ := os.UserHomeDir()
@@ -241,7 +240,7 @@ func (p *prey) plant(t *testing.T) {
 	}
 }
 
-// listen opens sockets that nobody may reach.
+// listen opens sockets that no program inside may reach.
 func (p *prey) listen(t *testing.T) {
 	t.Helper()
 	p.abstract = p.canary
@@ -271,7 +270,7 @@ func (p *prey) listen(t *testing.T) {
 	}
 }
 
-// use opens files that every sandbox sees, over and over, and holds a lock on one.
+// use opens files that every sandbox can see, over and over, and holds a lock on one.
 func (p *prey) use(t *testing.T) {
 	t.Helper()
 	const program = "/usr/bin/env"
@@ -322,7 +321,7 @@ func listenOn(t *testing.T, network, address string) net.Listener {
 	return ln
 }
 
-// share makes System V memory, a semaphore and a queue that anyone may use.
+// share creates System V memory, a semaphore and a queue that any user can use.
 func (p *prey) share(t *testing.T) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(p.canary))
@@ -334,7 +333,7 @@ func (p *prey) share(t *testing.T) {
 	t.Cleanup(func() { unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
 }
 
-// check looks whether all is as it was.
+// check checks that everything is unchanged.
 func (p *prey) check(t *testing.T) {
 	t.Helper()
 	if n := p.calls.Load(); n > 0 {

@@ -12,8 +12,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// agentPaths are names for what is the agent's alone: its program, open files,
-// memory and environment.
+// agentPaths returns paths of what only the agent may use: its program, open files, memory and environment.
 func agentPaths() []string {
 	var paths []string
 	for _, process := range []string{"self", "1", "thread-self"} {
@@ -24,14 +23,14 @@ func agentPaths() []string {
 			paths = append(paths, fmt.Sprintf("/proc/%s/fd/%d", process, n))
 		}
 	}
-	for id := 2; id < 40; id++ { // threads, which no list shows
+	for id := 2; id < 40; id++ { // threads, which are in no list
 		paths = append(paths, fmt.Sprintf("/proc/%d/maps", id), fmt.Sprintf("/proc/%d/exe", id))
 	}
 	return paths
 }
 
-// No verb on files reaches what is the agent's through /proc: neither its program,
-// which other sandboxes are started from, nor what it has open.
+// No verb on files reaches the agent's own files through /proc: neither its program, from which other sandboxes are
+// started, nor its open files.
 func TestFilesOfTheAgent(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})
@@ -56,8 +55,7 @@ func TestFilesOfTheAgent(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What a list of the agent's folder in /proc refuses, a list of /proc does not
-// show.
+// What a listing of the agent's folder in /proc refuses, a listing of /proc does not show.
 func TestListOfProc(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})
@@ -75,7 +73,7 @@ func TestListOfProc(t *testing.T) {
 	})
 }
 
-// No pattern of a caller's keeps the agent at work without end.
+// No pattern of a caller makes the agent work without end.
 func TestPatternsWithoutEnd(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})

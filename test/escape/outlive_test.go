@@ -12,8 +12,8 @@ import (
 	"hutch"
 )
 
-// ends are the ways in which what runs in a sandbox is ended. Each starts the
-// program with env, and returns when the end has been reported.
+// ends are the ways in which a program in a sandbox is ended. Each starts the program with env, and returns when its
+// end has been reported.
 var ends = map[string]func(t *testing.T, f *field, id, source string, env map[string]string){
 	"time limit": func(t *testing.T, f *field, id, source string, env map[string]string) {
 		r := f.run(t, id, hutch.ExecRequest{Language: "python", Command: source, Env: env, Timeout: 5})
@@ -83,7 +83,7 @@ var ends = map[string]func(t *testing.T, f *field, id, source string, env map[st
 	},
 }
 
-// untilLeft cancels when the program says that it has left something.
+// untilLeft cancels when the program reports that it has left a process behind.
 func untilLeft(cancel func()) func(hutch.Output) error {
 	return func(o hutch.Output) error {
 		if strings.Contains(string(o.Data), "left") {
@@ -100,8 +100,8 @@ func (f *field) put(t *testing.T, id, path, text string) {
 	}
 }
 
-// Nothing outlives the end of what started it, whatever it does to be no
-// descendant, of no session and without a mark.
+// No process survives the end of the command that started it, even if it is no descendant, is in no session and bears
+// no mark.
 func TestNothingOutlivesItsEnd(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})
@@ -115,8 +115,8 @@ func TestNothingOutlivesItsEnd(t *testing.T) {
 	})
 }
 
-// Nothing outlives its end either when a program kills the first process, whose
-// descendants are known, as soon as it sees the end come.
+// The same holds if a program kills the command's first process, through which descendants are found, as soon as it
+// sees the end coming.
 func TestNothingOutlivesItsEndByRegicide(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		for name, end := range ends {

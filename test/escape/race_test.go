@@ -12,12 +12,12 @@ import (
 	"hutch"
 )
 
-// raceTime is how long an attacker and the daemon work side by side. The first
-// attack of this kind needed 28 runs at most on gVisor and 224 on native.
+// raceTime is how long an attacker and the daemon work at the same time. The first attack of this kind needed at most
+// 28 runs on gVisor and 224 on native.
 const raceTime = 6 * time.Second
 
-// races are what callers ask the agent to do while a program inside exchanges
-// whatever the agent makes for links to a folder of root's.
+// races are requests to the agent during which a program inside replaces whatever the agent creates by links to one
+// of root's folders.
 var races = map[string]func(f *field, ctx context.Context, id string, n int) error{
 	"source": func(f *field, ctx context.Context, id string, n int) error {
 		_, err := f.svc.Exec(ctx, id, hutch.ExecRequest{Language: "bash", Command: "true", Timeout: 10}, nil)
@@ -51,9 +51,8 @@ var races = map[string]func(f *field, ctx context.Context, id string, n int) err
 	},
 }
 
-// Whatever the agent makes where programs can write, no program turns it into a
-// way to what is root's: not even one that runs while the agent works, with
-// several callers at once.
+// Whatever the agent creates where programs can write, no program can use it to reach root's files: not even one that
+// runs while the agent works, with several concurrent callers.
 func TestRaceWithTheAgent(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		for name, call := range races {
@@ -75,7 +74,7 @@ func (f *field) race(t *testing.T, call func(f *field, ctx context.Context, id s
 	for caller := range 5 {
 		callers.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				call(f, ctx, id, caller*1_000_000+n) // one that loses its files is an error, as it should be
+				call(f, ctx, id, caller*1_000_000+n) // an error because its files vanished is expected
 			}
 		})
 	}

@@ -31,14 +31,13 @@ type deed struct {
 	idle    bool                // no counter runs in it
 	before  func(t *testing.T, r room)
 	do      func(t *testing.T, r room)
-	// after looks at what there is after it; said tells whether the deed was
-	// said to be done.
+	// after checks the state afterwards; said reports whether the daemon had confirmed the deed.
 	after   func(t *testing.T, r room, is state, said bool)
 	freezes bool
-	// only names the one runtime that can do it.
+	// only names the runtime if only one supports the deed.
 	only  string
 	pool  engine.Pool
-	blank bool // what it makes is no copy
+	blank bool // the deed makes no copy
 }
 
 // state is what there is: sandboxes and snapshots by id.
@@ -110,7 +109,7 @@ func snapshot(t *testing.T, r room) {
 	must(t, err)
 }
 
-// template is a snapshot that was asked for twice, so that two copies wait.
+// template is a snapshot that was requested twice, so two copies wait.
 func template(t *testing.T, r room) {
 	snapshot(t, r)
 	for range 2 {
@@ -142,7 +141,7 @@ func asleep(as hutch.Status) func(*testing.T, room) {
 
 func use(t *testing.T, r room) { r.run(t, "victim", "true") }
 
-// copies are n when it was said, and before at most that.
+// copies expects n copies if the deed was confirmed, otherwise at most n.
 func copies(n int) func(*testing.T, room, state, bool) {
 	return func(t *testing.T, r room, is state, said bool) {
 		if got := len(is.sandboxes) - 1; got > n || said && got != n {
@@ -151,7 +150,7 @@ func copies(n int) func(*testing.T, room, state, bool) {
 	}
 }
 
-// snapshots are as many as before or as after, and that when it was said.
+// snapshots expects before or after as the number of snapshots, and after if the deed was confirmed.
 func snapshots(before, after int) func(*testing.T, room, state, bool) {
 	return func(t *testing.T, r room, is state, said bool) {
 		if got := len(is.snapshots); got != after && (said || got != before) {
@@ -170,8 +169,8 @@ func paused(want bool) func(*testing.T, room, state, bool) {
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// A daemon that is killed at any step of anything loses nothing that it said
-// was done, leaves nothing half done, and nothing on the host.
+// A daemon that is killed at any step loses nothing that it has confirmed, leaves nothing half done, and leaves
+// nothing on the host.
 func TestKilledAtEveryStep(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		for name, d := range deeds {
@@ -193,7 +192,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// among chooses steps out of all, one from each part of equal length.
+// among chooses some of all steps, one from each part of equal length.
 func among(all int) (chosen []int) {
 	parts := *sample
 	if parts == 0 || parts > all {
@@ -206,9 +205,8 @@ func among(all int) (chosen []int) {
 	return chosen
 }
 
-// killed has a daemon do its deed, kills it before its nth step or, with 0, when
-// it has done it, and looks what the next one finds. It returns how many steps
-// were taken.
+// killed lets a daemon do its deed and kills it before its nth step or, if n is 0, after the deed. It checks what the
+// next daemon finds, and returns the number of steps.
 func killed(t *testing.T, runtime, name string, n int) int {
 	t.Helper()
 	dir := hutchtest.Dir(t)
@@ -228,7 +226,7 @@ func killed(t *testing.T, runtime, name string, n int) int {
 	return taken
 }
 
-// judge looks at all that there is after a deed.
+// judge checks everything that exists after a deed.
 func (r room) judge(t *testing.T, runtime, name string, said bool) {
 	t.Helper()
 	d, is := deeds[name], r.state(t)
@@ -251,7 +249,7 @@ func (r room) judge(t *testing.T, runtime, name string, said bool) {
 	}
 }
 
-// intact looks whether a sandbox has what the victim had: a file, and a counter.
+// intact checks that a sandbox has what the victim had: a file, and a counter.
 func (r room) intact(t *testing.T, v hutch.Sandbox, counts, file bool) {
 	t.Helper()
 	if got := r.run(t, v.ID, "cat /workspace/file 2>/dev/null || echo none"); file && got != "kept" {
@@ -344,7 +342,7 @@ func upTo(r interface{ Read([]byte) (int, error) }, text string) string {
 func TestVictim(t *testing.T) {
 	d, ok := deeds[os.Getenv(stepEnv)]
 	if !ok {
-		return // it is one only for TestKilledAtEveryStep
+		return // it plays the daemon only for TestKilledAtEveryStep
 	}
 	dir := os.Getenv(dirEnv)
 	r := open(t, dir, os.Getenv(runtimeEnv), func(o *engine.Options) { o.Pool = d.pool })
@@ -393,8 +391,7 @@ func open(t *testing.T, dir, runtime string, change ...func(*engine.Options)) ro
 	return r
 }
 
-// leftovers are what stays on the host of a room in which nothing is any more:
-// files, processes, mounts and control groups.
+// leftovers lists what an empty room leaves on the host: files, processes, mounts and control groups.
 func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 	t.Helper()
 	r.emptied(t)
@@ -421,7 +418,7 @@ func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 	return append(left, hutchtest.Groups(filepath.Join(r.dir, runtime))...)
 }
 
-// emptied waits until nothing is in the trash, which nobody else waits for.
+// emptied waits until the trash is empty, for which no call waits.
 func (r room) emptied(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

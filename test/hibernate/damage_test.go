@@ -17,8 +17,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// Snapshots that something happened to while no daemon ran are told apart, keep
-// none from starting, and can be deleted.
+// Snapshots that were damaged while no daemon ran are recognized, do not prevent a start, and can be deleted.
 func TestSnapshotsFoundDamaged(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
@@ -79,8 +78,8 @@ func (r room) archive(t *testing.T, s hutch.Snapshot) string {
 	return found[0]
 }
 
-// On a disk on which there is no room for anything, what sleeps sleeps on, and
-// nothing begins that could not be; when there is room again all is as it was.
+// On a full disk, sleeping sandboxes stay asleep, and nothing starts that could not be kept; when there is space
+// again, everything works as before.
 func TestNoRoomAtAll(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "256m")
@@ -137,7 +136,7 @@ func (u unlucky) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 	return u.Restorer.Restore(ctx, spec, dir)
 }
 
-// What kills a sandbox that wakes does not cost it its memory.
+// If a sandbox is killed while it wakes, it keeps its memory.
 func TestKilledWhileItWakes(t *testing.T) {
 	t.Parallel()
 	u := unlucky{times: &atomic.Int32{}}
@@ -154,7 +153,7 @@ func TestKilledWhileItWakes(t *testing.T) {
 	}
 }
 
-// fillUp leaves no room on the disk of a folder.
+// fillUp fills the disk of a folder.
 func fillUp(t *testing.T, dir string) (ballast string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "ballast"))

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/hutchtest/disk"
 )
 
-// smallDisk is a folder with so much room.
+// smallDisk is a folder on a file system of that size.
 func smallDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
 	dir = hutchtest.Dir(t)
@@ -20,8 +20,7 @@ func smallDisk(t *testing.T, size string) (dir string) {
 	return dir
 }
 
-// Whatever needs room on the server's disk says so where there is none, in the
-// same words, and works when there is some.
+// Every operation that needs disk space reports a full disk with the same message, and works when there is space.
 func TestFullDiskIsTold(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {

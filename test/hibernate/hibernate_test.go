@@ -1,7 +1,6 @@
-// Package hibernate puts real sandboxes to sleep, with all that runs in them,
-// and looks whether anything is lost: when it is woken, when the daemon dies at
-// any step of it, when somebody comes in between, when the disk is full, and
-// when the host has changed meanwhile.
+// Package hibernate puts real sandboxes to sleep, with their running programs, and checks that nothing is lost: after
+// they wake, if the daemon dies at any step, if a caller arrives in between, if the disk is full, and if the host has
+// changed meanwhile.
 package hibernate
 
 import (
@@ -24,8 +23,8 @@ import (
 
 const patience = 60 * time.Second
 
-// counter answers every connection to its port with a number, one more each
-// time. That it goes on counting says that its memory and its listener live.
+// counter answers every connection to its port with a number, one more each time. As long as it continues to count,
+// its memory and its listener are alive.
 const counter = `exec python3 -c '
 import socket
 s = socket.create_server(("127.0.0.1", 8123))
@@ -95,7 +94,7 @@ func (r room) run(t *testing.T, id, command string) string {
 	return strings.TrimSpace(string(res.Stdout) + string(res.Stderr))
 }
 
-// until waits for a status, which never wakes.
+// until waits for a status, without waking the sandbox.
 func (r room) until(t *testing.T, id string, want hutch.Status) hutch.Sandbox {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -181,7 +180,7 @@ func (r room) left(t *testing.T) []string {
 	return left
 }
 
-// Who comes while a sandbox goes to sleep, or wakes, is answered.
+// A caller that arrives while a sandbox goes to sleep, or wakes, gets an answer.
 func TestUsesAtAllTimes(t *testing.T) {
 	r := newRoom(t)
 	id, _ := r.sleeper(t, hutch.CreateRequest{})
@@ -220,7 +219,7 @@ func TestDestroyedAsleepAndFallingAsleep(t *testing.T) {
 	}
 }
 
-// What works in the background works on, until it is done.
+// Background work keeps a sandbox awake until the work ends.
 func TestWorkIsNotSleep(t *testing.T) {
 	r := newRoom(t)
 	sb, err := r.Create(t.Context(), hutch.CreateRequest{SleepAfter: 0.2})
@@ -271,7 +270,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// On a full disk no snapshot is made, which is said, and nothing is lost.
+// On a full disk no snapshot is made, an error reports that, and nothing is lost.
 func TestSnapshotOnAFullDisk(t *testing.T) {
 	r := newRoom(t)
 	disk.Shrink(t, filepath.Join(r.dir, "snapshots"), "2m")

@@ -44,7 +44,7 @@ func (r room) forked(t *testing.T) []hutch.Sandbox {
 	return forks
 }
 
-// A copy takes nothing for what it has not changed.
+// A copy takes no space for files that it has not changed.
 func TestCopiesShareFiles(t *testing.T) {
 	r := layers(t, time.Hour)
 	for _, f := range r.forked(t) {
@@ -54,8 +54,7 @@ func TestCopiesShareFiles(t *testing.T) {
 	}
 }
 
-// A copy that sleeps keeps all of its files, though it has changed each of them
-// and has written all that it may.
+// A sleeping copy keeps all of its files, although it has changed each of them and has written as much as it can.
 func TestCopiesSleep(t *testing.T) {
 	r := layers(t, time.Second)
 	fork := r.forked(t)[0].ID

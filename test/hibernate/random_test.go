@@ -13,8 +13,8 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// Programs that give random numbers of every kind that they have, as JSON. Each
-// has drawn some before it is copied, so that its generators hold a state.
+// Programs that print random numbers from each of their generators, as JSON. Each has drawn some before it is copied,
+// so that its generators hold a state.
 const (
 	drawPython = `
 import json, os, random, secrets, ssl, tempfile, uuid
@@ -58,12 +58,12 @@ while True:
     c.sendall(draw().encode() + b"\n")
     c.close()
 `
-	// predictable are the numbers of generators that are not meant for secrets,
-	// and that nobody can seed again in a program that runs on its own.
+	// predictable are generators that are not meant for secrets, and that cannot be seeded again from outside a
+	// running program.
 	predictable = "random numpy temporary"
 )
 
-// drawn are random numbers by where they are from.
+// drawn holds random numbers by their source.
 type drawn map[string]any
 
 // draw asks everything in a sandbox for random numbers.
@@ -102,8 +102,8 @@ func (r room) printed(t *testing.T, id, language, code string) string {
 	return strings.TrimSpace(string(res.Stdout))
 }
 
-// Copies share no random numbers with each other and with the first: forks,
-// what a snapshot is restored to, and copies of a template that waited.
+// Copies share no random numbers with each other and with the original: forks, restored snapshots, and copies of a
+// template that waited.
 func TestCopiesShareNoRandomNumbers(t *testing.T) {
 	t.Parallel()
 	r := room{}

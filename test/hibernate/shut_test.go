@@ -9,8 +9,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// Files that nobody may read are kept like others, with what they say and who
-// may read them.
+// Files without any permission are kept like others, with their content and permissions.
 func TestFilesThatNobodyMayRead(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {

@@ -25,7 +25,7 @@ func (r room) counted(t *testing.T) string {
 	return sb.ID
 }
 
-// Servers in the background go on in each copy, on their own.
+// Background servers continue in each copy, independently.
 func TestForksGoTheirOwnWays(t *testing.T) {
 	r := newRoom(t)
 	parent := r.counted(t)
@@ -49,7 +49,7 @@ func TestForksGoTheirOwnWays(t *testing.T) {
 	}
 }
 
-// kept are the folders of snapshots, also of those half made.
+// kept lists the folders of snapshots, including unfinished ones.
 func (r room) kept(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(r.dir, "snapshots"))
@@ -62,7 +62,7 @@ func (r room) kept(t *testing.T) (names []string) {
 	return names
 }
 
-// What is not what was saved is refused, and says so; the files are left.
+// A changed snapshot is refused with an error; the sandbox's files are intact.
 func TestSnapshotsThatFitNoMore(t *testing.T) {
 	r := newRoom(t)
 	parent := r.counted(t)
@@ -105,8 +105,7 @@ func (r room) file(s hutch.Snapshot, name string) string {
 	return filepath.Join(r.dir, "snapshots", s.ID, name)
 }
 
-// flip changes one bit in the middle of a file, and nothing that a look at it
-// without reading would tell but its change time.
+// flip changes one bit in the middle of a file, in a way that only reading the file, or its change time, reveals.
 func flip(path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -116,8 +115,8 @@ func flip(path string) error {
 	return os.WriteFile(path, b, 0o600)
 }
 
-// Another version's memory is refused, and its files are not. Snapshots outlive
-// the server, and what is paused stays so.
+// The memory of another version is refused, but its files are not. Snapshots survive the server's restart, and a
+// paused sandbox stays paused.
 func TestSnapshotsOverAnUpgrade(t *testing.T) {
 	t.Parallel()
 	dir := hutchtest.Dir(t)
@@ -182,8 +181,8 @@ func rewrite(path, field string, value any) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// A command that is under way is neither cut nor in the snapshot: one that ends
-// soon is waited for, and one that does not keeps the snapshot from being made.
+// A running command is neither cut nor part of the snapshot: the snapshot waits for a short one, and is refused
+// during a long one.
 func TestSnapshotDuringExec(t *testing.T) {
 	r := newRoom(t)
 	id := r.counted(t)
@@ -208,7 +207,7 @@ func TestSnapshotDuringExec(t *testing.T) {
 		t.Errorf("the command: %v", err)
 	}
 	var wg sync.WaitGroup
-	for range 4 { // which write all the time
+	for range 4 { // they write all the time
 		wg.Go(func() {
 			for range 5 {
 				if got := r.run(t, id, "date > /workspace/now; echo written"); got != "written" {
@@ -229,7 +228,7 @@ func TestSnapshotDuringExec(t *testing.T) {
 	}
 }
 
-// However many come to one that sleeps, it is woken once.
+// However many callers arrive at a sleeping sandbox, it is woken once.
 func TestWakeStorm(t *testing.T) {
 	r := newRoom(t)
 	id, _ := r.sleeper(t, hutch.CreateRequest{})

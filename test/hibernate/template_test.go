@@ -13,9 +13,8 @@ import (
 
 const ticker = `while :; do n=$((n+1)); echo $n > /workspace/.ticks; mv /workspace/.ticks /workspace/ticks; sleep 0.01; done`
 
-// Copies of a template that were made before anybody asked are no different from
-// those that were made then: nothing has gone on in them meanwhile, and each has
-// an identity of its own.
+// Copies of a template that were made in advance do not differ from those made on request: nothing in them has
+// advanced meanwhile, and each has its own identity.
 func TestTemplatesThatWait(t *testing.T) {
 	t.Parallel()
 	r := room{}
@@ -79,7 +78,7 @@ func (r room) copy(t *testing.T) string {
 	return sb.ID
 }
 
-// ready waits until so many copies are, and tells of them.
+// ready waits for that many ready copies, and returns their kind.
 func (r room) ready(t *testing.T, n int) hutch.PoolKind {
 	t.Helper()
 	kinds := r.pool(t, func(p hutch.PoolState) bool { return p.Ready == n }).Kinds
@@ -89,7 +88,7 @@ func (r room) ready(t *testing.T, n int) hutch.PoolKind {
 	return hutch.PoolKind{}
 }
 
-// ticks waits until the ticker has said so much, and returns what it says.
+// ticks waits until the ticker has reached a number, and returns its present one.
 func (r room) ticks(t *testing.T, id string, least int) int {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

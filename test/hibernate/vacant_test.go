@@ -10,14 +10,13 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// vacant waits until a place waits for something that was saved.
+// vacant waits until an empty instance is ready for something that was saved.
 func (r room) vacant(t *testing.T) {
 	t.Helper()
 	r.pool(t, func(p hutch.PoolState) bool { return p.Vacant > 0 })
 }
 
-// What was saved goes on in places that were made before it was known for whom,
-// again and again, and is itself in each.
+// A saved sandbox continues in an instance that was prepared in advance, again and again, and keeps its identity.
 func TestGoesOnWhereAPlaceWaits(t *testing.T) {
 	t.Parallel()
 	var r room
@@ -45,7 +44,7 @@ func TestGoesOnWhereAPlaceWaits(t *testing.T) {
 	}
 }
 
-// A sandbox of other limits, which no place waits for, wakes all the same.
+// A sandbox with other limits, for which no instance waits, wakes all the same.
 func TestGoesOnWhereNoneFits(t *testing.T) {
 	t.Parallel()
 	var r room
@@ -61,8 +60,7 @@ func TestGoesOnWhereNoneFits(t *testing.T) {
 	}
 }
 
-// A daemon that ends finds what went on in such a place again, by whatever name
-// that has; and what of it sleeps, too.
+// A new daemon finds the sandbox in such an instance, whatever name the instance has; also if the sandbox sleeps.
 func TestFoundWhereAPlaceWaited(t *testing.T) {
 	t.Parallel()
 	dir := hutchtest.Dir(t)

@@ -1,5 +1,5 @@
-// Package inspector_test has the MCP Inspector, the protocol's own debugging
-// client, use the server: a program in another language that we did not write.
+// Package inspector_test uses the server with the MCP Inspector, the protocol's own debugging client: a program in
+// another language that we did not write.
 package inspector_test
 
 import (
@@ -59,7 +59,7 @@ func inspect(t *testing.T, url, era, bearer string, args ...string) (exit int, o
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// TestInspector lists and calls the tools, well and badly.
+// TestInspector lists and calls the tools, with good and bad arguments.
 func TestInspector(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {

@@ -1,5 +1,5 @@
-// Package install_test tests what a newcomer does with the clone before the
-// first sandbox: install the programs, and import the SDK.
+// Package install_test tests what a newcomer does with the clone before the first sandbox: installing the programs,
+// and importing the SDK.
 package install_test
 
 import (
@@ -60,7 +60,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	})
 }
 
-// user is a program of somebody who has read docs/go.md.
+// user is the program of a reader of docs/go.md.
 const user = `package main
 
 import (
@@ -73,7 +73,7 @@ import (
 func main() { fmt.Println(client.New("http://127.0.0.1:7700", "token") != nil, hutch.CreateRequest{ID: "user-42"}.ID) }
 `
 
-// importer is a module that uses the SDK in dir as docs/go.md says, and runs.
+// importer creates a module that uses the SDK in dir as docs/go.md says, and runs it.
 func importer(t *testing.T, module, dir string) {
 	t.Helper()
 	mine := t.TempDir()

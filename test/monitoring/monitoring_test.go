@@ -1,6 +1,5 @@
-// Package monitoring holds the dashboard and the alert rules in deploy to the
-// metrics that there are: a chart of a name that was changed shows nothing, and
-// nobody is alarmed.
+// Package monitoring compares the dashboard and the alert rules in deploy with the existing metrics: a chart of a
+// renamed metric would be empty, and its alert would never fire.
 package monitoring
 
 import (
@@ -23,7 +22,7 @@ import (
 
 const dir = "../../deploy/monitoring"
 
-// exported is the metrics of a server that has done something, as text.
+// exported returns the metrics of a server that has done something, as text.
 func exported(t *testing.T) string {
 	t.Helper()
 	m := metrics.New(metrics.Options{Version: "1", Usage: func(context.Context) (hutch.UsageReport, error) {
@@ -43,7 +42,7 @@ var (
 	equal  = regexp.MustCompile(`\b(status|verb|begins)="(\w+)"`)
 )
 
-// known reports what an expression names that no server exports.
+// known reports metrics in an expression that no server exports.
 func known(t *testing.T, text, expr string) {
 	t.Helper()
 	names := metric.FindAllString(expr, -1)

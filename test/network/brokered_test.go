@@ -34,7 +34,7 @@ const (
 	modelTo = "anthropic.example.com"
 )
 
-// vaulted is a world with APIs that want keys, and an engine with a vault.
+// vaulted is a world with APIs that require keys, and an engine with a vault.
 type vaulted struct {
 	*world
 	*engine.Engine
@@ -91,7 +91,7 @@ func (w *world) vaulted(t *testing.T, runtime string) *vaulted {
 	return v
 }
 
-// protect has the machine of the world ask for keys.
+// protect makes the world's machine require keys.
 func (w *world) protect(t *testing.T) {
 	page := http.FileServer(http.Dir(repository(t)))
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -135,7 +135,7 @@ func (v *vaulted) sandbox(t *testing.T, req hutch.CreateRequest) *sandbox {
 	return &sandbox{v.world, v.Engine, sb.ID}
 }
 
-// brokeredJava asks as any program in Java would.
+// brokeredJava makes a request as any Java program would.
 const brokeredJava = `cat > C.java <<'end'
 public class C { public static void main(String[] a) throws Exception {
 	var c = (java.net.HttpURLConnection) new java.net.URL("https://api.example.com/").openConnection();
@@ -144,8 +144,8 @@ public class C { public static void main(String[] a) throws Exception {
 end
 java C.java`
 
-// TestBrokered has programs use a key that is nowhere inside, by certificates
-// that they trust without being told to.
+// TestBrokered: programs use a key that is nowhere inside, through certificates that they trust without
+// configuration.
 func TestBrokered(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		v := newWorld(t).vaulted(t, runtime)
@@ -188,7 +188,7 @@ func missing(program string) bool {
 	return err != nil
 }
 
-// TestNotAsked: who asked for no secret has no way to its host, until it does.
+// TestNotAsked: a sandbox that did not ask for a secret cannot reach its host, until it asks.
 func TestNotAsked(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		v := newWorld(t).vaulted(t, runtime)
@@ -239,7 +239,7 @@ func TestLinkedSandboxes(t *testing.T) {
 func TestBrokeredExample(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		v := newWorld(t).vaulted(t, runtime)
-		v.sandbox(t, hutch.CreateRequest{}) // or the test is skipped
+		v.sandbox(t, hutch.CreateRequest{}) // skips the test if sandboxes have no network
 		h := rest.NewHandler(v.Engine, rest.Options{Secrets: v.vault})
 		srv := httptest.NewServer(h)
 		t.Cleanup(func() { srv.Close(); h.Close() })

@@ -9,11 +9,11 @@ import (
 	"hutch"
 )
 
-// plain is a name of the world's that no secret is for.
+// plain is a name of the world without a secret.
 const plain = "www.example.com"
 
-// connected is a sandbox that has all kinds of ways out and in, with a stream
-// from outside under way, and a server. It is linked to another one's server.
+// connected is a sandbox with every kind of connection: a stream from outside that is under way, a server, and a link
+// to another sandbox's server.
 func (v *vaulted) connected(t *testing.T, req hutch.CreateRequest) *sandbox {
 	t.Helper()
 	server := v.sandbox(t, hutch.CreateRequest{KeepAlive: true})
@@ -38,8 +38,7 @@ func (v *vaulted) connected(t *testing.T, req hutch.CreateRequest) *sandbox {
 	return s
 }
 
-// reaches looks whether a sandbox reaches what the one of connected may, and
-// nothing else.
+// reaches checks that a sandbox reaches what connected's sandbox can, and nothing else.
 func (s *sandbox) reaches(t *testing.T, what string) {
 	t.Helper()
 	for command, want := range map[string]string{
@@ -55,8 +54,7 @@ func (s *sandbox) reaches(t *testing.T, what string) {
 	}
 }
 
-// cut looks whether the stream that was under way has ended, as it must where
-// the other end is somebody else's connection.
+// cut checks that the open stream has ended, as it must if its other end belongs to another connection.
 func (s *sandbox) cut(t *testing.T, what string) {
 	t.Helper()
 	if out, _ := s.run(t, "for i in {1..400}; do test -s ended && break; sleep 0.05; done; cat ended"); strings.TrimSpace(out) == "0" || out == "" {
@@ -64,7 +62,7 @@ func (s *sandbox) cut(t *testing.T, what string) {
 	}
 }
 
-// page is what the server in a sandbox shows.
+// page returns what the server in a sandbox shows.
 func (s *sandbox) page(t *testing.T, what string) string {
 	t.Helper()
 	conn, err := s.engine.DialPort(t.Context(), s.id, 8123)
@@ -83,8 +81,8 @@ func (s *sandbox) page(t *testing.T, what string) string {
 	return strings.TrimSpace(body)
 }
 
-// TestCopies: a copy reaches what its first may, by its own connections alone,
-// with a log of its own; and has no address that anybody outside knows.
+// TestCopies: a copy reaches what its original can, only by its own connections and with its own log; and it has no
+// address that the outside knows.
 func TestCopies(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		v := newWorld(t).vaulted(t, runtime)
@@ -135,7 +133,7 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// TestWoken: so it is with one that was asleep.
+// TestWoken: the same holds for a sandbox that was asleep.
 func TestWoken(t *testing.T) {
 	t.Parallel()
 	v := newWorld(t).vaulted(t, "gvisor")

@@ -21,7 +21,7 @@ func each(t *testing.T, test func(t *testing.T, runtime string)) {
 	}
 }
 
-// Programs that know nothing of a gateway reach what is allowed.
+// Ordinary programs reach what is allowed.
 func TestClients(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)
@@ -46,12 +46,12 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// What is not allowed fails fast, whatever it is called.
+// What is not allowed fails quickly, whatever its name.
 func TestAttacks(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)
 		s := w.sandbox(t, w.engine(t, runtime), hutch.Network{Allow: []string{allowed, "rebind.example.com"}})
-		s.run(t, "curl -sS http://api.example.com/") // its address is known from now on
+		s.run(t, "curl -sS http://api.example.com/") // from now on its address is known
 		const curl = "curl -sS -k -m 10 -o /dev/null -w '%{http_code}' "
 		for command, want := range map[string]string{
 			curl + "http://evil.example.net/":                                                    "Could not resolve",
@@ -101,7 +101,7 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
-// A result names what was denied while its command ran, and nothing of before.
+// A result lists what was denied while its command ran, and nothing earlier.
 func TestDeniedAreInTheResult(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)
@@ -129,8 +129,7 @@ func TestDeniedAreInTheResult(t *testing.T) {
 	})
 }
 
-// Rules change while programs run: what is allowed works at once, and what is
-// not any more is cut.
+// Rules can change while programs run: what is allowed works at once, and what is no longer allowed is cut.
 func TestRulesChange(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)
@@ -172,7 +171,7 @@ func TestRulesChange(t *testing.T) {
 	})
 }
 
-// TestRootless is all of that for an ordinary user.
+// TestRootless runs all of this as an ordinary user.
 func TestRootless(t *testing.T) {
 	if os.Geteuid() == 0 {
 		openToAll(t)
@@ -180,8 +179,7 @@ func TestRootless(t *testing.T) {
 	hutchtest.Rootless(t, "Test(Clients|Attacks|RulesChange|Brokered|NotAsked|LinkedSandboxes)$")
 }
 
-// openToAll lets everyone make network devices while the test lasts, as most
-// systems do.
+// openToAll lets every user create network devices during the test, as on most systems.
 func openToAll(t *testing.T) {
 	const device = "/dev/net/tun"
 	info, err := os.Stat(device)

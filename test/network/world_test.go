@@ -1,6 +1,5 @@
-// Package network has programs in sandboxes reach, and try to reach, servers of
-// an outside world: real ones for TLS, HTTP, git and names, on loopback, which
-// the gateway's dialer finds at addresses that look public.
+// Package network lets programs in sandboxes reach, or try to reach, servers of an outside world: real servers for
+// TLS, HTTP, git and DNS on loopback, which the gateway's dialer finds at addresses that look public.
 package network
 
 import (
@@ -78,7 +77,7 @@ func newWorld(t *testing.T) *world {
 		case r.URL.Path == "/hello":
 			fmt.Fprintf(rw, `{"name":"hello","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"hello","version":"1.0.0","dist":{"tarball":"https://%s/none.tgz"}}}}`, r.Host)
 		default:
-			io.Copy(io.Discard, r.Body) // or its connection may be reset under the answer
+			io.Copy(io.Discard, r.Body) // otherwise its connection could be reset during the answer
 			fmt.Fprint(rw, "hello from "+r.Host)
 		}
 	})
@@ -165,7 +164,7 @@ func (w *world) certify(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// serveNames answers for every name: it is the gateway that must not ask.
+// serveNames answers for every name, so it is the gateway that must not ask.
 func (w *world) serveNames(t *testing.T) {
 	var err error
 	if w.dns, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
@@ -277,7 +276,7 @@ func (s *sandbox) run(t *testing.T, command string) (string, int) {
 	return string(res.Stdout), res.ExitCode
 }
 
-// log is all that is on record.
+// log returns the whole log.
 func (s *sandbox) log(t *testing.T) []hutch.Connection {
 	t.Helper()
 	l, err := s.engine.Connections(t.Context(), s.id, hutch.ConnectionQuery{Limit: hutch.MaxConnections})

@@ -1,5 +1,5 @@
-// Package openapi_test has a linter that we did not write judge the OpenAPI
-// document. What only we can know of it is tested beside it, in package api.
+// Package openapi_test checks the OpenAPI document with a linter that we did not write. Package api tests what only
+// we can know about it.
 package openapi_test
 
 import (

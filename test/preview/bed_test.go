@@ -1,6 +1,5 @@
-// Package preview looks at servers in sandboxes as their users do: over the
-// daemon's listener, with programs in several languages inside, on each
-// runtime, and with a real browser.
+// Package preview uses servers in sandboxes as their users do: over the daemon's listener, with programs in several
+// languages inside, on each runtime, and with a real browser.
 package preview
 
 import (
@@ -32,7 +31,7 @@ const patience = 3 * time.Minute
 
 const ourToken = "the-token-of-these-tests"
 
-// bed is a daemon as it stands on a port: previews before the guarded API.
+// bed is a daemon on a port: previews in front of the guarded API.
 type bed struct {
 	*engine.Engine
 	daemon *httptest.Server
@@ -82,8 +81,7 @@ func (b *bed) box(t testing.TB, req hutch.CreateRequest) string {
 	return sb.ID
 }
 
-// serve starts a program of testdata in a sandbox and returns when it listens
-// on the port.
+// serve starts a program of testdata in a sandbox and returns when it listens on the port.
 func (b *bed) serve(t testing.TB, id, file, command string, port int) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", file))
@@ -115,8 +113,8 @@ func (b *bed) expose(t testing.TB, id string, req hutch.ExposeRequest) hutch.Por
 	return p
 }
 
-// dial connects with the daemon, whatever the name: not every resolver knows
-// that names below localhost are this machine.
+// dial connects to the daemon, whatever the name: not every resolver knows that names below localhost mean this
+// machine.
 func (b *bed) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", b.daemon.Listener.Addr().String())
 }
@@ -128,7 +126,7 @@ func (b *bed) web(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// get reads a page whole.
+// get reads a whole page.
 func get(t testing.TB, web *http.Client, url string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(bounded(t), "GET", url, nil)

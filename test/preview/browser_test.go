@@ -21,7 +21,7 @@ func stage(t *testing.T) (b *bed, one, two hutch.Port) {
 	return b, one, two
 }
 
-// tried is what an asynchronous attempt of a page came to.
+// tried returns the result of an asynchronous attempt of a page.
 func tried(p *browser.Page, js string) (got string) {
 	p.Eval("(async () => { try { return String("+js+") } catch (e) { return 'failed: ' + e.name } })()", &got)
 	return got
@@ -34,8 +34,7 @@ const socket = `await new Promise((done, fail) => {
 	ws.onerror = () => fail(new Error('refused'))
 })`
 
-// A real browser opens previews with no set-up, and keeps them apart from each
-// other and from the daemon.
+// A real browser opens previews without set-up, and isolates them from each other and from the daemon.
 func TestBrowser(t *testing.T) {
 	b, one, two := stage(t)
 	chromium := browser.Open(t)
@@ -70,7 +69,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// In the form of paths, pages are on the daemon's host and belong to nobody.
+// In the path form, pages are on the daemon's host and have unique origins.
 func TestBrowserPaths(t *testing.T) {
 	b, one, _ := stage(t)
 	chromium := browser.Open(t)
@@ -122,7 +121,7 @@ func TestBrowserLogin(t *testing.T) {
 	}
 }
 
-// The page in place of a server that is not there yet becomes the server's.
+// A page waits for a server that does not answer yet, and then shows the server's page.
 func TestBrowserWaits(t *testing.T) {
 	b := open(t, "native", nil)
 	id := b.box(t, hutch.CreateRequest{})

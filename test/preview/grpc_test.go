@@ -28,7 +28,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// grpcServer builds the server, which takes modules that no sandbox has.
+// grpcServer builds the server, which needs modules that no sandbox has.
 var grpcServer = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "grpc")
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *bed) grpcBox(t *testing.T) string {
 	return id
 }
 
-// calls is a client of a preview, as anybody's program has it.
+// calls is a gRPC client of a preview, as any program uses it.
 func (b *bed) calls(t *testing.T, p hutch.Port, opts ...grpc.DialOption) testpb.TestServiceClient {
 	t.Helper()
 	_, target, _ := strings.Cut(p.URL, "://")
@@ -105,7 +105,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// oneCall has metadata and errors come through, at the head and at the end.
+// oneCall: metadata and errors pass through, in headers and trailers.
 func oneCall(t *testing.T, c testpb.TestServiceClient, p hutch.Port) {
 	var head, tail metadata.MD
 	ctx := metadata.AppendToOutgoingContext(bounded(t), "echo-bin", "\x00\xff")
@@ -160,7 +160,7 @@ func serverStream(t *testing.T, c testpb.TestServiceClient) {
 	}
 }
 
-// ask sends one message on a stream and reads what is said to it.
+// ask sends one message on a stream and reads the answer.
 func ask(t *testing.T, stream testpb.TestService_FullDuplexCallClient, text string) {
 	t.Helper()
 	req := &testpb.StreamingOutputCallRequest{Payload: &testpb.Payload{Body: []byte(text)}, ResponseParameters: []*testpb.ResponseParameters{{}}}
@@ -194,7 +194,7 @@ func deadline(t *testing.T, c testpb.TestServiceClient) {
 	}
 }
 
-// manyCalls are more streams than one connection has.
+// manyCalls opens more streams than one connection has.
 func manyCalls(t *testing.T, c testpb.TestServiceClient) {
 	var all sync.WaitGroup
 	for i := range 300 {
@@ -235,7 +235,7 @@ func (b *bed) privateCalls(t *testing.T, id string) {
 	}
 }
 
-// refusedCalls have errors as clients of gRPC know them, with words for people.
+// refusedCalls: clients get errors in gRPC's form, with a message for people.
 func (b *bed) refusedCalls(t *testing.T, p hutch.Port) {
 	nobody := b.calls(t, b.expose(t, p.SandboxID, hutch.ExposeRequest{Port: grpcPort + 1}))
 	if _, err := nobody.UnaryCall(bounded(t), &testpb.SimpleRequest{}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "Nothing answers on port 50052") {

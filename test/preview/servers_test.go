@@ -23,7 +23,7 @@ import (
 	"hutch/internal/store"
 )
 
-// The programs do the same, each in a language and on addresses of its own.
+// All programs do the same, each in its own language and listening on its own kind of address.
 var programs = []struct{ name, file, command string }{
 	{"python", "server.py", "exec python3 server.py %d python"},
 	{"node", "server.mjs", "exec node server.mjs %d node"},
@@ -47,7 +47,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// look has all that a preview can be asked for.
+// look makes every kind of request to a preview.
 func look(t *testing.T, b *bed, name string, p hutch.Port) {
 	web := b.web(t)
 	if resp, text := get(t, web, p.URL+"/"); resp.StatusCode != 200 || !strings.Contains(text, "Hello from "+name) {
@@ -124,8 +124,8 @@ func lookAtStreams(t *testing.T, b *bed, web *http.Client, p hutch.Port) {
 	c.Close(websocket.StatusNormalClosure, "")
 }
 
-// A preview wakes its sandbox, keeps it awake while it is looked at, and lets
-// it sleep after. On gVisor the server is still there, on native it is not.
+// A preview wakes its sandbox, keeps it awake while it is used, and lets it sleep afterwards. On gVisor the server
+// still runs then, on native it does not.
 func TestSleepAndWake(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestSleepAndWake(t *testing.T) {
 	}
 }
 
-// What is exposed is so after a restart of the daemon, and ends with its
-// sandbox, for good: a later one of the same id has not exposed it.
+// An exposed port stays exposed after a restart of the daemon, and ends with its sandbox: a later sandbox of the same
+// id has no exposed port.
 func TestExposedOverRestarts(t *testing.T) {
 	dir := hutchtest.Dir(t)
 	s, err := store.Open(t.Context(), filepath.Join(dir, "db"))
@@ -199,7 +199,7 @@ func TestExposedOverRestarts(t *testing.T) {
 	}
 }
 
-// Unexposing cuts who is connected, and nobody gets in by the old URL.
+// Unexposing cuts open connections, and the old URL opens nothing.
 func TestUnexposeCuts(t *testing.T) {
 	b := open(t, "native", nil)
 	id := b.box(t, hutch.CreateRequest{})
@@ -226,7 +226,7 @@ func TestUnexposeCuts(t *testing.T) {
 	}
 }
 
-// Two owners may have sandboxes of one id: their URLs never are one.
+// Two owners can have sandboxes of one id: their URLs always differ.
 func TestOneLabelIsOnePort(t *testing.T) {
 	b := open(t, "native", nil)
 	alice := hutch.WithOwner(bounded(t), hutch.Owner{ID: "alice"})
@@ -264,7 +264,7 @@ func TestOneLabelIsOnePort(t *testing.T) {
 	}
 }
 
-// Who connects and leaves, with a server that never answers, uses up nothing.
+// Clients that connect to a server that never answers, and leave, use up nothing.
 func TestHangingConnections(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {

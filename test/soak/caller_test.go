@@ -18,7 +18,7 @@ import (
 	"hutch"
 )
 
-// caller is one who has sandboxes and snapshots, and knows what is in them.
+// caller has sandboxes and snapshots, and knows their content.
 type caller struct {
 	*chaos
 	boxes  map[string]*box
@@ -54,11 +54,10 @@ func (k *caller) work(t *testing.T, end time.Time) {
 	}
 }
 
-// errHeld is of what is refused for a good reason: it is in use, or enough.
+// errHeld is the error for what is refused for a good reason: something is in use, or a limit is reached.
 var errHeld = errors.New("held")
 
-// check judges how it went: the only sandboxes that may fail are those that
-// were killed.
+// check checks a result: only sandboxes that were killed are allowed to fail.
 func (k *caller) check(t *testing.T, what string, b *box, err error) {
 	t.Helper()
 	if err == nil || errors.Is(err, errHeld) {
@@ -201,8 +200,7 @@ func (k *caller) pause(ctx context.Context, b *box) error {
 	return inUse(err)
 }
 
-// inUse is errHeld for what waited in vain for a moment when nothing is done in
-// a sandbox.
+// inUse returns errHeld if err means that no quiet moment came in the sandbox.
 func inUse(err error) error {
 	if errors.Is(err, hutch.Conflict) && strings.Contains(err.Error(), "is in use") {
 		return errHeld
@@ -258,8 +256,7 @@ func (k *caller) restore(ctx context.Context, _ *box) error {
 	return errHeld
 }
 
-// fork makes two copies. When the call breaks, it is made again: of what the
-// first has made, nobody knows.
+// fork makes two copies. If the call breaks, it is repeated; the copies of the first call are then unknown.
 func (k *caller) fork(ctx context.Context, b *box) error {
 	if len(k.boxes)+2 > maxBoxes {
 		return errHeld
@@ -296,7 +293,7 @@ func (k *caller) sleep(ctx context.Context, b *box) error {
 			return k.wake(ctx, b, "wake "+string(sb.Status))
 		}
 	}
-	return errHeld // a burst, or a full disk
+	return errHeld // the burst refused it, or a full disk
 }
 
 func (k *caller) wake(ctx context.Context, b *box, op string) error {
@@ -309,8 +306,8 @@ func (k *caller) wake(ctx context.Context, b *box, op string) error {
 	return k.ask(ctx, b)
 }
 
-// devour has a small sandbox use more memory than it may: that ends the program,
-// or on gVisor the sandbox, and nothing else.
+// devour uses more memory in a small sandbox than its limit: that ends the program, or on gVisor the sandbox, and
+// nothing else.
 func (k *caller) devour(ctx context.Context, _ *box) error {
 	b := &box{id: hutch.NewID("chaos"), runtime: []string{"native", "gvisor"}[rand.IntN(2)]}
 	req := hutch.CreateRequest{ID: b.id, Runtime: b.runtime, Limits: hutch.Limits{Memory: 64, Disk: 16}, Env: map[string]string{"SOAK_MARK": k.mark}}
@@ -340,7 +337,7 @@ func (k *caller) destroy(ctx context.Context, b *box) error {
 	return err
 }
 
-// reckon looks whether everything of a caller's is there.
+// reckon checks that everything of a caller is there.
 func (k *caller) reckon(t *testing.T) {
 	for _, b := range slices.Collect(maps.Values(k.boxes)) {
 		k.check(t, "reckon", b, k.ask(t.Context(), b))

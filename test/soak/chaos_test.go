@@ -25,11 +25,10 @@ var (
 	mishaps   = flag.Duration("mishaps", 2*time.Second, "time between two mishaps")
 )
 
-// TestChaos has callers do all that can be done with sandboxes, on both
-// runtimes, while one mishap follows another: see mishap. Every call succeeds
-// in the end, or fails with an error that says what to do; what was said to be
-// written is there, in every sandbox, copy and snapshot; in the end no sandbox
-// is missing, none there twice, and nothing left. What it came to is printed.
+// TestChaos lets callers do everything that can be done with sandboxes, on both runtimes, while one mishap follows
+// another: see mishap. Every call succeeds in the end, or fails with an error that says what to do. Confirmed writes
+// are in every sandbox, copy and snapshot. In the end no sandbox is missing or duplicated, and nothing is left. A
+// summary is printed.
 func TestChaos(t *testing.T) {
 	c := &chaos{crowd: &crowd{daemon: newDaemon(t), mark: hutch.NewID("mark"), boxes: map[string]string{}}, ops: map[string]*tally{}, met: map[string]int{}}
 	c.args = []string{"--runtime", "native", "--max-sandboxes", "2000"}
@@ -49,7 +48,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// run lets everything happen, and looks at what there is then.
+// run lets everything happen, and then checks the result.
 func (c *chaos) run(t *testing.T, end time.Time) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -78,22 +77,22 @@ type chaos struct {
 	met    map[string]int // mishaps, by name
 	killed int            // sandboxes whose processes were killed
 	lost   int            // sandboxes that were found to have failed
-	broken int            // forks of which it is not known what became
+	broken int            // forks whose result is unknown
 	orphan int            // sandboxes that those left
 
 	unstarted int // starts of the daemon that failed
 
-	yields time.Duration // after which a call that is refused for want of something is given up; 0 is never
+	yields time.Duration // how long to retry a call that is refused because something is short; 0 is for ever
 }
 
 // tally is how calls of one kind went.
 type tally struct {
 	took    []time.Duration
 	again   int
-	refused map[hutch.Kind]int // answers before the one that counted
+	refused map[hutch.Kind]int // answers before the final one
 }
 
-// do makes a call, and makes it again while the answer says that this may help.
+// do makes a call, and repeats it while the answer says that repeating can help.
 func (c *chaos) do(ctx context.Context, op string, call func(context.Context) error) error {
 	began := time.Now()
 	refused := map[hutch.Kind]int{}
@@ -137,8 +136,8 @@ func (c *chaos) do(ctx context.Context, op string, call func(context.Context) er
 // Its files may be lost, so the call is not made again.
 func overLimit(err error) bool { return hutch.AsError(err).Data["limit"] == "memory" }
 
-// unclaimed destroys what forks have left of which nobody heard; of anything
-// else, there is as much as the callers have.
+// unclaimed destroys the copies of forks whose results were lost, and checks that everything else belongs to a
+// caller.
 func (c *chaos) unclaimed(t *testing.T, all []*caller) {
 	list, err := c.client.Sandboxes(t.Context(), hutch.Filter{})
 	if err != nil {

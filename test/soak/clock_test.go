@@ -60,7 +60,7 @@ func (c clocked) make(t *testing.T, req hutch.CreateRequest) {
 	}
 }
 
-// until waits for a status; hutch.Destroyed is to be gone.
+// until waits for a status; hutch.Destroyed waits until the sandbox is gone.
 func (c clocked) until(t *testing.T, id string, want hutch.Status) {
 	t.Helper()
 	settle(t, id+" is not "+string(want), func() []string {
@@ -82,9 +82,8 @@ func (c clocked) status(t *testing.T, id string) hutch.Status {
 	return sb.Status
 }
 
-// TestTimesOverJumps: how long something has been idle, or lives, is measured by
-// a clock that does not jump; and a daemon that starts when the clock has been
-// put back does not wait for what it takes for the future.
+// TestTimesOverJumps: how long something is idle, or lives, is measured by a clock that does not jump; and a daemon
+// that starts after the clock was put back does not wait for dates in the future.
 func TestTimesOverJumps(t *testing.T) {
 	c := newClocked(t)
 	for _, by := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
@@ -114,8 +113,8 @@ func TestTimesOverJumps(t *testing.T) {
 	c.until(t, "short", hutch.Destroyed)
 }
 
-// TestDatesOverJumps: what ends at a date ends at that date, by the clock as it
-// is, and nobody is shut out by a clock that was put back.
+// TestDatesOverJumps: what ends at a date ends at that date, by the present clock, and a clock that was put back
+// locks nobody out.
 func TestDatesOverJumps(t *testing.T) {
 	c := newClocked(t)
 	token, err := c.CreateToken(t.Context(), hutch.TokenRequest{Name: "hour", Lifetime: 3600, Limits: hutch.TokenLimits{Requests: 3}})
@@ -162,7 +161,7 @@ func TestDatesOverJumps(t *testing.T) {
 	}
 }
 
-// opens reports whether a link to a private port is taken.
+// opens reports whether a link to a private port is accepted.
 func (c clocked) opens(t *testing.T, link string) bool {
 	t.Helper()
 	u, err := url.Parse(link)

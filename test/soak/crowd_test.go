@@ -33,10 +33,9 @@ var (
 	bursts      = flag.Int("bursts", 2, "bursts of half as many, with the daemon killed in each")
 )
 
-// TestCrowd asks for many sandboxes at once, with the pool on, and kills what
-// serves them: the daemon, agents, gVisor's kernels. Every call succeeds in the
-// end or fails with an error that says what to do; no sandbox is lost, none
-// there twice, nothing stays. What it came to is printed.
+// TestCrowd creates many sandboxes at once, with the pool on, and kills what serves them: the daemon, agents,
+// gVisor's kernels. Every call succeeds in the end or fails with an error that says what to do; no sandbox is lost or
+// duplicated, and nothing is left. A summary is printed.
 func TestCrowd(t *testing.T) {
 	c := &crowd{daemon: newDaemon(t), mark: hutch.NewID("mark"), boxes: map[string]string{}}
 	c.args = []string{"--runtime", "native", "--max-sandboxes", "2000"}
@@ -78,7 +77,7 @@ type crowd struct {
 	broken int               // calls that had to be made again
 }
 
-// measure does a step and writes down how it went.
+// measure runs a step and records how it went.
 func (c *crowd) measure(t *testing.T, what string, step func()) {
 	t.Helper()
 	c.took, c.broken = nil, 0
@@ -95,7 +94,7 @@ func (c *crowd) measure(t *testing.T, what string, step func()) {
 	c.report.WriteByte('\n')
 }
 
-// holds compares what there is with what there should be.
+// holds compares the existing sandboxes with the expected ones.
 func (c *crowd) holds(t *testing.T, after string) {
 	t.Helper()
 	list, err := c.client.Sandboxes(t.Context(), hutch.Filter{})
@@ -114,7 +113,7 @@ func (c *crowd) holds(t *testing.T, after string) {
 	}
 }
 
-// call makes a call until the daemon is there for it.
+// call makes a call, and repeats it until the daemon is there.
 func (c *crowd) call(ctx context.Context, do func(context.Context) error) error {
 	began := time.Now()
 	broken, err := try(ctx, do)
@@ -152,7 +151,7 @@ func (c *crowd) create(ctx context.Context, id, runtime string) error {
 	return err
 }
 
-// ask runs a command in a sandbox that tells which one that is.
+// ask runs a command in a sandbox that prints the sandbox's identity.
 func (c *crowd) ask(ctx context.Context, id string) error {
 	return c.call(ctx, func(ctx context.Context) error {
 		res, err := c.client.Exec(ctx, id, hutch.ExecRequest{Command: "echo $SANDBOX_ID $(uname -n)"}, nil)
@@ -163,7 +162,7 @@ func (c *crowd) ask(ctx context.Context, id string) error {
 	})
 }
 
-// visit asks all sandboxes at once who they are.
+// visit asks all sandboxes at once for their identity.
 func (c *crowd) visit(t *testing.T) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -177,8 +176,7 @@ func (c *crowd) visit(t *testing.T) {
 	all.Wait()
 }
 
-// burst makes sandboxes and destroys others, all at once, while the daemon is
-// killed.
+// burst creates and destroys sandboxes at once, while the daemon is killed.
 func (c *crowd) burst(t *testing.T) {
 	t.Helper()
 	n := *crowdNative / 2
@@ -235,7 +233,7 @@ func (c *crowd) killAgents(t *testing.T, n int) {
 		if _, err := c.client.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: "exec sleep 1000", Env: map[string]string{name: value}}); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, "agents that cannot be found", func() []string { // while it executes it has no environment
+		settle(t, "agents that cannot be found", func() []string { // during exec it has no environment
 			first := firstAbove(withEnv(sign))
 			if first == 0 {
 				return []string{id}
@@ -256,8 +254,7 @@ func (c *crowd) killSentries(t *testing.T) {
 	c.fail(t, c.on("gvisor", len(c.boxes)))
 }
 
-// fail waits until sandboxes show that they have failed, and say so to whoever
-// uses them; then they are destroyed.
+// fail waits until sandboxes show that they have failed, and report that to their users; then they are destroyed.
 func (c *crowd) fail(t *testing.T, ids []string) {
 	t.Helper()
 	for _, id := range ids {
@@ -277,8 +274,8 @@ func (c *crowd) fail(t *testing.T, ids []string) {
 	}
 }
 
-// fillDisk has no room where the daemon keeps its state: what needs some fails
-// with an error that says so, and works again when there is room.
+// fillDisk fills the disk with the daemon's state: operations that need space fail with an error that says so, and
+// work again when there is space.
 func (c *crowd) fillDisk(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -292,7 +289,7 @@ func (c *crowd) fillDisk(t *testing.T) {
 		id := hutch.NewID("full")
 		_, err := c.client.Create(t.Context(), hutch.CreateRequest{ID: id, Runtime: "native"})
 		switch {
-		case err == nil: // there was some room after all
+		case err == nil: // there was some space after all
 			c.boxes[id] = "native"
 		case !errors.Is(err, hutch.Exhausted) && !errors.Is(err, hutch.Unavailable):
 			t.Errorf("with a full disk: %v (%s)\n%s", err, hutch.KindOf(err), c.stderr)
@@ -304,7 +301,7 @@ func (c *crowd) fillDisk(t *testing.T) {
 	c.make(t, "native", 5)
 }
 
-// smallDisk puts the daemon's state on a disk of its own, for root alone.
+// smallDisk puts the daemon's state on a separate disk, if run as root.
 func (c *crowd) smallDisk(t *testing.T, size string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -380,7 +377,7 @@ func withEnv(kv string) int {
 	return 0
 }
 
-// firstAbove is the first process of the namespace in which pid is.
+// firstAbove returns the first process of pid's namespace.
 func firstAbove(pid int) int {
 	for pid > 1 {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -32,7 +32,7 @@ type daemon struct {
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
-	clock  *wallclock.Clock // its own; nil on machines without
+	clock  *wallclock.Clock // its own; nil on machines that do not support it
 	stderr *hutchtest.Buffer
 	kills  int
 }
@@ -74,7 +74,7 @@ func (d *daemon) start() error {
 	return fmt.Errorf("the daemon did not start: %w\n%s", d.cmd.Wait(), d.stderr)
 }
 
-// begin starts the program, with a clock that can jump where there are such.
+// begin starts the program, with a clock that can jump if the machine supports it.
 func (d *daemon) begin() error {
 	if d.clock != nil {
 		d.clock.Close()
@@ -86,7 +86,7 @@ func (d *daemon) begin() error {
 	return err
 }
 
-// jump has the daemon's clock go wrong by that much.
+// jump makes the daemon's clock wrong by that much.
 func (d *daemon) jump(by time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +96,7 @@ func (d *daemon) jump(by time.Duration) error {
 	return d.clock.Set(by)
 }
 
-// end sends a signal, waits for the end, and returns what the daemon had to say.
+// end sends a signal, waits for the end, and returns the daemon's output.
 func (d *daemon) end(s syscall.Signal) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +105,7 @@ func (d *daemon) end(s syscall.Signal) (string, error) {
 	}
 	err := d.cmd.Wait()
 	if s != syscall.SIGTERM {
-		err = nil // it was meant to be harsh
+		err = nil // it was meant to be killed
 	}
 	return d.stderr.String(), err
 }
@@ -140,8 +140,8 @@ func (d *daemon) cost() (c cost, err error) {
 	return cost{len(fds), kib >> 10}, nil
 }
 
-// leftovers are the processes of this machine that bear the mark, and the
-// mounts and sandboxes in the daemon's folder.
+// leftovers lists the processes of this machine that bear the mark, and the mounts and sandboxes in the daemon's
+// folder.
 func (d *daemon) leftovers(mark string) (found []string) {
 	envs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range envs {

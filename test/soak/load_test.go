@@ -18,8 +18,7 @@ import (
 	"hutch"
 )
 
-// A load is work in one sandbox, done again and again until the time is up. An
-// error is something lost.
+// A load is work in one sandbox, repeated until the time is up. An error means that something was lost.
 var loads = []struct {
 	name string
 	run  func(ctx context.Context, w *worker) error
@@ -45,11 +44,10 @@ type worker struct {
 
 func (w *worker) env() map[string]string { return map[string]string{"SOAK_MARK": w.mark} }
 
-// outage is how long the daemon may be away, and anything may take.
+// outage is how long the daemon can be away, and the longest time for anything.
 const outage = 2 * time.Minute
 
-// try makes a call until the daemon is there for it, and says how often it may
-// have been made in vain.
+// try makes a call, repeats it until the daemon is there, and returns how many attempts may have failed.
 func try(ctx context.Context, call func(context.Context) error) (broken int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, outage, errors.New("stuck"))
 	defer cancel()
@@ -104,9 +102,8 @@ func pythonContext(ctx context.Context, w *worker) error {
 	return w.count(ctx, "soak-python", "python", "n = globals().get('n', 0) + 1; print(n)")
 }
 
-// count adds one in a context that keeps its state. A call that broke may have
-// counted or not. One that is interrupted may at worst cost the interpreter,
-// which then begins again.
+// count adds one in a context that keeps its state. A call that broke may have counted or not. An interrupted one can
+// at worst cost the interpreter, which then starts again.
 func (w *worker) count(ctx context.Context, id, language, code string) error {
 	var got int
 	broken, err := try(ctx, func(ctx context.Context) error {
@@ -146,12 +143,12 @@ func (w *worker) start(ctx context.Context, req hutch.ProcessRequest) (p hutch.P
 	return p, err
 }
 
-// reader follows a process, leaves whenever it likes, and goes on.
+// reader follows a process, leaves at any time, and continues.
 type reader struct {
 	w       *worker
 	process string
 	cursor  int64
-	slow    <-chan struct{} // not nil: the first piece takes until this is closed
+	slow    <-chan struct{} // if not nil, the first piece blocks until it is closed
 	sum     hash.Hash
 }
 
@@ -184,8 +181,8 @@ func (r *reader) read(ctx context.Context) error {
 	}
 }
 
-// logs follows a process that prints 1.3 MB, with a reader that comes and
-// goes, and one that hangs until the process has ended. Both get every byte.
+// logs follows a process that prints 1.3 MB, with a reader that comes and goes, and one that hangs until the process
+// has ended. Both get every byte.
 func logs(ctx context.Context, w *worker) error {
 	p, err := w.start(ctx, hutch.ProcessRequest{Command: "seq 1 100000; sleep 0.$((RANDOM % 9)); seq 100001 200000"})
 	if err != nil {
@@ -217,8 +214,7 @@ func logs(ctx context.Context, w *worker) error {
 	return err
 }
 
-// terminal types numbers to an echo. Nothing typed is lost; what was typed as
-// the daemon died may come twice.
+// terminal types numbers to an echo. No input is lost; input at the moment when the daemon died can arrive twice.
 func terminal(ctx context.Context, w *worker) error {
 	p, err := w.start(ctx, hutch.ProcessRequest{Command: "stty -echo -opost; echo ready; exec cat", Terminal: &hutch.Size{Columns: 80, Rows: 24}})
 	if err != nil {
@@ -275,7 +271,7 @@ func terminal(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// writes replaces a file, which has the old content or the new at any time.
+// writes replaces a file, which has either the old or the new content at any time.
 func writes(ctx context.Context, w *worker) error {
 	const path = "/workspace/soak"
 	n := w.state[path] + 1
@@ -302,8 +298,8 @@ func writes(ctx context.Context, w *worker) error {
 	return err
 }
 
-// read reads a file that nobody changes: an answer that breaks off, which
-// could be a file that became shorter, is a connection that broke.
+// read reads a file that does not change, so an answer that breaks off, as if the file became shorter, means a broken
+// connection.
 func (w *worker) read(ctx context.Context, path string, to io.Writer) error {
 	_, err := w.ReadFile(ctx, w.sandbox, hutch.ReadRequest{Path: path}, to)
 	if errors.Is(err, hutch.Conflict) {
@@ -325,8 +321,7 @@ func (w *worker) whole(ctx context.Context, path string) error {
 	return nil
 }
 
-// watch sees every file that is made. A watch ends with the daemon; then the
-// next one begins.
+// watch sees every new file. A watch ends with the daemon; then the next one begins.
 func watch(ctx context.Context, w *worker) error {
 	dir := "/workspace/" + hutch.NewID("watch")
 	if _, err := try(ctx, func(ctx context.Context) error { return w.Mkdir(ctx, w.sandbox, dir, true) }); err != nil {

@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// A mishap is something that goes wrong for all.
+// A mishap is a failure that affects all callers.
 type mishap struct {
 	name string
 	do   func(c *chaos, t *testing.T)
@@ -29,8 +29,7 @@ var misfortunes = []mishap{
 	{"burst of 100", func(c *chaos, t *testing.T) { c.burstOf(t, 100) }},
 }
 
-// misfortune has one mishap after another, and has the daemon killed in the
-// middle of each second one.
+// misfortune causes one mishap after another, and kills the daemon in the middle of every second one.
 func (c *chaos) misfortune(t *testing.T, end time.Time) {
 	var both sync.WaitGroup
 	for i := 0; time.Now().Before(end) && !t.Failed(); i++ {
@@ -46,8 +45,7 @@ func (c *chaos) misfortune(t *testing.T, end time.Time) {
 	}
 }
 
-// killDaemon kills it, and has it start again; on a full disk it may say that
-// it cannot.
+// killDaemon kills the daemon and restarts it; on a full disk the restart can fail with an error.
 func (c *chaos) killDaemon(t *testing.T) {
 	if _, err := c.end(syscall.SIGKILL); err != nil {
 		t.Error(err)
@@ -64,7 +62,7 @@ func (c *chaos) killDaemon(t *testing.T) {
 	}
 }
 
-// stopDaemon is what a machine does that is put to sleep, or overcommitted.
+// stopDaemon stops the daemon for a while, as on a machine that is suspended or overcommitted.
 func (c *chaos) stopDaemon(t *testing.T) {
 	c.daemon.mu.Lock()
 	defer c.daemon.mu.Unlock()
@@ -96,7 +94,7 @@ func (c *chaos) killOne(t *testing.T) {
 	syscall.Kill(victims[rand.IntN(len(victims))], syscall.SIGKILL)
 }
 
-// noRoom leaves no room on the disk for a second.
+// noRoom fills the disk for a second.
 func (c *chaos) noRoom(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // see smallDisk

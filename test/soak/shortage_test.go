@@ -67,8 +67,8 @@ func TestShortage(t *testing.T) {
 	}
 }
 
-// within is a program that runs another within a control group of so many MiB,
-// of which it sees no more than a container does.
+// within returns a program that runs another one in a control group of that many MiB; the program sees only that
+// memory, as in a container.
 func within(t *testing.T, program string, mib int) string {
 	t.Helper()
 	const memory = "/sys/fs/cgroup/memory"
@@ -99,7 +99,7 @@ func within(t *testing.T, program string, mib int) string {
 	return path
 }
 
-// want does one thing after another that takes memory.
+// want does one memory-hungry thing after another.
 func (k *caller) want(t *testing.T, end time.Time) {
 	wants := []struct {
 		name string
@@ -134,8 +134,7 @@ func (k *caller) any() *box {
 	return nil
 }
 
-// giveBack looks whether what a caller has is as it was left, and destroys it:
-// what runs, or all.
+// giveBack checks that a caller's sandboxes are unchanged, and destroys them: the running ones, or all.
 func (k *caller) giveBack(t *testing.T, running bool) {
 	for _, b := range slices.Collect(maps.Values(k.boxes)) {
 		if sb, err := k.client.Sandbox(t.Context(), b.id); running && err == nil && sb.Status != hutch.Running {
@@ -148,7 +147,7 @@ func (k *caller) giveBack(t *testing.T, running bool) {
 	}
 }
 
-// hoard has a program take some memory for a while; the kernel may end it.
+// hoard makes a program take memory for a while; the kernel can end it.
 func (k *caller) hoard(ctx context.Context, b *box) error {
 	return k.do(ctx, "hoard", func(ctx context.Context) error {
 		command := fmt.Sprintf("exec python3 -c 'import time; x = bytearray(%d << 20); time.sleep(1)'", 32+rand.IntN(64))

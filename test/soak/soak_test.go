@@ -1,7 +1,7 @@
-// Package soak does for a while what many users do for long: every kind of
-// work in several sandboxes at once, with clients that come and go, others
-// that hang, and a daemon that is killed in between. Each byte of output and
-// each change of state is accounted for, and in the end nothing is left.
+// Package soak does for a while what many users do for long: every kind of work in
+// several sandboxes at once, with clients that come and go, others that hang, and a
+// daemon that is killed in between. Each byte of output and each change of state is
+// accounted for, and in the end nothing is left.
 //
 //	go test ./test/soak -soak 15m -v     or make soak
 package soak
@@ -53,7 +53,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Cleanup(func() { s.abandon(t) })
 	s.furnish(t)
-	s.press(t, 2*time.Second, nil) // what is made once is there then
+	s.press(t, 2*time.Second, nil) // creates what is created only once
 	before := s.quiet(t)
 	s.press(t, *duration, s.daemon)
 	after := s.quiet(t)
@@ -88,8 +88,7 @@ func (s *soak) furnish(t *testing.T) {
 	}
 }
 
-// press does every load in every sandbox for a time, while d is killed again
-// and again.
+// press runs every load in every sandbox for a time, while victim is killed again and again.
 func (s *soak) press(t *testing.T, d time.Duration, victim *daemon) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -135,7 +134,7 @@ func (s *soak) press(t *testing.T, d time.Duration, victim *daemon) {
 	}
 }
 
-// describe is an error with its cause, which users are not told.
+// describe returns an error with its cause, which users do not see.
 func describe(err error) string {
 	if e, ok := errors.AsType[*hutch.Error](err); ok && e.Cause != nil {
 		return fmt.Sprintf("%v: %v", err, e.Cause)
@@ -143,8 +142,7 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// quiet is what the daemon holds when nobody works and every sandbox has been
-// found again.
+// quiet returns the daemon's use when no load runs and every sandbox has been found again.
 func (s *soak) quiet(t *testing.T) cost {
 	t.Helper()
 	s.client.HTTP.Transport.(*http.Transport).CloseIdleConnections()
@@ -164,7 +162,7 @@ func (s *soak) quiet(t *testing.T) cost {
 	return c
 }
 
-// leave destroys everything, and looks at what stays.
+// leave destroys everything, and checks what is left.
 func (s *soak) leave(t *testing.T) {
 	t.Helper()
 	list, err := s.client.Sandboxes(t.Context(), hutch.Filter{})
@@ -178,7 +176,7 @@ func (s *soak) leave(t *testing.T) {
 	}
 	settle(t, "left on the host", func() []string { return s.leftovers(s.mark) })
 	s.client.Close()
-	dump, err := s.end(syscall.SIGQUIT) // which tells what every goroutine does
+	dump, err := s.end(syscall.SIGQUIT) // it prints what every goroutine does
 	if err != nil {
 		t.Error(err)
 	}
@@ -194,7 +192,7 @@ func (s *soak) leave(t *testing.T) {
 	}
 }
 
-// abandon ends what a test that failed has left.
+// abandon ends what a failed test has left.
 func (s *soak) abandon(t *testing.T) {
 	if s.cmd.ProcessState != nil {
 		return
@@ -207,7 +205,7 @@ func (s *soak) abandon(t *testing.T) {
 	}
 }
 
-// idlers are the goroutines in a dump that are in a call nobody waits for.
+// idlers returns the goroutines in a dump that serve a call for which no client waits.
 func idlers(dump string) (busy []string) {
 	for g := range strings.SplitSeq(dump, "\n\n") {
 		if strings.Contains(g, ".keepPool(") {

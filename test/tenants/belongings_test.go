@@ -19,8 +19,7 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// TestSecrets: ada's secrets are not eve's to see, change, use or guess, also
-// in a sandbox that ada shares with her.
+// TestSecrets: eve cannot see, change, use or guess ada's secrets, also in a sandbox that ada shares with her.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -45,7 +44,7 @@ func TestSecrets(t *testing.T) {
 	if a := eve.call(t, "exec", map[string]any{"sandboxId": "adas-box", "command": "env", "secrets": []string{"ADAS_KEY"}}); !strings.Contains(a.body, `"isError":true`) || strings.Contains(a.body, value) {
 		t.Errorf("eve uses it over MCP: %s", a.body)
 	}
-	// What is replaced in eve's output would tell her that she has guessed it.
+	// If a value were redacted in eve's output, she would know that she guessed it.
 	if res := eve.want(t, "POST", "/v1/sandboxes/eves-box/exec", `{"command":"echo `+value+`"}`); res["stdout"] != value+"\n" {
 		t.Errorf("eve's guess came back as %q", res["stdout"])
 	}
@@ -62,7 +61,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestBackups: the id of a backup is no key to it.
+// TestBackups: knowing the id of a backup gives no access.
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -90,8 +89,7 @@ func TestBackups(t *testing.T) {
 	}
 }
 
-// TestRecords: what ada did and used is not for eve, and what eve tried is on
-// record.
+// TestRecords: eve cannot read what ada did and used, and eve's attempts are recorded.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -116,8 +114,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestMissingScope: who may not is told what is missing, in the way that
-// clients understand (RFC 6750).
+// TestMissingScope: a caller without a scope is told which is missing, in the form that clients understand (RFC
+// 6750).
 func TestMissingScope(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -131,8 +129,7 @@ func TestMissingScope(t *testing.T) {
 	}
 }
 
-// TestConversations: a conversation of ada's and one of eve's, by the same id,
-// are two, and no link to a file opens another.
+// TestConversations: conversations of ada and eve with the same id are separate, and no link to a file opens another.
 func TestConversations(t *testing.T) {
 	t.Parallel()
 	h := openWith(t, func(v *secret.Vault) *engine.Engine {
@@ -185,7 +182,7 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// follow begins to listen and returns what waits for the next event.
+// follow begins to listen and returns a function that waits for the next event.
 func (who *tenant) follow(t *testing.T, path string) func() string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -206,8 +203,7 @@ func (who *tenant) follow(t *testing.T, path string) func() string {
 	}
 }
 
-// TestPathsAround writes paths to ada's file as no client would: eve gets it by
-// none.
+// TestPathsAround requests ada's file by paths that no client would send: eve gets it by none.
 func TestPathsAround(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -248,8 +244,8 @@ func raw(t *testing.T, h *house, head string) string {
 	return b.String()
 }
 
-// TestTwice sends headers twice, once as ada would and once as eve: nothing is
-// done for ada, and what the two ends could read differently is refused.
+// TestTwice sends headers twice, once as ada and once as eve: nothing is done for ada, and requests that two servers
+// could parse differently are refused.
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -1,6 +1,5 @@
-// Package tenants has one tenant attack another: ada has a sandbox, eve has a
-// token, and nothing that eve can send shows her, or gives her, anything of
-// ada's.
+// Package tenants lets one tenant attack another: ada has a sandbox, eve has a token, and nothing that eve can send
+// shows or gives her anything of ada's.
 package tenants
 
 import (
@@ -32,7 +31,7 @@ import (
 	"hutch/internal/secret"
 )
 
-// house is a server with all that stands before its engine.
+// house is a server with everything in front of its engine.
 type house struct {
 	*httptest.Server
 	tokens *auth.Registry
@@ -137,7 +136,7 @@ func (h *house) tenant(t testing.TB, req hutch.TokenRequest) *tenant {
 	return &tenant{h, minted}
 }
 
-// adaAndEve are two who have nothing to do with each other.
+// adaAndEve are two unrelated tenants.
 func (h *house) adaAndEve(t testing.TB) (ada, eve *tenant) {
 	t.Helper()
 	return h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
@@ -172,7 +171,7 @@ func (who *tenant) ask(t testing.TB, method, path, body string, header ...string
 	return answer{resp.StatusCode, resp.Header, string(b)}
 }
 
-// want makes a request that is to succeed.
+// want makes a request that must succeed.
 func (who *tenant) want(t testing.TB, method, path, body string) (v map[string]any) {
 	t.Helper()
 	a := who.ask(t, method, path, body)

@@ -8,8 +8,7 @@ import (
 	"hutch"
 )
 
-// TestNetworkCeiling: by no way that there is does a token have its sandboxes
-// reach more than it was made with.
+// TestNetworkCeiling: a token cannot make its sandboxes reach more than its ceiling, in any way.
 func TestNetworkCeiling(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -50,7 +49,7 @@ func TestNetworkCeiling(t *testing.T) {
 	}
 }
 
-// A token that may make others has no ceiling; one with a ceiling says so.
+// A token that can create others has no ceiling; a token with a ceiling shows it.
 func TestNetworkOfTokens(t *testing.T) {
 	t.Parallel()
 	h := open(t)

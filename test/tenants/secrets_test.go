@@ -13,8 +13,8 @@ import (
 	"hutch"
 )
 
-// TestNoSurfaceTells prints a secret in all ways that MCP and terminals have
-// to show something: what comes is its name.
+// TestNoSurfaceTells prints a secret in every way that MCP and terminals can show something: the output has its name
+// instead.
 func TestNoSurfaceTells(t *testing.T) {
 	t.Parallel()
 	h := open(t)

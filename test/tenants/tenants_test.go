@@ -16,7 +16,7 @@ import (
 	"hutch"
 )
 
-// bodies are what makes a request whole, by its route.
+// bodies are valid request bodies, by route.
 var bodies = map[string]string{
 	"POST /v1/sandboxes/{id}/exec":                       `{"command":"echo taken"}`,
 	"POST /v1/sandboxes/{id}/processes":                  `{"command":"sleep 1"}`,
@@ -46,12 +46,11 @@ var queries = map[string]string{
 	"/files": "path=secret",
 }
 
-// fine are routes whose answer for what never was is no refusal.
+// fine are routes that succeed for what never existed.
 var fine = []string{"DELETE /v1/sandboxes/{id}", "DELETE /v1/sandboxes/{id}/grants/{token}"}
 
-// TestEveryRoute has eve call each route of ada's sandbox, with the ids of all
-// that is in it, and then of one that never was: she cannot tell which is
-// which, and all of it is there afterwards.
+// TestEveryRoute: eve calls each route with the ids of everything in ada's sandbox, and with an id that never
+// existed. She cannot distinguish the answers, and everything is still there afterwards.
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -107,7 +106,7 @@ func TestEveryRoute(t *testing.T) {
 	}
 }
 
-// TestEverySocket is the same over WebSockets.
+// TestEverySocket does the same over WebSockets.
 func TestEverySocket(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -143,7 +142,7 @@ func TestEverySocket(t *testing.T) {
 	}
 }
 
-// TestEveryTool is the same over MCP.
+// TestEveryTool does the same over MCP.
 func TestEveryTool(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -176,7 +175,7 @@ func TestEveryTool(t *testing.T) {
 	}
 }
 
-// TestLists: neither by asking for all, nor for ada's.
+// TestLists: eve's lists show nothing of ada's, whether she asks for all or for ada's.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -192,7 +191,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKey: an answer that ada got is not for eve.
+// TestIdempotencyKey: eve does not get an answer that was ada's.
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -204,7 +203,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// TestEscalation: no token makes itself more than it is.
+// TestEscalation: no token can extend its own rights.
 func TestEscalation(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -221,14 +220,14 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
-// TestTokensThatOpenNothing: each is refused as the others are.
+// TestTokensThatOpenNothing: all invalid tokens are refused alike.
 func TestTokensThatOpenNothing(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	ada := h.tenant(t, hutch.TokenRequest{Name: "ada"})
 	expired := h.tenant(t, hutch.TokenRequest{Name: "expired", Lifetime: 0.001})
 	for err := error(nil); err == nil; {
-		_, err = h.tokens.Check(t.Context(), expired.Secret) // for a millisecond it is good
+		_, err = h.tokens.Check(t.Context(), expired.Secret) // it is valid for a millisecond
 	}
 	revoked := h.tenant(t, hutch.TokenRequest{Name: "revoked"})
 	_, err := h.tokens.RevokeToken(t.Context(), "revoked")
@@ -253,8 +252,7 @@ func TestTokensThatOpenNothing(t *testing.T) {
 	}
 }
 
-// TestSmuggledHeaders writes what no HTTP client would: nothing of it is taken
-// for ada.
+// TestSmuggledHeaders sends what no HTTP client would: none of it is taken for ada's request.
 func TestSmuggledHeaders(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -288,7 +286,7 @@ func TestSmuggledHeaders(t *testing.T) {
 			t.Errorf("%s: %d", name, resp.StatusCode)
 		}
 	}
-	// Who eve is, is nothing that she can say.
+	// No header that eve sends changes who she is.
 	for _, header := range []string{"X-Forwarded-User", "X-Owner", "X-Hutch-Owner", "Hutch-Answer", "hutch-answer", "X-Original-Url", "Mcp-Session-Id"} {
 		if a := eve.ask(t, "GET", "/v1/sandboxes/adas-box", "", header, "ada"); a.status != 404 {
 			t.Errorf("%s: %d %s", header, a.status, a.body)
@@ -301,7 +299,7 @@ func TestSmuggledHeaders(t *testing.T) {
 	}
 }
 
-// TestStolenSession: the id of ada's MCP session is no good to eve.
+// TestStolenSession: eve cannot use the id of ada's MCP session.
 func TestStolenSession(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -328,7 +326,7 @@ func TestStolenSession(t *testing.T) {
 	if a := say(ada, session, exec); a.status != 200 || !strings.Contains(a.body, "here") {
 		t.Errorf("ada, afterwards: %d %s", a.status, a.body)
 	}
-	// The sandbox of the session goes on behalf of ada, who made it.
+	// The sandbox of the session is destroyed on behalf of ada, who created it.
 	ada.ask(t, "DELETE", "/mcp", "", "Mcp-Session-Id", session, "MCP-Protocol-Version", "2025-11-25")
 	for end := time.Now().Add(20 * time.Second); ; {
 		if a := ada.ask(t, "GET", "/v1/sandboxes", ""); strings.TrimSpace(a.body) == "[]" {
@@ -364,7 +362,7 @@ func TestLimitOverMCP(t *testing.T) {
 	}
 }
 
-// TestRevokedStreams: what runs for a token ends within a second or so.
+// TestRevokedStreams: everything that runs for a token ends within about a second.
 func TestRevokedStreams(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -397,7 +395,7 @@ func TestRevokedStreams(t *testing.T) {
 	}
 }
 
-// TestTiming compares how long it takes to say that there is nothing.
+// TestTiming compares how long "not found" answers take.
 func TestTiming(t *testing.T) {
 	h := open(t)
 	ada, eve := h.adaAndEve(t)

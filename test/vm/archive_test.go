@@ -39,7 +39,7 @@ func (a *archive) link(name, to string) {
 	a.member(name, isLink, strings.NewReader(to), int64(len(to)))
 }
 
-// file adds the file at path, which everyone may execute.
+// file adds the file at path, executable by everyone.
 func (a *archive) file(name, path string) {
 	f, err := os.Open(path)
 	if err != nil {

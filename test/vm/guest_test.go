@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is three programs: the tests of the host, the machine's first
-// process, and the tests in the machine, which that starts.
+// TestMain is three programs: the tests on the host, the machine's first process, and the tests in the machine, which
+// that process starts.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getpid() == 1:
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // inside is the name by which the first process starts the tests.
 const inside = "inside"
 
-// first prepares the machine and reaps whatever ends, until its tests do.
+// first prepares the machine and reaps processes, until its tests end.
 func first() any {
 	if err := prepare(); err != nil {
 		return err
@@ -54,8 +54,7 @@ func first() any {
 	return err
 }
 
-// prepare mounts what a system has, and puts a mount under the root: nobody can
-// pivot away from the very first one.
+// prepare mounts the usual file systems, and a new root, because the very first root cannot be pivoted away.
 func prepare() error {
 	const moved = "/run"
 	if err := unix.Mount("/", moved, "", unix.MS_BIND, ""); err != nil {
@@ -99,7 +98,7 @@ func TestInside(t *testing.T) {
 	t.Run("NothingLeft", nothingLeft)
 }
 
-// controllers holds that this is a kernel of the kind that we came for.
+// controllers checks that this kernel is of the intended kind.
 func controllers(t *testing.T) {
 	version, _ := os.ReadFile("/proc/version")
 	t.Logf("%s", version)
@@ -111,7 +110,7 @@ func controllers(t *testing.T) {
 	}
 }
 
-// pass runs a program that has to succeed, and returns its output.
+// pass runs a program that must succeed, and returns its output.
 func pass(t *testing.T, attr *syscall.SysProcAttr, name string, args ...string) string {
 	t.Helper()
 	out, code := run(t, attr, name, args...)
@@ -144,8 +143,7 @@ func doctor(t *testing.T) {
 	}
 }
 
-// limits holds that what a sandbox is given is all that it gets, and that a
-// person is told so.
+// limits checks that a sandbox gets no more than its limits, and that exceeding them is reported.
 func limits(t *testing.T, runtime string) {
 	sandbox := func(command string, flags ...string) string {
 		out, _ := run(t, nil, "hutch", append(append([]string{"run", "--no-stdin", "--runtime", runtime}, flags...), command)...)
@@ -158,7 +156,7 @@ func limits(t *testing.T, runtime string) {
 		t.Errorf("memory without end: %q", out)
 	}
 	if runtime == "gvisor" {
-		return // a sandbox full of processes takes minutes here, and time spent is not told from time waited
+		return // a sandbox full of processes takes minutes here, and CPU time cannot be distinguished from waiting
 	}
 	if out := sandbox("for i in {1..100}; do sleep 5 & done 2>&1 | head -n 1; kill -9 -1", "--pids", "40"); !strings.Contains(out, "fork") {
 		t.Errorf("100 processes of 40: %q", out)
@@ -170,7 +168,7 @@ func limits(t *testing.T, runtime string) {
 	}
 }
 
-// grouped are tests of a driver's contract that find and count by groups.
+// grouped are tests of a driver's contract that depend on control groups.
 const grouped = "UsageIsSane|Recover|SweepSparesTheClaimed"
 
 // contract runs tests of a driver's contract, named with bars between them.
@@ -182,7 +180,7 @@ func contract(t *testing.T, attr *syscall.SysProcAttr, tests, name string, args 
 	}
 }
 
-// work is a folder with the agent, as native's tests want it.
+// work creates a folder with the agent, as native's tests expect it.
 func work(t *testing.T, uid int) string {
 	t.Helper()
 	dir := fmt.Sprint("/tmp/work-", uid)
@@ -199,8 +197,7 @@ func work(t *testing.T, uid int) string {
 	return dir
 }
 
-// nativeDelegated runs places for a user to whom a group was handed over, as
-// systemd does it.
+// nativeDelegated creates places as a user with a delegated group, as systemd does it.
 func nativeDelegated(t *testing.T) {
 	const uid = 1000
 	const group = "/sys/fs/cgroup/delegated"

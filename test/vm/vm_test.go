@@ -51,8 +51,8 @@ func TestOnVersion2(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Its time limits are kept by a clock that runs on while others have the
-	// processor. Who may not go first, waits.
+	// Its time limits use a clock that continues while other programs run, so it needs priority; without the right to
+	// that, it waits.
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, -15)
 	result := "none, as the machine ended early"
 	for lines := bufio.NewScanner(console); lines.Scan(); {
@@ -125,7 +125,7 @@ func files(t *testing.T) string {
 var programs = strings.Fields("bash cat chmod cp cut date dd df env false find grep head id kill ln ls mkdir mv nproc " +
 	"printf ps readlink rm seq sed setsid sleep sort stat tail tee timeout touch tr true uname uniq wc yes")
 
-// needed are the paths of programs and of the libraries that they load.
+// needed returns the paths of programs and of their libraries.
 func needed(t *testing.T, names ...string) []string {
 	t.Helper()
 	var paths []string

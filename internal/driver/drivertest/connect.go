@@ -14,8 +14,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// Who connects with a server in a place reaches that one, and none of this
-// machine at the same address; and the connection ends with the server.
+// A connection to a server in a place reaches that server, and none of this machine at the same address; it ends when
+// the server does.
 func connects(t *testing.T, s *suite) {
 	p := s.create(t, "served")
 	place, ok := p.Instance.(driver.Connector)
@@ -66,7 +66,7 @@ while True:
 	}
 }
 
-// connect connects as soon as there is somebody.
+// connect connects as soon as a server listens.
 func (p *place) connect(t *testing.T, to driver.Connector, port int) net.Conn {
 	t.Helper()
 	if met, err := p.agent.Wait(t.Context(), wire.Wait{Process: "server", Port: port}); err != nil || !met {

@@ -19,28 +19,28 @@ import (
 	"hutch/internal/wire"
 )
 
-// Config is what the suite needs to know of a driver.
+// Config is what the suite needs to know about a driver.
 type Config struct {
 	// Dir makes a state folder for one test.
 	Dir func(t *testing.T) string
-	// New returns a driver on a state folder. Called twice for one folder it
-	// gives what a daemon has before and after its restart.
+	// New returns a driver on a state folder. Two calls for one folder give the drivers of a daemon before and after
+	// its restart.
 	New func(t *testing.T, dir string) driver.Driver
 	// Root is the image that places are made from.
 	Root image.Root
-	// Kill ends the place's first process from outside.
+	// Kill kills the place's first process from outside.
 	Kill func(t *testing.T, d driver.Driver, id string)
-	// Isolated places have a user, limits and a file system of their own.
+	// Isolated says that places have their own user, limits and file system.
 	Isolated bool
 	// Saves is set for a driver.Restorer.
 	Saves bool
-	// Adopts is set where places can be given another identity.
+	// Adopts is set if places can be given another identity.
 	Adopts bool
 	// Layers is set for a driver.Layerer.
 	Layers bool
-	// Networked says that places have a network if they want.
+	// Networked says that places can have a network.
 	Networked bool
-	// Limited says which limits hold here: "memory", "pids", "disk".
+	// Limited lists the limits that hold here: "memory", "pids", "disk".
 	Limited []string
 }
 
@@ -199,7 +199,7 @@ func createIsAllOrNothing(t *testing.T, s *suite) {
 		inst.Destroy(context.Background())
 		t.Fatal("created although nobody waited")
 	}
-	s.create(t, "never") // nothing of the first is in the way
+	s.create(t, "never") // nothing of the first attempt is in the way
 	n, err := s.driver.Sweep(t.Context(), func(id string) bool { return id == "never" })
 	if n != 0 || err != nil {
 		t.Errorf("%d leftovers, error %v", n, err)
@@ -361,7 +361,7 @@ func twoDials(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(explain(err))
 	}
-	defer first.Close() // it never says hello, and is in nobody's way
+	defer first.Close() // it never says hello, and blocks no other client
 	p.want(t, "echo through the second", "through the second")
 }
 

@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// What is frozen does nothing, runs on where it was, and can be destroyed.
+// A frozen place does nothing; it continues where it was, and can be destroyed.
 func freezes(t *testing.T, s *suite) {
 	p := s.create(t, "frozen")
 	f, ok := p.Instance.(driver.Freezer)
@@ -54,7 +54,7 @@ func freezes(t *testing.T, s *suite) {
 	}
 }
 
-// expectSilence asks the agent, which is not to answer.
+// expectSilence sends a request to the agent, which must not answer.
 func expectSilence(t *testing.T, p *place) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

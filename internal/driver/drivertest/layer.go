@@ -17,7 +17,7 @@ var layered = map[string]func(*testing.T, *suite){
 	"LayerOfTheHostile": layerOfTheHostile,
 }
 
-// laid is what the layer of the suite is made with.
+// laid creates the content of the suite's layer.
 const laid = `cd /workspace && mkdir -p d/e many && echo one > d/file && echo two > d/e/file && ln d/file linked && ln -s d/file soft && mkfifo pipe &&
 truncate -s 1G sparse && chmod 640 d/file && chmod 700 d/e && touch -d @1000000000 d/e/file && head -c 4M /dev/urandom > large && echo h > ~/.rc && touch many/{1..50}`
 
@@ -46,8 +46,8 @@ func (s *suite) onto(t *testing.T, l driver.Layer, id string) *place {
 	return own(t, inst)
 }
 
-// Places see the files of a layer as their own, and each may do with them what
-// the one might that wrote them, without the others seeing it.
+// Places see the files of a layer as their own. Each can do everything with them that the original place could, and
+// the others do not see it.
 func layerIsShared(t *testing.T, s *suite) {
 	l := s.layer(t, laid)
 	one, two := s.onto(t, l, "one"), s.onto(t, l, "two")
@@ -68,8 +68,7 @@ func layerIsShared(t *testing.T, s *suite) {
 	s.onto(t, l, "three").want(t, look, seen)
 }
 
-// What began with a layer keeps it, when it is closed and when the daemon is
-// another.
+// A place that began with a layer keeps it when the layer is closed, and when another daemon takes over.
 func layerOutlives(t *testing.T, s *suite) {
 	l := s.layer(t, laid)
 	p := s.onto(t, l, "one")
@@ -92,7 +91,7 @@ func layerOutlives(t *testing.T, s *suite) {
 	}
 }
 
-// The layer counts: what a place has and what it writes stay within its limit.
+// A layer counts towards the limit: a place's layer and its own files stay within it together.
 func layerThatIsLarge(t *testing.T, s *suite) {
 	const mb = "head -c %dM /dev/zero > /workspace/%s"
 	half := Limits.Disk / 2
@@ -110,7 +109,7 @@ func layerThatIsLarge(t *testing.T, s *suite) {
 	gone(t, big.Instance)
 }
 
-// What a layer holds leads nowhere, and means nothing to the overlay.
+// A hostile layer cannot lead outside, and its special files mean nothing to the overlay.
 func layerOfTheHostile(t *testing.T, s *suite) {
 	l := s.layer(t, `cd /workspace && ln -s / root && ln -s ../../../../etc/shadow up && mkdir dir && echo below > dir/file && mkdir $'odd\nname:,\\' &&
 mkdir proc && ln -s /proc/self/fd/0 fd && chmod 0 dir && python3 - <<'END'
@@ -126,7 +125,7 @@ ctypes.CDLL(None).renameat2(-100, b"moved", -100, b"here", 4) # RENAME_WHITEOUT
 END`)
 	p := s.onto(t, l, "one")
 	p.want(t, "cd /workspace; chmod 700 dir; cat dir/file; cat root/etc/hostname; cat up 2>/dev/null || echo none; readlink fd; ls -d odd*", "below\none\nnone\n/proc/self/fd/0\nodd\nname:,\\")
-	p.want(t, "cd /workspace; stat -c %n * >/dev/null || ls; ls -d white moved here 2>/dev/null | cat", "moved") // no name without a file
+	p.want(t, "cd /workspace; stat -c %n * >/dev/null || ls; ls -d white moved here 2>/dev/null | cat", "moved") // no name without a file behind it
 	p.want(t, `python3 -c '
 import os
 for name in ["trusted.overlay.opaque", "trusted.overlay.redirect"]:

@@ -25,7 +25,7 @@ var networked = map[string]func(*testing.T, *suite){
 	"NoNetworkUnlessAsked":      noNetworkUnlessAsked,
 }
 
-// echoes sends back what comes, but for port 1, where nobody is.
+// echoes sends back what it receives, except on port 1, which refuses.
 type echoes struct{}
 
 func (echoes) TCP(_ context.Context, f netstack.Flow) { echo(f) }
@@ -47,7 +47,7 @@ type networkedPlace struct {
 	stack *netstack.Stack
 }
 
-// network makes a place with a network that echoes.
+// network creates a place whose network echoes.
 func (s *suite) network(t *testing.T, id string) *networkedPlace {
 	t.Helper()
 	spec := s.spec(id)
@@ -59,7 +59,7 @@ func (s *suite) network(t *testing.T, id string) *networkedPlace {
 	return &networkedPlace{own(t, inst), attach(t, inst)}
 }
 
-// attach ends the network of a place here.
+// attach terminates the network of a place in this process.
 func attach(t *testing.T, inst driver.Instance) *netstack.Stack {
 	t.Helper()
 	file, err := inst.(driver.Networked).Network()
@@ -74,7 +74,7 @@ func attach(t *testing.T, inst driver.Instance) *netstack.Stack {
 	return stack
 }
 
-// say sends a line to an address over one of bash's own connections.
+// say sends a line to an address over a connection that bash opens.
 func say(network, host string) string {
 	return `exec 3<>/dev/` + network + `/` + host + ` && echo hello >&3 && timeout 10 head -c 6 <&3`
 }
@@ -93,7 +93,7 @@ func networkReachesTheHandler(t *testing.T, s *suite) {
 	}
 }
 
-// networkRefuses says so at once.
+// networkRefuses: a refused connection fails at once.
 func networkRefuses(t *testing.T, s *suite) {
 	p := s.network(t, "refuses")
 	out, _ := p.run(t, "exec 3<>/dev/tcp/93.184.215.14/1")
@@ -106,7 +106,7 @@ func networkRefuses(t *testing.T, s *suite) {
 	}
 }
 
-// manyConnections begins 300 at the same moment, and then uses all.
+// manyConnections opens 300 connections at the same moment, and then uses all.
 const manyConnections = `python3 -c '
 import select, socket, time
 begin, many = time.time(), []
@@ -133,8 +133,8 @@ func networkTakesManyAtOnce(t *testing.T, s *suite) {
 	t.Log(out)
 }
 
-// networkLeadsNowhereElse: a server of the host's is not seen at any address. All
-// but the place's own lead to the handler.
+// networkLeadsNowhereElse: no address reaches a server of the host. All addresses but the place's own lead to the
+// handler.
 func networkLeadsNowhereElse(t *testing.T, s *suite) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -165,15 +165,14 @@ func networkLeadsNowhereElse(t *testing.T, s *suite) {
 	}
 }
 
-// networkIsKeptFromPrograms: what they are given is a connection, and never the
-// device's other end.
+// networkIsKeptFromPrograms: programs get connections, and never the other end of the device.
 func networkIsKeptFromPrograms(t *testing.T, s *suite) {
 	p := s.network(t, "kept")
 	p.want(t, "for f in /proc/[0-9]*/fd/*; do readlink $f; done 2>/dev/null | grep -c -e tun -e /dev/net; true", "0")
 	p.want(t, "cat /dev/net/tun 2>/dev/null; ip tuntap add dev x mode tun 2>/dev/null && echo made; true", "")
 }
 
-// networkOfTheRecovered: a daemon that starts again has it again.
+// networkOfTheRecovered: a restarted daemon gets the network back.
 func networkOfTheRecovered(t *testing.T, s *suite) {
 	p := s.network(t, "again")
 	p.want(t, say("tcp", "93.184.215.14/80"), "hello")
@@ -201,8 +200,8 @@ func noNetworkUnlessAsked(t *testing.T, s *suite) {
 	}
 }
 
-// networkOfTheRestored: what waits for connections or is about to begin one goes
-// on, and finds the network as it was. A connection that was open does not.
+// networkOfTheRestored: listeners, and programs that connect after the restore, find the network as it was. Open
+// connections are lost.
 func networkOfTheRestored(t *testing.T, s *suite) {
 	p := s.network(t, "restored")
 	_, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: "exec 3<>/dev/tcp/93.184.215.14/80; echo one >&3; head -n 2 <&3; echo over > /tmp/over"})

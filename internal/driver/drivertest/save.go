@@ -18,8 +18,7 @@ var saved = map[string]func(*testing.T, *suite){
 	"PreparedPlaces": preparedPlaces,
 }
 
-// counting is a program that holds a number in memory, and a file open that
-// has no name any more.
+// counting is a program that holds a number in memory, and has an open file whose name was removed.
 const counting = `python3 -c '
 import socket, os, tempfile
 held = tempfile.TemporaryFile("w+")
@@ -37,8 +36,8 @@ while True:
 
 const count = `python3 -c 'import socket; print(socket.create_connection(("127.0.0.1", 8123)).recv(99).decode())'`
 
-// What ran goes on where it was: its memory, its files, its listeners, and its
-// place in the agent's books; also where it was saved, and more than once.
+// Programs continue where they were, with their memory, files and listeners, and the agent still lists them; also in
+// the saved place itself, and more than once.
 func saveAndRestore(t *testing.T, s *suite) {
 	p := s.create(t, "one")
 	job, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: counting})
@@ -92,8 +91,8 @@ func (p *place) save(t *testing.T, dir string) {
 	}
 }
 
-// A place is copied while it runs, and goes on. What is made from the copy has
-// all of it, an identity of its own, and goes its own way.
+// A place is copied while it runs, and continues. The restored copy has everything, its own identity, and its own
+// future.
 func copyAndRestore(t *testing.T, s *suite) {
 	p := s.create(t, "parent")
 	if _, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: counting}); err != nil {
@@ -122,7 +121,7 @@ func copyAndRestore(t *testing.T, s *suite) {
 	}
 }
 
-// adopt gives what was restored a token and an environment of its own.
+// adopt gives a restored place its own token and environment.
 func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *place {
 	t.Helper()
 	p := own(t, inst)
@@ -138,8 +137,8 @@ func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *place {
 	return p
 }
 
-// A place that was made before it was known for what is as good as one that is
-// made for it, and refuses what needs another.
+// A place that was prepared before its purpose was known works like one made for it, and refuses a save that needs
+// another place.
 func preparedPlaces(t *testing.T, s *suite) {
 	p, d := s.create(t, "parent"), s.driver.(driver.Restorer)
 	p.want(t, "echo kept > /workspace/file; echo in memory > /dev/shm/file", "")
@@ -178,7 +177,7 @@ func preparedPlaces(t *testing.T, s *suite) {
 		t.Error("memory went on in a place with other limits")
 	}
 	gone(t, v)
-	v = prepare("other", Limits) // its name is free again
+	v = prepare("other", Limits) // its name can be used again
 	if _, err := v.Restore(t.Context(), s.Dir(t)); err == nil {
 		t.Error("a place went on as an empty folder")
 	}

@@ -1,7 +1,6 @@
-// Package fake is a driver without isolation: a place is a folder, and the
-// agent, the real one, runs in this process. It lets the engine be tested
-// quickly, and with faults that no test could bring about in a real runtime.
-// It is for tests alone: nothing outside of them can choose it.
+// Package fake is a driver without isolation: a place is a folder, and the real agent runs in this process. It makes
+// tests of the engine fast, and can inject faults that no test could cause in a real runtime. Only tests can choose
+// it.
 package fake
 
 import (
@@ -22,19 +21,19 @@ import (
 	"hutch/internal/wire"
 )
 
-// Faults are what goes wrong, and when. A nil function means that all is well.
+// Faults are functions that make steps fail. A nil function makes nothing fail.
 type Faults struct {
 	Create  func(id string) error // before anything is made
 	Dial    func(id string) error
 	Destroy func(id string) error // before anything is removed
 	Usage   func(id string) error
 	Archive func(id string) error // before anything is written
-	// Converse, when set, speaks in the agent's stead on every connection.
+	// Converse, when set, answers every connection in place of the agent.
 	Converse func(id string, conn net.Conn)
 }
 
-// Driver makes places. They live as long as this process, not as long as the
-// Driver's user: an engine that starts anew on it finds them again.
+// Driver creates places. They live as long as this process, not as long as the engine: a new engine on this driver
+// finds them again.
 type Driver struct {
 	dir string
 
@@ -61,7 +60,7 @@ func (d *Driver) plan() Faults {
 	return d.faults
 }
 
-// Kill ends the place of id as a crash would: without the engine's doing.
+// Kill ends a place as a crash would, without the engine.
 func (d *Driver) Kill(id string) {
 	d.mu.Lock()
 	p := d.places[id]
@@ -107,7 +106,7 @@ func (d *Driver) build(spec driver.Spec) (*place, error) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // the path of a Unix socket might be too long
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the path of a Unix socket can be too long
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(home))
 	}
@@ -129,9 +128,8 @@ func (d *Driver) build(spec driver.Spec) (*place, error) {
 
 const tools = ".tools"
 
-// writeTar writes the tar of a place. The engine keeps the files of a sandbox
-// with the tar inside, which must not touch the host's: here it only knows the
-// place's folder.
+// writeTar writes the tar program of a place. The engine saves a sandbox's files with the tar inside, which must not
+// touch the host's files: this tar knows only the place's folder.
 func writeTar(home string) error {
 	real, err := exec.LookPath("tar")
 	if err != nil {
@@ -196,7 +194,7 @@ type place struct {
 func (p *place) ID() string { return p.id }
 
 func (p *place) Handle() driver.Handle {
-	h, _ := json.Marshal(p.id) // a string always can be
+	h, _ := json.Marshal(p.id) // a string can always be encoded
 	return h
 }
 
@@ -249,7 +247,7 @@ func (p *place) Archive(ctx context.Context, w io.Writer) error {
 	return cmd.Run()
 }
 
-// end stops the agent and waits until all that it ran is gone.
+// end stops the agent and waits until everything that it ran is gone.
 func (p *place) end() {
 	p.cancel()
 	<-p.done
@@ -260,7 +258,7 @@ func (p *place) remove() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.places[p.id] != p {
-		return nil // gone, and maybe its successor is there
+		return nil // gone, and a successor may use the name
 	}
 	delete(d.places, p.id)
 	return os.RemoveAll(p.dir)

@@ -9,8 +9,7 @@ import (
 
 const module = "gvisor.dev/gvisor"
 
-// Build implements driver.Restorer: gVisor reads no memory but that of its own
-// version, and the agent is part of all memory.
+// Build implements driver.Restorer: gVisor reads only memory of its own version, and saved memory contains the agent.
 func (d *Driver) Build() string { return d.build() }
 
 func readBuild(runsc, agent string) string {

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	container   = "agent"       // every sandbox has one container, of this name
+	container   = "agent"       // every sandbox has one container, with this name
 	meeting     = "/.hutch/run" // where daemon and agent meet, inside: see [place.meeting]
 	agentSocket = "agent.sock"
 
-	// upperFile is the writable layer to begin with, open in runsc: gVisor wants
-	// its path to be the same in all places that are made from one.
+	// upperFile is the initial writable layer, open in runsc. gVisor requires the same path in all places that are
+	// restored from one save.
 	upperFile = "/proc/self/fd/5"
 )
 
-// writeBundle writes what runsc creates the place from.
+// writeBundle writes the files from which runsc creates the place.
 func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	bundle, err := bundle(spec, agent)
 	if err != nil {
@@ -101,16 +101,15 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	}, nil
 }
 
-// agentCapabilities let the agent, root inside, become the ordinary user, kill
-// what that runs, give files to it and remove them, tell its processes by their
-// environment, and give the place another host name; and then take all of them
-// out of the bounding set, so that what it starts sees none.
+// agentCapabilities let the agent, which is root inside, become the ordinary user, kill that user's programs, give
+// files to it and remove them, read the environment of processes, and set the host name. The agent then drops all of
+// them from the bounding set, so that programs it starts have none.
 var agentCapabilities = func() *specs.LinuxCapabilities {
 	caps := []string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE",
 		"CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_SETPCAP", "CAP_SYS_ADMIN",
 	}
-	handed := []string{"CAP_DAC_READ_SEARCH"} // to what keeps all files, by spawn.Command.ReadAll
+	handed := []string{"CAP_DAC_READ_SEARCH"} // passed to the program that saves all files, by spawn.Command.ReadAll
 	return &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps, Inheritable: handed}
 }()
 
@@ -120,14 +119,14 @@ func mounts(root image.Root, agent string) []specs.Mount {
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "mode=1777", "size=64m"}},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-		// Without a mount here, runsc puts one in memory and without a limit. Of
-		// a type that it does not know, it mounts nothing at all.
+		// Without a mount here, runsc mounts a memory file system without a limit. For an unknown type it mounts
+		// nothing.
 		{Destination: "/tmp", Type: "nothing", Source: "nothing"},
 		{Destination: groups, Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev"}},
 	}
 	for _, b := range append(root.Binds[:len(root.Binds):len(root.Binds)], image.Bind{Source: agent, Target: image.AgentPath}) {
 		if !root.Needs(b) {
-			continue // runsc would make the missing mount point, on the host
+			continue // runsc would create the missing mount point on the host
 		}
 		list = append(list, specs.Mount{
 			Destination: b.Target, Type: "bind", Source: b.Source, Options: []string{"bind", "ro", "nosuid", "nodev"},
@@ -136,13 +135,12 @@ func mounts(root image.Root, agent string) []specs.Mount {
 	return list
 }
 
-// groups is where gVisor's own control groups are inside. They belong to root.
+// groups is the path of gVisor's own control groups inside. They belong to root.
 const groups = "/sys/fs/cgroup"
 
-// innerLimits are what package inside sets on the control group inside, in which
-// everything runs. gVisor enforces that on processes; the others are only
-// shown, to programs that choose their sizes by them: the host enforces those.
-// (To set them over the control socket makes this version of gVisor panic.)
+// innerLimits are the settings of the control group inside, which contains everything; package inside writes them.
+// gVisor enforces the limit on processes. The other limits are only shown to programs that choose sizes by them; the
+// host enforces those. (Setting them over the control socket makes this version of gVisor panic.)
 func innerLimits(l hutch.Limits) []string {
 	group := groups + "/" + container
 	return []string{
@@ -152,9 +150,8 @@ func innerLimits(l hutch.Limits) []string {
 	}
 }
 
-// upperLayer is a tar archive of what the writable layer begins with: the
-// folders of the ordinary user. They cannot be taken from the image, whose
-// files have other owners when no user but our own is known to the kernel.
+// upperLayer is a tar archive of the initial writable layer: the folders of the ordinary user. They cannot come from
+// the image: if the kernel knows only our own user, the image's files have other owners.
 func upperLayer() []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

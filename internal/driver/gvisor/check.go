@@ -18,8 +18,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// Check implements driver.Driver. What decides is whether a sandbox can really
-// be made here: it makes a small one, and removes it.
+// Check implements driver.Driver. It creates a small sandbox and removes it, because only that shows whether
+// sandboxes work here.
 func (d *Driver) Check(ctx context.Context) driver.Report {
 	findings := []driver.Finding{program("hutch-runsc", d.opt.Runsc), goferProgram(d.opt.Runsc), program("hutch-agent", d.opt.Agent), limiting()}
 	if usable(findings) {
@@ -44,7 +44,7 @@ func program(name, path string) driver.Finding {
 	return driver.Finding{Name: name, Level: driver.Good, Detail: path}
 }
 
-// goferProgram tells whether hutch-runsc will find what it becomes.
+// goferProgram checks that hutch-runsc will find the gofer program.
 func goferProgram(runsc string) driver.Finding {
 	if real, err := filepath.EvalSymlinks(runsc); err == nil {
 		runsc = real
@@ -56,7 +56,7 @@ func goferProgram(runsc string) driver.Finding {
 	return f
 }
 
-// limiting tells which limits hold.
+// limiting reports which limits hold.
 func limiting() driver.Finding {
 	tree, err := cgroup.Find()
 	if err == nil {
@@ -89,7 +89,7 @@ func (d *Driver) attempt(ctx context.Context) driver.Finding {
 }
 
 func (d *Driver) try(ctx context.Context) error {
-	// No sandbox's id begins with a dot, and Sweep finds what is left of both.
+	// A sandbox's id never begins with a dot, and Sweep removes what is left of both.
 	dir, err := os.MkdirTemp(d.opt.Dir, ".check-")
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (d *Driver) try(ctx context.Context) error {
 	return inst.Destroy(context.WithoutCancel(ctx))
 }
 
-// bare makes an image in which there is only room for the agent.
+// bare creates an image that contains only a mount point for the agent.
 func bare(dir string) (image.Root, error) {
 	for _, name := range []string{"proc", "sys", "dev", "tmp", filepath.Dir(image.AgentPath)} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -121,8 +121,8 @@ func bare(dir string) (image.Root, error) {
 	return image.Root{Dir: dir}, os.WriteFile(filepath.Join(dir, image.AgentPath), nil, 0o755)
 }
 
-// forbidden names the kernel setting, if any, that keeps an ordinary user from
-// making user namespaces, as it should be.
+// forbidden returns the kernel setting, if any, that stops an ordinary user from creating user namespaces, and the
+// value it should have.
 func forbidden() (setting string, ok bool) {
 	for _, s := range []struct{ name, bad, good string }{
 		{"kernel.unprivileged_userns_clone", "0", "1"},             // Debian

@@ -18,15 +18,15 @@ const (
 	maxAnswer   = 1 << 20          // bytes of its answer
 )
 
-// control is the sentry's control socket. The sentry holds what the code inside
-// may have corrupted, so its answers are bounded, and late ones are errors.
+// control is the sentry's control socket. Code inside may have corrupted the sentry, so its answers are bounded, and
+// late answers are errors.
 type control struct{ path string }
 
-// errRemote marks an error that the sentry answered with.
+// errRemote marks an error that the sentry returned.
 var errRemote = errors.New("refused by the sandbox")
 
-// call makes one remote call, as gVisor's package urpc does: JSON without
-// frames, and files beside its first byte.
+// call makes one remote call, as gVisor's package urpc does: JSON without framing, with files attached to its first
+// byte.
 func (c control) call(ctx context.Context, method string, arg, result any, files ...*os.File) error {
 	if err := c.exchange(ctx, method, arg, result, files); err != nil {
 		return fmt.Errorf("call %s: %w", method, err)
@@ -77,7 +77,7 @@ func send(conn *net.UnixConn, v any, files []*os.File) error {
 	return err
 }
 
-// receive reads an answer. Files that come with it are never taken.
+// receive reads an answer. It never accepts files with it.
 func receive(conn *net.UnixConn, result any) error {
 	answer := struct {
 		Success bool   `json:"success"`
@@ -93,8 +93,7 @@ func receive(conn *net.UnixConn, result any) error {
 	return nil
 }
 
-// start sets up the network interfaces and starts the first process, or has what
-// was saved go on.
+// start sets up the network interfaces and starts the first process, or continues a saved sandbox.
 func (c control) start(ctx context.Context, saved saved, devices ...*os.File) error {
 	if err := c.call(ctx, "containerManager.SetNetworkArgs", links(len(devices) > 0), nil, devices...); err != nil {
 		return err
@@ -105,7 +104,7 @@ func (c control) start(ctx context.Context, saved saved, devices ...*os.File) er
 	return c.call(ctx, "containerManager.Restore", map[string]any{"HavePagesFile": true}, nil, saved...)
 }
 
-// readGroup reads a file of the control group inside, in which everything runs.
+// readGroup reads a file of the control group inside, which contains everything.
 func (c control) readGroup(ctx context.Context, controller, name string) (string, error) {
 	file := map[string]string{"controller": controller, "path": "/" + container, "name": name}
 	arg := map[string]any{"args": []any{map[string]any{"file": file}}}

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// hostile is a control socket at which every connection is handled by a sentry
-// that has fallen into other hands.
+// hostile is a control socket whose connections are handled by a corrupted sentry.
 func hostile(t *testing.T, answer func(net.Conn)) control {
 	path := filepath.Join(t.TempDir(), "sock")
 	ln, err := net.Listen("unix", path)
@@ -26,7 +25,7 @@ func hostile(t *testing.T, answer func(net.Conn)) control {
 			if err != nil {
 				return
 			}
-			t.Cleanup(func() { conn.Close() }) // until then it stays open
+			t.Cleanup(func() { conn.Close() }) // it stays open until then
 			served.Go(func() { answer(conn) })
 		}
 	})

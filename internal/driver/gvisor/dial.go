@@ -74,7 +74,7 @@ func dialFD(ctx context.Context, fd int, path string) (*net.UnixConn, error) {
 		if !errors.Is(err, unix.EAGAIN) {
 			return conn, err
 		}
-		select { // its queue of connections is short, and full
+		select { // its connection queue is short, and full
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

@@ -29,7 +29,7 @@ func TestDialReachesASocketFarDown(t *testing.T) {
 	conn.Close()
 }
 
-// What root inside can put in the socket's place must lead nowhere.
+// Whatever root inside puts in the socket's place leads nowhere.
 func TestDialFollowsNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func TestDialWaitsForRoom(t *testing.T) {
 	conn.Close()
 }
 
-// fill connects until nobody more can.
+// fill connects until the queue is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	for {
@@ -89,7 +89,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// listen makes a socket with a queue of one.
+// listen creates a socket with a queue of one.
 func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

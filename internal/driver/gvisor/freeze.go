@@ -14,9 +14,8 @@ import (
 
 var _ driver.Freezer = (*instance)(nil)
 
-// frozen is the file that says that the place may be frozen. The kernel's freezer
-// is of no use: a sandbox that it thaws may find its system calls interrupted in
-// a way that makes it give up.
+// frozen is the file that says that the place may be frozen. The kernel's freezer cannot be used: after it thaws a
+// sandbox, interrupted system calls can make the sandbox give up.
 func (p place) frozen() string { return filepath.Join(p.dir, "frozen") }
 
 // Freeze implements driver.Freezer.
@@ -29,9 +28,8 @@ func (i *instance) Freeze(ctx context.Context) error {
 	return err
 }
 
-// Thaw implements driver.Freezer. To thaw what is not frozen would be the end of
-// the sandbox, and a daemon that died may have been about to freeze it: so it
-// looks first.
+// Thaw implements driver.Freezer. Thawing a place that is not frozen would end the sandbox, and a daemon that died
+// may have been about to freeze it, so Thaw checks first.
 func (i *instance) Thaw(ctx context.Context) error {
 	if _, err := os.Stat(i.frozen()); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -44,8 +42,8 @@ func (i *instance) Thaw(ctx context.Context) error {
 	return os.Remove(i.frozen())
 }
 
-// thawedTime is how long an agent that is not frozen may take to hang up on who
-// talks nonsense. To be wrong about that is the end of the sandbox, so it is long.
+// thawedTime is how long an agent that is not frozen can take to close a connection with a malformed hello. A wrong
+// guess would end the sandbox, so the time is long.
 const thawedTime = 10 * time.Second
 
 // responds reports whether the agent does anything.

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// The gofer is a program of its own, and neither it nor the sentry may do more
-// than with gVisor alone.
+// The gofer is a separate program, and neither it nor the sentry has more rights than in gVisor itself.
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	inst, _ := create(t, newDriver(t, t.TempDir()), spec("gofer"))
@@ -25,7 +24,7 @@ func TestConfined(t *testing.T) {
 	}
 	checkRights(t, inst.procs.Gofer, "000000000004001f", "000000000004001f")
 	checkRights(t, inst.procs.Sentry, "000000000008001f", "0000000000000000")
-	// Of the host it has the image, whose root it is in.
+	// It sees only the image of the host, and its root is in the image.
 	for link, want := range map[string]string{"root": "/root", "cwd": "/root"} {
 		if got, err := os.Readlink(dir + "/" + link); err != nil || got != want {
 			t.Errorf("%s is %s (%v), want %s", link, got, err, want)
@@ -33,8 +32,7 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// When the host's memory runs out, the kernel takes all of a sandbox before it
-// takes the daemon.
+// When the host's memory runs out, the kernel kills sandboxes before it kills the daemon.
 func TestOfferedFirst(t *testing.T) {
 	t.Parallel()
 	inst, _ := create(t, newDriver(t, t.TempDir()), spec("offered"))
@@ -58,8 +56,8 @@ func score(t *testing.T, pid int) (n int) {
 	return n
 }
 
-// checkRights checks which capabilities all threads of a process have at most,
-// and which they pass on: those that gVisor gives it, and not one more.
+// checkRights checks the permitted and inheritable capabilities of all threads of a process: exactly those that
+// gVisor gives it.
 func checkRights(t *testing.T, p process, has, passed string) {
 	t.Helper()
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.PID))
@@ -81,8 +79,7 @@ func checkRights(t *testing.T, p process, has, passed string) {
 	}
 }
 
-// What a sandbox costs while it does nothing. Beside this it has the memory of
-// the programs inside.
+// The memory cost of an idle sandbox, without that of programs inside.
 func TestIdleMemory(t *testing.T) {
 	t.Parallel()
 	inst, _ := create(t, newDriver(t, t.TempDir()), spec("idle"))

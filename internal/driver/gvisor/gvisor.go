@@ -20,12 +20,12 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// Options are what the driver is made from.
+// Options configure the driver.
 type Options struct {
 	driver.Options
 	// Runsc is the path of the hutch-runsc program.
 	Runsc string
-	// Log is told of places that were slow to start; nil for nobody.
+	// Log gets the places that were slow to start; nil for none.
 	Log *slog.Logger
 }
 
@@ -33,7 +33,7 @@ type Options struct {
 type Driver struct {
 	opt    Options
 	tree   *cgroup.Tree // nil where there are no control groups
-	prefix string       // of the names of this driver's groups
+	prefix string       // prefix of the names of this driver's groups
 	build  func() string
 
 	firstTime time.Duration
@@ -61,7 +61,7 @@ func New(opt Options) (*Driver, error) {
 	} else if !errors.Is(err, cgroup.ErrNone) {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(opt.Dir)) // groups are the host's, folders ours
+	sum := sha256.Sum256([]byte(opt.Dir)) // groups belong to the whole host, folders to one driver
 	d.prefix = "gvisor-" + hex.EncodeToString(sum[:4]) + "-"
 	return d, nil
 }
@@ -80,16 +80,14 @@ func (d *Driver) place(id string) place {
 	return p
 }
 
-// limits are those of the place's control group, but for the CPU, which is
-// limited once the sandbox has started: that is our own work, and would take
-// a sandbox with half a core three times as long. The limit on processes inside
-// is the sentry's matter; its own threads, and the host processes in which it
-// runs those inside, are several for each.
+// limits returns the limits of the place's control group, without the CPU limit. That one is set after the start,
+// because starting is our own work, and would take three times as long with half a core. gVisor itself limits the
+// processes inside; the sentry has several host threads and processes for each of them.
 func limits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{Memory: hardLimit(int64(l.Memory) << 20), PIDs: 4*l.PIDs + 256}
 }
 
-// razeTime is how long it may take to remove what failed.
+// razeTime bounds the removal of a failed place.
 const razeTime = 20 * time.Second
 
 // Create implements driver.Driver.
@@ -97,12 +95,12 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return d.make(ctx, spec, origin{})
 }
 
-// firstTime is how long the first try of a create may take. A start that hangs was
-// seen once in a thousand; the next one did not. See [Driver.make].
+// firstTime bounds the first attempt of a create. About one start in a thousand hangs, and the next attempt works.
+// See [Driver.make].
 const firstTime = 8 * time.Second
 
-// make makes a place and has it begin. A new place that does not start within
-// firstTime is made once more, from nothing, and what it stood at is logged.
+// make creates a place and starts it. If a new place does not start within firstTime, make logs where it hung and
+// creates it once more from nothing.
 func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
 	if from.memory == nil && from.layer == "" {
 		inst, err := d.makeSoon(ctx, spec, from)
@@ -134,7 +132,7 @@ func (d *Driver) makeOnce(ctx context.Context, spec driver.Spec, from origin) (d
 	return v.fill(ctx, from.memory)
 }
 
-// vacate makes a place in which nothing has begun.
+// vacate creates a place in which nothing has started.
 func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*vacancy, error) {
 	p := d.place(spec.ID)
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
@@ -150,7 +148,7 @@ func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*va
 	return &vacancy{inst, spec}, nil
 }
 
-// undo removes a place half made, and says why that is all that is left of it.
+// undo removes a half-made place and returns the cause; its error also says if the removal failed.
 func (p place) undo(ctx context.Context, cause error) error {
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), razeTime)
 	defer cancel()
@@ -164,7 +162,7 @@ func (p place) undo(ctx context.Context, cause error) error {
 		"gVisor could not start a sandbox; run \"hutch doctor\" to see what is missing on this host").Because(cause)
 }
 
-// create leaves behind what it made when it fails.
+// create leaves its remains behind when it fails; the caller removes them.
 func (d *Driver) create(ctx context.Context, p place, spec driver.Spec, from origin) (*instance, error) {
 	if d.tree != nil {
 		if _, err := d.tree.New(p.group.Name(), limits(spec.Limits)); err != nil {
@@ -193,7 +191,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	}
 	p := d.place(id)
 	inst, err := open(p, procs)
-	if err == nil { // the daemon may have died while it was saved, or frozen
+	if err == nil { // the daemon may have died while it saved or froze the place
 		err = inst.goOn(ctx)
 		if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			go inst.goOnLater()
@@ -212,13 +210,13 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	return nil, hutch.Errorf(hutch.NotFound, "the sandbox %q no longer runs", id)
 }
 
-// goOn makes a recovered place run, whatever it was at.
+// goOn makes a recovered place run, whatever state it was in.
 func (i *instance) goOn(ctx context.Context) error {
 	return errors.Join(i.Thaw(ctx), i.Resume(ctx))
 }
 
-// goOnLater tries goOn until it works or the place is dead: a place that does not
-// answer, on a busy host, say, is not lost.
+// goOnLater retries goOn until it works or the place is dead. A place that does not answer is not lost: the host may
+// be busy.
 func (i *instance) goOnLater() {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		select {

@@ -18,7 +18,7 @@ import (
 // root is the image of all tests.
 var root image.Root
 
-// rootEnv holds the image where the tests' program is not to make one.
+// rootEnv names the image when the tests' program must not build one.
 const rootEnv = "HUTCH_TEST_ROOT"
 
 func TestMain(m *testing.M) {
@@ -64,7 +64,7 @@ func built(t *testing.T, name string) string {
 	return path(name)
 }
 
-// skip skips a test that cannot run here; where everything must run it fails.
+// skip skips a test that cannot run here; if everything must run, the test fails instead.
 func skip(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" && os.Geteuid() == 0 {
@@ -93,7 +93,7 @@ var (
 	verdict error
 )
 
-// works asks the first driver for all of them.
+// works checks once, on behalf of all drivers.
 func works(d *Driver) error {
 	check.Do(func() {
 		for _, f := range d.Check(context.Background()).Findings {
@@ -125,7 +125,7 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// killSentry kills a place's kernel, as the want of memory does.
+// killSentry kills a place's kernel, as running out of memory does.
 func killSentry(t *testing.T, d driver.Driver, id string) {
 	procs, err := d.(*Driver).place(id).processes()
 	if err != nil {

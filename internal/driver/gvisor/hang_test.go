@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A start that hangs is given up soon, logged, and tried once more.
+// A start that hangs is given up early, logged, and tried once more.
 func TestStartThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -41,7 +41,7 @@ func TestStartThatHangs(t *testing.T) {
 	}
 }
 
-// A sentry that stands still while its daemon starts is found again, and goes on.
+// A sentry that is stopped while its daemon starts is recovered, and continues.
 func TestRecoverOneThatStandsStill(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -50,7 +50,7 @@ func TestRecoverOneThatStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inst.Destroy(context.Background())
-	// The handle is enough to find it; its meeting folder is as if nobody listened.
+	// The handle is enough to find it; its socket looks as if nothing listened.
 	socket := fmt.Sprintf("/proc/%d/root%s/%s", inst.(*instance).procs.Gofer.PID, meeting, agentSocket)
 	if err := os.Rename(socket, socket+".aside"); err != nil {
 		t.Fatal(err)

@@ -17,21 +17,20 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// instance is a living place.
+// instance is a live place.
 type instance struct {
 	place
 	procs  processes
 	handle driver.Handle
 	sentry *pidfd.Process
-	done   chan struct{} // closed when the sentry is dead, or forgotten
-	froze  atomic.Bool   // by this instance: see Thaw
+	done   chan struct{} // closed when the sentry is dead or forget was called
+	froze  atomic.Bool   // true if this instance froze the place: see Thaw
 
 	mu      sync.Mutex
 	removed bool
 }
 
-// open watches over the sandbox whose processes are given. It is
-// os.ErrProcessDone when its sentry is gone.
+// open watches the sandbox with these processes. The error is os.ErrProcessDone if its sentry is gone.
 func open(p place, procs processes) (*instance, error) {
 	handle, err := json.Marshal(procs)
 	if err != nil {
@@ -53,17 +52,17 @@ func (i *instance) watch() {
 	i.sentry.Wait()
 }
 
-// forget ends the watch over a sandbox that somebody else ends.
+// forget stops watching a sandbox that other code ends.
 func (i *instance) forget() {
 	i.sentry.Close()
 	<-i.done
 }
 
-// answerTime is how long the agent may take to accept connections.
+// answerTime is how long the agent can take to accept connections.
 const answerTime = 20 * time.Second
 
-// begin starts the agent or has what was saved go on, waits until the agent
-// accepts connections, and from then on limits the CPU.
+// begin starts the agent or continues what was saved, waits until the agent accepts connections, and then limits the
+// CPU.
 func (i *instance) begin(ctx context.Context, spec driver.Spec, saved saved) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("the agent did not answer in %v: %w", answerTime, driver.ErrLate))
 	defer cancel()
@@ -146,7 +145,7 @@ func (i *instance) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// end kills everything inside, and the processes that serve it.
+// end kills everything inside, and the processes of the sandbox itself.
 func (i *instance) end(ctx context.Context) error {
 	if i.group != nil {
 		if err := i.group.Kill(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/linux/pressure"
 )
 
-// launch has runsc create the sandbox, in the place's control group.
+// launch runs runsc to create the sandbox, in the place's control group.
 func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 	var gate, log pipe
 	defer gate.close()
@@ -49,15 +49,14 @@ func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 		return errors.Join(err, cmd.Wait())
 	}
 	if err := cmd.Wait(); err != nil {
-		log.r.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // what is left of it may hold the other end
+		log.r.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // what is left of runsc can hold the other end
 		return fmt.Errorf("runsc create: %w: %s", err, <-said)
 	}
 	return nil
 }
 
-// runsc is the command that creates a sandbox. What the sandbox keeps open of
-// it is the null device, and the log, which nobody reads any more once the
-// sandbox is there: so nothing inside can fill the host's disk with it.
+// runsc returns the command that creates a sandbox. The sandbox inherits only the null device and the log. Nothing
+// reads the log after the create, so nothing inside can fill the host's disk with it.
 func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 	cmd := exec.Command(d.opt.Runsc,
 		"--root="+p.state(),
@@ -65,7 +64,7 @@ func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 		"--platform=systrap",
 		fmt.Sprintf("--systrap-disable-fast-path=%t", !spare(l.CPU)),
 		"--network=sandbox",
-		"--gofer-network-namespace=new", // else one is pinned by a mount
+		"--gofer-network-namespace=new", // otherwise a mount pins one
 		"--ignore-cgroups",
 		"--in-sandbox-cgroup=v2",
 		"--host-settings=ignore",
@@ -85,12 +84,11 @@ func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 	return cmd
 }
 
-// spare reports whether a sandbox may keep a core busy with waiting for the next
-// system call, which answers that sooner. With fewer cores, and where the limit
-// counts the waiting, it makes everything slower by a third.
+// spare reports whether a sandbox may keep a core busy to wait for the next system call, which is then answered
+// sooner. With fewer cores, or if the CPU limit counts the waiting, this makes everything slower by a third.
 func spare(cores float64) bool { return cores >= 2 && runtime.NumCPU() >= 4 }
 
-// start starts cmd, born in the place's group where the kernel can do that.
+// start starts cmd in the place's group from birth, if the kernel supports that.
 func (p place) start(cmd *exec.Cmd) error {
 	if p.group == nil {
 		return cmd.Start()
@@ -107,8 +105,7 @@ func (p place) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// admit moves a process that waits at the gate into the place's group, unless
-// it was born there.
+// admit moves a process that waits at the gate into the place's group, unless it was born there.
 func (p place) admit(pid int) error {
 	if p.group == nil {
 		return nil
@@ -119,7 +116,7 @@ func (p place) admit(pid int) error {
 	return p.group.Add(pid)
 }
 
-// pipe has two ends, which may be closed twice.
+// pipe has two ends, which can be closed twice.
 type pipe struct{ r, w *os.File }
 
 func (p *pipe) open() (err error) {
@@ -132,7 +129,7 @@ func (p *pipe) close() {
 	p.w.Close()
 }
 
-// drain reads all that comes and then tells the end of it, once.
+// drain reads everything, and then sends the last part of it once.
 func drain(r io.Reader) <-chan string {
 	const most = 4 << 10
 	said := make(chan string, 1)

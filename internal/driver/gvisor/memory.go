@@ -31,45 +31,42 @@ func reserve(limit int64) int64   { return 128<<20 + limit/8 }
 func hardLimit(limit int64) int64 { return softLimit(limit) + reserve(limit) }
 
 const (
-	// headroom is how much less than the hard limit a place should use while
-	// programs in it are ended.
+	// headroom is how far below the hard limit a place should stay while programs in it are ended.
 	headroom = 64 << 20
-	// tolerance is how much more than at rest a place that cannot be made smaller
-	// may use until programs in it are ended again.
+	// tolerance is how much a place that cannot be made smaller can grow beyond its resting use before programs are
+	// ended again.
 	tolerance = 16 << 20
-	// easeTime is how long a place may use more than its soft limit without
-	// getting smaller until it is given up.
+	// easeTime is how long a place can be over its soft limit without getting smaller before it is given up.
 	easeTime = 20 * time.Second
-	// settleTime is how long memory may take to come back from a program that
-	// has ended, retryTime how long an agent that could not end one is left alone.
+	// settleTime is how long the memory of an ended program can take to come back. retryTime is the pause after an
+	// agent could not end a program.
 	settleTime = 3 * time.Second
 	retryTime  = 100 * time.Millisecond
-	// collectTime is how long a place that does not grow may use too much, so
-	// that its sentry can collect garbage before a program is ended for it.
+	// collectTime is how long a place that does not grow can be over its limit, so that its sentry can collect
+	// garbage before a program is ended.
 	collectTime  = time.Second
 	collectEvery = 400 * time.Millisecond
-	// restTime is for how long a place must not grow to count as at rest.
+	// restTime is how long a place must not grow to count as resting.
 	restTime = 300 * time.Millisecond
 )
 
-// errNoMemory ends a guard whose place uses too much for too long.
+// errNoMemory ends the guard of a place that was over its limit for too long.
 var errNoMemory = errors.New("it used more memory than its limit, and ending programs did not help")
 
-// guard is the work of GuardMemory. It is one goroutine's, but for the calls of
-// relieve.
+// guard does the work of GuardMemory. Only one goroutine uses it, except in calls of relieve.
 type guard struct {
 	*instance
 	watch   *cgroup.MemoryWatch // nil without control groups
 	relieve func(ctx context.Context, used int64, urgent bool) (bool, error)
-	limit   int64 // the soft limit, or what is tolerated above it
-	extra   int64 // by which the hard limit is raised now
+	limit   int64 // the soft limit, plus the present tolerance
+	extra   int64 // how much the hard limit is raised now
 
-	pending   chan error // gets the end of a call of relieve; nil when there is none
-	tried     bool       // one has been made since the place was below its limit
-	settled   time.Time  // until when memory may come back by itself,
-	level     int64      // unless more than this is used
+	pending   chan error // receives the result of a call of relieve; nil when none is under way
+	tried     bool       // relieve was called since the place was below its limit
+	settled   time.Time  // until then memory can come back by itself,
+	level     int64      // unless use is above this
 	trend     trend
-	collected time.Time // when the sentry was last asked to collect its garbage
+	collected time.Time // when the sentry was last asked to collect garbage
 	file      string    // see memoryFile
 }
 
@@ -130,8 +127,8 @@ func (g *guard) read() (cgroup.MemoryReading, error) {
 	return cgroup.MemoryReading{Charged: used, Used: used}, nil
 }
 
-// memoryFile is the size of the file that backs the memory inside, by a
-// descriptor of the sentry's whose number never changes.
+// memoryFile returns the size of the file behind the memory inside. It uses a descriptor of the sentry whose number
+// never changes.
 func (g *guard) memoryFile() int64 {
 	if g.file == "" {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", g.procs.Sentry.PID))
@@ -156,9 +153,8 @@ func (g *guard) forgive(m cgroup.MemoryReading) {
 	}
 }
 
-// How fast a place is taken to grow at most, in bytes a second. Where the kernel
-// tells of the soft limit, that is only needed above it, where cached files hide
-// it.
+// The fastest expected growth of a place, in bytes a second. If the kernel reports the soft limit, this is only
+// needed above it, where cached files hide the growth.
 const fastest = 2 << 30
 
 // wait waits until the place could be over its limit.
@@ -176,8 +172,8 @@ func (g *guard) wait(ctx context.Context, m cgroup.MemoryReading) {
 	pause(ctx, d)
 }
 
-// ease makes programs end until the place is below its limit again, or is at
-// rest below the hard limit: memory that belongs to no program cannot be freed.
+// ease ends programs until the place is below its limit again, or rests below the hard limit: memory that belongs to
+// no program cannot be freed.
 func (g *guard) ease(ctx context.Context) error {
 	m, err := g.read()
 	if err != nil {
@@ -209,21 +205,20 @@ func (g *guard) ease(ctx context.Context) error {
 	return nil
 }
 
-// begin prepares an easing. Where there is time for it, the sentry can collect its
-// garbage first, which may be all that is too much.
+// begin prepares an easing. If there is time, the sentry first collects its garbage, which can be enough.
 func (g *guard) begin(m cgroup.MemoryReading) {
 	g.trend, g.tried, g.settled = trend{}, false, time.Time{}
 	hard := hardLimit(g.procs.Memory)
 	if g.watch != nil {
-		g.watch.SetSoft(hard - tolerance) // the agent that ends programs must not be slowed down
+		g.watch.SetSoft(hard - tolerance) // otherwise the agent that ends programs would be slowed down
 	}
 	if m.Used < hard-reserve(g.procs.Memory)*3/4 {
 		g.settled, g.level = time.Now().Add(collectTime), m.Used+tolerance
 	}
 }
 
-// collect makes the sentry collect its garbage, now and then while it has time
-// for that. What a program kept in pipes and sockets is garbage once it has ended.
+// collect makes the sentry collect garbage, at intervals while there is time. The content of an ended program's pipes
+// and sockets is such garbage.
 func (g *guard) collect(m cgroup.MemoryReading) {
 	if m.Held || time.Since(g.collected) < collectEvery {
 		return
@@ -242,7 +237,7 @@ func (g *guard) ask(ctx context.Context, used int64) {
 	}()
 }
 
-// answered takes the end of a call of relieve, if there is one.
+// answered reads the result of a call of relieve, if there is one.
 func (g *guard) answered(used int64) {
 	select {
 	case err := <-g.pending:
@@ -254,10 +249,9 @@ func (g *guard) answered(used int64) {
 	}
 }
 
-// keepAhead raises the hard limit before the place reaches it: a sandbox that
-// the kernel holds back cannot end programs well, and system calls of its sentry
-// fail. It reports false when the place is held back and there is nothing left
-// to raise.
+// keepAhead raises the hard limit before the place reaches it: when the kernel throttles a sandbox, its sentry's
+// system calls fail and it can hardly end programs. It returns false when the place is throttled and the limit cannot
+// be raised further.
 func (g *guard) keepAhead(m cgroup.MemoryReading) bool {
 	most := 2 * reserve(g.procs.Memory)
 	if g.watch == nil || !m.Held && m.Charged < hardLimit(g.procs.Memory)+g.extra-headroom {
@@ -270,7 +264,7 @@ func (g *guard) keepAhead(m cgroup.MemoryReading) bool {
 	return g.group.SetMemory(hardLimit(g.procs.Memory)+g.extra) == nil
 }
 
-// lower sets the limits as they were.
+// lower resets the limits.
 func (g *guard) lower() {
 	if g.watch != nil {
 		g.watch.SetSoft(g.limit)
@@ -287,10 +281,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// trend tells where the use of memory goes.
+// trend tracks the use of memory.
 type trend struct {
 	top, low   int64
-	rose, sank time.Time // when it last was over top, and below low
+	rose, sank time.Time // when use was last above top, and below low
 }
 
 func (t *trend) note(used int64) {
@@ -308,14 +302,14 @@ func (t *trend) note(used int64) {
 	t.top = min(t.top, used+tolerance/2)
 }
 
-// resting reports whether it has not grown for a while.
+// resting reports whether use has not grown for a while.
 func (t *trend) resting() bool { return time.Since(t.rose) > restTime }
 
-// stuck reports whether it has not become less for long.
+// stuck reports whether use has not become less for a long time.
 func (t *trend) stuck() bool { return time.Since(t.sank) > easeTime }
 
-// SaveFiles implements driver.Guarded. The sandbox may be at its limit: what
-// stands still needs no more, and to write its files needs a little.
+// SaveFiles implements driver.Guarded. The sandbox can be at its limit: stopped programs need no more memory, and
+// writing the files needs only a little.
 func (i *instance) SaveFiles(ctx context.Context, dir string) error {
 	if i.group != nil && i.procs.Memory > 0 { // else the kernel enforces the limit of an earlier version
 		if err := i.group.SetMemory(hardLimit(i.procs.Memory) + 2*reserve(i.procs.Memory)); err != nil {

@@ -12,17 +12,16 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// A sandbox's network device is no device of the host's: the sentry has a stack
-// of its own, and what that sends and takes goes over a pair of sockets, one
-// packet in each message. hutch-runsc makes both in the sentry's process, which
-// keeps them at these numbers: so a daemon finds its end whenever it starts.
+// A sandbox's network device does not exist on the host: the sentry has its own stack, and its packets travel over a
+// pair of sockets, one packet in each message. hutch-runsc creates both in the sentry's process, which keeps them at
+// these numbers, so a new daemon finds its end there.
 const (
 	networkFD = 900 // the daemon's end
 	deviceFD  = 901 // the sentry's
 )
 
-// waiting is how many bytes of packets may wait for their reader, where we are
-// root; else it is what the system gives to everyone.
+// waiting is how many bytes of packets can wait for their reader, if we are root; otherwise the system's default
+// applies.
 const waiting = 4 << 20
 
 var _ driver.Networked = (*instance)(nil)
@@ -39,7 +38,7 @@ func (i *instance) Network() (*os.File, error) {
 	return file, nil
 }
 
-// endOfDevice copies one of the two.
+// endOfDevice copies one of the two sockets.
 func (i *instance) endOfDevice(number int) (*os.File, error) {
 	file, err := i.sentry.File(number)
 	if err != nil {
@@ -66,8 +65,8 @@ func links(device bool) map[string]any {
 	return args
 }
 
-// eth0 has no address of its own on the link, and so no header before its
-// packets; and nothing on the way damages them, so that no checksums are needed.
+// eth0 has no link address, so its packets have no link header. Nothing on the way can damage packets, so checksums
+// are off.
 var eth0 = map[string]any{
 	"Name": tun.Name, "MTU": tun.MTU, "NumChannels": 1, "ProcessorsPerChannel": 1,
 	"Addresses":         addresses(tun.Inside4, tun.Inside6),
@@ -76,8 +75,8 @@ var eth0 = map[string]any{
 	"QDisc": fifo,
 }
 
-// fifo is gVisor's queue for what finds no room. Without one, a datagram that
-// finds none would hold up its sender for good.
+// fifo is gVisor's queue for packets that find the socket full. Without one, such a datagram would block its sender
+// permanently.
 const fifo = 1
 
 func addresses(list ...netip.Prefix) (a []any) {

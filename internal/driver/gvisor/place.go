@@ -11,7 +11,7 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// place is where everything of one sandbox lies on the host.
+// place is where everything of one sandbox is on the host.
 type place struct {
 	dir   string        // its folder
 	group *cgroup.Group // nil where there are no control groups
@@ -30,19 +30,18 @@ func (p place) control() control {
 	return control{filepath.Join(p.state(), "runsc-"+container+".sock")}
 }
 
-// processes are those of a sandbox that live as long as it does. They are what
-// a handle holds.
+// processes are the processes that live as long as the sandbox. A handle holds them.
 type processes struct {
 	Sentry process `json:"sentry"`
 	Gofer  process `json:"gofer"`
 	// Network says that the sandbox has a network device.
 	Network bool `json:"network,omitempty"`
-	// Memory is the limit of the programs inside, in bytes. 0 is of a place that
-	// an earlier version made: the kernel enforces its limit.
+	// Memory is the limit of the programs inside, in bytes. 0 means that an earlier version created the place, and
+	// the kernel enforces its limit.
 	Memory int64 `json:"memory,omitempty"`
 }
 
-// processes reads from runsc's state which they are.
+// processes reads the sandbox's processes from runsc's state.
 func (p place) processes() (processes, error) {
 	name := fmt.Sprintf("%s_sandbox:%s.state", container, container)
 	text, err := os.ReadFile(filepath.Join(p.state(), name))
@@ -66,9 +65,8 @@ func (p place) processes() (processes, error) {
 	return processes{Sentry: sentry, Gofer: gofer}, err
 }
 
-// raze kills what runs in the place, waits for its end and removes all of it.
-// It needs no more than the place's name, so it also ends what was killed half
-// made.
+// raze kills what runs in the place, waits for its end and removes everything. It needs only the place's name, so it
+// also removes a place whose creation was interrupted.
 func (p place) raze(ctx context.Context) error {
 	if p.group != nil {
 		if err := p.group.Kill(); err != nil {

@@ -28,7 +28,7 @@ func spec(id string) driver.Spec {
 	}
 }
 
-// create makes a place that goes with the test.
+// create creates a place that is destroyed at the end of the test.
 func create(t *testing.T, d *Driver, s driver.Spec) (*instance, *wire.Client) {
 	t.Helper()
 	inst, err := d.Create(t.Context(), s)
@@ -56,7 +56,7 @@ func run(t *testing.T, agent *wire.Client, command string) (string, wire.Exit, e
 	return strings.TrimSpace(out.String()), exit, err
 }
 
-// nothingLeft fails the test when the host still has anything of a place.
+// nothingLeft fails the test if the host still has anything of a place.
 func nothingLeft(t *testing.T, d *Driver) {
 	t.Helper()
 	if entries, err := os.ReadDir(d.opt.Dir); err != nil || len(entries) > 0 {
@@ -76,7 +76,7 @@ func nothingLeft(t *testing.T, d *Driver) {
 		if left == "" {
 			return
 		}
-		// A runsc whose daemon died while it was made ends by itself.
+		// A runsc whose daemon died during the create ends by itself.
 		if time.Now().After(deadline) {
 			t.Fatalf("process left: %q", left)
 		}
@@ -107,7 +107,7 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	nothingLeft(t, d)
 }
 
-// A creation that is given up at any moment leaves nothing.
+// A create that is given up at any moment leaves nothing.
 func TestCreateGivenUp(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -127,7 +127,7 @@ func TestCreateGivenUp(t *testing.T) {
 	}
 }
 
-// creatorEnv makes this test's program the daemon that is killed.
+// creatorEnv makes this test program play the daemon that is killed.
 const creatorEnv = "HUTCH_TEST_CREATOR"
 
 // createForEver is what that daemon does.
@@ -163,12 +163,12 @@ func killCreator(t *testing.T, dir string, after time.Duration) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(after) // any moment is as good as another
+	<-time.After(after) // any moment will do
 	cmd.Process.Kill()
 	cmd.Wait()
 }
 
-// A socket's path may have 107 bytes; a state folder's may be any length.
+// A socket's path is limited to 107 bytes; a state folder's path is not.
 func TestLongStateFolder(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, filepath.Join(t.TempDir(), strings.Repeat("long", 30)))
@@ -178,7 +178,7 @@ func TestLongStateFolder(t *testing.T) {
 	}
 }
 
-// What is written anywhere counts, and what is removed is free again.
+// Files in every folder count towards the limit, and removed files free their space.
 func TestDiskLimitCountsAllFolders(t *testing.T) {
 	t.Parallel()
 	inst, agent := create(t, newDriver(t, t.TempDir()), spec("full"))
@@ -215,7 +215,7 @@ func TestForkBomb(t *testing.T) {
 	}
 }
 
-// The host kills the whole sandbox; and it is known why.
+// The host kills the whole sandbox, and the reason is known.
 func TestMemoryLimitEndsThePlace(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -233,7 +233,7 @@ func TestMemoryLimitEndsThePlace(t *testing.T) {
 	}
 }
 
-// What a program sees of its limits, it chooses its sizes by.
+// A program can see its limits, and choose its sizes by them.
 func TestLimitsShowInside(t *testing.T) {
 	t.Parallel()
 	_, agent := create(t, newDriver(t, t.TempDir()), spec("seen"))
@@ -245,7 +245,7 @@ func TestLimitsShowInside(t *testing.T) {
 	}
 }
 
-// Handles of a stranger's process, or of nonsense, find nothing.
+// A handle with another program's process, or without sense, finds nothing.
 func TestRecoverOfAStrangersProcess(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

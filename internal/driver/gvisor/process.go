@@ -15,23 +15,22 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// process names a process for good: a number alone may be given to a stranger.
+// process identifies a process for good: the number alone can be reused.
 type process struct {
 	PID     int    `json:"pid"`
 	Started uint64 `json:"started"` // as pidfd.Started tells
 }
 
-// identify names a process that is known to live.
+// identify identifies a process that is known to live.
 func identify(pid int) (process, error) {
 	started, err := pidfd.Started(pid)
 	return process{pid, started}, err
 }
 
-// hurry tells a sentry that its memory is about to be saved or restored: see
-// cmd/hutch-runsc.
+// hurry announces to a sentry that its memory will be saved or restored soon: see cmd/hutch-runsc.
 const hurry = unix.Signal(40)
 
-// collect asks a sentry to give back the memory that it no longer needs.
+// collect asks a sentry to free memory that it no longer needs.
 const collect = unix.Signal(41)
 
 // end kills the process and waits for its end until ctx is done.
@@ -55,9 +54,9 @@ func (p process) end(ctx context.Context) error {
 	return nil
 }
 
-// killNamed kills every process that has arg among its arguments, until there
-// is none. A look at all processes is not of one moment: one that ends while it
-// lasts may have started another that is not in it. So it takes two.
+// killNamed kills every process with arg among its arguments, until there are none. A look at all processes is not
+// atomic: one that ends during the look can have started another that the look missed. So two empty looks in a row
+// are needed.
 func killNamed(ctx context.Context, arg string) error {
 	for none := 0; none < 2; none++ {
 		found, err := named(arg)
@@ -99,8 +98,8 @@ func named(arg string) (found []process, err error) {
 	return found, nil
 }
 
-// standing tells what the processes of a place are doing, thread by thread, as
-// far as the kernel says: for the log of a start that hangs.
+// standing describes what each thread of a place's processes does, as far as the kernel reports it, for the log of a
+// start that hangs.
 func (p place) standing() string {
 	const most = 16 << 10
 	found, err := named("--root=" + p.state())
@@ -126,7 +125,7 @@ func (p place) standing() string {
 	return b.String()
 }
 
-// lastArgs is the end of a command line, where runsc has its command.
+// lastArgs returns the end of a command line, where runsc has its command.
 func lastArgs(cmdline []byte) string {
 	args := strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
 	return strings.Join(args[max(0, len(args)-4):], " ")

@@ -16,18 +16,16 @@ import (
 	"hutch/internal/durable"
 )
 
-// saveTime bounds how long a sandbox is written to disk.
+// saveTime bounds how long writing a sandbox to disk can take.
 const saveTime = 10 * time.Minute
 
-// filesLayer is the writable layer within what is saved, once more and as an
-// archive: memory is of no use without the programs it belongs to, and the
-// host may have others tomorrow.
+// filesLayer is another copy of the writable layer in a save, as an archive. Saved memory is unusable without exactly
+// its programs, and the host can have other programs tomorrow.
 const filesLayer = "files.tar"
 
 const configFile = "config.json"
 
-// saved are the open files of a saved sandbox, in the order that gVisor wants
-// them.
+// saved are the open files of a saved sandbox, in gVisor's order.
 type saved []*os.File
 
 var savedNames = []string{"state", "pages.meta", "pages"}
@@ -59,7 +57,7 @@ func (i *instance) Save(ctx context.Context, dir string) error {
 	if err := i.checkpoint(ctx, dir); err != nil {
 		return err
 	}
-	// What it does from now on is not saved, so it shall do nothing.
+	// Anything that it does from now on would not be saved, so it is stopped.
 	if err := i.sentry.Signal(unix.SIGSTOP); err != nil {
 		return err
 	}
@@ -72,8 +70,7 @@ func (i *instance) Copy(ctx context.Context, dir string) error {
 	return errors.Join(err, i.Resume(ctx))
 }
 
-// checkpoint writes the memory. One that is broken off would go on without us,
-// so this one cannot be.
+// checkpoint writes the memory. It cannot be cancelled, because the sandbox would continue it without us.
 func (i *instance) checkpoint(ctx context.Context, dir string) error {
 	if err := copyFile(filepath.Join(dir, configFile), i.config()); err != nil {
 		return err
@@ -88,12 +85,12 @@ func (i *instance) checkpoint(ctx context.Context, dir string) error {
 	if err := i.sentry.Signal(hurry); err != nil {
 		return err
 	}
-	// Resume, or an error of the disk would end the sandbox.
+	// With Resume, an error of the disk does not end the sandbox.
 	arg := map[string]any{"have_pages_file": true, "Resume": true, "metadata": map[string]string{"compression": "none"}}
 	return i.control().call(ctx, "containerManager.Checkpoint", arg, nil, files...)
 }
 
-// copyFiles writes the writable layer, while the programs run.
+// copyFiles writes the writable layer while the programs run.
 func (i *instance) copyFiles(ctx context.Context, dir string) error {
 	layer, err := os.OpenFile(filepath.Join(dir, filesLayer), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -159,8 +156,7 @@ func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (dri
 	return d.make(ctx, spec, origin{memory: files, config: config})
 }
 
-// moved is the configuration of a saved sandbox for a place of its own. The rest
-// has to be the very same.
+// moved adapts the configuration of a saved sandbox to another place. Everything else must be identical.
 func moved(s specs.Spec, folder, hostname string) specs.Spec {
 	s.Hostname = hostname
 	s.Mounts = slices.Clone(s.Mounts)
@@ -177,9 +173,9 @@ func (d *Driver) RestoreFiles(ctx context.Context, spec driver.Spec, dir string)
 	return d.make(ctx, spec, origin{layer: filepath.Join(dir, filesLayer)})
 }
 
-// origin is what a sandbox begins with; the zero origin is an empty one.
+// origin is what a sandbox starts from; the zero origin is an empty one.
 type origin struct {
 	memory saved  // all of it
-	config []byte // the configuration of the one that was saved, which has to be the same
+	config []byte // the configuration of the saved sandbox, which must be identical
 	layer  string // the path of an archive of its writable layer
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The disk that a saved place takes is free as soon as it is removed: what was
-// made of it holds none of it open.
+// The disk space of a saved place is free as soon as it is removed: sandboxes that were restored from it hold no file
+// of it open.
 func TestImageIsFreed(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

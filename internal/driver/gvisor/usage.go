@@ -15,8 +15,8 @@ import (
 	"hutch/internal/driver/gvisor/inside"
 )
 
-// Usage implements driver.Instance. It can be asked until the place is
-// destroyed, so that the cause of its death is known.
+// Usage implements driver.Instance. It works until the place is destroyed, so that the cause of its death can be
+// found.
 func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	u := driver.Usage{PIDs: i.pids(ctx)}
 	memory, disk := i.procs.Sentry.backing()
@@ -35,8 +35,8 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	return u, nil
 }
 
-// pids asks the sentry how many processes and threads run inside, but for those
-// that the agent keeps in reserve. The host's count is of something else.
+// pids asks the sentry how many processes and threads run inside, without the agent's reserve. The host's count would
+// be of something else.
 func (i *instance) pids(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -48,9 +48,8 @@ func (i *instance) pids(ctx context.Context) int {
 	return max(0, n-inside.Threads)
 }
 
-// backing is how much the files take that stand behind the memory and the
-// written files inside. Both have no name: they are found among what the sentry
-// has open.
+// backing returns the sizes of the files that hold the memory and the written files inside. Both have no name: they
+// are found among the sentry's open files.
 func (p process) backing() (memory, disk int64) {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID))
 	for _, fd := range fds {
@@ -87,12 +86,12 @@ func (p process) anonymous() int64 {
 // ticks is the kernel's USER_HZ, the same on every machine that runs gVisor.
 const ticks = 100
 
-// cpu is the time, in seconds, that the process and all below it have used.
+// cpu returns the CPU time, in seconds, of the process and all its descendants.
 func (p process) cpu() float64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	var sum float64
-	for i := 11; i < 15 && i < len(fields); i++ { // utime, stime, and those of reaped children
+	for i := 11; i < 15 && i < len(fields); i++ { // utime, stime, and the same of reaped children
 		n, _ := strconv.ParseFloat(fields[i], 64)
 		sum += n / ticks
 	}

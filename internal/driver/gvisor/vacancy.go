@@ -14,8 +14,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// vacancy is a place that runsc has created, which is most of the work, and in
-// which nothing has begun: neither is it known yet what will.
+// vacancy is a place that runsc has created, which is most of the work. Nothing has started in it, and its purpose is
+// still open.
 type vacancy struct {
 	*instance
 	spec driver.Spec
@@ -39,11 +39,11 @@ func (v *vacancy) Restore(ctx context.Context, dir string) (driver.Instance, err
 		return nil, errors.Join(err, v.Destroy(context.WithoutCancel(ctx)))
 	}
 	defer files.close()
-	v.sentry.Signal(hurry) // one that is dead says so itself
+	v.sentry.Signal(hurry) // a dead one reports that itself
 	return v.fill(ctx, files)
 }
 
-// takes opens what was saved, when the place is one that it can go on in.
+// takes opens a save, if this place can continue it.
 func (v *vacancy) takes(dir string) (saved, error) {
 	var was, is specs.Spec
 	if err := errors.Join(readConfig(filepath.Join(dir, configFile), &was), readConfig(v.config(), &is)); err != nil {
@@ -66,8 +66,7 @@ func readConfig(path string, spec *specs.Spec) error {
 	return nil
 }
 
-// alike reports whether two configurations differ in no more than what belongs
-// to a single place.
+// alike reports whether two configurations differ only in what belongs to a single place.
 func alike(a, b specs.Spec) bool {
 	return reflect.DeepEqual(general(a), general(b))
 }
@@ -81,8 +80,7 @@ func general(s specs.Spec) specs.Spec {
 	return moved(s, "", "")
 }
 
-// fill has the place begin, from the start or as what was saved. When it
-// cannot, nothing is left of it.
+// fill starts the place, from the beginning or from a save. If it fails, nothing is left of the place.
 func (v *vacancy) fill(ctx context.Context, files saved) (driver.Instance, error) {
 	if err := v.begin(ctx, v.spec, files); err != nil {
 		v.forget()

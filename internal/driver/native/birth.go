@@ -7,18 +7,17 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// birth is what a place is born with.
+// birth holds the descriptors that a place starts with.
 type birth struct {
 	config, status *os.File // our ends of the two pipes
-	// What it gets, in the order of package place's descriptors; ours too
-	// until it has it.
+	// The place's descriptors, in the order of package place; ours too until the place has them.
 	files []*os.File
 	trees []mount.Tree
 	// The program stays ours.
 	program *os.File
 }
 
-// newBirth opens everything. The binds of config become the trees'.
+// newBirth opens everything. The binds in config become those of the opened trees.
 func (i *instance) newBirth(config *place.Config) (b *birth, err error) {
 	b = &birth{}
 	defer func() {
@@ -54,7 +53,7 @@ func (i *instance) newBirth(config *place.Config) (b *birth, err error) {
 	return b, err
 }
 
-// descriptors are the place's, from 0 on.
+// descriptors returns the place's descriptors, from 0 on.
 func (b *birth) descriptors() []int {
 	null := int(b.files[0].Fd())
 	fds := []int{null, null, null}
@@ -68,7 +67,7 @@ func (b *birth) descriptors() []int {
 	return fds
 }
 
-// closeTheirs closes what the place has now.
+// closeTheirs closes the descriptors that the place has now.
 func (b *birth) closeTheirs() {
 	for _, f := range b.files {
 		f.Close()

@@ -18,8 +18,7 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// Check makes a place without an image, and removes it: no list of kernel
-// settings tells as much.
+// Check creates a place without an image, and removes it: that is more reliable than any list of kernel settings.
 func (d *Driver) Check(ctx context.Context) driver.Report {
 	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers(), d.checkNetwork(), d.checkFiles(ctx), d.checkLayers(ctx)}
 	r := driver.Report{OK: true, Findings: findings}
@@ -51,7 +50,7 @@ func trial(on driver.Layer) driver.Spec {
 	}
 }
 
-// forbidden are the settings that most often forbid a place.
+// forbidden are the settings that most often prevent a place.
 var forbidden = []struct{ path, bad, good string }{
 	{"user/max_user_namespaces", "0", "user.max_user_namespaces=65536"},
 	{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"},
@@ -98,7 +97,7 @@ func (d *Driver) checkUsers() driver.Finding {
 	return f
 }
 
-// checkNetwork does not make a device: that would be one of the host's own.
+// checkNetwork creates no device, because it would be one of the host's own.
 func (d *Driver) checkNetwork() driver.Finding {
 	f := driver.Finding{Name: "network devices", Level: driver.Good, Detail: "a sandbox can have a network of its own"}
 	if err := tun.Check(); err != nil {
@@ -109,8 +108,7 @@ func (d *Driver) checkNetwork() driver.Finding {
 	return f
 }
 
-// checkFiles makes a place with this machine's programs, and looks how it sees
-// them.
+// checkFiles creates a place with this machine's programs, and checks how it sees them.
 func (d *Driver) checkFiles(ctx context.Context) driver.Finding {
 	f := driver.Finding{Name: "files of the host", Level: driver.Good, Detail: "a sandbox has its own view of them: it cannot watch or lock them"}
 	if own, err := d.tryFiles(ctx); err != nil || !own {
@@ -141,7 +139,7 @@ func (d *Driver) tryFiles(ctx context.Context) (own bool, err error) {
 	return strings.Contains(string(mounts), " /usr overlay "), errors.Join(err, i.Destroy(ctx))
 }
 
-// checkLayers makes a place on what another has left.
+// checkLayers creates a place on a layer that another place has left.
 func (d *Driver) checkLayers(ctx context.Context) driver.Finding {
 	f := driver.Finding{Name: "shared files", Level: driver.Good, Detail: "copies of a sandbox share its files"}
 	if err := d.tryLayers(ctx); err != nil {

@@ -15,14 +15,13 @@ import (
 
 var _ driver.Connector = (*instance)(nil)
 
-// queue is how much of what a server says the kernel keeps for a reader of ours
-// that is slow, in bytes. By itself it would grow to megabytes, which are this
-// process's and count for no sandbox; and more than the caches of a processor
-// hold makes it slower.
+// queue is how many bytes of a server's output the kernel keeps while our reader is slow. By default it would grow to
+// megabytes, which belong to this process and count for no sandbox; and a queue larger than the processor's caches is
+// slower.
 const queue = 256 << 10
 
-// Connect implements driver.Connector. A socket belongs for good to the network
-// namespace that it was made in, and nobody inside has a descriptor of this one.
+// Connect implements driver.Connector. A socket stays in the network namespace in which it was created, and no
+// process inside has a descriptor of this one.
 func (i *instance) Connect(ctx context.Context, port int) (net.Conn, error) {
 	if i.process == nil {
 		return nil, i.unreachable(os.ErrProcessDone)
@@ -33,7 +32,7 @@ func (i *instance) Connect(ctx context.Context, port int) (net.Conn, error) {
 		return nil, err
 	}
 	socket := os.NewFile(uintptr(fd), "socket")
-	defer socket.Close() // what is returned is a copy
+	defer socket.Close() // the returned connection is a copy
 	if err := connect(ctx, socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}); err != nil {
 		return nil, fmt.Errorf("connect with port %d of a place: %w", port, err)
 	}
@@ -44,8 +43,7 @@ func (i *instance) Connect(ctx context.Context, port int) (net.Conn, error) {
 	return conn, err
 }
 
-// connect connects a socket. Until that has come to an end, the kernel answers
-// the question with another error than those two.
+// connect connects a socket. While that is under way, the kernel reports it with one of those two errors.
 func connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {

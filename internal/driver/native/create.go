@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	createTime = 20 * time.Second // at most, for what takes milliseconds
+	createTime = 20 * time.Second // at most; it takes milliseconds
 	undoTime   = 10 * time.Second
-	// agentThreads are not counted among the user's processes.
+	// agentThreads do not count towards the user's processes.
 	agentThreads = 32
-	// fewestFiles and mostFiles bound how many files a process may have open.
+	// fewestFiles and mostFiles bound the number of files that a process can have open.
 	fewestFiles, mostFiles = 256, 1 << 16
 )
 
@@ -60,8 +60,7 @@ func unmade(ctx context.Context, err error) error {
 	return hutch.Errorf(hutch.Unavailable, "no native sandbox can be made: `hutch doctor` tells what this machine lacks for it").Because(err)
 }
 
-// create makes a place or leaves nothing. The folder is what keeps two places
-// of one id apart.
+// create creates a place or leaves nothing. The folder prevents two places of one id.
 func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -102,31 +101,30 @@ func boot(spec driver.Spec) wire.Boot {
 	return b
 }
 
-// maxFiles is how many files a process may have open: so many that one place with
-// as many processes as it may have leaves half of the machine's to others. The
-// kernel has no limit over the processes of a group.
+// maxFiles returns how many files a process can have open. It is chosen so that one place with all its processes
+// leaves half of the machine's files to others: the kernel has no such limit for all processes of a group.
 func maxFiles(machine uint64, pids int) uint64 {
 	return min(max(machine/2/uint64(max(pids, 1)), fewestFiles), mostFiles)
 }
 
-// fileMax is how many files all programs of the machine may have open.
+// fileMax returns how many files all programs of the machine can have open.
 func fileMax() uint64 {
 	text, _ := os.ReadFile("/proc/sys/fs/file-max")
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return math.MaxInt64 // the kernel's own words for no limit
+		return math.MaxInt64 // the kernel's value for no limit
 	}
 	return n
 }
 
-// config says what the place is to be.
+// config describes the place.
 func (d *Driver) config(spec driver.Spec) (place.Config, error) {
 	c := place.Config{
 		Hostname: spec.Boot.Hostname, Privileged: d.root, User: image.UID, Group: image.GID,
 		Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)<<20/4096 + 1024,
 		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles(fileMax(), spec.Limits.PIDs), Processes: uint64(spec.Limits.PIDs), Network: spec.Network,
 	}
-	if !d.root { // the agent has the same id, and is counted with the rest
+	if !d.root { // the agent has the same id, and counts too
 		c.Processes += agentThreads
 		c.Agent = d.agent
 	}
@@ -162,8 +160,8 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 	return sent
 }
 
-// fork makes the process and puts on disk what is known of it. The place does
-// not begin before it is told what to be, which is after that.
+// fork starts the process and stores its record on disk. The place starts only when it gets its configuration, which
+// is after that.
 func (i *instance) fork(b *birth, network bool) error {
 	command := clone.Command{
 		Path: place.Program, Argv: place.InitArgs, Files: b.descriptors(),
@@ -202,12 +200,11 @@ func (i *instance) fork(b *birth, network bool) error {
 	return i.record.write(i.dir)
 }
 
-// namespaces are a place's own. It makes that of control groups later, when it
-// is in its group.
+// namespaces are the namespaces that a place gets at birth. It creates that of control groups later, when it is in
+// its group.
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
-// inGroup calls start so that the process it makes is in the group, if there is
-// one.
+// inGroup calls start so that the new process is in the group, if there is one.
 func (i *instance) inGroup(start func(group int) error) error {
 	if i.group == nil {
 		return start(0)
@@ -215,8 +212,7 @@ func (i *instance) inGroup(start func(group int) error) error {
 	return i.group.Start(start)
 }
 
-// mapIDs gives the place two ids of the host that nothing else has, or the one
-// that we have.
+// mapIDs gives the place two ids of the host that nothing else uses, or, without root, our own id.
 func (i *instance) mapIDs() error {
 	pid := i.record.PID
 	if !i.driver.root {

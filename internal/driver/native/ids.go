@@ -2,11 +2,10 @@ package native
 
 import "math/rand/v2"
 
-// The host's ids that places have when the daemon is root. They lie above those
-// that systemd and newuidmap give out, and below 2^31, which some programs take
-// for negative. Two daemons know nothing of each other, so ids are drawn from
-// the whole range: that two of a hundred places have the same is less likely
-// than one in ten thousand, and would only make them share some counters.
+// The host's ids for places when the daemon is root. They are above those that systemd and newuidmap assign, and
+// below 2^31, because some programs take higher ones for negative. Two daemons do not know each other, so ids are
+// drawn from the whole range: the chance that two of a hundred places share one is below one in ten thousand, and
+// sharing would only merge some counters.
 const (
 	firstUID = 2_000_000_000
 	pairs    = 70_000_000

@@ -21,8 +21,8 @@ type instance struct {
 	id      string
 	dir     string
 	record  record
-	group   *cgroup.Group  // nil where there are none
-	process *pidfd.Process // nil when it never began, or is gone
+	group   *cgroup.Group  // nil if there are no control groups
+	process *pidfd.Process // nil if it never started, or is gone
 	done    chan struct{}  // closed by watch
 	turn    turn.Lock      // held by the caller that destroys
 }
@@ -31,7 +31,7 @@ func (d *Driver) newInstance(id string) *instance {
 	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), turn: turn.New()}
 }
 
-// watch lives as long as the place.
+// watch ends with the place.
 func (i *instance) watch() {
 	i.process.Wait()
 	close(i.done)
@@ -43,7 +43,7 @@ func (i *instance) ID() string { return i.id }
 
 // Handle is the record.
 func (i *instance) Handle() driver.Handle {
-	b, _ := json.Marshal(i.record) // numbers and strings: no error
+	b, _ := json.Marshal(i.record) // numbers and strings, so no error
 	return b
 }
 
@@ -56,8 +56,7 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// Done is closed when the first process is dead; the kernel has then killed all
-// others.
+// Done is closed when the first process is dead; the kernel has then killed all others.
 func (i *instance) Done() <-chan struct{} { return i.done }
 
 // Destroy kills the place and removes what is left of it.
@@ -88,8 +87,7 @@ func (i *instance) undestroyed(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the native sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 
-// kill ends all processes: with the first, the kernel kills the rest, and does
-// not report its end before theirs.
+// kill ends all processes: when the first one dies, the kernel kills the rest, and reports its end only after theirs.
 func (i *instance) kill(ctx context.Context) error {
 	if i.process == nil {
 		return nil
@@ -97,7 +95,7 @@ func (i *instance) kill(ctx context.Context) error {
 	if err := i.process.Kill(); err != nil {
 		return err
 	}
-	if err := i.Thaw(ctx); err != nil { // the frozen do not die
+	if err := i.Thaw(ctx); err != nil { // frozen processes do not die
 		return err
 	}
 	select {
@@ -108,8 +106,7 @@ func (i *instance) kill(ctx context.Context) error {
 	}
 }
 
-// owned reports whether the folder and the group of that name are still those
-// of this place, and not of a later one.
+// owned reports whether the folder and the group of that name still belong to this place, and not to a later one.
 func (i *instance) owned() bool {
 	now, err := readRecord(i.dir)
 	return err != nil || now == i.record

@@ -16,9 +16,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// When the host's memory runs out, the kernel takes what runs inside before it
-// takes the daemon. Where the daemon has the right to that, nothing inside can
-// change it; else to be as good as the daemon is the most that it can come to.
+// When the host's memory runs out, the kernel kills programs inside before the daemon. If the daemon has the right,
+// it makes that unchangeable; otherwise programs inside can become equal to the daemon at best.
 func TestOfferedFirst(t *testing.T) {
 	p := newPlace(t, nil)
 	text, err := os.ReadFile("/proc/self/oom_score_adj")
@@ -38,8 +37,7 @@ func TestOfferedFirst(t *testing.T) {
 	}
 }
 
-// What code inside sees of the system. Everything is a bash command and what
-// it must print.
+// What code inside sees of the system. Each entry is a bash command and its expected output.
 func TestInside(t *testing.T) {
 	p := newPlace(t, nil)
 	for command, want := range map[string]string{
@@ -52,7 +50,7 @@ func TestInside(t *testing.T) {
 		"ls /proc/sys/net/ipv4/conf | grep -vE '^(all|default)$'":                           "lo",
 		"cut -d: -f1 /proc/net/dev | tail -n +3 | tr -d ' '":                                "lo",
 		"readlink /proc/self/fd/* 2>/dev/null | grep -vE '^(pipe|/dev/null|/proc)' | wc -l": "0",
-		// the daemon's descriptors, and the agent's, are nobody's
+		// no descriptor of the daemon or the agent is inherited
 		"ls /proc/self/fd | wc -w":                                                    "4",
 		"ls -d /proc/[0-9]* | grep -c '^/proc/1$'; true":                              "0",
 		"cat /proc/1/environ /proc/1/maps 2>&1 | grep -c 'No such\\|denied'":          "2",
@@ -66,15 +64,14 @@ func TestInside(t *testing.T) {
 		"cat /proc/cmdline /proc/modules /proc/interrupts /proc/keys /proc/iomem 2>/dev/null | wc -c":              "0",
 		"ls /proc/bus /proc/fs /proc/irq /proc/driver 2>/dev/null | grep -v :$ | tr -d '\\n'":                      "",
 		"head -c1 /proc/kcore 2>/dev/null | wc -c":                                                                 "0",
-		// terminals work, and type into no other's
+		// terminals work, and cannot type into other terminals
 		"script -qc 'test -t 0 && tty' /dev/null | tr -d '\\r'": "/dev/pts/0",
 	} {
 		p.want(command, want)
 	}
 }
 
-// Attempts from inside, as Python, which can make any system call. Each prints
-// the errno it got.
+// Attacks from inside, in Python, which can make any system call. Each prints its errno.
 func TestForbidden(t *testing.T) {
 	p := newPlace(t, nil)
 	const prelude = `
@@ -128,9 +125,8 @@ def attempt(f):
 	p.want("echo alive", "alive")
 }
 
-// What programs inside have a kernel keep for them is counted for the place, and
-// not for the daemon's user: not even one who may queue hardly a signal more
-// keeps a place from being made.
+// Kernel objects of programs inside count for the place, and not for the daemon's user: a place can be created even
+// if that user can queue hardly any more signals.
 func TestOwnCounts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("without root all places have one id")
@@ -156,7 +152,7 @@ func TestOwnCounts(t *testing.T) {
 	p.want("cat /proc/self/status | grep SigQ | cut -f2 | cut -d/ -f1", "0")
 }
 
-// setRoot is what comes of becoming root, who need not exist.
+// setRoot shows the result of becoming root, which need not exist.
 func setRoot() string {
 	if os.Geteuid() == 0 {
 		return "Operation not permitted"
@@ -164,9 +160,8 @@ func setRoot() string {
 	return "Invalid argument"
 }
 
-// agentKill is what comes of killing the first process. With its own id the
-// kernel lets it through, and drops it: the first process of a namespace is not
-// killed from within.
+// agentKill shows the result of killing the first process. If the ids are equal, the kernel accepts the signal and
+// drops it: the first process of a namespace cannot be killed from inside.
 func agentKill() string {
 	if os.Geteuid() == 0 {
 		return "Operation not permitted"
@@ -180,7 +175,7 @@ func TestMemoryLimitIsReported(t *testing.T) {
 		skip(t, "no control groups here")
 	}
 	if _, exit := p.run("head -c 400m /dev/zero | tail -c 300m | wc -c"); exit.Code == 0 && exit.Signal == 0 {
-		t.Log("the pipe's last program survived") // which one is killed is the kernel's choice
+		t.Log("the pipe's last program survived") // the kernel chooses which process it kills
 	}
 	p.want("echo alive", "alive")
 	u, err := p.Usage(t.Context())
@@ -207,7 +202,7 @@ func TestForkBombIsContained(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	p.agent.Run(ctx, wire.Start{ID: "bomb", Command: "f() { f | f & }; f; sleep 60"}, nil, nil)
-	// The agent is killing it while we ask.
+	// The agent may be killing it at this moment.
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		exit, err := p.agent.Run(t.Context(), wire.Start{ID: "after", Command: "true"}, nil, nil)
 		if err == nil && exit.Code == 0 {

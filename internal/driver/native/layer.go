@@ -16,16 +16,14 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// A layer is the file system of a place whose processes have ended. What begins
-// with it has an overlay for its root: the layer below, a file system in memory
-// of its own above. Nothing of that has a name on this host, so there is nothing
-// to be counted or swept: the kernel keeps a layer for as long as a root lies on
-// it.
+// A layer is the file system of a place whose processes have ended. A place that
+// begins with it has an overlay as its root: the layer below, and its own file
+// system in memory above. Nothing of that has a name on this host, so there is
+// nothing to count or sweep: the kernel keeps a layer for as long as a root uses it.
 //
-// The overlay is made by the daemon, since those that ordinary users may make
-// cannot rename the folders of a layer. The layer's files belong to the ids of
-// the place that it was; each place sees them as its own by a mount that maps
-// ids.
+// The daemon creates the overlay, because overlays of ordinary users cannot rename
+// the folders of a layer. The layer's files belong to the ids of the original place;
+// each place sees them as its own through a mount that maps ids.
 
 var _ driver.Layerer = (*Driver)(nil)
 
@@ -34,11 +32,10 @@ type layer struct {
 	size, inodes int64 // taken by it
 
 	mu   sync.Mutex
-	tree mount.Tree // attached nowhere; -1 when closed
+	tree mount.Tree // attached to nothing; -1 when closed
 }
 
-// Layers implements driver.Layerer. Where the daemon is not root, places would
-// have to make their overlays themselves.
+// Layers implements driver.Layerer. If the daemon is not root, places would have to create their overlays themselves.
 func (d *Driver) Layers() bool { return d.root && !d.layerless.Load() }
 
 // Layer implements driver.Layerer.
@@ -72,8 +69,8 @@ func (i *instance) layer() (*layer, error) {
 	})
 }
 
-// measure reads what the root takes. One that leaves its copies less than half
-// of their disk is not worth sharing: what they change of it takes room anew.
+// measure reads the size of the root. A layer that leaves its copies less than half of their disk is not worth
+// sharing, because what they change in it needs space again.
 func (l *layer) measure() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/", &st); err != nil {
@@ -120,7 +117,7 @@ func (i *instance) begin(l *layer, config *place.Config) error {
 
 var noLayers = hutch.Errorf(hutch.Unsupported, "native sandboxes cannot share files here: that takes Linux 6.3 with overlayfs, and root")
 
-// unlayered notes that this machine has no layers, if err says so.
+// unlayered records that this machine has no layers, if err says so.
 func (d *Driver) unlayered(err error) error {
 	for _, lacks := range []error{unix.EINVAL, unix.EPERM, unix.ENODEV, unix.ENOSYS, unix.EOPNOTSUPP} {
 		if errors.Is(err, lacks) {
@@ -131,8 +128,7 @@ func (d *Driver) unlayered(err error) error {
 	return err
 }
 
-// overlay makes the root, out of folders of a file system in memory that hides
-// the place's folder from this thread.
+// overlay creates the root from folders of a file system in memory, which hides the place's folder from this thread.
 func (i *instance) overlay(l *layer, config *place.Config, users int) (mount.Tree, error) {
 	above, err := mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
 		{"size", strconv.FormatInt(config.Size, 10)}, {"nr_inodes", strconv.FormatInt(config.Inodes, 10)}, {"mode", "0700"},
@@ -157,20 +153,20 @@ func (i *instance) overlay(l *layer, config *place.Config, users int) (mount.Tre
 	}
 	return mount.New("overlay", mount.NoSUID|mount.NoDev, [][2]string{
 		{"lowerdir", "mapped"}, {"upperdir", "upper"}, {"workdir", "work"},
-		{"redirect_dir", "on"}, // or folders of the layer could not be renamed
-		{"index", "on"},        // or hard links of it would be parted by writing to one
-		{"xino", "on"},         // or its files would seem to be of another device
+		{"redirect_dir", "on"}, // otherwise folders of the layer cannot be renamed
+		{"index", "on"},        // otherwise writing to a hard link of it would separate the links
+		{"xino", "on"},         // otherwise its files seem to be on another device
 	}...)
 }
 
-// show attaches the layer, and again with the ids of a place.
+// show attaches the layer, and attaches it again with the ids of a place.
 func (l *layer) show(path, mapped string, users int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.tree.AttachTo(path); err != nil {
 		return err
 	}
-	// An attached tree goes with this thread's mounts.
+	// An attached tree ends with this thread's mounts.
 	next, err := l.tree.Copy()
 	if err != nil {
 		return err

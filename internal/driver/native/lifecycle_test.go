@@ -19,7 +19,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// leftovers are what the host holds of a driver's places.
+// leftovers lists what the host holds of a driver's places.
 func leftovers(t *testing.T, d *Driver) []string {
 	t.Helper()
 	var found []string
@@ -149,7 +149,7 @@ func TestImageThatIsNotThere(t *testing.T) {
 	}
 }
 
-// daemon makes places until it is killed. It is this program, started again.
+// daemon creates places until it is killed. It is this program, started again.
 func daemon(dir string) error {
 	program, err := agent()
 	if err != nil {
@@ -228,14 +228,14 @@ func TestPlacesOutliveTheDaemon(t *testing.T) {
 	}
 }
 
-// Whatever the daemon was at when it was killed, nothing is left.
+// Whenever the daemon is killed, nothing is left after a sweep.
 func TestSweepAfterKill(t *testing.T) {
 	t.Parallel()
 	for delay := time.Duration(0); delay < 8*time.Millisecond; delay += time.Millisecond / 2 {
 		dir := t.TempDir()
 		daemon, lines := startDaemon(t, dir)
 		made(t, lines)
-		time.Sleep(delay) // into the middle of the next
+		time.Sleep(delay) // into the middle of the next create
 		daemon.Process.Kill()
 		daemon.Wait()
 
@@ -254,7 +254,7 @@ func TestSweepAfterKill(t *testing.T) {
 	}
 }
 
-// processesOf are the first processes of all places in a folder, told or not.
+// processesOf returns the first processes of all places in a folder, configured or not.
 func processesOf(t *testing.T, dir string) []int {
 	t.Helper()
 	var pids []int
@@ -267,8 +267,7 @@ func processesOf(t *testing.T, dir string) []int {
 	return pids
 }
 
-// gone waits for a process that is not this one's child. Its parent may leave
-// it a zombie for a while.
+// gone waits for a process that is not our child. Its parent can leave it a zombie for a while.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -282,7 +281,7 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// A place that is told nothing ends by itself.
+// A place that gets no configuration ends by itself.
 func TestUntoldPlaceEnds(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

@@ -13,17 +13,17 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// Driver makes places. It implements driver.Driver.
+// Driver creates places. It implements driver.Driver.
 type Driver struct {
 	dir    string // absolute
-	prefix string // of the names of its control groups
+	prefix string // prefix of the names of its control groups
 	agent  string
 	root   bool // two ids for each place
 	tree   *cgroup.Tree
 	noTree error // why tree is nil
 
 	program   program
-	layerless atomic.Bool // no layer could be used
+	layerless atomic.Bool // a layer could not be used
 
 	mu   sync.Mutex
 	uids map[int]bool // first ids of living places

@@ -78,7 +78,7 @@ func hostImage(ctx context.Context) (image.Root, error) {
 
 func imageFolder(uid int) string { return filepath.Join(*workFlag, fmt.Sprint("images-", uid)) }
 
-// skip skips a test for want of something that root has everywhere in CI.
+// skip skips a test that needs something which root has everywhere in CI.
 func skip(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") != "" && os.Geteuid() == 0 {
@@ -134,15 +134,14 @@ func networked(t *testing.T) bool {
 	return f.Level == driver.Good
 }
 
-// TestNetworksAreTested keeps the tests of networks from being left out unseen.
+// TestNetworksAreTested fails in CI if the tests of networks would be skipped.
 func TestNetworksAreTested(t *testing.T) {
 	if !networked(t) {
 		skip(t, "no network device can be made here")
 	}
 }
 
-// openToAll lets everyone make network devices while the test lasts, as most
-// systems do.
+// openToAll lets every user create network devices during the test, as on most systems.
 func openToAll(t *testing.T) {
 	const device = "/dev/net/tun"
 	info, err := os.Stat(device)

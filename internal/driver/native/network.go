@@ -11,8 +11,8 @@ import (
 
 var _ driver.Networked = (*instance)(nil)
 
-// Network copies the descriptor that the place's agent keeps. Nobody inside can
-// get at it there; and one who could would find in it what he has sent himself.
+// Network copies the descriptor that the place's agent keeps. No process inside can reach it there; one that could
+// would only find its own packets in it.
 func (i *instance) Network() (*os.File, error) {
 	if i.process == nil {
 		return nil, i.unreachable(os.ErrProcessDone)

@@ -23,10 +23,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// BenchmarkNetwork measures what connections of a place to a server on this
-// machine cost, when all of them are allowed, beside what the same programs get
-// without a place, and beside the other way to do it: the kernel's routing and
-// nftables, which hand connections to a proxy (needs root and nft).
+// BenchmarkNetwork measures connections from a place to a server on this machine when all are allowed. Beside it are
+// the same programs without a place, and the alternative design: the kernel's routing and nftables, which pass
+// connections to a proxy (needs root and nft).
 func BenchmarkNetwork(b *testing.B) {
 	for _, way := range []struct {
 		name string
@@ -37,7 +36,7 @@ func BenchmarkNetwork(b *testing.B) {
 	}
 }
 
-const outside = "93.184.215.14" // what the server is called
+const outside = "93.184.215.14" // the address under which the server is known inside
 
 func benchSend(b *testing.B, way func(*testing.B, string) func(string) string) {
 	const megabytes = 512
@@ -103,7 +102,7 @@ func each(l net.Listener, handle func(net.Conn)) {
 	}
 }
 
-// relay sends what comes from inside to a server, and back.
+// relay copies between a connection from inside and a server.
 func relay(inside net.Conn, to net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -129,7 +128,7 @@ func loopback(b *testing.B, _ string) func(string) string {
 	}
 }
 
-// everything is a handler that allows everything, and takes it to one server.
+// everything is a handler that allows every connection, and connects it to one server.
 type everything struct{ to string }
 
 func (e everything) TCP(_ context.Context, f netstack.Flow) {
@@ -176,9 +175,8 @@ func inPlace(b *testing.B, to string) func(string) string {
 	}
 }
 
-// tproxy has a network namespace for the client and one for what routes it, so
-// that nothing of the host's is changed. The proxy itself is this process, as
-// the daemon would be.
+// tproxy creates a network namespace for the client and one for the router, so that the host's own network does not
+// change. The proxy is this process, as the daemon would be.
 func tproxy(b *testing.B, to string) func(string) string {
 	if os.Geteuid() != 0 {
 		b.Skip("only root can route")
@@ -228,14 +226,13 @@ table ip hutch {
 END
 `
 
-// router makes the router's namespace, in which the thread of this goroutine
-// ends, and in it the proxy's listener.
+// router creates the router's namespace, in which this goroutine's thread stays, and the proxy's listener in it.
 func router(b *testing.B, client int, to string) error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return err
 	}
-	// What this thread starts is in the namespace, too.
+	// Programs that this thread starts are in the namespace, too.
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}

@@ -11,15 +11,14 @@ import (
 	"hutch/internal/wire"
 )
 
-// inside is a place of its own for one test.
+// inside is a place for one test.
 type inside struct {
 	*testing.T
 	driver.Instance
 	agent *wire.Client
 }
 
-// newPlace makes one as those of the pool are: under another name at first, which
-// must make no difference to anything.
+// newPlace creates a place as the pool does: under another name at first, which must make no difference.
 func newPlace(t *testing.T, limits func(*hutch.Limits)) *inside {
 	t.Helper()
 	t.Parallel()
@@ -68,7 +67,7 @@ func (p *inside) want(command, output string) {
 	}
 }
 
-// Programs that the filter and the missing parts of the system might break.
+// Programs that the filter, or missing parts of the system, might break.
 func TestProgramsWork(t *testing.T) {
 	for name, c := range map[string]struct{ program, command, output string }{
 		"python": {"python3", `python3 - <<'E'

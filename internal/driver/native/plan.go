@@ -16,11 +16,11 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// reserved are the folders of a root file system that places make themselves.
+// reserved are the folders of a root file system that places create themselves.
 var reserved = []string{"/proc", "/sys", "/dev", "/.hutch"}
 
-// plan says how to put an image's root file system together: what is empty or
-// above something writable is made anew in memory, the rest is bound.
+// plan decides how to build an image's root file system: folders that are empty, or above something writable, are
+// created in memory; all others are bound.
 func plan(c *place.Config, root image.Root) error {
 	if root.Dir == "" { // a trial
 		return nil
@@ -31,9 +31,8 @@ func plan(c *place.Config, root image.Root) error {
 	return planBinds(c, root)
 }
 
-// planBinds plans what the image shows of the host. The image's own covers of what
-// it masks are left out: the place hides that by itself, and needs nothing there
-// to cover.
+// planBinds plans what the image shows of the host. It leaves out the image's own covers of masked paths: the place
+// hides those by itself, and needs no file there.
 func planBinds(c *place.Config, root image.Root) error {
 	for _, b := range root.Binds {
 		if slices.Contains(root.Masks, b.Target) {
@@ -46,7 +45,7 @@ func planBinds(c *place.Config, root image.Root) error {
 		c.Binds = append(c.Binds, place.Bind{Source: b.Source, Target: b.Target, Folder: info.IsDir()})
 	}
 	for _, path := range root.Masks {
-		for i := len(c.Binds) - 1; i >= 0; i-- { // the last is the one that shows
+		for i := len(c.Binds) - 1; i >= 0; i-- { // of several at one target, the last one shows
 			if rel, ok := strings.CutPrefix(path, c.Binds[i].Target+"/"); ok {
 				c.Binds[i].Hidden = append(c.Binds[i].Hidden, rel)
 				break
@@ -56,8 +55,7 @@ func planBinds(c *place.Config, root image.Root) error {
 	return nil
 }
 
-// withMounts adds, after each folder, what is mounted below it on the host: an
-// overlay shows none of that.
+// withMounts adds, after each folder, the mounts below it on the host, because an overlay does not show them.
 func withMounts(binds []place.Bind) ([]place.Bind, error) {
 	mounts, err := mount.Points()
 	if err != nil {
@@ -123,8 +121,8 @@ func planEntry(c *place.Config, root image.Root, path string, e fs.DirEntry) err
 	return err
 }
 
-// planWritable makes a folder that is the user's. Those for temporary files are
-// too, so that tar can set their times when it brings back what was in them.
+// planWritable creates a folder that belongs to the user. Folders for temporary files do too, so that tar can set
+// their times when it restores their content.
 func planWritable(c *place.Config, path string, e fs.DirEntry) error {
 	info, err := e.Info()
 	if err != nil {
@@ -138,9 +136,8 @@ func planWritable(c *place.Config, path string, e fs.DirEntry) error {
 	return nil
 }
 
-// openTrees clones what is bound here, where root has a way to it, and passes
-// on descriptors. The ids of a place have none to folders like /root. The last
-// tree has the devices.
+// openTrees clones the bound folders here, where root can reach them, and passes descriptors. The ids of a place
+// cannot reach folders like /root. The last tree has the devices.
 func openTrees(config *place.Config) (trees []mount.Tree, err error) {
 	defer func() {
 		if err != nil {
@@ -160,7 +157,7 @@ func openTrees(config *place.Config) (trees []mount.Tree, err error) {
 		trees = append(trees, t)
 	}
 	t, err := makeDevices()
-	if errors.Is(err, unix.EPERM) { // a container without CAP_MKNOD: the host's nodes do
+	if errors.Is(err, unix.EPERM) { // in a container without CAP_MKNOD the host's nodes are used
 		return trees, nil
 	}
 	if err != nil {
@@ -170,8 +167,7 @@ func openTrees(config *place.Config) (trees []mount.Tree, err error) {
 	return append(trees, t), nil
 }
 
-// makeDevices makes the nodes of one place, since those of the host can be watched
-// and locked by everyone.
+// makeDevices creates device nodes for one place, because every program could watch and lock those of the host.
 func makeDevices() (mount.Tree, error) {
 	t, err := mount.New("tmpfs", mount.NoSUID|mount.NoExec, [2]string{"mode", "0755"}, [2]string{"size", "64k"})
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// record is what is kept of a place: as a file beside it, and as its handle.
+// record is the stored form of a place: a file beside it, and its handle.
 type record struct {
-	PID     int    `json:"pid"`     // of the first process, as seen by the daemon
-	Started uint64 `json:"started"` // when that began, so that no stranger is taken for it
-	Boot    string `json:"boot"`    // of the machine: times are counted from it
+	PID     int    `json:"pid"`     // pid of the first process, as the daemon sees it
+	Started uint64 `json:"started"` // when that process started, so that no other process is taken for it
+	Boot    string `json:"boot"`    // boot id of the machine, because start times are counted from the boot
 	UID     int    `json:"uid,omitempty"`
 }
 
@@ -23,14 +23,13 @@ const (
 	socketFile = "agent.sock"
 )
 
-// machineBoot identifies this run of the machine.
+// machineBoot identifies this boot of the machine.
 var machineBoot = sync.OnceValues(func() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
 })
 
-// newRecord describes a process that has just been started, and the first of its
-// ids.
+// newRecord describes a process that was just started, and the first of its ids.
 func newRecord(pid, uid int) (r record, err error) {
 	r.PID, r.UID = pid, uid
 	if r.Boot, err = machineBoot(); err != nil {
@@ -52,9 +51,8 @@ func (r record) process() (*pidfd.Process, error) {
 	return pidfd.Open(r.PID, r.Started)
 }
 
-// write puts the record into the place's folder. Half of one, should the daemon
-// be killed right there, says as much as none: the place was told nothing. It
-// need not outlive the machine, as no place does.
+// write writes the record into the place's folder. If the daemon is killed here, a partial record means the same as
+// none: the place has no configuration. The record need not survive a reboot, because no place does.
 func (r record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {

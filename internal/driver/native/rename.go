@@ -15,8 +15,7 @@ import (
 
 var _ driver.Renamer = (*instance)(nil)
 
-// Rename gives the place another host name, from outside: nothing within ever
-// has the right to.
+// Rename gives the place another host name, from outside: no process inside has the right to.
 func (i *instance) Rename(hostname string) error {
 	err := i.process.With(func(fd int) error { return clone.SetHostname(fd, hostname) })
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
@@ -31,7 +30,7 @@ func (i *instance) Rename(hostname string) error {
 	return nil
 }
 
-// rewrite gives another content to a file that the agent keeps open.
+// rewrite replaces the content of a file that the agent keeps open.
 func (i *instance) rewrite(fd int, text string) error {
 	file, err := i.process.File(fd)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// A place that was made under another name shows nothing of that, and nobody in
-// it may do more than in others.
+// A place that was created under another name does not show that name, and its programs have no more rights than
+// others.
 func TestRenamed(t *testing.T) {
 	p := newPlace(t, nil)
 	rights := p.rights()
@@ -27,7 +27,7 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// rights are the capabilities of the agent, as the host sees them.
+// rights returns the capabilities of the agent, as the host sees them.
 func (p *inside) rights() string {
 	p.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Instance.(*instance).record.PID))

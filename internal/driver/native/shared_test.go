@@ -15,8 +15,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// So many files as one place may have open in all its processes are no more than
-// half of the machine's, as far as programs can still work.
+// All processes of one place together can open no more than half of the machine's files, if that is enough for
+// programs to work.
 func TestMaxFiles(t *testing.T) {
 	p := newPlace(t, nil)
 	for _, c := range []struct {
@@ -34,8 +34,8 @@ func TestMaxFiles(t *testing.T) {
 	p.want("ulimit -Hn", fmt.Sprint(maxFiles(fileMax(), 256)))
 }
 
-// What sockets hold in the kernel is memory of the place, too. The program says how
-// many MiB the kernel holds for all sockets of the machine, before and after.
+// Kernel memory of sockets counts for the place, too. The program prints how many MiB the kernel holds for all
+// sockets of the machine, before and after.
 func TestSocketBuffersAreCharged(t *testing.T) {
 	p := newPlace(t, nil)
 	if p.Instance.(*instance).group == nil {
@@ -88,8 +88,8 @@ for n in range(150):
 print(held(), flush=True)
 `
 
-// What the image masks is hidden whether the host has it when a place is made, or
-// only later, or no longer; and nothing is written to the host for it.
+// What the image masks is hidden whether the host has it when a place is created, only later, or no longer; and
+// nothing is written to the host for it.
 func TestMasks(t *testing.T) {
 	t.Parallel()
 	const target = "/usr/local/games"
@@ -106,7 +106,7 @@ func TestMasks(t *testing.T) {
 	r.Binds = append(slices.Clone(r.Binds), image.Bind{Source: dir, Target: target})
 	for _, name := range []string{"pip.conf", "lib/npmrc", ".env", "etc/deep/auth"} {
 		r.Masks = append(slices.Clone(r.Masks), target+"/"+name)
-		r.Binds = append(r.Binds, image.Bind{Source: os.DevNull, Target: target + "/" + name}) // two of them on nothing
+		r.Binds = append(r.Binds, image.Bind{Source: os.DevNull, Target: target + "/" + name}) // two of them without a file
 	}
 	i, err := newDriver(t, t.TempDir()).Create(t.Context(), spec(r, "masks"))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSocketPath is how long the path of a socket may be.
+// maxSocketPath is the longest path of a socket.
 const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // withSocket calls do with a path of the socket in dir that is short enough.
@@ -27,8 +27,7 @@ func withSocket(dir string, do func(path string) error) error {
 	return do(fmt.Sprintf("/proc/self/fd/%d/%s", fd, socketFile))
 }
 
-// listen makes the socket that a place's agent accepts from. From now on
-// connections wait there.
+// listen creates the socket from which a place's agent accepts. From now on connections wait there.
 func listen(dir string) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

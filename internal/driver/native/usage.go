@@ -12,8 +12,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// Usage reads the control group and the file system in memory; without a group,
-// the kernel's table of processes.
+// Usage reads the control group and the file system in memory; without a group, the kernel's table of processes.
 func (i *instance) Usage(context.Context) (driver.Usage, error) {
 	disk := i.disk()
 	if i.group == nil {
@@ -31,13 +30,13 @@ func (i *instance) Usage(context.Context) (driver.Usage, error) {
 	}, nil
 }
 
-// disk is what is written, without a layer below. The root of the first process is the file system
-// that we made, and nobody inside can give it another: the way to it leads
-// through no name of theirs, and asking one in memory never blocks.
+// disk returns the size of the written files, without a layer below. The root of the first process is the file system
+// that we created, and no program inside can change that: the path to it uses none of their names, and a file system
+// in memory always answers.
 func (i *instance) disk() int64 {
 	var st unix.Statfs_t
 	err := unix.Statfs(fmt.Sprintf("/proc/%d/root", i.record.PID), &st)
-	if err != nil || st.Type != unix.TMPFS_MAGIC && st.Type != unix.OVERLAYFS_SUPER_MAGIC || i.process.Dead() { // the number may be a stranger's
+	if err != nil || st.Type != unix.TMPFS_MAGIC && st.Type != unix.OVERLAYFS_SUPER_MAGIC || i.process.Dead() { // the number can be another process's
 		return 0
 	}
 	return int64(st.Blocks-st.Bfree) * st.Bsize
@@ -46,12 +45,12 @@ func (i *instance) disk() int64 {
 // stat is what /proc tells of a process.
 type stat struct {
 	parent, threads int
-	ticks           int64 // of CPU, with those of the children it has waited for
-	private         int64 // bytes of memory that it shares with nobody
+	ticks           int64 // CPU, including children that it has waited for
+	private         int64 // bytes of memory that it does not share
 }
 
-// add sums up. A process that is gone is in the sum of who waited for it, and
-// orphans belong to the place's first process.
+// add sums up. The figures of an ended process are in those of its parent, and orphans belong to the place's first
+// process.
 func add(processes []stat) (u driver.Usage) {
 	const ticksPerSecond = 100 // USER_HZ, the same on every machine
 	for _, p := range processes {
@@ -82,7 +81,7 @@ func descendants(pid int) []stat {
 		n := next[0]
 		next = next[1:]
 		if s, ok := all[n]; ok {
-			delete(all, n) // the table changes while it is read: no circles
+			delete(all, n) // the table changes while it is read: avoid circles
 			found, next = append(found, s), append(next, children[n]...)
 		}
 	}
@@ -96,7 +95,7 @@ func readStat(pid int) (s stat, ok bool) {
 	if err != nil {
 		return s, false
 	}
-	f := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // the name may hold anything
+	f := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // the name can contain anything
 	if len(f) < 18 {
 		return s, false
 	}

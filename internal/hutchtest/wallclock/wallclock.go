@@ -1,10 +1,9 @@
-// Package wallclock lets the wall clock of one program jump, and no other's: as
-// when somebody sets the time of a machine, or a wrong one is put right. Its
-// monotonic clock goes on, and so do its timers.
+// Package wallclock lets the wall clock of a single program jump, as when somebody
+// sets the time of a machine. The program's monotonic clock and its timers continue.
 //
-// Programs in Go read the clock by the code that the kernel puts into each
-// process (vdso(7)). In this one's it is replaced, before the first instruction
-// runs, by code that asks the kernel and adds what is to be added.
+// Go programs read the clock with code that the kernel maps into each process
+// (vdso(7)). This package replaces that code in one process, before its first
+// instruction runs, by code that asks the kernel for the time and adds an offset.
 package wallclock
 
 import (

@@ -1,7 +1,7 @@
 // Gocache is the cache of the go command inside a sandbox, by the protocol of
-// GOCACHEPROG. What the image has compiled before is read from the folder beside
-// this program; everything else is in the go command's own folder, as it would be
-// without this program. Both folders have the layout of a GOCACHE.
+// GOCACHEPROG. What the image compiled earlier is read from the folder beside this
+// program; everything else is in the go command's usual folder, as without this
+// program. Both folders have the layout of a GOCACHE.
 //
 // The go command of the image compiles it, so it uses the standard library only.
 package main
@@ -63,10 +63,10 @@ func run() error {
 	return c.serve(os.Stdin, os.Stdout)
 }
 
-// caches are two folders: what is in warm is never written.
+// caches are two folders; warm is never written.
 type caches struct{ own, warm string }
 
-// serve answers one request after the other: each is a few system calls.
+// serve answers one request after the other, because each takes only a few system calls.
 func (c caches) serve(r io.Reader, w io.Writer) error {
 	requests, answers := json.NewDecoder(bufio.NewReaderSize(r, 64<<10)), json.NewEncoder(w)
 	if err := answers.Encode(response{KnownCommands: []string{"get", "put", "close"}}); err != nil {
@@ -79,7 +79,7 @@ func (c caches) serve(r io.Reader, w io.Writer) error {
 		} else if err != nil {
 			return err
 		}
-		var body []byte // follows as a string of its own
+		var body []byte // follows as a separate string
 		if req.Command == "put" && req.BodySize > 0 {
 			if err := requests.Decode(&body); err != nil {
 				return err
@@ -114,8 +114,7 @@ func (c caches) answer(req request, body []byte) (response, error) {
 	return response{}, fmt.Errorf("unknown command %q", req.Command)
 }
 
-// entry is the path of what a folder has for an id: of kind a, what an action
-// gave, or d, an output.
+// entry returns the path of an id in a folder: of kind a, the result of an action, or d, an output.
 func entry(dir string, id []byte, kind string) string {
 	name := hex.EncodeToString(id)
 	if len(name) < 2 {

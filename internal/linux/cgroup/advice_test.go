@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The advice names no program that the machine does not have.
+// The advice names only programs that the machine has.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -6,22 +6,21 @@ import (
 	"sync"
 )
 
-// Bounds tells how many bytes of memory the groups of this process grant, and
-// how many of those are free, by the group that has the fewest left. Both are 0
-// where none has a limit, as far as is seen here. What is bound so are also the
-// groups that this process makes, where they lie below: as in a container.
+// Bounds returns the memory limit of this process's groups, and the free part of it, for the group that has the least
+// left. Both are 0 if no visible group has a limit. The limit includes the groups that this process makes, if they
+// are below: as in a container.
 func Bounds() (limit, free int64) { return tightest(home()) }
 
-// home are the groups that this process began in.
+// home are the groups in which this process began.
 var home = sync.OnceValue(func() []memoryGroup { return memoryGroups("/proc/thread-self") })
 
-// memoryGroup is the folder of a group that may have a limit.
+// memoryGroup is the folder of a group that can have a limit.
 type memoryGroup struct {
 	version int
 	dir     string
 }
 
-// memoryGroups are those that a process is in, and all that these are in.
+// memoryGroups returns the groups of a process, and all groups above them.
 func memoryGroups(proc string) (groups []memoryGroup) {
 	mounts, _ := readMounts(filepath.Join(proc, "mountinfo"))
 	own, err := readOwn(filepath.Join(proc, "cgroup"))
@@ -52,19 +51,16 @@ func tightest(groups []memoryGroup) (limit, free int64) {
 	return limit, free
 }
 
-// unlimited is less than what version 1 shows for no limit, and more than there
-// is of memory.
+// unlimited is less than version 1's value for no limit, and more than any memory.
 const unlimited = 1 << 62
 
-// memoryNames are what the kernel calls the limit, what is used, and the files
-// among that, by the version.
+// memoryNames are the kernel's names for the limit, the use, and the cached files in it, by version.
 var memoryNames = map[int][4]string{
 	1: {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_active_file", "total_inactive_file"},
 	2: {"memory.max", "memory.current", "active_file", "inactive_file"},
 }
 
-// room reads a group's limit, 0 for none, and what is free of it. Files that the
-// kernel keeps in memory count as free.
+// room returns a group's limit, 0 for none, and its free part. Cached files count as free.
 func (g memoryGroup) room() (limit, free int64) {
 	r, names := reader{}, memoryNames[g.version]
 	if limit = r.number(g.dir, names[0]); limit == 0 || limit >= unlimited {

@@ -1,10 +1,10 @@
-// Package cgroup bounds and kills groups of processes with the kernel's
-// control groups, version 1 and version 2.
+// Package cgroup bounds and kills groups of processes with the kernel's control
+// groups, version 1 and version 2.
 //
-// A [Tree] is where this process may make groups; a [Group] in it is named by
-// its caller, holds no state but its name, and can be opened again by any later
-// process. All groups lie in one folder "hutch" of the tree, so that what a
-// killed daemon left behind is found with [Tree.Sweep].
+// A [Tree] is where this process can make groups. A [Group] in it is named by its
+// caller, holds no state except its name, and can be opened again by any later
+// process. All groups are in one folder "hutch" of the tree, so [Tree.Sweep] finds
+// what a killed daemon left behind.
 package cgroup
 
 import (
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder holds all groups; it goes with the last of them.
+// folder contains all groups; it is removed with the last of them.
 const folder = "hutch"
 
 // Limits bound a group. Zero leaves that resource unbounded.
@@ -31,13 +31,13 @@ type Limits struct {
 	PIDs   int     // processes and threads
 }
 
-// Usage is one reading of a group. What the kernel does not tell is 0.
+// Usage is one reading of a group. Figures that the kernel does not report are 0.
 type Usage struct {
 	CPU        time.Duration // used since the group was made
-	Memory     int64         // bytes now, without file cache that can be dropped at once
+	Memory     int64         // bytes now, without cached files that can be dropped at once
 	MemoryPeak int64
 	PIDs       int
-	OOMKills   int // processes killed for want of memory
+	OOMKills   int // processes killed because memory ran out
 }
 
 // Group is one control group: one folder on version 2, one for each
@@ -62,7 +62,7 @@ func (t *Tree) New(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// make leaves half a group behind when it fails.
+// make leaves a partial group behind when it fails.
 func (g *Group) make(l Limits) error {
 	for _, base := range g.tree.bases() {
 		if err := mkdirIn(filepath.Join(base, folder), g.name); err != nil {
@@ -72,8 +72,8 @@ func (g *Group) make(l Limits) error {
 	return g.limit(l)
 }
 
-// mkdirIn makes dir/name. Another process may remove an empty dir at any
-// moment, so it makes that again as often as needed.
+// mkdirIn makes dir/name. Another process can remove an empty dir at any moment, so mkdirIn makes dir again as often
+// as needed.
 func mkdirIn(dir, name string) error {
 	for {
 		err := os.Mkdir(filepath.Join(dir, name), 0o755)
@@ -89,8 +89,7 @@ func mkdirIn(dir, name string) error {
 	}
 }
 
-// reserve bounds the processes of all groups together, so that a quarter of what
-// the machine can have is left to others.
+// reserve bounds the processes of all groups together, so that a quarter of the machine's limit is left to others.
 func reserve(dir string) error {
 	file := filepath.Join(dir, "pids.max")
 	if _, err := os.Stat(file); err != nil {
@@ -103,8 +102,7 @@ func reserve(dir string) error {
 	return put(dir, "pids.max", strconv.Itoa(all*3/4))
 }
 
-// MaxPIDs is how many processes and threads the machine can have; 0 when it does
-// not say.
+// MaxPIDs is how many processes and threads the machine can have; 0 if unknown.
 func MaxPIDs() int {
 	r := reader{}
 	pids, threads := r.number("/proc/sys/kernel", "pid_max"), r.number("/proc/sys/kernel", "threads-max")
@@ -127,7 +125,7 @@ func (g *Group) Exists() bool {
 	return false
 }
 
-// Limit sets limits anew. What is zero in l stays as it is.
+// Limit changes limits. A zero in l leaves that limit unchanged.
 func (g *Group) Limit(l Limits) error {
 	if err := g.limit(l); err != nil {
 		return fmt.Errorf("limit control group %s: %w", g.name, err)
@@ -135,8 +133,8 @@ func (g *Group) Limit(l Limits) error {
 	return nil
 }
 
-// Add moves a process, with all its threads, into the group. On version 1 this
-// may wait for a grace period of the kernel, up to 20 ms.
+// Add moves a process, with all its threads, into the group. On version 1 this can wait for a grace period of the
+// kernel, up to 20 ms.
 func (g *Group) Add(pid int) error {
 	for _, dir := range g.dirs() {
 		if err := put(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
@@ -156,8 +154,8 @@ func (g *Group) FD() (*os.File, error) {
 	return os.OpenFile(g.dirs()[0], unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
-// Kill kills every process in the group, also those that are just being forked.
-// It does not wait for their end; [Group.Remove] does.
+// Kill kills every process in the group, including those that are being forked. It does not wait for their end;
+// [Group.Remove] does.
 func (g *Group) Kill() error {
 	if !g.Exists() {
 		return nil
@@ -167,17 +165,16 @@ func (g *Group) Kill() error {
 			return nil
 		} // before Linux 5.14: one by one, as on version 1
 	}
-	// Nothing can fork any more, so one pass over the list meets all.
+	// No process can fork any more, so one pass over the list finds all.
 	dir := g.dir("pids")
 	if err := put(dir, "pids.max", "0"); err != nil {
 		return ignoreAbsent(err)
 	}
-	return errors.Join(ignoreAbsent(killAll(dir)), g.Thaw()) // what is frozen dies when it thaws
+	return errors.Join(ignoreAbsent(killAll(dir)), g.Thaw()) // a frozen process dies when it thaws
 }
 
-// killAll kills the processes in the group at dir. A number may be given to a
-// stranger between reading it and killing it: so it is held by a pidfd first,
-// and must then still stand in the list.
+// killAll kills the processes in the group at dir. A pid can be reused between reading and killing it, so a pidfd
+// holds it first, and the pid must then still be in the list.
 func killAll(dir string) error {
 	held := map[int]int{}
 	defer func() {
@@ -191,7 +188,7 @@ func killAll(dir string) error {
 	}
 	for _, pid := range before {
 		if pid == os.Getpid() {
-			continue // a thread of ours, on its way through; see Start
+			continue // a thread of ours that is passing through; see Start
 		}
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			held[pid] = fd
@@ -206,8 +203,7 @@ func killAll(dir string) error {
 	return err
 }
 
-// Remove removes the group, waiting until ctx ends for processes in it to be
-// gone. A group that does not exist is removed already.
+// Remove removes the group; it waits until ctx ends for its processes to be gone. A missing group counts as removed.
 func (g *Group) Remove(ctx context.Context) error {
 	for wait := 200 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		err := g.remove()
@@ -252,8 +248,8 @@ func (t *Tree) Names(prefix string) []string {
 	return names
 }
 
-// Sweep kills and removes the groups whose names begin with prefix and that
-// keep, given the rest of the name, does not claim. It returns how many.
+// Sweep kills and removes the groups whose names begin with prefix, if keep does not claim the rest of the name. It
+// returns how many.
 func (t *Tree) Sweep(ctx context.Context, prefix string, keep func(rest string) bool) (int, error) {
 	var errs error
 	n := 0
@@ -271,7 +267,7 @@ func (t *Tree) Sweep(ctx context.Context, prefix string, keep func(rest string) 
 	return n, errs
 }
 
-// dirs are the group's folders, each once: controllers may share one.
+// dirs returns the group's folders, each once, because controllers can share one.
 func (g *Group) dirs() []string {
 	bases := g.tree.bases()
 	dirs := make([]string, len(bases))
@@ -281,7 +277,7 @@ func (g *Group) dirs() []string {
 	return dirs
 }
 
-// dir is the folder with a controller's files.
+// dir returns the folder with a controller's files.
 func (g *Group) dir(controller string) string {
 	return filepath.Join(g.tree.base(controller), folder, g.name)
 }
@@ -300,7 +296,7 @@ func processes(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// put writes one value. The kernel takes it in one write or not at all.
+// put writes one value, in a single write as the kernel requires.
 func put(dir, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
@@ -310,7 +306,7 @@ func put(dir, file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// ignoreAbsent drops errors that say the group, or a process, is gone.
+// ignoreAbsent drops errors that mean the group, or a process, is gone.
 func ignoreAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil

@@ -25,7 +25,7 @@ func host(t *testing.T) *Tree {
 	return nil
 }
 
-// group makes a group that goes with the test.
+// group makes a group that is removed at the end of the test.
 func group(t *testing.T, l Limits) *Group {
 	g, err := host(t).New(fmt.Sprintf("test%d-%s", os.Getpid(), strings.ToLower(t.Name())), l)
 	if err != nil {
@@ -45,7 +45,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// start runs a shell script that begins when it is in the group.
+// start starts a shell script in the group.
 func start(t *testing.T, g *Group, script string) *exec.Cmd {
 	cmd := exec.Command("/bin/bash", "-c", "read; "+script)
 	in, err := cmd.StdinPipe()
@@ -139,7 +139,7 @@ func TestNameCannotLeaveTheTree(t *testing.T) {
 	}
 }
 
-// fake2 is a folder with the files that version 2 shows in a group.
+// fake2 is a folder with the files of a version 2 group.
 func fake2(t *testing.T, files map[string]string) *Group {
 	tree := &Tree{base2: t.TempDir()}
 	g := tree.Open("g")

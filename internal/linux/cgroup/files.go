@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// period is the time over which the CPU limit is kept, in microseconds; it is
-// the kernel's default.
+// period is the period of the CPU limit in microseconds; it is the kernel's default.
 const period = 100_000
 
 func (g *Group) limit(l Limits) error {
@@ -45,7 +44,7 @@ func (g *Group) limit1(l Limits) error {
 			put(g.dir("cpu"), "cpu.cfs_quota_us", quota(l.CPU)))
 	}
 	if l.Memory > 0 {
-		// In this order: the sum with swap may not be below memory alone.
+		// In this order, because the limit with swap must not be below that of memory.
 		bytes := strconv.FormatInt(l.Memory, 10)
 		errs = append(errs,
 			put(g.dir("memory"), "memory.limit_in_bytes", bytes),
@@ -58,12 +57,11 @@ func (g *Group) limit1(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// buffers is how much the sockets of a group may hold on version 1, which counts
-// that apart from its memory, and only when this has a limit. Despite the name of
-// the file it counts TCP and UDP.
+// buffers is how much the sockets of a group can hold on version 1, which counts sockets separately from memory, and
+// only if this limit is set. Despite the file's name it covers TCP and UDP.
 func buffers(memory int64) int64 { return max(memory/8, 8<<20) }
 
-// quota is the CPU time in a period; the kernel takes no less than 1 ms.
+// quota returns the CPU time in a period; the kernel accepts no less than 1 ms.
 func quota(cores float64) string {
 	return strconv.Itoa(max(int(cores*period), 1000))
 }
@@ -76,7 +74,7 @@ func optional(err error) error {
 	return err
 }
 
-// Usage reads what the group uses. It is an error when the group is gone.
+// Usage reads the group's use. If the group is gone, it returns an error.
 func (g *Group) Usage() (Usage, error) {
 	if g.tree.v1() {
 		return g.usage1()
@@ -84,8 +82,7 @@ func (g *Group) Usage() (Usage, error) {
 	return g.usage2()
 }
 
-// used is memory in use, less file cache that can be dropped at once. The two
-// were not read in the same moment.
+// used returns memory in use, minus cached files that can be dropped at once. The two were read at different moments.
 func used(current, cache int64) int64 { return max(current-cache, 0) }
 
 func (g *Group) usage2() (Usage, error) {
@@ -123,7 +120,7 @@ func (r *reader) number(dir, file string) int64 {
 	return n
 }
 
-// field reads the number behind a name in a file of "name number" lines.
+// field reads the number after a name in a file of "name number" lines.
 func (r *reader) field(dir, file, name string) int64 {
 	for line := range strings.Lines(r.text(dir, file)) {
 		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
@@ -142,7 +139,7 @@ func (r *reader) text(dir, file string) string {
 	return string(b)
 }
 
-// end tells apart a group whose files are absent from one that is gone.
+// end distinguishes a group without certain files from one that is gone.
 func (r *reader) end(dir string) error {
 	if r.err != nil {
 		return r.err

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// Freeze has every process in the group stand still, and returns when they do.
-// On version 1 that takes a folder of its own, which is made for as long as they
-// are frozen: so a group costs no more for it while nobody freezes it.
+// Freeze freezes every process in the group, and returns when all are frozen. Version 1 needs a separate folder for
+// that, which exists only while they are frozen, so a group that is never frozen does not pay for it.
 func (g *Group) Freeze(ctx context.Context) error {
 	err := g.freeze(ctx)
 	if err == nil {
@@ -46,8 +45,7 @@ func (g *Group) freeze(ctx context.Context) error {
 	return reads(ctx, dir, "freezer.state", "FROZEN")
 }
 
-// gather moves all processes of the group to where they freeze. They may fork
-// until the last of them is there.
+// gather moves all processes of the group to the freezer's folder. They can fork until the last of them is there.
 func (g *Group) gather(ctx context.Context, dir string) error {
 	for moved := map[int]bool{}; ; {
 		pids, err := processes(g.dir("pids"))
@@ -73,7 +71,7 @@ func (g *Group) gather(ctx context.Context, dir string) error {
 	}
 }
 
-// reads waits for a file to have a line.
+// reads waits until a file contains a line.
 func reads(ctx context.Context, dir, file, line string) error {
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
 		b, err := os.ReadFile(filepath.Join(dir, file))
@@ -93,8 +91,7 @@ func reads(ctx context.Context, dir, file, line string) error {
 	}
 }
 
-// Thaw has a frozen group run on. One that is not frozen, or does not exist, is
-// as it should be.
+// Thaw lets a frozen group run again. A group that is not frozen, or does not exist, is left as it is.
 func (g *Group) Thaw() error {
 	if err := g.thaw(); ignoreAbsent(err) != nil {
 		return fmt.Errorf("thaw control group %s: %w", g.name, err)
@@ -116,8 +113,8 @@ func (g *Group) thaw() error {
 	return g.leaveIcebox(dir)
 }
 
-// leaveIcebox moves what has thawed to where everything else is. The folder
-// goes with the group, when something that is just being forked keeps it.
+// leaveIcebox moves thawed processes back to their group. If a fork under way keeps the folder busy, it is removed
+// with the group.
 func (g *Group) leaveIcebox(dir string) error {
 	pids, err := processes(dir)
 	if err != nil {
@@ -132,7 +129,7 @@ func (g *Group) leaveIcebox(dir string) error {
 	return nil
 }
 
-// icebox is the group's folder of version 1's freezer, "" where there is none.
+// icebox returns the group's folder in version 1's freezer, "" if there is none.
 func (g *Group) icebox() string {
 	base := g.tree.base1["freezer"]
 	if base == "" {

@@ -12,31 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryWatch follows the memory of one group, and makes the kernel hold the
-// group back at its limit where it would otherwise kill a process in it:
+// MemoryWatch follows the memory of one group. At the group's limit it makes the
+// kernel pause the group instead of killing one of its processes:
 //
-//   - Version 1: a process that needs memory over the limit waits until there
-//     is some, or the limit is raised. It waits without anybody's help when
-//     this process dies, and goes on when the next watch raises the limit.
+//   - Version 1: a process that needs memory over the limit waits until some is
+//     free, or the limit is raised. It also waits if this process dies, and
+//     continues when the next watch raises the limit.
 //   - Version 2: over the soft limit the kernel slows the group down.
 //
-// Both also reclaim cached files first.
+// Both first reclaim cached files.
 type MemoryWatch struct {
 	group  *Group
 	soft   int64
-	files  []*os.File // what the events are about must stay open
-	events *os.File   // nil where there are none
+	files  []*os.File // the files of the events must stay open
+	events *os.File   // nil if there are no events
 }
 
 // MemoryReading is one look at a group's memory.
 type MemoryReading struct {
-	Charged int64 // bytes, cached files among them
-	Used    int64 // bytes that no reclaim can free
-	Held    bool  // the kernel makes the group wait for memory; version 1 only
+	Charged int64 // bytes, including cached files
+	Used    int64 // bytes that cannot be reclaimed
+	Held    bool  // the kernel pauses the group for memory; version 1 only
 }
 
-// WatchMemory begins to watch the group. soft is how many bytes it may use
-// before its watcher wants to know.
+// WatchMemory begins to watch the group. soft is the number of bytes from which the watcher wants to be woken.
 func (g *Group) WatchMemory(soft int64) (*MemoryWatch, error) {
 	w := &MemoryWatch{group: g, soft: soft}
 	var err error
@@ -52,8 +51,7 @@ func (g *Group) WatchMemory(soft int64) (*MemoryWatch, error) {
 	return w, nil
 }
 
-// begin1 asks for an event when usage crosses the soft limit, and for one when
-// the group reaches its limit.
+// begin1 requests an event when usage crosses the soft limit, and one when the group reaches its limit.
 func (w *MemoryWatch) begin1() error {
 	dir := w.group.dir("memory")
 	if err := put(dir, "memory.oom_control", "1"); err != nil { // hold, do not kill
@@ -77,7 +75,7 @@ func (w *MemoryWatch) begin1() error {
 	return nil
 }
 
-// Read looks at the memory now. It is an error when the group is gone.
+// Read reads the memory now. If the group is gone, it returns an error.
 func (w *MemoryWatch) Read() (MemoryReading, error) {
 	g, r := w.group, reader{}
 	var m MemoryReading
@@ -91,14 +89,14 @@ func (w *MemoryWatch) Read() (MemoryReading, error) {
 		m.Charged = r.number(dir, "memory.current")
 	}
 	m.Used = m.Charged
-	if m.Charged > w.soft { // else it does not matter, and the kernel takes long to tell
+	if m.Charged > w.soft { // below it does not matter, and reading it is slow
 		m.Used = used(m.Charged, r.field(dir, "memory.stat", cached+"inactive_file")+r.field(dir, "memory.stat", cached+"active_file"))
 	}
 	return m, r.end(dir)
 }
 
-// Wait waits for an event, until the time is up or ctx is done. Where the
-// kernel has no events, it always waits for the time.
+// Wait waits for an event, until the time is up or ctx is done. If the kernel has no events, it waits for the whole
+// time.
 func (w *MemoryWatch) Wait(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -114,16 +112,15 @@ func (w *MemoryWatch) Wait(ctx context.Context, d time.Duration) {
 	var count [8]byte
 	w.events.Read(count[:])
 	if !stop() {
-		<-woken // or its deadline would be the next wait's
+		<-woken // otherwise its deadline would end the next wait
 	}
 	w.events.SetReadDeadline(time.Time{})
 }
 
-// Events reports whether the kernel tells when the group crosses the soft limit.
+// Events reports whether the kernel signals when the group crosses the soft limit.
 func (w *MemoryWatch) Events() bool { return w.events != nil }
 
-// SetSoft changes from where on the kernel slows the group down. Version 1 knows
-// no such thing.
+// SetSoft changes from where on the kernel slows the group down. Version 1 does not support this.
 func (w *MemoryWatch) SetSoft(bytes int64) error {
 	if w.group.tree.v1() {
 		return nil
@@ -131,16 +128,14 @@ func (w *MemoryWatch) SetSoft(bytes int64) error {
 	return put(w.group.dirs()[0], "memory.high", strconv.FormatInt(bytes, 10))
 }
 
-// SetMemory changes the group's limit, up or down. What waits for memory goes on
-// when it is raised.
+// SetMemory changes the group's limit, up or down. Raising it wakes processes that wait for memory.
 func (g *Group) SetMemory(bytes int64) error {
 	text := strconv.FormatInt(bytes, 10)
 	if !g.tree.v1() {
 		return put(g.dirs()[0], "memory.max", text)
 	}
 	dir := g.dir("memory")
-	// The sum with swap may not be below memory alone: on the way up it is set
-	// first, on the way down last.
+	// The limit with swap must not be below that of memory: on the way up it is set first, on the way down last.
 	swap := optional(put(dir, "memory.memsw.limit_in_bytes", text))
 	err := put(dir, "memory.limit_in_bytes", text)
 	if swap != nil && err == nil {
@@ -149,7 +144,7 @@ func (g *Group) SetMemory(bytes int64) error {
 	return errors.Join(swap, err)
 }
 
-// Close ends the watch. The group is held back at its limit all the same.
+// Close ends the watch. The kernel still pauses the group at its limit.
 func (w *MemoryWatch) Close() {
 	if w.events != nil {
 		w.events.Close()

@@ -5,10 +5,8 @@ import (
 	"runtime"
 )
 
-// Start calls start, which starts a process. The process is born in the group,
-// so nothing of it is ever outside: either start passes on the descriptor that
-// it is given, to CLONE_INTO_CGROUP, or that is 0, and the thread that start runs
-// on is in the group.
+// Start calls start, which starts a process. The process is in the group from its birth: either start passes the
+// given descriptor to CLONE_INTO_CGROUP, or the descriptor is 0, and start runs on a thread that is in the group.
 func (g *Group) Start(start func(group int) error) error {
 	if g.tree.v1() {
 		return g.start1(start)
@@ -21,10 +19,9 @@ func (g *Group) Start(start func(group int) error) error {
 	return start(int(dir.Fd()))
 }
 
-// start1 starts from a thread in the group. A thread that moves itself does so
-// at once; moving a process from outside waits for a grace period of the
-// kernel, 20 ms or more. A thread that cannot go back ends with the goroutine
-// that locked it.
+// start1 starts from a thread in the group. A thread that moves itself does so at once; moving a process from outside
+// waits for a grace period of the kernel, 20 ms or more. A thread that cannot move back ends with its goroutine,
+// which has locked it.
 func (g *Group) start1(start func(int) error) error {
 	done := make(chan error)
 	go func() {

@@ -14,20 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone is the error when no groups can be made. The error that wraps it
-// says why, and how to fix that.
+// ErrNone is the error if no groups can be made. The error that wraps it says why, and how to fix that.
 var ErrNone = errors.New("no control groups")
 
-// controllers are those that a tree must have; cpuacct is part of cpu on
-// version 2.
+// controllers are the controllers that a tree must have; cpuacct is part of cpu on version 2.
 var controllers = []string{"cpu", "cpuacct", "memory", "pids"}
 
-// leaf is the group into which a tree's other processes are moved on version
-// 2, where only the leaves may hold processes.
+// leaf is the group into which a tree's other processes are moved on version 2, where only the leaves can hold
+// processes.
 const leaf = "hutch-daemon"
 
-// Tree is the part of the host's hierarchy in which this process may make
-// groups. The zero Tree is not usable; [Find] returns one.
+// Tree is the part of the host's hierarchy in which this process can make groups. The zero Tree is not usable; [Find]
+// returns one.
 type Tree struct {
 	base2 string            // version 2: the folder under which "hutch" lies
 	base1 map[string]string // version 1: the same for each controller
@@ -37,13 +35,13 @@ type Tree struct {
 	prepared bool
 }
 
-// Find looks for the tree of this process and changes nothing. It prefers
-// version 2. As root it is the root of the hierarchy as far as it is seen here,
-// unless systemd has delegated a group to this process; for other users only
-// such a group. The error wraps [ErrNone] when there is none.
+// Find looks for the tree of this process and changes nothing. It prefers version 2.
+// For root it is the visible root of the hierarchy, unless systemd has delegated a
+// group to this process; for other users it can only be such a group. If there is
+// none, the error wraps [ErrNone].
 //
-// It reads of its own thread: the first, which stands for the process, may be
-// in a sandbox's group just now, to start something there.
+// It reads the group of its own thread: the first thread, which represents the
+// process, can be in a sandbox's group at the moment, to start a process there.
 func Find() (*Tree, error) { return find("/proc/thread-self", os.Geteuid() == 0) }
 
 func find(proc string, root bool) (*Tree, error) {
@@ -66,7 +64,7 @@ func find(proc string, root bool) (*Tree, error) {
 // find2 chooses the base on version 2.
 func find2(m mount, own string, root bool) (*Tree, error) {
 	base := m.path(own)
-	if filepath.Base(base) == leaf { // we were moved there before
+	if filepath.Base(base) == leaf { // we were moved there earlier
 		base = filepath.Dir(base)
 	}
 	if root && !delegated(base) {
@@ -120,7 +118,7 @@ func (t *Tree) base(controller string) string {
 	return t.base2
 }
 
-// bases are the folders of all controllers, each once, in a fixed order.
+// bases returns the folders of all controllers, each once, in a fixed order.
 func (t *Tree) bases() []string {
 	var dirs []string
 	for _, c := range controllers {
@@ -131,9 +129,8 @@ func (t *Tree) bases() []string {
 	return dirs
 }
 
-// prepare makes version 2 hand its controllers down to our groups. That needs
-// a base without processes, unless it is the root of all: so they move to a
-// leaf of it.
+// prepare makes version 2 pass its controllers down to our groups. That requires a base without processes, unless it
+// is the root of the hierarchy: so prepare moves them to a leaf.
 func (t *Tree) prepare() error {
 	if t.v1() {
 		return nil
@@ -169,14 +166,13 @@ func vacate(dir string) error {
 		return err
 	}
 	for _, pid := range pids {
-		// Kernel threads and the processes of other users stay; the caller
-		// sees whether that matters.
+		// Kernel threads and the processes of other users stay; the caller checks whether that matters.
 		_ = put(to, "cgroup.procs", strconv.Itoa(pid))
 	}
 	return nil
 }
 
-// enable hands down the controllers of a version 2 group; nothing on 1.
+// enable passes down the controllers of a version 2 group; on version 1 it does nothing.
 func enable(dir string) error {
 	const file = "cgroup.subtree_control"
 	have, err := os.ReadFile(filepath.Join(dir, file))
@@ -199,8 +195,7 @@ func hasAll(list string) bool {
 	return slices.Contains(names, "cpu") && slices.Contains(names, "memory") && slices.Contains(names, "pids")
 }
 
-// delegated reports whether systemd has handed this group over to the service
-// that runs in it (Delegate=yes).
+// delegated reports whether systemd has delegated this group to its service (Delegate=yes).
 func delegated(dir string) bool {
 	var value [1]byte
 	for _, name := range []string{"trusted.delegate", "user.delegate"} {
@@ -216,11 +211,11 @@ func writable(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }
 // mount is a mounted hierarchy.
 type mount struct {
 	version     int
-	root, dir   string // the group that is seen at dir
+	root, dir   string // the group whose files are at dir
 	controllers []string
 }
 
-// path is where a group is seen; one that is not seen counts as the root.
+// path returns where a group is visible; an invisible group counts as the root.
 func (m mount) path(group string) string {
 	rel, err := filepath.Rel(m.root, group)
 	if err != nil || strings.HasPrefix(rel, "..") {

@@ -1,12 +1,10 @@
-// Package clone starts a program in namespaces of its own, a user namespace
-// among them.
+// Package clone starts a program in new namespaces, including a user namespace.
 //
-// The standard library does that too, but has the child wait for its ids
-// before it executes, and so must copy the page tables of the caller: 2 ms for
-// one with 50 MB in use, 12 ms with 200 MB, against half a millisecond here.
-// Here the child executes at once, sharing the caller's memory until then, as
-// nobody, with the capabilities it is given. It then waits by itself to be told
-// that it has ids.
+// The standard library does that too, but its child waits for its ids before it
+// executes, and so must copy the caller's page tables: 2 ms for one with 50 MB in use,
+// 12 ms with 200 MB, against half a millisecond here. Here the child shares the
+// caller's memory and executes at once, as nobody, with the given capabilities. The
+// new program then waits until it has ids.
 package clone
 
 import (
@@ -19,33 +17,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is a program to be started, as the leader of a session.
+// Command is a program to start, as the leader of a session.
 type Command struct {
 	Path string
 	Argv []string
 	// Files become descriptors 0, 1, 2 and so on; all others are closed.
 	Files []int
-	// Namespaces are CLONE_NEW flags, CLONE_NEWUSER among them.
+	// Namespaces are CLONE_NEW flags, including CLONE_NEWUSER.
 	Namespaces uint64
-	// Capabilities are those that it has, over its namespaces alone.
+	// Capabilities are its capabilities, over its own namespaces only.
 	Capabilities []uintptr
-	// Group is the control group (version 2) that it is born in, opened as a
-	// folder; 0 is the caller's.
+	// Group is the control group (version 2) of its birth, opened as a folder; 0 is the caller's.
 	Group int
-	// Owner is the user that owns the user namespace. Whatever the kernel counts
-	// by user (inotify, queued signals, message queues) is counted there for
-	// that user, and not for the caller. 0 is the caller, and all that callers
-	// other than root can have.
+	// Owner is the user that owns the user namespace. The kernel's counts by user (inotify, queued signals, message
+	// queues) in the namespace are then charged to that user, and not to the caller. 0 is the caller, and the only
+	// value for callers other than root.
 	Owner int
-	// Device is a file that the child opens from within its namespaces, with the
-	// caller's right to it, in place of DeviceFD, one of Files. That stays as it is
-	// when the file cannot be opened.
+	// Device is a file that the child opens inside its namespaces, with the caller's rights, in place of DeviceFD,
+	// one of Files. If it cannot be opened, DeviceFD does not change.
 	Device   string
 	DeviceFD int
 }
 
-// Start starts a program and returns its process, which is a child of the
-// caller's, and a descriptor for that. On error there is no process.
+// Start starts a program and returns its pid, a child of the caller, and a pidfd. On error there is no process.
 func Start(c Command) (pid, pidfd int, err error) {
 	p, err := newPlan(c)
 	if err != nil {
@@ -76,12 +70,11 @@ func Start(c Command) (pid, pidfd int, err error) {
 	}
 }
 
-// ID is an id inside of a user namespace, and what it is outside.
+// ID maps an id inside a user namespace to the id outside.
 type ID struct{ Inside, Outside int }
 
-// MapIDs gives ids to the user namespace of a process, once in its life. Who is
-// not root can give it only the one it has itself, and programs there then
-// cannot change their supplementary groups.
+// MapIDs gives ids to the user namespace of a process, which is possible once. A caller other than root can map only
+// its own id, and programs there then cannot change their supplementary groups.
 func MapIDs(pid int, users, groups []ID) error {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	if os.Geteuid() != 0 {
@@ -103,7 +96,7 @@ func lines(ids []ID) string {
 	return b.String()
 }
 
-// put writes in one call; the kernel takes no second.
+// put writes in one call, because the kernel accepts no second.
 func put(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -114,7 +107,7 @@ func put(path, text string) error {
 	return err
 }
 
-// step is what the child was at when it failed.
+// step is the child's step when it failed.
 type step int
 
 const (
@@ -129,14 +122,13 @@ func (s step) String() string {
 	return [...]string{"dup3", "open the device", "setsid", "keep capabilities", "execve"}[s]
 }
 
-// plan is a Command as the child needs it, which may neither allocate nor
-// touch its parent's stack.
+// plan is a Command in the form that the child needs: the child can neither allocate nor use its parent's stack.
 type plan struct {
 	path   *byte
 	argv   []*byte
 	env    [1]*byte // none
 	files  []uintptr
-	copies []int   // descriptors of ours among files
+	copies []int   // descriptors among files that we duplicated
 	device *byte   // nil for none
 	place  uintptr // of the device's descriptor
 	args   cloneArgs
@@ -150,7 +142,7 @@ type plan struct {
 	errno syscall.Errno
 }
 
-// cloneArgs is the kernel's struct clone_args, with names for what is used.
+// cloneArgs is the kernel's struct clone_args, with names for the fields that we use.
 type cloneArgs struct {
 	flags, pidfd  uint64
 	_, _          uint64 // child_tid, parent_tid
@@ -190,7 +182,7 @@ func newPlan(c Command) (p *plan, err error) {
 	return p, nil
 }
 
-// take copies the files that stand where the child puts others.
+// take duplicates files whose numbers the child needs for others.
 func (p *plan) take(files []int) error {
 	for _, fd := range files {
 		if fd < len(files) {

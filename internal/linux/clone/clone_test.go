@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start runs a shell script in a user and a pid namespace, with its output in a
-// pipe and its stdin in another, and returns both ends of ours.
+// start runs a shell script in a user and a pid namespace, and returns its pid and our ends of its stdin and output.
 func start(t testing.TB, script string) (pid int, in, out *os.File) {
 	t.Helper()
 	stdin, in, err := os.Pipe()
@@ -73,8 +72,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// On a host with version 1 there often is a version 2 without controllers
-// beside it, which will do.
+// A host with version 1 often has a version 2 hierarchy without controllers beside it, which is enough.
 func TestBornInTheGroup(t *testing.T) {
 	t.Parallel()
 	var dir string
@@ -140,8 +138,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Many at once, with garbage in between, so that a child that harms its
-// parent's memory shows.
+// Many at once, with garbage collections in between, so that a child that damages its parent's memory is noticed.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
@@ -159,8 +156,7 @@ func TestParallel(t *testing.T) {
 	wg.Wait()
 }
 
-// A caller with much memory in use starts a program as quickly as one with
-// little.
+// A caller with much memory starts a program as quickly as one with little.
 func BenchmarkStart(b *testing.B) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

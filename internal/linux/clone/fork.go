@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's own preparations for a fork, as package syscall uses them: no
-// signal handler of ours may run in a child that shares our memory.
+// The runtime's own preparations for a fork, as package syscall uses them: no signal handler of ours can run in a
+// child that shares our memory.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -26,13 +26,12 @@ const here = ^uintptr(99)
 // until the child has executed a program or ended.
 func rawClone(args *cloneArgs, size uintptr) (pid, errno uintptr)
 
-// forkExec makes the child and, in it, never returns. The caller calls
+// forkExec makes the child. In the child it never returns. The caller calls
 // afterFork.
 //
-// The child runs on its parent's stack, in this very frame. So the parent has
-// to leave the frame at once, and the child may only call what is written in
-// assembly or needs no more stack, must not allocate, and must not be
-// instrumented.
+// The child runs on its parent's stack, in this very frame. So the parent must leave
+// the frame at once. The child can only call assembly or code that needs no more
+// stack, must not allocate, and must not be instrumented.
 //
 //go:noinline
 //go:norace

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetHostname gives the UTS namespace of a process another host name, by a
-// descriptor of the process.
+// SetHostname changes the host name in a process's UTS namespace, by the process's pidfd.
 func SetHostname(pidfd int, name string) error {
 	text, err := syscall.ByteSliceFromString(name)
 	if err != nil {
@@ -25,8 +24,7 @@ func SetHostname(pidfd int, name string) error {
 	return nil
 }
 
-// Socket makes a socket of TCP over IPv4 in the network namespace of a process,
-// where it stays. It does not block.
+// Socket makes a TCP socket over IPv4 in the network namespace of a process, in which it stays. It does not block.
 func Socket(pidfd int) (int, error) {
 	const kind = unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	fd, err := inside(pidfd, unix.CLONE_NEWNET, unix.SYS_SOCKET, unix.AF_INET, kind, 0)
@@ -36,11 +34,10 @@ func Socket(pidfd int) (int, error) {
 	return int(fd), nil
 }
 
-// inside makes one system call in a namespace of a process, by a descriptor of
-// that. Who made its user namespace may do so, an ordinary user too, but only
-// from within, where no program with threads can go. So a child goes: it
-// executes nothing, cannot be seen from inside, and is gone when this returns.
-// The descriptors that it makes are ours.
+// inside makes one system call in a namespace of a process, by its pidfd. The creator of the process's user namespace
+// has the right to, even as an ordinary user, but only from inside, where no program with threads can enter. So a
+// child enters: it executes no program, is invisible inside, and has ended when this returns. It shares our
+// descriptors.
 func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err error) {
 	e := &errand{pidfd: uintptr(pidfd), namespaces: unix.CLONE_NEWUSER | namespace, call: call, a: a, b: b, c: c, args: cloneArgs{
 		flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES, exitSignal: uint64(unix.SIGCHLD),
@@ -61,8 +58,7 @@ func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err er
 	return e.result, err
 }
 
-// errand is what the child needs, which may neither allocate nor touch its
-// parent's stack.
+// errand is what the child needs: the child can neither allocate nor use its parent's stack.
 type errand struct {
 	args              cloneArgs
 	pidfd, namespaces uintptr

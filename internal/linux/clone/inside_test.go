@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child starts a shell in namespaces, and returns a descriptor of it, and its
-// ends of what the shell reads and prints.
+// child starts a shell in namespaces, and returns its pid, its pidfd, and our ends of its input and output.
 func child(t *testing.T, script string, namespaces uint64) (pid, pidfd int, in, out *os.File) {
 	t.Helper()
 	stdin, in, err := os.Pipe()
@@ -52,7 +51,7 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	space, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS) // whose, the kernel tells by a descriptor
+	space, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS) // the kernel identifies its namespace by a descriptor
 	if err != nil {
 		t.Skipf("the kernel does not tell whose a socket is: %v", err)
 	}
@@ -74,7 +73,7 @@ func TestSetHostname(t *testing.T) {
 	_, fd, in, out := child(t, "read go; uname -n", unix.CLONE_NEWUTS)
 	ours, _ := os.Hostname()
 	var all sync.WaitGroup
-	for range 20 { // a child that harms its parent's memory shows
+	for range 20 { // so that a child that damages its parent's memory is noticed
 		all.Go(func() {
 			if err := SetHostname(fd, "other"); err != nil {
 				t.Error(err)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const keep = ^uintptr(0) // leaves an id as it is
+const keep = ^uintptr(0) // leaves an id unchanged
 
-// asOwner calls f on a thread whose user is owner, which keeps all that it may
-// and its right to files. A user namespace belongs to the user who makes it.
+// asOwner calls f on a thread whose user is owner, but which keeps its capabilities and its rights to files. A user
+// namespace belongs to the user who creates it.
 func asOwner(owner int, f func()) error {
 	if owner == 0 {
 		f()
@@ -25,14 +25,14 @@ func asOwner(owner int, f func()) error {
 		return os.NewSyscallError("capget", err)
 	}
 	root := uintptr(unix.Geteuid())
-	// Package syscall would change all threads. The saved id is the way back, and
-	// keeps what this thread may do; only that it does so has to be said again.
+	// Package syscall would change all threads. The saved id allows the return, and keeps the permitted capabilities;
+	// they must only be made effective again.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(owner), uintptr(owner), keep); errno != 0 {
 		return fmt.Errorf("take on user %d: %w", owner, errno)
 	}
 	defer func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, root, root, keep); errno != 0 {
-			panic(fmt.Sprintf("return to user %d: %v", root, errno)) // a thread that stayed another user would be a trap
+			panic(fmt.Sprintf("return to user %d: %v", root, errno)) // a thread that stayed another user would be dangerous
 		}
 		_ = unix.Capset(&header, &caps[0])
 	}()

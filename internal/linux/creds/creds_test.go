@@ -17,7 +17,7 @@ import (
 
 const uid, gid = 48_731, 48_732 // no account has them
 
-// TestMain leaves the supplementary groups, as Do wants it.
+// TestMain drops the supplementary groups, as Do requires.
 func TestMain(m *testing.M) {
 	if os.Geteuid() == 0 {
 		if err := syscall.Setgroups(nil); err != nil {
@@ -72,7 +72,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// However f ends, no thread stays somebody else.
+// However f ends, no thread keeps the other user's rights.
 func TestReturn(t *testing.T) {
 	needRoot(t)
 	oops := errors.New("oops")
@@ -88,14 +88,14 @@ func TestReturn(t *testing.T) {
 		t.Fatalf("%q, %v", threads, err)
 	}
 	for _, thread := range threads {
-		var st unix.Stat_t // a thread's folder is its effective user's
+		var st unix.Stat_t // the owner of a thread's folder is its effective user
 		if err := unix.Stat(thread, &st); err == nil && (st.Uid != 0 || st.Gid != 0) {
 			t.Errorf("%s is %d:%d", thread, st.Uid, st.Gid)
 		}
 	}
 }
 
-// Who has the user's id may not signal the process meanwhile.
+// A process with the user's id cannot signal this process meanwhile.
 func TestTheUserCannotReachUs(t *testing.T) {
 	needRoot(t)
 	if err := creds.Do(uid, gid, func() error {

@@ -7,15 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apart runs do on a thread that has a copy of this process's mounts, a working
-// folder and a root of its own. All that is attached there is gone when do
-// returns, or when this process dies.
+// Apart runs do on a thread with its own copy of this process's mounts, its own working folder and root. Everything
+// that is attached there disappears when do returns, or when this process dies.
 func Apart(do func() error) error {
 	ended := make(chan error, 1)
 	go func() {
-		// Never unlocked, so that the thread ends with this goroutine and nobody
-		// else finds itself in there. The first thread does not end; it stays as
-		// it is, and is kept from being the one.
+		// Never unlocked, so that the thread ends with this goroutine and no other goroutine runs in it. The first
+		// thread cannot end, so it is never used for this.
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			defer runtime.UnlockOSThread()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is mounted apart is seen nowhere else, and no thread stays there.
+// What is mounted apart is invisible elsewhere, and no thread stays there.
 func TestApart(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has mounts of its own at once")

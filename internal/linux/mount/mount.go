@@ -1,7 +1,7 @@
 // Package mount builds mount trees from file descriptors.
 //
-// No path is looked up twice: what was opened and checked is what is mounted,
-// and where it goes is a descriptor as well. It needs Linux 5.12.
+// No path is looked up twice: exactly what was opened and checked is mounted, and the
+// target is a descriptor as well. It needs Linux 5.12.
 package mount
 
 import (
@@ -20,13 +20,12 @@ const (
 	NoExec   = unix.MOUNT_ATTR_NOEXEC
 )
 
-// Tree is a mounted tree that hangs nowhere yet, or the root of one that does.
-// It goes away with its last descriptor unless it was attached.
+// Tree is a mounted tree that is attached nowhere yet, or the root of one that is. It disappears with its last
+// descriptor unless it was attached.
 type Tree int
 
-// Clone copies the tree of mounts at path, all of it below path included. The
-// copy takes no part in mount propagation, and gets the attributes besides
-// those that it has.
+// Clone copies the tree of mounts at path, including all mounts below. The copy takes no part in mount propagation,
+// and gets the attributes in addition to its own.
 func Clone(path string, attributes uint64) (Tree, error) {
 	return clone(path, attributes, unix.AT_RECURSIVE)
 }
@@ -47,8 +46,7 @@ func clone(path string, attributes uint64, recursive uint) (Tree, error) {
 	return t, nil
 }
 
-// Device clones one device node, which must be the named one: whoever can put
-// another file in its place shall not have that one mounted.
+// Device clones one device node. It checks the numbers, so that another file at that path is not mounted.
 func Device(path string, major, minor uint32) (Tree, error) {
 	t, err := cloneAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -66,8 +64,7 @@ func Device(path string, major, minor uint32) (Tree, error) {
 	return t, nil
 }
 
-// Sub copies the mount of what is at path below t, an attached tree, without
-// those on top of it.
+// Sub copies the mount at path below t, an attached tree, without mounts on top of it.
 func (t Tree) Sub(path string, attributes uint64) (Tree, error) {
 	sub, err := cloneAt(int(t), path[1:], unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil || attributes == 0 {
@@ -115,9 +112,8 @@ func (t Tree) Copy() (Tree, error) { return cloneAt(int(t), "", unix.AT_EMPTY_PA
 // it.
 func Root() (Tree, error) { return cloneAt(unix.AT_FDCWD, "/", 0) }
 
-// MapIDs has a tree that was attached nowhere yet show its files with the ids
-// that they have in a user namespace, which is given by a descriptor. It is for
-// the host's root, and not every file system can.
+// MapIDs makes a tree show its files with the ids of a user namespace, given by a descriptor. The tree must not have
+// been attached. It needs the host's root, and not every file system supports it.
 func (t Tree) MapIDs(users int) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users)}
 	return os.NewSyscallError("mount_setattr", unix.MountSetattr(int(t), "", unix.AT_EMPTY_PATH, &attr))
@@ -129,8 +125,8 @@ func (t Tree) AttachTo(path string) error {
 	return wrap("attach to", path, err)
 }
 
-// Attach attaches child at path below t, an attached tree. Symbolic links in
-// path are followed, and lead nowhere outside of t.
+// Attach attaches child at path below t, an attached tree. Symbolic links in path are followed, but cannot lead
+// outside of t.
 func (t Tree) Attach(child Tree, path string) error {
 	at, err := t.Open(path, unix.O_PATH)
 	if err != nil {
@@ -148,13 +144,13 @@ func (t Tree) Open(path string, flags int) (int, error) {
 	return fd, wrap("open", path, err)
 }
 
-// Pivot makes t, which is attached, the root of this process and of its mount
-// namespace, and lets go of all that was there before.
+// Pivot makes t, which is attached, the root of this process and of its mount namespace, and detaches everything
+// else.
 func (t Tree) Pivot() error {
 	if err := unix.Fchdir(int(t)); err != nil {
 		return err
 	}
-	// The old root is put over the new one, and taken away from there.
+	// The old root is mounted over the new one, and detached there.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return wrap("pivot to", "the new root", err)
 	}

@@ -1,8 +1,7 @@
-// Package names is what a sandbox knows of names without asking anybody.
+// Package names holds the names that a sandbox resolves without DNS.
 package names
 
-// Hosts is the text of /etc/hosts in a sandbox: the machine itself, also by its
-// host name, which may be empty.
+// Hosts returns the text of /etc/hosts in a sandbox: the sandbox itself, also by its host name, which can be empty.
 func Hosts(hostname string) string {
 	if hostname != "" {
 		hostname = " " + hostname

@@ -1,5 +1,5 @@
-// Package pidfd holds on to processes that are not only this process's
-// children: a number may be given to a stranger, a descriptor may not.
+// Package pidfd identifies processes, including those that are not our children, by descriptor: a pid can be reused,
+// a descriptor cannot.
 package pidfd
 
 import (
@@ -19,10 +19,9 @@ type Process struct {
 	pid  int
 }
 
-// Adopt takes a descriptor that came with the making of a process.
+// Adopt takes a pidfd that was returned when the process was created.
 func Adopt(fd, pid int) (*Process, error) {
-	// Only a descriptor that does not block is watched by the runtime's
-	// poller, which saves a thread for each process that is waited for.
+	// The runtime's poller watches only non-blocking descriptors, and saves a thread for each wait.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("watch process %d: %w", pid, err)
@@ -30,8 +29,8 @@ func Adopt(fd, pid int) (*Process, error) {
 	return &Process{os.NewFile(uintptr(fd), "pidfd"), pid}, nil
 }
 
-// Open finds the process that had this number and began at that time, as
-// [Started] told. The error wraps os.ErrProcessDone when it is gone.
+// Open finds the process with this pid that began at that time, as [Started] returned. The error wraps
+// os.ErrProcessDone if it is gone.
 func Open(pid int, started uint64) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -48,8 +47,7 @@ func Open(pid int, started uint64) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process's number. It may be a stranger's once the process is dead
-// and was waited for.
+// PID is the process's number. It can be reused after the process is dead and was waited for.
 func (p *Process) PID() int { return p.pid }
 
 // Dead reports whether the process has ended.
@@ -62,7 +60,7 @@ func (p *Process) Dead() bool {
 	return dead
 }
 
-// Wait returns when the process has ended. A child is thereby reaped.
+// Wait returns when the process has ended. It reaps a child.
 func (p *Process) Wait() error {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -72,7 +70,7 @@ func (p *Process) Wait() error {
 		if !ended(fd) {
 			return false
 		}
-		_ = unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED|unix.WNOHANG, nil) // ECHILD of those of others
+		_ = unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED|unix.WNOHANG, nil) // ECHILD if it is another process's child
 		return true
 	})
 }
@@ -87,8 +85,8 @@ func ended(fd uintptr) bool {
 	}
 }
 
-// Kill kills the process. One that has ended is killed already; so is one that
-// was closed, as nobody does that before.
+// Kill kills the process. It succeeds if the process has ended or was closed, because only ended processes are
+// closed.
 func (p *Process) Kill() error {
 	err := p.Signal(unix.SIGKILL)
 	if errors.Is(err, os.ErrProcessDone) {
@@ -97,7 +95,7 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Signal signals the process. It is os.ErrProcessDone when that has ended.
+// Signal signals the process. The error is os.ErrProcessDone if it has ended.
 func (p *Process) Signal(s unix.Signal) error {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -110,7 +108,7 @@ func (p *Process) Signal(s unix.Signal) error {
 	return err
 }
 
-// With calls do with the descriptor, which stays the process's.
+// With calls do with the pidfd, which stays open.
 func (p *Process) With(do func(fd int) error) error {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -120,8 +118,7 @@ func (p *Process) With(do func(fd int) error) error {
 	return cmp.Or(failed, err)
 }
 
-// File returns a copy of one of the process's descriptors. Who may trace the
-// process may ask for that.
+// File returns a copy of one of the process's descriptors. It needs the right to trace the process.
 func (p *Process) File(number int) (*os.File, error) {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -135,16 +132,16 @@ func (p *Process) File(number int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d of process %d", number, p.pid)), nil
 }
 
-// Close lets go of a process that has ended, or that only Open was asked for.
+// Close releases a process that has ended, or one from Open.
 func (p *Process) Close() error { return p.file.Close() }
 
-// Started is when a process began, in ticks since the machine did.
+// Started returns the start time of a process, in ticks since the boot.
 func Started(pid int) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// The name, in parentheses, may hold anything; 20 fields behind it is ours.
+	// The name, in parentheses, can contain anything; our field is 20 fields after it.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("status of process %d: %q", pid, b)

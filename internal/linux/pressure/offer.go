@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// offer is by how many thousandths of all memory a process seems larger than it
-// is to the kernel, when that has to end one. At most are 1000.
+// offer is how much larger, in thousandths of all memory, a process appears when the kernel chooses one to kill. The
+// kernel's maximum is 1000.
 const offer, mostOffered = 500, 1000
 
-// Offer has the kernel end a process, or one of those that it starts from now
-// on, rather than this one when there is no memory left. They can take it back
-// unless this process has CAP_SYS_RESOURCE, but never be better off than it is.
+// Offer makes the kernel prefer a process, and its later children, over this one when it must kill because memory ran
+// out. They can undo this unless this process has CAP_SYS_RESOURCE, but can never get a better score than this
+// process.
 func Offer(pid int) error {
 	own, err := score("self")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a process starts is offered with it, and this process is not.
+// A process's children are offered with it, and this process is not.
 func TestOffer(t *testing.T) {
 	t.Parallel()
 	own, err := score("self")

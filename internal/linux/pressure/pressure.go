@@ -1,7 +1,5 @@
-// Package pressure is about what becomes of this process and of all that it
-// starts when there is no memory left: it tells when that is near, by what the
-// kernel says of the machine and of the control groups that this process is in,
-// and has the kernel end others first.
+// Package pressure handles a shortage of memory: it reports when the machine, or the control groups of this process,
+// are nearly out of it, and makes the kernel kill other processes before this one.
 package pressure
 
 import (

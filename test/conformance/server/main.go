@@ -1,8 +1,7 @@
 //go:build conformance
 
-// Command server is Hutch's MCP server as the conformance suite needs it: with
-// the suite's own tools beside ours, and no token, for the suite has none to
-// send. It prints its address, and ends with its standard input.
+// Command server is Hutch's MCP server for the conformance suite: with the suite's tools beside ours, and without a
+// token, because the suite sends none. It prints its address, and ends when its standard input does.
 package main
 
 import (

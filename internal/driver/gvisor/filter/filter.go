@@ -1,10 +1,10 @@
-// Package filter has gVisor's filters of system calls, as gVisor compiles them
-// from its rules for the sandboxes that we make. Every sandbox would do that
-// once more, and keep the pages that it took. gVisor's own builds have them too,
-// but not its Go module.
+// Package filter holds gVisor's system call filters, as gVisor compiles them from
+// its rules for the sandboxes that we create. Otherwise every sandbox would
+// compile them again, and keep the memory that this took. gVisor's own builds
+// contain them too, but its Go module does not.
 //
-// A filter counts only for the very options in its name: for all others, and on
-// other processors, gVisor compiles. Of a new gVisor the filters are made anew,
-// with `go test ./internal/driver/gvisor/filter -write`; without that the test
+// A filter applies only to exactly the options in its name: for others, and on
+// other processors, gVisor compiles. After an upgrade of gVisor, write the filters
+// again with `go test ./internal/driver/gvisor/filter -write`; until then the test
 // fails.
 package filter

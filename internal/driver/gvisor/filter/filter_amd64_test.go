@@ -2,7 +2,7 @@
 
 package filter
 
-// The race detector needs system calls of its own, which gVisor then allows.
+// The race detector uses further system calls, which gVisor then allows.
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ import (
 
 var write = flag.Bool("write", false, "write the filters instead")
 
-// The filters are those that this gVisor would compile.
+// The filters equal those that this version of gVisor compiles.
 func TestFiltersAreOfThisVersion(t *testing.T) {
 	now := map[string]precompiledseccomp.Program{"Gofer": compileGofer(t), "Sentry": compileSentry(t)}
 	if *write {
@@ -43,8 +43,8 @@ func TestFiltersAreOfThisVersion(t *testing.T) {
 	}
 }
 
-// What a process installs is, instruction for instruction, what gVisor makes of
-// the same values.
+// The filter that a process installs equals, instruction for instruction, the one that gVisor makes of the same
+// values.
 func TestFiltersFilledIn(t *testing.T) {
 	rules, deny := gofer.Rules(goferOptions)
 	same(t, Gofer, goferOptions.Vars(), &seccomp.Program{
@@ -70,7 +70,7 @@ func same(t *testing.T, p precompiledseccomp.Program, vars precompiledseccomp.Va
 	}
 }
 
-// goferOptions are those that cmd/hutch-runsc passes on.
+// goferOptions are the options that cmd/hutch-runsc passes on.
 var goferOptions = gofer.Options{UDSCreateEnabled: true, DirectFS: true}
 
 func compileGofer(t *testing.T) precompiledseccomp.Program {
@@ -88,8 +88,7 @@ func compileGofer(t *testing.T) precompiledseccomp.Program {
 	panic("unreachable")
 }
 
-// compileSentry is what gVisor's PrecompiledPrograms does, for one of its six
-// hundred.
+// compileSentry does what gVisor's PrecompiledPrograms does, for one of its six hundred programs.
 func compileSentry(t *testing.T) precompiledseccomp.Program {
 	info := systrapInfo(t)
 	opt := sentryOptions(info)
@@ -118,7 +117,7 @@ func systrapInfo(t *testing.T) platform.SeccompInfo {
 	return constructor.PrecompiledSeccompInfo()[0]
 }
 
-// filledIn is a platform whose variables have other values than its own.
+// filledIn is a platform whose variables have other values.
 type filledIn struct {
 	platform.SeccompInfo
 	vars precompiledseccomp.Values
@@ -132,8 +131,7 @@ func (f filledIn) Variables() precompiledseccomp.Values {
 	return own
 }
 
-// SyscallFilters corrects the one rule that has the number of the process that
-// compiles, and not of the one that installs.
+// SyscallFilters corrects the one rule that contains the pid of the compiling process instead of the installing one.
 func (f filledIn) SyscallFilters(vars precompiledseccomp.Values) seccomp.SyscallRules {
 	rules := f.SeccompInfo.SyscallFilters(vars)
 	rules.Remove(unix.SYS_RT_TGSIGQUEUEINFO)

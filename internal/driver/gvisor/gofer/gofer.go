@@ -1,8 +1,6 @@
-// Package gofer serves a gVisor sandbox the files of its image, in a program
-// that can do nothing else. gVisor's own gofer is a role of runsc, and each one
-// holds the tables of a whole kernel that it never looks at: 2.5 MB for every
-// sandbox. So hutch-runsc makes the gofer's file system, gives up what it may,
-// and becomes hutch-gofer.
+// Package gofer serves the image's files to a gVisor sandbox, from a program that can do nothing else. gVisor's own
+// gofer is a role of runsc, and each one holds the tables of a whole kernel that it does not use: 2.5 MB for every
+// sandbox. So hutch-runsc sets up the gofer's file system, drops its privileges, and becomes hutch-gofer.
 package gofer
 
 import (
@@ -20,17 +18,16 @@ import (
 	"gvisor.dev/gvisor/runsc/fsgofer/filter"
 )
 
-// Service is what there is to do. It is passed on as the last argument of the
-// program, with the sockets open that it names.
+// Service describes the gofer's work. It is the last argument of the program, and the sockets that it names are open.
 type Service struct {
-	Root   string // what is served, within the root of the process
+	Root   string // what is served, below the root of the process
 	Mounts []Mount
 	Files  fsgofer.Config
 	Filter filter.Options
-	Exit   int // tells which process the sandbox is, so that it ends first; -1 for none
+	Exit   int // descriptor of the sandbox's process, so that the gofer ends after it; -1 for none
 }
 
-// Mount is a part of the image, and who asks for it.
+// Mount is a part of the image, and the socket of its client.
 type Mount struct {
 	Socket   int
 	Path     string
@@ -51,15 +48,15 @@ func Decode(arg string) (s Service, err error) {
 	return s, nil
 }
 
-// Run serves until the sandbox ends. The process has no more capabilities than
-// it needs, and the folder of its own open files as its working directory.
+// Run serves until the sandbox ends. The process has only the capabilities that it needs, and its working directory
+// is the folder of its own open files.
 func (s Service) Run() error {
 	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	server, err := s.prepare()
 	if err != nil {
 		return err
 	}
-	// From here on, the process itself can do no more than it must.
+	// From here on, the process can do only what it must.
 	if err := confine(s.Filter); err != nil {
 		return fmt.Errorf("install the filter of system calls: %w", err)
 	}
@@ -75,7 +72,7 @@ func (s Service) Run() error {
 func (s *Service) prepare() (*lisafs.Server, error) {
 	s.Files.RUID, s.Files.EUID = unix.Getuid(), unix.Geteuid()
 	s.Files.RGID, s.Files.EGID = unix.Getgid(), unix.Getegid()
-	unix.Umask(0) // the sandbox has applied its own
+	unix.Umask(0) // the sandbox has applied its own umask
 	if err := fsgofer.OpenProcSelfFD("."); err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package inside is what has to be done in a gVisor sandbox before its first
-// process becomes the agent, because it cannot be done from outside.
+// Package inside prepares a gVisor sandbox from inside, before its first process becomes the agent; these steps
+// cannot be done from outside.
 package inside
 
 import (
@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Threads is how many threads of its own the agent has at hand. They count
-// among the processes that are limited inside.
+// Threads is how many threads the agent keeps in reserve. They count towards the limit on processes inside.
 const Threads = 16
 
 // Prepare puts this process under a seccomp filter, an array of the kernel's struct
@@ -24,7 +23,7 @@ const Threads = 16
 // starts can gain privileges, and writes the control files that settings give as
 // path=value.
 func Prepare(filter []byte, settings []string) error {
-	// Before there are more threads: each of them has a set of its own.
+	// This must come before further threads exist: each has its own bounding set.
 	if err := shed(); err != nil {
 		return err
 	}
@@ -44,7 +43,7 @@ func Prepare(filter []byte, settings []string) error {
 	return nil
 }
 
-// load puts all threads of this process under a filter, for good.
+// load puts all threads of this process under a filter, permanently.
 func load(filter []byte) error {
 	const instruction = 8
 	if len(filter) == 0 || len(filter)%instruction != 0 {
@@ -58,9 +57,8 @@ func load(filter []byte) error {
 	return nil
 }
 
-// reserve starts n threads, which the runtime keeps and uses again. When it
-// needs one and the limit on processes is reached, it would end the agent, and
-// with it the sandbox: any fork bomb could do that.
+// reserve starts n threads, which the runtime keeps for later. If the runtime needed a new thread while the limit on
+// processes is reached, it would end the agent and with it the sandbox; any fork bomb could cause that.
 func reserve(n int) {
 	var ready, done sync.WaitGroup
 	ready.Add(n)

@@ -9,28 +9,26 @@ import (
 	"hutch/internal/wire"
 )
 
-// Descriptors that a place is born with, beside a silent 0, 1 and 2. The trees
-// of [Bind] follow.
+// Descriptors that a place starts with, beside null devices at 0, 1 and 2. The trees of [Bind] follow.
 const (
 	listenFD = 3 // the socket that the agent listens on
 	configFD = 4 // what [Send] writes
 	statusFD = 5 // what [Receive] reads
 	agentFD  = 6 // the agent program
-	// NetworkFD is the other end of the network device, which the place puts
-	// there. The agent keeps it, for a daemon that starts again.
+	// NetworkFD is the other end of the network device, which the place puts there. The agent keeps it for a later
+	// daemon.
 	NetworkFD = 7
-	// NameFD is the file with the host name, and HostsFD that with its address,
-	// which the place puts there. The agent keeps them, for the daemon to write
-	// another name: everybody else can only read them.
+	// NameFD is the file with the host name, and HostsFD the one with its address, which the place puts there. The
+	// agent keeps them, so that the daemon can write another name; all others can only read them.
 	NameFD, HostsFD = 8, 9
-	// FirstTree is the first of the descriptors that Bind.Tree may name.
+	// FirstTree is the first descriptor that Bind.Tree can name.
 	FirstTree = 10
 )
 
-// Program is what to execute, as the process itself sees it.
+// Program is the path of the program to execute, as the process itself sees it.
 var Program = fmt.Sprintf("/proc/self/fd/%d", agentFD)
 
-// Listen is what the agent is to be told to listen on.
+// Listen is the agent's listen address.
 var Listen = fmt.Sprintf("fd:%d", listenFD)
 
 // Commands of the agent program.
@@ -39,47 +37,44 @@ const (
 	runCommand  = "native-run"
 )
 
-// InitArgs are the arguments to start the agent program with.
+// InitArgs are the arguments of the agent program at its start.
 var InitArgs = []string{"hutch-agent", initCommand}
 
-// Config says what the place is to be.
+// Config describes the place.
 type Config struct {
 	Hostname string `json:"hostname"`
-	// Privileged places have two users: root, who has the agent, and the one
-	// with the ids User and Group, who has what it starts. In others both are
-	// the one user that there is.
+	// Privileged places have two users: root, who runs the agent, and the one with the ids User and Group, who runs
+	// everything else. Other places have one user for both.
 	Privileged bool `json:"privileged"`
 	User       int  `json:"user"`
 	// Agent is the path of the agent program on the host, where the place has one user
 	// only: see showAgent. It is empty in privileged places.
 	Agent string `json:"agent,omitempty"`
 	Group int    `json:"group"`
-	// Size and Inodes bound what can be written.
+	// Size and Inodes bound the written files.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`
-	// Layered says that the daemon puts the root at AttachPoint before it sends
-	// this: files that the place shares with others, below what it writes.
+	// Layered says that the daemon attaches the root at AttachPoint before it sends this. The root then has files
+	// that places share, below the written ones.
 	Layered bool `json:"layered,omitempty"`
-	// The root file system, made in this order.
+	// The root file system, created in this order.
 	Folders []Folder `json:"folders"`
 	Links   []Link   `json:"links"`
-	Files   []string `json:"files"` // empty, to have something bound over them
+	Files   []string `json:"files"` // empty; something is bound over them
 	Binds   []Bind   `json:"binds"`
-	// Devices is the descriptor of a tree with the device nodes; when 0, the
-	// host's are shown.
+	// Devices is the descriptor of a tree with the device nodes; 0 shows the host's nodes.
 	Devices int    `json:"devices,omitempty"`
 	CPUs    string `json:"cpus"` // as in /sys/devices/system/cpu/online
 	// Network asks for a network device.
 	Network bool `json:"network,omitempty"`
-	// Filter is the seccomp filter, as the kernel takes it.
+	// Filter is the seccomp filter in the kernel's format.
 	Filter []byte `json:"filter"`
-	// MaxFiles bounds the open files of a process, Processes the processes and
-	// threads of each id.
+	// MaxFiles bounds the open files of a process, Processes the processes and threads of each id.
 	MaxFiles  uint64 `json:"maxFiles"`
 	Processes uint64 `json:"processes"`
 }
 
-// Folder is a folder of the place's own.
+// Folder is a folder that the place creates.
 type Folder struct {
 	Path string `json:"path"`
 	Mode uint32 `json:"mode"`
@@ -92,24 +87,22 @@ type Link struct {
 	Target string `json:"target"`
 }
 
-// Bind shows something of the host, read only.
+// Bind shows a part of the host, read only.
 type Bind struct {
 	Target string `json:"target"`
-	// Tree is the descriptor of a mount tree; when 0, Source is cloned.
+	// Tree is the descriptor of a mount tree; if it is 0, Source is cloned.
 	Tree   int    `json:"tree,omitempty"`
 	Source string `json:"source,omitempty"`
 	Folder bool   `json:"folder,omitempty"`
-	// Hidden are paths below the target, without a slash before them, where
-	// nothing may be seen.
+	// Hidden are paths below the target, without a leading slash, that are hidden.
 	Hidden []string `json:"hidden,omitempty"`
 }
 
-// maxConfig bounds what [Send] sends of each part.
+// maxConfig bounds each part that [Send] sends.
 const maxConfig = 16 << 20
 
-// Send tells a place what to be, and its agent what to do. The reader is two
-// programs, one after the other, so the first part says how long it is; the
-// second goes on to the end.
+// Send sends a place its configuration, and its agent the boot message. The readers are two programs, one after the
+// other, so the first part begins with its length; the second part continues to the end.
 func Send(w io.Writer, c Config, boot wire.Boot) error {
 	first, err := json.Marshal(c)
 	if err != nil {
@@ -125,8 +118,8 @@ func Send(w io.Writer, c Config, boot wire.Boot) error {
 	return err
 }
 
-// receiveConfig reads the first part and nothing behind it. When the daemon
-// dies before it has sent all, this ends with an error.
+// receiveConfig reads exactly the first part. If the daemon dies before it has sent everything, the result is an
+// error.
 func receiveConfig(r io.Reader) (c Config, err error) {
 	var n uint32
 	if err := binary.Read(r, binary.BigEndian, &n); err != nil {
@@ -150,14 +143,13 @@ func receiveBoot(r io.Reader) (boot wire.Boot, err error) {
 	return boot, json.Unmarshal(b, &boot)
 }
 
-// ready is what a place says when its agent is about to serve. Before that,
-// it may say anything else: what went wrong.
+// ready is the message of a place whose agent is about to serve. Anything that it says before is an error message.
 const ready = "ready"
 
-// maxStatus bounds what is read from a place.
+// maxStatus bounds how much is read from a place.
 const maxStatus = 4 << 10
 
-// Receive waits for a place to be ready, or to say what went wrong.
+// Receive waits until a place is ready, or reports an error.
 func Receive(r io.Reader) error {
 	b, err := io.ReadAll(io.LimitReader(r, maxStatus))
 	switch {

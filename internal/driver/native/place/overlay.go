@@ -15,18 +15,16 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// The image's folders and files are the host's own, and all places and the host
-// itself use them. A program that may only read a file can still watch who opens
-// it, and lock it in everybody's way. So a place sees each folder through an
-// overlay, whose inodes are the place's own, and gets copies of single files.
-// The overlay has another use: in its upper folder, marks for deleted files stand
-// for what is to be hidden, also if the host has that only later.
+// The image's folders and files are the host's own, and are used by all places and by the host. A program that can
+// only read a file can still watch who opens it, and can lock it against others. So a place sees each folder through
+// an overlay, whose inodes are private to the place, and gets copies of single files. The overlay has another use:
+// marks for deleted files in its upper folder hide paths, even if the host creates them later.
 
-// benchPoint is where the parts of overlays hang while they are put together. It
-// goes with the old root.
+// benchPoint is the mount point for the parts of overlays while they are put together. It disappears with the old
+// root.
 const benchPoint = "/dev"
 
-// bench is a folder for parts, which has a path as long as the old root is there.
+// bench is a folder for parts; it has a path while the old root exists.
 type bench struct {
 	tree mount.Tree
 	proc mount.Tree
@@ -54,9 +52,8 @@ func (b *bench) lay(t mount.Tree, name string, folder bool) error {
 	return b.tree.Attach(t, "/"+name)
 }
 
-// overlay shows the folder t, which it lays on the bench, without what is hidden.
-// The error is errPlain when this kernel cannot do that with this folder; then t
-// is there all the same.
+// overlay shows the folder t, which it attaches to the bench, without the hidden paths. The error is errPlain if this
+// kernel cannot make an overlay of this folder; t is attached nevertheless.
 func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree, error) {
 	if err := b.lay(t, name, true); err != nil {
 		return -1, err
@@ -80,8 +77,8 @@ func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree,
 
 var errPlain = errors.New("no overlay")
 
-// conceal marks a path below top as deleted: it, or the first folder on the way
-// that the lower folder does not have.
+// conceal marks a path below top as deleted. If the lower folder lacks a folder on the way, the first missing one is
+// marked instead.
 func (b *bench) conceal(lower, top, path string) error {
 	parts := strings.Split(path, "/")
 	for n := range parts {
@@ -89,7 +86,7 @@ func (b *bench) conceal(lower, top, path string) error {
 		var st unix.Stat_t
 		err := unix.Fstatat(int(b.tree), filepath.Join(lower, part), &st, unix.AT_SYMLINK_NOFOLLOW)
 		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && n < len(parts)-1 {
-			return nil // a link or a file: what is below it has another path, or none
+			return nil // a link or a file: a path below it does not exist here
 		}
 		if err == nil && n < len(parts)-1 {
 			if err := unix.Mkdirat(int(b.tree), filepath.Join(top, part), st.Mode&0o7777); err != nil && err != unix.EEXIST {
@@ -108,7 +105,7 @@ func (b *bench) conceal(lower, top, path string) error {
 	return nil
 }
 
-// maxCopy bounds the files that a place gets a copy of.
+// maxCopy is the size up to which a place gets its own copy of a file.
 const maxCopy = 1 << 20
 
 // read returns a small file that is mounted as t.
@@ -125,7 +122,7 @@ func (b *bench) read(t mount.Tree) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxCopy))
 }
 
-// show puts what a bind shows at its target.
+// show mounts a bind at its target.
 func (b *builder) show(n int, t mount.Tree) {
 	if b.err != nil {
 		return
@@ -147,7 +144,7 @@ func (b *builder) show(n int, t mount.Tree) {
 	b.put(shown, bind.Target)
 }
 
-// showFile shows a copy of a small file, and a large one as it is.
+// showFile shows a copy of a small file, and a large file itself.
 func (b *builder) showFile(name string, t mount.Tree, target string) {
 	text, err := b.bench.read(t)
 	if errors.Is(err, errPlain) {
@@ -159,8 +156,7 @@ func (b *builder) showFile(name string, t mount.Tree, target string) {
 	b.cover("/file-"+name, target)
 }
 
-// maskPlain lays something empty over what is to be hidden of a folder without an
-// overlay, if it is there.
+// maskPlain covers the hidden paths of a folder without an overlay, if they exist.
 func (b *builder) maskPlain(bind Bind) {
 	for _, path := range bind.Hidden {
 		target := filepath.Join(bind.Target, path)

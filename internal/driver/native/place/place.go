@@ -1,14 +1,13 @@
-// Package place is the inside of a native place: it runs in the agent program,
-// as the first process of its namespaces, before anything that is not trusted
-// does.
+// Package place is the inside of a native place: it runs in the agent program, as
+// the first process of its namespaces, before any untrusted program.
 //
 // It is two programs, one after the other in one process. The first has every
-// capability over the place's own namespaces; it puts the place together, gives
-// the capabilities up and becomes the second by exec, so that nothing of it is
-// left: no thread, descriptor or memory. The second becomes the agent.
+// capability over the place's own namespaces. It builds the place, drops the
+// capabilities and becomes the second by exec, so that nothing of it is left: no
+// thread, descriptor or memory. The second becomes the agent.
 //
-// The daemon speaks to it over two pipes. The first ends when the daemon dies,
-// and then a place that has not heard all it needs is gone at once.
+// The daemon talks to it over two pipes. The first pipe ends when the daemon dies;
+// a place that has not got its whole configuration then ends at once.
 package place
 
 import (
@@ -22,8 +21,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// Main is the agent program's main function when command, its first argument,
-// is one of this package's; else handled is false. run is the agent.
+// Main is the agent program's main function if command, its first argument, is one of this package's; otherwise
+// handled is false. run is the agent.
 func Main(command string, run func(wire.Boot) error) (handled bool, err error) {
 	switch command {
 	case initCommand:
@@ -38,16 +37,16 @@ func Main(command string, run func(wire.Boot) error) (handled bool, err error) {
 	return false, nil
 }
 
-// report tells the daemon why there will be no place.
+// report tells the daemon why the place failed.
 func report(err error) error {
 	fmt.Fprint(os.NewFile(statusFD, "status"), err)
 	return err
 }
 
-// build is the first program. It only returns when it fails.
+// build is the first program. It returns only if it fails.
 func build() error {
-	// Capabilities, filters and namespaces belong to threads. Only this one
-	// has them changed, and only this one is left after exec.
+	// Capabilities, filters and namespaces belong to threads. Only this thread changes them, and only this thread is
+	// left after exec.
 	runtime.LockOSThread()
 	unix.CloseOnExec(agentFD)
 	config, err := receiveConfig(os.NewFile(configFD, "config"))
@@ -81,14 +80,13 @@ func showAgent(c Config) error {
 	return os.NewSyscallError("dup3", unix.Dup3(int(t), agentFD, unix.O_CLOEXEC))
 }
 
-// begin is what the second program does before it is the agent.
+// begin is what the second program does before it becomes the agent.
 func begin() (wire.Boot, error) {
-	// What ps shows; exec took it from Program.
+	// The name that ps shows; exec took it from Program.
 	if err := os.WriteFile("/proc/self/comm", []byte(InitArgs[0]), 0); err != nil {
 		return wire.Boot{}, err
 	}
-	// Without this, the user could look into the agent where both have the
-	// same id; exec has set it to 1.
+	// Otherwise the user could read the agent's memory if both have the same id; exec has set this to 1.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return wire.Boot{}, err
 	}

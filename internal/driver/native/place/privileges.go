@@ -11,28 +11,25 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// agentCaps are what the agent of a privileged place keeps: it starts commands
-// as another user, tells them by their environment, kills them, gives files
-// to them and removes them, and has what keeps them read all. Nothing of it
-// reaches further than the place's own user namespace.
+// agentCaps are the capabilities that the agent of a privileged place keeps: it starts commands as another user,
+// reads the environment of processes, kills them, gives files to the user and removes them, and lets the program that
+// saves files read all of them. They reach only the place's own user namespace.
 const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE |
 	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
-// Capabilities are what the first program needs over the place's namespaces,
-// and what it passes on.
+// Capabilities are what the first program needs over the place's namespaces, and what it passes on.
 var Capabilities = []uintptr{
 	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL,
 	unix.CAP_SYS_PTRACE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_DAC_OVERRIDE,
 	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RESOURCE,
 }
 
-// becomeRoot becomes the place's root, where it has one. Until the daemon gave
-// it ids, this process was nobody.
+// becomeRoot becomes the place's root, if it has one. Until the daemon mapped ids, this process ran as nobody.
 func becomeRoot(c Config) error {
 	if !c.Privileged {
 		return nil
 	}
-	// Package syscall would change all threads, of which only this one stays.
+	// Package syscall would change all threads, but only this one remains.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("leave all groups: %w", errno)
 	}
@@ -52,8 +49,8 @@ func setHostname(c Config) error {
 	return nil
 }
 
-// makeNetwork makes the network device with what the daemon had opened for it.
-// Without that the place is as good, but alone.
+// makeNetwork creates the network device with what the daemon opened for it. If that fails, the place works without a
+// network.
 func makeNetwork(c Config) error {
 	if !c.Network {
 		return nil
@@ -64,7 +61,7 @@ func makeNetwork(c Config) error {
 	return nil
 }
 
-// raiseLoopback brings up the one interface that a new network namespace has.
+// raiseLoopback brings up the only interface of a new network namespace.
 func raiseLoopback(Config) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -82,8 +79,8 @@ func raiseLoopback(Config) error {
 	return nil
 }
 
-// setLimits bounds what a process takes that no control group charges, or that
-// the kernel counts for a user over all its processes.
+// setLimits sets limits for resources that no control group charges, or that the kernel counts for a user over all
+// its processes.
 func setLimits(c Config) error {
 	for resource, most := range map[int]uint64{
 		unix.RLIMIT_CORE:       0,
@@ -99,7 +96,7 @@ func setLimits(c Config) error {
 		if err := syscall.Getrlimit(resource, &now); err != nil {
 			return err
 		}
-		most = min(most, now.Max) // nobody here may raise a hard limit
+		most = min(most, now.Max) // no process here can raise a hard limit
 		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
 			return fmt.Errorf("set limit %d to %d: %w", resource, most, err)
 		}
@@ -107,8 +104,7 @@ func setLimits(c Config) error {
 	return nil
 }
 
-// share is what a place may have of what its user has: all of it, where the user
-// is its own.
+// share returns a place's part of what its user has: everything if the user is its own.
 func share(c Config, all uint64) uint64 {
 	if c.Privileged {
 		return all
@@ -116,12 +112,11 @@ func share(c Config, all uint64) uint64 {
 	return all / sharedBy
 }
 
-// sharedBy is how many greedy places it takes to use up what one ordinary user
-// has for all of them.
+// sharedBy is how many greedy places together can use up what one ordinary user has.
 const sharedBy = 8
 
-// leaveGroup makes the control group that the place is in the root of all that
-// it sees. Made at birth, the namespace would have the daemon's as its root.
+// leaveGroup makes the place's control group the root of all that it sees. If the namespace were created at birth,
+// its root would be the daemon's group.
 func leaveGroup(Config) error {
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("leave the control group namespace: %w", err)
@@ -129,7 +124,7 @@ func leaveGroup(Config) error {
 	return nil
 }
 
-// leaveKeyring gives up the daemon's session keyring for a new one.
+// leaveKeyring replaces the daemon's session keyring by a new one.
 func leaveKeyring(Config) error {
 	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	if err != nil && !errors.Is(err, unix.ENOSYS) {
@@ -138,15 +133,14 @@ func leaveKeyring(Config) error {
 	return nil
 }
 
-// dropPrivileges gives up all that the agent does not need. After it, only exec
-// is left to do.
+// dropPrivileges gives up everything that the agent does not need. After it, only exec is left to do.
 func dropPrivileges(c Config) error {
 	keep := uint32(0)
 	if c.Privileged {
 		keep = agentCaps
 	}
-	// With an empty bounding set, root has after exec what it can inherit, and
-	// what is not in the bounding set cannot be made inheritable any more.
+	// With an empty bounding set, root has after exec what it can inherit; and a capability outside the bounding set
+	// can no longer be made inheritable.
 	const last = 1 << unix.CAP_SETPCAP
 	if err := capset(keep|last, keep); err != nil {
 		return err
@@ -170,7 +164,7 @@ func dropBounding() error {
 	for n := uintptr(0); ; n++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, n, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) && n > 0 {
-			return nil // behind the last that this kernel knows
+			return nil // after the last capability that this kernel knows
 		}
 		if err != nil {
 			return fmt.Errorf("drop capability %d: %w", n, err)
@@ -187,9 +181,9 @@ func capset(permitted, inheritable uint32) error {
 	return nil
 }
 
-// disinherit keeps what the agent starts from inheriting a capability, in all
-// threads of this program: but that to read all files, which it hands on to what
-// keeps them (spawn.Command.ReadAll), and takes from everybody else.
+// disinherit prevents programs that the agent starts from inheriting a capability, in all threads of this program.
+// The exception is the right to read all files: the agent passes it to the program that saves files
+// (spawn.Command.ReadAll), and takes it from all others.
 func disinherit() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -207,7 +201,7 @@ func disinherit() error {
 	return nil
 }
 
-// loadFilter puts this thread under a seccomp filter, for good.
+// loadFilter puts this thread under a seccomp filter, permanently.
 func loadFilter(filter []byte) error {
 	const instruction = 8
 	n := len(filter) / instruction

@@ -12,12 +12,10 @@ import (
 	"hutch/internal/linux/names"
 )
 
-// A root file system in memory, with the image's folders laid into it, is quicker
-// to make than one overlay over all, and quicker to use. It works because nobody
-// inside may write to the image's folders anyway.
+// The root is a file system in memory, with the image's folders mounted into it. That is faster to create and to use
+// than one overlay over everything. It works because no program inside can write to the image's folders anyway.
 
-// own is a folder of the root that nobody may write to. It holds what is laid
-// over other files.
+// own is a folder of the root that no program can write to. It holds files that cover others.
 const own = "/.hutch"
 
 // Device is a device node.
@@ -31,9 +29,8 @@ var Devices = []Device{
 	{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
 }
 
-// hidden are files and folders of /proc that tell of the host, or reach it.
-// Something empty of our own is laid over them, and not /dev/null: that one
-// would have to be trusted to be what it seems.
+// hidden are files and folders of /proc that reveal the host, or reach it. Each is covered by an empty file or folder
+// of our own, and not by /dev/null, which could be something else.
 var hidden = []string{
 	"acpi", "asound", "buddyinfo", "bus", "cgroups", "cmdline", "config.gz", "diskstats", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
 	"kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
@@ -41,12 +38,11 @@ var hidden = []string{
 	"vmallocinfo", "vmstat", "zoneinfo",
 }
 
-// terminals is how many pseudo terminals a place can have. The machine has a few
-// thousand for all of them.
+// terminals is how many pseudo terminals a place can have. The whole machine has a few thousand.
 const terminals = 64
 
-// AttachPoint is where the new root hangs until it is the root. It exists
-// wherever this program could be started, and covers nothing we need.
+// AttachPoint is where the new root is mounted until it becomes the root. It exists wherever this program can start,
+// and covers nothing that we need.
 const AttachPoint = "/proc"
 
 func makeRoot(c Config) error {
@@ -96,7 +92,7 @@ func makeRoot(c Config) error {
 	return root.Pivot()
 }
 
-// newRoot makes the root, or finds the one that the daemon has put there.
+// newRoot creates the root, or finds the one that the daemon has attached.
 func newRoot(c Config) (mount.Tree, error) {
 	if c.Layered {
 		fd, err := unix.Open(AttachPoint, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -107,7 +103,7 @@ func newRoot(c Config) (mount.Tree, error) {
 	}...)
 }
 
-// openDevices opens the host's nodes, where the place gets none of its own.
+// openDevices opens the host's nodes, if the place gets no nodes of its own.
 func openDevices(c Config) ([]mount.Tree, error) {
 	if c.Devices != 0 {
 		return nil, nil
@@ -122,8 +118,7 @@ func openDevices(c Config) ([]mount.Tree, error) {
 	return trees, nil
 }
 
-// ownDevices returns the nodes that the daemon has made for this place, or else
-// the host's.
+// ownDevices returns the nodes that the daemon has created for this place, or else the host's.
 func (b *builder) ownDevices(host []mount.Tree) []mount.Tree {
 	if b.err != nil || b.config.Devices == 0 {
 		return host
@@ -156,13 +151,13 @@ func openBinds(binds []Bind) ([]mount.Tree, error) {
 	return trees, nil
 }
 
-// newProc makes a /proc where the user sees no process of others.
+// newProc mounts a /proc in which the user sees only its own processes.
 func newProc() (mount.Tree, error) {
 	const attributes = mount.NoSUID | mount.NoDev | mount.NoExec
 	return mount.New("proc", attributes, [2]string{"hidepid", "2"})
 }
 
-// builder fills the new root. The first error ends its work.
+// builder fills the new root. It stops at the first error.
 type builder struct {
 	root   mount.Tree
 	config Config
@@ -170,7 +165,7 @@ type builder struct {
 	err    error
 }
 
-// fill makes what lies in the root itself.
+// fill creates what is in the root itself.
 func (b *builder) fill() {
 	for _, f := range b.config.Folders {
 		if b.mkdir(f.Path, f.Mode) && f.User && b.config.Privileged {
@@ -201,7 +196,7 @@ func (b *builder) fillDev() {
 	}
 }
 
-// fillSys gives programs the one thing that they read in /sys.
+// fillSys creates the one file that programs read in /sys.
 func (b *builder) fillSys() {
 	const cpu = "/sys/devices/system/cpu"
 	for _, dir := range []string{"/sys", "/sys/devices", "/sys/devices/system", cpu} {
@@ -212,10 +207,10 @@ func (b *builder) fillSys() {
 	}
 }
 
-// bootID names one run of the machine, and so the machine.
+// bootID identifies one boot of the machine, and so the machine.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// makeOwn makes the folder of what is laid over other files.
+// makeOwn creates the folder of covering files.
 func (b *builder) makeOwn() {
 	b.mkdir(own, 0o555)
 	b.mkdir(own+"/empty.d", 0o555)
@@ -237,8 +232,7 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// writeNames writes the files with the host name, and keeps them open while that
-// can be done.
+// writeNames writes the files with the host name, and keeps them open while they are still writable.
 func (b *builder) writeNames() {
 	b.writeKept("/hostname", b.config.Hostname+"\n", NameFD)
 	b.writeKept("/hosts", names.Hosts(b.config.Hostname), HostsFD)
@@ -260,7 +254,7 @@ func (b *builder) writeKept(name, text string, keep int) {
 	b.do("keep", path, unix.Dup3(fd, keep, 0))
 }
 
-// seal binds a folder below t over itself, with more attributes.
+// seal binds a folder below t over itself, with more mount attributes.
 func (b *builder) seal(t mount.Tree, path string, attributes uint64) {
 	if b.err != nil {
 		return
@@ -282,7 +276,7 @@ func (b *builder) attach(nodes []mount.Tree, proc mount.Tree) {
 	pts, err := mount.New("devpts", mount.NoSUID|mount.NoExec, [][2]string{{"mode", "0620"}, {"ptmxmode", "0666"}, {"max", strconv.Itoa(terminals)}}...)
 	b.do("make", "/dev/pts", err)
 	b.put(pts, "/dev/pts")
-	if b.config.Hostname != "" { // else the image's own, if it has them
+	if b.config.Hostname != "" { // otherwise the image's own, if it has them
 		b.cover("/hostname", "/etc/hostname")
 		b.cover("/hosts", "/etc/hosts")
 	}
@@ -296,17 +290,16 @@ func (b *builder) put(t mount.Tree, path string) {
 	}
 }
 
-// hide covers what must not be seen in /proc, and makes the rest of what is no
-// process's read only.
+// hide covers what must not be seen in /proc, and makes everything that belongs to no process read only.
 func (b *builder) hide() {
 	for _, name := range hidden {
 		path := "/proc/" + name
 		var st unix.Stat_t
 		if unix.Fstatat(int(b.root), rel(path), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue // this kernel does not have it
+			continue // this kernel does not have the file
 		}
 		if st.Mode&0o007 == 0 {
-			continue // it is the host's root's alone, and that is nobody in here
+			continue // only the host's root can use it, and no user inside is that
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			b.cover("/empty.d", path)
@@ -318,7 +311,7 @@ func (b *builder) hide() {
 	b.cover("/boot_id", bootID)
 }
 
-// cover lays something of our own over the file or folder at path.
+// cover mounts something of our own over the file or folder at path.
 func (b *builder) cover(name, path string) {
 	if b.err != nil {
 		return
@@ -328,8 +321,8 @@ func (b *builder) cover(name, path string) {
 	b.put(t, path)
 }
 
-// mkdir makes a folder, and reports whether it did. Like the two below, it lets
-// be what a layer has already: that was made by this very program.
+// mkdir creates a folder, and reports whether it did. Like the two functions below, it keeps what a layer has
+// already: this same program created that.
 func (b *builder) mkdir(path string, mode uint32) bool {
 	return b.err == nil && b.made(path, unix.Mkdirat(int(b.root), rel(path), mode))
 }
@@ -369,5 +362,5 @@ func (b *builder) do(what, path string, err error) {
 	}
 }
 
-// rel is an absolute path as seen from the root.
+// rel returns an absolute path relative to the root.
 func rel(path string) string { return path[1:] }

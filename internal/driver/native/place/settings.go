@@ -12,11 +12,11 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// applySettings writes the kernel's settings of the place's own namespaces, by
-// its own /proc. Afterwards nothing inside can: /proc/sys becomes read only.
+// applySettings writes the kernel settings of the place's namespaces, through the place's /proc. Afterwards /proc/sys
+// becomes read only, so no program inside can.
 func applySettings(c Config, proc mount.Tree) error {
-	settings := map[string]string{"net/ipv4/ip_unprivileged_port_start": "0"} // the user is who serves at port 80
-	// The agent has half of what there is, where it has an id of its own.
+	settings := map[string]string{"net/ipv4/ip_unprivileged_port_start": "0"} // the user can serve at port 80
+	// If the agent has its own id, it gets half of the limit.
 	parts := 2
 	if !c.Privileged {
 		parts = sharedBy
@@ -34,7 +34,7 @@ func applySettings(c Config, proc mount.Tree) error {
 	return nil
 }
 
-// writeSetting does nothing on a kernel that does not have the setting.
+// writeSetting does nothing if the kernel does not have the setting.
 func writeSetting(proc mount.Tree, name, value string) error {
 	fd, err := unix.Openat(int(proc), "sys/"+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

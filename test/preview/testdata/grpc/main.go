@@ -36,8 +36,8 @@ func (service) EmptyCall(ctx context.Context, _ *testpb.Empty) (*testpb.Empty, e
 	return nil, ctx.Err()
 }
 
-// UnaryCall answers with the request's own bytes and as many zeros, or with the
-// status that it names; and says by header and trailer what it was sent.
+// UnaryCall answers with the request's bytes and that many zeros, or with the status that the request names. Headers
+// and trailers repeat the request's metadata.
 func (service) UnaryCall(ctx context.Context, req *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
 	in, _ := metadata.FromIncomingContext(ctx)
 	grpc.SetHeader(ctx, metadata.MD{"authority": in[":authority"], "token": in["hutch-token"]})
