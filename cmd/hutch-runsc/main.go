@@ -24,6 +24,8 @@ import (
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
+
+	"hutch/internal/driver/gvisor/contract"
 )
 
 func main() {
@@ -57,15 +59,15 @@ var commands = map[util.SubCommand]string{
 	new(cmd.List):  "debug",
 }
 
-// gate waits for a byte from the pipe whose number is in HUTCH_GATE. It comes when this process has been moved into
+// gate waits for a byte from the pipe whose number is in the variable contract.Gate. It comes when this process has been moved into
 // the sandbox's control group, so all its children are born there. If the pipe closes instead, the daemon no longer
 // wants the sandbox.
 func gate() {
-	fd, err := strconv.Atoi(os.Getenv("HUTCH_GATE"))
+	fd, err := strconv.Atoi(os.Getenv(contract.Gate))
 	if err != nil {
 		return
 	}
-	os.Unsetenv("HUTCH_GATE")
+	os.Unsetenv(contract.Gate)
 	os.Unsetenv("GOGC") // it was only for this short-lived process
 	pipe := os.NewFile(uintptr(fd), "gate")
 	if _, err := pipe.Read(make([]byte, 1)); err != nil {
@@ -74,10 +76,6 @@ func gate() {
 	pipe.Close()
 }
 
-// The two ends of a sandbox's network device, at the numbers that the daemon knows (package gvisor): the daemon's
-// end, and the one for the sandbox's stack.
-const networkFD, deviceFD = 900, 901
-
 // queue is how many packets can wait for their reader: as many as in a network device. The system's default for
 // messages, 10, would lose packets of programs that open a few connections at once.
 const queue = 500
@@ -85,7 +83,7 @@ const queue = 500
 // makeNetwork makes the two ends in the sandbox's process, which keeps both, so that any later daemon finds its end
 // there.
 func makeNetwork() {
-	if _, err := unix.FcntlInt(networkFD, unix.F_GETFD, 0); err == nil {
+	if _, err := unix.FcntlInt(contract.NetworkFD, unix.F_GETFD, 0); err == nil {
 		return // this process has executed itself again
 	}
 	// The network namespace belongs to this sandbox. If the kernel still forbids this to ordinary users, the queue
@@ -95,7 +93,7 @@ func makeNetwork() {
 	if err != nil {
 		fail("make a network device", err)
 	}
-	for i, fd := range []int{networkFD, deviceFD} {
+	for i, fd := range []int{contract.NetworkFD, contract.DeviceFD} {
 		if err := unix.Dup3(pair[i], fd, 0); err != nil {
 			fail("make a network device", err)
 		}
@@ -137,21 +135,13 @@ func memoryLimit(bundle string) int64 {
 	return *spec.Linux.Resources.Memory.Limit
 }
 
-// hurry is the daemon's signal that a sandbox will be saved, or will continue from a save; gVisor produces a lot of
-// garbage for that. The signal is not passed on to programs inside.
-const hurry = syscall.Signal(40)
-
-// collect is the daemon's signal that the sandbox is at its memory limit: garbage is collected at once. It is not
-// passed on either.
-const collect = syscall.Signal(41)
-
-// thrift makes the two long-lived processes of each sandbox small; but at their start, and after hurry, they are fast
+// thrift makes the two long-lived processes of each sandbox small; but at their start, and after contract.Hurry, they are fast
 // instead.
 func thrift() {
 	hurries := make(chan os.Signal, 1)
-	signal.Notify(hurries, hurry)
+	signal.Notify(hurries, contract.Hurry)
 	collects := make(chan os.Signal, 1)
-	signal.Notify(collects, collect)
+	signal.Notify(collects, contract.Collect)
 	go func() {
 		for range collects {
 			debug.FreeOSMemory()

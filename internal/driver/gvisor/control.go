@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hutch/internal/driver/gvisor/contract"
 )
 
 const (
@@ -95,13 +97,13 @@ func receive(conn *net.UnixConn, result any) error {
 
 // start sets up the network interfaces and starts the first process, or continues a saved sandbox.
 func (c control) start(ctx context.Context, saved saved, devices ...*os.File) error {
-	if err := c.call(ctx, "containerManager.SetNetworkArgs", links(len(devices) > 0), nil, devices...); err != nil {
+	if err := c.call(ctx, contract.SetNetworkArgs, links(len(devices) > 0), nil, devices...); err != nil {
 		return err
 	}
 	if saved == nil {
-		return c.call(ctx, "containerManager.StartRoot", container, nil)
+		return c.call(ctx, contract.StartRoot, container, nil)
 	}
-	return c.call(ctx, "containerManager.Restore", map[string]any{"HavePagesFile": true}, nil, saved...)
+	return c.call(ctx, contract.Restore, map[string]any{"HavePagesFile": true}, nil, saved...)
 }
 
 // readGroup reads a file of the control group inside, which contains everything.
@@ -114,7 +116,7 @@ func (c control) readGroup(ctx context.Context, controller, name string) (string
 			IsError bool   `json:"is_error"`
 		} `json:"results"`
 	}
-	if err := c.call(ctx, "Cgroups.ReadControlFiles", arg, &answer); err != nil {
+	if err := c.call(ctx, contract.ReadControlFiles, arg, &answer); err != nil {
 		return "", err
 	}
 	if len(answer.Results) != 1 || answer.Results[0].IsError {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/contract"
 )
 
 var _ driver.Freezer = (*instance)(nil)
@@ -23,7 +24,7 @@ func (i *instance) Freeze(ctx context.Context) error {
 	if err := os.WriteFile(i.frozen(), nil, 0o600); err != nil {
 		return err
 	}
-	err := i.control().call(ctx, "containerManager.Pause", nil, nil)
+	err := i.control().call(ctx, contract.Pause, nil, nil)
 	i.froze.Store(err == nil)
 	return err
 }
@@ -35,7 +36,7 @@ func (i *instance) Thaw(ctx context.Context) error {
 		return nil
 	}
 	if i.froze.Swap(false) || !i.responds(ctx) {
-		if err := i.control().call(ctx, "containerManager.Resume", nil, nil); err != nil {
+		if err := i.control().call(ctx, contract.Resume, nil, nil); err != nil {
 			return err
 		}
 	}

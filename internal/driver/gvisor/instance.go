@@ -13,6 +13,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/pidfd"
 )
@@ -82,7 +83,7 @@ func (i *instance) start(ctx context.Context, spec driver.Spec, saved saved) err
 	if !spec.Network {
 		return i.control().start(ctx, saved)
 	}
-	device, err := i.endOfDevice(deviceFD)
+	device, err := i.endOfDevice(contract.DeviceFD)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/linux/pressure"
 )
 
@@ -74,7 +75,7 @@ func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 		"--allow-rootfs-tar-annotation",
 		"create", "--bundle="+p.dir, container,
 	)
-	cmd.Env = []string{"HUTCH_GATE=3", "GOGC=off", "PATH=/usr/bin:/bin"}
+	cmd.Env = []string{contract.Gate + "=3", "GOGC=off", "PATH=/usr/bin:/bin"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/linux/cgroup"
 )
 
@@ -224,7 +225,7 @@ func (g *guard) collect(m cgroup.MemoryReading) {
 		return
 	}
 	g.collected = time.Now()
-	g.sentry.Signal(collect)
+	g.sentry.Signal(contract.Collect)
 }
 
 // ask begins a call of relieve.
@@ -316,7 +317,7 @@ func (i *instance) SaveFiles(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	if err := i.control().call(ctx, "containerManager.Pause", nil, nil); err != nil {
+	if err := i.control().call(ctx, contract.Pause, nil, nil); err != nil {
 		return err
 	}
 	if err := i.copyFiles(ctx, dir); err != nil {

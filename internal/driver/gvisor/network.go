@@ -9,15 +9,8 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/linux/tun"
-)
-
-// A sandbox's network device does not exist on the host: the sentry has its own stack, and its packets travel over a
-// pair of sockets, one packet in each message. hutch-runsc creates both in the sentry's process, which keeps them at
-// these numbers, so a new daemon finds its end there.
-const (
-	networkFD = 900 // the daemon's end
-	deviceFD  = 901 // the sentry's
 )
 
 // waiting is how many bytes of packets can wait for their reader, if we are root; otherwise the system's default
@@ -31,7 +24,7 @@ func (i *instance) Network() (*os.File, error) {
 	if !i.procs.Network {
 		return nil, hutch.Errorf(hutch.Unavailable, "the sandbox was made without a network: make a new one")
 	}
-	file, err := i.endOfDevice(networkFD)
+	file, err := i.endOfDevice(contract.NetworkFD)
 	if err != nil {
 		return nil, hutch.Errorf(hutch.Unavailable, "the network of the sandbox cannot be reached: look at its status, or destroy it and make a new one").Because(err)
 	}

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"hutch/internal/linux/pidfd"
 )
 
@@ -26,12 +24,6 @@ func identify(pid int) (process, error) {
 	started, err := pidfd.Started(pid)
 	return process{pid, started}, err
 }
-
-// hurry announces to a sentry that its memory will be saved or restored soon: see cmd/hutch-runsc.
-const hurry = unix.Signal(40)
-
-// collect asks a sentry to free memory that it no longer needs.
-const collect = unix.Signal(41)
 
 // end kills the process and waits for its end until ctx is done.
 func (p process) end(ctx context.Context) error {

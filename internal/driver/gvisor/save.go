@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/durable"
 )
 
@@ -82,12 +83,12 @@ func (i *instance) checkpoint(ctx context.Context, dir string) error {
 	defer files.close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	if err := i.sentry.Signal(hurry); err != nil {
+	if err := i.sentry.Signal(contract.Hurry); err != nil {
 		return err
 	}
 	// With Resume, an error of the disk does not end the sandbox.
 	arg := map[string]any{"have_pages_file": true, "Resume": true, "metadata": map[string]string{"compression": "none"}}
-	return i.control().call(ctx, "containerManager.Checkpoint", arg, nil, files...)
+	return i.control().call(ctx, contract.Checkpoint, arg, nil, files...)
 }
 
 // copyFiles writes the writable layer while the programs run.
@@ -122,7 +123,7 @@ func (i *instance) Resume(ctx context.Context) error {
 		return err
 	}
 	arg := map[string]any{"CID": container, "Signo": unix.SIGUSR1}
-	if err := i.control().call(ctx, "containerManager.Signal", arg, nil); err != nil {
+	if err := i.control().call(ctx, contract.Signal, arg, nil); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/contract"
 )
 
 // vacancy is a place that runsc has created, which is most of the work. Nothing has started in it, and its purpose is
@@ -39,7 +40,7 @@ func (v *vacancy) Restore(ctx context.Context, dir string) (driver.Instance, err
 		return nil, errors.Join(err, v.Destroy(context.WithoutCancel(ctx)))
 	}
 	defer files.close()
-	v.sentry.Signal(hurry) // a dead one reports that itself
+	v.sentry.Signal(contract.Hurry) // a dead one reports that itself
 	return v.fill(ctx, files)
 }
 

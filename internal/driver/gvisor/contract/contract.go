@@ -1,0 +1,43 @@
+// Package contract is what the gVisor driver and the programs that it starts
+// have agreed on: descriptors, signals and environment of hutch-runsc, and the
+// names of the calls that gVisor's sentry answers. A test of hutch-runsc compares
+// these names with gVisor's own.
+package contract
+
+import "syscall"
+
+// NetworkFD and DeviceFD are the two ends of a sandbox's network device in the
+// process of its sentry: the daemon's end, and the one of the sentry's network
+// stack. The device is a pair of sockets, with one packet in each message, and
+// not a device of the host. hutch-runsc makes both ends; they stay open, so a
+// daemon that was restarted finds its end.
+const (
+	NetworkFD = 900
+	DeviceFD  = 901
+)
+
+// Hurry is the signal that tells a sentry that its memory is about to be saved
+// or restored: it then collects its garbage less often for a while. Collect tells
+// it to give back the memory that it no longer needs, at once. A sentry passes
+// neither of them on to the programs inside.
+const (
+	Hurry   = syscall.Signal(40)
+	Collect = syscall.Signal(41)
+)
+
+// Gate is the environment variable with the number of a pipe's descriptor.
+// hutch-runsc waits for a byte from that pipe before it starts anything: the
+// daemon sends it when the process is in the sandbox's control group.
+const Gate = "HUTCH_GATE"
+
+// The calls of gVisor's sentry that the driver makes.
+const (
+	SetNetworkArgs   = "containerManager.SetNetworkArgs"
+	StartRoot        = "containerManager.StartRoot"
+	Restore          = "containerManager.Restore"
+	Pause            = "containerManager.Pause"
+	Resume           = "containerManager.Resume"
+	Checkpoint       = "containerManager.Checkpoint"
+	Signal           = "containerManager.Signal"
+	ReadControlFiles = "Cgroups.ReadControlFiles"
+)
