@@ -23,25 +23,35 @@ type children struct {
 	// writing finds every child there.
 	starting sync.RWMutex
 	mu       sync.Mutex
-	ends     map[int]chan<- syscall.WaitStatus
+	ends     map[int]child
+	orphans  orphans
+	list     list
+}
+
+// child is a process that the agent has started.
+type child struct {
+	mark string // of the tree whose root it is
+	end  chan<- syscall.WaitStatus
 }
 
 func newChildren(init bool) *children {
-	c := &children{init: init, born: make(chan struct{}, 1), ends: map[int]chan<- syscall.WaitStatus{}}
+	c := &children{init: init, born: make(chan struct{}, 1), ends: map[int]child{}, orphans: orphans{}}
 	if init {
+		c.list = openList()
 		go c.reap()
 	}
 	return c
 }
 
-// start starts a process. Its status will come once on the channel.
-func (c *children) start(cmd spawn.Command) (int, <-chan syscall.WaitStatus, error) {
+// start starts the root of a tree, whose mark is given. Its status will come once on the
+// channel.
+func (c *children) start(cmd spawn.Command, mark string) (int, <-chan syscall.WaitStatus, error) {
 	end := make(chan syscall.WaitStatus, 1)
 	c.starting.RLock()
 	pid, err := spawn.Start(cmd)
 	if pid != 0 && c.init {
 		c.mu.Lock()
-		c.ends[pid] = end
+		c.ends[pid] = child{mark, end}
 		c.mu.Unlock()
 	}
 	c.starting.RUnlock()
@@ -103,40 +113,16 @@ func repeatStop(enough <-chan struct{}) {
 	}
 }
 
-// started returns the pids of live children that the agent has started.
-func (c *children) started() map[int]bool {
-	c.starting.Lock()
-	defer c.starting.Unlock()
-	return c.table()
-}
-
-// table is started for callers that hold the lock already, between freeze and thaw.
-func (c *children) table() map[int]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	pids := map[int]bool{}
-	for pid := range c.ends {
-		pids[pid] = true
-	}
-	return pids
-}
-
+// reap waits for deaths.
 func (c *children) reap() {
 	for {
-		pid, status, err := wait(-1)
-		if err != nil { // no child at all
+		if err := awaitDeath(); err != nil { // no child at all
 			<-c.born
 			continue
 		}
 		c.starting.Lock()
-		c.mu.Lock()
-		end := c.ends[pid]
-		delete(c.ends, pid)
-		c.mu.Unlock()
+		c.bury()
 		c.starting.Unlock()
-		if end != nil {
-			end <- status
-		}
 	}
 }
 

@@ -178,7 +178,7 @@ func (r *codeRun) watch(i *interpreter, deleted <-chan struct{}) wire.RunEnd {
 
 // stop interrupts the run, and kills it if that has no effect.
 func (r *codeRun) stop(i *interpreter, end wire.RunEnd) wire.RunEnd {
-	tree := i.tree.hold()
+	tree := i.tree
 	for _, step := range []struct {
 		do   func()
 		wait time.Duration

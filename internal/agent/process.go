@@ -94,7 +94,7 @@ func (p *running) root() int {
 func (p *running) exec(cs []spawn.Command, files [3]int) (err error) {
 	for _, c := range cs {
 		c.Files = files
-		p.pid, p.status, err = p.agent.children.start(c)
+		p.pid, p.status, err = p.agent.children.start(c, p.tree.mark)
 		e, ok := errors.AsType[*spawn.Error](err)
 		if !ok || e.Step != spawn.Exec || e.Errno == syscall.E2BIG {
 			break

@@ -20,57 +20,26 @@ const (
 	hurry = 300 * time.Millisecond
 )
 
-// tree is a process and everything it started: its descendants, its session, and processes with its id in their
-// environment. While the root lives, it is a subreaper, so the first is complete; the others find what an ended root
-// left behind.
+// tree is a process and all it started: what descends from it, what is in its
+// session, and what bears its id. The first is certain while the root lives,
+// being a subreaper, and after that as orphans of the agent's; the others find what
+// is left behind where the agent inherits nothing.
 type tree struct {
 	root func() int // its pid; 0 when it has ended
 	mark string     // KEY=id in the environment
 	// freeze stops all processes until thaw is called. It is nil if some of them are not the agent's.
 	freeze func() (thaw func())
-	// adopted are the agent's children that are not of this tree, as hold found them; nil before.
-	adopted map[int]bool
-	// started distinguishes children that the agent has started from inherited ones; table does so after freeze. They
-	// are nil if the agent inherits none.
-	started, table func() map[int]bool
+	// left returns the orphans that the tree has left to the agent; leftNow is for the
+	// time after freeze. They are nil where it inherits none.
+	left, leftNow func(mark string) []int
 }
 
 func (a *agent) tree(id string, root func() int) tree {
 	t := tree{root: root, mark: wire.ProcessEnv + "=" + id}
 	if a.children.init && os.Getpid() == 1 {
-		t.freeze, t.started, t.table = a.children.freeze, a.children.started, a.children.table
+		t.freeze, t.left, t.leftNow = a.children.freeze, a.children.left, a.children.leftNow
 	}
 	return t
-}
-
-// hold records what the agent has inherited so far, while the root lives and takes in its own orphans: so none of it
-// is of this tree. It must come before anything that programs can notice. Otherwise a program that sees the end
-// coming could kill the root, and everything below the root would look like strangers.
-func (t tree) hold() tree {
-	if t.started == nil || t.adopted != nil {
-		return t
-	}
-	adopted := map[int]bool{}
-	for _, p := range processes(map[int]bool{}, time.Time{}) {
-		if p.parent == os.Getpid() {
-			adopted[p.pid] = true
-		}
-	}
-	if t.alive() {
-		t.adopted = adopted
-	}
-	return t
-}
-
-// alive reports whether the root runs. The children of a zombie have other parents already.
-func (t tree) alive() bool {
-	root := t.root()
-	if root == 0 {
-		return false
-	}
-	var buf [1024]byte
-	p, ok := parseStat(root, slurp("/proc/"+strconv.Itoa(root)+"/stat", buf[:]))
-	return ok && !p.dead && t.root() != 0
 }
 
 // signal signals every process of the tree.
@@ -88,14 +57,13 @@ func (t tree) signal(sig syscall.Signal) {
 // the time.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
-	t = t.hold()
-	defer t.killRoot() // in case /proc cannot be read
+	defer t.killRoot() // where there is no /proc to be read
 	c := newCensus(t)
 	switch {
 	case c.stop(time.Now().Add(hurry)):
 	case t.freeze != nil:
 		defer t.freeze()()
-		t.started, c.started = t.table, t.table
+		t.left, c.left = t.leftNow, t.leftNow
 		c.stop(end)
 	default:
 		c.stop(end)
@@ -106,9 +74,6 @@ func (t tree) kill() {
 			return
 		}
 		t.strike(pids)
-		if len(pids) == 1 && pids[0] == t.root() {
-			t.adopted = nil // the root was the last, so nothing is lost when it ends
-		}
 		time.Sleep(pause)
 	}
 }
@@ -179,6 +144,10 @@ func (c *census) stop(end time.Time) bool {
 // that is zero.
 func (c *census) look(end time.Time) (found []process) {
 	fresh := processes(c.known, end)
+	var orphans []int
+	if c.left != nil { // after the look: who lost its parent since then is among them
+		orphans = c.left(c.mark)
+	}
 	take := func(belongs func(process) bool) {
 		fresh = slices.DeleteFunc(fresh, func(p process) bool {
 			if !belongs(p) {
@@ -201,20 +170,15 @@ func (c *census) look(end time.Time) (found []process) {
 	below()
 	buf := make([]byte, 64<<10)
 	take(func(p process) bool { return p.bears(c.mark, buf) })
-	take(c.lost())
+	take(func(p process) bool { return slices.Contains(orphans, p.pid) })
+	for _, pid := range orphans { // which this look or an earlier one has missed
+		if !c.in[pid] {
+			c.in[pid] = true
+			found = append(found, process{pid: pid, parent: os.Getpid()})
+		}
+	}
 	below()
 	return found
-}
-
-// lost returns a test for processes that the agent has inherited since hold, if another process has killed the root.
-func (c *census) lost() func(process) bool {
-	if c.adopted == nil || c.alive() {
-		return func(process) bool { return false }
-	}
-	started := c.started()
-	return func(p process) bool {
-		return p.parent == os.Getpid() && !c.adopted[p.pid] && !started[p.pid]
-	}
 }
 
 // process is a line of the kernel's process table.

@@ -130,6 +130,25 @@ func TestNothingOutlivesItsEndByRegicide(t *testing.T) {
 	})
 }
 
+// A program that ends the first process of what it belongs to before any end is due leaves
+// orphans, as a command that ends by itself does. They are still known: the end of the
+// context ends them.
+func TestNothingOutlivesItsContextByEarlyRegicide(t *testing.T) {
+	each(t, func(t *testing.T, f *field) {
+		id := f.sandbox(t, hutch.CreateRequest{})
+		number := fmt.Sprint(1_000_000 + rand.IntN(1_000_000))
+		env := map[string]string{"NUMBER": number, "EARLY": "1"}
+		run := hutch.RunRequest{Language: "python", ContextID: "early", Code: program(t, "outlive"), Env: env, Timeout: 20}
+		if r, err := f.svc.RunCode(t.Context(), id, run, nil); err != nil || !r.Ended {
+			t.Errorf("the interpreter lives on: %s%s, %v", r.Stdout, r.Stderr, err)
+		}
+		if err := f.svc.DeleteContext(t.Context(), id, "early"); err != nil {
+			t.Error(err)
+		}
+		f.gone(t, id, number)
+	})
+}
+
 // gone waits until no process has an argument that begins with number.
 func (f *field) gone(t *testing.T, id, number string) {
 	t.Helper()

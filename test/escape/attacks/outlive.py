@@ -65,6 +65,23 @@ def regicide(way):
         kill()
 
 
+def early():
+    """Leaves strangers behind by killing the first process before any end comes. Each of
+    them makes another one when it is an orphan."""
+    root = os.getsid(0)
+    for _ in range(10):
+        if os.fork() == 0:
+            os.setsid()
+            while os.getppid() not in (0, 1):
+                time.sleep(0.001)
+            grandchild("8")
+            stay("7")
+    os.kill(root, signal.SIGKILL)
+
+
+if os.environ.get("EARLY"):
+    os.write(1, b"left\n")
+    early()
 if os.environ.get("REGICIDE"):
     regicide("5")
 

@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// orphans are the children of the agent that it did not start, each with the marks of the
+// trees that it can be of.
+//
+// The root of a tree is a subreaper: what descends from it stays below it as long as it
+// lives. When it dies, the kernel gives its children to the agent, the first process of
+// the namespace, and later those of each of these that dies. So a child that appears
+// with a death was left by who died. The agent looks at its children after each death and
+// before it forgets who died: no program can shed that, since it cannot choose its parent.
+type orphans map[int][]string
+
+// death is a child that has ended.
+type death struct {
+	pid    int
+	status syscall.WaitStatus
+}
+
+// mostLooks bounds how often one bury looks at the children, where they die all the time.
+const mostLooks = 16
+
+// bury reaps all children that are dead, notes whose orphans they leave, and reports the
+// ends of those that the agent has started. The caller holds starting.
+func (c *children) bury() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	dead := reapAll(nil)
+	var alive []int
+	for n, looks := 0, 0; n != len(dead) && looks < mostLooks; looks++ {
+		n = len(dead)
+		alive = c.list.read()
+		dead = reapAll(dead) // who died before that look can have left what it found
+	}
+	c.inherit(alive, c.marksOf(dead))
+	for _, d := range dead {
+		if end := c.ends[d.pid].end; end != nil {
+			end <- d.status
+		}
+		delete(c.ends, d.pid)
+		delete(c.orphans, d.pid)
+	}
+}
+
+// marksOf returns the marks of the trees that the dead were of.
+func (c *children) marksOf(dead []death) (marks []string) {
+	for _, d := range dead {
+		of := c.orphans[d.pid]
+		if child, ok := c.ends[d.pid]; ok {
+			of = []string{child.mark}
+		}
+		for _, mark := range of {
+			if !slices.Contains(marks, mark) {
+				marks = append(marks, mark)
+			}
+		}
+	}
+	return marks
+}
+
+// inherit notes the children that are new as orphans of the trees that have the marks. Where
+// members of several trees died at once, one that bears a mark of these is of that tree,
+// and another one of all of them.
+func (c *children) inherit(alive []int, marks []string) {
+	var buf []byte
+	for _, pid := range alive {
+		if _, known := c.orphans[pid]; known {
+			continue
+		}
+		if _, known := c.ends[pid]; known {
+			continue
+		}
+		of := marks
+		if len(marks) > 1 {
+			if buf == nil {
+				buf = make([]byte, 64<<10)
+			}
+			bears := func(mark string) bool { return process{pid: pid}.bears(mark, buf) }
+			if i := slices.IndexFunc(marks, bears); i >= 0 {
+				of = marks[i : i+1]
+			}
+		}
+		c.orphans[pid] = of
+	}
+}
+
+// left returns the orphans of a tree.
+func (c *children) left(mark string) []int {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	return c.leftNow(mark)
+}
+
+// leftNow is left for those who hold starting already, from freeze to thaw.
+func (c *children) leftNow(mark string) (pids []int) {
+	c.bury()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for pid, marks := range c.orphans {
+		if slices.Contains(marks, mark) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// list is the kernel's list of the children of the agent's first thread: all that the
+// agent inherits, and some that it has started. It stays open, since it is read for each
+// command.
+type list struct {
+	fd  int // -1 where the kernel has no such list
+	buf []byte
+}
+
+func openList() list {
+	path := "/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children"
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		fd = -1
+	}
+	return list{fd, make([]byte, 4<<10)}
+}
+
+func (l *list) read() (pids []int) {
+	n, err := syscall.Pread(l.fd, l.buf, 0)
+	for n == len(l.buf) {
+		l.buf = make([]byte, 2*n)
+		n, err = syscall.Pread(l.fd, l.buf, 0)
+	}
+	if err != nil {
+		return kidsByTable()
+	}
+	for word := range bytes.FieldsSeq(l.buf[:n]) {
+		if pid, err := strconv.Atoi(string(word)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// kidsByTable is for kernels that do not list children.
+func kidsByTable() (pids []int) {
+	for _, p := range processes(map[int]bool{}, time.Time{}) {
+		if p.parent == os.Getpid() {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
+// awaitDeath returns when a child is dead, which stays to be reaped.
+func awaitDeath() error {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+// reapAll reaps the children that are dead now.
+func reapAll(dead []death) []death {
+	for {
+		var d death
+		var err error
+		d.pid, err = syscall.Wait4(-1, &d.status, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil || d.pid == 0:
+			return dead
+		default:
+			dead = append(dead, d)
+		}
+	}
+}
