@@ -92,8 +92,11 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/kernel", "hutch/internal/pool", "hutch/internal/saved", "hutch/internal/snapshots", "hutch/internal/wire", sys,
 	}},
 	{"hutch/internal/exposure", []string{"hutch", "hutch/internal/store"}},
+	{"hutch/internal/resumable", []string{"hutch"}},
+	{"hutch/internal/linesearch", []string{"hutch"}},
+	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
+		"hutch", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.

@@ -9,18 +9,13 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/coderesult"
 	"hutch/internal/excerpt"
 	"hutch/internal/instance"
 	"hutch/internal/kernel"
 	"hutch/internal/room"
 	"hutch/internal/store"
 	"hutch/internal/wire"
-)
-
-const (
-	// What a result keeps of the values that a run produced.
-	maxResults     = 1000
-	maxResultBytes = 32 << 20
 )
 
 // CreateContext implements hutch.Service.
@@ -155,10 +150,10 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 		return hutch.RunResult{}, err
 	}
 	run.Context, run.TimeoutMS = contextID, max(limit.Milliseconds(), 1)
-	rec := newRecord(req.MaxOutput, room.From(ctx).Take, out)
+	rec := coderesult.New(req.MaxOutput, room.From(ctx).Take, out)
 	denials := s.Denials()
-	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.output, rec.message)
-	res := rec.result()
+	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.Output, rec.Message)
+	res := rec.Result()
 	res.ContextID, res.SandboxID, res.Duration = contextID, id, time.Since(began)
 	res.Executions, res.ExitCode, res.TimedOut = end.Runs, end.Code, end.TimedOut
 	res.Fresh, res.Ended = begun.Fresh, end.Ended
@@ -214,60 +209,6 @@ func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client
 		err = hutch.Errorf(hutch.Conflict, "the context %q is in %s, not in %s: use another id, or leave the language out", id, k.Language, want.Language)
 	}
 	return id, k, err
-}
-
-// record keeps what a run gives, and hands it on.
-type record struct {
-	kept    *excerpt.Output
-	take    func(bytes int) bool
-	out     func(hutch.RunEvent) error
-	results []hutch.CodeResult
-	size    int
-	cut     bool
-	fault   *hutch.CodeError
-}
-
-func newRecord(limit int, take func(bytes int) bool, out func(hutch.RunEvent) error) *record {
-	return &record{kept: excerpt.New(limit, take), take: take, out: out}
-}
-
-func (r *record) hand(e hutch.RunEvent) error {
-	if r.out == nil {
-		return nil
-	}
-	return r.out(e)
-}
-
-func (r *record) output(o hutch.Output) error {
-	r.kept.Add(o)
-	return r.hand(hutch.RunEvent{Output: &o})
-}
-
-// message takes a message of the interpreter. One that is none is dropped, as
-// anything may be written where they come from.
-func (r *record) message(m []byte) error {
-	e, err := kernel.Parse(m)
-	if err != nil {
-		return nil
-	}
-	switch {
-	case e.Input != nil:
-	case e.Error != nil:
-		r.fault = e.Error
-	case len(r.results) < maxResults && r.size+len(m) <= maxResultBytes && r.take(len(m)):
-		r.results = append(r.results, *e.Result)
-		r.size += len(m)
-	default:
-		r.cut = true
-	}
-	return r.hand(e)
-}
-
-func (r *record) result() hutch.RunResult {
-	res := hutch.RunResult{Results: r.results, Error: r.fault}
-	res.Stdout, res.Stderr, res.Truncated = r.kept.Result()
-	res.Truncated = res.Truncated || r.cut
-	return res
 }
 
 // execIn runs a command in a session. Values and errors of languages that have

@@ -12,6 +12,7 @@ import (
 	"hutch"
 	"hutch/internal/excerpt"
 	"hutch/internal/kernel"
+	"hutch/internal/linesearch"
 	"hutch/internal/room"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
@@ -104,10 +105,10 @@ func await(ctx context.Context, agent *wire.Client, process string, req hutch.Wa
 	}
 	ctx, found := context.WithCancelCause(ctx)
 	defer found(nil)
-	s := newSearch(req.Text, pattern, req.Cursor, func() { found(errFound) })
-	_, err = agent.Attach(ctx, wire.Attach{Process: process, Cursor: req.Cursor, Follow: true}, s.output)
-	s.finish(err == nil)
-	if res = s.result(); res.Met {
+	s := linesearch.New(req.Text, pattern, req.Cursor, func() { found(linesearch.ErrFound) })
+	_, err = agent.Attach(ctx, wire.Attach{Process: process, Cursor: req.Cursor, Follow: true}, s.Output)
+	s.Finish(err == nil)
+	if res = s.Result(); res.Met {
 		err = nil
 	}
 	return res, err

@@ -6,6 +6,7 @@ import (
 
 	"hutch"
 	"hutch/internal/box"
+	"hutch/internal/resumable"
 	"hutch/internal/store"
 )
 
@@ -17,7 +18,7 @@ func nameOf(ctx context.Context, id string) box.Name {
 // sandbox is a box with what the engine runs in it.
 type sandbox struct {
 	*box.Box
-	execs   resumables
+	execs   resumable.Table
 	servers atomic.Int32 // connections with servers inside
 }
 

@@ -1,4 +1,6 @@
-package engine
+// Package linesearch looks for a text or a pattern in the output of a program, as
+// it comes.
+package linesearch
 
 import (
 	"bytes"
@@ -20,13 +22,13 @@ const (
 	quiet = 200 * time.Millisecond
 )
 
-// errFound ends an attach whose search has come to its end.
-var errFound = errors.New("found")
+// ErrFound ends an attach whose search has come to its end.
+var ErrFound = errors.New("found")
 
-// search looks for a line in output as it comes. A line that has not ended is
+// Search looks for a line in output as it comes. A line that has not ended is
 // kept, up to a bound, for each stream: what a program writes to one may come
 // in the middle of a line on the other.
-type search struct {
+type Search struct {
 	text    []byte
 	pattern *regexp.Regexp
 	found   func()
@@ -50,12 +52,14 @@ type match struct {
 	cursor int64
 }
 
-func newSearch(text string, pattern *regexp.Regexp, cursor int64, found func()) *search {
-	return &search{text: []byte(text), pattern: pattern, found: found, cursor: cursor, behind: cursor}
+// New looks for text, or for pattern if there is one, from a cursor. It calls found
+// when a line that did not end matches; the caller then stops the output.
+func New(text string, pattern *regexp.Regexp, cursor int64, found func()) *Search {
+	return &Search{text: []byte(text), pattern: pattern, found: found, cursor: cursor, behind: cursor}
 }
 
-// output takes a piece of output.
-func (s *search) output(o hutch.Output) error {
+// Output takes a piece of output.
+func (s *Search) Output(o hutch.Output) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer != nil {
@@ -73,7 +77,7 @@ func (s *search) output(o hutch.Output) error {
 		rest = s.takeLocked(l, rest, o.Cursor)
 	}
 	if s.match != nil {
-		return errFound
+		return ErrFound
 	}
 	if len(s.lines[0].data)+len(s.lines[1].data) == 0 {
 		s.behind = o.Cursor
@@ -85,7 +89,7 @@ func (s *search) output(o hutch.Output) error {
 
 // takeLocked adds the next part of rest, up to the end of a line, to l, and
 // returns what comes behind it. end is the cursor behind rest.
-func (s *search) takeLocked(l *line, rest []byte, end int64) []byte {
+func (s *Search) takeLocked(l *line, rest []byte, end int64) []byte {
 	n := min(len(rest), maxLine-len(l.data))
 	whole := false
 	if i := bytes.IndexByte(rest[:n], '\n'); i >= 0 {
@@ -110,7 +114,7 @@ func (s *search) takeLocked(l *line, rest []byte, end int64) []byte {
 
 // lookLocked searches a line, which ends at cursor end; next is behind its
 // line feed.
-func (s *search) lookLocked(l *line, end, next int64) {
+func (s *Search) lookLocked(l *line, end, next int64) {
 	if s.match != nil {
 		return
 	}
@@ -137,7 +141,7 @@ func shown(data []byte, at int) string {
 }
 
 // rest searches the lines that have not ended.
-func (s *search) rest() {
+func (s *Search) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unfinishedLocked()
@@ -146,7 +150,7 @@ func (s *search) rest() {
 	}
 }
 
-func (s *search) unfinishedLocked() {
+func (s *Search) unfinishedLocked() {
 	for i := range s.lines {
 		if l := &s.lines[i]; len(l.data) > 0 {
 			s.lookLocked(l, s.cursor, s.cursor)
@@ -154,8 +158,8 @@ func (s *search) unfinishedLocked() {
 	}
 }
 
-// finish ends the search: with the output over, the last line has ended too.
-func (s *search) finish(over bool) {
+// Finish ends the search: with the output over, the last line has ended too.
+func (s *Search) Finish(over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer != nil {
@@ -166,7 +170,8 @@ func (s *search) finish(over bool) {
 	}
 }
 
-func (s *search) result() hutch.WaitResult {
+// Result is what was found so far, and the cursor from which to go on.
+func (s *Search) Result() hutch.WaitResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.match == nil {

@@ -1,4 +1,4 @@
-package engine
+package resumable
 
 import (
 	"context"
@@ -9,60 +9,60 @@ import (
 )
 
 const (
-	// execAhead is how far a resumable command may print ahead of its reader.
+	// maxAhead is how far a resumable command may print ahead of its reader.
 	// As much of what the reader was handed is kept, because a connection that
 	// breaks loses what was under way in it.
-	execAhead = 512 << 10
+	maxAhead  = 512 << 10
 	logStep   = 64 << 10 // by which a log grows
 	logPiece  = 32 << 10 // the longest piece that is kept as one
 	pieceCost = 64       // of memory, for a piece beside its data
 )
 
-// execLog is the newest output of a resumable command. It has one reader at a
+// outputLog is the newest output of a resumable command. It has one reader at a
 // time, and holds the program back when that reader is slow or away.
 //
 // Positions are cursors, which count bytes of output. Weights are positions
 // that also count the memory of the pieces: they bound the log.
-type execLog struct {
+type outputLog struct {
 	take func(bytes int) bool // whether so much more may be held
 
 	mu      sync.Mutex
-	pieces  []execPiece
+	pieces  []piece
 	base    int64 // weight of what was dropped before pieces
 	weight  int64 // of all output so far
 	handed  int64 // weight of what any reader was handed
 	size    int64 // how much may be kept
-	reader  *execReader
+	reader  *reader
 	changes int // of the reader, and the end
 	ended   bool
 	changed chan struct{} // closed when something above changes
 }
 
-// execPiece is consecutive output of one stream.
-type execPiece struct {
+// piece is consecutive output of one stream.
+type piece struct {
 	stream      hutch.Stream
 	data        []byte
 	end, weight int64 // behind data
 }
 
-// execReader is where one connection reads.
-type execReader struct {
+// reader is where one connection reads.
+type reader struct {
 	cursor int64
 	weight int64 // of the cursor
 }
 
-func newExecLog(take func(int) bool) *execLog {
-	return &execLog{take: take, size: 2 * logStep, changed: make(chan struct{})}
+func newLog(take func(int) bool) *outputLog {
+	return &outputLog{take: take, size: 2 * logStep, changed: make(chan struct{})}
 }
 
 // add appends output. It waits while the reader is too far behind, until ctx is
 // done.
-func (l *execLog) add(ctx context.Context, o hutch.Output) error {
+func (l *outputLog) add(ctx context.Context, o hutch.Output) error {
 	cursor := o.Cursor - int64(len(o.Data))
 	for data := o.Data; len(data) > 0; {
 		n := min(len(data), logPiece)
 		cursor += int64(n)
-		if err := l.append(ctx, execPiece{stream: o.Stream, data: append([]byte(nil), data[:n]...), end: cursor}); err != nil {
+		if err := l.append(ctx, piece{stream: o.Stream, data: append([]byte(nil), data[:n]...), end: cursor}); err != nil {
 			return err
 		}
 		data = data[n:]
@@ -70,7 +70,7 @@ func (l *execLog) add(ctx context.Context, o hutch.Output) error {
 	return nil
 }
 
-func (l *execLog) append(ctx context.Context, p execPiece) error {
+func (l *outputLog) append(ctx context.Context, p piece) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cost := int64(len(p.data)) + pieceCost
@@ -81,7 +81,7 @@ func (l *execLog) append(ctx context.Context, p execPiece) error {
 	}
 	for len(l.pieces) > 0 && l.weight+cost-l.base > l.size {
 		l.base = l.pieces[0].weight
-		l.pieces[0] = execPiece{} // its data is free at once
+		l.pieces[0] = piece{} // its data is free at once
 		l.pieces = l.pieces[1:]
 	}
 	l.weight += cost
@@ -93,8 +93,8 @@ func (l *execLog) append(ctx context.Context, p execPiece) error {
 
 // fitsLocked reports whether more can be appended without losing what the reader
 // has not read, and with half of the log for what was handed to a reader.
-func (l *execLog) fitsLocked(cost int64) bool {
-	for l.weight+cost-l.base > l.size && l.size < 2*execAhead && l.take(logStep) {
+func (l *outputLog) fitsLocked(cost int64) bool {
+	for l.weight+cost-l.base > l.size && l.size < 2*maxAhead && l.take(logStep) {
 		l.size += logStep
 	}
 	if l.weight+cost-l.handed > l.size/2 {
@@ -104,7 +104,7 @@ func (l *execLog) fitsLocked(cost int64) bool {
 }
 
 // waitLocked waits for a change, without the lock.
-func (l *execLog) waitLocked(ctx context.Context) error {
+func (l *outputLog) waitLocked(ctx context.Context) error {
 	changed := l.changed
 	l.mu.Unlock()
 	defer l.mu.Lock()
@@ -116,13 +116,13 @@ func (l *execLog) waitLocked(ctx context.Context) error {
 	}
 }
 
-func (l *execLog) wakeLocked() {
+func (l *outputLog) wakeLocked() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
 // end says that no output follows.
-func (l *execLog) end() {
+func (l *outputLog) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
@@ -131,7 +131,7 @@ func (l *execLog) end() {
 }
 
 // attach makes r the reader. The one before it stops.
-func (l *execLog) attach(r *execReader) {
+func (l *outputLog) attach(r *reader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.weight = l.base
@@ -141,7 +141,7 @@ func (l *execLog) attach(r *execReader) {
 }
 
 // detach reports whether r was still the reader.
-func (l *execLog) detach(r *execReader) bool {
+func (l *outputLog) detach(r *reader) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reader != r {
@@ -154,14 +154,14 @@ func (l *execLog) detach(r *execReader) bool {
 }
 
 // count counts how often a reader came or went, and the end.
-func (l *execLog) count() int {
+func (l *outputLog) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.changes
 }
 
 // attended reports whether there is a reader.
-func (l *execLog) attended() bool {
+func (l *outputLog) attended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reader != nil
@@ -170,7 +170,7 @@ func (l *execLog) attended() bool {
 var errTakenOver = hutch.Errorf(hutch.Conflict, "another connection resumed this command, and reads its output now: one connection reads it at a time")
 
 // follow hands output to out from r's cursor to the end of the command.
-func (l *execLog) follow(ctx context.Context, r *execReader, out func(hutch.Output) error) error {
+func (l *outputLog) follow(ctx context.Context, r *reader, out func(hutch.Output) error) error {
 	for {
 		o, err := l.next(ctx, r)
 		if err != nil || o.Data == nil {
@@ -185,7 +185,7 @@ func (l *execLog) follow(ctx context.Context, r *execReader, out func(hutch.Outp
 }
 
 // next waits for the next output; one without data is the end.
-func (l *execLog) next(ctx context.Context, r *execReader) (hutch.Output, error) {
+func (l *outputLog) next(ctx context.Context, r *reader) (hutch.Output, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -205,7 +205,7 @@ func (l *execLog) next(ctx context.Context, r *execReader) (hutch.Output, error)
 }
 
 // readLocked reads on at r's cursor, or at the oldest byte that is kept.
-func (l *execLog) readLocked(r *execReader) hutch.Output {
+func (l *outputLog) readLocked(r *reader) hutch.Output {
 	first := sort.Search(len(l.pieces), func(i int) bool { return l.pieces[i].weight > r.weight })
 	for _, p := range l.pieces[first:] {
 		r.weight = p.weight

@@ -1,0 +1,73 @@
+// Package coderesult collects what a run of code gives: output, results and an
+// error. What it keeps is bounded.
+package coderesult
+
+import (
+	"hutch"
+	"hutch/internal/excerpt"
+	"hutch/internal/kernel"
+)
+
+// What is kept of the results of one run.
+const (
+	maxResults     = 1000
+	maxResultBytes = 32 << 20
+)
+
+// Record keeps what a run gives, and hands it on.
+type Record struct {
+	kept    *excerpt.Output
+	take    func(bytes int) bool
+	out     func(hutch.RunEvent) error
+	results []hutch.CodeResult
+	size    int
+	cut     bool
+	fault   *hutch.CodeError
+}
+
+// New returns a Record that keeps limit bytes of each stream, and calls take before it
+// keeps more than a little. Events go to out, which may be nil.
+func New(limit int, take func(bytes int) bool, out func(hutch.RunEvent) error) *Record {
+	return &Record{kept: excerpt.New(limit, take), take: take, out: out}
+}
+
+func (r *Record) hand(e hutch.RunEvent) error {
+	if r.out == nil {
+		return nil
+	}
+	return r.out(e)
+}
+
+// Output takes output of the code.
+func (r *Record) Output(o hutch.Output) error {
+	r.kept.Add(o)
+	return r.hand(hutch.RunEvent{Output: &o})
+}
+
+// Message takes a message of the interpreter. One that is none is dropped, as
+// anything may be written where they come from.
+func (r *Record) Message(m []byte) error {
+	e, err := kernel.Parse(m)
+	if err != nil {
+		return nil
+	}
+	switch {
+	case e.Input != nil:
+	case e.Error != nil:
+		r.fault = e.Error
+	case len(r.results) < maxResults && r.size+len(m) <= maxResultBytes && r.take(len(m)):
+		r.results = append(r.results, *e.Result)
+		r.size += len(m)
+	default:
+		r.cut = true
+	}
+	return r.hand(e)
+}
+
+// Result is what was kept.
+func (r *Record) Result() hutch.RunResult {
+	res := hutch.RunResult{Results: r.results, Error: r.fault}
+	res.Stdout, res.Stderr, res.Truncated = r.kept.Result()
+	res.Truncated = res.Truncated || r.cut
+	return res
+}

@@ -1,0 +1,42 @@
+package coderesult
+
+import (
+	"fmt"
+	"testing"
+
+	"hutch"
+)
+
+func TestResultsAreBounded(t *testing.T) {
+	var handed int
+	r := New(0, func(int) bool { return true }, func(hutch.RunEvent) error { handed++; return nil })
+	for range maxResults + 5 {
+		if err := r.Message([]byte(`{"result":{"data":{"text/plain":"x"}}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res := r.Result(); len(res.Results) != maxResults || !res.Truncated || handed != maxResults+5 {
+		t.Errorf("%d results, truncated %v, %d handed on", len(res.Results), res.Truncated, handed)
+	}
+}
+
+func TestNoMemoryForResults(t *testing.T) {
+	r := New(0, func(int) bool { return false }, nil)
+	r.Message([]byte(`{"result":{"data":{"text/plain":"x"}}}`))
+	if res := r.Result(); len(res.Results) != 0 || !res.Truncated {
+		t.Errorf("%+v", res)
+	}
+}
+
+// Anything may be written where messages come from.
+func TestForgedMessages(t *testing.T) {
+	r := New(0, func(int) bool { return true }, nil)
+	for _, m := range []string{"", "{", "[]", "null", fmt.Sprintf("%q", "text")} {
+		if err := r.Message([]byte(m)); err != nil {
+			t.Errorf("%q: %v", m, err)
+		}
+	}
+	if res := r.Result(); len(res.Results) != 0 || res.Error != nil || res.Truncated {
+		t.Errorf("%+v", res)
+	}
+}

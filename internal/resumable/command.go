@@ -1,0 +1,186 @@
+// Package resumable has commands that outlive the connection that started them,
+// and the newest part of their output. A command runs until it ends, is cancelled,
+// or has had no reader for the grace; after its end it is kept for the grace.
+//
+// A command has one reader at a time. It is held back when that reader is slow or
+// away, so its output takes a bounded part of the memory that its caller may use.
+package resumable
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hutch"
+)
+
+// Command is one command. The table that it is added to forgets it.
+type Command struct {
+	id     string
+	grace  time.Duration
+	log    *outputLog
+	cancel context.CancelCauseFunc
+	users  atomic.Int32 // the run and the table; the last one frees the memory
+	free   func()
+	table  *Table
+
+	over   chan struct{} // closed when result and err are set
+	result hutch.ExecResult
+	err    error
+}
+
+// Table is the commands of one sandbox. The zero value is ready. Its lock is taken
+// before that of a log.
+type Table struct {
+	mu   sync.Mutex
+	list []*Command // oldest first
+}
+
+// Options are what a command needs of whoever runs it.
+type Options struct {
+	Grace  time.Duration           // how long it is kept without a reader
+	Take   func(bytes int) bool    // asks for more memory
+	Free   func()                  // gives the memory back, at the very end
+	Cancel context.CancelCauseFunc // stops the command
+}
+
+var (
+	errCancelled  = hutch.Errorf(hutch.Conflict, "the command was cancelled, and stopped")
+	errUnattended = hutch.Errorf(hutch.Conflict, "the command was stopped, because nobody resumed it in time")
+)
+
+// Add makes a command with a first reader. The oldest command that has ended and
+// has no reader makes way.
+func (t *Table) Add(opt Options) (*Command, *Reader, error) {
+	x := &Command{
+		id: hutch.NewID("x"), grace: opt.Grace, log: newLog(opt.Take),
+		cancel: opt.Cancel, free: opt.Free, table: t, over: make(chan struct{}),
+	}
+	x.users.Store(2)
+	r := &Reader{command: x}
+	x.log.attach(&r.reader)
+	if err := t.add(x); err != nil {
+		opt.Cancel(nil)
+		opt.Free()
+		return nil, nil, err
+	}
+	return x, r, nil
+}
+
+// ID is what a client names the command by.
+func (x *Command) ID() string { return x.id }
+
+// Output appends output. It waits while the reader is too far behind, until ctx is
+// done.
+func (x *Command) Output(ctx context.Context, o hutch.Output) error { return x.log.add(ctx, o) }
+
+// Finish notes how the command ended.
+func (x *Command) Finish(res hutch.ExecResult, err error) {
+	x.result, x.err = res, err
+	close(x.over)
+	x.log.end()
+	x.drop()
+	if !x.log.attended() {
+		x.await()
+	}
+}
+
+// await forgets the command after the grace, unless there was a reader or an end
+// since: then another wait has begun, or will.
+func (x *Command) await() {
+	begun := x.log.count()
+	time.AfterFunc(x.grace, func() {
+		x.table.mu.Lock()
+		defer x.table.mu.Unlock()
+		if x.log.count() == begun && !x.log.attended() && x.table.removeLocked(x) {
+			x.cancel(errUnattended)
+		}
+	})
+}
+
+// drop ends a use. The memory that was held is free after the last.
+func (x *Command) drop() {
+	if x.users.Add(-1) == 0 {
+		x.cancel(nil)
+		x.free()
+	}
+}
+
+// ended reports whether the command has ended.
+func (x *Command) ended() bool {
+	select {
+	case <-x.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// Cancel stops the command, and waits for its end.
+func (t *Table) Cancel(ctx context.Context, id string) error {
+	x, err := t.find(id, func(*Command) {})
+	if err != nil {
+		return err
+	}
+	x.cancel(errCancelled)
+	select {
+	case <-x.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Resume returns a new reader of a command, from a cursor. The one before it stops.
+func (t *Table) Resume(id string, cursor int64) (*Reader, error) {
+	r := &Reader{reader: reader{cursor: cursor}}
+	x, err := t.find(id, func(x *Command) { x.log.attach(&r.reader) })
+	if err != nil {
+		return nil, err
+	}
+	r.command = x
+	return r, nil
+}
+
+// add adds a command.
+func (t *Table) add(x *Command) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := 0; len(t.list) >= hutch.MaxResumable; i++ {
+		if i == len(t.list) {
+			return hutch.Errorf(hutch.Exhausted, "the limit of %d resumable commands at a time is reached in this sandbox: wait for one to end or cancel it, or leave resumable out", hutch.MaxResumable)
+		}
+		if old := t.list[i]; old.ended() && !old.log.attended() {
+			t.removeLocked(old)
+			break
+		}
+	}
+	t.list = append(t.list, x)
+	return nil
+}
+
+// find returns a command, after then has done something that keeps it.
+func (t *Table) find(id string, then func(*Command)) (*Command, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, x := range t.list {
+		if x.id == id {
+			then(x)
+			return x, nil
+		}
+	}
+	return nil, hutch.Errorf(hutch.NotFound, "there is no resumable command %.80q: it was never started here, its connection was lost for more than %v, or the server was started again", id, hutch.ExecGrace)
+}
+
+// removeLocked forgets a command, and reports whether it was there.
+func (t *Table) removeLocked(x *Command) bool {
+	for i, other := range t.list {
+		if other == x {
+			t.list = append(t.list[:i:i], t.list[i+1:]...)
+			x.drop()
+			return true
+		}
+	}
+	return false
+}

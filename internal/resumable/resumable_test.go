@@ -1,0 +1,108 @@
+package resumable
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"hutch"
+)
+
+// start adds a command with a grace, and returns what stopped it.
+func start(t *testing.T, table *Table, grace time.Duration) (*Command, *Reader, context.Context) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	x, r, err := table.Add(Options{Grace: grace, Take: func(int) bool { return true }, Free: func() {}, Cancel: cancel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x, r, ctx
+}
+
+func TestReadAndResume(t *testing.T) {
+	var table Table
+	x, r, _ := start(t, &table, time.Minute)
+	ctx, lost := context.WithCancel(t.Context())
+	if err := x.Output(t.Context(), hutch.Output{Stream: hutch.Stdout, Data: []byte("hello"), Cursor: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(ctx, func(hutch.Output) error { lost(); return nil }); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the connection that was lost: %v", err)
+	}
+	x.Finish(hutch.ExecResult{ExitCode: 7}, nil)
+	again, err := table.Resume(x.ID(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	res, err := again.Read(t.Context(), func(o hutch.Output) error { got += string(o.Data); return nil })
+	if err != nil || res.ExitCode != 7 || got != "llo" {
+		t.Errorf("%q, %+v, %v", got, res, err)
+	}
+}
+
+func TestOneReaderAtATime(t *testing.T) {
+	var table Table
+	x, first, _ := start(t, &table, time.Minute)
+	if _, err := table.Resume(x.ID(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Read(t.Context(), nil); !errors.Is(err, hutch.Conflict) {
+		t.Errorf("the first reader: %v", err)
+	}
+	x.Finish(hutch.ExecResult{}, nil)
+}
+
+// A command that nobody resumes in time is stopped and forgotten.
+func TestGrace(t *testing.T) {
+	var table Table
+	x, r, run := start(t, &table, time.Millisecond)
+	ctx, lost := context.WithCancel(t.Context())
+	lost()
+	r.Read(ctx, nil)
+	select {
+	case <-run.Done():
+	case <-time.After(30 * time.Second):
+		t.Fatal("it runs on without a reader")
+	}
+	x.Finish(hutch.ExecResult{}, context.Cause(run))
+	if _, err := table.Resume(x.ID(), 0); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("resumed: %v", err)
+	}
+}
+
+func TestCancelWaitsForTheEnd(t *testing.T) {
+	var table Table
+	x, _, run := start(t, &table, time.Minute)
+	go func() {
+		<-run.Done()
+		x.Finish(hutch.ExecResult{ExitCode: -1}, context.Cause(run))
+	}()
+	if err := table.Cancel(t.Context(), x.ID()); err != nil || !x.ended() {
+		t.Errorf("%v, ended %v", err, x.ended())
+	}
+}
+
+func TestTableIsBounded(t *testing.T) {
+	var table Table
+	var last *Command
+	for range hutch.MaxResumable {
+		last, _, _ = start(t, &table, time.Minute)
+	}
+	refuse := Options{Grace: time.Minute, Take: func(int) bool { return true }, Free: func() {}, Cancel: func(error) {}}
+	if _, _, err := table.Add(refuse); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("one more: %v", err)
+	}
+	r, err := table.Resume(last.ID(), 0) // and leaves, so that nothing reads it
+	if err != nil {
+		t.Fatal(err)
+	}
+	last.Finish(hutch.ExecResult{}, nil)
+	if _, err := r.Read(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := table.Add(refuse); err != nil {
+		t.Errorf("one more, after one has ended: %v", err)
+	}
+}
