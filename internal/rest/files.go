@@ -78,17 +78,20 @@ func (p *params) mode(name string) fs.FileMode {
 	return fs.FileMode(n)
 }
 
-func (h *Handler) stat(w http.ResponseWriter, r *http.Request) {
+// fileRoutes are the handlers of the verbs on files.
+type fileRoutes struct{ *Handler }
+
+func (h fileRoutes) stat(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path")
 	p := q.path("path")
 	if q.err != nil {
 		h.fail(w, r, q.err)
 		return
 	}
-	reply(h, w, r)(h.svc.Stat(r.Context(), r.PathValue("id"), p))
+	reply(h.Handler, w, r)(h.svc.Stat(r.Context(), r.PathValue("id"), p))
 }
 
-func (h *Handler) deleteFile(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) deleteFile(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "recursive")
 	p, recursive := q.path("path"), q.flag("recursive")
 	if q.err == nil {
@@ -97,7 +100,7 @@ func (h *Handler) deleteFile(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, q.err)
 }
 
-func (h *Handler) mkdir(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) mkdir(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "parents")
 	p, parents := q.path("path"), q.flag("parents")
 	if q.err == nil {
@@ -107,7 +110,7 @@ func (h *Handler) mkdir(w http.ResponseWriter, r *http.Request) {
 }
 
 // transfers returns the handler of a verb that takes two paths.
-func (h *Handler) transfers(do func(ctx context.Context, id, from, to string, replace bool) error) http.HandlerFunc {
+func (h fileRoutes) transfers(do func(ctx context.Context, id, from, to string, replace bool) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := paramsOf(r, "from", "to", "replace")
 		from, to, replace := q.path("from"), q.path("to"), q.flag("replace")
@@ -118,7 +121,7 @@ func (h *Handler) transfers(do func(ctx context.Context, id, from, to string, re
 	}
 }
 
-func (h *Handler) chmod(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) chmod(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "mode")
 	p, mode := q.path("path"), q.mode("mode")
 	if q.err == nil && q.Get("mode") == "" {
@@ -130,7 +133,7 @@ func (h *Handler) chmod(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, q.err)
 }
 
-func (h *Handler) editFile(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) editFile(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path")
 	var req hutch.EditRequest
 	err := q.err
@@ -144,11 +147,11 @@ func (h *Handler) editFile(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	reply(h, w, r)(h.svc.EditFile(r.Context(), r.PathValue("id"), req))
+	reply(h.Handler, w, r)(h.svc.EditFile(r.Context(), r.PathValue("id"), req))
 }
 
 // readFile answers with the bytes of a file. A header holds the file's record at the moment of opening, as JSON.
-func (h *Handler) readFile(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) readFile(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "offset", "length", "firstLine", "lastLine")
 	req := hutch.ReadRequest{
 		Path: q.path("path"), Offset: q.number("offset"), Length: q.number("length"),
@@ -178,7 +181,7 @@ func (h *Handler) readFile(w http.ResponseWriter, r *http.Request) {
 
 // breakOff ends a started answer so that no client takes it for complete. It sends the buffered part first: without a
 // status, the answer would look as if there were no server.
-func (h *Handler) breakOff(w http.ResponseWriter, r *http.Request, err error) {
+func (h fileRoutes) breakOff(w http.ResponseWriter, r *http.Request, err error) {
 	h.describe(r, err) // for the log
 	http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
@@ -278,7 +281,7 @@ func parseRange(text string, req *hutch.ReadRequest) bool {
 // upload is the body of a request, as long as it keeps coming.
 type upload struct{ body *httpio.Body }
 
-func (h *Handler) upload(w http.ResponseWriter, r *http.Request) upload {
+func (h fileRoutes) upload(w http.ResponseWriter, r *http.Request) upload {
 	return upload{httpio.NewBody(w, r, h.stall)}
 }
 
@@ -290,17 +293,17 @@ func (u upload) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (h *Handler) writeFile(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) writeFile(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "mode", "append", "create", "parents")
 	req := hutch.WriteRequest{Path: q.path("path"), Mode: q.mode("mode"), Append: q.flag("append"), Create: q.flag("create"), Parents: q.flag("parents")}
 	if q.err != nil {
 		h.fail(w, r, q.err)
 		return
 	}
-	reply(h, w, r)(h.svc.WriteFile(r.Context(), r.PathValue("id"), req, h.upload(w, r)))
+	reply(h.Handler, w, r)(h.svc.WriteFile(r.Context(), r.PathValue("id"), req, h.upload(w, r)))
 }
 
-func (h *Handler) unpack(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) unpack(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "format")
 	req := hutch.UnpackRequest{Dir: q.path("path"), Format: hutch.ArchiveFormat(q.Get("format"))}
 	if q.err == nil {
@@ -312,7 +315,7 @@ func (h *Handler) unpack(w http.ResponseWriter, r *http.Request) {
 // archiveTypes are the media types of archives.
 var archiveTypes = map[hutch.ArchiveFormat]string{hutch.Tar: "application/x-tar", hutch.TarGz: "application/gzip", hutch.Zip: "application/zip"}
 
-func (h *Handler) pack(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) pack(w http.ResponseWriter, r *http.Request) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	names := values["name"]
 	if err == nil {
@@ -341,7 +344,7 @@ func (h *Handler) pack(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) listFiles(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "recursive", "depth", "hidden", "glob", "limit")
 	req := hutch.ListRequest{
 		Path: q.path("path"), Recursive: q.flag("recursive"), Depth: int(q.number("depth")), Hidden: q.flag("hidden"),
@@ -354,7 +357,7 @@ func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request) {
 	h.endList(l, r, q.err)
 }
 
-func (h *Handler) searchFiles(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) searchFiles(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "pattern", "glob", "hidden", "limit")
 	req := hutch.SearchRequest{
 		Path: q.path("path"), Pattern: q.Get("pattern"), Glob: q.Get("glob"), Hidden: q.flag("hidden"), Limit: int(q.number("limit")),
@@ -375,7 +378,7 @@ type list struct {
 	n    int
 }
 
-func (h *Handler) list(w http.ResponseWriter, r *http.Request, name string) *list {
+func (h fileRoutes) list(w http.ResponseWriter, r *http.Request, name string) *list {
 	l := &list{w: h.writer(w, r), name: name}
 	l.buf = bufio.NewWriterSize(l.w, 32<<10)
 	return l
@@ -405,7 +408,7 @@ func (l *list) begin() {
 }
 
 // endList ends the answer. An error before the first item is answered as any other call does.
-func (h *Handler) endList(l *list, r *http.Request, err error) {
+func (h fileRoutes) endList(l *list, r *http.Request, err error) {
 	if err != nil && l.n == 0 {
 		h.describe(r, err).Write(l.w)
 		return
@@ -424,7 +427,7 @@ func (h *Handler) endList(l *list, r *http.Request, err error) {
 }
 
 // watch answers with an event for each change; the first event is "ready".
-func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
+func (h fileRoutes) watch(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "recursive")
 	req := hutch.WatchRequest{Path: q.path("path"), Recursive: q.flag("recursive")}
 	if q.err != nil {

@@ -18,6 +18,7 @@ func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
 
 // verbs maps verbs to their handlers. The table of verbs has their routes.
 func (h *Handler) verbs() map[string]http.HandlerFunc {
+	f := fileRoutes{h}
 	return map[string]http.HandlerFunc{
 		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "Update": posts(h, h.update), "Destroy": h.destroy,
 
@@ -32,10 +33,10 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 
 		"GitClone": h.firstUse(posts(h, h.gitClone)), "GitCommit": posts(h, h.gitCommit), "GitStatus": h.gitStatus, "GitDiff": h.gitDiff,
 
-		"ReadFile": h.readFile, "WriteFile": h.firstUse(h.writeFile), "EditFile": h.editFile, "Stat": h.stat,
-		"ListFiles": h.listFiles, "SearchFiles": h.searchFiles, "Watch": h.watch,
-		"Mkdir": h.firstUse(h.mkdir), "Move": h.transfers(h.svc.Move), "Copy": h.transfers(h.svc.Copy), "Delete": h.deleteFile, "Chmod": h.chmod,
-		"Pack": h.pack, "Unpack": h.firstUse(h.unpack),
+		"ReadFile": f.readFile, "WriteFile": h.firstUse(f.writeFile), "EditFile": f.editFile, "Stat": f.stat,
+		"ListFiles": f.listFiles, "SearchFiles": f.searchFiles, "Watch": f.watch,
+		"Mkdir": h.firstUse(f.mkdir), "Move": f.transfers(h.svc.Move), "Copy": f.transfers(h.svc.Copy), "Delete": f.deleteFile, "Chmod": f.chmod,
+		"Pack": f.pack, "Unpack": h.firstUse(f.unpack),
 
 		"Expose": h.firstUse(posts(h, h.expose)), "Unexpose": h.unexpose, "Ports": h.ports, "ValidatePortToken": posts(h, h.validatePort),
 		"LinkPort": posts(h, h.linkPort), "DialPort": h.connect,
