@@ -106,3 +106,22 @@ func TestTableIsBounded(t *testing.T) {
 		t.Errorf("one more, after one has ended: %v", err)
 	}
 }
+
+// A reader whose token is revoked takes its command with it; one whose connection
+// breaks does not.
+func TestRevokedToken(t *testing.T) {
+	var table Table
+	x, r, run := start(t, &table, time.Minute)
+	go func() {
+		<-run.Done()
+		x.Finish(hutch.ExecResult{ExitCode: -1}, context.Cause(run))
+	}()
+	ctx, end := context.WithCancelCause(t.Context())
+	end(hutch.Errorf(hutch.Denied, "the token was revoked"))
+	if _, err := r.Read(ctx, nil); !errors.Is(err, hutch.Denied) {
+		t.Errorf("the reader: %v", err)
+	}
+	if !errors.Is(context.Cause(run), hutch.Denied) {
+		t.Errorf("the command: %v", context.Cause(run))
+	}
+}

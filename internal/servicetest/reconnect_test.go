@@ -1,13 +1,19 @@
 package servicetest_test
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"hutch"
 	"hutch/client"
@@ -85,5 +91,126 @@ func TestResumableSurvivesItsConnections(t *testing.T) {
 	}
 	if broken() < 2 {
 		t.Errorf("the connection broke %d times", broken())
+	}
+}
+
+// overREST is a server with one sandbox; the URL is that of its commands.
+func overREST(t *testing.T) (svc hutch.Service, id, url string) {
+	t.Helper()
+	svc = newEngine(t)
+	h := rest.NewHandler(svc, rest.Options{})
+	srv := httptest.NewServer(h)
+	t.Cleanup(func() { h.Close(); srv.Close() })
+	box, err := svc.Create(t.Context(), hutch.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return svc, box.ID, srv.URL + "/v1/sandboxes/" + box.ID + "/exec"
+}
+
+// A browser's EventSource that reconnects sends the id of the last event it saw.
+func TestResumableByLastEventID(t *testing.T) {
+	t.Parallel()
+	_, _, url := overREST(t)
+	req, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(`{"command": "echo hello; while ! [ -e go ]; do sleep 0.05; done; echo done", "resumable": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec, last := "", ""
+	for line := range eventsOf(t, req) {
+		if data, ok := strings.CutPrefix(line, "data: "); ok && exec == "" {
+			var first struct{ ExecID string }
+			if err := json.Unmarshal([]byte(data), &first); err != nil || first.ExecID == "" {
+				t.Fatalf("the first event: %s, %v", data, err)
+			}
+			exec = first.ExecID
+		}
+		if id, ok := strings.CutPrefix(line, "id: "); ok && id != "0" {
+			last = id
+			break // the connection is lost
+		}
+	}
+	if last != "6" {
+		t.Fatalf("the id behind hello is %q", last)
+	}
+	if res, err := http.Post(url, "application/json", strings.NewReader(`{"command": "touch go"}`)); err != nil {
+		t.Fatal(err)
+	} else {
+		res.Body.Close()
+	}
+	if req, err = http.NewRequestWithContext(t.Context(), "GET", url+"/"+exec, nil); err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Last-Event-ID", last)
+	var rest []string
+	for line := range eventsOf(t, req) {
+		if strings.HasPrefix(line, "data: ") {
+			rest = append(rest, line)
+		}
+	}
+	if len(rest) != 2 || !strings.Contains(rest[0], `"data":"done\n"`) || !strings.Contains(rest[1], `"exitCode":0`) {
+		t.Errorf("after the reconnect: %q", rest)
+	}
+}
+
+// eventsOf are the lines of a stream of events.
+func eventsOf(t *testing.T, req *http.Request) func(yield func(string) bool) {
+	t.Helper()
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s", req.Method, req.URL, res.Status)
+	}
+	return func(yield func(string) bool) {
+		defer res.Body.Close()
+		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+			if !yield(lines.Text()) {
+				return
+			}
+		}
+	}
+}
+
+// Over a WebSocket, too, a command that outlives its connection can be cancelled.
+func TestResumableIsCancelledOverWebSocket(t *testing.T) {
+	t.Parallel()
+	svc, id, url := overREST(t)
+	conn, _, err := websocket.Dial(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	send := func(text string) {
+		t.Helper()
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(`{"command": "echo begun; sleep 600", "resumable": true}`)
+	var exec struct{ ExecID string }
+	var last string
+	for {
+		kind, m, err := conn.Read(t.Context())
+		if err != nil {
+			break
+		}
+		if kind != websocket.MessageText {
+			send(`{"cancel": true}`) // it prints, so it runs
+			continue
+		}
+		if last = string(m); exec.ExecID == "" {
+			if err := json.Unmarshal(m, &exec); err != nil {
+				t.Fatalf("the first message: %s, %v", m, err)
+			}
+		}
+	}
+	if !strings.Contains(last, `"conflict"`) || !strings.Contains(last, "begun") {
+		t.Errorf("the last message: %s", last)
+	}
+	if _, err := svc.ResumeExec(t.Context(), id, exec.ExecID, 0, nil); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("its end: %v", err)
 	}
 }

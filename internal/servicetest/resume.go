@@ -143,6 +143,16 @@ func (s *suite) resume() map[string]func(*testing.T) {
 				t.Errorf("%+v, %v", res, err)
 			}
 		},
+		"in a session": func(t *testing.T) {
+			id := s.open(t)
+			exec, c := s.drop(t, id, hutch.ExecRequest{SessionID: "shell", Command: "kept=here; echo begun; sleep 0.3; echo done"}, 1)
+			if res, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, c.output); err != nil || res.ExitCode != 0 || c.data.String() != "begun\ndone\n" {
+				t.Errorf("%q, %+v, %v", c.data.String(), res, err)
+			}
+			if r, err := s.svc.Exec(bounded(t), id, hutch.ExecRequest{SessionID: "shell", Command: "echo $kept"}, nil); err != nil || string(r.Stdout) != "here\n" {
+				t.Errorf("the session after it: %q, %v", r.Stdout, err)
+			}
+		},
 		"ids that are not there": func(t *testing.T) {
 			id, other := s.open(t), s.open(t)
 			exec, _ := s.drop(t, id, hutch.ExecRequest{Command: "echo begun; sleep 600"}, 1)
