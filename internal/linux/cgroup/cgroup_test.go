@@ -99,12 +99,12 @@ func TestCPULimitHolds(t *testing.T) {
 	g := group(t, Limits{CPU: 0.1})
 	cmd := start(t, g, "while :; do :; done")
 	begin := time.Now()
-	await(t, "some use of CPU", func() bool {
+	await(t, "some use of CPU", func() bool { // the kernel lends a little, for a moment
 		u, err := g.Usage()
-		return err == nil && u.CPU > 50*time.Millisecond
+		return err == nil && u.CPU > 200*time.Millisecond
 	})
-	if d := time.Since(begin); d < 200*time.Millisecond {
-		t.Errorf("50 ms of CPU took %v with a tenth of a core", d)
+	if d := time.Since(begin); d < 800*time.Millisecond {
+		t.Errorf("200 ms of CPU took %v with a tenth of a core", d)
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
