@@ -23,7 +23,7 @@ and no processes.
   hutch backup list
   hutch backup restore demo bk-k3f9q2mzx7ap`,
 	}
-	c.AddCommand(newBackupCreate(h, std), newBackupList(h, std), newBackupRestore(h), newBackupDelete(h, std))
+	c.AddCommand(newBackupCreate(h, std), newBackupList(h, std), newBackupRestore(h, std), newBackupDelete(h, std))
 	return c
 }
 
@@ -78,8 +78,8 @@ func newBackupList(h *home, std streams) *cobra.Command {
 	return c
 }
 
-func newBackupRestore(h *home) *cobra.Command {
-	return &cobra.Command{
+func newBackupRestore(h *home, std streams) *cobra.Command {
+	return tellsJSON(&cobra.Command{
 		Use: "restore SANDBOX BACKUP [FOLDER]", Short: "Make a folder what it was",
 		Long: `Put a backup in a folder of a sandbox: the one that it came from, if none is named.
 What is in that folder goes, once the backup has arrived whole and undamaged;
@@ -89,7 +89,7 @@ if it has not, the folder is left as it was.
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			return svc.RestoreBackup(ctx, args[1], hutch.RestoreBackupRequest{SandboxID: args[0], Dir: strings.Join(args[2:], "")})
 		}),
-	}
+	}, std, func(args []string) done { return done{"sandboxId": args[0], "backupId": args[1]} })
 }
 
 func newBackupDelete(h *home, std streams) *cobra.Command {

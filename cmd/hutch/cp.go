@@ -40,6 +40,9 @@ a tar archive on its way out.
 			if err := checkPlaces(sources, target); err != nil {
 				return err
 			}
+			if target == "-" && c.Flags().Changed("json") {
+				return usageError{errors.New("--json and the target - both use the standard output: copy to a file")}
+			}
 			svc, err := h.dial()
 			if err != nil {
 				return err
@@ -58,7 +61,9 @@ a tar archive on its way out.
 		},
 	}
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no progress")
-	return c
+	return tellsJSON(c, std, func(args []string) done {
+		return done{"sources": args[:len(args)-1], "target": args[len(args)-1]}
+	})
 }
 
 // checkPlaces refuses combinations of sources and target that make no sense.

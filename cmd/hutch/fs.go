@@ -31,7 +31,7 @@ relative to /workspace.
 	}
 	c.AddCommand(
 		newFSList(h, std), newFSFind(h, std), newFSGrep(h, std), newFSStat(h, std), newFSCat(h, std), newFSWrite(h, std), newFSEdit(h, std),
-		newFSMkdir(h), newFSMove(h, "mv"), newFSMove(h, "cp"), newFSRemove(h), newFSChmod(h),
+		newFSMkdir(h, std), newFSMove(h, std, "mv"), newFSMove(h, std, "cp"), newFSRemove(h, std), newFSChmod(h, std),
 	)
 	return c
 }
@@ -195,7 +195,7 @@ func newFSWrite(h *home, std streams) *cobra.Command {
 	c.Flags().BoolVar(&req.Append, "append", false, "go on at its end")
 	c.Flags().BoolVar(&req.Create, "create", false, "fail when it is there already")
 	c.Flags().StringVarP(&mode, "mode", "m", "", "permissions in octal (default 0644, or what it has)")
-	return c
+	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "path": args[1]} })
 }
 
 func parseMode(text string) (fs.FileMode, error) {
@@ -206,7 +206,7 @@ func parseMode(text string) (fs.FileMode, error) {
 	return fs.FileMode(n), nil
 }
 
-func newFSMkdir(h *home) *cobra.Command {
+func newFSMkdir(h *home, std streams) *cobra.Command {
 	var parents bool
 	c := &cobra.Command{
 		Use: "mkdir [flags] SANDBOX PATH...", Short: "Make folders", Args: cobra.MinimumNArgs(2),
@@ -220,10 +220,10 @@ func newFSMkdir(h *home) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&parents, "parents", "p", false, "and those above; one that is there is no error")
-	return c
+	return tellsJSON(c, std, onPaths)
 }
 
-func newFSMove(h *home, verb string) *cobra.Command {
+func newFSMove(h *home, std streams, verb string) *cobra.Command {
 	var force bool
 	words := map[string]string{"mv": "Move or rename", "cp": "Copy"}[verb]
 	c := &cobra.Command{
@@ -236,10 +236,10 @@ func newFSMove(h *home, verb string) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&force, "force", "f", false, "in place of what is there")
-	return c
+	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "from": args[1], "to": args[2]} })
 }
 
-func newFSRemove(h *home) *cobra.Command {
+func newFSRemove(h *home, std streams) *cobra.Command {
 	var recursive bool
 	c := &cobra.Command{
 		Use: "rm [flags] SANDBOX PATH...", Short: "Delete files and folders", Args: cobra.MinimumNArgs(2),
@@ -253,11 +253,11 @@ func newFSRemove(h *home) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&recursive, "recursive", "r", false, "folders, with all that is in them")
-	return c
+	return tellsJSON(c, std, onPaths)
 }
 
-func newFSChmod(h *home) *cobra.Command {
-	return &cobra.Command{
+func newFSChmod(h *home, std streams) *cobra.Command {
+	return tellsJSON(&cobra.Command{
 		Use: "chmod SANDBOX MODE PATH...", Short: "Change permissions", Args: cobra.MinimumNArgs(3),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			mode, err := parseMode(args[1])
@@ -271,7 +271,7 @@ func newFSChmod(h *home) *cobra.Command {
 			}
 			return nil
 		}),
-	}
+	}, std, func(args []string) done { return done{"sandboxId": args[0], "mode": args[1], "paths": args[2:]} })
 }
 
 func newWatch(h *home, std streams) *cobra.Command {

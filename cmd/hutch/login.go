@@ -17,6 +17,7 @@ import (
 
 func newLogin(h *home, std streams) *cobra.Command {
 	var name string
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "login URL", Short: "Save a server with its token, and use it from now on",
 		Long: `Save a server with its token, and use it from now on. The token is typed,
@@ -46,10 +47,14 @@ to this URL and to no other. HUTCH_URL and HUTCH_TOKEN come before saved servers
 			if err := login(c.Context(), s); err != nil {
 				return err
 			}
+			if asJSON {
+				return writeJSON(std.out, done{"name": s.Name, "url": s.URL})
+			}
 			fmt.Fprintf(std.err, "logged in to %s; it is the current server, called %s\n", s.URL, s.Name)
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&name, "name", "", "what to call the server (default: its host and port)")
 	return c
 }
@@ -162,7 +167,7 @@ func newContextList(h *home, std streams) *cobra.Command {
 }
 
 func newContextUse(std streams) *cobra.Command {
-	return &cobra.Command{
+	return tellsJSON(&cobra.Command{
 		Use: "use NAME", Short: "Make a saved server the current one", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return changeServers(func(l *servers.List) error {
@@ -177,24 +182,37 @@ func newContextUse(std streams) *cobra.Command {
 				return nil
 			})
 		},
-	}
+	}, std, func(args []string) done { return done{"name": args[0]} })
 }
 
 func newContextRemove(std streams) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"delete"}, Short: "Forget saved servers and their tokens",
 		Long: "Forget saved servers and their tokens. The tokens stay valid: `hutch token revoke`\nends one.", Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return changeServers(func(l *servers.List) error {
+			removed := []string{}
+			if err := changeServers(func(l *servers.List) error {
 				for _, name := range args {
 					if l.Remove(name) {
-						fmt.Fprintln(std.out, name)
+						removed = append(removed, name)
 					} else {
 						fmt.Fprintf(std.err, "hutch: there was no saved server %q\n", name)
 					}
 				}
 				return nil
-			})
+			}); err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(std.out, done{"names": removed})
+			}
+			for _, name := range removed {
+				fmt.Fprintln(std.out, name)
+			}
+			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
 }

@@ -83,8 +83,8 @@ func parsePort(text string) (int, error) {
 	return port, nil
 }
 
-func newUnexpose(h *home) *cobra.Command {
-	return &cobra.Command{
+func newUnexpose(h *home, std streams) *cobra.Command {
+	return tellsJSON(&cobra.Command{
 		Use: "unexpose SANDBOX PORT", Short: "Take the URL of a port back, and cut who is connected by it", Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			port, err := parsePort(args[1])
@@ -97,7 +97,10 @@ func newUnexpose(h *home) *cobra.Command {
 			}
 			return svc.Unexpose(c.Context(), args[0], port)
 		},
-	}
+	}, std, func(args []string) done {
+		port, _ := parsePort(args[1]) // as it ran, it is one
+		return done{"sandboxId": args[0], "port": port}
+	})
 }
 
 func newPorts(h *home, std streams) *cobra.Command {

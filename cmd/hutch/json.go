@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// done is what a command that prints nothing else says of itself as JSON.
+type done map[string]any
+
+// tellsJSON gives a command that prints nothing a flag --json, with which it says
+// what it has done.
+func tellsJSON(c *cobra.Command, std streams, tell func(args []string) done) *cobra.Command {
+	var asJSON bool
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := run(c, args); err != nil || !asJSON {
+			return err
+		}
+		return writeJSON(std.out, tell(args))
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
+	return c
+}
+
+// onPaths tells of a command whose arguments are a sandbox and paths in it.
+func onPaths(args []string) done { return done{"sandboxId": args[0], "paths": args[1:]} }

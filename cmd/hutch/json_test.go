@@ -1,0 +1,29 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Whatever a script may want to read, a command prints as JSON.
+func TestEveryCommandTellsJSON(t *testing.T) {
+	// These print bytes, are for a terminal, serve others, or print JSON anyway.
+	exempt := []string{"code", "shell", "inspect", "fs cat", "fs edit", "git diff", "forward", "conversation", "serve", "mcp", "completion", "help"}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+		name := strings.TrimPrefix(c.CommandPath(), "hutch ")
+		if c.HasSubCommands() || slices.ContainsFunc(exempt, func(e string) bool { return name == e || strings.HasPrefix(name, e+" ") }) {
+			return
+		}
+		if c.Flags().Lookup("json") == nil && c.InheritedFlags().Lookup("json") == nil {
+			t.Errorf("hutch %s has no --json", name)
+		}
+	}
+	walk(root())
+}
