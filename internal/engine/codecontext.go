@@ -45,7 +45,7 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 	return codeContext(id, info), nil
 }
 
-// place is what the agent is told of a context.
+// place describes a context to the agent.
 func place(k kernel.Kernel, req hutch.ContextRequest) wire.Context {
 	c := k.Context()
 	c.ID, c.Dir, c.Env = req.ID, req.Dir, instance.Environ(req.Env)
@@ -57,7 +57,7 @@ func place(k kernel.Kernel, req hutch.ContextRequest) wire.Context {
 	return c
 }
 
-// codeContext is the agent's record of a context as we show it.
+// codeContext turns the agent's record of a context into the public one.
 func codeContext(id string, c wire.ContextInfo) hutch.CodeContext {
 	dir := c.Dir
 	if dir == "" {
@@ -94,8 +94,8 @@ func (e *Engine) DeleteContext(ctx context.Context, id, contextID string) error 
 	return agent.DeleteContext(ctx, contextID)
 }
 
-// withContexts returns the agent of a sandbox that may have contexts, waking
-// it; nil of one that has none, because it does not run.
+// withContexts wakes a sandbox that may have contexts and returns its agent. The
+// agent is nil if the sandbox does not run and so has no contexts.
 func (e *Engine) withContexts(ctx context.Context, id string) (agent *wire.Client, done func(), err error) {
 	s, err := e.find(ctx, id)
 	if err != nil {

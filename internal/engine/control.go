@@ -20,8 +20,8 @@ import (
 
 const (
 	waitTime = 30 * time.Second // of a wait that names no other
-	// languageTime bounds the look at the programs of a sandbox, of which some
-	// start a virtual machine.
+	// languageTime bounds the check which languages a sandbox has: some of their
+	// programs start a virtual machine to print a version.
 	languageTime = 30 * time.Second
 )
 
@@ -62,7 +62,7 @@ func (e *Engine) CleanProcesses(ctx context.Context, id string) (n int, err erro
 	return n, err
 }
 
-// errWaited ends a wait whose time is up.
+// errWaited ends a wait that reached its time limit.
 var errWaited = errors.New("the time is up")
 
 // Wait implements hutch.ProcessControl.

@@ -32,8 +32,8 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	})
 }
 
-// make makes the sandbox of a record, in the way that how says, which is
-// called with the lifecycle lock held; or finds the one that is there.
+// make returns the sandbox of a record. If there is none yet, it makes one with the
+// plan that how returns; it calls how with the lifecycle lock held.
 func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbox) startPlan) (hutch.Sandbox, error) {
 	s, made, err := e.enter(ctx, rec)
 	if err != nil {
@@ -115,11 +115,11 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	return rec, d, nil
 }
 
-// defaultImage is that of sandboxes that name none.
+// defaultImage is the image of a sandbox whose request names none.
 const defaultImage = "host"
 
-// enter puts a new sandbox into the table, with its lifecycle lock held; or finds the one
-// that is there.
+// enter returns the sandbox of a record from the table. If there is none, it adds a
+// new one, whose lifecycle lock the caller then holds.
 func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, made bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,8 +142,8 @@ func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, ma
 	return s, true, nil
 }
 
-// roomLocked refuses more sandboxes where an owner has enough, awake or asleep, as
-// those that sleep take the disk; or where there are enough that take memory.
+// roomLocked refuses more sandboxes at two limits: of the owner's sandboxes, awake
+// or asleep, and of all that take memory.
 func (e *lifecycle) roomLocked(ctx context.Context, more int) error {
 	owner, _ := hutch.OwnerOf(ctx)
 	own := 0
@@ -158,8 +158,8 @@ func (e *lifecycle) roomLocked(ctx context.Context, more int) error {
 	return e.memoryLocked(more)
 }
 
-// memoryLocked refuses more sandboxes that take memory when there are enough, or
-// there is too little.
+// memoryLocked refuses more sandboxes that take memory when the limit of them is
+// reached, or the host is short of memory.
 func (e *lifecycle) memoryLocked(more int) error {
 	active := 0
 	for _, s := range e.sandboxes {
@@ -176,7 +176,7 @@ func (e *lifecycle) memoryLocked(more int) error {
 	return nil
 }
 
-// join waits until a sandbox that another call may be creating is there.
+// join waits for a sandbox that another call may still be creating.
 func (e *lifecycle) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
 	if err := s.Lock(ctx); err != nil {
 		return hutch.Sandbox{}, err
@@ -191,7 +191,7 @@ func (e *lifecycle) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error)
 	return s.Sandbox(), nil
 }
 
-// abandon forgets a sandbox that never came to be.
+// abandon forgets a sandbox that could not be created.
 func (e *lifecycle) abandon(s *sandbox, cause error) {
 	e.log.Warn("create", "sandbox", s.ID(), "err", cause, "cause", hutch.AsError(cause).Cause)
 	e.mu.Lock()
@@ -207,8 +207,8 @@ type startPlan struct {
 	snapshot string  // that it begins as
 }
 
-// open makes a place for the sandbox, whose lifecycle lock the caller holds, and sets it
-// running.
+// open makes an instance for the sandbox and starts it. The caller holds the
+// lifecycle lock.
 func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 	defer e.instances.Begin()()
 	rec := s.Record()
@@ -229,7 +229,7 @@ func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 	return err
 }
 
-// admit sets a sandbox running in a place, on disk first.
+// admit marks a sandbox as running in an instance, on disk first.
 func (e *lifecycle) admit(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, reason *string) error {
 	why := ""
 	if reason != nil {
@@ -242,8 +242,8 @@ func (e *lifecycle) admit(ctx context.Context, s *sandbox, inst driver.Instance,
 	return nil
 }
 
-// claim gives a new sandbox, whose lifecycle lock the caller holds, an instance of
-// the pool; nil when there is none.
+// claim returns an instance of the pool for a new sandbox, or nil if none waits. The
+// caller holds the lifecycle lock.
 func (e *lifecycle) claim(s *sandbox, k pool.Kind) *instance.Spare {
 	spare := e.instances.Take(k)
 	if spare != nil {

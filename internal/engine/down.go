@@ -9,11 +9,10 @@ import (
 	"hutch/internal/driver"
 )
 
-// SleepAll puts all running sandboxes to sleep, whatever they are doing and also
-// those that are kept alive: with their memory where the runtime can, else with
-// their files. Call it before Close, when no caller is left, to have nothing run
-// on this machine. A sandbox that cannot sleep goes on running; the error names
-// it.
+// SleepAll puts all running sandboxes to sleep, busy ones and those with keepAlive
+// too. Their memory is kept if the runtime can save it, else their files. Call it
+// before Close, when there are no callers left: after it nothing runs on this
+// machine. A sandbox that cannot sleep continues to run, and the error names it.
 func (e *Engine) SleepAll(ctx context.Context) error {
 	e.mu.Lock()
 	all := e.tableLocked()

@@ -1,10 +1,10 @@
-// Package engine is where sandboxes live: it implements hutch.Service on this
-// machine, and nothing else changes the state of a sandbox.
+// Package engine implements hutch.Service on this machine. Nothing else changes the
+// state of a sandbox.
 //
-// A sandbox in memory is a box.Box: its package comment says which states there
-// are, and which locks. The engine makes instances, speaks to agents and writes
-// files; it holds the lifecycle lock of a box while it changes its state. The
-// engine's own mutex guards the table of sandboxes.
+// A sandbox in memory is a box.Box, whose package comment explains its states and
+// locks. The engine makes instances, speaks to agents and writes files. It holds the
+// lifecycle lock of a box while it changes the state of that box. The engine's own
+// mutex guards the table of sandboxes.
 package engine
 
 import (
@@ -30,16 +30,16 @@ import (
 	"hutch/internal/store"
 )
 
-// Options are what an engine is made from. Drivers, Image and Dir are needed.
+// Options configure an engine. Drivers, Image and Dir are required.
 type Options struct {
-	// Dir is the engine's own folder, for what is kept of sandboxes that sleep,
-	// and for snapshots.
+	// Dir is the engine's own folder. It holds the files and memory of sleeping
+	// sandboxes, and snapshots.
 	Dir string
 	// Drivers are the runtimes, the default first.
 	Drivers []driver.Driver
 	// Image makes the root file system of an image.
 	Image func(ctx context.Context, name string) (image.Root, error)
-	// Store keeps records; without one they are kept in memory.
+	// Store keeps records. Without it they are kept in memory.
 	Store *store.Store
 	// Ephemeral engines destroy their sandboxes when they close.
 	Ephemeral bool
@@ -55,27 +55,28 @@ type Options struct {
 	HealthEvery  time.Duration     // default 30 s
 	Env          map[string]string // for every sandbox
 	Prices       hutch.Prices
-	// Secret gives the value of an owner's secret; without it there are none.
-	// It is asked whenever a program starts, and values are kept nowhere.
+	// Secret returns the value of an owner's secret; nil means that there are no
+	// secrets. The engine calls it for each program that it starts, and keeps no
+	// value.
 	Secret func(owner, name string) (string, error)
-	// Gateway makes the way out of a sandbox that may reach n; without it there
-	// is none, and sandboxes reach nothing.
+	// Gateway makes the gateway through which a sandbox reaches the network. If it is
+	// nil, sandboxes have no network.
 	Gateway func(Exit) (Gateway, error)
-	// Network is that of sandboxes that are asked for without one.
+	// Network is the network of sandboxes whose requests have none.
 	Network hutch.Network
-	// PreviewURL is where an exposed port is shown, by its label (hutch.Port);
-	// without it none is.
+	// PreviewURL returns the URL of an exposed port from its label (hutch.Port). If
+	// it is nil, no port can be exposed.
 	PreviewURL func(label string) string
 
 	Log *slog.Logger
 }
 
-// Engine implements hutch.Service: its methods are the verbs, and each does its work
-// during a use of a sandbox, or with the lifecycle lock of it.
+// Engine implements hutch.Service: its methods are the verbs. Each of them works
+// during a use of a sandbox, or holds its lifecycle lock.
 type Engine struct{ *lifecycle }
 
-// lifecycle is the table of all sandboxes, and what happens to them: they are made,
-// found, woken, put to sleep, watched and destroyed. It knows no verbs.
+// lifecycle has the table of all sandboxes. It makes, finds, wakes, watches and
+// destroys them and puts them to sleep. It knows no verbs.
 type lifecycle struct {
 	opt    Options
 	log    *slog.Logger
@@ -121,8 +122,8 @@ func New(opt Options) *Engine {
 	return &Engine{e}
 }
 
-// Start finds the sandboxes of an earlier run again, removes what it left
-// behind, and begins to watch over all. Call it once, before anything else.
+// Start recovers the sandboxes of an earlier run, removes the rest that this run
+// left behind, and begins to watch all sandboxes. Call it once, before anything else.
 func (e *Engine) Start(ctx context.Context) error {
 	var err error
 	if e.saved, err = saved.Open(e.opt.Dir, e.log); err != nil {
@@ -143,8 +144,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close stops watching. Sandboxes go on running, to be found by the next
-// Start; those of an ephemeral engine are destroyed.
+// Close stops watching. Sandboxes continue to run, and the next Start recovers them.
+// An ephemeral engine destroys its sandboxes instead.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true
@@ -167,7 +168,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// letGo lets go of a sandbox that outlives the engine.
+// letGo disconnects from a sandbox that continues to run without the engine.
 func (e *lifecycle) letGo(ctx context.Context, s *sandbox) {
 	s.Disarm()
 	if inst, agent := s.Held(); inst != nil { // and it is not being destroyed

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// killedCode is the exit code of what signal 9 ended, and of a shell whose
-	// last command it ended.
+	// killedCode is the exit code of a program that signal 9 ended, and of a shell
+	// whose last command it ended.
 	killedCode = 128 + 9
 	noExit     = -1 // of a command that an error ended, so that none takes it for a success
 )
@@ -95,7 +95,7 @@ func (e *lifecycle) execTime(asked hutch.Seconds) (time.Duration, error) {
 	return max(usual, time.Millisecond), nil
 }
 
-// start turns a request that has been checked into what the agent is told.
+// start turns a checked request into a message to the agent.
 func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 	limit, err := e.execTime(req.Timeout)
 	if err != nil {
@@ -119,7 +119,7 @@ func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 	return start, nil
 }
 
-// diagnose says why a command got no exit.
+// diagnose returns the reason why a command ended without an exit code.
 func (e *lifecycle) diagnose(ctx context.Context, s *sandbox, agent *wire.Client, err error) error {
 	if ctx.Err() != nil || !errors.Is(err, hutch.Unavailable) {
 		return err
@@ -145,7 +145,7 @@ func destroyed(s *sandbox) error {
 	return hutch.Errorf(hutch.NotFound, "the sandbox %q was destroyed while the command ran", s.ID()).Naming(hutch.AboutSandbox, s.ID())
 }
 
-// describe adds to an error what became of the sandbox.
+// describe returns the error of a command whose sandbox ended.
 func (e *lifecycle) describe(s *sandbox, err error) error {
 	if locked := s.Lock(e.ctx); locked == nil { // whoever marks it failed is done then
 		s.Unlock()
@@ -164,13 +164,14 @@ func (e *lifecycle) describe(s *sandbox, err error) error {
 	if reason == "" {
 		reason = "its first process died"
 	}
-	// Not Unavailable: who calls again by itself would find an empty sandbox.
+	// Not Unavailable: a client that repeats the call by itself would find an empty
+	// sandbox.
 	return hutch.Errorf(hutch.Conflict, "the sandbox %q ended while the command ran, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).
 		Naming(hutch.AboutSandbox, s.ID()).Because(err)
 }
 
-// ranOutOfMemory reports whether the kernel has killed for want of memory
-// since the last time this was asked.
+// ranOutOfMemory reports whether the kernel has killed a process of the sandbox for
+// lack of memory since the last call of this method.
 func (e *lifecycle) ranOutOfMemory(ctx context.Context, s *sandbox) bool {
 	inst := s.Instance()
 	if inst == nil {

@@ -73,7 +73,7 @@ func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, 
 	return nil, err
 }
 
-// createFrom is Create of a sandbox that begins as a snapshot.
+// createFrom implements Create for a sandbox that starts from a snapshot.
 func (e *lifecycle) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	snap, err := e.snaps.Find(viewer(ctx), req.Snapshot)
 	if err != nil {
@@ -85,8 +85,8 @@ func (e *lifecycle) createFrom(ctx context.Context, req hutch.CreateRequest) (hu
 	return e.beginAs(ctx, snap, req)
 }
 
-// beginAs makes a sandbox of a snapshot: in a place of the pool, if one waits
-// that began as that.
+// beginAs makes a sandbox from a snapshot. If the pool has an instance of this
+// snapshot, it takes that one.
 func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	rec, d, err := e.draftFrom(ctx, snap, req)
 	if err != nil {
@@ -116,8 +116,8 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 	})
 }
 
-// draftFrom is draft for a sandbox that begins as a snapshot, whose settings it
-// has where it may have no others.
+// draftFrom makes the record of a sandbox that starts from a snapshot. Some settings
+// cannot differ from those of the snapshot, and are taken from it.
 func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
 	v, was := snap.Snapshot, snap.Record
 	if req.Image != "" && req.Image != v.Image || req.Runtime != "" && req.Runtime != v.Runtime && v.Memory && !req.FilesOnly || req.Limits != (hutch.Limits{}) && req.Limits != v.Limits {

@@ -94,7 +94,7 @@ func inRepository[T any](ctx context.Context, e *Engine, id string, f func(*gitR
 	return f(&gitRun{e, s, agent})
 }
 
-// clone clones into dir. What a clone that was killed has left there goes.
+// clone clones into dir. If an earlier clone was killed there, its rest is removed.
 func (g *gitRun) clone(ctx context.Context, cmd git.Command, dir string) error {
 	end, err := g.run(ctx, cmd)
 	killed := err != nil || end.signal != 0
@@ -109,7 +109,7 @@ func (g *gitRun) clone(ctx context.Context, cmd git.Command, dir string) error {
 	return g.judge(ctx, cmd, end)
 }
 
-// repository says where a repository stands.
+// repository describes the state of a repository.
 func (g *gitRun) repository(ctx context.Context, dir string) (r hutch.GitRepository, err error) {
 	if r.Dir, err = g.line(ctx, git.TopLevel(dir)); err != nil {
 		return r, err
@@ -121,7 +121,7 @@ func (g *gitRun) repository(ctx context.Context, dir string) (r hutch.GitReposit
 	return r, err
 }
 
-// line is what a command prints, or "" if it ends with 1.
+// line returns the output of a command, or "" if its exit code is 1.
 func (g *gitRun) line(ctx context.Context, cmd git.Command) (string, error) {
 	end, err := g.run(ctx, cmd)
 	if err != nil || end.code == 1 {
@@ -137,7 +137,7 @@ func (g *gitRun) line(ctx context.Context, cmd git.Command) (string, error) {
 	return line, nil
 }
 
-// output is what a command prints that does not fail.
+// output returns the output of a command. Any exit code but 0 is an error.
 func (g *gitRun) output(ctx context.Context, cmd git.Command) ([]byte, error) {
 	end, err := g.run(ctx, cmd)
 	if err == nil {
@@ -146,13 +146,13 @@ func (g *gitRun) output(ctx context.Context, cmd git.Command) ([]byte, error) {
 	return end.stdout, err
 }
 
-// ended is how a command ended.
+// ended describes the end of a command.
 type ended struct {
 	code, signal   int
 	stdout, stderr []byte
 }
 
-// judge is the error that it means for a command to have ended so.
+// judge turns the end of a command into an error.
 func (g *gitRun) judge(ctx context.Context, cmd git.Command, end ended) error {
 	switch {
 	case end.signal == 9 && g.e.ranOutOfMemory(ctx, g.s):
@@ -171,8 +171,8 @@ const (
 	maxErrors = 64 << 10 // of what is kept of standard error, in bytes
 )
 
-// run runs a command. That it failed is no error, unless something but the
-// program itself ended it; then, what it had printed is there too.
+// run runs a command. An exit code other than 0 is no error. It is an error if
+// something else ended the program; its output until then is returned too.
 func (g *gitRun) run(ctx context.Context, cmd git.Command) (ended, error) {
 	start := wire.Start{
 		ID: hutch.NewID("g"), Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env,

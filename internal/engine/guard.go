@@ -11,15 +11,15 @@ import (
 	"hutch/internal/wire"
 )
 
-// A guarded place is one whose memory limit the daemon enforces: the agent ends
-// the programs that use the most. Where that does not help in time, the sandbox
-// is stopped, with its files, and starts again with the next use.
+// The daemon enforces the memory limit of a guarded instance: the agent ends the
+// programs that use the most. If that does not help in time, the sandbox is stopped
+// with its files, and the next use starts it again.
 
-// errAsleep means that a sandbox has no agent that could end programs now.
+// errAsleep means that no agent can end programs of the sandbox now.
 var errAsleep = errors.New("the sandbox is being saved, or stands still")
 
-// guard enforces the memory limit of the place that s runs in, until the place
-// dies or the engine closes.
+// guard enforces the memory limit of the instance of s, until the instance dies or
+// the engine closes.
 func (e *lifecycle) guard(s *sandbox, inst driver.Instance) {
 	g, ok := driver.As[driver.Guarded](inst)
 	if !ok {
@@ -39,10 +39,10 @@ func (e *lifecycle) guard(s *sandbox, inst driver.Instance) {
 	}
 }
 
-// stoppedForMemory is why a sandbox was stopped that used too much memory.
+// stoppedForMemory is the reason of a sandbox that was stopped at its memory limit.
 const stoppedForMemory = "it reached its memory limit and ending programs did not help: its files are kept, its processes have ended; the next use starts it again"
 
-// salvage stops a sandbox whose place has no memory left, and keeps its files.
+// salvage stops a sandbox whose instance has no memory left, and keeps its files.
 func (e *lifecycle) salvage(s *sandbox, g driver.Guarded, cause error) {
 	if s.Lock(e.ctx) != nil {
 		return
@@ -70,13 +70,13 @@ func (e *lifecycle) salvage(s *sandbox, g driver.Guarded, cause error) {
 	}
 }
 
-// keepFiles writes the files of a place that has no memory left to the folder
-// that its sandbox has while it sleeps.
+// keepFiles saves the files of an instance that has no memory left, where a sleeping
+// sandbox has them.
 func (e *lifecycle) keepFiles(s *sandbox, g driver.Guarded) error {
 	return e.saved.WriteMemory(s.Place(), func(dir string) error { return g.SaveFiles(e.ctx, dir) })
 }
 
-// wakeFromSavedFiles makes a new place for a sandbox that salvage has stopped.
+// wakeFromSavedFiles makes a new instance for a sandbox that salvage has stopped.
 func (e *lifecycle) wakeFromSavedFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
 	r, ok := driver.As[driver.Restorer](d)
 	if !ok {

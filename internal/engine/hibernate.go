@@ -14,15 +14,14 @@ import (
 	"hutch/internal/wire"
 )
 
-// Hibernation writes all that a sandbox is to a folder of its own and frees its
-// place. The order makes it safe to die at any moment: the folder is complete
-// before it has its name, the record says so before the place goes, and the
-// folder goes after the record says that the sandbox runs again. Until the
-// place is gone it stands still, and a recovered one goes on.
+// Hibernation writes the whole state of a sandbox to a folder and frees its instance.
+// The daemon can die at any moment of it, because of the order: the folder is
+// complete before it gets its name, the record is written before the instance is
+// removed, and the folder is removed after the record says that the sandbox runs
+// again. The instance is frozen until it is removed; a recovered one continues.
 
-// hibernate keeps all of an idle sandbox, whose lifecycle lock the caller
-// holds; with busy
-// also of one whose processes are at work.
+// hibernate saves an idle sandbox with its memory; with busy also one whose processes
+// are at work. The caller holds the lifecycle lock.
 func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
 	listing, err := readListing(ctx, s.ID(), agent)
 	if err != nil {
@@ -45,7 +44,8 @@ func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver
 	return instance.Destroy(inst)
 }
 
-// readListing reads what is shown of a sandbox while it sleeps.
+// readListing asks the agent for the processes and ports that lists show while the
+// sandbox sleeps.
 func readListing(ctx context.Context, id string, agent *wire.Client) (*store.Books, error) {
 	ps, err := processes(ctx, id, agent)
 	if err != nil {
@@ -58,14 +58,14 @@ func readListing(ctx context.Context, id string, agent *wire.Client) (*store.Boo
 	return &store.Books{Processes: ps, Contexts: contexts}, nil
 }
 
-// alive reports whether something is left that could be at work.
+// alive reports whether the sandbox has processes or contexts that can be at work.
 func alive(b *store.Books) bool {
 	return slices.ContainsFunc(b.Processes, func(p hutch.Process) bool { return p.Status.Live() }) ||
 		slices.ContainsFunc(b.Contexts, func(c hutch.CodeContext) bool { return c.Busy })
 }
 
-// A sandbox is at work when, for a while, it uses a tenth of a core: a build in
-// the background is, a server that nobody asks is not.
+// A sandbox is at work if it uses a tenth of a core for a while. A build in the
+// background does; an idle server does not.
 const (
 	workTime  = time.Second
 	workShare = 0.1
@@ -84,7 +84,7 @@ func working(ctx context.Context, inst driver.Instance) bool {
 	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
 }
 
-// saveMemory writes the sandbox's folder, under another name first.
+// saveMemory writes the sandbox's folder, under a temporary name first.
 func (e *lifecycle) saveMemory(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client) error {
 	return e.saved.WriteMemory(s.Place(), func(dir string) error {
 		if err := agent.Park(ctx); err != nil {
@@ -94,8 +94,8 @@ func (e *lifecycle) saveMemory(ctx context.Context, s *sandbox, inst driver.Save
 	})
 }
 
-// abortHibernation makes a detached sandbox run on where it was. Its folder stays
-// while the record may say that it hibernates.
+// abortHibernation lets a detached sandbox continue in its instance. Its folder stays
+// as long as the record may say that it hibernates.
 func (e *lifecycle) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
 	defer cancel()
@@ -110,8 +110,8 @@ func (e *lifecycle) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.
 	return errors.Join(err, e.saved.RemoveMemory(s.Place()))
 }
 
-// resumeLater makes a sandbox run on that did not when it was to, until it does or
-// has died. Its calls wait meanwhile.
+// resumeLater tries again to resume a sandbox, until it runs or has died. Calls to it
+// wait meanwhile.
 func (e *lifecycle) resumeLater(s *sandbox, inst driver.Saver) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		select {
@@ -136,17 +136,16 @@ func (e *lifecycle) resumeLater(s *sandbox, inst driver.Saver) {
 	}
 }
 
-// restoreTries is how often the memory of a sandbox is restored without success
-// before it is given up: when its place was killed, or had no room, the next one may
-// do.
+// restoreTries is how often the engine tries to restore the memory of a sandbox. A
+// new instance can succeed where one was killed or had no room.
 const restoreTries = 3
 
-// errBusy is of a sandbox that sleeps on, since its host is too busy to wake it.
+// errBusy means that the host is too busy to wake a sandbox, which stays asleep.
 var errBusy = hutch.Errorf(hutch.Unavailable, "the sandbox did not wake in time, since the host is busy: it sleeps on, with its memory. Try again in a moment").With("retryAfter", 5)
 
-// wakeFromMemory makes the place of a hibernated sandbox from its folder. The memory is
-// worth nothing without the very programs that it belongs to: when the host has
-// others now, the files are what is left.
+// wakeFromMemory makes an instance of a hibernated sandbox from its folder. The memory
+// can only be used with the same programs of the host: if these have changed, only
+// the files are restored.
 func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Driver) error {
 	r, ok := driver.As[driver.Restorer](d)
 	if !ok {
@@ -181,8 +180,8 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 	return nil
 }
 
-// restoreMemory restores the memory of a hibernated sandbox, in a place that may have
-// been made before it was known for whom.
+// restoreMemory restores the memory of a hibernated sandbox, in a new instance or in
+// one of the pool.
 func (e *lifecycle) restoreMemory(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
 	inst, err := e.instances.Restore(ctx, r, s.Record().Sandbox, spec, e.saved.Memory(s.Place()))
 	if err != nil {

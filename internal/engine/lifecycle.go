@@ -17,7 +17,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// background runs f as a task that Close waits for; not after Close.
+// background runs f as a task that Close waits for. After Close it does nothing.
 func (e *lifecycle) background(f func()) {
 	select {
 	case <-e.ctx.Done():
@@ -26,8 +26,8 @@ func (e *lifecycle) background(f func()) {
 	}
 }
 
-// use counts a use of the sandbox and returns its agent, waking it when it
-// sleeps. EndUse ends the use.
+// use wakes the sandbox if it sleeps, counts a use of it and returns its agent.
+// EndUse ends the use.
 func (e *lifecycle) use(ctx context.Context, id string) (s *sandbox, agent *wire.Client, err error) {
 	if s, err = e.find(ctx, id); err != nil {
 		return nil, nil, err
@@ -46,7 +46,7 @@ func (e *lifecycle) use(ctx context.Context, id string) (s *sandbox, agent *wire
 	return s, s.BeginUse(), nil
 }
 
-// ask makes a call to the agent of a sandbox, which is in use meanwhile.
+// ask calls the agent of a sandbox, during a use of it.
 func (e *lifecycle) ask(ctx context.Context, id string, call func(*wire.Client) error) error {
 	s, agent, err := e.use(ctx, id)
 	if err != nil {
@@ -59,7 +59,7 @@ func (e *lifecycle) ask(ctx context.Context, id string, call func(*wire.Client) 
 	return nil
 }
 
-// hold calls do with the lifecycle lock of a sandbox, which need not run.
+// hold calls do with the lifecycle lock of a sandbox. It does not wake the sandbox.
 func (e *lifecycle) hold(ctx context.Context, id string, do func(*sandbox) error) error {
 	s, err := e.find(ctx, id)
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *lifecycle) hold(ctx context.Context, id string, do func(*sandbox) error
 	return do(s)
 }
 
-// wake makes the sandbox, whose lifecycle lock the caller holds, running if it can.
+// wake wakes the sandbox. The caller holds the lifecycle lock.
 func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	if err := s.Fault(); err != nil {
 		return err
@@ -109,8 +109,8 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	return err
 }
 
-// startEmpty starts a lost sandbox empty. Its loss is reported once before, so that
-// no caller takes it for what it was.
+// startEmpty starts a lost sandbox with no files. The first call returns an error that
+// reports the loss, so that no caller mistakes the empty sandbox for the old one.
 func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) error {
 	told, reason := s.TellLoss()
 	if !told {
@@ -120,8 +120,8 @@ func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver)
 	return e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create}, reason: &why})
 }
 
-// reserveRoom counts a sandbox that is about to wake among those that run, if there
-// is room for one more.
+// reserveRoom counts a sandbox that is about to wake as running, if the limits allow
+// one more.
 func (e *lifecycle) reserveRoom(s *sandbox) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -132,7 +132,7 @@ func (e *lifecycle) reserveRoom(s *sandbox) error {
 	return nil
 }
 
-// wakeFromFiles makes a new place for a stopped sandbox, and puts its files there.
+// wakeFromFiles makes a new instance for a stopped sandbox, and restores its files.
 func (e *lifecycle) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driver) error {
 	if e.saved.HasMemory(s.Place()) {
 		return e.wakeFromSavedFiles(ctx, s, d)
@@ -147,7 +147,7 @@ func (e *lifecycle) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driv
 	return nil
 }
 
-// due does what time has brought: the end of a lifetime, or of an idle one.
+// due ends a sandbox whose lifetime is over, or puts an idle one to sleep.
 func (e *lifecycle) due(s *sandbox) {
 	if err := s.Lock(e.ctx); err != nil {
 		return
@@ -171,10 +171,10 @@ func (e *lifecycle) due(s *sandbox) {
 	s.Rearm(now, err != nil)
 }
 
-// sleep puts an idle sandbox to sleep, whose lifecycle lock the caller holds. It
-// hibernates if it is to, and the runtime can save its memory. Else its files are
-// kept. One that was to hibernate on a runtime that cannot save memory keeps
-// running while it has background processes: nothing is to be lost.
+// sleep puts an idle sandbox to sleep. It hibernates if how says so and the runtime
+// can save memory; else its files are kept. A sandbox that should hibernate on a
+// runtime that cannot save memory continues to run as long as it has background
+// processes, so that nothing is lost. The caller holds the lifecycle lock.
 func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
@@ -200,7 +200,7 @@ func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 	return e.stop(ctx, s, inst, agent, since)
 }
 
-// stop keeps the files of an idle sandbox, and frees its place.
+// stop saves the files of an idle sandbox, and frees its instance.
 func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, since time.Time) error {
 	v := s.Record()
 	err := e.saved.WriteArchive(v.Place, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return saved.Pack(ctx, agent, w) })
@@ -250,10 +250,10 @@ func liveProcesses(ctx context.Context, agent *wire.Client) ([]wire.Process, err
 	return live, err
 }
 
-// outOfMemory is why a sandbox failed whose place was killed as a whole.
+// outOfMemory is the reason of a sandbox whose whole instance was killed.
 const outOfMemory = "it reached its memory limit and was killed"
 
-// watch ends the network of a place here, and waits for the place to die.
+// watch waits for an instance to die, and then closes its network.
 func (e *lifecycle) watch(s *sandbox, inst driver.Instance) {
 	defer e.connectNetwork(s, inst)()
 	e.background(func() { e.guard(s, inst) })
@@ -265,7 +265,7 @@ func (e *lifecycle) watch(s *sandbox, inst driver.Instance) {
 	e.died(s, inst)
 }
 
-// died marks a sandbox whose place is dead, unless that was on purpose.
+// died marks a sandbox whose instance has died, unless the engine ended it.
 func (e *lifecycle) died(s *sandbox, inst driver.Instance) {
 	if !s.RunsIn(inst) {
 		return
@@ -281,8 +281,8 @@ func (e *lifecycle) died(s *sandbox, inst driver.Instance) {
 	e.fail(s, inst, reason)
 }
 
-// fail marks a sandbox whose place is dead or of no use, and frees the place. The
-// caller holds the lifecycle lock.
+// fail marks a sandbox as failed, and frees its instance. The caller holds the
+// lifecycle lock.
 func (e *lifecycle) fail(s *sandbox, inst driver.Instance, reason string) {
 	if !s.RunsIn(inst) {
 		return
@@ -346,7 +346,7 @@ func (e *lifecycle) refuseLive(ctx context.Context, s *sandbox) error {
 	return hutch.Errorf(hutch.Conflict, "the sandbox %q has running background processes (%s): end them first, or destroy with force", s.ID(), strings.Join(names, ", "))
 }
 
-// destroy frees everything of the sandbox, whose lifecycle lock the caller holds.
+// destroy frees everything of the sandbox. The caller holds the lifecycle lock.
 func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 	if s.Gone() {
 		return nil
@@ -374,7 +374,7 @@ func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 	return nil
 }
 
-// forget removes what is on disk of a sandbox, but for what it used.
+// forget removes a sandbox from disk, but keeps its usage.
 func (e *lifecycle) forget(ctx context.Context, s *sandbox, why string) error {
 	if err := e.saved.Remove(s.Place()); err != nil {
 		return err

@@ -15,7 +15,7 @@ func (e *lifecycle) checkLimits(l hutch.Limits) error {
 		within("processes", "processes", l.Processes, most.Processes))
 }
 
-// within refuses a limit over what the server gives at most; 0 is no ceiling.
+// within refuses a limit above the server's maximum; a maximum of 0 is none.
 func within[N int | float64](limit, unit string, asked, most N) error {
 	if most <= 0 || asked <= most {
 		return nil

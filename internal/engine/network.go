@@ -15,7 +15,7 @@ import (
 // Gateway decides what a sandbox reaches.
 type Gateway = box.Gateway
 
-// Exit is a sandbox whose way out is to be made.
+// Exit describes the sandbox for which a gateway is made.
 type Exit struct {
 	Owner, Sandbox string
 	Network        hutch.Network
@@ -130,8 +130,8 @@ func (e *lifecycle) checkLinks(ctx context.Context, links []string) error {
 	return nil
 }
 
-// inherited is the network of a copy: what it is asked for with, and else that of
-// its first, but for links to what is no more.
+// inherited returns the network of a copy: the one of the request, or else the one of
+// the original without links to sandboxes that no longer exist.
 func (e *lifecycle) inherited(ctx context.Context, asked, first hutch.Network) hutch.Network {
 	n := asked.Or(first)
 	if len(n.Links) == 0 {

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/saved"
 )
 
-// A sandbox whose agent is that of another version of Hutch cannot be used. At the
+// A sandbox whose agent has another version of Hutch cannot be used. At the
 // start of the daemon it is stopped with its files, as by an idle time. Where that
 // fails, it continues to run, unused, until that other version stops it: an upgrade
 // removes nothing.

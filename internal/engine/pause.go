@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// quiesceTime is how long quiesce waits for a moment at which nobody uses a sandbox.
+// quiesceTime is how long quiesce waits for the last use of a sandbox to end.
 const quiesceTime = 5 * time.Second
 
 // quiesce detaches a running sandbox, which it wakes before, at a moment when

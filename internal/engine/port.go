@@ -38,7 +38,7 @@ func (e *Engine) Unexpose(ctx context.Context, id string, port int) error {
 	return e.hold(ctx, id, func(s *sandbox) error { return e.exposed.Unexpose(e.portHolder(ctx, s), port) })
 }
 
-// portHolder is a sandbox, whose lifecycle lock is held, to the table of exposed
+// portHolder shows a sandbox, whose lifecycle lock is held, to the table of exposed
 // ports.
 func (e *Engine) portHolder(ctx context.Context, s *sandbox) exposure.Holder {
 	return exposure.Holder{
@@ -150,7 +150,8 @@ func (c *portConn) Close() error {
 	return c.PortConn.Close()
 }
 
-// lookEvery is how often it is looked who listens, while somebody follows.
+// lookEvery is how often the engine asks which ports have servers, while a client
+// follows them.
 const lookEvery = 500 * time.Millisecond
 
 // WatchPorts implements hutch.Ports.

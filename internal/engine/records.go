@@ -57,7 +57,7 @@ func (e *Engine) visible(ctx context.Context, id string) []*sandbox {
 	return all
 }
 
-// recordsOf is what is on record of sandboxes.
+// recordsOf returns the records of sandboxes.
 func recordsOf(all []*sandbox) []hutch.Sandbox {
 	list := make([]hutch.Sandbox, len(all))
 	for i, s := range all {
@@ -66,8 +66,8 @@ func recordsOf(all []*sandbox) []hutch.Sandbox {
 	return list
 }
 
-// visit goes to several sandboxes at once, so that a few who do not answer hold
-// nobody up.
+// visit calls do for several sandboxes at once, so that a few slow ones do not delay
+// the rest.
 func visit[T any](all []T, do func(i int, one T)) {
 	var round sync.WaitGroup
 	slots := make(chan struct{}, 16)

@@ -67,7 +67,7 @@ func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) {
 	}
 }
 
-// lose marks a sandbox of which nothing is left.
+// lose marks a sandbox as lost with all its files.
 func (e *lifecycle) lose(ctx context.Context, s *sandbox) {
 	s.Lose("it did not survive while the server was down")
 	if err := s.Save(ctx); err != nil { // the next start finds the same
@@ -119,8 +119,8 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	e.log.Info("recovered", "sandbox", s.ID())
 }
 
-// rejoin recovers the place of rec. One whose agent does not answer yet is as good:
-// only a dead one is lost. With [wire.ErrOutdated] the place is there, too.
+// rejoin recovers the instance of rec, also one whose agent does not answer yet: only
+// a dead one is lost. With [wire.ErrOutdated] the instance is returned, too.
 func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, hutch.Health, error) {
 	d, err := e.instances.Driver(rec.Sandbox.Runtime)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"hutch/internal/store"
 )
 
-// checkSecrets refuses a sandbox to be whose secrets cannot be had, and notes
+// checkSecrets refuses a new sandbox whose secrets are missing, and notes
 // which it has.
 func (e *lifecycle) checkSecrets(rec *store.Record) error {
 	owner := rec.Sandbox.Owner

@@ -21,7 +21,7 @@ func (e *lifecycle) openSnapshots() (err error) {
 	return err
 }
 
-// viewer is who looks at snapshots on behalf of ctx.
+// viewer returns the owner and the rights with which ctx sees snapshots.
 func viewer(ctx context.Context) snapshots.Viewer {
 	owner, owned := hutch.OwnerOf(ctx)
 	return snapshots.Viewer{Owner: owner.ID, Server: !owned}
@@ -159,7 +159,7 @@ func (e *lifecycle) dropSnapshot(snap *snapshots.Snapshot) error {
 	return e.snaps.Remove(snap)
 }
 
-// expireSnapshots deletes the snapshots whose time is over.
+// expireSnapshots deletes the snapshots that have expired.
 func (e *lifecycle) expireSnapshots() {
 	for _, s := range e.snaps.Expired() {
 		if err := e.dropSnapshot(s); err != nil {
