@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -13,14 +14,15 @@ import (
 func TestLongAnswers(t *testing.T) {
 	const visitors = maxLarge + 8
 	body := bytes.Repeat([]byte("0123456789abcdef"), 2*long/16)
-	var begun sync.WaitGroup
-	begun.Add(visitors)
+	var begun atomic.Int32
 	rest := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(rest) })
+	defer goOn()
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		w.Write(body[:long])
 		w.(http.Flusher).Flush()
-		begun.Done()
+		begun.Add(1)
 		<-rest
 		w.Write(body[long:])
 	}, nil)
@@ -32,10 +34,10 @@ func TestLongAnswers(t *testing.T) {
 			}
 		})
 	}
-	begun.Wait()
+	until(t, "all answers have begun", func() bool { return begun.Load() == visitors })
 	lent := &b.handler.buffers.lent
 	until(t, "all large buffers are lent", func() bool { return lent.Load() == maxLarge })
-	close(rest)
+	goOn()
 	visits.Wait()
 	until(t, "they are back", func() bool { return lent.Load() == 0 })
 }
