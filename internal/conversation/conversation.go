@@ -199,8 +199,16 @@ func (p place) folder() string {
 	if p.owner == "" {
 		return p.conversation
 	}
+	return p.conversation + "~" + p.mark()
+}
+
+// mark stands for the owner in names of folders; empty for the server's own.
+func (p place) mark() string {
+	if p.owner == "" {
+		return ""
+	}
 	sum := sha256.Sum256([]byte(p.owner))
-	return p.conversation + "~" + hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(sum[:8])
 }
 
 // sandbox is the id of its sandbox.

@@ -28,6 +28,7 @@ func (s *Server) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /files/{conversation}/{file...}", s.file)
 	mux.HandleFunc("GET /mcp/events", s.stream)
+	mux.HandleFunc("GET /conversations", s.index)
 	mux.HandleFunc("DELETE /conversations/{conversation}", s.remove)
 }
 

@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"testing"
@@ -48,5 +49,43 @@ func TestConversationsOfAnOwnerAreBounded(t *testing.T) {
 	}
 	if err := try("c", "head -c 2M /dev/zero > f", ""); err != nil {
 		t.Errorf("after one was deleted: %v", err)
+	}
+}
+
+func TestListOfConversations(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{})
+	base := serve(t, s)
+	for _, c := range []struct{ id, owner string }{{"b", ""}, {"a", ""}, {"a", "bob"}} {
+		ctx := hutch.WithOwner(t.Context(), hutch.Owner{ID: c.owner})
+		if _, err := s.Run(ctx, conversation.Request{ConversationID: c.id, Language: "bash", Code: "head -c 1000 /dev/zero > f"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(query string) (l conversation.List) {
+		t.Helper()
+		resp, err := http.Get(base + "/conversations" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&l); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", query, resp.Status, err)
+		}
+		return l
+	}
+	own := list("").Conversations
+	if len(own) != 2 || own[0].Name != "a" || own[1].Name != "b" || own[0].Bytes != 1000 || own[0].Modified.IsZero() || own[0].Owner != "" {
+		t.Errorf("own: %+v", own)
+	}
+	all := list("?all=true").Conversations
+	if len(all) != 3 || all[0].Name != "a" || all[1].Name != "a" || all[0].Owner == all[1].Owner {
+		t.Errorf("all: %+v", all)
+	}
+	if rest := list("?after=a").Conversations; len(rest) != 1 || rest[0].Name != "b" {
+		t.Errorf("after a: %+v", rest)
+	}
+	if resp, err := http.Get(base + "/conversations?all=maybe"); err != nil || resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("all=maybe: %v, %v", resp.Status, err)
 	}
 }

@@ -1,0 +1,116 @@
+package conversation
+
+import (
+	"cmp"
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/problem"
+)
+
+// MaxListed is how many conversations one list has at most.
+const MaxListed = 1000
+
+// Kept describes what is kept of a conversation.
+type Kept struct {
+	Name string `json:"conversation"`
+	// Owner tells the conversations of different owners apart in a list of all. It is
+	// empty for those of the server's own token.
+	Owner    string    `json:"owner,omitempty"`
+	Bytes    int64     `json:"bytes"`
+	Modified time.Time `json:"modifiedAt"`
+
+	folder string
+}
+
+// List is one page of conversations, by name.
+type List struct {
+	Conversations []Kept `json:"conversations"`
+	// Next is where the next page begins; empty if this is the last.
+	Next string `json:"next,omitempty"`
+}
+
+// index answers GET /conversations: the caller's own ones, or with all=true those of
+// every owner, for an administrator.
+func (s *Server) index(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	all, err := strconv.ParseBool(cmp.Or(q.Get("all"), "false"))
+	if err != nil {
+		problem.Write(w, hutch.Errorf(hutch.Invalid, "all is %.50q: it is true or false", q.Get("all")).With("field", "all"))
+		return
+	}
+	if err := mayList(auth.From(r.Context()), all); err != nil {
+		problem.Write(w, err)
+		return
+	}
+	list, err := s.List(place{owner: ownerOf(r.Context())}.mark(), all, q.Get("after"))
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(list)
+}
+
+func mayList(who *auth.Principal, all bool) error {
+	switch {
+	case who == nil:
+		return nil
+	case all && !who.Has(hutch.ScopeAdmin):
+		return who.Lack("list the conversations of every owner", []hutch.Scope{hutch.ScopeAdmin})
+	case !who.Has(hutch.ScopeRead, hutch.ScopeExec):
+		return who.Lack("list conversations", []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec})
+	}
+	return nil
+}
+
+// List returns the conversations of the owner with a mark, or of all, whose folders
+// come after a name.
+func (s *Server) List(owner string, all bool, after string) (List, error) {
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return List{}, err
+	}
+	list := List{Conversations: []Kept{}}
+	for _, entry := range entries { // sorted by name
+		folder := entry.Name()
+		if !entry.IsDir() || folder <= after || !folderNames.MatchString(folder) || !all && ownerIn(folder) != owner {
+			continue
+		}
+		if len(list.Conversations) == MaxListed {
+			list.Next = list.Conversations[MaxListed-1].folder
+			break
+		}
+		list.Conversations = append(list.Conversations, s.kept(folder, all))
+	}
+	return list, nil
+}
+
+func (s *Server) kept(folder string, withOwner bool) Kept {
+	name, owner, _ := strings.Cut(folder, "~")
+	k := Kept{Name: name, Bytes: s.bytesOf(folder), folder: folder}
+	if withOwner {
+		k.Owner = owner
+	}
+	if info, err := s.root.Stat(filesOf(folder)); err == nil {
+		k.Modified = info.ModTime().UTC()
+	}
+	return k
+}
+
+// bytesOf is the size of a conversation that the accounts know, or else of its files.
+func (s *Server) bytesOf(folder string) int64 {
+	s.accounts.mu.Lock()
+	n, known := s.accounts.bytes[ownerIn(folder)][folder]
+	s.accounts.mu.Unlock()
+	if known {
+		return n
+	}
+	return sizeOf(s.root, filesOf(folder))
+}
