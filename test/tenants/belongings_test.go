@@ -162,6 +162,12 @@ func TestConversations(t *testing.T) {
 	if first := events(); strings.Contains(first, "ada") || !strings.Contains(first, "run.started") {
 		t.Errorf("eve hears %q", first) // of her own run, and first
 	}
+	if a := eve.ask(t, "GET", "/conversations", ""); a.status != http.StatusOK || strings.Count(a.body, `"chat"`) != 1 {
+		t.Errorf("eve lists %d %s", a.status, a.body)
+	}
+	if a := eve.ask(t, "GET", "/conversations?all=true", ""); a.status != http.StatusForbidden {
+		t.Errorf("eve lists those of all: %d %s", a.status, a.body)
+	}
 	folder := func(f file) string { return strings.Split(f.URL, "/")[2] }
 	_, sig, _ := strings.Cut(eves[0].URL, "?")
 	for _, path := range []string{
