@@ -47,7 +47,7 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	case v.run != nil && v.all && thaw == nil:
 		v.run.tree.kill()
 	case v.run != nil:
-		v.finish()
+		v.finish(thaw != nil)
 	}
 	return wire.Relieved{Ended: len(v.pids)}
 }
@@ -71,10 +71,15 @@ func (a *agent) calm() (thaw func()) {
 // pseudo is about how many entries of /proc are not processes.
 const pseudo = 24
 
-// finish ends the rest of a victim. Unlike kill, it does not stop the tree first.
-func (v *victim) finish() {
+// finish ends the rest of a victim. Unlike kill, it does not stop the tree first; frozen
+// says that the agent has stopped all processes.
+func (v *victim) finish(frozen bool) {
+	tree := v.run.tree
+	if frozen {
+		tree = tree.frozen()
+	}
 	for end := time.Now().Add(killTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		left := v.run.tree.members()
+		left := tree.members()
 		if !v.all {
 			left = slices.DeleteFunc(left, func(pid int) bool { return pid == v.run.pid })
 		}

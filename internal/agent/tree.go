@@ -42,6 +42,12 @@ func (a *agent) tree(id string, root func() int) tree {
 	return t
 }
 
+// frozen is t for a caller that has called freeze, and not yet thaw.
+func (t tree) frozen() tree {
+	t.left = t.leftNow
+	return t
+}
+
 // signal signals every process of the tree.
 func (t tree) signal(sig syscall.Signal) {
 	if sig == syscall.SIGKILL {
@@ -63,7 +69,8 @@ func (t tree) kill() {
 	case c.stop(time.Now().Add(hurry)):
 	case t.freeze != nil:
 		defer t.freeze()()
-		t.left, c.left = t.leftNow, t.leftNow
+		t = t.frozen()
+		c.tree = t
 		c.stop(end)
 	default:
 		c.stop(end)
