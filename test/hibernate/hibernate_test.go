@@ -95,9 +95,11 @@ func (r room) run(t *testing.T, id, command string) string {
 }
 
 // until waits for a status, without waking the sandbox.
+// until waits until a sandbox has a status. It asks seldom: each look takes a moment of
+// the sandbox, and one that uses a tenth of a core is at work.
 func (r room) until(t *testing.T, id string, want hutch.Status) hutch.Sandbox {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		sb, err := r.Sandbox(t.Context(), id)
 		if errors.Is(err, hutch.NotFound) {
 			sb.Status = hutch.Destroyed
