@@ -112,7 +112,7 @@ func (m *Maker) discardSpares(spares []*Spare) {
 // poolEvery is how often the pool is looked at when nobody asks for anything.
 const poolEvery = 5 * time.Second
 
-// keepPool keeps the pool filled, one place at a time, until the engine closes.
+// KeepPool keeps the pool filled, one place at a time, until the engine closes.
 // One copy may be made beside: of many files it takes long.
 func (m *Maker) KeepPool() {
 	tick := time.NewTicker(poolEvery)
