@@ -134,11 +134,12 @@ func TestCopies(t *testing.T) {
 }
 
 // TestWoken: the same holds for a sandbox that was asleep.
+// It is looked at seldom: each look is work inside, and a sandbox at work does not sleep.
 func TestWoken(t *testing.T) {
 	t.Parallel()
 	v := newWorld(t).vaulted(t, "gvisor")
 	s := v.connected(t, hutch.CreateRequest{SleepAfter: 1})
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		sb, err := v.Sandbox(t.Context(), s.id)
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("it does not sleep: %+v, %v", sb, err)
