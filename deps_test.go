@@ -116,6 +116,7 @@ var layers = []layer{
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "github.com/google/go-containerregistry/pkg/..."}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "hutch/internal/room", "filippo.io/age"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
