@@ -38,7 +38,7 @@ var layers = []layer{
 	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // pressure looks at the limits of control groups
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image/gocache", nil}, // runs in every sandbox, compiled by the host's Go
-	{"hutch/internal/image", []string{"hutch/internal/linux/names", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12"}},
+	{"hutch/internal/image", []string{"hutch/internal/linux/names", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12", "github.com/erofs/go-erofs"}},
 	{"hutch/internal/text", nil},
 	{"hutch/internal/window", nil},
 	{"hutch/internal/durable", []string{"hutch", sys}},

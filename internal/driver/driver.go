@@ -69,11 +69,12 @@ type Spec struct {
 	ID string // unique among the living of this driver
 	// Image is the reference of the image, and Root what it is on this host. A
 	// driver whose places are on another machine resolves Image itself.
+	// A driver that cannot use Root.EROFS refuses it: see NoEROFS.
 	Image  string
 	Root   image.Root
 	Limits hutch.Limits // every field set
-	// Boot is the message to the agent. The driver sets Listen, UID, GID and Version as the place requires; the
-	// engine sets the rest.
+	// Boot is the message to the agent. The driver sets Listen, UID, GID, Groups and Version as the place and the root
+	// require; the engine sets the rest.
 	Boot wire.Boot
 	// Network asks for a network device: see Networked.
 	Network bool
@@ -279,4 +280,9 @@ type Options struct {
 	Dir string
 	// Agent is the path of the hutch-agent program.
 	Agent string
+}
+
+// NoEROFS refuses a root that is an EROFS file, on behalf of a driver that has only the host's programs.
+func NoEROFS(runtime string) error {
+	return hutch.Errorf(hutch.Unsupported, "the runtime %s can only use the image \"host\" here: choose another runtime for this image", runtime)
 }

@@ -4,9 +4,15 @@
 // The built-in image is "host" ([Host]): this machine's programs, read only,
 // without its secrets and state. It is put together from an allow-list, so
 // what nobody thought of stays outside.
+//
+// Any other image is one EROFS file ([FromEROFS]), a read-only file system that
+// no sandbox and no host program writes to. It is untrusted: it need not contain
+// a shell, a list of users or a single folder, and its links can lead anywhere.
 package image
 
 import (
+	"cmp"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,10 +20,13 @@ import (
 )
 
 // Root is a read-only root file system, ready to be used by any number of
-// sandboxes at once. It is a skeleton folder, owned by us, and folders of the
-// host (or of an image store) laid over it, read only, at the same paths in
-// every sandbox. Nothing in it is ever written to by a sandbox: drivers put a
+// sandboxes at once. Nothing in it is ever written to by a sandbox: drivers put a
 // private writable layer over it.
+//
+// It has one of two forms. A host image is a skeleton folder, owned by us, and
+// folders of the host laid over it, read only, at the same paths in every
+// sandbox: Dir, Binds and Masks. Any other image is an EROFS file, and what each
+// sandbox has over it from its beginning: EROFS and Files.
 type Root struct {
 	// Dir is the skeleton: every mount point, /etc and the links of a merged
 	// /usr are in it; /workspace, /home/user and /tmp are empty folders.
@@ -29,9 +38,52 @@ type Root struct {
 	// nothing may be seen: now, or when the host has something there later. What
 	// the host had there when the image was made is covered by a bind, too.
 	Masks []string
-	// Env is the base environment, KEY=VALUE, with PATH and LANG at least.
+
+	// EROFS is the absolute path of a file that holds the whole root file system, in
+	// EROFS's plain layout: uncompressed, without inline data and extended
+	// attributes. It must not change while a sandbox, a snapshot or a hibernated
+	// sandbox uses it. Dir, Binds and Masks are then empty.
+	EROFS string
+	// Files are put over those of the EROFS file when a sandbox is made, in this
+	// order, in which a folder precedes its content. They are written files: they
+	// count towards the disk limit, and their owner can change them.
+	Files []File
+
+	// Env is the base environment, KEY=VALUE, with PATH at least.
 	Env []string
+	// User is the user that commands run as; nil is the user of host images.
+	User *Account
+	// WorkingDir is the folder in which commands start; empty is Workspace.
+	WorkingDir string
 }
+
+// File is a folder or a regular file that a sandbox has over an EROFS file. It
+// replaces what the image has at its path, and what the image has there is never
+// followed if it is a link; but a folder keeps the content of the image's folder.
+type File struct {
+	Path     string      // absolute and clean
+	Mode     fs.FileMode // with fs.ModeDir for a folder; else permissions and sticky bit only
+	UID, GID int
+	Content  string
+}
+
+// Account is a user inside.
+type Account struct {
+	UID, GID int
+	Groups   []int  // supplementary
+	Home     string // absolute
+}
+
+// Account returns the user that commands run as.
+func (r Root) Account() Account {
+	if r.User != nil {
+		return *r.User
+	}
+	return Account{UID: UID, GID: GID, Home: Home}
+}
+
+// Workdir returns the folder in which commands start.
+func (r Root) Workdir() string { return cmp.Or(r.WorkingDir, Workspace) }
 
 // Bind shows Source, an absolute path of the host, with all that is mounted
 // below it, at Target. Both are folders, or both are files; neither is a link.
@@ -115,6 +167,14 @@ func (r Root) follow(path string) (string, bool) {
 // walk follows path as far as it exists. What is missing of it begins with a
 // slash.
 func (r Root) walk(path string) (at, missing string) {
+	return walkLinks(path,
+		func(path string) (fs.FileInfo, error) { return os.Lstat(r.onHost(path)) },
+		func(path string) (string, error) { return os.Readlink(r.onHost(path)) })
+}
+
+// walkLinks follows path as far as it exists, in the file system that the two
+// functions read. The result at is free of links and never leaves the root.
+func walkLinks(path string, lstat func(string) (fs.FileInfo, error), readlink func(string) (string, error)) (at, missing string) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
@@ -127,7 +187,7 @@ func (r Root) walk(path string) (at, missing string) {
 			continue
 		}
 		next := filepath.Join(at, name)
-		info, err := os.Lstat(r.onHost(next))
+		info, err := lstat(next)
 		switch {
 		case err != nil:
 			return at, "/" + filepath.Join(append([]string{name}, rest...)...)
@@ -137,7 +197,7 @@ func (r Root) walk(path string) (at, missing string) {
 			}
 			continue
 		}
-		target, err := os.Readlink(r.onHost(next))
+		target, err := readlink(next)
 		if links++; err != nil || links > maxLinks {
 			return "", path
 		}

@@ -19,6 +19,9 @@ var bundles = []string{
 	"/etc/ssl/cert.pem",
 }
 
+// bundleVariables lead programs to a bundle that bring their own.
+var bundleVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "AWS_CA_BUNDLE"}
+
 const (
 	authorityFile = "/etc/ssl/certs/hutch-sandbox.pem"
 	cacerts       = "cacerts" // beside the skeleton: what Java trusts
@@ -42,7 +45,7 @@ func (s *skeleton) trust(authority []byte) error {
 		return err
 	}
 	s.Env = append(s.Env, "NODE_EXTRA_CA_CERTS="+authorityFile)
-	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "AWS_CA_BUNDLE"} {
+	for _, name := range bundleVariables {
 		s.Env = append(s.Env, name+"="+bundle)
 	}
 	text, err := os.ReadFile(s.onHost(bundle))

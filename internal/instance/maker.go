@@ -124,8 +124,8 @@ func (m *Maker) Open(ctx context.Context, runtime string, plan Plan, spec driver
 }
 
 // Boot is what the agent of an instance is told.
-func Boot(token, hostname string, env []string, l hutch.Limits) wire.Boot {
-	return wire.Boot{Token: token, Home: image.Home, Dir: image.Workspace, Hostname: hostname, Env: env, MaxLive: l.Processes}
+func Boot(token, hostname string, root image.Root, env []string, l hutch.Limits) wire.Boot {
+	return wire.Boot{Token: token, Home: root.Account().Home, Dir: root.Workdir(), Hostname: hostname, Env: env, MaxLive: l.Processes}
 }
 
 // create makes an instance in the time that its driver may take, or none.

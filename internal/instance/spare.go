@@ -219,7 +219,7 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 		s.inst, err = m.create(m.ctx, k.Runtime, how.Create, spec)
 		return s, err
 	}
-	spec.Boot = Boot(s.token, s.place, root.Env, k.Limits)
+	spec.Boot = Boot(s.token, s.place, root, root.Env, k.Limits)
 	if s.inst, s.agent, err = m.Open(m.ctx, k.Runtime, how, spec); err != nil {
 		if s.base != nil {
 			s.base.Release()

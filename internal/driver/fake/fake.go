@@ -88,6 +88,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	if spec.Root.EROFS != "" {
+		return nil, driver.NoEROFS(d.Name())
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.places[spec.ID] != nil {

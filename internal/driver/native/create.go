@@ -41,6 +41,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	if err := hutch.CheckID(spec.ID); err != nil {
 		return nil, err
 	}
+	if spec.Root.EROFS != "" {
+		return nil, driver.NoEROFS(d.Name())
+	}
 	ctx, cancel := context.WithTimeout(ctx, createTime)
 	defer cancel()
 	i, err := d.create(ctx, spec)

@@ -1,0 +1,284 @@
+package image
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/erofs/go-erofs"
+	"software.sslmate.com/src/go-pkcs12"
+
+	"hutch/internal/linux/names"
+)
+
+// EROFSOptions are what an image's configuration says, and what programs in it
+// are to trust.
+type EROFSOptions struct {
+	// Env is the image's environment, KEY=VALUE. Without a PATH it gets the usual one.
+	Env []string
+	// User is the image's user. No command can run as user 0, which is the agent's: if
+	// User is nil or has that id, commands run as the user of host images.
+	User *Account
+	// WorkingDir is the folder in which commands start; empty is Workspace.
+	WorkingDir string
+	// Authority is a certificate, as PEM, that programs inside trust beside those
+	// that the image does. May be empty.
+	Authority []byte
+}
+
+const (
+	usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// mostBundle bounds a file of certificates.
+	mostBundle = 4 << 20
+	// tempMode is that of /tmp.
+	tempMode = 0o777 | fs.ModeSticky | fs.ModeDir
+)
+
+// FromEROFS returns the root file system that the EROFS file at an absolute path
+// holds. It reads the file, and writes nothing.
+func FromEROFS(path string, opt EROFSOptions) (Root, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Root{}, err
+	}
+	defer f.Close()
+	below, err := erofs.Open(f)
+	if err != nil {
+		return Root{}, fmt.Errorf("open the image file %s: %w", path, err)
+	}
+	links, ok := below.(linkFS)
+	if !ok {
+		return Root{}, fmt.Errorf("open the image file %s: its links cannot be read", path)
+	}
+	a := above{below: links, root: Root{
+		EROFS: path, Env: slices.Clone(opt.Env), User: account(opt.User), WorkingDir: opt.WorkingDir,
+	}}
+	if a.root.Getenv("PATH") == "" {
+		a.root.Env = append(a.root.Env, "PATH="+usualPath)
+	}
+	a.addFolders()
+	a.addNames()
+	if err := a.trust(opt.Authority); err != nil {
+		return Root{}, fmt.Errorf("add a certificate to the image file %s: %w", path, err)
+	}
+	return a.root, nil
+}
+
+// account returns the user of an image; its result is never user 0.
+func account(user *Account) *Account {
+	if user == nil || user.UID == 0 {
+		return &Account{UID: UID, GID: GID, Home: Home}
+	}
+	copied := *user
+	copied.Home = cmp.Or(copied.Home, Home)
+	return &copied
+}
+
+// linkFS is a file system with links.
+type linkFS interface {
+	fs.FS
+	ReadLink(name string) (string, error)
+	Lstat(name string) (fs.FileInfo, error)
+}
+
+// owned is what an EROFS file knows about a file's owner.
+type owned interface {
+	UID() uint32
+	GID() uint32
+}
+
+// above collects what a sandbox has over an EROFS file.
+type above struct {
+	below linkFS
+	root  Root
+}
+
+// inFS is an absolute path as package fs has it.
+func inFS(path string) string { return cmp.Or(strings.TrimPrefix(filepath.Clean(path), "/"), ".") }
+
+// folderBelow returns the image's folder at path, if no part of path is a link.
+func (a *above) folderBelow(path string) (fs.FileInfo, bool) {
+	if path != "/" {
+		if _, ok := a.folderBelow(filepath.Dir(path)); !ok {
+			return nil, false
+		}
+	}
+	info, err := a.below.Lstat(inFS(path))
+	return info, err == nil && info.IsDir()
+}
+
+// follow returns path free of links, if it exists in the image.
+func (a *above) follow(path string) (string, bool) {
+	at, missing := walkLinks(path,
+		func(path string) (fs.FileInfo, error) { return a.below.Lstat(inFS(path)) },
+		func(path string) (string, error) { return a.below.ReadLink(inFS(path)) })
+	return at, missing == ""
+}
+
+func (a *above) has(path string) bool {
+	return slices.ContainsFunc(a.root.Files, func(f File) bool { return f.Path == path })
+}
+
+// add adds a file with the folders above it. The first file at a path stays.
+func (a *above) add(f File) {
+	if f.Path != "/" {
+		a.keepFolder(filepath.Dir(f.Path))
+	}
+	if !a.has(f.Path) {
+		a.root.Files = append(a.root.Files, f)
+	}
+}
+
+// keepFolder adds a folder as the image has it, or a new one of root's.
+func (a *above) keepFolder(path string) {
+	f := File{Path: path, Mode: 0o755 | fs.ModeDir}
+	if info, ok := a.folderBelow(path); ok {
+		f.Mode = info.Mode() & (fs.ModeDir | fs.ModePerm | fs.ModeSticky)
+		f.UID, f.GID = owner(info)
+	}
+	a.add(f)
+}
+
+func owner(info fs.FileInfo) (uid, gid int) {
+	if o, ok := info.(owned); ok {
+		return int(o.UID()), int(o.GID())
+	}
+	return 0, 0
+}
+
+// addFolders adds mount points, and the folders that every sandbox has.
+func (a *above) addFolders() {
+	user := a.root.Account()
+	a.keepFolder("/")
+	for _, path := range []string{"/proc", "/sys", "/dev", filepath.Dir(AgentPath), "/etc"} {
+		a.keepFolder(path)
+	}
+	a.add(File{Path: AgentPath, Mode: 0o755})
+	for _, path := range []string{"/tmp", "/var/tmp"} {
+		a.add(File{Path: path, Mode: tempMode})
+	}
+	for _, path := range []string{Workspace, Data} {
+		a.add(File{Path: path, Mode: 0o755 | fs.ModeDir, UID: user.UID, GID: user.GID})
+	}
+	for _, path := range []string{user.Home, a.root.Workdir()} {
+		if _, ok := a.follow(path); !ok && filepath.IsAbs(path) {
+			a.add(File{Path: filepath.Clean(path), Mode: 0o755 | fs.ModeDir, UID: user.UID, GID: user.GID})
+		}
+	}
+}
+
+// addNames adds the files by which programs find names and addresses. The agent
+// writes the host name into two of them.
+func (a *above) addNames() {
+	a.write("/etc/hostname", own["hostname"])
+	a.write("/etc/hosts", names.Hosts(""))
+	a.write("/etc/resolv.conf", own["resolv.conf"])
+}
+
+func (a *above) write(path, content string) {
+	a.add(File{Path: path, Mode: 0o644, Content: content})
+}
+
+// trust adds an authority for all programs, as on host images: to the bundles
+// that the image has, and to Java's. It also puts the authority where a
+// distribution's own program finds it when it makes the bundles anew.
+func (a *above) trust(authority []byte) error {
+	if len(authority) == 0 {
+		return nil
+	}
+	a.write(authorityFile, string(authority))
+	a.write("/usr/local/share/ca-certificates/hutch-sandbox.crt", string(authority))
+	if anchors := "/etc/pki/ca-trust/source/anchors"; a.isFolder(anchors) {
+		a.write(anchors+"/hutch-sandbox.pem", string(authority))
+	}
+	path, bundle, err := a.addToBundles(string(authority))
+	if err != nil {
+		return err
+	}
+	a.setenv("NODE_EXTRA_CA_CERTS", authorityFile)
+	for _, name := range bundleVariables {
+		a.setenv(name, path)
+	}
+	return a.trustInJava([]byte(bundle))
+}
+
+func (a *above) isFolder(path string) bool {
+	_, ok := a.folderBelow(path)
+	return ok
+}
+
+// addToBundles returns the first bundle's path and text.
+func (a *above) addToBundles(authority string) (path, text string, err error) {
+	for _, name := range bundles {
+		at, ok := a.follow(name)
+		if !ok || a.has(at) {
+			continue
+		}
+		old, err := a.read(at)
+		if err != nil {
+			return "", "", err
+		}
+		whole := strings.TrimRight(old, "\n") + "\n" + authority
+		a.write(at, whole)
+		if path == "" {
+			path, text = at, whole
+		}
+	}
+	if path == "" {
+		path, text = bundles[0], authority
+		a.write(path, text)
+	}
+	return path, text, nil
+}
+
+// read returns a regular file of a bounded size.
+func (a *above) read(path string) (string, error) {
+	info, err := a.below.Lstat(inFS(path))
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostBundle {
+		return "", fmt.Errorf("%s is no file of at most %d bytes", path, mostBundle)
+	}
+	text, err := fs.ReadFile(a.below, inFS(path))
+	return string(text), err
+}
+
+// setenv overrides what the image says.
+func (a *above) setenv(key, value string) {
+	a.root.Env = slices.DeleteFunc(a.root.Env, func(kv string) bool { return strings.HasPrefix(kv, key+"=") })
+	a.root.Env = append(a.root.Env, key+"="+value)
+}
+
+// javaStorePatterns are where images have what Java trusts.
+var javaStorePatterns = []string{
+	"etc/ssl/certs/java/cacerts", "usr/lib/jvm/*/lib/security/cacerts", "usr/lib/jvm/*/jre/lib/security/cacerts",
+	"usr/local/openjdk-*/lib/security/cacerts", "opt/*/lib/security/cacerts", "opt/*/*/lib/security/cacerts",
+}
+
+func (a *above) trustInJava(bundle []byte) error {
+	var stores []string
+	for _, pattern := range javaStorePatterns {
+		found, err := fs.Glob(a.below, pattern)
+		if err != nil {
+			return err
+		}
+		for _, name := range found {
+			if at, ok := a.follow("/" + name); ok && !slices.Contains(stores, at) {
+				stores = append(stores, at)
+			}
+		}
+	}
+	if len(stores) == 0 {
+		return nil
+	}
+	store, err := pkcs12.Passwordless.EncodeTrustStore(certificates(bundle), "")
+	for _, path := range stores {
+		a.write(path, string(store))
+	}
+	return err
+}

@@ -1,0 +1,139 @@
+package image
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/erofs/go-erofs"
+)
+
+// writeEROFS makes an image file of regular files, and of links where the text
+// begins with "->". A name that ends with a slash is a folder.
+func writeEROFS(t *testing.T, files map[string]string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image.erofs")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := erofs.Create(f)
+	made := map[string]bool{"/": true}
+	var mkdir func(dir string)
+	mkdir = func(dir string) {
+		if !made[dir] {
+			made[dir] = true
+			mkdir(filepath.Dir(dir))
+			check(t, w.Mkdir(dir, 0o755))
+		}
+	}
+	for name, text := range files {
+		mkdir(filepath.Dir(filepath.Clean(name)))
+		target, link := strings.CutPrefix(text, "->")
+		switch {
+		case strings.HasSuffix(name, "/"):
+			mkdir(filepath.Clean(name))
+		case link:
+			check(t, w.Symlink(target, name))
+		default:
+			out, err := w.Create(name)
+			check(t, err)
+			_, err = io.WriteString(out, text)
+			check(t, err)
+			check(t, out.Close())
+		}
+	}
+	check(t, w.Close())
+	return path
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r Root) file(path string) (File, bool) {
+	i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
+	if i < 0 {
+		return File{}, false
+	}
+	return r.Files[i], true
+}
+
+// An image without a single file gets all that a sandbox needs.
+func TestEmptyEROFS(t *testing.T) {
+	t.Parallel()
+	root, err := FromEROFS(writeEROFS(t, map[string]string{"/program": "x"}), EROFSOptions{User: &Account{UID: 0, Home: "/root"}, WorkingDir: "/srv/app"})
+	check(t, err)
+	if a := root.Account(); a.UID != UID || a.GID != GID || a.Home != Home {
+		t.Errorf("commands would run as %+v", a)
+	}
+	for path, want := range map[string]File{
+		"/proc": {Mode: 0o755 | fs.ModeDir}, "/tmp": {Mode: 0o777 | fs.ModeDir | fs.ModeSticky}, AgentPath: {Mode: 0o755},
+		Workspace: {Mode: 0o755 | fs.ModeDir, UID: UID, GID: GID}, Home: {Mode: 0o755 | fs.ModeDir, UID: UID, GID: GID},
+		"/srv/app":         {Mode: 0o755 | fs.ModeDir, UID: UID, GID: GID},
+		"/etc/resolv.conf": {Mode: 0o644, Content: own["resolv.conf"]},
+	} {
+		want.Path = path
+		if got, ok := root.file(path); !ok || got != want {
+			t.Errorf("%s is %+v, not %+v", path, got, want)
+		}
+	}
+	if root.Getenv("PATH") == "" {
+		t.Error("there is no PATH")
+	}
+	seen := map[string]bool{"/": true}
+	for _, f := range root.Files {
+		if !seen[filepath.Dir(f.Path)] {
+			t.Errorf("%s comes before its folder", f.Path)
+		}
+		seen[f.Path] = true
+	}
+}
+
+// The links of an image decide nothing about where our files are.
+func TestEROFSWithLinks(t *testing.T) {
+	t.Parallel()
+	root, err := FromEROFS(writeEROFS(t, map[string]string{
+		"/etc": "->../../../../var/lib", "/var/lib/hosts": "theirs", "/proc": "->/", "/.hutch": "->/var", "/loop": "->/loop", "/tmp": "->/loop",
+	}), EROFSOptions{WorkingDir: "/loop", Authority: []byte("certificate\n")})
+	check(t, err)
+	for _, path := range []string{"/etc", "/proc", "/.hutch", "/tmp"} {
+		if f, ok := root.file(path); !ok || !f.Mode.IsDir() {
+			t.Errorf("%s is %+v, and no folder of ours", path, f)
+		}
+	}
+	if f, ok := root.file("/var/lib/hosts"); ok {
+		t.Errorf("the link was followed: %+v", f)
+	}
+}
+
+// What the image trusts stays trusted, wherever it keeps that.
+func TestEROFSTrusts(t *testing.T) {
+	t.Parallel()
+	authority, _ := newAuthority(t)
+	const bundle = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
+	root, err := FromEROFS(writeEROFS(t, map[string]string{
+		bundle: "theirs\n", "/etc/pki/tls/certs/ca-bundle.crt": "->" + bundle, "/opt/java/openjdk/lib/security/cacerts": "old",
+	}), EROFSOptions{Env: []string{"SSL_CERT_FILE=/theirs", "PATH=/bin"}, Authority: authority})
+	check(t, err)
+	if f, ok := root.file(bundle); !ok || f.Content != "theirs\n"+string(authority) {
+		t.Errorf("the bundle is %+v", f)
+	}
+	if f, ok := root.file("/opt/java/openjdk/lib/security/cacerts"); !ok || f.Content == "" || f.Content == "old" {
+		t.Error("Java does not trust the authority")
+	}
+	if got := root.Getenv("SSL_CERT_FILE"); got != bundle {
+		t.Errorf("SSL_CERT_FILE is %s", got)
+	}
+	if _, ok := root.file("/etc/ssl/certs/ca-certificates.crt"); ok {
+		t.Error("the image got a second bundle")
+	}
+}
