@@ -84,6 +84,8 @@ type Output struct {
 	Cursor int64
 	// Lost is how many bytes before Data were dropped before the reader asked for them.
 	Lost int64
+	// Time is when Data had been read from the process, at the latest; zero if the reader did not ask for times.
+	Time time.Time
 	// Redacted says that a secret in Data, or before it, was replaced, so their length differs from what the process
 	// wrote. Cursor counts the bytes that the process wrote.
 	Redacted bool
@@ -303,6 +305,10 @@ type LogsRequest struct {
 	Cursor int64
 	// Follow waits for more output until the process has ended for good or the context is done.
 	Follow bool
+	// Since skips output from before that time. Times of very long output are coarse: a little more than asked for can come.
+	Since time.Time
+	// Times sets [Output.Time].
+	Times bool
 }
 
 // Check refuses a request that no server can answer.

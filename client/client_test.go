@@ -273,7 +273,7 @@ func TestLogs(t *testing.T) {
 	t.Parallel()
 	want := []hutch.Output{
 		{Stream: hutch.Stdout, Data: []byte("one\n\ndata: x\r\n"), Cursor: 114, Lost: 100},
-		{Stream: hutch.Stderr, Data: []byte{0xff, 0, '\n'}, Cursor: 117},
+		{Stream: hutch.Stderr, Data: []byte{0xff, 0, '\n'}, Cursor: 117, Time: time.UnixMilli(1790000000123).UTC()},
 	}
 	svc := &scripted.Service{OnLogs: func(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 		for _, o := range want {

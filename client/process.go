@@ -47,12 +47,18 @@ func (c *Client) Signal(ctx context.Context, sandbox, process string, signal int
 // continue.
 func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	q := url.Values{"cursor": {strconv.FormatInt(req.Cursor, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
+	if !req.Since.IsZero() {
+		q.Set("since", moment(req.Since))
+	}
+	if req.Times {
+		q.Set("timestamps", "true")
+	}
 	conn, err := c.dial(ctx, at("Logs", req.SandboxID, req.ProcessID).check(req.Check()).with(q))
 	if err != nil {
 		return req.Cursor, err
 	}
 	defer conn.CloseNow()
-	l := &logs{cursor: req.Cursor, out: out}
+	l := &logs{cursor: req.Cursor, out: out, since: !req.Since.IsZero()}
 	for messages := (reader{conn: conn}); !l.ended; {
 		typ, b, err := messages.next(ctx)
 		if err != nil {
@@ -69,6 +75,7 @@ func (c *Client) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 type logs struct {
 	cursor int64
 	out    func(hutch.Output) error
+	since  bool // what is before the first output was skipped
 	begun  bool
 	ended  bool
 }
@@ -98,7 +105,9 @@ func (l *logs) output(b []byte) error {
 	}
 	begin := o.Cursor - int64(len(o.Data))
 	if !l.begun && !o.Redacted { // a cursor after the end counts as the end
-		l.begun, l.cursor = true, min(l.cursor, begin)
+		if l.begun, l.cursor = true, min(l.cursor, begin); l.since {
+			l.cursor = begin
+		}
 	}
 	if !o.Redacted {
 		o.Lost = begin - l.cursor

@@ -202,27 +202,38 @@ none, and print the process's id. It outlives this command.
 }
 
 func newLogs(h *home, std streams) *cobra.Command {
-	var follow, asJSON bool
+	var follow, asJSON, times bool
 	var cursor int64
+	var since string
 	tail := -1
 	c := &cobra.Command{
-		Use: "logs [-f] [-n LINES] SANDBOX PROCESS", Short: "Print what a background process has printed",
+		Use: "logs [-f] [-t] [-n LINES] [--since TIME] SANDBOX PROCESS", Short: "Print what a background process has printed",
 		Long: `Print what a background process, by its id or name, has printed, as far as
 it is kept: the newest MiB and more. Its stderr goes to ours.
 ` + remoteHelp,
+		Example: `  hutch logs -f demo web
+  hutch logs -t --since 10m demo web`,
 		Args: cobra.ExactArgs(2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			from, err := instant(since, time.Now())
+			if err != nil {
+				return err
+			}
 			p, err := findProcess(ctx, svc, args[0], args[1])
 			if err != nil {
 				return err
 			}
-			req := hutch.LogsRequest{SandboxID: args[0], ProcessID: p.ID, Cursor: cursor, Follow: follow}
+			req := hutch.LogsRequest{SandboxID: args[0], ProcessID: p.ID, Cursor: cursor, Follow: follow, Since: from, Times: times}
 			print := client.To(std.out, std.err)
+			if times {
+				print = stampLines(print)
+			}
 			if asJSON {
 				print = func(o hutch.Output) error { return json.NewEncoder(std.out).Encode(stream.NewPiece(o)) }
 			}
 			if tail >= 0 {
 				req.Cursor, err = printTail(ctx, svc, req, tail, print)
+				req.Since = time.Time{} // the cursor is after it
 			}
 			if err == nil && (tail < 0 || follow) {
 				_, err = svc.Logs(ctx, req, print)
@@ -235,6 +246,8 @@ it is kept: the newest MiB and more. Its stderr goes to ours.
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
 	c.Flags().IntVarP(&tail, "tail", "n", -1, "begin with this many lines before the end (default: all that is kept)")
+	c.Flags().StringVar(&since, "since", "", "begin with the output of this time, or of this long ago, such as 10m")
+	c.Flags().BoolVarP(&times, "timestamps", "t", false, "print before each line when its first byte was read")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line, with the cursors behind them")
 	c.Flags().Int64Var(&cursor, "cursor", 0, "begin behind this many bytes of the output")
 	return c

@@ -48,3 +48,22 @@ func lastLines(all []hutch.Output, lines int) []hutch.Output {
 	}
 	return all
 }
+
+// stampLines returns an output function that puts the time before each line of a stream. A line that comes in pieces
+// has the time of its first piece.
+func stampLines(print func(hutch.Output) error) func(hutch.Output) error {
+	within := map[hutch.Stream]bool{} // a line has begun
+	return func(o hutch.Output) error {
+		stamp := o.Time.UTC().Format("2006-01-02T15:04:05.000Z ")
+		var text []byte
+		for line := range bytes.Lines(o.Data) {
+			if !within[o.Stream] {
+				text = append(text, stamp...)
+			}
+			text = append(text, line...)
+			within[o.Stream] = line[len(line)-1] != '\n'
+		}
+		o.Data = text
+		return print(o)
+	}
+}

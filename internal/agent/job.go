@@ -228,19 +228,28 @@ func (c *conn) attach(w *wire.Writer, a wire.Attach) error {
 // start: a program that prints all the time would otherwise keep the reader for ever.
 func (j *job) follow(w *wire.Writer, a wire.Attach, gone <-chan struct{}) (wire.Exit, error) {
 	buf := make([]byte, wire.MaxChunk)
-	cursor := max(a.Cursor, 0)
+	cursor, told := max(a.Cursor, 0), int64(-1)
+	if a.SinceMS > 0 {
+		cursor = max(cursor, j.log.since(a.SinceMS))
+	}
 	now := j.log.last()
 	for {
 		if !a.Follow && cursor >= now {
 			return j.exit(min(cursor, j.log.last())), nil
 		}
-		v := j.log.read(cursor, buf)
+		v := j.log.read(cursor, buf, a.Times)
 		if lost := v.cursor - cursor; lost > 0 {
 			if err := w.WriteCount(wire.TypeGap, lost); err != nil {
 				return wire.Exit{}, err
 			}
 		}
 		cursor = v.cursor + int64(v.n)
+		if v.n > 0 && a.Times && v.ms != told {
+			told = v.ms
+			if err := w.WriteCount(wire.TypeTime, told); err != nil {
+				return wire.Exit{}, err
+			}
+		}
 		if v.n > 0 {
 			if err := w.WriteOutput(v.t, cursor, buf[:v.n]); err != nil {
 				return wire.Exit{}, err

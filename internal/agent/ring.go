@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
 
 	"hutch/internal/wire"
 )
@@ -11,6 +12,10 @@ import (
 // maxRuns bounds how often the kept output can alternate between stdout and stderr: if a program alternates at every
 // byte, less is kept.
 const maxRuns = 32 << 10
+
+// maxMarks bounds the times that are kept with the output, 16 bytes each. They are exact to the millisecond while there
+// are fewer, and then as exact as the bound allows: to a second for half an hour of lines without a pause.
+const maxMarks = 4 << 10
 
 // ring is the log of a process: the newest [wire.LogSize] bytes of its output in memory and, if there is space, older
 // output on disk. Writing never waits for readers.
@@ -22,8 +27,10 @@ type ring struct {
 	old     *spill // older output, on disk; nil if there is none
 	begin   int64  // cursors of the kept output
 	end     int64
-	runs    []run // the kept output by stream; the last run ends at end
-	closed  bool  // the process has ended for good
+	runs    []run  // the kept output by stream; the last run ends at end
+	marks   []mark // the kept output by time; the last mark ends at end
+	coarse  uint   // times within 2^coarse ms share a mark
+	closed  bool   // the process has ended for good
 	changed chan struct{}
 }
 
@@ -33,6 +40,9 @@ type run struct {
 	end int64
 }
 
+// mark is consecutive output up to a cursor, all of which had been read at a Unix time.
+type mark struct{ end, ms int64 }
+
 // add is a [sink].
 func (l *ring) add(t wire.Type, data []byte) {
 	l.mu.Lock()
@@ -40,6 +50,7 @@ func (l *ring) add(t wire.Type, data []byte) {
 	for piece := range slices.Chunk(data, wire.MaxChunk) {
 		l.addLocked(t, piece)
 	}
+	l.markLocked(time.Now().UnixMilli())
 	l.wakeLocked()
 }
 
@@ -56,6 +67,42 @@ func (l *ring) addLocked(t wire.Type, data []byte) {
 		l.runs = append(l.runs, run{t, l.end})
 	}
 	l.trimLocked()
+}
+
+// markLocked records that the output up to now came at ms.
+func (l *ring) markLocked(ms int64) {
+	l.marks = l.appendMark(l.marks, mark{l.end, ms})
+	for len(l.marks) > maxMarks {
+		l.coarse++
+		kept := l.marks[:0]
+		for _, m := range l.marks {
+			kept = l.appendMark(kept, m)
+		}
+		l.marks = kept
+	}
+}
+
+// appendMark appends m, or joins it to the last mark if their times are close.
+func (l *ring) appendMark(marks []mark, m mark) []mark {
+	if n := len(marks); n > 0 && marks[n-1].ms>>l.coarse == m.ms>>l.coarse {
+		marks[n-1] = m
+		return marks
+	}
+	return append(marks, m)
+}
+
+// since returns the cursor of the first output that came at ms or later.
+func (l *ring) since(ms int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cursor := l.begin
+	for _, m := range l.marks { // not sorted by time, as clocks can be set back
+		if m.ms >= ms {
+			return cursor
+		}
+		cursor = m.end
+	}
+	return l.end
 }
 
 // warmLocked returns where the part in memory begins.
@@ -116,7 +163,7 @@ func (l *ring) coolLocked() {
 	}
 }
 
-// trimLocked drops the oldest runs if there are too many, and runs whose output was dropped.
+// trimLocked drops the oldest runs if there are too many, and runs and marks whose output was dropped.
 func (l *ring) trimLocked() {
 	drop := 0
 	if n := len(l.runs) - maxRuns; n > 0 {
@@ -127,6 +174,12 @@ func (l *ring) trimLocked() {
 		drop++
 	}
 	l.runs = l.runs[drop:]
+	for len(l.marks) > 0 && l.marks[0].end <= l.begin {
+		l.marks = l.marks[1:]
+	}
+	if len(l.marks) < maxMarks/4 && l.coarse > 0 {
+		l.coarse--
+	}
 }
 
 func (l *ring) wakeLocked() {
@@ -149,7 +202,7 @@ func (l *ring) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.coolLocked()
-	l.begin, l.runs, l.buf = l.end, nil, nil
+	l.begin, l.runs, l.marks, l.buf = l.end, nil, nil, nil
 }
 
 // cool drops what is on disk.
@@ -179,6 +232,7 @@ type look struct {
 	t       wire.Type
 	cursor  int64 // where the data begins: after the requested cursor if output was dropped
 	n       int
+	ms      int64 // when it came
 	closed  bool
 	changed <-chan struct{} // if n is 0: closed when more output comes
 
@@ -186,11 +240,11 @@ type look struct {
 	size int64  // of it
 }
 
-// read copies output of one stream at cursor into buf. It reads the disk without blocking the writer, who can
+// read copies output of one stream at cursor, and with times also of one time, into buf. It reads the disk without blocking the writer, who can
 // overwrite it meanwhile.
-func (l *ring) read(cursor int64, buf []byte) look {
+func (l *ring) read(cursor int64, buf []byte, times bool) look {
 	for {
-		v := l.look(cursor, buf)
+		v := l.look(cursor, buf, times)
 		if v.old == nil {
 			return v
 		}
@@ -205,7 +259,7 @@ func (l *ring) read(cursor int64, buf []byte) look {
 }
 
 // look finds what is at cursor, and copies it if it is in memory.
-func (l *ring) look(cursor int64, buf []byte) look {
+func (l *ring) look(cursor int64, buf []byte, times bool) look {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cursor = min(max(cursor, l.begin), l.end)
@@ -218,8 +272,12 @@ func (l *ring) look(cursor int64, buf []byte) look {
 		return v
 	}
 	i, _ := slices.BinarySearchFunc(l.runs, cursor+1, func(r run, c int64) int { return cmp.Compare(r.end, c) })
-	v.t = l.runs[i].t
+	m, _ := slices.BinarySearchFunc(l.marks, cursor+1, func(m mark, c int64) int { return cmp.Compare(m.end, c) })
+	v.t, v.ms = l.runs[i].t, l.marks[m].ms
 	buf = buf[:min(int64(len(buf)), l.runs[i].end-cursor)]
+	if times {
+		buf = buf[:min(int64(len(buf)), l.marks[m].end-cursor)]
+	}
 	if warm := l.warmLocked(); cursor < warm {
 		v.n, v.old, v.size = int(min(int64(len(buf)), warm-cursor)), l.old, l.old.size
 		return v

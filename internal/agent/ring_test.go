@@ -49,7 +49,7 @@ func fill(t *testing.T, l *ring, most, n int) {
 func check(t *testing.T, l *ring, all []byte, streams []wire.Type, cursor int64) {
 	t.Helper()
 	buf := make([]byte, 1000)
-	v := l.read(cursor, buf)
+	v := l.read(cursor, buf, false)
 	if v.cursor < cursor || v.cursor > cursor && v.cursor != l.begin || v.n == 0 {
 		t.Fatalf("read at %d gives %+v of %d to %d", cursor, v, l.begin, l.end)
 	}
@@ -66,25 +66,25 @@ func check(t *testing.T, l *ring, all []byte, streams []wire.Type, cursor int64)
 func TestRingTellsReaders(t *testing.T) {
 	t.Parallel()
 	var l ring
-	v := l.read(0, nil)
+	v := l.read(0, nil, false)
 	if v.closed || v.changed == nil {
 		t.Fatalf("%+v", v)
 	}
 	l.add(wire.TypeStdout, []byte("x"))
 	<-v.changed
-	v = l.read(1, nil)
+	v = l.read(1, nil, false)
 	l.close()
 	<-v.changed
-	if v := l.read(99, nil); !v.closed || v.cursor != 1 {
+	if v := l.read(99, nil, false); !v.closed || v.cursor != 1 {
 		t.Errorf("%+v", v)
 	}
 	l.forget()
-	if v := l.read(0, make([]byte, 9)); v.cursor != 1 || v.n != 0 {
+	if v := l.read(0, make([]byte, 9), false); v.cursor != 1 || v.n != 0 {
 		t.Errorf("%+v", v)
 	}
 	l.add(wire.TypeStderr, []byte("y"))
 	buf := make([]byte, 9)
-	if v := l.read(0, buf); v.cursor != 1 || v.n != 1 || buf[0] != 'y' {
+	if v := l.read(0, buf, false); v.cursor != 1 || v.n != 1 || buf[0] != 'y' {
 		t.Errorf("%+v", v)
 	}
 }
@@ -105,9 +105,9 @@ func TestRingWithoutDisk(t *testing.T) {
 			}
 			l.add(wire.TypeStdout, piece)
 		}
-		v := l.read(0, make([]byte, 1))
+		v := l.read(0, make([]byte, 1), false)
 		for v.n > 0 {
-			v = l.read(v.cursor+int64(v.n), piece)
+			v = l.read(v.cursor+int64(v.n), piece, false)
 		}
 		if v.cursor != l.end || l.end != 100*wire.MaxChunk {
 			t.Errorf("%s: read up to %d of %d", name, v.cursor, l.end)
@@ -135,7 +135,7 @@ func TestRingIsReadWhileWritten(t *testing.T) {
 	}()
 	buf := make([]byte, 1000)
 	for cursor, v := int64(0), (look{}); ; cursor = v.cursor + int64(v.n) {
-		if v = l.read(cursor, buf); v.n == 0 && v.closed {
+		if v = l.read(cursor, buf, false); v.n == 0 && v.closed {
 			break
 		}
 		for k, b := range buf[:v.n] {
@@ -145,4 +145,44 @@ func TestRingIsReadWhileWritten(t *testing.T) {
 		}
 	}
 	<-done
+}
+
+// Times are exact as long as there are few, and never earlier than the output; what is dropped makes room for exact
+// ones again.
+func TestRingTimes(t *testing.T) {
+	t.Parallel()
+	var l ring
+	add := func(ms int64, size int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.addLocked(wire.TypeStdout, make([]byte, size))
+		l.markLocked(ms)
+	}
+	const all = 3*maxMarks + 7
+	for ms := range int64(all) { // the byte at cursor c comes at c
+		coarse := map[bool]int64{true: 0, false: 3}[ms < maxMarks]
+		add(ms, 1)
+		for _, since := range []int64{0, ms / 2, ms} {
+			if c := l.since(since); c > since || c < since-coarse {
+				t.Fatalf("at %d: since %d begins at %d", ms, since, c)
+			}
+		}
+	}
+	if c := l.since(all); c != l.end || cap(l.marks) > 3*maxMarks {
+		t.Errorf("since the end begins at %d of %d; memory for %d marks", c, l.end, cap(l.marks))
+	}
+	cursor := int64(0)
+	for buf := make([]byte, all); cursor < l.end; {
+		v := l.read(cursor, buf, true)
+		cursor += int64(v.n)
+		if late := v.ms - v.cursor; v.n == 0 || late < 0 || late > 3 {
+			t.Fatalf("%d bytes at %d came at %d", v.n, v.cursor, v.ms)
+		}
+	}
+	for i := range int64(3 * wire.LogSize / wire.MaxChunk) {
+		add(all+i, wire.MaxChunk)
+	}
+	if v := l.read(l.end-1, make([]byte, 1), true); len(l.marks) != wire.LogSize/wire.MaxChunk || l.coarse != 0 {
+		t.Errorf("%d marks, coarse %d: %+v", len(l.marks), l.coarse, v)
+	}
 }

@@ -209,14 +209,27 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	return process(id, p), nil
 }
 
+// errNoTimes is the answer of sandboxes that were started by a server whose agent kept no times.
+var errNoTimes = hutch.Errorf(hutch.Unsupported, "this sandbox was started by an older version of Hutch, which keeps no times of output: read it without since and timestamps, or stop the sandbox and start its process again")
+
 // Logs implements hutch.Service.
 func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	if err := req.Check(); err != nil {
 		return 0, err
 	}
 	cursor := req.Cursor
+	attach := wire.Attach{Process: req.ProcessID, Cursor: cursor, Follow: req.Follow, Times: req.Times || !req.Since.IsZero()}
+	if !req.Since.IsZero() {
+		attach.SinceMS = max(req.Since.UnixMilli(), 1)
+	}
 	err := e.control(ctx, req.SandboxID, req.ProcessID, func(agent *wire.Client) error {
-		exit, err := agent.Attach(ctx, wire.Attach{Process: req.ProcessID, Cursor: cursor, Follow: req.Follow}, func(o hutch.Output) error {
+		exit, err := agent.Attach(ctx, attach, func(o hutch.Output) error {
+			if attach.Times && o.Time.IsZero() {
+				return errNoTimes
+			}
+			if !req.Times {
+				o.Time = time.Time{}
+			}
 			cursor = o.Cursor
 			if out == nil {
 				return nil

@@ -56,11 +56,17 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request) {
 
 func logsRequest(r *http.Request) (hutch.LogsRequest, error) {
 	req := hutch.LogsRequest{SandboxID: r.PathValue("id"), ProcessID: r.PathValue("process")}
-	q, err := query(r, "cursor", "follow")
+	q, err := query(r, "cursor", "follow", "since", "timestamps")
 	if err != nil {
 		return req, err
 	}
 	if req.Follow, err = flag(q, "follow"); err != nil {
+		return req, err
+	}
+	if req.Times, err = flag(q, "timestamps"); err != nil {
+		return req, err
+	}
+	if req.Since, err = moment(q, "since"); err != nil {
 		return req, err
 	}
 	req.Cursor, err = cursorOf(r, q)
@@ -137,9 +143,9 @@ func (h *Handler) logWhole(w http.ResponseWriter, r *http.Request, req hutch.Log
 	reply(h, w, r)(body, err)
 }
 
-// appendOutput joins o to the last output if it continues it, so that characters are not split.
+// appendOutput joins o to the last output if it continues it and has no other time, so that characters are not split.
 func appendOutput(all []hutch.Output, o hutch.Output) []hutch.Output {
-	if n := len(all); n > 0 && all[n-1].Stream == o.Stream && o.Lost == 0 {
+	if n := len(all); n > 0 && all[n-1].Stream == o.Stream && o.Lost == 0 && all[n-1].Time.Equal(o.Time) {
 		all[n-1].Data = append(all[n-1].Data, o.Data...)
 		all[n-1].Cursor = o.Cursor
 		all[n-1].Redacted = all[n-1].Redacted || o.Redacted

@@ -111,6 +111,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/v1/sandboxes/s/exec", "", 400, "WebSocket"},
 		{"GET", "/v1/sandboxes/s/processes/p/logs?cursor=-1", "", 400, "cursor"},
 		{"GET", "/v1/sandboxes/s/processes/p/logs?follow=true", "", 400, "text/event-stream"},
+		{"GET", "/v1/sandboxes/s/processes/p/logs?since=10m", "", 400, "since"},
 		{"POST", "/v1/sandboxes/s/processes/p/signal", `{"signal":0}`, 400, "signal"},
 	} {
 		resp, body := b.call(t, test.method, test.path, test.body)

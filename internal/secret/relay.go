@@ -36,7 +36,8 @@ type relay struct {
 type lane struct {
 	stream
 	name hutch.Stream
-	at   int64 // position of the held bytes in the process's output
+	at   int64     // position of the held bytes in the process's output
+	time time.Time // of the newest output
 }
 
 // newRelay returns a relay to out, and a context for what gives it output.
@@ -79,6 +80,7 @@ func (f *relay) output(o hutch.Output) error {
 	}
 	l := f.lane(o.Stream)
 	old, was := len(l.held), l.at
+	l.time = o.Time
 	if begin < f.from {
 		l.told = old + int(min(f.from-begin, int64(len(o.Data))))
 	}
@@ -116,7 +118,7 @@ func (f *relay) tellLocked(l *lane, data []byte, end int64, marker bool) {
 			end = min(end, other.at)
 		}
 	}
-	o := hutch.Output{Stream: l.name, Data: data, Cursor: end, Lost: f.lost}
+	o := hutch.Output{Stream: l.name, Data: data, Cursor: end, Lost: f.lost, Time: l.time}
 	o.Redacted = marker || end-int64(len(data))-f.lost != f.cursor
 	f.cursor, f.lost = end, 0
 	if f.err = f.out(o); f.err != nil {

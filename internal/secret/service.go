@@ -3,9 +3,11 @@ package secret
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net"
+	"time"
 
 	"hutch"
 	"hutch/internal/excerpt"
@@ -160,6 +162,13 @@ func (v *RedactedService) Logs(ctx context.Context, req hutch.LogsRequest, out f
 		cursor, err := v.svc.Logs(ctx, req, out)
 		return cursor, r.Error(err)
 	}
+	if !req.Since.IsZero() {
+		var err error
+		if req.Cursor, err = v.cursorSince(ctx, req); err != nil {
+			return req.Cursor, r.Error(err)
+		}
+		req.Since = time.Time{}
+	}
 	ctx, relay := newRelay(ctx, r, out)
 	if req.Cursor > 0 {
 		req.Cursor = relay.goOn(req.Cursor)
@@ -172,6 +181,20 @@ func (v *RedactedService) Logs(ctx context.Context, req hutch.LogsRequest, out f
 		return relay.cursor, r.Error(err)
 	}
 	return max(cursor, relay.from), nil
+}
+
+// cursorSince returns the cursor at which output since a time begins: Logs reads from before it.
+func (v *RedactedService) cursorSince(ctx context.Context, req hutch.LogsRequest) (int64, error) {
+	errFound, begin := errors.New("the first output is found"), req.Cursor
+	req.Follow = false
+	end, err := v.svc.Logs(ctx, req, func(o hutch.Output) error {
+		begin = o.Cursor - int64(len(o.Data))
+		return errFound
+	})
+	if errors.Is(err, errFound) {
+		return begin, nil
+	}
+	return end, err
 }
 
 // Wait implements hutch.ProcessControl.

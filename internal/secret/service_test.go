@@ -521,3 +521,38 @@ func (l *leaks) Pause(context.Context, string) (hutch.Sandbox, error) {
 func (l *leaks) Resume(context.Context, string) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }
+
+// A reader of the output since a time sees nothing of a secret whose beginning is older.
+func TestLogsSinceTheMiddleOfASecret(t *testing.T) {
+	t.Parallel()
+	whole := of("old ", value[:5], value[5:]+" new\n")
+	began := time.UnixMilli(1790000000000)
+	since := func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+		if !req.Since.IsZero() {
+			req.Cursor = max(req.Cursor, whole[1].Cursor)
+		}
+		return whole.read(ctx, req, func(o hutch.Output) error {
+			o.Time = began.Add(time.Duration(o.Cursor))
+			return out(o)
+		})
+	}
+	s := &scripted.Service{OnLogs: since}
+	if _, err := s.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.StartProcess(t.Context(), "s", hutch.ProcessRequest{Command: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	end, err := veil(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: p.ID, Since: began, Times: true}, func(o hutch.Output) error {
+		text += string(o.Data)
+		if !o.Time.Equal(began.Add(time.Duration(whole[2].Cursor))) {
+			t.Errorf("%q came at %v", o.Data, o.Time)
+		}
+		return nil
+	})
+	if err != nil || end != whole[2].Cursor || !strings.HasSuffix(text, " new\n") || strings.Contains(text, value[5:]) || strings.Contains(text, "old") {
+		t.Errorf("%q to %d, %v", text, end, err)
+	}
+}

@@ -282,6 +282,41 @@ func (s *suite) logs() map[string]func(*testing.T) {
 				t.Errorf("%d bytes to %d", got.Len(), cursor)
 			}
 		},
+		"since a time": func(t *testing.T) {
+			p := s.start(t, s.open(t), hutch.ProcessRequest{Command: "echo old; sleep 0.1; echo new; sleep 0.1; echo last >&2"})
+			s.until(t, p, "has ended", ended)
+			began := time.Now().Add(-time.Minute)
+			req := hutch.LogsRequest{SandboxID: p.SandboxID, ProcessID: p.ID, Times: true}
+			times := map[string]time.Time{}
+			if _, err := s.svc.Logs(bounded(t), req, func(o hutch.Output) error {
+				times[string(o.Data)] = o.Time
+				return nil
+			}); err != nil || len(times) != 3 || times["old\n"].Before(began) || times["last\n"].Sub(times["old\n"]) < 150*time.Millisecond {
+				t.Fatalf("%v, %v", times, err)
+			}
+			for _, from := range []struct {
+				time   time.Time
+				cursor int64
+				want   string
+			}{
+				{began, 0, "old\nnew\nlast\n"}, {times["old\n"].Add(time.Millisecond), 0, "new\nlast\n"}, {times["new\n"], 0, "new\nlast\n"},
+				{times["new\n"], 9, "ast\n"}, {times["last\n"].Add(time.Millisecond), 0, ""},
+			} {
+				req := hutch.LogsRequest{SandboxID: p.SandboxID, ProcessID: p.ID, Since: from.time, Cursor: from.cursor}
+				if got, next := s.read(t, req); got != from.want || next != 13 {
+					t.Errorf("since %v from %d: %q to %d", from.time, from.cursor, got, next)
+				}
+				req.Follow = true
+				if _, err := s.svc.Logs(bounded(t), req, func(o hutch.Output) error {
+					if o.Lost != 0 || !o.Time.IsZero() {
+						t.Errorf("since %v: %+v", from.time, o)
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		},
 		"leaving does not kill": func(t *testing.T) {
 			id := s.open(t)
 			p := s.start(t, id, hutch.ProcessRequest{Command: "echo here; exec sleep 300"})

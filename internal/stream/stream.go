@@ -40,7 +40,9 @@
 // One connection reads the output of one background process, from a cursor on.
 // The client sends nothing. The server sends binary messages as above, and at
 // last a [Note] with the end or the error, after which it closes. What the log
-// no longer had is what the cursors skip, but where a secret was replaced.
+// no longer had is what the cursors skip, but where a secret was replaced. With
+// timestamps, 8 is added to the byte of the stream, and eight bytes after the
+// cursor are the Unix time of the output in milliseconds.
 //
 // A run of code has the same, with a [Run] as the first message and a
 // [RunNote] for a Note.
@@ -70,6 +72,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"hutch"
@@ -91,11 +94,12 @@ type Piece struct {
 	Cursor   int64        `json:"cursor"`
 	Lost     int64        `json:"lost,omitempty"`
 	Redacted bool         `json:"redacted,omitempty"` // a secret was replaced: see hutch.Output
+	Time     time.Time    `json:"time,omitzero"`      // of logs with timestamps
 }
 
 // NewPiece is o in JSON.
 func NewPiece(o hutch.Output) Piece {
-	p := Piece{Stream: o.Stream, Encoding: "utf-8", Cursor: o.Cursor, Lost: o.Lost, Redacted: o.Redacted}
+	p := Piece{Stream: o.Stream, Encoding: "utf-8", Cursor: o.Cursor, Lost: o.Lost, Redacted: o.Redacted, Time: o.Time}
 	if utf8.Valid(o.Data) {
 		p.Data = string(o.Data)
 	} else {
@@ -106,7 +110,7 @@ func NewPiece(o hutch.Output) Piece {
 
 // Output is the piece as the program wrote it.
 func (p Piece) Output() (hutch.Output, error) {
-	o := hutch.Output{Stream: p.Stream, Data: []byte(p.Data), Cursor: p.Cursor, Lost: p.Lost, Redacted: p.Redacted}
+	o := hutch.Output{Stream: p.Stream, Data: []byte(p.Data), Cursor: p.Cursor, Lost: p.Lost, Redacted: p.Redacted, Time: p.Time}
 	if p.Encoding != "base64" {
 		return o, nil
 	}
@@ -224,6 +228,8 @@ type Share struct {
 const (
 	headerSize = 9
 	redacted   = 4 // in the byte of the stream
+	timed      = 8
+	timeSize   = 8
 )
 
 // AppendOutput appends the binary message for o.
@@ -235,7 +241,13 @@ func AppendOutput(b []byte, o hutch.Output) []byte {
 	if o.Redacted {
 		tag |= redacted
 	}
+	if !o.Time.IsZero() {
+		tag |= timed
+	}
 	b = binary.BigEndian.AppendUint64(append(b, tag), uint64(o.Cursor))
+	if !o.Time.IsZero() {
+		b = binary.BigEndian.AppendUint64(b, uint64(o.Time.UnixMilli()))
+	}
 	return append(b, o.Data...)
 }
 
@@ -245,7 +257,13 @@ func ParseOutput(b []byte) (hutch.Output, error) {
 		return hutch.Output{}, io.ErrUnexpectedEOF
 	}
 	o := hutch.Output{Stream: hutch.Stdout, Cursor: int64(binary.BigEndian.Uint64(b[1:])), Data: b[headerSize:], Redacted: b[0]&redacted != 0}
-	switch b[0] &^ redacted {
+	if b[0]&timed != 0 {
+		if len(o.Data) < timeSize {
+			return hutch.Output{}, io.ErrUnexpectedEOF
+		}
+		o.Time, o.Data = time.UnixMilli(int64(binary.BigEndian.Uint64(o.Data))).UTC(), o.Data[timeSize:]
+	}
+	switch b[0] &^ (redacted | timed) {
 	case 1:
 	case 2:
 		o.Stream = hutch.Stderr

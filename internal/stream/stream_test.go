@@ -19,6 +19,7 @@ var outputs = []hutch.Output{
 	{Stream: hutch.Stdout, Data: []byte("ünïcödé 🙂 \u2028</script>"), Cursor: 40},
 	{Stream: hutch.Stderr, Data: []byte("half a rune \xf0\x9f"), Cursor: 14},
 	{Stream: hutch.Stdout, Data: []byte{}, Cursor: 0},
+	{Stream: hutch.Stderr, Data: []byte("at a time"), Cursor: 9, Redacted: true, Time: time.UnixMilli(1790000000123).UTC()},
 }
 
 func TestOutputAsJSON(t *testing.T) {
@@ -33,7 +34,7 @@ func TestOutputAsJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := p.Output()
-		if err != nil || got.Stream != o.Stream || !bytes.Equal(got.Data, o.Data) || got.Cursor != o.Cursor || got.Lost != o.Lost {
+		if err != nil || got.Stream != o.Stream || !bytes.Equal(got.Data, o.Data) || got.Cursor != o.Cursor || got.Lost != o.Lost || !got.Time.Equal(o.Time) {
 			t.Errorf("%s: %+v, %v", b, got, err)
 		}
 	}
@@ -46,11 +47,11 @@ func TestOutputAsMessages(t *testing.T) {
 	t.Parallel()
 	for _, o := range outputs {
 		got, err := stream.ParseOutput(stream.AppendOutput([]byte(nil), o))
-		if err != nil || got.Stream != o.Stream || !bytes.Equal(got.Data, o.Data) || got.Cursor != o.Cursor {
+		if err != nil || got.Stream != o.Stream || !bytes.Equal(got.Data, o.Data) || got.Cursor != o.Cursor || got.Redacted != o.Redacted || !got.Time.Equal(o.Time) {
 			t.Errorf("%+v: %+v, %v", o, got, err)
 		}
 	}
-	for _, b := range []string{"", "\x01", "\x0112345678"[:8], "\x0012345678", "\x0312345678data"} {
+	for _, b := range []string{"", "\x01", "\x0112345678"[:8], "\x0012345678", "\x0312345678data", "\x09123456781234567"} {
 		if o, err := stream.ParseOutput([]byte(b)); err == nil {
 			t.Errorf("%q is %+v", b, o)
 		}

@@ -514,3 +514,35 @@ func TestSlowReaderOutlivesTheTimeLimit(t *testing.T) {
 		}
 	})
 }
+
+// Times come only if they were asked for, and an agent that is too old for them sends none.
+func TestTimesOfOutput(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		asked bool
+		ms    int64 // -1: none is sent
+		want  time.Time
+		bad   bool
+	}{
+		{true, 1790000000123, time.UnixMilli(1790000000123), false}, {true, -1, time.Time{}, false},
+		{true, lastMS + 1, time.Time{}, true}, {false, 5, time.Time{}, true},
+	} {
+		client, _ := agent(t, func(p *peer) {
+			p.hello().request()
+			p.started()
+			if c.ms >= 0 {
+				p.WriteCount(TypeTime, c.ms)
+			}
+			p.WriteOutput(TypeStdout, 50, []byte("x"))
+			p.exit(0, 50)
+		})
+		var got []hutch.Output
+		_, err := client.Attach(t.Context(), Attach{Process: "p", SinceMS: 1, Times: c.asked}, func(o hutch.Output) error {
+			got = append(got, o)
+			return nil
+		})
+		if c.bad != (err != nil) || !c.bad && (len(got) != 1 || !got[0].Time.Equal(c.want) || got[0].Lost != 0) {
+			t.Errorf("%+v: %+v, %v", c, got, err)
+		}
+	}
+}

@@ -52,6 +52,8 @@
 //	1  stdout                    8 bytes cursor behind the data, then the data
 //	2  stderr                    likewise
 //	g  gap, 8 bytes              so many bytes of output are no longer kept
+//	t  time, 8 bytes             Unix time in ms at which the output that follows
+//	                             had been read; in an attach with Times only
 //	w  window, 8 bytes           so many bytes of stdin, in all, have been
 //	                             written to the program
 //	d  data                      a piece of a file or an archive
@@ -81,7 +83,10 @@
 //	attach   output of a process from a cursor on: s, output, and with Follow
 //	         everything until x; without it, x after what there was at its
 //	         start (State tells whether the process has ended). Closing an
-//	         attach kills nothing.
+//	         attach kills nothing. With SinceMS it begins at the first output
+//	         of that time or later, and with Times it says when output came.
+//	         Both are younger than version 2 of the protocol: an agent without
+//	         them sends everything, and no times.
 //	list     r with a []Process: the detached, live and ended, oldest first.
 //	signal   signals a detached process and all it started; r with {}.
 //	ping     r with a [Stats].

@@ -28,6 +28,7 @@ const (
 	TypeStdout  Type = '1'
 	TypeStderr  Type = '2'
 	TypeGap     Type = 'g'
+	TypeTime    Type = 't'
 	TypeWindow  Type = 'w'
 	TypeExit    Type = 'x'
 )
@@ -156,7 +157,7 @@ func (w *Writer) WriteOutput(t Type, cursor int64, data []byte) error {
 	return err
 }
 
-// WriteCount sends a frame whose payload is one number: a gap or a window.
+// WriteCount sends a frame whose payload is one number: a gap, a time or a window.
 func (w *Writer) WriteCount(t Type, n int64) error {
 	return w.Write(t, binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
@@ -200,7 +201,7 @@ func ParseOutput(payload []byte) (cursor int64, data []byte, err error) {
 	return int64(c), data, nil
 }
 
-// ParseCount reads the payload of a gap or window frame.
+// ParseCount reads the payload of a gap, time or window frame.
 func ParseCount(payload []byte) (int64, error) {
 	if len(payload) != 8 {
 		return 0, fmt.Errorf("a count of %d bytes", len(payload))

@@ -125,6 +125,10 @@ type Attach struct {
 	Process string `json:"process"`
 	Cursor  int64  `json:"cursor"`
 	Follow  bool   `json:"follow,omitempty"`
+	// SinceMS skips output from before that Unix time. Times asks for time frames. An agent that knows neither ignores
+	// both.
+	SinceMS int64 `json:"sinceMs,omitempty"`
+	Times   bool  `json:"times,omitempty"`
 }
 
 // Signal signals a process's tree. Process is empty in an S frame.

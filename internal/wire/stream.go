@@ -22,14 +22,19 @@ type stream struct {
 	grace  time.Duration // how much longer to wait for it
 	late   int           // bytes that came after the limit
 	exit   Exit
-	code   *codeRun // set for a run in a context
+	code   *codeRun  // set for a run in a context
+	times  bool      // the agent can say when output came
+	at     time.Time // when the next output came, if the agent said so
 
 	room chan int64 // latest count of stdin bytes the program has taken
 }
 
 // attach makes s the stream of an attach.
 func (s *stream) attach(a Attach) {
-	s.follow, s.from, s.cursor = true, a.Cursor, -1
+	s.follow, s.from, s.cursor, s.times = true, a.Cursor, -1, a.Times
+	if a.SinceMS > 0 { // what is skipped is not lost
+		s.from = maxCount
+	}
 	if !a.Follow { // it ends with the present output
 		s.limit = time.Now().Add(replyTime)
 	}
@@ -120,6 +125,8 @@ func (s *stream) frame(t Type, payload []byte) (done bool, err error) {
 	case TypeGap:
 		_, err := ParseCount(payload) // the next cursor implies it
 		return false, err
+	case TypeTime:
+		return false, s.time(payload)
 	case TypeWindow:
 		return false, s.window(payload)
 	case TypeExit:
@@ -145,7 +152,7 @@ func (s *stream) output(name hutch.Stream, payload []byte) error {
 	if len(data) == 0 {
 		return nil // the loss is reported with the next bytes
 	}
-	o := hutch.Output{Stream: name, Data: data, Cursor: cursor, Lost: begin - s.cursor}
+	o := hutch.Output{Stream: name, Data: data, Cursor: cursor, Lost: begin - s.cursor, Time: s.at}
 	s.cursor = cursor
 	if s.out == nil {
 		return nil
@@ -171,6 +178,16 @@ func (s *stream) exited(payload []byte) error {
 		return fmt.Errorf("exit in state %.20q", e.State)
 	}
 	s.exit = e
+	return nil
+}
+
+// time records when the output that follows was read.
+func (s *stream) time(payload []byte) error {
+	ms, err := ParseCount(payload)
+	if err != nil || ms > lastMS || !s.times {
+		return fmt.Errorf("a time of %d ms that was asked for: %t, %w", ms, s.times, err)
+	}
+	s.at = time.UnixMilli(ms).UTC()
 	return nil
 }
 
