@@ -45,6 +45,7 @@ var layers = []layer{
 	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable"}},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/room", nil},
+	{"hutch/internal/caller", []string{"hutch", "hutch/internal/room"}},
 	{"hutch/internal/turn", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
@@ -86,7 +87,7 @@ var layers = []layer{
 	// The engine knows the contract of runtimes, but no runtime.
 	{"hutch/internal/store", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "modernc.org/sqlite/..."}},
 	{"hutch/internal/snapshots", []string{"hutch", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/store", sys}},
-	{"hutch/internal/box", []string{"hutch", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/turn", "hutch/internal/wire"}},
+	{"hutch/internal/box", []string{"hutch", "hutch/internal/caller", "hutch/internal/driver", "hutch/internal/netstack", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/turn", "hutch/internal/wire"}},
 	{"hutch/internal/saved", []string{"hutch", "hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "github.com/klauspost/compress/zstd"}},
 	{"hutch/internal/instance", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/kernel", "hutch/internal/pool", "hutch/internal/saved", "hutch/internal/snapshots", "hutch/internal/wire", sys,
@@ -96,31 +97,31 @@ var layers = []layer{
 	{"hutch/internal/linesearch", []string{"hutch"}},
 	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/room", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
+		"hutch", "hutch/internal/caller", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/httpio", nil},
 	{"hutch/internal/problem", []string{"hutch"}},
-	{"hutch/internal/preview", []string{"hutch", "hutch/internal/httpio", "hutch/internal/problem"}},
+	{"hutch/internal/preview", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio", "hutch/internal/problem"}},
 	{"hutch/internal/stream", []string{"hutch", "hutch/internal/problem", "github.com/coder/websocket"}},
 	{"hutch/internal/verb", []string{"hutch"}},
 	{"hutch/internal/wrap", []string{"hutch", "hutch/internal/verb"}},
-	{"hutch/internal/audit", []string{"hutch", "hutch/internal/verb"}},
-	{"hutch/internal/auth", []string{"hutch", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
+	{"hutch/internal/audit", []string{"hutch", "hutch/internal/caller", "hutch/internal/verb"}},
+	{"hutch/internal/auth", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
-	{"hutch/internal/policy", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
-	{"hutch/internal/guard", []string{"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
-	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/conversation", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
+	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
+	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
+	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
-	{"hutch/internal/trace", []string{"hutch", "hutch/internal/audit", "go.opentelemetry.io/..."}},
-	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/auth", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
-	{"hutch/internal/backup", []string{"hutch", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/trace", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "go.opentelemetry.io/..."}},
+	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
+	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
 	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "github.com/google/go-containerregistry/pkg/..."}},
-	{"hutch/internal/secret", []string{"hutch", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "hutch/internal/room", "filippo.io/age"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
-	{"hutch/internal/rest", []string{"hutch", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/room", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
+	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
 	// The data folder and the machine, for whatever runs an engine.
@@ -130,7 +131,7 @@ var layers = []layer{
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
 	{"hutch/internal/daemon", []string{
-		"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/guard", "hutch/internal/host", "hutch/internal/image",
+		"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/caller", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/guard", "hutch/internal/host", "hutch/internal/image",
 		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/trace",
 		"github.com/minio/minio-go/v7/pkg/credentials",
 	}},

@@ -8,7 +8,8 @@ import (
 type traceKey struct{}
 
 // WithTrace returns a context for calls that are part of a trace; traceparent is the header of W3C Trace Context. An
-// invalid value is ignored. The client sends it on, and commands get it as TRACEPARENT in their environment.
+// invalid value is ignored. The client sends it on, and
+// commands get it as TRACEPARENT in their environment.
 func WithTrace(ctx context.Context, traceparent string) context.Context {
 	if !isTraceparent(traceparent) {
 		return ctx
@@ -20,14 +21,6 @@ func WithTrace(ctx context.Context, traceparent string) context.Context {
 func TraceOf(ctx context.Context) string {
 	s, _ := ctx.Value(traceKey{}).(string)
 	return s
-}
-
-// TraceID returns the id of ctx's trace, or "".
-func TraceID(ctx context.Context) string {
-	if s := TraceOf(ctx); s != "" {
-		return s[3:35]
-	}
-	return ""
 }
 
 // isTraceparent checks for version 00: two digits of version, the trace id, the span id, and flags. Neither id is

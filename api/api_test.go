@@ -29,6 +29,7 @@ import (
 	"hutch/api"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
@@ -405,7 +406,7 @@ func serve(t *testing.T) *httptest.Server {
 	}
 	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Pools: p, Audit: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), who)))
+		h.ServeHTTP(w, r.WithContext(caller.As(r.Context(), who)))
 	}))
 	t.Cleanup(srv.Close)
 	return srv

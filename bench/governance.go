@@ -10,6 +10,7 @@ import (
 	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/metrics"
 	"hutch/internal/policy"
 	"hutch/internal/quota"
@@ -108,7 +109,7 @@ func governed(ctx context.Context, dir string) (subjects []subject, done func() 
 					return err
 				}
 			}
-			return runIn(auth.With(ctx, who), svc, "box", program)
+			return runIn(caller.As(ctx, who), svc, "box", program)
 		}}
 	}
 	return []subject{

@@ -66,7 +66,7 @@ func (l *lab) governedLoad(ctx context.Context) (table, error) {
 // surface is MCP with something before it, and its clients.
 type surface struct {
 	name    string
-	callers []*caller
+	callers []*mcpClient
 }
 
 // surfaces are MCP in front of the engine with more and more before it.
@@ -86,7 +86,7 @@ func (l *lab) surfaces(ctx context.Context) (list []surface, done func() error, 
 		ends = append(ends, srv.Close)
 		s := surface{name: name}
 		for range l.most() {
-			c := newCaller(srv.URL, token)
+			c := newMCPClient(srv.URL, token)
 			s.callers, ends = append(s.callers, c), append(ends, c.close)
 		}
 		list = append(list, s)

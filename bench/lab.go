@@ -61,7 +61,7 @@ func newLab(ctx context.Context, p plan) (_ *lab, err error) {
 		return nil, err
 	}
 	for range l.most() {
-		l.server.callers = append(l.server.callers, newCaller(l.server.url, token))
+		l.server.callers = append(l.server.callers, newMCPClient(l.server.url, token))
 	}
 	l.programs.keepers = append(l.programs.keepers, l.server.process.Process.Pid)
 	for _, svc := range []hutch.Service{l.engine, l.server.rest} {
@@ -153,7 +153,7 @@ type server struct {
 	process *exec.Cmd
 	url     string
 	rest    *client.Client
-	callers []*caller // over MCP
+	callers []*mcpClient // over MCP
 }
 
 const token = "bench-token-of-no-worth"

@@ -27,9 +27,9 @@ func (l *lab) scaling(ctx context.Context) (table, error) {
 		head = append(head, fmt.Sprint(n))
 	}
 	t := newTable(head...)
-	callers := make([]*caller, slices.Max(l.scale.callers))
+	callers := make([]*mcpClient, slices.Max(l.scale.callers))
 	for i := range callers {
-		callers[i] = newCaller(l.server.url, token)
+		callers[i] = newMCPClient(l.server.url, token)
 		defer callers[i].close()
 	}
 	for _, f := range l.runtimes {
@@ -46,7 +46,7 @@ func (l *lab) scaling(ctx context.Context) (table, error) {
 }
 
 // climb measures one runtime with more and more sandboxes.
-func (l *lab) climb(ctx context.Context, runtime string, callers []*caller, t *table) (c chart, err error) {
+func (l *lab) climb(ctx context.Context, runtime string, callers []*mcpClient, t *table) (c chart, err error) {
 	c = chart{name: "scaling-" + runtime, title: runtime + ": exec of /bin/true over MCP, calls a second by callers", x: l.scale.callers}
 	bare := []float64{} // of this very minute
 	for _, k := range l.scale.callers {
@@ -96,7 +96,7 @@ func each(figures []float64) (cells []string) {
 }
 
 // rush has callers call sandboxes in turn for a while.
-func (l *lab) rush(ctx context.Context, callers []*caller, ids []string) (rate, p99 float64, err error) {
+func (l *lab) rush(ctx context.Context, callers []*mcpClient, ids []string) (rate, p99 float64, err error) {
 	var turn atomic.Int64
 	took := make([][]time.Duration, len(callers))
 	var t tally

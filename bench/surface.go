@@ -48,9 +48,9 @@ func verdict(exitCode int, err error) error {
 	return err
 }
 
-// caller is an MCP client. It writes its messages itself: the official SDK's
+// mcpClient is an MCP client. It writes its messages itself: the official SDK's
 // client costs as much as all of a call, and shares the cores with the server.
-type caller struct {
+type mcpClient struct {
 	url, token string
 	http       *http.Client
 }
@@ -58,11 +58,11 @@ type caller struct {
 // revision is the one of MCP that callers speak.
 const revision = "2026-07-28"
 
-func newCaller(url, token string) *caller {
-	return &caller{url + "/mcp", token, &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
+func newMCPClient(url, token string) *mcpClient {
+	return &mcpClient{url + "/mcp", token, &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
 }
 
-func (c *caller) exec(ctx context.Context, sandbox, command string) error {
+func (c *mcpClient) exec(ctx context.Context, sandbox, command string) error {
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{
 		"name": "exec", "arguments": map[string]string{"sandboxId": sandbox, "command": command},
 		"_meta": map[string]any{"io.modelcontextprotocol/protocolVersion": revision, "io.modelcontextprotocol/clientCapabilities": struct{}{}},
@@ -106,4 +106,4 @@ func exitOf(text []byte) error {
 	return verdict(*msg.Result.StructuredContent.ExitCode, nil)
 }
 
-func (c *caller) close() { c.http.CloseIdleConnections() }
+func (c *mcpClient) close() { c.http.CloseIdleConnections() }

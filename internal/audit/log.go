@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/verb"
 )
 
@@ -75,7 +76,7 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 // Begin implements Observer. If the disk accepts no line, Begin refuses a verb that changes something. It does not
 // refuse a verb that only looks, or one that frees memory or disk space.
 func (l *Log) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
-	op.Trace = cmp.Or(op.Trace, hutch.TraceID(ctx))
+	op.Trace = cmp.Or(op.Trace, caller.From(ctx).TraceID())
 	var began int64
 	if v, _ := verb.Find(op.Verb); !v.Looks && op.Verb != Broker {
 		var err error

@@ -70,28 +70,6 @@ func (list Observers) Begin(ctx context.Context, op Operation) (context.Context,
 	return ctx, finish, nil
 }
 
-// Origin is where a call comes from. A surface puts it into the context.
-type Origin struct {
-	Surface string // "mcp", "rest", "conversation"
-	Remote  string // address of the client
-	Request string // id of the HTTP request, which no other one has
-	// ClientRequest is the id that the client gave the request.
-	ClientRequest string
-}
-
-type originKey struct{}
-
-// WithOrigin returns a context for calls that come from o.
-func WithOrigin(ctx context.Context, o Origin) context.Context {
-	return context.WithValue(ctx, originKey{}, o)
-}
-
-// OriginOf returns the origin of ctx's call, as far as it is known.
-func OriginOf(ctx context.Context) Origin {
-	o, _ := ctx.Value(originKey{}).(Origin)
-	return o
-}
-
 // Broker is the verb of a request that left a sandbox with brokered secrets. It has no caller, and is recorded when
 // it has been answered.
 const Broker = "Broker"

@@ -13,6 +13,7 @@ import (
 
 	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/store"
 )
 
@@ -141,7 +142,7 @@ func TestLimitsOfTheLocalToken(t *testing.T) {
 		free      bool
 		set, want hutch.TokenLimits
 	}{
-		{true, hutch.TokenLimits{}, auth.None},
+		{true, hutch.TokenLimits{}, caller.Unlimited},
 		{true, hutch.TokenLimits{Requests: 5}, hutch.TokenLimits{Requests: 5, Operations: -1, Sandboxes: -1}},
 		{false, hutch.TokenLimits{}, auth.Defaults},
 		{false, hutch.TokenLimits{Requests: -1}, hutch.TokenLimits{Requests: -1, Operations: 1000, Sandboxes: 10}},

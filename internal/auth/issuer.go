@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hutch/internal/caller"
 	"net/http"
 	"net/url"
 	"slices"
@@ -44,9 +45,6 @@ func NewIssuer(opt IssuerOptions) (*Issuer, error) {
 	return &Issuer{opt: opt, http: &http.Client{Timeout: 10 * time.Second, Transport: &sparing{next: http.DefaultTransport}}}, nil
 }
 
-// scopePrefix marks our scopes among others.
-const scopePrefix = "hutch:"
-
 // claims are the claims that we read beside those that the library checks.
 type claims struct {
 	Scope    string `json:"scope"`
@@ -54,7 +52,7 @@ type claims struct {
 }
 
 // check returns the principal of a token, or invalid if the issuer's token is not valid.
-func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimits) (*Principal, error) {
+func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimits) (*caller.Principal, error) {
 	verifier, err := i.reach(ctx)
 	if err != nil {
 		return nil, err
@@ -72,9 +70,9 @@ func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimi
 		return nil, invalid
 	}
 	who := i.opt.URL + "#" + t.Subject // unique, because no issuer's URL contains "#"
-	return &Principal{
+	return &caller.Principal{
 		ID: who, Owner: who, Name: nameOf(c, t.Subject), Scopes: scopesOf(c.Scope), Limits: limits, Metadata: i.MetadataURL(),
-		expires: t.Expiry, life: context.Background(),
+		Expires: t.Expiry,
 	}, nil
 }
 
@@ -100,7 +98,7 @@ func nameOf(c claims, subject string) string {
 func scopesOf(claim string) []hutch.Scope {
 	given := strings.Fields(claim)
 	return slices.DeleteFunc(slices.Clone(hutch.Scopes), func(s hutch.Scope) bool {
-		return !slices.Contains(given, scopePrefix+string(s))
+		return !slices.Contains(given, caller.ScopePrefix+string(s))
 	})
 }
 
@@ -149,7 +147,7 @@ func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error)
 func (i *Issuer) Metadata() map[string]any {
 	var scopes []string
 	for _, s := range hutch.Scopes {
-		scopes = append(scopes, scopePrefix+string(s))
+		scopes = append(scopes, caller.ScopePrefix+string(s))
 	}
 	return map[string]any{
 		"resource": i.opt.Audience, "authorization_servers": []string{i.opt.URL},

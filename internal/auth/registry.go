@@ -16,14 +16,17 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/store"
 )
 
 // Defaults are the limits of a token that sets none.
 var Defaults = hutch.TokenLimits{Requests: 100, Operations: 1000, Sandboxes: 10}
 
-// None are the limits of an unlimited token.
-var None = hutch.TokenLimits{Requests: hutch.Unlimited, Operations: hutch.Unlimited, Sandboxes: hutch.Unlimited}
+var (
+	errRevoked = hutch.Errorf(hutch.Denied, "the token was revoked while this was under way: ask for a new one")
+	errClosing = hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
+)
 
 // Options configure a registry; the zero value accepts no token.
 type Options struct {
@@ -59,7 +62,7 @@ type hash [sha256.Size]byte
 // entry is one token. The registry's mutex guards its fields.
 type entry struct {
 	record
-	who *Principal // of its present secret
+	who *caller.Principal // of its present secret
 	end context.CancelCauseFunc
 }
 
@@ -86,7 +89,7 @@ const localID = "local"
 func (r *Registry) addLocal() {
 	sum, others := sha256.Sum256([]byte(r.opt.Local)), r.opt.Defaults
 	if r.opt.LocalFree {
-		others = None
+		others = caller.Unlimited
 	}
 	r.local = &entry{record: record{
 		Token: hutch.Token{ID: localID, Name: localID, Scopes: hutch.Scopes, Limits: limits(r.opt.LocalLimits, others)},
@@ -127,9 +130,9 @@ func (r *Registry) load(ctx context.Context) error {
 func (r *Registry) enterLocked(e *entry) {
 	life, end := context.WithCancelCause(context.Background())
 	e.end = end
-	e.who = &Principal{ID: e.ID, Name: e.Name, Owner: e.ID, Scopes: e.Scopes, Limits: limits(e.Limits, r.opt.Defaults), Network: e.Network, life: life}
+	e.who = &caller.Principal{ID: e.ID, Name: e.Name, Owner: e.ID, Scopes: e.Scopes, Limits: limits(e.Limits, r.opt.Defaults), Network: e.Network, Life: life}
 	if e.ExpiresAt != nil {
-		e.who.expires = *e.ExpiresAt
+		e.who.Expires = *e.ExpiresAt
 	}
 	if e != r.local {
 		r.byID[e.ID] = e
@@ -168,12 +171,12 @@ func limits(l, other hutch.TokenLimits) hutch.TokenLimits {
 var invalid = hutch.Errorf(hutch.Denied, "the token is not valid here: it may be mistyped, expired, revoked or another server's")
 
 // Check returns the principal of a token, or Denied.
-func (r *Registry) Check(ctx context.Context, token string) (*Principal, error) {
+func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := time.Now()
 	r.mu.RLock()
 	e := r.byHash[sum]
-	var who *Principal
+	var who *caller.Principal
 	var stale bool
 	if e != nil && e.Live(now) {
 		who = e.who
@@ -253,7 +256,7 @@ func (r *Registry) sortedLocked() []*entry {
 }
 
 // Only returns a check that accepts the given tokens, each with every scope and without limits.
-func Only(tokens ...string) func(context.Context, string) (*Principal, error) {
+func Only(tokens ...string) func(context.Context, string) (*caller.Principal, error) {
 	r := &Registry{opt: Options{LocalFree: true}, byHash: map[hash]*entry{}}
 	for _, token := range tokens {
 		if token != "" { // otherwise a missing token would match ""

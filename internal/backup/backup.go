@@ -27,6 +27,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/turn"
 )
 
@@ -81,7 +82,7 @@ const (
 
 // folder returns the folder of the owner's backups. An owner's name can be any text.
 func folder(ctx context.Context) string {
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	sum := sha256.Sum256([]byte(owner.ID))
 	return hex.EncodeToString(sum[:16]) + "/"
 }

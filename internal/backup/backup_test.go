@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/hutchtest"
 )
 
@@ -196,7 +197,7 @@ func TestOwnersAreApart(t *testing.T) {
 	b, svc, _ := rig(t, Options{})
 	write(t, svc, "app/a", "a")
 	made := backUp(t, b, t.Context(), hutch.BackupRequest{Dir: "app"})
-	other := hutch.WithOwner(t.Context(), hutch.Owner{ID: "../else"})
+	other := caller.WithOwner(t.Context(), caller.Owner{ID: "../else"})
 	if list, err := b.Backups(other); err != nil || len(list) != 0 {
 		t.Errorf("another sees %v, %v", list, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/driver"
 	"hutch/internal/snapshots"
 	"hutch/internal/store"
@@ -19,7 +20,7 @@ type Name struct{ Owner, ID string }
 
 // Context is ctx on behalf of the owner.
 func (n Name) Context(ctx context.Context) context.Context {
-	return hutch.WithOwner(ctx, hutch.Owner{ID: n.Owner})
+	return caller.WithOwner(ctx, caller.Owner{ID: n.Owner})
 }
 
 // Options are what a box needs of its surroundings. All can be nil.

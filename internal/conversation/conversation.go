@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/turn"
 )
 
@@ -158,7 +158,7 @@ func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) er
 	res.ExecResult, err = s.svc.Exec(ctx, box, hutch.ExecRequest{
 		Command: req.Code, Language: req.Language, Dir: inside, Timeout: hutch.InSeconds(runTime), MaxOutput: maxOutput,
 	}, out)
-	keep, cancel := context.WithTimeout(auth.Unmetered(context.WithoutCancel(ctx)), keepTime)
+	keep, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(ctx)), keepTime)
 	defer cancel()
 	var kept error
 	res.Files, kept = s.keep(keep, at, box)
@@ -187,10 +187,10 @@ func locate(ctx context.Context, conversation string) (place, error) {
 
 // ownerOf returns the owner of a call's conversations: that of its principal, like the wrapped service.
 func ownerOf(ctx context.Context) string {
-	if who := auth.From(ctx); who != nil {
+	if who := caller.From(ctx).Principal; who != nil {
 		return who.Owner
 	}
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	return owner.ID
 }
 
@@ -258,7 +258,7 @@ func (s *Server) furnish(ctx context.Context, at place, box string) error {
 }
 
 func (s *Server) discard(ctx context.Context, box string) {
-	ctx, cancel := context.WithTimeout(auth.Unmetered(context.WithoutCancel(ctx)), keepTime)
+	ctx, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(ctx)), keepTime)
 	defer cancel()
 	if _, err := s.svc.Destroy(ctx, box, true); err != nil {
 		s.log.Warn("destroy the sandbox of a conversation", "sandbox", box, "err", err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/conversation"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
@@ -196,7 +196,7 @@ func TestOwnersShareNothing(t *testing.T) {
 	t.Parallel()
 	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{})
 	for _, owner := range []string{"", "ann", "bob", "../ann"} {
-		ctx := hutch.WithOwner(t.Context(), hutch.Owner{ID: owner})
+		ctx := caller.WithOwner(t.Context(), caller.Owner{ID: owner})
 		res, err := s.Run(ctx, conversation.Request{ConversationID: "a", Language: "bash", Code: "ls; touch f"}, nil)
 		if err != nil || len(res.Stdout) != 0 || len(res.Files) != 1 {
 			t.Errorf("%q: %v, %+v", owner, err, res)
@@ -218,7 +218,7 @@ func TestTokens(t *testing.T) {
 	as := func(owner string, scopes ...hutch.Scope) (conversation.Result, error) {
 		ctx := t.Context()
 		if owner != "nobody" {
-			ctx = auth.With(ctx, &auth.Principal{ID: owner, Name: owner, Owner: owner, Scopes: scopes, Limits: auth.None})
+			ctx = caller.As(ctx, &caller.Principal{ID: owner, Name: owner, Owner: owner, Scopes: scopes, Limits: caller.Unlimited})
 		}
 		return s.Run(ctx, conversation.Request{ConversationID: "a", Language: "bash", Code: "ls; touch f"}, nil)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/problem"
 )
 
@@ -34,7 +34,7 @@ func (s *Server) Routes(mux *http.ServeMux) {
 
 // stream sends what happens as server-sent events.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	if who := auth.From(r.Context()); who != nil && !who.Has(hutch.ScopeRead, hutch.ScopeExec) {
+	if who := caller.From(r.Context()).Principal; who != nil && !who.Has(hutch.ScopeRead, hutch.ScopeExec) {
 		problem.Write(w, hutch.Errorf(hutch.Denied, "the token %q may not follow runs: ask for one with the scope read or exec", who.Name))
 		return
 	}

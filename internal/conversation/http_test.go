@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/conversation"
 	"hutch/internal/hutchtest"
 	"hutch/internal/scripted"
@@ -239,7 +240,7 @@ func TestEvents(t *testing.T) {
 	if files, _ := ended.data["files"].([]any); ended.kind != "run.finished" || ended.data["exitCode"] != 0.0 || len(files) != 1 {
 		t.Errorf("then %+v", ended)
 	}
-	_, err := s.Run(hutch.WithOwner(t.Context(), hutch.Owner{ID: "ann"}), conversation.Request{ConversationID: "secret", Language: "bash", Code: "true"}, nil)
+	_, err := s.Run(caller.WithOwner(t.Context(), caller.Owner{ID: "ann"}), conversation.Request{ConversationID: "secret", Language: "bash", Code: "true"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/problem"
 )
 
@@ -45,7 +45,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, hutch.Errorf(hutch.Invalid, "all is %.50q: it is true or false", q.Get("all")).With("field", "all"))
 		return
 	}
-	if err := mayList(auth.From(r.Context()), all); err != nil {
+	if err := mayList(caller.From(r.Context()).Principal, all); err != nil {
 		problem.Write(w, err)
 		return
 	}
@@ -58,7 +58,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(list)
 }
 
-func mayList(who *auth.Principal, all bool) error {
+func mayList(who *caller.Principal, all bool) error {
 	switch {
 	case who == nil:
 		return nil

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/problem"
 )
 
@@ -147,11 +147,11 @@ func (s *Server) Remove(ctx context.Context, conversation string) error {
 
 // remove answers DELETE /conversations/{conversation}.
 func (s *Server) remove(w http.ResponseWriter, r *http.Request) {
-	if who := auth.From(r.Context()); who != nil && !who.Has(hutch.ScopeExec) {
+	if who := caller.From(r.Context()).Principal; who != nil && !who.Has(hutch.ScopeExec) {
 		problem.Write(w, who.Lack("delete a conversation", []hutch.Scope{hutch.ScopeExec}))
 		return
 	}
-	if err := s.Remove(r.Context(), r.PathValue("conversation")); err != nil {
+	if err := s.Remove(caller.WithSurface(r.Context(), "conversation"), r.PathValue("conversation")); err != nil {
 		problem.Write(w, err)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/conversation"
 	"hutch/internal/hutchtest"
 )
@@ -18,7 +19,7 @@ func TestConversationsOfAnOwnerAreBounded(t *testing.T) {
 	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{Most: 2, Room: 3 << 20})
 	base := serve(t, s)
 	try := func(id, code, owner string) error {
-		ctx := hutch.WithOwner(t.Context(), hutch.Owner{ID: owner})
+		ctx := caller.WithOwner(t.Context(), caller.Owner{ID: owner})
 		_, err := s.Run(ctx, conversation.Request{ConversationID: id, Language: "bash", Code: code}, nil)
 		return err
 	}
@@ -57,7 +58,7 @@ func TestListOfConversations(t *testing.T) {
 	s, _ := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{})
 	base := serve(t, s)
 	for _, c := range []struct{ id, owner string }{{"b", ""}, {"a", ""}, {"a", "bob"}} {
-		ctx := hutch.WithOwner(t.Context(), hutch.Owner{ID: c.owner})
+		ctx := caller.WithOwner(t.Context(), caller.Owner{ID: c.owner})
 		if _, err := s.Run(ctx, conversation.Request{ConversationID: c.id, Language: "bash", Code: "head -c 1000 /dev/zero > f"}, nil); err != nil {
 			t.Fatal(err)
 		}

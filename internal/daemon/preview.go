@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/listen"
 	"hutch/internal/preview"
 )
@@ -75,6 +75,6 @@ func (d *Daemon) maySee(ctx context.Context, token string, p hutch.Preview) bool
 	if err != nil {
 		return false
 	}
-	mine, err := d.policy.ValidatePortToken(auth.With(ctx, who), p.SandboxID, p.Port.Port, p.Token)
+	mine, err := d.policy.ValidatePortToken(caller.As(ctx, who), p.SandboxID, p.Port.Port, p.Token)
 	return err == nil && mine
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/broker"
+	"hutch/internal/caller"
 	"hutch/internal/datadir"
 	"hutch/internal/egress"
 	"hutch/internal/engine"
@@ -100,7 +100,7 @@ func (d *Daemon) completeExit(x engine.Exit, opt *egress.Options) {
 		Used:        func(host string, u broker.Use) { d.recordUse(x, host, u) },
 	}
 	opt.Link = func(ctx context.Context, id string, port uint16) (net.Conn, error) {
-		return d.engine.DialPort(hutch.WithOwner(ctx, hutch.Owner{ID: x.Owner}), id, int(port))
+		return d.engine.DialPort(caller.WithOwner(ctx, caller.Owner{ID: x.Owner}), id, int(port))
 	}
 }
 

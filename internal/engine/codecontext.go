@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/coderesult"
 	"hutch/internal/excerpt"
 	"hutch/internal/instance"
 	"hutch/internal/kernel"
-	"hutch/internal/room"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -150,7 +150,7 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 		return hutch.RunResult{}, err
 	}
 	run.Context, run.TimeoutMS = contextID, max(limit.Milliseconds(), 1)
-	rec := coderesult.New(req.MaxOutput, room.From(ctx).Take, out)
+	rec := coderesult.New(req.MaxOutput, caller.From(ctx).Budget.Take, out)
 	denials := s.Denials()
 	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.Output, rec.Message)
 	res := rec.Result()
@@ -223,7 +223,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		}
 	}
 	began := time.Now()
-	kept, cursor := excerpt.New(req.MaxOutput, room.From(ctx).Take), int64(0)
+	kept, cursor := excerpt.New(req.MaxOutput, caller.From(ctx).Budget.Take), int64(0)
 	show := func(stream hutch.Stream, data []byte) error {
 		cursor += int64(len(data))
 		o := hutch.Output{Stream: stream, Data: data, Cursor: cursor}

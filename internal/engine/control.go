@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/excerpt"
 	"hutch/internal/kernel"
 	"hutch/internal/linesearch"
-	"hutch/internal/room"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
 )
@@ -158,7 +158,7 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 	defer s.EndUse()
 	start := runner.Look()
 	start.ID, start.TimeoutMS = hutch.NewID("x"), languageTime.Milliseconds()
-	kept := excerpt.New(0, room.From(ctx).Take)
+	kept := excerpt.New(0, caller.From(ctx).Budget.Take)
 	exit, err := agent.Run(ctx, start, nil, func(o hutch.Output) error {
 		kept.Add(o)
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/box"
+	"hutch/internal/caller"
 	"hutch/internal/driver"
 	"hutch/internal/durable"
 	"hutch/internal/instance"
@@ -145,7 +146,7 @@ func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, ma
 // roomLocked refuses more sandboxes at two limits: of the owner's sandboxes, awake
 // or asleep, and of all that take memory.
 func (e *lifecycle) roomLocked(ctx context.Context, more int) error {
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	own := 0
 	for n := range e.sandboxes {
 		if n.Owner == owner.ID {

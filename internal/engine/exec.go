@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/excerpt"
 	"hutch/internal/instance"
-	"hutch/internal/room"
 	"hutch/internal/runner"
 	"hutch/internal/wire"
 )
@@ -53,7 +53,7 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 		return hutch.ExecResult{}, err
 	}
 	start.Env = append(start.Env, instance.Environ(env)...)
-	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
+	kept := excerpt.New(req.MaxOutput, caller.From(ctx).Budget.Take)
 	began, denials := time.Now(), s.Denials()
 	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
 		kept.Add(o)

@@ -7,6 +7,7 @@ import (
 
 	"hutch"
 	"hutch/internal/box"
+	"hutch/internal/caller"
 	"hutch/internal/driver"
 	"hutch/internal/netstack"
 	"hutch/internal/store"
@@ -111,7 +112,7 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 
 // networkFor is what a sandbox of the caller's has that asks for n, if it may.
 func (e *lifecycle) networkFor(ctx context.Context, n hutch.Network) (hutch.Network, error) {
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	return n.Below(owner.Network, e.opt.Network)
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/engine"
 	"hutch/internal/netstack"
 )
@@ -74,7 +75,7 @@ func TestSecretsASandboxAskedFor(t *testing.T) {
 // TestLinksAreToWhatTheOwnerHas, and to nobody else's.
 func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
 	b := start(t, nil)
-	ann, bob := hutch.WithOwner(t.Context(), hutch.Owner{ID: "ann"}), hutch.WithOwner(t.Context(), hutch.Owner{ID: "bob"})
+	ann, bob := caller.WithOwner(t.Context(), caller.Owner{ID: "ann"}), caller.WithOwner(t.Context(), caller.Owner{ID: "bob"})
 	create := func(ctx context.Context, id string, links ...string) error {
 		_, err := b.Create(ctx, hutch.CreateRequest{ID: id, Network: hutch.Network{Links: links}})
 		return err
@@ -104,7 +105,7 @@ func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
 func TestNetworkCeilingOfCopies(t *testing.T) {
 	b := start(t, nil)
 	ann := func(most *hutch.Network) context.Context {
-		return hutch.WithOwner(t.Context(), hutch.Owner{ID: "ann", Network: most})
+		return caller.WithOwner(t.Context(), caller.Owner{ID: "ann", Network: most})
 	}
 	wide, narrow := ann(nil), ann(&hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"pypi.org"}})
 	if _, err := b.Create(wide, hutch.CreateRequest{ID: "box", Network: hutch.Network{Mode: hutch.NetworkOpen}}); err != nil {

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/engine"
 )
 
 func as(t *testing.T, owner string) context.Context {
-	return hutch.WithOwner(t.Context(), hutch.Owner{ID: owner})
+	return caller.WithOwner(t.Context(), caller.Owner{ID: owner})
 }
 
 func (b *bench) runAs(t *testing.T, owner, id, command string) string {
@@ -93,7 +94,7 @@ func TestAnothersSandboxIsNotFound(t *testing.T) {
 
 func TestSandboxesOfAnOwner(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.MaxSandboxes = 10 })
-	ctx := hutch.WithOwner(t.Context(), hutch.Owner{ID: "ada", MaxSandboxes: 3})
+	ctx := caller.WithOwner(t.Context(), caller.Owner{ID: "ada", MaxSandboxes: 3})
 	var wg sync.WaitGroup
 	refused := make(chan error, 10)
 	for range 10 {
@@ -121,7 +122,7 @@ func TestSandboxesOfAnOwner(t *testing.T) {
 // Who has their sandboxes sleep has no more of them, and fills no disk with them.
 func TestSandboxesThatSleepCount(t *testing.T) {
 	b := start(t, nil)
-	ctx := hutch.WithOwner(t.Context(), hutch.Owner{ID: "ada", MaxSandboxes: 1})
+	ctx := caller.WithOwner(t.Context(), caller.Owner{ID: "ada", MaxSandboxes: 1})
 	asleep := func() bool {
 		sb, err := b.Sandbox(ctx, "a")
 		return err == nil && sb.Status == hutch.Stopped

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 	"hutch/internal/image"
@@ -325,8 +326,8 @@ func TestPoolOfTemplates(t *testing.T) {
 // Copies are for those who may begin as the first, and go to whoever asks.
 func TestPoolOfTemplatesKnowsOwners(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 8, Room: 1 << 30})
-	ada := hutch.WithOwner(t.Context(), hutch.Owner{ID: "ada"})
-	eve := hutch.WithOwner(t.Context(), hutch.Owner{ID: "eve"})
+	ada := caller.WithOwner(t.Context(), caller.Owner{ID: "ada"})
+	eve := caller.WithOwner(t.Context(), caller.Owner{ID: "eve"})
 	own := b.template(t, ada, hutch.SnapshotRequest{})
 	shared := b.template(t, ada, hutch.SnapshotRequest{Shared: true})
 	for own := b.copies(t, own.ID); own.Ready < own.Wanted; own = b.copies(t, own.Snapshot) {

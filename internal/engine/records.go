@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -51,7 +52,7 @@ func (e *Engine) visible(ctx context.Context, id string) []*sandbox {
 	e.mu.Lock()
 	all := e.tableLocked()
 	e.mu.Unlock()
-	if owner, ok := hutch.OwnerOf(ctx); ok {
+	if owner, ok := caller.OwnerOf(ctx); ok {
 		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.Owner() != owner.ID })
 	}
 	return all

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/resumable"
-	"hutch/internal/room"
 )
 
 // execResumable runs a command that outlives ctx, and reads its output.
@@ -20,9 +20,9 @@ func (e *Engine) execResumable(ctx context.Context, id string, req hutch.ExecReq
 	if e.ctx.Err() != nil {
 		return hutch.ExecResult{}, hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
 	}
-	run, free := room.Again(context.WithoutCancel(ctx))
+	run, free := caller.OwnBudget(context.WithoutCancel(ctx))
 	run, cancel := context.WithCancelCause(run)
-	x, r, err := s.execs.Add(resumable.Options{Grace: e.opt.ExecGrace, Take: room.From(run).Take, Free: free, Cancel: cancel})
+	x, r, err := s.execs.Add(resumable.Options{Grace: e.opt.ExecGrace, Take: caller.From(run).Budget.Take, Free: free, Cancel: cancel})
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}

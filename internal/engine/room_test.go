@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/room"
 )
 
@@ -20,8 +21,9 @@ func TestResultsShareARoom(t *testing.T) {
 	held := 0
 	for i := range 8 {
 		calls.Go(func() {
-			ctx, end := all.Open(t.Context(), "one")
+			budget, end := all.Open("one")
 			t.Cleanup(end) // the answers are not read before all have come
+			ctx := caller.With(t.Context(), caller.Caller{Budget: budget})
 			res, err := b.Exec(ctx, "a", hutch.ExecRequest{
 				Command: fmt.Sprintf("echo begin %d; head -c 2000000 /dev/zero | tr '\\0' x; echo end %d", i, i), MaxOutput: 1 << 20,
 			}, nil)

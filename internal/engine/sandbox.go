@@ -4,14 +4,14 @@ import (
 	"context"
 	"sync/atomic"
 
-	"hutch"
 	"hutch/internal/box"
+	"hutch/internal/caller"
 	"hutch/internal/resumable"
 	"hutch/internal/store"
 )
 
 func nameOf(ctx context.Context, id string) box.Name {
-	o, _ := hutch.OwnerOf(ctx)
+	o, _ := caller.OwnerOf(ctx)
 	return box.Name{Owner: o.ID, ID: id}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/driver"
 	"hutch/internal/saved"
 	"hutch/internal/snapshots"
@@ -23,7 +24,7 @@ func (e *lifecycle) openSnapshots() (err error) {
 
 // viewer returns the owner and the rights with which ctx sees snapshots.
 func viewer(ctx context.Context) snapshots.Viewer {
-	owner, owned := hutch.OwnerOf(ctx)
+	owner, owned := caller.OwnerOf(ctx)
 	return snapshots.Viewer{Owner: owner.ID, Server: !owned}
 }
 
@@ -146,7 +147,7 @@ func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if owner, owned := hutch.OwnerOf(ctx); owned && owner.ID != snap.Snapshot.Owner {
+	if owner, owned := caller.OwnerOf(ctx); owned && owner.ID != snap.Snapshot.Owner {
 		return hutch.Errorf(hutch.Denied, "the snapshot %q is shared with you: only its owner deletes it", id)
 	}
 	return e.dropSnapshot(snap)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/driver"
 )
 
@@ -15,7 +16,7 @@ const traceparent = "TRACEPARENT"
 // traced is an environment with the trace that ctx is part of, for those inside
 // who make spans of their own.
 func traced(ctx context.Context, env map[string]string) map[string]string {
-	trace := hutch.TraceOf(ctx)
+	trace := caller.From(ctx).Trace
 	if _, ok := env[traceparent]; ok || trace == "" {
 		return env
 	}
@@ -47,7 +48,7 @@ func (e *Engine) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	all := e.tableLocked()
 	sums := maps.Clone(e.retired)
 	e.mu.Unlock()
-	if owner, ok := hutch.OwnerOf(ctx); ok {
+	if owner, ok := caller.OwnerOf(ctx); ok {
 		all = slices.DeleteFunc(all, func(s *sandbox) bool { return s.Owner() != owner.ID })
 		maps.DeleteFunc(sums, func(id string, _ hutch.Usage) bool { return id != owner.ID })
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 )
@@ -84,7 +85,7 @@ func TestUsageIsKeptAtEachLook(t *testing.T) {
 func TestTraceparent(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "box"})
-	ctx := hutch.WithTrace(t.Context(), traceparent)
+	ctx := caller.WithTrace(t.Context(), traceparent)
 	for command, req := range map[string]hutch.ExecRequest{
 		traceparent: {Command: "echo $TRACEPARENT"}, "own": {Command: "echo $TRACEPARENT", Env: map[string]string{"TRACEPARENT": "own"}},
 	} {

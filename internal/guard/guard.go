@@ -25,8 +25,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/audit"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/httpio"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
@@ -37,7 +36,7 @@ import (
 type Options struct {
 	// Check returns the principal of a bearer token. Its error is sent to the client: of kind Denied when the token
 	// is not valid.
-	Check func(ctx context.Context, token string) (*auth.Principal, error)
+	Check func(ctx context.Context, token string) (*caller.Principal, error)
 	// Metadata is the URL that tells clients without a token who issues tokens (RFC 9728); empty for none.
 	Metadata string
 	// Requests counts the requests of each principal; nil does not count.
@@ -86,11 +85,11 @@ func New(next http.Handler, opt Options) http.Handler {
 	if opt.Refuse == nil {
 		g.opt.Refuse = func(w http.ResponseWriter, _ *http.Request, err error) { problem.Write(w, err) }
 	}
-	return g.record(http.HandlerFunc(g.admit))
+	return g.record(g.admit)
 }
 
 // admit refuses a request or passes it on.
-func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
+func (g *guard) admit(w *recorder, r *http.Request) {
 	if !g.hostAllowed(r) {
 		problem.Write(w, hutch.Errorf(hutch.Denied, "this server does not answer to the host name %.100q: call it by a name of its own, or add that one to its allowed hosts", r.Host))
 		return
@@ -112,6 +111,7 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 		g.challenge(w, r, err)
 		return
 	}
+	w.token = who.Name
 	if !g.opt.Claim(r.Context(), "owner "+who.Owner) {
 		g.opt.Refuse(w, r, errTooMany)
 		return
@@ -119,10 +119,12 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) {
 	if !g.count(w, r, who) {
 		return
 	}
-	ctx, release := hold(w, r, who)
+	c := caller.From(caller.As(r.Context(), who))
+	var free func()
+	c.Budget, free = g.opt.Room.Open(who.Owner)
+	defer free()
+	ctx, release := hold(caller.With(r.Context(), c), w)
 	defer release()
-	ctx, end := g.opt.Room.Open(ctx, who.Owner)
-	defer end()
 	g.pass(w, r.WithContext(ctx))
 }
 
@@ -133,7 +135,7 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 			tooLarge(w, g.opt.MaxBody)
 			return
 		}
-		tab := room.From(r.Context())
+		tab := caller.From(r.Context()).Budget
 		if !tab.Take(int(max(r.ContentLength, 0))) {
 			g.opt.Refuse(w, r, errNoRoom)
 			return
@@ -264,7 +266,7 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 }
 
 // identify returns the principal of a request.
-func (g *guard) identify(r *http.Request) (*auth.Principal, error) {
+func (g *guard) identify(r *http.Request) (*caller.Principal, error) {
 	token := bearer(r)
 	if token == "" || g.opt.Check == nil {
 		return nil, errNoToken
@@ -292,7 +294,7 @@ func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // count tells the client the state of its request limit, and refuses requests over it.
-func (g *guard) count(w http.ResponseWriter, r *http.Request, who *auth.Principal) bool {
+func (g *guard) count(w http.ResponseWriter, r *http.Request, who *caller.Principal) bool {
 	if g.opt.Requests == nil {
 		return true
 	}
@@ -307,11 +309,9 @@ func (g *guard) count(w http.ResponseWriter, r *http.Request, who *auth.Principa
 	return err == nil
 }
 
-// hold returns the context of a principal's request. When the token ends, the request's reads and writes end too.
-func hold(w http.ResponseWriter, r *http.Request, who *auth.Principal) (context.Context, func()) {
-	sign(r.Context(), who)
-	from := audit.Origin{Remote: r.RemoteAddr, Request: RequestID(r.Context()), ClientRequest: requestOf(r.Context()).client}
-	ctx, release := who.Hold(auth.With(audit.WithOrigin(r.Context(), from), who))
+// hold returns a context that ends with the token of its caller. The request's reads and writes end then too.
+func hold(ctx context.Context, w http.ResponseWriter) (context.Context, func()) {
+	ctx, release := caller.From(ctx).Principal.Hold(ctx)
 	rc := http.NewResponseController(w)
 	stop := context.AfterFunc(ctx, func() {
 		rc.SetReadDeadline(time.Now())

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/audit"
 	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/guard"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
@@ -81,7 +81,7 @@ func TestTokens(t *testing.T) {
 
 func TestNoTokensLetNoOneIn(t *testing.T) {
 	t.Parallel()
-	for _, check := range []func(context.Context, string) (*auth.Principal, error){nil, auth.Only(""), auth.Only()} {
+	for _, check := range []func(context.Context, string) (*caller.Principal, error){nil, auth.Only(""), auth.Only()} {
 		h := guard.New(echo(), guard.Options{Check: check})
 		for _, header := range []string{"", "Bearer ", "Bearer right"} {
 			if w := ask(t, h, func(r *http.Request) { r.Header.Set("Authorization", header) }); w.Code != 401 {
@@ -114,7 +114,7 @@ func TestTwoTokens(t *testing.T) {
 func TestCheckUnavailable(t *testing.T) {
 	t.Parallel()
 	opt := options
-	opt.Check = func(context.Context, string) (*auth.Principal, error) {
+	opt.Check = func(context.Context, string) (*caller.Principal, error) {
 		return nil, hutch.Errorf(hutch.Unavailable, "the issuer does not answer: try again")
 	}
 	if w := ask(t, guard.New(echo(), opt), nil); w.Code != 503 || w.Header().Get("WWW-Authenticate") != "" {
@@ -125,8 +125,8 @@ func TestCheckUnavailable(t *testing.T) {
 func TestPrincipalIsInTheContext(t *testing.T) {
 	t.Parallel()
 	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from := audit.OriginOf(r.Context())
-		fmt.Fprint(w, auth.From(r.Context()).ID, " ", from.ClientRequest, " ", from.Remote)
+		from := caller.From(r.Context()).Origin
+		fmt.Fprint(w, caller.From(r.Context()).Principal.ID, " ", from.ClientRequest, " ", from.Remote)
 	}), options)
 	w := ask(t, h, func(r *http.Request) { r.Header.Set("X-Request-Id", "abc") })
 	if got := w.Body.String(); got != "local abc 192.0.2.1:1234" {
@@ -323,9 +323,10 @@ func TestRequestIDAndLog(t *testing.T) {
 	opt := options
 	opt.Log = slog.New(slog.NewJSONHandler(&log, nil))
 	var inside string
-	var origin audit.Origin
+	var origin caller.Origin
 	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		inside, origin = guard.RequestID(r.Context()), audit.OriginOf(r.Context())
+		origin = caller.From(r.Context()).Origin
+		inside = origin.Request
 		w.WriteHeader(http.StatusTeapot)
 		io.WriteString(w, "four")
 	}), opt)
@@ -408,7 +409,7 @@ func BenchmarkGuard(b *testing.B) {
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, hutch.TraceOf(r.Context())) }), options)
+	h := guard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, caller.From(r.Context()).Trace) }), options)
 	for _, given := range []string{trace, "junk", ""} {
 		want := ""
 		if given == trace {
@@ -426,8 +427,8 @@ func TestRoomForBodies(t *testing.T) {
 	t.Parallel()
 	opt := options
 	opt.Room, opt.MaxBody = room.New(100, 60), 1000
-	opt.Check = func(_ context.Context, token string) (*auth.Principal, error) {
-		return &auth.Principal{ID: token, Owner: token, Limits: hutch.TokenLimits{Requests: hutch.Unlimited}}, nil
+	opt.Check = func(_ context.Context, token string) (*caller.Principal, error) {
+		return &caller.Principal{ID: token, Owner: token, Limits: hutch.TokenLimits{Requests: hutch.Unlimited}}, nil
 	}
 	var h http.Handler
 	depth := 0

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -10,40 +9,13 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/problem"
 )
 
-type requestKey struct{}
-
-// request holds what the log says about a request.
-type request struct {
-	id     string // of ours, which no other request has
-	client string // the id that the client gave, if it is fit for a log
-	token  string // its name; empty until the caller is known
-}
-
-// shown is the id that the client gets.
-func (r *request) shown() string { return cmp.Or(r.client, r.id) }
-
-func requestOf(ctx context.Context) *request {
-	if r, ok := ctx.Value(requestKey{}).(*request); ok {
-		return r
-	}
-	return &request{}
-}
-
-// RequestID is the id of the request that ctx belongs to, which no other request
-// has: the one in the log and in the audit log.
-func RequestID(ctx context.Context) string { return requestOf(ctx).id }
-
-// sign records the caller of ctx's request.
-func sign(ctx context.Context, who *auth.Principal) { requestOf(ctx).token = who.Name }
-
-// Attributes returns the log attributes of ctx's request: its id, the name of its token, and its trace id.
-func Attributes(ctx context.Context) (list []slog.Attr) {
-	r := requestOf(ctx)
-	for _, a := range []slog.Attr{slog.String("request", r.id), slog.String("clientRequest", r.client), slog.String("token", r.token), slog.String("trace", hutch.TraceID(ctx))} {
+// attributes returns what the log says of a request's caller.
+func attributes(c caller.Caller, token string) (list []slog.Attr) {
+	for _, a := range []slog.Attr{slog.String("request", c.Origin.Request), slog.String("clientRequest", c.Origin.ClientRequest), slog.String("token", token), slog.String("trace", c.TraceID())} {
 		if a.Value.String() != "" {
 			list = append(list, a)
 		}
@@ -53,23 +25,24 @@ func Attributes(ctx context.Context) (list []slog.Attr) {
 
 // record gives each request an id, a log line and, if it panics, an answer. The line has the path without the query,
 // which can hold secrets.
-func (g *guard) record(next http.Handler) http.Handler {
+func (g *guard) record(next func(*recorder, *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began, this := time.Now(), &request{id: hutch.NewID("rq"), client: clientID(r)}
-		ctx := context.WithValue(r.Context(), requestKey{}, this)
-		ctx = hutch.WithTrace(ctx, r.Header.Get("Traceparent"))
-		w.Header().Set("X-Request-Id", this.shown())
+		began := time.Now()
+		from := caller.Origin{Remote: r.RemoteAddr, Request: hutch.NewID("rq"), ClientRequest: clientID(r)}
+		ctx := caller.With(r.Context(), caller.Caller{Origin: from})
+		ctx = caller.WithTrace(ctx, r.Header.Get("Traceparent"))
+		w.Header().Set("X-Request-Id", cmp.Or(from.ClientRequest, from.Request))
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
 			failed := recover()
 			if failed != nil && failed != http.ErrAbortHandler {
-				g.log.Error("panic", "request", this.id, "err", failed, "stack", string(debug.Stack()))
+				g.log.Error("panic", "request", from.Request, "err", failed, "stack", string(debug.Stack()))
 				if rec.status == 0 {
-					problem.Write(rec, hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause under %s", this.id))
+					problem.Write(rec, hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause under %s", from.Request))
 					failed = nil
 				}
 			}
-			g.log.LogAttrs(ctx, level(r), "request", append(Attributes(ctx),
+			g.log.LogAttrs(ctx, level(r), "request", append(attributes(caller.From(ctx), rec.token),
 				slog.String("method", r.Method), slog.String("path", r.URL.Path),
 				slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes),
 				slog.Duration("took", time.Since(began)), slog.String("remote", r.RemoteAddr))...)
@@ -77,7 +50,7 @@ func (g *guard) record(next http.Handler) http.Handler {
 				panic(http.ErrAbortHandler) // too late for a status: the client must see a broken answer
 			}
 		}()
-		next.ServeHTTP(rec, r.WithContext(ctx))
+		next(rec, r.WithContext(ctx))
 	})
 }
 
@@ -102,9 +75,10 @@ func clientID(r *http.Request) string {
 	return id
 }
 
-// recorder records the status and size of an answer.
+// recorder records the status and size of an answer, and for whom it is.
 type recorder struct {
 	http.ResponseWriter
+	token  string // its name; empty until the caller is known
 	status int
 	bytes  int64
 }

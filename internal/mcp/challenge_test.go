@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/mcp"
 	"hutch/internal/scripted"
 )
@@ -21,20 +21,20 @@ func TestChallenge(t *testing.T) {
 		if req.Command == "fine" {
 			return hutch.ExecResult{}, nil
 		}
-		return hutch.ExecResult{}, auth.From(ctx).Lack("Exec", []hutch.Scope{hutch.ScopeExec})
+		return hutch.ExecResult{}, caller.From(ctx).Principal.Lack("Exec", []hutch.Scope{hutch.ScopeExec})
 	}}
 	svc.Create(t.Context(), hutch.CreateRequest{ID: "box"})
 	h := mcp.NewHandler(svc, mcp.Options{})
 	t.Cleanup(func() { h.Close(context.Background()) })
-	serveAs := func(who auth.Principal) string {
+	serveAs := func(who caller.Principal) string {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), &who)))
+			h.ServeHTTP(w, r.WithContext(caller.As(r.Context(), &who)))
 		}))
 		t.Cleanup(srv.Close)
 		return srv.URL
 	}
-	person := serveAs(auth.Principal{ID: "p", Metadata: "https://hutch.example/.well-known/x"})
-	token := serveAs(auth.Principal{ID: "t"})
+	person := serveAs(caller.Principal{ID: "p", Metadata: "https://hutch.example/.well-known/x"})
+	token := serveAs(caller.Principal{ID: "t"})
 	exec := func(url, era, command string) (int, string, map[string]any) {
 		header := []string{"Authorization", "Bearer x", "MCP-Protocol-Version", era}
 		body := strings.Replace(modernCall(command), `"command"`, `"sandboxId":"box","command"`, 1)

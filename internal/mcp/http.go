@@ -18,7 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/httpio"
 	"hutch/internal/problem"
 )
@@ -76,7 +76,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	who := auth.From(r.Context())
+	who := caller.From(r.Context()).Principal
 	a := &answer{ResponseWriter: httpio.NewWriter(w, r, writeLimit), ctx: r.Context(), body: body, mayAsk: who != nil && who.Metadata != "", done: make(chan struct{})}
 	defer h.answers.open(r, a)()
 	if h.serveBare(a, r) {
@@ -108,7 +108,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // ofOne tells the SDK who makes a request, so that only the caller who began a session can use it.
 var ofOne = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*sdkauth.TokenInfo, error) {
-	return &sdkauth.TokenInfo{UserID: auth.From(ctx).ID}, nil
+	return &sdkauth.TokenInfo{UserID: caller.From(ctx).Principal.ID}, nil
 }, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})
 
 // Refuse answers a request that is not allowed now, for example because of a limit. A tool call of an MCP client gets

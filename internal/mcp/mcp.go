@@ -18,14 +18,13 @@ package mcp
 
 import (
 	"context"
+	"hutch/internal/caller"
 	"log/slog"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
-	"hutch/internal/audit"
-	"hutch/internal/auth"
 )
 
 // Options configure a server. The zero value works.
@@ -161,20 +160,23 @@ func (c *call) keepAlive() {
 	}
 }
 
-// identify returns ctx with the caller and its origin; the SDK's context has at most those of the request that began
-// the session. The context ends when the caller's token does.
+// identify returns ctx with the caller of the request; the SDK's context has at most that of the request which began
+// the session. The context ends when the caller's token does. The call can outlive its request, when the client
+// reconnects, so it holds the request's memory itself.
 func (c *call) identify(ctx context.Context) (context.Context, context.CancelFunc) {
 	a := c.answer()
 	if a == nil {
 		return ctx, func() {}
 	}
-	from := audit.OriginOf(a.ctx)
-	from.Surface = "mcp"
-	ctx = audit.WithOrigin(hutch.WithTrace(ctx, hutch.TraceOf(a.ctx)), from)
-	if who := auth.From(a.ctx); who != nil {
-		return who.Hold(auth.With(ctx, who))
+	who := caller.From(a.ctx)
+	who.Origin.Surface = "mcp"
+	free := who.Budget.Hold()
+	ctx = caller.With(ctx, who)
+	if who.Principal == nil {
+		return ctx, context.CancelFunc(free)
 	}
-	return ctx, func() {}
+	ctx, cancel := who.Principal.Hold(ctx)
+	return ctx, func() { cancel(); free() }
 }
 
 // session returns the session of a call, or nil. A plain call has no session of the SDK either.
@@ -182,7 +184,7 @@ func (s *server) session(ctx context.Context, ss *sdk.ServerSession) *session {
 	if ss == nil || ss.ID() == "" && !s.single {
 		return nil
 	}
-	return s.sessions.of(ss, auth.From(ctx))
+	return s.sessions.of(ss, caller.From(ctx).Principal)
 }
 
 // close ends every session and call, and waits until everything that belongs to them is gone or ctx is done.

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"hutch/internal/caller"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,7 +11,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
-	"hutch/internal/auth"
 )
 
 // sessions are the sessions that can own sandboxes: each MCP session of the older revisions, and a stdio connection.
@@ -28,8 +28,8 @@ type sessions struct {
 
 // session remembers the sandboxes that were created in it without an id.
 type session struct {
-	who    *auth.Principal // its caller, or nil
-	ctx    context.Context // done when the session ends
+	who    *caller.Principal // its caller, or nil
+	ctx    context.Context   // done when the session ends
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
@@ -50,7 +50,7 @@ func newSessions(svc hutch.Service, log *slog.Logger) *sessions {
 }
 
 // of returns the session for ss, or nil when the server closes. The first call of a session registers it.
-func (l *sessions) of(ss *sdk.ServerSession, who *auth.Principal) *session {
+func (l *sessions) of(ss *sdk.ServerSession, who *caller.Principal) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	id := ss.ID()
@@ -88,7 +88,7 @@ func (l *sessions) attend(id string, s *session, ss *sdk.ServerSession) {
 
 // interrupt cancels the calls of a session that is about to be deleted, because the SDK would wait until they end by
 // themselves. It checks that the session belongs to the caller.
-func (l *sessions) interrupt(id string, who *auth.Principal) {
+func (l *sessions) interrupt(id string, who *caller.Principal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.byID[id]; s != nil && (s.who == nil || who != nil && s.who.ID == who.ID) {
@@ -117,7 +117,7 @@ func (l *sessions) destroy(sandboxes []made) {
 
 // destroyOne frees a sandbox; one with keepAlive only if kept is true.
 func (l *sessions) destroyOne(m made, kept bool) {
-	ctx, cancel := context.WithTimeout(auth.Unmetered(context.WithoutCancel(m.ctx)), 30*time.Second)
+	ctx, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(m.ctx)), 30*time.Second)
 	defer cancel()
 	if sb, err := l.svc.Sandbox(ctx, m.sandbox); err == nil && sb.KeepAlive && !kept {
 		return

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"hutch/internal/caller"
 	"net/http"
 	"strings"
 	"time"
-
-	"hutch/internal/auth"
 )
 
 // A client of the older revisions that lost its connection reconnects with a GET and Last-Event-ID. The server may
@@ -21,13 +20,13 @@ var errTakenOver = errors.New("another connection took the stream over")
 const takeoverTime = 5 * time.Second
 
 // expectTakeover registers a as an answer of a session, and returns its request with a context that a takeover ends.
-func (a *answer) expectTakeover(r *http.Request, who *auth.Principal) *http.Request {
+func (a *answer) expectTakeover(r *http.Request, who *caller.Principal) *http.Request {
 	ctx, cancel := context.WithCancel(r.Context())
 	a.session, a.caller, a.hangUp = r.Header.Get(headerSession), callerOf(who), cancel
 	return r.WithContext(ctx)
 }
 
-func callerOf(who *auth.Principal) string {
+func callerOf(who *caller.Principal) string {
 	if who == nil {
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hutch/internal/caller"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -38,7 +39,7 @@ func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (r
 		defer release()
 		c.session = s.session(ctx, req.Session)
 		trace, _ := req.Params.Meta["traceparent"].(string)
-		ctx, cancel := s.sessions.scope(hutch.WithTrace(ctx, trace), c.session)
+		ctx, cancel := s.sessions.scope(caller.WithTrace(ctx, trace), c.session)
 		defer cancel()
 		in, err := decode[In](req.Params.Arguments, t.Name, names)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/scripted"
 )
 
@@ -16,7 +17,7 @@ func TestTrace(t *testing.T) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		seen := make(chan string, 1)
 		svc := &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
-			seen <- hutch.TraceOf(ctx)
+			seen <- caller.From(ctx).Trace
 			return hutch.ExecResult{}, nil
 		}}
 		ss := connect(t, svc, era)

@@ -7,19 +7,19 @@ import (
 
 	"hutch"
 	"hutch/internal/audit"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/policy"
 	"hutch/internal/scripted"
 )
 
 // books records on whose behalf it is read.
 type books struct {
-	owner hutch.Owner
+	owner caller.Owner
 	named bool
 }
 
 func (b *books) Usage(ctx context.Context) (hutch.UsageReport, error) {
-	b.owner, b.named = hutch.OwnerOf(ctx)
+	b.owner, b.named = caller.OwnerOf(ctx)
 	return hutch.UsageReport{}, nil
 }
 
@@ -37,11 +37,11 @@ func TestMonitoring(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, admin := range []bool{false, true} {
-		who := &auth.Principal{ID: "tk-1", Name: "ada", Owner: "tk-1", Scopes: []hutch.Scope{hutch.ScopeRead}, Limits: auth.None}
+		who := &caller.Principal{ID: "tk-1", Name: "ada", Owner: "tk-1", Scopes: []hutch.Scope{hutch.ScopeRead}, Limits: caller.Unlimited}
 		if admin {
 			who.Scopes = append(who.Scopes, hutch.ScopeAdmin)
 		}
-		ctx := auth.With(t.Context(), who)
+		ctx := caller.As(t.Context(), who)
 		_, pool := p.Pool(ctx)
 		for name, err := range map[string]error{
 			"query": p.Query(ctx, audit.Query{}, nil), "follow": p.Follow(ctx, audit.Query{}, nil), "metrics": p.Metrics(ctx), "pool": pool,

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/verb"
 )
 
@@ -28,7 +28,7 @@ func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 // mayReach refuses a network that allows more than the caller's token does or, if the token has no network of its
 // own, than the server does. A caller with the scope admin can set any.
 func (p *Policy) mayReach(ctx context.Context, n hutch.Network) error {
-	who := auth.From(ctx)
+	who := caller.From(ctx).Principal
 	if n.IsZero() || who.Has(hutch.ScopeAdmin) {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering)
 // mayShare refuses to share a snapshot with all owners unless the caller is an administrator, because the snapshot
 // holds everything that was in memory.
 func mayShare(ctx context.Context, req hutch.SnapshotRequest) error {
-	if req.Shared && !auth.From(ctx).Has(hutch.ScopeAdmin) {
+	if req.Shared && !caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
 		return hutch.Errorf(hutch.Denied, "to share a snapshot with all needs the scope admin: leave shared out, or ask an administrator")
 	}
 	return nil

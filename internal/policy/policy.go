@@ -17,7 +17,7 @@ import (
 
 	"hutch"
 	"hutch/internal/audit"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/quota"
 	"hutch/internal/store"
 	"hutch/internal/verb"
@@ -97,7 +97,7 @@ const maxTarget = 200
 
 // around makes one call of a verb, if the caller can make it.
 func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(context.Context) error) (err error) {
-	who := auth.From(ctx)
+	who := caller.From(ctx).Principal
 	ctx, end, err := p.opt.Observer.Begin(ctx, p.operation(ctx, who, c))
 	if err != nil {
 		return err
@@ -124,11 +124,11 @@ func createdSandbox(result any, err error) string {
 	return ""
 }
 
-func (p *Policy) operation(ctx context.Context, who *auth.Principal, c verb.Call) audit.Operation {
-	from := audit.OriginOf(ctx)
+func (p *Policy) operation(ctx context.Context, who *caller.Principal, c verb.Call) audit.Operation {
+	from := caller.From(ctx).Origin
 	op := audit.Operation{
 		Time: time.Now(), Sandbox: audit.Head(c.Sandbox, hutch.MaxID), Verb: c.Verb, Target: audit.Head(p.opt.Redact(c.Target), maxTarget),
-		Surface: from.Surface, Remote: from.Remote, Request: from.Request, ClientRequest: from.ClientRequest, Trace: hutch.TraceID(ctx),
+		Surface: from.Surface, Remote: from.Remote, Request: from.Request, ClientRequest: from.ClientRequest, Trace: caller.From(ctx).TraceID(),
 	}
 	if who != nil {
 		op.Token, op.TokenName, op.Owner = who.ID, who.Name, who.Owner
@@ -137,7 +137,7 @@ func (p *Policy) operation(ctx context.Context, who *auth.Principal, c verb.Call
 }
 
 // admit returns the context for a call, or the error that refuses it.
-func (p *Policy) admit(ctx context.Context, who *auth.Principal, c verb.Call) (context.Context, error) {
+func (p *Policy) admit(ctx context.Context, who *caller.Principal, c verb.Call) (context.Context, error) {
 	v, known := verb.Find(c.Verb)
 	if c.Runs {
 		exec, _ := verb.Find("Exec")
@@ -159,11 +159,11 @@ func (p *Policy) admit(ctx context.Context, who *auth.Principal, c verb.Call) (c
 		return ctx, err
 	}
 	owner, err := p.owner(ctx, who, c, v)
-	return hutch.WithOwner(ctx, owner), err
+	return caller.WithOwner(ctx, owner), err
 }
 
 // count takes one operation from the caller's quota. A verb that frees something is counted too, but never refused.
-func (p *Policy) count(ctx context.Context, who *auth.Principal, v verb.Verb) error {
+func (p *Policy) count(ctx context.Context, who *caller.Principal, v verb.Verb) error {
 	switch {
 	case p.opt.Operations == nil:
 		return nil

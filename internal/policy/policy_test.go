@@ -14,6 +14,7 @@ import (
 	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/policy"
 	"hutch/internal/quota"
 	"hutch/internal/secret"
@@ -127,7 +128,7 @@ func (w *world) with(t testing.TB, secret string) context.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return auth.With(t.Context(), who)
+	return caller.As(t.Context(), who)
 }
 
 // Every verb, including future ones, is denied to a caller without a token or without the verb's scope. The denial is
@@ -274,7 +275,7 @@ func TestGrantsSurviveReopening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sb, err := again.Sandbox(bob, "box"); err != nil || sb.Owner != auth.From(ada).Owner {
+	if sb, err := again.Sandbox(bob, "box"); err != nil || sb.Owner != caller.From(ada).Principal.Owner {
 		t.Errorf("%+v, %v", sb, err)
 	}
 }

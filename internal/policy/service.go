@@ -5,7 +5,7 @@ import (
 
 	"hutch"
 	"hutch/internal/audit"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/verb"
 	"hutch/internal/wrap"
 )
@@ -13,15 +13,15 @@ import (
 // Sandboxes implements hutch.Service. The list includes sandboxes that others have shared with the caller.
 func (p *Policy) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Sandboxes", Request: f}, func(ctx context.Context) ([]hutch.Sandbox, error) {
-		return p.list(ctx, auth.From(ctx), f)
+		return p.list(ctx, caller.From(ctx).Principal, f)
 	})
 }
 
 // Usage implements hutch.Accounts: an administrator sees the usage of all owners, another caller its own.
 func (p *Policy) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Usage"}, func(ctx context.Context) (hutch.UsageReport, error) {
-		if auth.From(ctx).Has(hutch.ScopeAdmin) {
-			ctx = hutch.WithoutOwner(ctx)
+		if caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
+			ctx = caller.WithoutOwner(ctx)
 		}
 		return p.opt.Accounts.Usage(ctx)
 	})
@@ -44,6 +44,6 @@ func (p *Policy) Follow(ctx context.Context, q audit.Query, out func(audit.Recor
 
 // Metrics returns an error unless the caller can read the server's metrics.
 func (p *Policy) Metrics(ctx context.Context) error {
-	_, err := p.admit(ctx, auth.From(ctx), verb.Call{Verb: "Metrics"})
+	_, err := p.admit(ctx, caller.From(ctx).Principal, verb.Call{Verb: "Metrics"})
 	return err
 }

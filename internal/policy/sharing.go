@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/store"
 	"hutch/internal/verb"
 	"hutch/internal/wrap"
@@ -138,7 +138,7 @@ func (l *grants) remove(ctx context.Context, g grant) error {
 }
 
 // owner returns the owner on whose behalf a call is made.
-func (p *Policy) owner(ctx context.Context, who *auth.Principal, c verb.Call, v verb.Verb) (hutch.Owner, error) {
+func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, v verb.Verb) (caller.Owner, error) {
 	me := who.Self()
 	g, ok := p.grants.find(who.ID, c.Sandbox)
 	if !ok || v.About == verb.Owner {
@@ -159,12 +159,12 @@ func (p *Policy) owner(ctx context.Context, who *auth.Principal, c verb.Call, v 
 	if c.Secrets { // a call that is given secrets can read them
 		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.Sandbox).With("field", "secrets")
 	}
-	return hutch.Owner{ID: g.Owner}, nil
+	return caller.Owner{ID: g.Owner}, nil
 }
 
 // record returns the record of an owner's sandbox, without asking the sandbox itself for anything.
-func (p *Policy) record(ctx context.Context, owner hutch.Owner, id string) (hutch.Sandbox, error) {
-	list, err := p.next.Sandboxes(hutch.WithOwner(ctx, owner), hutch.Filter{ID: id, Brief: true})
+func (p *Policy) record(ctx context.Context, owner caller.Owner, id string) (hutch.Sandbox, error) {
+	list, err := p.next.Sandboxes(caller.WithOwner(ctx, owner), hutch.Filter{ID: id, Brief: true})
 	if err == nil && len(list) == 0 {
 		err = hutch.Errorf(hutch.NotFound, "there is no sandbox %q", id)
 	}
@@ -176,7 +176,7 @@ func (p *Policy) record(ctx context.Context, owner hutch.Owner, id string) (hutc
 
 // shared returns the record of a grant's sandbox, if that is still the one that was shared.
 func (p *Policy) shared(ctx context.Context, g grant) (hutch.Sandbox, error) {
-	sb, err := p.record(ctx, hutch.Owner{ID: g.Owner}, g.SandboxID)
+	sb, err := p.record(ctx, caller.Owner{ID: g.Owner}, g.SandboxID)
 	if err == nil && !sb.CreatedAt.Equal(g.Made) {
 		err = hutch.Errorf(hutch.NotFound, "the sandbox %q is not the one that was shared", g.SandboxID)
 	}
@@ -189,7 +189,7 @@ func (p *Policy) shared(ctx context.Context, g grant) (hutch.Sandbox, error) {
 }
 
 // list returns the caller's own sandboxes and those that others have shared with it, oldest first.
-func (p *Policy) list(ctx context.Context, who *auth.Principal, f hutch.Filter) ([]hutch.Sandbox, error) {
+func (p *Policy) list(ctx context.Context, who *caller.Principal, f hutch.Filter) ([]hutch.Sandbox, error) {
 	all, err := p.next.Sandboxes(ctx, f)
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (p *Policy) list(ctx context.Context, who *auth.Principal, f hutch.Filter) 
 			continue
 		}
 		if !f.Brief {
-			sb, err = p.next.Sandbox(hutch.WithOwner(ctx, hutch.Owner{ID: g.Owner}), g.SandboxID)
+			sb, err = p.next.Sandbox(caller.WithOwner(ctx, caller.Owner{ID: g.Owner}), g.SandboxID)
 		}
 		if err == nil {
 			all = append(all, sb)
@@ -239,7 +239,7 @@ func (p *Policy) grantee(ctx context.Context, token string) (hutch.Token, error)
 	switch {
 	case err != nil || !t.Live(time.Now()):
 		return hutch.Token{}, hutch.Errorf(hutch.NotFound, "there is no live token %.80q to share with: ask whom you share with for its name", token).With("token", token)
-	case t.ID == auth.From(ctx).ID:
+	case t.ID == caller.From(ctx).Principal.ID:
 		return hutch.Token{}, hutch.Errorf(hutch.Invalid, "the token %q is your own: it may use the sandbox already", t.Name)
 	}
 	return t, nil
@@ -248,7 +248,7 @@ func (p *Policy) grantee(ctx context.Context, token string) (hutch.Token, error)
 // Unshare implements hutch.Sharing.
 func (p *Policy) Unshare(ctx context.Context, sandbox, token string) error {
 	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Unshare", Sandbox: sandbox, Target: token}, func(ctx context.Context) error {
-		for _, g := range p.grants.on(auth.From(ctx).Owner, sandbox) {
+		for _, g := range p.grants.on(caller.From(ctx).Principal.Owner, sandbox) {
 			if g.Token == token || g.TokenName == token {
 				return p.grants.remove(ctx, g)
 			}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/auth"
+	"hutch/internal/caller"
 	"hutch/internal/policy"
 	"hutch/internal/scripted"
 )
@@ -36,7 +36,7 @@ func (h *house) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 	if req.ID == "" {
 		req.ID = hutch.NewID("sb")
 	}
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	name := [2]string{owner.ID, req.ID}
 	if sb, ok := h.boxes[name]; ok {
 		return sb, nil
@@ -48,7 +48,7 @@ func (h *house) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 func (h *house) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	sb, ok := h.boxes[[2]string{owner.ID, id}]
 	if !ok {
 		return sb, hutch.Errorf(hutch.NotFound, "there is no sandbox %q", id)
@@ -59,7 +59,7 @@ func (h *house) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
 func (h *house) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	var list []hutch.Sandbox
 	for name, sb := range h.boxes {
 		if name[0] == owner.ID && f.Match(sb) {
@@ -72,7 +72,7 @@ func (h *house) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox,
 func (h *house) Destroy(ctx context.Context, id string, _ bool) (hutch.Destruction, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	delete(h.boxes, [2]string{owner.ID, id})
 	return hutch.Destruction{ID: id}, nil
 }
@@ -122,12 +122,12 @@ func TestSharing(t *testing.T) {
 	must(share(ada, "bob", hutch.ReadAccess))
 	sb, err := w.Sandbox(bob, "box")
 	must(err)
-	if sb.Owner != auth.From(ada).Owner {
+	if sb.Owner != caller.From(ada).Principal.Owner {
 		t.Errorf("bob sees the sandbox of %q", sb.Owner)
 	}
 	list, err := w.Sandboxes(bob, hutch.Filter{})
 	must(err)
-	if len(list) != 1 || list[0].Owner != auth.From(ada).Owner {
+	if len(list) != 1 || list[0].Owner != caller.From(ada).Principal.Owner {
 		t.Errorf("bob lists %+v", list)
 	}
 	_, err = exec()
@@ -139,7 +139,7 @@ func TestSharing(t *testing.T) {
 	want(hutch.Denied, err)
 	owner, err := exec()
 	must(err)
-	if owner != auth.From(ada).Owner {
+	if owner != caller.From(ada).Principal.Owner {
 		t.Errorf("bob runs in the sandbox of %q", owner)
 	}
 	_, err = w.Destroy(bob, "box", true)
@@ -156,12 +156,12 @@ func TestSharing(t *testing.T) {
 	must(err)
 	owner, err = exec()
 	must(err)
-	if owner != auth.From(bob).Owner {
+	if owner != caller.From(bob).Principal.Owner {
 		t.Errorf("bob runs in the sandbox of %q", owner)
 	}
 	list, err = w.Sandboxes(bob, hutch.Filter{})
 	must(err)
-	if len(list) != 1 || list[0].Owner != auth.From(bob).Owner {
+	if len(list) != 1 || list[0].Owner != caller.From(bob).Principal.Owner {
 		t.Errorf("bob lists %+v", list)
 	}
 	_, err = w.Destroy(bob, "box", true)

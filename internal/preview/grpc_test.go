@@ -31,8 +31,8 @@ func openCalls(t *testing.T, serve http.HandlerFunc) *bed {
 	return b
 }
 
-// caller is a client that speaks HTTP/2 without TLS.
-func caller(t *testing.T) *http.Transport {
+// grpcClient is a client that speaks HTTP/2 without TLS.
+func grpcClient(t *testing.T) *http.Transport {
 	transport := &http.Transport{Protocols: new(http.Protocols), DisableCompression: true}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(transport.CloseIdleConnections)
@@ -60,7 +60,7 @@ func TestWhatIsACall(t *testing.T) {
 		"application/grpc": "HTTP/2.0", "application/grpc+proto": "HTTP/2.0", "application/grpc;a=b": "HTTP/2.0",
 		"application/grpc-web": "HTTP/1.1", "application/grpc-web+proto": "HTTP/1.1", "application/json": "HTTP/1.1",
 	} {
-		resp, err := b.begin(t.Context(), caller(t), public, nil, "Content-Type", typ)
+		resp, err := b.begin(t.Context(), grpcClient(t), public, nil, "Content-Type", typ)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestWhatIsACall(t *testing.T) {
 func TestRefusedCalls(t *testing.T) {
 	b := open(t, nil, nil)
 	for label, want := range map[string]string{public: "14", private: "16", "8000-box-none": "5"} {
-		resp, err := b.begin(t.Context(), caller(t), label, nil)
+		resp, err := b.begin(t.Context(), grpcClient(t), label, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestCallsAreBounded(t *testing.T) {
 	for range maxCalls {
 		b.handler.calls.begin(public)
 	}
-	resp, err := b.begin(ctx, caller(t), public, nil)
+	resp, err := b.begin(ctx, grpcClient(t), public, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestCallsAreBounded(t *testing.T) {
 		t.Errorf("the call after %d: %v", maxCalls, resp.Header)
 	}
 	b.handler.calls.end(public)
-	if resp, err = b.begin(ctx, caller(t), public, nil); err != nil || resp.Header.Get("Grpc-Status") != "" {
+	if resp, err = b.begin(ctx, grpcClient(t), public, nil); err != nil || resp.Header.Get("Grpc-Status") != "" {
 		t.Errorf("when one has ended: %v %v", resp, err)
 	}
 	cancel()
@@ -148,7 +148,7 @@ func TestCallsAreHeldBack(t *testing.T) {
 	sent := make(chan int, 1)
 	t.Run("by the caller", func(t *testing.T) {
 		b := openCalls(t, func(w http.ResponseWriter, r *http.Request) { sent <- flood(w, r.Context()) })
-		resp, err := b.begin(t.Context(), caller(t), public, nil)
+		resp, err := b.begin(t.Context(), grpcClient(t), public, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestCallsAreHeldBack(t *testing.T) {
 			<-r.Context().Done()
 		})
 		pr, pw := io.Pipe()
-		resp, err := b.begin(t.Context(), caller(t), public, pr)
+		resp, err := b.begin(t.Context(), grpcClient(t), public, pr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestCallsEndEarly(t *testing.T) {
 	defer pw.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	resp, err := b.begin(ctx, caller(t), public, pr)
+	resp, err := b.begin(ctx, grpcClient(t), public, pr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func TestHostileCallees(t *testing.T) {
 			defer cancel()
 			pr, pw := io.Pipe() // a stream of the caller's that stays open
 			defer pw.Close()
-			resp, err := b.begin(ctx, caller(t), public, pr)
+			resp, err := b.begin(ctx, grpcClient(t), public, pr)
 			if err == nil {
 				_, err = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()

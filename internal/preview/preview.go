@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/httpio"
 )
 
@@ -275,7 +276,7 @@ func (h *Handler) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if !ok {
 		return nil, hutch.Errorf(hutch.NotFound, "the port is no longer exposed")
 	}
-	return h.opt.Sandboxes.DialPort(hutch.WithOwner(ctx, hutch.Owner{ID: p.Owner}), p.SandboxID, p.Port.Port)
+	return h.opt.Sandboxes.DialPort(caller.WithOwner(ctx, caller.Owner{ID: p.Owner}), p.SandboxID, p.Port.Port)
 }
 
 // failed answers for a server that does not.

@@ -20,6 +20,7 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/listen"
 )
 
@@ -28,7 +29,7 @@ type house struct {
 	previews map[string]hutch.Preview
 	inside   http.Handler
 	addr     string // of what serves inside, where that is no handler
-	dialled  chan hutch.Owner
+	dialled  chan caller.Owner
 }
 
 func (s *house) Preview(label string) (hutch.Preview, bool) {
@@ -40,7 +41,7 @@ func (s *house) DialPort(ctx context.Context, sandbox string, port int) (net.Con
 	if s.addr == "" {
 		return nil, hutch.Errorf(hutch.Unavailable, "no server answers").With("port", port)
 	}
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	select {
 	case s.dialled <- owner:
 	default:
@@ -67,7 +68,7 @@ type bed struct {
 func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	t.Helper()
 	life, cut := context.WithCancel(context.Background())
-	b := &bed{house: &house{inside: inside, dialled: make(chan hutch.Owner, 1)}, cut: cut}
+	b := &bed{house: &house{inside: inside, dialled: make(chan caller.Owner, 1)}, cut: cut}
 	if inside != nil {
 		server := httptest.NewServer(inside)
 		t.Cleanup(server.Close)

@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/httpio"
-	"hutch/internal/room"
 	"hutch/internal/stream"
 )
 
@@ -136,7 +136,7 @@ var errNoRoom = hutch.Errorf(hutch.Exhausted, "the answers that wait for you to 
 // answer sends v as JSON.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, v any) {
 	b, err := json.Marshal(v)
-	if err == nil && len(b) > chunk && !room.From(r.Context()).Take(len(b)) {
+	if err == nil && len(b) > chunk && !caller.From(r.Context()).Budget.Take(len(b)) {
 		err = errNoRoom
 	}
 	if err != nil {

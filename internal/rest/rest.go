@@ -18,6 +18,7 @@ import (
 
 	"hutch"
 	"hutch/internal/audit"
+	"hutch/internal/caller"
 	"hutch/internal/problem"
 )
 
@@ -82,9 +83,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.calls.Add(1)
 	defer h.calls.Done()
-	from := audit.OriginOf(r.Context())
-	from.Surface = "rest"
-	ctx, cancel := context.WithCancelCause(audit.WithOrigin(r.Context(), from))
+	ctx, cancel := context.WithCancelCause(caller.WithSurface(r.Context(), "rest"))
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
 	h.mux.ServeHTTP(w, r.WithContext(ctx))

@@ -1,16 +1,13 @@
 // Package room bounds the memory that a server holds for its callers: bodies of
 // requests, and output that is kept for a result until the client has read it.
 //
-// Every request has a Tab in its context. Memory for the request is charged to its
+// Every request has a Tab, which its caller carries (package caller). Memory for the request is charged to its
 // owner's share and to the total, and is given back when the request ends. So a client
 // that does not read its answers blocks nobody else. Calls that come from no request
 // have no Tab, and are not bounded here.
 package room
 
-import (
-	"context"
-	"sync"
-)
+import "sync"
 
 // Room is the memory that all callers can take together. The zero value has none.
 type Room struct {
@@ -30,37 +27,43 @@ func New(total, share int) *Room {
 type Tab struct {
 	room  *Room
 	owner string
-	taken int // guarded by room.mu
+
+	// Guarded by room.mu.
+	taken   int
+	holders int // what is taken is given back when there are none left
 }
 
-type tabKey struct{}
-
-// Open begins the Tab of an owner's request. The returned function gives everything back.
-func (r *Room) Open(ctx context.Context, owner string) (context.Context, func()) {
+// Open begins the Tab of an owner's request. The returned function, called once, gives everything back. Without a Room
+// the Tab is nil, which allows everything.
+func (r *Room) Open(owner string) (*Tab, func()) {
 	if r == nil {
-		return ctx, func() {}
+		return nil, func() {}
 	}
-	t := &Tab{room: r, owner: owner}
-	return context.WithValue(ctx, tabKey{}, t), t.close
+	t := &Tab{room: r, owner: owner, holders: 1}
+	return t, t.release
 }
 
-// Again begins another Tab for the owner of ctx's request, for work that outlives the request. Without a request
-// there is none.
-func Again(ctx context.Context) (context.Context, func()) {
-	t := From(ctx)
+// Hold keeps what the Tab takes until the returned function is called too, for a call that can outlive its request.
+func (t *Tab) Hold() func() {
 	if t == nil {
-		return ctx, func() {}
+		return func() {}
 	}
-	return t.room.Open(ctx, t.owner)
+	t.room.mu.Lock()
+	defer t.room.mu.Unlock()
+	t.holders++
+	return t.release
 }
 
-// From returns the Tab of a context's request, or nil, which allows everything.
-func From(ctx context.Context) *Tab {
-	t, _ := ctx.Value(tabKey{}).(*Tab)
-	return t
+// Again begins another Tab for the same owner, for work that outlives the request.
+func (t *Tab) Again() (*Tab, func()) {
+	if t == nil {
+		return nil, func() {}
+	}
+	return t.room.Open(t.owner)
 }
 
-// Take reports whether n more bytes can be held, and charges them if so.
+// Take reports whether n more bytes can be held, and charges them if so. Nothing more can be held when
+// everything has been given back.
 func (t *Tab) Take(n int) bool {
 	if t == nil {
 		return true
@@ -68,17 +71,19 @@ func (t *Tab) Take(n int) bool {
 	r := t.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n > r.total-r.sum || n > r.share-r.taken[t.owner] {
+	if t.holders == 0 || n > r.total-r.sum || n > r.share-r.taken[t.owner] {
 		return false
 	}
 	t.noteLocked(n)
 	return true
 }
 
-func (t *Tab) close() {
+func (t *Tab) release() {
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()
-	t.noteLocked(-t.taken)
+	if t.holders--; t.holders == 0 {
+		t.noteLocked(-t.taken)
+	}
 }
 
 func (t *Tab) noteLocked(n int) {

@@ -1,7 +1,6 @@
 package room
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,34 +9,54 @@ import (
 func TestShares(t *testing.T) {
 	t.Parallel()
 	r := New(100, 60)
-	ctx, end := r.Open(t.Context(), "a")
-	second, endSecond := r.Open(t.Context(), "a")
-	other, endOther := r.Open(t.Context(), "b")
+	first, end := r.Open("a")
+	second, endSecond := r.Open("a")
+	other, endOther := r.Open("b")
 	for _, step := range []struct {
-		ctx  context.Context
+		tab  *Tab
 		n    int
 		want bool
 		why  string
 	}{
-		{ctx, 50, true, "within the share"},
+		{first, 50, true, "within the share"},
 		{second, 11, false, "over the owner's share"},
 		{second, 10, true, "the rest of it"},
 		{other, 41, false, "over the room of all"},
 		{other, 40, true, "the rest of it"},
-		{t.Context(), 1 << 30, true, "of no request"},
+		{nil, 1 << 30, true, "of no request"},
 	} {
-		if got := From(step.ctx).Take(step.n); got != step.want {
+		if got := step.tab.Take(step.n); got != step.want {
 			t.Errorf("take %d: %v, %s", step.n, got, step.why)
 		}
 	}
 	end()
-	if !From(other).Take(20) || From(second).Take(31) {
+	if !other.Take(20) || second.Take(31) {
 		t.Error("what a request gave back is not there, or more than that")
 	}
 	endSecond()
 	endOther()
+	if other.Take(1) {
+		t.Error("a request that is over takes more, which nothing would give back")
+	}
 	if r.sum != 0 || len(r.taken) != 0 {
 		t.Errorf("all requests are over, and %d bytes are taken by %v", r.sum, r.taken)
+	}
+}
+
+// A call that outlives its request keeps the request's memory until it ends.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	r := New(100, 100)
+	tab, end := r.Open("a")
+	free := tab.Hold()
+	tab.Take(60)
+	end()
+	if tab.Take(41) || !tab.Take(10) {
+		t.Error("the memory of a request is given back under a call that continues")
+	}
+	free()
+	if r.sum != 0 || tab.Take(1) {
+		t.Errorf("the call has ended, and %d bytes are taken", r.sum)
 	}
 }
 
@@ -49,8 +68,8 @@ func TestNeverMoreThanThereIs(t *testing.T) {
 	for range 64 {
 		all.Go(func() {
 			for range 200 {
-				ctx, end := r.Open(t.Context(), "a")
-				if From(ctx).Take(100) {
+				tab, end := r.Open("a")
+				if tab.Take(100) {
 					now := held.Add(100)
 					for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
 					}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/excerpt"
-	"hutch/internal/room"
 	"hutch/internal/verb"
 	"hutch/internal/wrap"
 )
@@ -61,7 +61,7 @@ func (v *RedactedService) Exec(ctx context.Context, sandbox string, req hutch.Ex
 	if r == nil {
 		return v.svc.Exec(ctx, sandbox, req, out)
 	}
-	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
+	kept := excerpt.New(req.MaxOutput, caller.From(ctx).Budget.Take)
 	ctx, relay := newRelay(ctx, r, keep(kept, out))
 	res, err := v.svc.Exec(ctx, sandbox, req, relay.output)
 	if cut := relay.end(); err == nil {
@@ -114,7 +114,7 @@ func (v *RedactedService) RunCode(ctx context.Context, sandbox string, req hutch
 	if out == nil {
 		out = func(hutch.RunEvent) error { return nil }
 	}
-	kept := excerpt.New(req.MaxOutput, room.From(ctx).Take)
+	kept := excerpt.New(req.MaxOutput, caller.From(ctx).Budget.Take)
 	ctx, relay := newRelay(ctx, r, keep(kept, func(o hutch.Output) error { return out(hutch.RunEvent{Output: &o}) }))
 	res, err := v.svc.RunCode(ctx, sandbox, req, func(e hutch.RunEvent) error {
 		if e.Output != nil {

@@ -27,6 +27,7 @@ import (
 	"filippo.io/age"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/durable"
 )
 
@@ -126,7 +127,7 @@ func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequ
 	if err != nil {
 		return hutch.Secret{}, err
 	}
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	made := entry{owner.ID, name, req.Value, time.Now().UTC(), brokered}
 	return made.record(), v.change(func(d *document) error {
 		d.retire(owner.ID, name)
@@ -140,7 +141,7 @@ func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequ
 
 // DeleteSecret implements hutch.Secrets.
 func (v *Vault) DeleteSecret(ctx context.Context, name string) error {
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	return v.change(func(d *document) error {
 		if d.retire(owner.ID, name) {
 			return nil
@@ -154,7 +155,7 @@ func (v *Vault) DeleteSecret(ctx context.Context, name string) error {
 
 // Secrets implements hutch.Secrets.
 func (v *Vault) Secrets(ctx context.Context) ([]hutch.Secret, error) {
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	byName := map[string]hutch.Secret{}
@@ -229,7 +230,7 @@ func unknown(name string, known []string) error {
 // owners, so all secrets are replaced. It does not replace secrets of other owners: that would confirm a guess of
 // one.
 func (v *Vault) Redactor(ctx context.Context) *Redactor {
-	owner, _ := hutch.OwnerOf(ctx)
+	owner, _ := caller.OwnerOf(ctx)
 	if owner.ID == "" {
 		return v.All()
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/secret"
 )
 
@@ -39,7 +40,7 @@ func (s safe) open(t *testing.T, given map[string]string) *secret.Vault {
 }
 
 func owner(id string) context.Context {
-	return hutch.WithOwner(context.Background(), hutch.Owner{ID: id})
+	return caller.WithOwner(context.Background(), caller.Owner{ID: id})
 }
 
 func set(t *testing.T, v *secret.Vault, ctx context.Context, name, value string) {

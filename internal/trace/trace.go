@@ -18,6 +18,7 @@ import (
 
 	"hutch"
 	"hutch/internal/audit"
+	"hutch/internal/caller"
 )
 
 // Options are what a tracer is made from.
@@ -60,11 +61,11 @@ const header = "traceparent"
 
 // Begin implements audit.Observer.
 func (t *Tracer) Begin(ctx context.Context, op audit.Operation) (context.Context, func(audit.Outcome), error) {
-	parent := t.format.Extract(ctx, propagation.MapCarrier{header: hutch.TraceOf(ctx)})
+	parent := t.format.Extract(ctx, propagation.MapCarrier{header: caller.From(ctx).Trace})
 	ctx, span := t.tracer.Start(parent, op.Verb, oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithAttributes(attributes(op)...))
 	carrier := propagation.MapCarrier{}
 	t.format.Inject(ctx, carrier)
-	return hutch.WithTrace(ctx, carrier[header]), func(o audit.Outcome) {
+	return caller.WithTrace(ctx, carrier[header]), func(o audit.Outcome) {
 		if o.Sandbox != "" {
 			span.SetAttributes(attribute.String("hutch.sandbox", o.Sandbox))
 		}

@@ -14,6 +14,7 @@ import (
 
 	"hutch"
 	"hutch/internal/audit"
+	"hutch/internal/caller"
 	"hutch/internal/trace"
 )
 
@@ -47,11 +48,11 @@ func TestSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	ctx, end, err := tr.Begin(hutch.WithTrace(t.Context(), parent), audit.Operation{Verb: "Exec", Sandbox: "demo", Surface: "mcp"})
+	ctx, end, err := tr.Begin(caller.WithTrace(t.Context(), parent), audit.Operation{Verb: "Exec", Sandbox: "demo", Surface: "mcp"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inner := hutch.TraceOf(ctx)
+	inner := caller.From(ctx).Trace
 	end(audit.Outcome{Err: hutch.Errorf(hutch.Timeout, "too long")})
 	root, end, _ := tr.Begin(t.Context(), audit.Operation{Verb: "Create"})
 	end(audit.Outcome{Sandbox: "sb-1"})
@@ -71,7 +72,7 @@ func TestSpans(t *testing.T) {
 			t.Errorf("no %s in %s", want, text)
 		}
 	}
-	if s := <-got; hex.EncodeToString(s.TraceId) != hutch.TraceID(root) || len(s.ParentSpanId) != 0 {
+	if s := <-got; hex.EncodeToString(s.TraceId) != caller.From(root).TraceID() || len(s.ParentSpanId) != 0 {
 		t.Errorf("%v", s)
 	}
 }

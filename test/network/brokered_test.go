@@ -20,6 +20,7 @@ import (
 
 	"hutch"
 	"hutch/internal/broker"
+	"hutch/internal/caller"
 	"hutch/internal/egress"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
@@ -83,7 +84,7 @@ func (w *world) vaulted(t *testing.T, runtime string) *vaulted {
 					Credentials: func() []secret.Credential { return v.vault.Brokered(x.Owner, x.Secrets()) },
 				},
 				Link: func(ctx context.Context, id string, port uint16) (net.Conn, error) {
-					return v.DialPort(hutch.WithOwner(ctx, hutch.Owner{ID: x.Owner}), id, int(port))
+					return v.DialPort(caller.WithOwner(ctx, caller.Owner{ID: x.Owner}), id, int(port))
 				},
 			})
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
 	"hutch/internal/store"
@@ -229,8 +230,8 @@ func TestUnexposeCuts(t *testing.T) {
 // Two owners can have sandboxes of one id: their URLs always differ.
 func TestOneLabelIsOnePort(t *testing.T) {
 	b := open(t, "native", nil)
-	alice := hutch.WithOwner(bounded(t), hutch.Owner{ID: "alice"})
-	mallory := hutch.WithOwner(bounded(t), hutch.Owner{ID: "mallory"})
+	alice := caller.WithOwner(bounded(t), caller.Owner{ID: "alice"})
+	mallory := caller.WithOwner(bounded(t), caller.Owner{ID: "mallory"})
 	long := strings.Repeat("long", 15)
 	for _, id := range []string{"same", long} {
 		if _, err := b.Create(alice, hutch.CreateRequest{ID: id}); err != nil {

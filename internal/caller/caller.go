@@ -1,0 +1,131 @@
+// Package caller is on whose behalf a call is made, as one value in the call's context.
+//
+// The guard sets it once for each request. A surface adds its name, policy changes the owner when a sandbox is shared,
+// and a tracer adds its span. Policy, audit, quota, the redactor, the engine and the surfaces read it. A context
+// without a caller belongs to the server itself.
+package caller
+
+import (
+	"context"
+
+	"hutch"
+	"hutch/internal/room"
+)
+
+// Caller is who calls, from where, and what the call is charged to. The zero value is the server itself.
+type Caller struct {
+	// Principal is what the call's token stands for; nil for a call without a token.
+	Principal *Principal
+	// Owner has the sandboxes that the call can see: the principal's own, or those of an owner that shares a sandbox
+	// with the principal. nil is the server, which sees those of every owner.
+	Owner  *Owner
+	Origin Origin
+	// Trace is the traceparent of the call, as W3C Trace Context has it, or empty.
+	Trace string
+	// Budget is the memory that the server holds for the request; nil for no limit.
+	Budget *room.Tab
+}
+
+// Owner has sandboxes of its own: the same id of two owners is two sandboxes, and neither owner learns of the other's.
+type Owner struct {
+	ID           string // empty for the server itself
+	MaxSandboxes int    // live sandboxes; 0 means only the server's limit
+	// Network is the most that the owner's sandboxes can reach, in canonical form; nil means no ceiling.
+	Network *hutch.Network
+}
+
+// Origin is where a call comes from.
+type Origin struct {
+	Surface string // "mcp", "rest", "conversation"
+	Remote  string // address of the client
+	Request string // id of the HTTP request, which no other one has
+	// ClientRequest is the id that the client gave the request.
+	ClientRequest string
+}
+
+type key struct{}
+
+// With returns a context for calls of c.
+func With(ctx context.Context, c Caller) context.Context { return context.WithValue(ctx, key{}, c) }
+
+// From returns the caller of ctx.
+func From(ctx context.Context) Caller {
+	c, _ := ctx.Value(key{}).(Caller)
+	return c
+}
+
+// As returns a context for calls of p about its own sandboxes.
+func As(ctx context.Context, p *Principal) context.Context {
+	c, self := From(ctx), p.Self()
+	c.Principal, c.Owner = p, &self
+	return With(ctx, c)
+}
+
+// Unmetered returns a context for work that the server does on behalf of ctx's principal, such as cleaning up, which
+// no limit should stop.
+func Unmetered(ctx context.Context) context.Context {
+	p := From(ctx).Principal
+	if p == nil {
+		return ctx
+	}
+	free := *p
+	free.Limits = Unlimited
+	return As(ctx, &free)
+}
+
+// WithOwner returns a context for calls about the sandboxes of o.
+func WithOwner(ctx context.Context, o Owner) context.Context {
+	c := From(ctx)
+	c.Owner = &o
+	return With(ctx, c)
+}
+
+// WithoutOwner returns a context for calls about the sandboxes of every owner.
+func WithoutOwner(ctx context.Context) context.Context {
+	c := From(ctx)
+	c.Owner = nil
+	return With(ctx, c)
+}
+
+// OwnerOf returns the owner whose sandboxes the calls of ctx are about. For the server, which sees those of every
+// owner, it returns the zero Owner and false.
+func OwnerOf(ctx context.Context) (Owner, bool) {
+	if o := From(ctx).Owner; o != nil {
+		return *o, true
+	}
+	return Owner{}, false
+}
+
+// WithSurface returns a context for calls that come through a surface.
+func WithSurface(ctx context.Context, name string) context.Context {
+	c := From(ctx)
+	c.Origin.Surface = name
+	return With(ctx, c)
+}
+
+// WithTrace returns a context for calls that are part of a trace. An invalid traceparent is ignored.
+func WithTrace(ctx context.Context, traceparent string) context.Context {
+	if traceparent == "" || hutch.TraceOf(hutch.WithTrace(context.Background(), traceparent)) != traceparent {
+		return ctx
+	}
+	c := From(ctx)
+	c.Trace = traceparent
+	return With(ctx, c)
+}
+
+// TraceID returns the id of the caller's trace, or "".
+func (c Caller) TraceID() string {
+	if c.Trace == "" {
+		return ""
+	}
+	return c.Trace[3:35]
+}
+
+// OwnBudget returns a context for work that outlives its request: its memory is charged to the same owner, and given
+// back by the returned function.
+func OwnBudget(ctx context.Context) (context.Context, func()) {
+	c := From(ctx)
+	var free func()
+	c.Budget, free = c.Budget.Again()
+	return With(ctx, c), free
+}

@@ -1,0 +1,67 @@
+package caller
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"hutch"
+)
+
+// Principal is what a token stands for. It is shared and must not be modified.
+type Principal struct {
+	ID     string // of the token
+	Name   string
+	Owner  string // owner of the sandboxes it creates; empty for the server's own
+	Scopes []hutch.Scope
+	Limits hutch.TokenLimits // hutch.Unlimited for no limit, never 0
+	// Network is the most that its sandboxes can reach; nil for the server's.
+	Network *hutch.Network
+	// Metadata is the URL that tells a client where to get more scopes (RFC 9728); empty if there is no such place.
+	Metadata string
+
+	Expires time.Time       // zero for never
+	Life    context.Context // done when the token ends earlier; nil for never
+}
+
+// Unlimited are the limits of a principal without limits.
+var Unlimited = hutch.TokenLimits{Requests: hutch.Unlimited, Operations: hutch.Unlimited, Sandboxes: hutch.Unlimited}
+
+// ScopePrefix marks our scopes among others in the tokens of an issuer.
+const ScopePrefix = "hutch:"
+
+// Has reports whether the principal has one of the scopes.
+func (p *Principal) Has(scopes ...hutch.Scope) bool {
+	return slices.ContainsFunc(scopes, func(s hutch.Scope) bool { return slices.Contains(p.Scopes, s) })
+}
+
+// Lack returns the error for a verb that needs one of some scopes, when p has none of them. Its data become a
+// challenge (RFC 6750).
+func (p *Principal) Lack(verb string, scopes []hutch.Scope) error {
+	err := hutch.Errorf(hutch.Denied, "the token %q has the scopes %q, and %s needs one of %q: ask for a token that has it", p.Name, p.Scopes, verb, scopes).
+		With("needs", scopes)
+	if p.Metadata == "" {
+		return err.With("scope", string(scopes[0]))
+	}
+	return err.With("scope", ScopePrefix+string(scopes[0])).With("resourceMetadata", p.Metadata)
+}
+
+// Self returns the principal as an owner of sandboxes.
+func (p *Principal) Self() Owner {
+	return Owner{ID: p.Owner, MaxSandboxes: max(0, p.Limits.Sandboxes), Network: p.Network}
+}
+
+// Hold returns a context that ends with the principal's token; its cause then has a message for people.
+func (p *Principal) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	life := cmp.Or(p.Life, context.Background())
+	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	if p.Expires.IsZero() {
+		return ctx, func() { stop(); cancel(context.Canceled) }
+	}
+	ctx, done := context.WithDeadlineCause(ctx, p.Expires, errExpired)
+	return ctx, func() { stop(); done(); cancel(context.Canceled) }
+}
+
+var errExpired = hutch.Errorf(hutch.Denied, "the token expired while this was under way: ask for a new one")
