@@ -13,7 +13,7 @@ func newConversation(h *home, std streams) *cobra.Command {
 	var fl serveFlags
 	c := &cobra.Command{
 		Use:   "conversation",
-		Short: "Run the server of conversations: run code over MCP, share files by link",
+		Short: "Run the server of conversations, or list and delete those of a server",
 		Long: `Run the server of conversations: the MCP tools sandbox.run_code and
 sandbox.list_runners at /mcp, events at /mcp/events, files at /files by signed
 links, and a page at /. A link to this program called hutch-conversation needs
@@ -26,7 +26,9 @@ no arguments. All is set in the environment:
   MCP_HTTP_ADDR    address and port (default :8080)
 
 DOCKER_HOST and TUNNEL_TOKEN may be set and are not used: runners are the
-languages of this host, and the tunnel is a program of its own.`,
+languages of this host, and the tunnel is a program of its own.
+
+With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if fl.Token = os.Getenv("MCP_API_TOKEN"); fl.Token == "" {
@@ -51,5 +53,6 @@ languages of this host, and the tunnel is a program of its own.`,
 	durationVar(f, &fl.Conversations.LinkLife, "link-life", "", 0, "how long links to files are good for (default for ever)")
 	fl.conversationFlags(f, 0, 0)
 	f.BoolVarP(&fl.quiet, "quiet", "q", false, "log warnings only")
+	c.AddCommand(newConversationList(h, std), newConversationRemove(h, std))
 	return c
 }
