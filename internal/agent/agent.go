@@ -112,7 +112,7 @@ func user(boot wire.Boot) *spawn.User {
 		return nil
 	}
 	setgroups, _ := os.ReadFile("/proc/self/setgroups")
-	return &spawn.User{UID: boot.UID, GID: boot.GID, KeepGroups: string(setgroups) == "deny\n"}
+	return &spawn.User{UID: boot.UID, GID: boot.GID, Groups: boot.Groups, KeepGroups: string(setgroups) == "deny\n"}
 }
 
 // mayBecome reports whether this process has the right to change its user and group.

@@ -225,6 +225,8 @@ func unstarted(err error) error {
 		return hutch.Errorf(hutch.Invalid, "the command and its environment are too long for the kernel: put the text in a file, or on stdin").Because(err)
 	case e.Step == spawn.Chdir:
 		return hutch.Errorf(hutch.Invalid, "the command cannot start in %s: %s. Make the folder first, or choose another", quote(e.Path), reason(e.Errno)).Because(err)
+	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT && e.Path == shells[len(shells)-1]:
+		return hutch.Errorf(hutch.Unsupported, "this sandbox has no /bin/sh, which a command line needs: run the program itself, with each argument as a word of its own (hutch exec SANDBOX /PROGRAM ARG...), or use an image that has a shell").Because(err)
 	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT:
 		return hutch.Errorf(hutch.Unsupported, "this sandbox has no program %s: install it, or use an image that has it", quote(filepath.Base(e.Path))).Because(err)
 	case e.Step == spawn.Exec:

@@ -282,6 +282,17 @@ type Options struct {
 	Agent string
 }
 
+// SetUser tells the agent who commands run as. It refuses user 0: with the agent's own id, a command could trace the
+// agent and reach what only the agent may.
+func SetUser(b *wire.Boot, root image.Root) error {
+	user := root.Account()
+	if user.UID <= 0 || user.GID < 0 {
+		return hutch.Errorf(hutch.Unsupported, "no command can run as user %d, group %d: choose a user of the image other than root", user.UID, user.GID)
+	}
+	b.UID, b.GID, b.Groups = user.UID, user.GID, user.Groups
+	return nil
+}
+
 // NoEROFS refuses a root that is an EROFS file, on behalf of a driver that has only the host's programs.
 func NoEROFS(runtime string) error {
 	return hutch.Errorf(hutch.Unsupported, "the runtime %s can only use the image \"host\" here: choose another runtime for this image", runtime)

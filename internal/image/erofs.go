@@ -154,10 +154,12 @@ func owner(info fs.FileInfo) (uid, gid int) {
 func (a *above) addFolders() {
 	user := a.root.Account()
 	a.keepFolder("/")
-	for _, path := range []string{"/proc", "/sys", "/dev", filepath.Dir(AgentPath), "/etc"} {
+	for _, path := range []string{"/proc", "/sys", "/dev", "/etc"} {
 		a.keepFolder(path)
 	}
+	a.add(File{Path: filepath.Dir(AgentPath), Mode: 0o755 | fs.ModeDir})
 	a.add(File{Path: AgentPath, Mode: 0o755})
+	a.add(File{Path: MeetingPath, Mode: 0o700 | fs.ModeDir})
 	for _, path := range []string{"/tmp", "/var/tmp"} {
 		a.add(File{Path: path, Mode: tempMode})
 	}

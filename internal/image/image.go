@@ -101,6 +101,8 @@ const (
 	// AgentPath is where a skeleton has an empty file over which a driver that
 	// must run the agent from inside binds it.
 	AgentPath = "/.hutch/agent"
+	// MeetingPath is the folder where such a driver and the agent meet.
+	MeetingPath = "/.hutch/run"
 )
 
 // Writable are the folders that belong to the user.

@@ -39,6 +39,7 @@ type Boot struct {
 	// UID and GID are the ids of commands, if the agent can change ids.
 	UID      int      `json:"uid"`
 	GID      int      `json:"gid"`
+	Groups   []int    `json:"groups,omitempty"` // supplementary groups of commands; work on files does not have them
 	Home     string   `json:"home"`
 	Dir      string   `json:"dir"`     // default working directory
 	Env      []string `json:"env"`     // KEY=VALUE, the base of every command's environment

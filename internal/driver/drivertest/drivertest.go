@@ -38,6 +38,9 @@ type Config struct {
 	Adopts bool
 	// Layers is set for a driver.Layerer.
 	Layers bool
+	// Images says that places can be made from an image's EROFS file, OneOwner that its files then all belong to the
+	// user that commands run as.
+	Images, OneOwner bool
 	// Networked says that places can have a network.
 	Networked bool
 	// Limited lists the limits that hold here: "memory", "pids", "disk".
@@ -58,6 +61,14 @@ func Run(t *testing.T, c Config) {
 	}
 	if c.Layers {
 		maps.Copy(tests, layered)
+	}
+	if c.Images {
+		maps.Copy(tests, imaged)
+	} else {
+		tests["RefusesImages"] = refusesImages
+	}
+	if c.Images && c.Saves {
+		maps.Copy(tests, savedImages)
 	}
 	if c.Networked {
 		maps.Copy(tests, networked)
@@ -106,7 +117,7 @@ const token = "a token that the test knows"
 func (c Config) spec(id string) driver.Spec {
 	return driver.Spec{
 		ID: id, Root: c.Root, Limits: Limits,
-		Boot: wire.Boot{Token: token, Home: image.Home, Dir: image.Workspace, Hostname: id, Env: c.Root.Env, MaxLive: Limits.Processes},
+		Boot: wire.Boot{Token: token, Home: c.Root.Account().Home, Dir: c.Root.Workdir(), Hostname: id, Env: c.Root.Env, MaxLive: Limits.Processes},
 	}
 }
 

@@ -3,9 +3,12 @@ package gvisor
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,13 +24,13 @@ import (
 )
 
 const (
-	container   = "agent"       // every sandbox has one container, with this name
-	meeting     = "/.hutch/run" // where daemon and agent meet, inside: see [place.meeting]
+	container   = "agent"           // every sandbox has one container, with this name
+	meeting     = image.MeetingPath // where daemon and agent meet, inside: see [place.meeting]
 	agentSocket = "agent.sock"
 
-	// upperFile is the initial writable layer, open in runsc. gVisor requires the same path in all places that are
-	// restored from one save.
-	upperFile = "/proc/self/fd/5"
+	// upperFile is the initial writable layer, and filesDir the folder of the file that backs the written files, both
+	// open in runsc. gVisor requires the same paths in all places that are restored from one save.
+	upperFile, filesDir = "/proc/self/fd/5", "/proc/self/fd/6"
 )
 
 // writeBundle writes the files from which runsc creates the place.
@@ -36,7 +39,7 @@ func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	if err != nil {
 		return err
 	}
-	bundle.Annotations = map[string]string{"dev.gvisor.tar.rootfs.upper": upperFile}
+	bundle.Annotations = annotations(spec)
 	bundle.Mounts = append(bundle.Mounts, specs.Mount{
 		Destination: meeting, Type: "bind", Source: p.meeting(), Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
 	})
@@ -52,7 +55,7 @@ func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	if from.layer != "" {
 		err = os.Symlink(from.layer, p.upper())
 	} else {
-		err = os.WriteFile(p.upper(), upperLayer(), 0o600)
+		err = os.WriteFile(p.upper(), upperLayer(spec.Root), 0o600)
 	}
 	if err != nil {
 		return err
@@ -63,13 +66,33 @@ func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	return os.WriteFile(p.config(), text, 0o600)
 }
 
+// annotations are gVisor's own additions to a bundle. For an EROFS file they say what the options of runsc say for
+// other roots, which runsc then ignores: without size, the written files would have no limit.
+func annotations(spec driver.Spec) map[string]string {
+	a := map[string]string{"dev.gvisor.tar.rootfs.upper": upperFile}
+	if spec.Root.EROFS != "" {
+		a[rootfs+"source"] = spec.Root.EROFS
+		a[rootfs+"type"] = "erofs"
+		a[rootfs+"overlay"] = "dir=" + filesDir
+		a[rootfs+"options"] = fmt.Sprintf("size=%dm", spec.Limits.Disk)
+	}
+	return a
+}
+
+const rootfs = "dev.gvisor.spec.rootfs."
+
+// noRoot is the bundle's root folder where the root is an EROFS file. gVisor wants one, and uses nothing of it.
+const noRoot = "/.hutch/none"
+
 // bundle is the OCI configuration of a place.
 func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	boot := spec.Boot
 	boot.Version, boot.Listen = wire.Version, "unix:"+meeting+"/"+agentSocket
 	boot.Saved = "/proc/gvisor/checkpoint"
-	boot.UID, boot.GID = image.UID, image.GID
-	var err error
+	err := driver.SetUser(&boot, spec.Root)
+	if err != nil {
+		return nil, err
+	}
 	boot.Pass = seccomp.NewPass()
 	if boot.Filter, err = seccomp.Ancestry(boot.Pass); err != nil {
 		return nil, err
@@ -82,11 +105,12 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: boot.Hostname,
-		Root:     &specs.Root{Path: spec.Root.Dir},
+		Root:     &specs.Root{Path: cmp.Or(spec.Root.Dir, noRoot)},
 		Mounts:   mounts(spec.Root, agent),
 		Process: &specs.Process{
-			Args:            append([]string{image.AgentPath, "gvisor"}, innerLimits(spec.Limits)...),
-			Env:             append(spec.Root.Env[:len(spec.Root.Env):len(spec.Root.Env)], "HUTCH_BOOT="+base64.StdEncoding.EncodeToString(text)),
+			Args: append([]string{image.AgentPath, "gvisor"}, innerLimits(spec.Limits)...),
+			// Nothing of the image's environment: it could contain a boot message of its own.
+			Env:             []string{"HUTCH_BOOT=" + base64.StdEncoding.EncodeToString(text)},
 			Cwd:             "/",
 			Capabilities:    agentCapabilities,
 			NoNewPrivileges: true,
@@ -150,29 +174,45 @@ func innerLimits(l hutch.Limits) []string {
 	}
 }
 
-// upperLayer is a tar archive of the initial writable layer: the folders of the ordinary user. They cannot come from
-// the image: if the kernel knows only our own user, the image's files have other owners.
-func upperLayer() []byte {
+// upperLayer is a tar archive of the initial writable layer.
+func upperLayer(root image.Root) []byte {
+	files := root.Files
+	if root.EROFS == "" {
+		files = userFolders()
+	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	made := map[string]bool{}
-	folder := func(path string, mode int64, id int) {
-		if !made[path] {
-			made[path] = true
-			w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "." + path + "/", Mode: mode, Uid: id, Gid: id})
+	for _, f := range files { // writing to memory does not fail
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: "." + f.Path, Mode: int64(f.Mode.Perm()), Uid: f.UID, Gid: f.GID, Size: int64(len(f.Content))}
+		if f.Mode.IsDir() {
+			h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(h.Name, "/")+"/"
 		}
-	}
-	folder("", 0o755, 0)
-	for _, path := range image.Writable {
-		mode := int64(0o755)
-		if strings.HasSuffix(path, "tmp") {
-			mode = 0o1777
+		if f.Mode&fs.ModeSticky != 0 {
+			h.Mode |= 0o1000
 		}
-		if parent := filepath.Dir(path); parent != "/" {
-			folder(parent, 0o755, 0)
-		}
-		folder(path, mode, image.UID)
+		w.WriteHeader(h)
+		io.WriteString(w, f.Content)
 	}
 	w.Close()
 	return b.Bytes()
+}
+
+// userFolders are the folders of the ordinary user on a host image. They cannot come from the image: if the kernel
+// knows only our own user, the image's files have other owners.
+func userFolders() []image.File {
+	const folder = 0o755 | fs.ModeDir
+	files := []image.File{{Path: "/", Mode: folder}}
+	made := map[string]bool{"/": true}
+	for _, path := range image.Writable {
+		if parent := filepath.Dir(path); !made[parent] {
+			made[parent] = true
+			files = append(files, image.File{Path: parent, Mode: folder})
+		}
+		f := image.File{Path: path, Mode: folder, UID: image.UID, GID: image.UID}
+		if strings.HasSuffix(path, "tmp") {
+			f.Mode = 0o777 | fs.ModeDir | fs.ModeSticky
+		}
+		files = append(files, f)
+	}
+	return files
 }

@@ -134,9 +134,6 @@ func (d *Driver) makeOnce(ctx context.Context, spec driver.Spec, from origin) (d
 
 // vacate creates a place in which nothing has started.
 func (d *Driver) vacate(ctx context.Context, spec driver.Spec, from origin) (*vacancy, error) {
-	if spec.Root.EROFS != "" {
-		return nil, driver.NoEROFS(d.Name())
-	}
 	p := d.place(spec.ID)
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {

@@ -119,6 +119,7 @@ func TestDriver(t *testing.T) {
 		Isolated: true,
 		Adopts:   true,
 		Saves:    true,
+		Images:   true,
 		Limited:  limited,
 
 		Networked: true,

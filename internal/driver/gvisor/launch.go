@@ -30,8 +30,13 @@ func (d *Driver) launch(ctx context.Context, p place, l hutch.Limits) error {
 		return err
 	}
 	defer upper.Close()
+	files, err := os.Open(p.files())
+	if err != nil {
+		return err
+	}
+	defer files.Close()
 	cmd := d.runsc(p, l)
-	cmd.ExtraFiles = []*os.File{gate.r, log.w, upper} // 3, 4, 5: see upperFile
+	cmd.ExtraFiles = []*os.File{gate.r, log.w, upper, files} // 3 to 6: see upperFile
 	if err := p.start(cmd); err != nil {
 		return err
 	}

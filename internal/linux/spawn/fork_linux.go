@@ -94,7 +94,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 	p.step = Become
 	if p.user {
 		if p.setgroups {
-			if _, _, e = syscall.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
+			if _, _, e = syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(p.groups)), uintptr(unsafe.Pointer(unsafe.SliceData(p.groups))), 0); e != 0 {
 				goto failed
 			}
 		}

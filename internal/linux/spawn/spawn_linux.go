@@ -47,6 +47,7 @@ type Command struct {
 // User is what a child becomes, before it enters its folder and executes.
 type User struct {
 	UID, GID int
+	Groups   []int // supplementary
 	// KeepGroups leaves the supplementary groups, for a user namespace that
 	// forbids to change them.
 	KeepGroups bool
@@ -121,6 +122,7 @@ type plan struct {
 	terminal  bool
 	user      bool
 	setgroups bool
+	groups    []uint32
 	uid, gid  uintptr
 	limit     *unix.Rlimit
 	readAll   bool
@@ -162,6 +164,9 @@ func (c Command) plan() (*plan, error) {
 	if c.User != nil {
 		p.user, p.setgroups = true, !c.User.KeepGroups
 		p.uid, p.gid = uintptr(c.User.UID), uintptr(c.User.GID)
+		for _, g := range c.User.Groups {
+			p.groups = append(p.groups, uint32(g))
+		}
 		p.rights.Version = unix.LINUX_CAPABILITY_VERSION_3
 		if p.readAll = c.ReadAll; p.readAll {
 			p.right[0] = unix.CapUserData{Effective: readAll, Permitted: readAll, Inheritable: readAll}

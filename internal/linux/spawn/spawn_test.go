@@ -164,9 +164,9 @@ func TestUser(t *testing.T) {
 		t.Skip("only root can start programs as somebody else")
 	}
 	c := shell("id -u; id -g; id -G; grep CapEff /proc/self/status")
-	c.User = &spawn.User{UID: 12345, GID: 54321}
+	c.User = &spawn.User{UID: 12345, GID: 54321, Groups: []int{77, 78}}
 	out, _ := run(t, c)
-	if out != "12345\n54321\n54321\nCapEff:\t0000000000000000\n" {
+	if out != "12345\n54321\n54321 77 78\nCapEff:\t0000000000000000\n" {
 		t.Errorf("runs as %q", out)
 	}
 }

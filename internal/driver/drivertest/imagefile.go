@@ -1,0 +1,175 @@
+package drivertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/erofs/go-erofs"
+
+	"hutch"
+	"hutch/internal/image"
+	"hutch/internal/wire"
+)
+
+// ImageFile is a file of an image: a folder where Mode says so, a link where
+// Link says where to.
+type ImageFile struct {
+	Path     string
+	Mode     fs.FileMode
+	UID, GID int
+	Link     string
+	Content  []byte
+}
+
+// WriteImage makes an EROFS file that everyone can read. Folders that the list lacks are root's.
+func WriteImage(t testing.TB, files []ImageFile) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hutch-image-") // ordinary users can enter it, unlike the folder of a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "image.erofs")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w := erofs.Create(out)
+	made := map[string]bool{"/": true}
+	for _, f := range files {
+		if err := errors.Join(makeParents(w, made, f.Path), writeFile(w, f)); err != nil {
+			t.Fatalf("%s: %v", f.Path, err)
+		}
+		made[f.Path] = true
+	}
+	if err := errors.Join(w.Close(), os.Chmod(dir, 0o755), os.Chmod(path, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func makeParents(w *erofs.Writer, made map[string]bool, path string) error {
+	dir := filepath.Dir(path)
+	if made[dir] {
+		return nil
+	}
+	made[dir] = true
+	return errors.Join(makeParents(w, made, dir), w.Mkdir(dir, 0o755))
+}
+
+func writeFile(w *erofs.Writer, f ImageFile) error {
+	switch {
+	case f.Link != "":
+		return w.Symlink(f.Link, f.Path)
+	case f.Mode.IsDir():
+		return errors.Join(w.Mkdir(f.Path, f.Mode.Perm()), w.Chmod(f.Path, f.Mode), w.Chown(f.Path, f.UID, f.GID))
+	}
+	out, err := w.Create(f.Path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, bytes.NewReader(f.Content))
+	return errors.Join(err, out.Close(), w.Chmod(f.Path, f.Mode), w.Chown(f.Path, f.UID, f.GID))
+}
+
+// ProbeEnv names a file with the built program, for tests that run where nothing can be built.
+const ProbeEnv = "HUTCH_TEST_PROBE"
+
+// Probe is the program of an image without a shell: see package probe.
+var Probe = sync.OnceValues(func() ([]byte, error) {
+	if built := os.Getenv(ProbeEnv); built != "" {
+		return os.ReadFile(built)
+	}
+	dir, err := os.MkdirTemp("", "hutch-probe-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "probe")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, reflect.TypeFor[suite]().PkgPath()+"/probe")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	return os.ReadFile(path)
+})
+
+// probeImage is an image of one program, and these files.
+func probeImage(t testing.TB, files ...ImageFile) string {
+	t.Helper()
+	program, err := Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return WriteImage(t, append([]ImageFile{{Path: "/probe", Mode: 0o755, Content: program}}, files...))
+}
+
+// onImage is the suite with an image in place of the host's.
+func (s *suite) onImage(t testing.TB, path string, opt image.EROFSOptions) *suite {
+	t.Helper()
+	root, err := image.FromEROFS(path, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := *s
+	other.Root = root
+	return &other
+}
+
+// probe runs the program of an image without a shell.
+func (p *place) probe(t *testing.T, args ...string) (string, wire.Exit) {
+	t.Helper()
+	var out strings.Builder
+	exit, err := p.agent.Run(t.Context(), wire.Start{ID: hutch.NewID("x"), Argv: append([]string{"/probe"}, args...), TimeoutMS: 60_000}, nil, func(o hutch.Output) error {
+		out.Write(o.Data)
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("probe %q: %s", args, explain(err))
+	}
+	return strings.TrimSuffix(out.String(), "\n"), exit
+}
+
+func (p *place) wantProbe(t *testing.T, want string, args ...string) {
+	t.Helper()
+	if got, exit := p.probe(t, args...); got != want || exit.Code != 0 {
+		t.Errorf("probe %q gave %q and exit code %d, not %q", args, got, exit.Code, want)
+	}
+}
+
+// hostPrograms are files of this machine: programs with the libraries that they load.
+func hostPrograms(t testing.TB, programs ...string) (files []ImageFile) {
+	t.Helper()
+	paths := slices.Clone(programs)
+	for _, program := range programs {
+		out, err := exec.Command("ldd", program).Output()
+		if err != nil {
+			t.Skipf("ldd %s: %v", program, err)
+		}
+		for _, word := range strings.Fields(string(out)) {
+			if filepath.IsAbs(word) && !slices.Contains(paths, word) {
+				paths = append(paths, word)
+			}
+		}
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, ImageFile{Path: path, Mode: 0o755, Content: text})
+	}
+	return files
+}
