@@ -82,8 +82,9 @@ type RunRequest struct {
 	// Timeout counts from when the run begins, not while it waits for earlier runs; default 30, and at most the
 	// server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
-	// MaxOutput is as in ExecRequest.
-	MaxOutput int `json:"maxOutput,omitempty"`
+	// MaxOutput and StreamOnly are as in ExecRequest.
+	MaxOutput  int  `json:"maxOutput,omitempty"`
+	StreamOnly bool `json:"-"`
 	// Stdin is what input() reads; nil is empty. It is read while the code runs, so an answer can depend on the
 	// question.
 	Stdin io.Reader `json:"-"`

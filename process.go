@@ -44,6 +44,9 @@ type ExecRequest struct {
 	// MaxOutput is how many bytes of each of stdout and stderr the result keeps: the first and the last half. Default
 	// 1 MiB, at most 16 MiB. The caller's output function always gets everything.
 	MaxOutput int `json:"maxOutput,omitempty"`
+	// StreamOnly leaves Stdout and Stderr out of the result, for a caller that takes all of them in its output
+	// function: then nothing is kept for the result.
+	StreamOnly bool `json:"-"`
 	// SessionID names the code context to run in, with the state of earlier runs. A missing context is created, in
 	// Language or else in bash. See [Contexts].
 	SessionID string `json:"sessionId,omitempty"`

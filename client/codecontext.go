@@ -39,9 +39,13 @@ func (c *Client) Interrupt(ctx context.Context, sandbox, id string) error {
 
 // RunCode implements hutch.Service. A run with stdin has its own connection, which carries the input while the code
 // runs.
-func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+func (c *Client) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (res hutch.RunResult, err error) {
 	if err := cmp.Or(req.Check(), checkText(req.Code, req.Dir, req.Env)); err != nil {
 		return hutch.RunResult{}, err
+	}
+	if req.StreamOnly { // the server always keeps something
+		req.MaxOutput = 1
+		defer func() { res.Stdout, res.Stderr = nil, nil }()
 	}
 	switch {
 	case req.Stdin != nil:

@@ -23,9 +23,13 @@ const cancelTime = 5 * time.Second
 // Exec implements hutch.Service. A command with stdin or an output function has its own connection, which carries
 // input and output while the command runs. A command with neither is a plain call; if that is cancelled, its output
 // until then is lost.
-func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+func (c *Client) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (res hutch.ExecResult, err error) {
 	if err := cmp.Or(req.Check(), checkText(req.Command, req.Dir, req.Env)); err != nil {
 		return hutch.ExecResult{}, err
+	}
+	if req.StreamOnly { // the server always keeps something
+		req.MaxOutput = 1
+		defer func() { res.Stdout, res.Stderr, res.Truncated = nil, nil, false }()
 	}
 	if req.Resumable {
 		return c.execResumable(ctx, sandbox, req, out)

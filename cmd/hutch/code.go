@@ -124,7 +124,7 @@ func (r *repl) once(ctx context.Context, code string) error {
 }
 
 func (r *repl) run(ctx context.Context, code string) (hutch.RunResult, error) {
-	req := hutch.RunRequest{ContextID: r.context, Language: r.language, Code: code, Timeout: hutch.InSeconds(r.timeout), MaxOutput: 2}
+	req := hutch.RunRequest{ContextID: r.context, Language: r.language, Code: code, Timeout: hutch.InSeconds(r.timeout), StreamOnly: true}
 	switch {
 	case r.std.in == nil:
 	case isTerminal(r.std.in):

@@ -186,7 +186,7 @@ func (j *job) execute(ctx context.Context, svc hutch.Service, sandbox string, re
 	if j.asJSON {
 		out = nil
 	} else {
-		req.MaxOutput = 2 // the output is streamed, so the result need not keep it
+		req.StreamOnly = true
 	}
 	res, err := j.exec(ctx, svc, sandbox, req, out)
 	if cause := context.Cause(ctx); cause != nil {

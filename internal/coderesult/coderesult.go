@@ -25,10 +25,15 @@ type Record struct {
 	fault   *hutch.CodeError
 }
 
-// New returns a Record that keeps limit bytes of each stream, and calls take before it
-// keeps more than a little. Events go to out, which may be nil.
-func New(limit int, take func(bytes int) bool, out func(hutch.RunEvent) error) *Record {
-	return &Record{kept: excerpt.New(limit, take), take: take, out: out}
+// New returns a Record that keeps output in kept, and calls take before it keeps a value.
+// Events go to out, which may be nil.
+func New(kept *excerpt.Output, take func(bytes int) bool, out func(hutch.RunEvent) error) *Record {
+	return &Record{kept: kept, take: take, out: out}
+}
+
+// PassOn returns a Record that keeps nothing, for a caller that keeps what out gets.
+func PassOn(out func(hutch.RunEvent) error) *Record {
+	return New(nil, func(int) bool { return false }, out)
 }
 
 func (r *Record) hand(e hutch.RunEvent) error {

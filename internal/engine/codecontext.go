@@ -126,6 +126,12 @@ func (e *Engine) Interrupt(ctx context.Context, id, contextID string) error {
 
 // RunCode implements hutch.Service.
 func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
+	take := caller.From(ctx).Budget.Take
+	return e.runCode(ctx, id, req, coderesult.New(excerpt.ForRun(req, take), take, out))
+}
+
+// runCode runs code, and gives rec what it prints and shows.
+func (e *Engine) runCode(ctx context.Context, id string, req hutch.RunRequest, rec *coderesult.Record) (hutch.RunResult, error) {
 	limit, err := e.checkRun(req)
 	if err != nil {
 		return hutch.RunResult{}, err
@@ -150,7 +156,6 @@ func (e *Engine) RunCode(ctx context.Context, id string, req hutch.RunRequest, o
 		return hutch.RunResult{}, err
 	}
 	run.Context, run.TimeoutMS = contextID, max(limit.Milliseconds(), 1)
-	rec := coderesult.New(req.MaxOutput, caller.From(ctx).Budget.Take, out)
 	denials := s.Denials()
 	begun, end, err := agent.RunIn(ctx, run, req.Stdin, rec.Output, rec.Message)
 	res := rec.Result()
@@ -223,20 +228,19 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 		}
 	}
 	began := time.Now()
-	kept, cursor := excerpt.New(req.MaxOutput, caller.From(ctx).Budget.Take), int64(0)
+	kept, cursor := excerpt.For(req, caller.From(ctx).Budget.Take), int64(0)
+	pass := kept.Tee(out)
 	show := func(stream hutch.Stream, data []byte) error {
-		cursor += int64(len(data))
-		o := hutch.Output{Stream: stream, Data: data, Cursor: cursor}
-		kept.Add(o)
-		if out == nil || len(data) == 0 {
+		if len(data) == 0 {
 			return nil
 		}
-		return out(o)
+		cursor += int64(len(data))
+		return pass(hutch.Output{Stream: stream, Data: data, Cursor: cursor})
 	}
-	res, err := e.RunCode(ctx, id, hutch.RunRequest{
+	res, err := e.runCode(ctx, id, hutch.RunRequest{
 		ContextID: req.SessionID, Language: language, Code: req.Command, Dir: req.Dir, Env: req.Env, Secrets: req.Secrets,
-		Timeout: req.Timeout, MaxOutput: req.MaxOutput, Stdin: req.Stdin,
-	}, func(ev hutch.RunEvent) error {
+		Timeout: req.Timeout, Stdin: req.Stdin,
+	}, coderesult.PassOn(func(ev hutch.RunEvent) error {
 		switch {
 		case ev.Output != nil:
 			return show(ev.Output.Stream, ev.Output.Data)
@@ -246,7 +250,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 			return show(hutch.Stderr, []byte(strings.TrimSuffix(ev.Error.Traceback, "\n")+"\n"))
 		}
 		return nil
-	})
+	}))
 	if err == nil && res.Ended {
 		err = show(hutch.Stderr, fmt.Appendf(nil, "hutch: the session %s has ended with exit code %d; the next call gets a fresh one\n", req.SessionID, res.ExitCode))
 	}
@@ -257,8 +261,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 	if err != nil {
 		result.ExitCode = noExit
 	}
-	result.Stdout, result.Stderr, result.Truncated = kept.Result()
-	result.Cuts = kept.Cuts()
+	kept.Fill(&result)
 	return result, err
 }
 

@@ -159,10 +159,7 @@ func (e *Engine) Languages(ctx context.Context, id string) ([]hutch.Language, er
 	start := runner.Look()
 	start.ID, start.TimeoutMS = hutch.NewID("x"), languageTime.Milliseconds()
 	kept := excerpt.New(0, caller.From(ctx).Budget.Take)
-	exit, err := agent.Run(ctx, start, nil, func(o hutch.Output) error {
-		kept.Add(o)
-		return nil
-	})
+	exit, err := agent.Run(ctx, start, nil, kept.Tee(nil))
 	if err != nil {
 		return nil, e.diagnose(ctx, s, agent, err)
 	}

@@ -53,22 +53,15 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 		return hutch.ExecResult{}, err
 	}
 	start.Env = append(start.Env, instance.Environ(env)...)
-	kept := excerpt.New(req.MaxOutput, caller.From(ctx).Budget.Take)
+	kept := excerpt.For(req, caller.From(ctx).Budget.Take)
 	began, denials := time.Now(), s.Denials()
-	exit, err := agent.Run(ctx, start, req.Stdin, func(o hutch.Output) error {
-		kept.Add(o)
-		if out == nil {
-			return nil
-		}
-		return out(o)
-	})
+	exit, err := agent.Run(ctx, start, req.Stdin, kept.Tee(out))
 	result := hutch.ExecResult{
 		SandboxID: id, Command: req.Command, ExitCode: exit.Code, TimedOut: exit.TimedOut,
 		Timestamp: began.UTC(), Duration: time.Since(began),
 	}
-	result.Stdout, result.Stderr, result.Truncated = kept.Result()
+	kept.Fill(&result)
 	result.Denied = s.deniedSince(ctx, began, denials)
-	result.Cuts = kept.Cuts()
 	if err != nil {
 		result.ExitCode = noExit
 		return result, e.diagnose(ctx, s, agent, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/excerpt"
 	"hutch/internal/git"
 	"hutch/internal/wire"
@@ -164,7 +165,11 @@ func (g *gitRun) judge(ctx context.Context, cmd git.Command, end ended) error {
 	return nil
 }
 
-var errTooMuch = errors.New("too much output")
+var (
+	errTooMuch = errors.New("too much output")
+	errNoRoom  = hutch.Errorf(hutch.Exhausted, "the answers that wait for you to read them leave no room for the output of git: read those, or ask for fewer paths").
+			With("limit", "memory of answers")
+)
 
 const (
 	undoTime  = 30 * time.Second
@@ -178,18 +183,20 @@ func (g *gitRun) run(ctx context.Context, cmd git.Command) (ended, error) {
 		ID: hutch.NewID("g"), Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env,
 		Stdin: cmd.Stdin != "", TimeoutMS: max(cmd.Timeout.Milliseconds(), 1),
 	}
-	var stdout []byte
-	stderr := excerpt.Ends{Limit: maxErrors}
+	take := caller.From(ctx).Budget.Take
+	stdout, stderr := excerpt.Ends{Limit: git.MaxOutput, Take: take}, excerpt.Ends{Limit: maxErrors, Take: take}
 	exit, err := g.agent.Run(ctx, start, strings.NewReader(cmd.Stdin), func(o hutch.Output) error {
 		if o.Stream == hutch.Stderr {
 			stderr.Add(o.Data)
-		} else if stdout = append(stdout, o.Data...); len(stdout) > git.MaxOutput {
+		} else if stdout.Add(o.Data); stdout.Cut() {
 			return errTooMuch
 		}
 		return nil
 	})
-	end := ended{exit.Code, exit.Signal, stdout, stderr.Bytes()}
+	end := ended{exit.Code, exit.Signal, stdout.Bytes(), stderr.Bytes()}
 	switch {
+	case stdout.Short():
+		return end, errNoRoom
 	case errors.Is(err, errTooMuch):
 		return end, cmd.TooMuch()
 	case err != nil:

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/room"
+	"hutch/internal/secret"
 )
 
 // Commands that print as much as a result may keep, many at a time, have the
@@ -46,5 +48,44 @@ func TestResultsShareARoom(t *testing.T) {
 	calls.Wait()
 	if most := 2<<20 + 8*2*(16<<10); held > most || held < 2<<20-256<<10 {
 		t.Errorf("%d bytes are held, of at most %d", held, most)
+	}
+}
+
+// Output is kept in one place, whatever it passes on its way, and charged there.
+func TestOutputIsChargedOnce(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	const size, total = 1_000_000, 4 << 20
+	print := fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)
+	redacted := secret.Redact(b, func(context.Context) *secret.Redactor {
+		return secret.NewRedactor(map[string][]string{"KEY": {"correct horse battery"}})
+	})
+	for name, c := range map[string]struct {
+		svc  hutch.Service
+		req  hutch.ExecRequest
+		most int
+	}{
+		"a command":             {b, hutch.ExecRequest{}, size},
+		"a stream":              {b, hutch.ExecRequest{StreamOnly: true}, 0},
+		"a redacted command":    {redacted, hutch.ExecRequest{}, size},
+		"a redacted stream":     {redacted, hutch.ExecRequest{StreamOnly: true}, 0},
+		"in a session":          {b, hutch.ExecRequest{SessionID: "s"}, size},
+		"redacted in a session": {redacted, hutch.ExecRequest{SessionID: "s"}, size},
+	} {
+		all := room.New(total, total)
+		budget, end := all.Open("one")
+		c.req.Command = print
+		seen := 0
+		res, err := c.svc.Exec(caller.With(t.Context(), caller.Caller{Budget: budget}), "a", c.req, func(o hutch.Output) error {
+			seen += len(o.Data)
+			return nil
+		})
+		if err != nil || seen != size || len(res.Stdout) != c.most {
+			t.Errorf("%s: %d bytes in the stream, %d in the result, %v", name, seen, len(res.Stdout), err)
+		}
+		if rest, _ := all.Open("other"); !rest.Take(total - c.most) {
+			t.Errorf("%s: more than the result's %d bytes are charged", name, c.most)
+		}
+		end()
 	}
 }

@@ -7,9 +7,25 @@ import "hutch"
 // Default is how much of each stream is kept by default.
 const Default = 1 << 20
 
-// Output keeps both ends of each stream.
+// Output keeps both ends of each stream for a result. A nil Output keeps nothing.
+//
+// Each call has one: that of the outermost layer which changes the output. The layers below are asked for the stream
+// only, so that output is kept, and charged, once.
 type Output struct {
 	out, err Ends
+}
+
+// For returns what a command's result keeps: nil for a request that wants the stream only.
+func For(req hutch.ExecRequest, take func(bytes int) bool) *Output {
+	if req.StreamOnly {
+		return nil
+	}
+	return New(req.MaxOutput, take)
+}
+
+// ForRun is For for a run of code.
+func ForRun(req hutch.RunRequest, take func(bytes int) bool) *Output {
+	return For(hutch.ExecRequest{MaxOutput: req.MaxOutput, StreamOnly: req.StreamOnly}, take)
 }
 
 // New returns an Output that keeps limit bytes of each stream; 0 means Default. For more than a little, it calls
@@ -23,6 +39,9 @@ func New(limit int, take func(bytes int) bool) *Output {
 
 // Add takes the next piece.
 func (k *Output) Add(o hutch.Output) {
+	if k == nil {
+		return
+	}
 	if o.Stream == hutch.Stderr {
 		k.err.Add(o.Data)
 	} else {
@@ -30,14 +49,32 @@ func (k *Output) Add(o hutch.Output) {
 	}
 }
 
-// Result returns what was kept, and whether something is missing.
-func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
-	return k.out.Bytes(), k.err.Bytes(), k.out.cut() || k.err.cut()
+// Tee returns a function that takes pieces, and hands them to out, which can be nil.
+func (k *Output) Tee(out func(hutch.Output) error) func(hutch.Output) error {
+	return func(o hutch.Output) error {
+		k.Add(o)
+		if out == nil {
+			return nil
+		}
+		return out(o)
+	}
 }
 
-// Cuts returns where in stdout and stderr of the Result the middle is missing; it is meaningless if nothing is
-// missing.
-func (k *Output) Cuts() [2]int { return [2]int{len(k.out.head), len(k.err.head)} }
+// Fill sets the output of a command's result.
+func (k *Output) Fill(res *hutch.ExecResult) {
+	res.Stdout, res.Stderr, res.Truncated = k.Result()
+	if k != nil {
+		res.Cuts = [2]int{len(k.out.head), len(k.err.head)}
+	}
+}
+
+// Result returns what was kept, and whether something is missing.
+func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
+	if k == nil {
+		return nil, nil, false
+	}
+	return k.out.Bytes(), k.err.Bytes(), k.out.Cut() || k.err.Cut()
+}
 
 // little is what each half keeps without asking.
 const little = 16 << 10
@@ -85,7 +122,11 @@ func (e *Ends) room(has, most, n int) int {
 	return n
 }
 
-func (e *Ends) cut() bool { return e.total > int64(len(e.head)+len(e.tail)) }
+// Cut reports whether the middle of the input is missing.
+func (e *Ends) Cut() bool { return e.total > int64(len(e.head)+len(e.tail)) }
+
+// Short reports whether Take has refused: then less than Limit bytes can be kept.
+func (e *Ends) Short() bool { return e.short }
 
 // Bytes returns what was kept. Add must not be called after it.
 func (e *Ends) Bytes() []byte {

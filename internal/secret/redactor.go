@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"hutch/internal/excerpt"
 	"maps"
 	"reflect"
 	"slices"
@@ -190,10 +191,23 @@ func (r *Redactor) result(res hutch.ExecResult) hutch.ExecResult {
 	} else {
 		stdout, stderr = r.Bytes(stdout), r.Bytes(stderr)
 	}
+	mostOut, mostErr := len(res.Stdout), len(res.Stderr)
 	res.Stdout, res.Stderr = nil, nil
 	res = Scrub(r, res)
-	res.Stdout, res.Stderr = stdout, stderr
+	res.Stdout, res.Stderr = shorten(stdout, mostOut), shorten(stderr, mostErr)
+	res.Truncated = res.Truncated || len(stdout) > mostOut || len(stderr) > mostErr
 	return res
+}
+
+// shorten cuts the middle out of a text that is longer than before its secrets were replaced: no more memory is
+// charged for it.
+func shorten(b []byte, most int) []byte {
+	if len(b) <= most {
+		return b
+	}
+	ends := excerpt.Ends{Limit: most}
+	ends.Add(b)
+	return ends.Bytes()
 }
 
 // joined replaces secrets in two adjacent texts; the first is cut at its end and the second at its beginning.

@@ -55,21 +55,30 @@ func each[T any](r *Redactor, out func(T) error) func(T) error {
 }
 
 // Exec implements hutch.Service. The result is collected from the redacted
-// output: cutting the middle out of that cannot cut a secret in half.
+// output, and the service below keeps none: cutting the middle out of redacted
+// output cannot cut a secret in half. Only the result of a resumable command is
+// kept below, for the callers that resume it.
 func (v *RedactedService) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	r := v.lookup(ctx)
 	if r == nil {
 		return v.svc.Exec(ctx, sandbox, req, out)
 	}
-	kept := excerpt.New(req.MaxOutput, caller.From(ctx).Budget.Take)
-	ctx, relay := newRelay(ctx, r, keep(kept, out))
+	var kept *excerpt.Output
+	if !req.Resumable {
+		kept = excerpt.For(req, caller.From(ctx).Budget.Take)
+		req.StreamOnly = true
+	}
+	ctx, relay := newRelay(ctx, r, kept.Tee(out))
 	res, err := v.svc.Exec(ctx, sandbox, req, relay.output)
 	if cut := relay.end(); err == nil {
 		err = cut
 	}
-	res.Stdout, res.Stderr, res.Truncated = nil, nil, false
+	if req.Resumable {
+		return r.result(res), r.Error(err)
+	}
+	res.Stdout, res.Stderr = nil, nil
 	res = Scrub(r, res)
-	res.Stdout, res.Stderr, res.Truncated = kept.Result()
+	kept.Fill(&res)
 	return res, r.Error(err)
 }
 
@@ -95,16 +104,6 @@ func (v *RedactedService) ResumeExec(ctx context.Context, sandbox, exec string, 
 	return r.result(res), r.Error(err)
 }
 
-func keep(kept *excerpt.Output, out func(hutch.Output) error) func(hutch.Output) error {
-	return func(o hutch.Output) error {
-		kept.Add(o)
-		if out == nil {
-			return nil
-		}
-		return out(o)
-	}
-}
-
 // RunCode implements hutch.Contexts.
 func (v *RedactedService) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 	r := v.lookup(ctx)
@@ -114,8 +113,9 @@ func (v *RedactedService) RunCode(ctx context.Context, sandbox string, req hutch
 	if out == nil {
 		out = func(hutch.RunEvent) error { return nil }
 	}
-	kept := excerpt.New(req.MaxOutput, caller.From(ctx).Budget.Take)
-	ctx, relay := newRelay(ctx, r, keep(kept, func(o hutch.Output) error { return out(hutch.RunEvent{Output: &o}) }))
+	kept := excerpt.ForRun(req, caller.From(ctx).Budget.Take)
+	ctx, relay := newRelay(ctx, r, kept.Tee(func(o hutch.Output) error { return out(hutch.RunEvent{Output: &o}) }))
+	req.StreamOnly = true
 	res, err := v.svc.RunCode(ctx, sandbox, req, func(e hutch.RunEvent) error {
 		if e.Output != nil {
 			return relay.output(*e.Output)

@@ -362,6 +362,16 @@ func (s *suite) output() map[string]func(*testing.T) {
 				}
 			}
 		},
+		"only a stream": func(t *testing.T) {
+			var all bytes.Buffer
+			res, err := s.svc.Exec(bounded(t), s.open(t), hutch.ExecRequest{Command: "echo out; echo err >&2; exit 3", StreamOnly: true}, func(o hutch.Output) error {
+				all.Write(o.Data)
+				return nil
+			})
+			if err != nil || res.ExitCode != 3 || len(res.Stdout)+len(res.Stderr) > 0 || res.Truncated || all.Len() != len("out\nerr\n") {
+				t.Errorf("%+v, %v; streamed %q", res, err, all.String())
+			}
+		},
 		"100 MB": func(t *testing.T) {
 			id := s.open(t)
 			var before, after runtime.MemStats
