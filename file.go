@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"time"
 )
@@ -59,7 +58,7 @@ type Files interface {
 	Delete(ctx context.Context, sandbox, path string, recursive bool) error
 
 	// Chmod changes the permission bits, those in 0777.
-	Chmod(ctx context.Context, sandbox, path string, mode fs.FileMode) error
+	Chmod(ctx context.Context, sandbox, path string, mode FileMode) error
 
 	// Watch passes changes below a path to out, in order, until ctx is done, out fails, or the path's folder is
 	// removed, which is not an error. The first event is of type WatchReady: every change after it is reported, or
@@ -90,7 +89,7 @@ type FileInfo struct {
 	Name     string    `json:"name"`
 	Type     FileType  `json:"type"`
 	Size     int64     `json:"size"`
-	Mode     string    `json:"mode"` // octal permissions: "0644"
+	Mode     FileMode  `json:"mode"` // "0644"
 	Modified time.Time `json:"modified"`
 	Target   string    `json:"target,omitempty"` // of a symlink
 }
@@ -141,7 +140,7 @@ func (r ReadRequest) Range(size int64) (from, to int64) {
 // WriteRequest asks for a file to be written.
 type WriteRequest struct {
 	Path    string
-	Mode    fs.FileMode // default 0644, or the file's present mode
+	Mode    FileMode // default 0644, or the file's present mode
 	Append  bool
 	Create  bool // fail with Conflict if the file exists
 	Parents bool // make the folders above
@@ -149,19 +148,11 @@ type WriteRequest struct {
 
 // Check refuses a request that no server can answer.
 func (r WriteRequest) Check() error {
-	if err := cmp.Or(CheckPath(r.Path), CheckMode(r.Mode)); err != nil {
+	if err := cmp.Or(CheckPath(r.Path), r.Mode.Check()); err != nil {
 		return err
 	}
 	if r.Append && r.Create {
 		return Errorf(Invalid, "append to a file, or create it: not both")
-	}
-	return nil
-}
-
-// CheckMode refuses what is more than permissions.
-func CheckMode(mode fs.FileMode) error {
-	if mode&^fs.ModePerm != 0 {
-		return Errorf(Invalid, "mode is %v: use permissions alone, 0 to 0777", mode).Naming(AboutField, "mode")
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"mime"
 	"net/http"
@@ -668,7 +667,7 @@ func (books) Pool(context.Context) (hutch.PoolState, error) {
 // shelf is files that are always the same.
 type shelf struct{}
 
-var entry = hutch.FileInfo{Path: "/workspace/main.go", Name: "main.go", Type: hutch.RegularFile, Size: 4, Mode: "0644", Modified: time.Unix(1, 0).UTC()}
+var entry = hutch.FileInfo{Path: "/workspace/main.go", Name: "main.go", Type: hutch.RegularFile, Size: 4, Mode: 0o644, Modified: time.Unix(1, 0).UTC()}
 
 func (shelf) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
 	if req.Opened != nil {
@@ -701,7 +700,7 @@ func (shelf) Mkdir(context.Context, string, string, bool) error                {
 func (shelf) Move(context.Context, string, string, string, bool) error         { return nil }
 func (shelf) Copy(context.Context, string, string, string, bool) error         { return nil }
 func (shelf) Delete(context.Context, string, string, bool) error               { return nil }
-func (shelf) Chmod(context.Context, string, string, fs.FileMode) error         { return nil }
+func (shelf) Chmod(context.Context, string, string, hutch.FileMode) error      { return nil }
 func (shelf) Pack(context.Context, string, hutch.PackRequest, io.Writer) error { return nil }
 
 func (shelf) Watch(_ context.Context, _ string, _ hutch.WatchRequest, out func(hutch.FileEvent) error) error {

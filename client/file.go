@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -49,11 +48,11 @@ func yes(b bool) string {
 	return ""
 }
 
-func octal(mode fs.FileMode) string {
+func octal(mode hutch.FileMode) string {
 	if mode == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%04o", uint32(mode))
+	return mode.String()
 }
 
 // fileCall makes a call about files whose answer is one value or nothing.
@@ -106,8 +105,8 @@ func (c *Client) Delete(ctx context.Context, sandbox, path string, recursive boo
 }
 
 // Chmod implements hutch.Service.
-func (c *Client) Chmod(ctx context.Context, sandbox, path string, mode fs.FileMode) error {
-	_, err := fileCall[struct{}](ctx, c, "Chmod", sandbox, nil, "path", path, "mode", fmt.Sprintf("%04o", uint32(mode)))
+func (c *Client) Chmod(ctx context.Context, sandbox, path string, mode hutch.FileMode) error {
+	_, err := fileCall[struct{}](ctx, c, "Chmod", sandbox, nil, "path", path, "mode", mode.String())
 	return err
 }
 

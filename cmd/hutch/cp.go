@@ -169,7 +169,7 @@ func upload(ctx context.Context, svc hutch.Service, from, id, to string, p *prog
 	}
 	defer f.Close()
 	p.total = info.Size()
-	_, err = svc.WriteFile(ctx, id, hutch.WriteRequest{Path: to, Mode: info.Mode().Perm(), Parents: true}, p.reader(f))
+	_, err = svc.WriteFile(ctx, id, hutch.WriteRequest{Path: to, Mode: hutch.FileMode(info.Mode().Perm()), Parents: true}, p.reader(f))
 	return err
 }
 

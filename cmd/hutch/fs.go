@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
-	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -198,12 +196,12 @@ func newFSWrite(h *home, std streams) *cobra.Command {
 	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "path": args[1]} })
 }
 
-func parseMode(text string) (fs.FileMode, error) {
-	n, err := strconv.ParseUint(text, 8, 32)
-	if err != nil || n > 0o777 {
+func parseMode(text string) (hutch.FileMode, error) {
+	mode, err := hutch.ParseFileMode(text)
+	if err != nil || mode.Check() != nil {
 		return 0, usageError{fmt.Errorf("mode %q: give permissions in octal, such as 0644", text)}
 	}
-	return fs.FileMode(n), nil
+	return mode, nil
 }
 
 func newFSMkdir(h *home, std streams) *cobra.Command {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -46,7 +45,7 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 	case "write":
 		return nil, c.upload(w, f)
 	case "chmod":
-		return struct{}{}, disk.Chmod(ctx, "", p, fs.FileMode(f.Mode))
+		return struct{}{}, disk.Chmod(ctx, "", p, hutch.FileMode(f.Mode))
 	}
 	work, ok := fileWork[op]
 	if !ok {
@@ -72,7 +71,7 @@ func (c *conn) upload(w *wire.Writer, f wire.File) error {
 	begun.Flush()
 	in := wire.NewContent(c.r)
 	info, err := c.agent.files.WriteFile(context.Background(), "", hutch.WriteRequest{
-		Path: string(f.Path), Mode: fs.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents,
+		Path: string(f.Path), Mode: hutch.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents,
 	}, in)
 	if err == nil {
 		return w.WriteJSON(wire.TypeReply, info)

@@ -260,11 +260,7 @@ func same(old fs.FileInfo, f hutch.FileInfo) bool {
 
 // mode returns a file's permissions on the host, where the server can always read and replace it.
 func mode(f hutch.FileInfo) fs.FileMode {
-	var m fs.FileMode
-	for _, c := range f.Mode {
-		m = m<<3 | fs.FileMode(c-'0')&7
-	}
-	return m&0o777 | 0o600
+	return fs.FileMode(f.Mode&0o777 | 0o600)
 }
 
 // file copies a file to a temporary name and renames it. It skips a file that vanished, or that its user cannot read.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"io/fs"
 
 	"hutch"
 	"hutch/internal/wire"
@@ -86,8 +85,8 @@ func (e *Engine) Delete(ctx context.Context, id, path string, recursive bool) er
 }
 
 // Chmod implements hutch.Service.
-func (e *Engine) Chmod(ctx context.Context, id, path string, mode fs.FileMode) error {
-	return e.withFiles(ctx, id, cmp.Or(hutch.CheckMode(mode), hutch.CheckPath(path)), func(a *wire.Client) error { return a.Chmod(ctx, path, mode) })
+func (e *Engine) Chmod(ctx context.Context, id, path string, mode hutch.FileMode) error {
+	return e.withFiles(ctx, id, cmp.Or(mode.Check(), hutch.CheckPath(path)), func(a *wire.Client) error { return a.Chmod(ctx, path, mode) })
 }
 
 // Watch implements hutch.Service.

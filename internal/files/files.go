@@ -219,7 +219,7 @@ func info(p string, st *unix.Stat_t, target string) hutch.FileInfo {
 		t = hutch.Symlink
 	}
 	return hutch.FileInfo{
-		Path: p, Name: path.Base(p), Type: t, Size: st.Size, Mode: octal(st.Mode),
+		Path: p, Name: path.Base(p), Type: t, Size: st.Size, Mode: hutch.FileMode(st.Mode & 0o7777),
 		Modified: modified(st), Target: target,
 	}
 }
@@ -231,11 +231,6 @@ func modified(st *unix.Stat_t) time.Time {
 		return time.Unix(0, 0).UTC()
 	}
 	return t
-}
-
-func octal(mode uint32) string {
-	m := mode & 0o7777
-	return string([]byte{'0' + byte(m>>9&7), '0' + byte(m>>6&7), '0' + byte(m>>3&7), '0' + byte(m&7)})
 }
 
 func itoa(n int) string {

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path"
 
@@ -27,8 +26,8 @@ func (f *FS) Mkdir(_ context.Context, _, p string, parents bool) error {
 }
 
 // Chmod implements hutch.Files.
-func (f *FS) Chmod(_ context.Context, _, p string, mode fs.FileMode) error {
-	if err := hutch.CheckMode(mode); err != nil {
+func (f *FS) Chmod(_ context.Context, _, p string, mode hutch.FileMode) error {
+	if err := mode.Check(); err != nil {
 		return err
 	}
 	p, err := f.path(p)

@@ -60,7 +60,7 @@ func (f *FS) appendTo(ctx context.Context, req hutch.WriteRequest, r io.Reader) 
 		if req.Mode == 0 {
 			return nil
 		}
-		if err := file.Chmod(req.Mode); err != nil {
+		if err := file.Chmod(fs.FileMode(req.Mode)); err != nil {
 			file.Close()
 			return blame(err, p)
 		}
@@ -118,7 +118,7 @@ func (f *FS) begin(req hutch.WriteRequest) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{fs: f, path: p, dir: -1, mode: req.Mode, create: req.Create}
+	d := &draft{fs: f, path: p, dir: -1, mode: fs.FileMode(req.Mode), create: req.Create}
 	err = f.as(func() error {
 		if req.Parents {
 			if err := mkdirs(path.Dir(p)); err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"mime"
 	"net/http"
 	"net/url"
@@ -66,16 +65,16 @@ func (p *params) number(name string) int64 {
 	return n
 }
 
-func (p *params) mode(name string) fs.FileMode {
+func (p *params) mode(name string) hutch.FileMode {
 	v := p.Get(name)
 	if v == "" || p.err != nil {
 		return 0
 	}
-	n, err := strconv.ParseUint(v, 8, 32)
-	if err != nil || n > 0o777 {
+	mode, err := hutch.ParseFileMode(v)
+	if err != nil || mode.Check() != nil {
 		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give permissions in octal, such as 0644", name, v).With("field", name)
 	}
-	return fs.FileMode(n)
+	return mode
 }
 
 // fileRoutes are the handlers of the verbs on files.

@@ -116,7 +116,7 @@ type halting struct{ *files.FS }
 var errHalt = errors.New("halt")
 
 func (halting) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
-	info := hutch.FileInfo{Path: "/f", Name: "f", Type: hutch.RegularFile, Size: 1000, Mode: "0644"}
+	info := hutch.FileInfo{Path: "/f", Name: "f", Type: hutch.RegularFile, Size: 1000, Mode: 0o644}
 	req.Opened(info)
 	io.WriteString(w, "some")
 	return info, errHalt
@@ -128,7 +128,7 @@ func (halting) Pack(_ context.Context, _ string, _ hutch.PackRequest, w io.Write
 }
 
 func (halting) ListFiles(_ context.Context, _ string, _ hutch.ListRequest, out func(hutch.FileInfo) error) error {
-	out(hutch.FileInfo{Path: "/f", Name: "f", Type: hutch.RegularFile, Mode: "0644"})
+	out(hutch.FileInfo{Path: "/f", Name: "f", Type: hutch.RegularFile, Mode: 0o644})
 	return hutch.Errorf(hutch.Unavailable, "halt")
 }
 

@@ -3,7 +3,6 @@ package scripted
 import (
 	"context"
 	"io"
-	"io/fs"
 
 	"hutch"
 )
@@ -99,7 +98,7 @@ func (s *Service) Delete(ctx context.Context, sandbox, path string, recursive bo
 	return f.Delete(ctx, sandbox, path, recursive)
 }
 
-func (s *Service) Chmod(ctx context.Context, sandbox, path string, mode fs.FileMode) error {
+func (s *Service) Chmod(ctx context.Context, sandbox, path string, mode hutch.FileMode) error {
 	f, err := s.files(ctx, sandbox)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"net"
 	"reflect"
@@ -277,7 +276,7 @@ func (l *leaks) SearchFiles(_ context.Context, _ string, _ hutch.SearchRequest, 
 	return l.err()
 }
 func (l *leaks) Mkdir(context.Context, string, string, bool) error                { return l.err() }
-func (l *leaks) Chmod(context.Context, string, string, fs.FileMode) error         { return l.err() }
+func (l *leaks) Chmod(context.Context, string, string, hutch.FileMode) error      { return l.err() }
 func (l *leaks) Move(context.Context, string, string, string, bool) error         { return l.err() }
 func (l *leaks) Copy(context.Context, string, string, string, bool) error         { return l.err() }
 func (l *leaks) Delete(context.Context, string, string, bool) error               { return l.err() }

@@ -92,7 +92,7 @@ func (s *suite) writeRead(t *testing.T) {
 	id := s.open(t)
 	info := s.put(t, id, "a/b/c.txt", "hello\n")
 	if info.Name != "c.txt" || !strings.HasSuffix(info.Path, "/a/b/c.txt") || info.Path[0] != '/' ||
-		info.Type != hutch.RegularFile || info.Size != 6 || info.Mode != "0644" || info.Modified.IsZero() {
+		info.Type != hutch.RegularFile || info.Size != 6 || info.Mode != 0o644 || info.Modified.IsZero() {
 		t.Errorf("%+v", info)
 	}
 	if got := s.get(t, id, "a/b/c.txt"); got != "hello\n" {
@@ -195,14 +195,14 @@ func (s *suite) modes(t *testing.T) {
 	if err := s.svc.Chmod(bounded(t), id, "f", 0o751); err != nil {
 		t.Fatal(err)
 	}
-	if info := s.put(t, id, "f", "#!/bin/sh\necho two\n"); info.Mode != "0751" {
+	if info := s.put(t, id, "f", "#!/bin/sh\necho two\n"); info.Mode != 0o751 {
 		t.Errorf("mode %s", info.Mode)
 	}
 	if out := s.run(t, id, "./f"); out != "two\n" {
 		t.Errorf("%q", out)
 	}
 	info, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: "f", Mode: 0o600}, strings.NewReader("x"))
-	if err != nil || info.Mode != "0600" {
+	if err != nil || info.Mode != 0o600 {
 		t.Errorf("mode %s, %v", info.Mode, err)
 	}
 }

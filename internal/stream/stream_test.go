@@ -93,7 +93,7 @@ func FuzzFileHeader(f *testing.F) {
 		f.Add(name, name)
 	}
 	f.Fuzz(func(t *testing.T, name, target string) {
-		info := hutch.FileInfo{Path: "/" + name, Name: name, Target: target, Type: hutch.Symlink, Size: 5 << 30, Mode: "0644", Modified: time.Unix(1, 5).UTC()}
+		info := hutch.FileInfo{Path: "/" + name, Name: name, Target: target, Type: hutch.Symlink, Size: 5 << 30, Mode: 0o644, Modified: time.Unix(1, 5).UTC()}
 		value := stream.FormatFile(info)
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Fatalf("%q is not fit for a header", value)

@@ -58,13 +58,8 @@ func checkInfo(f hutch.FileInfo) error {
 	default:
 		return fmt.Errorf("file of type %.20q", f.Type)
 	}
-	for _, c := range f.Mode {
-		if c < '0' || c > '7' {
-			return fmt.Errorf("file of mode %.20q", f.Mode)
-		}
-	}
-	if y := f.Modified.Year(); f.Size < 0 || f.Size > maxCount || len(f.Mode) != 4 || y < 0 || y > 9999 {
-		return fmt.Errorf("file of %d bytes, mode %.20q, from %d", f.Size, f.Mode, y)
+	if y := f.Modified.Year(); f.Size < 0 || f.Size > maxCount || y < 0 || y > 9999 {
+		return fmt.Errorf("file of %d bytes, from %d", f.Size, y)
 	}
 	return checkNames(f.Path, f.Name, f.Target)
 }

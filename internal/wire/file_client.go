@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"hutch"
 )
@@ -48,7 +47,7 @@ func (c *Client) Mkdir(ctx context.Context, path string, parents bool) error {
 }
 
 // Chmod changes permissions.
-func (c *Client) Chmod(ctx context.Context, path string, mode fs.FileMode) error {
+func (c *Client) Chmod(ctx context.Context, path string, mode hutch.FileMode) error {
 	return c.change(ctx, "chmod", File{Path: []byte(path), Mode: uint32(mode)})
 }
 

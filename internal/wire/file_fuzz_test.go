@@ -22,7 +22,7 @@ func FuzzFiles(f *testing.F) {
 		script(w)
 		return b.Bytes()
 	}
-	info := hutch.FileInfo{Path: "/f\xff", Name: "f\xff", Type: hutch.RegularFile, Size: 3, Mode: "0644", Modified: time.Unix(1, 0).UTC()}
+	info := hutch.FileInfo{Path: "/f\xff", Name: "f\xff", Type: hutch.RegularFile, Size: 3, Mode: 0o644, Modified: time.Unix(1, 0).UTC()}
 	f.Add(say(func(w *Writer) {
 		w.WriteJSON(TypeStarted, info)
 		w.Write(TypeData, []byte("abc"))

@@ -3,7 +3,6 @@ package wrap
 import (
 	"context"
 	"io"
-	"io/fs"
 
 	"hutch"
 	"hutch/internal/verb"
@@ -80,7 +79,7 @@ func (s *Service) Delete(ctx context.Context, sandbox, path string, recursive bo
 }
 
 // Chmod implements hutch.Files.
-func (s *Service) Chmod(ctx context.Context, sandbox, path string, mode fs.FileMode) error {
+func (s *Service) Chmod(ctx context.Context, sandbox, path string, mode hutch.FileMode) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "Chmod", Sandbox: sandbox, Target: path}, func(ctx context.Context) error {
 		return s.Next.Chmod(ctx, sandbox, path, mode)
 	})
