@@ -17,7 +17,6 @@ import (
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/driver/native/place"
-	"hutch/internal/image"
 	"hutch/internal/linux/cgroup"
 	"hutch/internal/linux/clone"
 	"hutch/internal/linux/pidfd"
@@ -40,9 +39,6 @@ const (
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 	if err := hutch.CheckID(spec.ID); err != nil {
 		return nil, err
-	}
-	if spec.Root.EROFS != "" {
-		return nil, driver.NoEROFS(d.Name())
 	}
 	ctx, cancel := context.WithTimeout(ctx, createTime)
 	defer cancel()
@@ -85,23 +81,27 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 	if err != nil {
 		return nil, err
 	}
+	message, err := boot(spec)
+	if err != nil {
+		return nil, err
+	}
 	if d.tree != nil {
 		if i.group, err = d.tree.New(d.prefix+spec.ID, groupLimits(spec.Limits)); err != nil {
 			return nil, err
 		}
 	}
-	return i, i.start(ctx, config, boot(spec), spec.Layer)
+	return i, i.start(ctx, config, message, spec)
 }
 
 func groupLimits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{CPU: l.CPU, Memory: int64(l.Memory) << 20, PIDs: l.PIDs + agentThreads}
 }
 
-func boot(spec driver.Spec) wire.Boot {
+func boot(spec driver.Spec) (wire.Boot, error) {
 	b := spec.Boot
 	b.Version, b.Listen = wire.Version, place.Listen
-	b.UID, b.GID = image.UID, image.GID
-	return b
+	err := driver.SetUser(&b, spec.Root)
+	return b, err
 }
 
 // maxFiles returns how many files a process can have open. It is chosen so that one place with all its processes
@@ -122,8 +122,9 @@ func fileMax() uint64 {
 
 // config describes the place.
 func (d *Driver) config(spec driver.Spec) (place.Config, error) {
+	user := spec.Root.Account()
 	c := place.Config{
-		Hostname: spec.Boot.Hostname, Privileged: d.root, User: image.UID, Group: image.GID,
+		Hostname: spec.Boot.Hostname, Privileged: d.root, User: user.UID, Group: user.GID,
 		Size: int64(spec.Limits.Disk) << 20, Inodes: int64(spec.Limits.Disk)<<20/4096 + 1024,
 		CPUs: fmt.Sprintf("0-%d", runtime.NumCPU()-1), MaxFiles: maxFiles(fileMax(), spec.Limits.PIDs), Processes: uint64(spec.Limits.PIDs), Network: spec.Network,
 	}
@@ -135,25 +136,32 @@ func (d *Driver) config(spec driver.Spec) (place.Config, error) {
 	if c.Filter, err = seccomp.Filter(); err != nil {
 		return c, err
 	}
-	return c, plan(&c, spec.Root)
+	if spec.Root.EROFS == "" {
+		return c, plan(&c, spec.Root)
+	}
+	planImage(&c, spec.Root)
+	return c, d.checkImage(spec)
 }
 
 // start starts the place's first process and waits until it is the agent.
-func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boot, below driver.Layer) error {
+func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boot, spec driver.Spec) error {
 	b, err := i.newBirth(&config)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	if err := i.fork(b, config.Network); err != nil {
+	if err := i.fork(b, config); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { i.process.Kill() })
 	defer stop()
-	if below != nil {
-		if err := i.begin(below.(*layer), &config); err != nil {
-			return err
-		}
+	if spec.Layer != nil {
+		err = i.begin(spec.Layer.(*layer), &config)
+	} else if config.Image != nil {
+		err = i.attachImage(spec.Root, &config)
+	}
+	if err != nil {
+		return err
 	}
 	sent := place.Send(b.config, config, boot)
 	b.config.Close()
@@ -165,16 +173,16 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 
 // fork starts the process and stores its record on disk. The place starts only when it gets its configuration, which
 // is after that.
-func (i *instance) fork(b *birth, network bool) error {
+func (i *instance) fork(b *birth, config place.Config) error {
 	command := clone.Command{
 		Path: place.Program, Argv: place.InitArgs, Files: b.descriptors(),
 		Namespaces: namespaces, Capabilities: place.Capabilities,
 	}
-	if network {
+	if config.Network {
 		command.Device, command.DeviceFD = tun.Path, place.NetworkFD
 	}
 	if i.driver.root {
-		i.record.UID = i.driver.takeUID()
+		i.record.UID = i.driver.takeUID(config.Image != nil)
 		command.Owner = i.record.UID
 	}
 	fd, pid := -1, 0
@@ -197,7 +205,8 @@ func (i *instance) fork(b *birth, network bool) error {
 	if err := pressure.Offer(pid); err != nil {
 		return err
 	}
-	if err := i.mapIDs(); err != nil {
+	users, groups := i.ids(config)
+	if err := clone.MapIDs(pid, users, groups); err != nil {
 		return err
 	}
 	return i.record.write(i.dir)
@@ -213,14 +222,4 @@ func (i *instance) inGroup(start func(group int) error) error {
 		return start(0)
 	}
 	return i.group.Start(start)
-}
-
-// mapIDs gives the place two ids of the host that nothing else uses, or, without root, our own id.
-func (i *instance) mapIDs() error {
-	pid := i.record.PID
-	if !i.driver.root {
-		return clone.MapIDs(pid, []clone.ID{{Inside: image.UID, Outside: os.Geteuid()}}, []clone.ID{{Inside: image.GID, Outside: os.Getegid()}})
-	}
-	ids := []clone.ID{{Inside: 0, Outside: i.record.UID}, {Inside: image.UID, Outside: i.record.UID + 1}}
-	return clone.MapIDs(pid, ids, ids)
 }

@@ -56,6 +56,9 @@ func (i *instance) layer() (*layer, error) {
 	if !i.driver.Layers() {
 		return nil, noLayers
 	}
+	if i.record.UID >= firstRange {
+		return nil, noImageLayer
+	}
 	l := &layer{}
 	return l, mount.Apart(func() (err error) {
 		if err = i.process.With(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) }); err != nil {

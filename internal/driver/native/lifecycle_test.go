@@ -16,6 +16,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/native/place"
 	"hutch/internal/wire"
 )
 
@@ -297,7 +298,7 @@ func TestUntoldPlaceEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := i.fork(b, false); err != nil {
+	if err := i.fork(b, place.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	b.close()

@@ -118,6 +118,8 @@ func TestContract(t *testing.T) {
 			syscall.Kill(r.PID, syscall.SIGKILL)
 		},
 		Isolated:  true,
+		Images:    true,
+		OneOwner:  os.Geteuid() != 0,
 		Networked: networked(t),
 		Adopts:    true,
 		Layers:    os.Geteuid() == 0,
@@ -166,6 +168,14 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if _, err := agent(); err != nil {
 		t.Fatal(err)
 	}
+	probe, err := drivertest.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	probeFile := filepath.Join(*workFlag, "probe")
+	if err := os.WriteFile(probeFile, probe, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	tmp := imageFolder(nobody)
 	if err := errors.Join(os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody)); err != nil {
 		t.Fatal(err)
@@ -177,7 +187,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	defer self.Close()
 	cmd := exec.Command("/proc/self/fd/3", "-test.v="+fmt.Sprint(testing.Verbose()), "-work="+*workFlag, "-test.short="+fmt.Sprint(testing.Short()))
 	cmd.ExtraFiles = []*os.File{self}
-	cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "HOME="+tmp)
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "HOME="+tmp, drivertest.ProbeEnv+"="+probeFile)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Dir = "/"
 	if out, err := cmd.CombinedOutput(); err != nil {

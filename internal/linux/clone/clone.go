@@ -70,8 +70,9 @@ func Start(c Command) (pid, pidfd int, err error) {
 	}
 }
 
-// ID maps an id inside a user namespace to the id outside.
-type ID struct{ Inside, Outside int }
+// ID maps an id inside a user namespace to the id outside. With a Size, it maps
+// so many ids, of which these are the first.
+type ID struct{ Inside, Outside, Size int }
 
 // MapIDs gives ids to the user namespace of a process, which is possible once. A caller other than root can map only
 // its own id, and programs there then cannot change their supplementary groups.
@@ -91,7 +92,7 @@ func MapIDs(pid int, users, groups []ID) error {
 func lines(ids []ID) string {
 	var b strings.Builder
 	for _, id := range ids {
-		fmt.Fprintf(&b, "%d %d 1\n", id.Inside, id.Outside)
+		fmt.Fprintf(&b, "%d %d %d\n", id.Inside, id.Outside, max(id.Size, 1))
 	}
 	return b.String()
 }

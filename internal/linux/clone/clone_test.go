@@ -54,7 +54,7 @@ func reap(t testing.TB, pid int) syscall.WaitStatus {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	pid, in, out := start(t, `read go; echo $$ $(id -u) $(ls /proc/self/fd | wc -w); grep CapEff /proc/self/status; cut -d' ' -f6 /proc/self/stat; exit 7`)
-	if err := MapIDs(pid, []ID{{5, os.Geteuid()}}, []ID{{6, os.Getegid()}}); err != nil {
+	if err := MapIDs(pid, []ID{{Inside: 5, Outside: os.Geteuid()}}, []ID{{Inside: 6, Outside: os.Getegid()}}); err != nil {
 		t.Fatal(err)
 	}
 	io.WriteString(in, "\n")

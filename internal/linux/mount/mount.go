@@ -83,7 +83,7 @@ func cloneAt(dir int, path string, flags uint) (Tree, error) {
 	return Tree(fd), err
 }
 
-// New makes a file system. An option is a name and its value.
+// New makes a file system. An option is a name and its value, which is empty for a mere flag.
 func New(kind string, attributes int, options ...[2]string) (Tree, error) {
 	fd, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -91,7 +91,11 @@ func New(kind string, attributes int, options ...[2]string) (Tree, error) {
 	}
 	defer unix.Close(fd)
 	for _, o := range options {
-		if err := unix.FsconfigSetString(fd, o[0], o[1]); err != nil {
+		set := unix.FsconfigSetString
+		if o[1] == "" {
+			set = func(fd int, key, _ string) error { return unix.FsconfigSetFlag(fd, key) }
+		}
+		if err := set(fd, o[0], o[1]); err != nil {
 			return -1, fmt.Errorf("set %s=%s of a %s: %w", o[0], o[1], kind, err)
 		}
 	}

@@ -57,6 +57,8 @@ type Config struct {
 	// Layered says that the daemon attaches the root at AttachPoint before it sends this. The root then has files
 	// that places share, below the written ones.
 	Layered bool `json:"layered,omitempty"`
+	// Image is set if the root is an overlay over an image.
+	Image *Image `json:"image,omitempty"`
 	// The root file system, created in this order.
 	Folders []Folder `json:"folders"`
 	Links   []Link   `json:"links"`

@@ -48,6 +48,10 @@ const AttachPoint = "/proc"
 func makeRoot(c Config) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
+	host, err := openDevices(c) // what follows covers them
+	if err != nil {
+		return err
+	}
 	root, err := newRoot(c)
 	if err != nil {
 		return err
@@ -64,14 +68,10 @@ func makeRoot(c Config) error {
 	if err := applySettings(c, proc); err != nil {
 		return err
 	}
-	if !c.Layered {
+	if !c.Layered && c.Image == nil {
 		if err := root.AttachTo(AttachPoint); err != nil {
 			return err
 		}
-	}
-	host, err := openDevices(c)
-	if err != nil {
-		return err
 	}
 	bench, err := newBench(proc)
 	if err != nil {
@@ -98,9 +98,10 @@ func newRoot(c Config) (mount.Tree, error) {
 		fd, err := unix.Open(AttachPoint, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		return mount.Tree(fd), os.NewSyscallError("open the root", err)
 	}
-	return mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
-		{"size", strconv.FormatInt(c.Size, 10)}, {"nr_inodes", strconv.FormatInt(c.Inodes, 10)}, {"mode", "0555"},
-	}...)
+	if c.Image != nil {
+		return newImageRoot(c)
+	}
+	return newMemory(c, "0555")
 }
 
 // openDevices opens the host's nodes, if the place gets no nodes of its own.
@@ -322,7 +323,7 @@ func (b *builder) cover(name, path string) {
 }
 
 // mkdir creates a folder, and reports whether it did. Like the two functions below, it keeps what a layer has
-// already: this same program created that.
+// already, or what was put over an image: this same program created that.
 func (b *builder) mkdir(path string, mode uint32) bool {
 	return b.err == nil && b.made(path, unix.Mkdirat(int(b.root), rel(path), mode))
 }
@@ -349,7 +350,7 @@ func (b *builder) write(path, text string) {
 }
 
 func (b *builder) made(path string, err error) bool {
-	if err == nil || b.config.Layered && err == unix.EEXIST {
+	if err == nil || (b.config.Layered || b.config.Image != nil) && err == unix.EEXIST {
 		return err == nil
 	}
 	b.do("make", path, err)

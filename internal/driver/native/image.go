@@ -1,0 +1,118 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/native/place"
+	"hutch/internal/image"
+	"hutch/internal/linux/clone"
+	"hutch/internal/linux/mount"
+)
+
+// A place of an image that is an EROFS file has an overlay as its root: the image
+// below, its own file system in memory above. As root the daemon mounts the file
+// and shows its owners as ids of the place; the place has a range of ids for that.
+// Where the kernel cannot mount the file, and without root, a folder with the
+// unpacked content takes its place. Without root there is one id, to which all
+// files belong.
+
+// imageIDs is how many ids such a place has, if the daemon is root.
+const imageIDs = 1 << 16
+
+// noImageLayer refuses a layer over an image: the kernel stacks two such file systems, and the image is one.
+var noImageLayer = hutch.Errorf(hutch.Unsupported, "native sandboxes of an image cannot share the files that they have written")
+
+// checkImage refuses what a place of an image cannot have.
+func (d *Driver) checkImage(spec driver.Spec) error {
+	if spec.Layer != nil {
+		return noImageLayer
+	}
+	user := spec.Root.Account()
+	for _, id := range append([]int{user.UID, user.GID}, user.Groups...) {
+		if id < 0 || id >= imageIDs {
+			return hutch.Errorf(hutch.Unsupported, "the runtime native has the ids 0 to %d, and the image's user needs %d: use the runtime gvisor", imageIDs-1, id)
+		}
+	}
+	return nil
+}
+
+// planImage describes what the place has over the image.
+func planImage(c *place.Config, root image.Root) {
+	c.Image = &place.Image{}
+	for _, f := range root.Files {
+		c.Image.Files = append(c.Image.Files, place.File{
+			Path: f.Path, Folder: f.Mode.IsDir(), Mode: unixMode(f.Mode), UID: f.UID, GID: f.GID, Content: f.Content,
+		})
+	}
+}
+
+func unixMode(m fs.FileMode) uint32 {
+	mode := uint32(m.Perm())
+	if m&fs.ModeSticky != 0 {
+		mode |= unix.S_ISVTX
+	}
+	return mode
+}
+
+// attachImage attaches the image where the place, which waits for its configuration, looks for it.
+func (i *instance) attachImage(root image.Root, c *place.Config) error {
+	if !i.driver.root {
+		dir, err := image.Unpack(root.EROFS)
+		c.Image.Tree = dir
+		return err
+	}
+	tree, err := mountImage(root.EROFS)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	users, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", i.record.PID))
+	if err != nil {
+		return err
+	}
+	defer users.Close()
+	if err := tree.MapIDs(int(users.Fd())); err != nil {
+		return fmt.Errorf("show the image's owners as ids of the place: %w", err)
+	}
+	return mount.Apart(func() error {
+		if err := i.process.With(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) }); err != nil {
+			return fmt.Errorf("enter the mounts of a place: %w", err)
+		}
+		return tree.AttachTo(place.AttachPoint)
+	})
+}
+
+// mountImage mounts an EROFS file, without a loop device, which takes Linux 6.12.
+// A kernel that refuses gets the unpacked content.
+func mountImage(path string) (mount.Tree, error) {
+	const attributes = mount.ReadOnly | mount.NoSUID | mount.NoDev
+	tree, err := mount.New("erofs", attributes, [2]string{"source", path})
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return tree, err
+	}
+	dir, err := image.Unpack(path)
+	if err != nil {
+		return -1, err
+	}
+	return mount.CloneOne(dir, attributes)
+}
+
+// ids returns the ids of a place, inside and on this host.
+func (i *instance) ids(c place.Config) (users, groups []clone.ID) {
+	switch {
+	case !i.driver.root:
+		return []clone.ID{{Inside: c.User, Outside: os.Geteuid()}}, []clone.ID{{Inside: c.Group, Outside: os.Getegid()}}
+	case c.Image != nil:
+		users = []clone.ID{{Inside: 0, Outside: i.record.UID, Size: imageIDs}}
+	default:
+		users = []clone.ID{{Inside: 0, Outside: i.record.UID}, {Inside: image.UID, Outside: i.record.UID + 1}}
+	}
+	return users, users
+}

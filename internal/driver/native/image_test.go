@@ -1,0 +1,115 @@
+package native
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/erofs/go-erofs"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/driver/drivertest"
+	"hutch/internal/image"
+	"hutch/internal/wire"
+)
+
+// imageSpec is a place of an image with one program.
+func imageSpec(t *testing.T, opt ...erofs.CreateOpt) driver.Spec {
+	t.Helper()
+	program, err := drivertest.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "image.erofs")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w := erofs.Create(out, opt...)
+	f, err := w.Create("/probe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(program)
+	if err := errors.Join(err, f.Close(), w.Chmod("/probe", 0o755), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	root, err := image.FromEROFS(path, image.EROFSOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return driver.Spec{
+		ID: "image", Root: root, Limits: drivertest.Limits,
+		Boot: wire.Boot{Token: "token", Home: image.Home, Dir: image.Workspace, Hostname: "image", Env: root.Env},
+	}
+}
+
+// runProbe runs the program of such a place.
+func runProbe(t *testing.T, inst driver.Instance, args ...string) {
+	t.Helper()
+	agent := wire.NewClient(inst.Dial, "token")
+	defer agent.Close()
+	exit, err := agent.Run(t.Context(), wire.Start{ID: "probe", Argv: append([]string{"/probe"}, args...)}, nil, nil)
+	if err != nil || exit.Code != 0 {
+		t.Errorf("probe %q: %+v, %v", args, exit, err)
+	}
+}
+
+// A kernel that cannot mount the file gets its unpacked content. No kernel mounts one with blocks larger than its pages.
+func TestImageIsUnpacked(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	spec := imageSpec(t, erofs.WithBlockSize(64<<10))
+	inst, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err, hutch.AsError(err).Cause)
+	}
+	defer inst.Destroy(t.Context())
+	runProbe(t, inst, "stat", "/probe")
+	runProbe(t, inst, "write", "/workspace/file", "x")
+	if _, err := os.Stat(image.TreePath(spec.Root.EROFS)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Places of images share no written files: that is refused, and says nothing about other places.
+func TestImageHasNoLayer(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	if !d.Layers() {
+		t.Skip("no place shares files here")
+	}
+	spec := imageSpec(t)
+	inst, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err, hutch.AsError(err).Cause)
+	}
+	if _, err := os.Stat(image.TreePath(spec.Root.EROFS)); err == nil {
+		t.Error("the image was unpacked, although the kernel can mount it")
+	}
+	if _, err := d.Layer(t.Context(), inst); !errors.Is(err, hutch.Unsupported) {
+		t.Errorf("a layer of a place of an image: %v", err)
+	}
+	if !d.Layers() {
+		t.Error("no other place can share files any more")
+	}
+	if left := leftovers(t, d); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// An image's user needs an id that the place has.
+func TestImageOfAHighUser(t *testing.T) {
+	t.Parallel()
+	spec := imageSpec(t)
+	spec.Root.User = &image.Account{UID: 1 << 20, GID: 1000, Home: "/"}
+	if inst, err := newDriver(t, t.TempDir()).Create(t.Context(), spec); err == nil {
+		inst.Destroy(t.Context())
+		t.Error("it was made")
+	} else if !errors.Is(err, hutch.Unsupported) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,134 @@
+package place
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/mount"
+)
+
+// The root of a place that has an image is an overlay. Its upper folder is filled
+// before it is mounted: it then has only what we put there, so that no link of the
+// image is ever followed. Folders in which we create and mount more hide what the
+// image has there.
+
+// Image is an image below the root.
+type Image struct {
+	// Tree is a folder with the image's files; if empty, the daemon attaches the
+	// image at AttachPoint before it sends the configuration.
+	Tree string `json:"tree,omitempty"`
+	// Files are put over those of the image; a folder precedes its content.
+	Files []File `json:"files"`
+}
+
+// File is a file or a folder that a place has over its image.
+type File struct {
+	Path    string `json:"path"`
+	Folder  bool   `json:"folder,omitempty"`
+	Mode    uint32 `json:"mode"`
+	UID     int    `json:"uid,omitempty"`
+	GID     int    `json:"gid,omitempty"`
+	Content string `json:"content,omitempty"`
+}
+
+// ours are the folders in which nothing of an image is shown.
+var ours = []string{"/proc", "/sys", "/dev", own}
+
+// opaque is the mark of a folder that hides the one below it.
+const opaque = "user.overlay.opaque"
+
+// newImageRoot makes an overlay over the image, and attaches it at AttachPoint.
+func newImageRoot(c Config) (mount.Tree, error) {
+	if err := attachTree(c.Image.Tree); err != nil {
+		return -1, err
+	}
+	above, err := newMemory(c, "0700")
+	if err != nil {
+		return -1, err
+	}
+	defer above.Close()
+	if err := above.AttachTo(benchPoint); err != nil {
+		return -1, err
+	}
+	for _, dir := range []string{"upper", "work"} {
+		if err := unix.Mkdirat(int(above), dir, 0o755); err != nil {
+			return -1, fmt.Errorf("make the folder %s: %w", dir, err)
+		}
+	}
+	if err := fillUpper(filepath.Join(benchPoint, "upper"), c); err != nil {
+		return -1, err
+	}
+	root, err := mount.New("overlay", mount.NoSUID|mount.NoDev,
+		[2]string{"lowerdir", AttachPoint}, [2]string{"upperdir", benchPoint + "/upper"}, [2]string{"workdir", benchPoint + "/work"},
+		[2]string{"userxattr", ""})
+	if err != nil {
+		return -1, err
+	}
+	return root, root.AttachTo(AttachPoint)
+}
+
+func attachTree(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	t, err := mount.Clone(dir, mount.ReadOnly|mount.NoSUID|mount.NoDev)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return t.AttachTo(AttachPoint)
+}
+
+// newMemory makes the file system for written files.
+func newMemory(c Config, mode string) (mount.Tree, error) {
+	return mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
+		{"size", strconv.FormatInt(c.Size, 10)}, {"nr_inodes", strconv.FormatInt(c.Inodes, 10)}, {"mode", mode},
+	}...)
+}
+
+func fillUpper(dir string, c Config) error {
+	upper, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	for _, f := range c.Image.Files {
+		if err := putFile(upper, f, c.Privileged); err != nil {
+			return fmt.Errorf("put %s over the image: %w", f.Path, err)
+		}
+	}
+	for _, name := range ours {
+		if err := unix.Setxattr(filepath.Join(dir, name), opaque, []byte("y"), 0); err != nil {
+			return fmt.Errorf("hide what the image has in %s, which takes Linux 6.6: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// putFile makes a file or folder. Where there is one user, all belong to it.
+func putFile(upper *os.Root, f File, owners bool) error {
+	name := filepath.Join(".", f.Path)
+	var err error
+	switch {
+	case f.Folder && name != ".":
+		err = upper.Mkdir(name, 0o700)
+	case !f.Folder:
+		err = upper.WriteFile(name, []byte(f.Content), 0o600)
+	}
+	if err == nil && owners {
+		err = upper.Lchown(name, f.UID, f.GID)
+	}
+	mode := os.FileMode(f.Mode & 0o777)
+	if f.Mode&unix.S_ISVTX != 0 {
+		mode |= os.ModeSticky
+	}
+	if !owners && f.Folder {
+		mode |= 0o700
+	}
+	return errors.Join(err, upper.Chmod(name, mode))
+}
