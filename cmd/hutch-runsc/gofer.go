@@ -63,7 +63,11 @@ const servedRoot, processFiles = "/root", sandboxsetup.ProcFDBindMount
 // what gVisor's gofer does from there on until it serves, except for what only
 // hutch-gofer can do for itself.
 func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.GoferPrepareResult, error) {
-	if err := boundWritable(c.Spec); err != nil || s.program == nil {
+	err := hideLater(c.Spec)
+	if err == nil {
+		err = boundWritable(c.Spec)
+	}
+	if err != nil || s.program == nil {
 		return extension.GoferPrepareResult{}, err
 	}
 	conf, err := config.NewFromFlags(flag.CommandLine)

@@ -1,8 +1,8 @@
 // Hutch-runsc is gVisor's OCI runtime, runsc, built from its Go module at the version in go.mod, with the commands
 // that Hutch needs. This file adds four things: runsc can wait until it is in its control group; it makes the
 // sandbox's network device; it shows a sandbox the memory that its bundle grants instead of the host's; and it gives
-// back the memory that only its start needed. Also, its gofer becomes hutch-gofer (gofer.go), and its sentry skips
-// work at its start (sentry.go).
+// back the memory that only its start needed. Also, its gofer hides names that the image masks (masks.go) and becomes
+// hutch-gofer (gofer.go), and its sentry skips work at its start (sentry.go).
 package main
 
 import (

@@ -17,6 +17,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/driver/gvisor/inside"
 	"hutch/internal/image"
 	"hutch/internal/linux/seccomp"
@@ -66,7 +67,7 @@ func (p place) writeBundle(spec driver.Spec, agent string, from origin) error {
 	return os.WriteFile(p.config(), text, 0o600)
 }
 
-// annotations are gVisor's own additions to a bundle. For an EROFS file they say what the options of runsc say for
+// annotations are additions to a bundle: gVisor's own, and what hutch-runsc hides. For an EROFS file they say what the options of runsc say for
 // other roots, which runsc then ignores: without size, the written files would have no limit.
 func annotations(spec driver.Spec) map[string]string {
 	a := map[string]string{"dev.gvisor.tar.rootfs.upper": upperFile}
@@ -75,6 +76,10 @@ func annotations(spec driver.Spec) map[string]string {
 		a[rootfs+"type"] = "erofs"
 		a[rootfs+"overlay"] = "dir=" + filesDir
 		a[rootfs+"options"] = fmt.Sprintf("size=%dm", spec.Limits.Disk)
+	}
+	if len(spec.Root.Masks) > 0 {
+		text, _ := json.Marshal(spec.Root.Masks) // a list of texts is always JSON
+		a[contract.Masks] = string(text)
 	}
 	return a
 }

@@ -1,13 +1,17 @@
 package gvisor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"hutch/internal/image"
 )
 
 // The gofer is a separate program, and neither it nor the sentry has more rights than in gVisor itself.
@@ -95,5 +99,43 @@ func TestIdleMemory(t *testing.T) {
 			t.Fatalf("sentry %d KiB, gofer %d KiB, at most %d together", sentry>>10, gofer>>10, limit>>10)
 		}
 		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// What the image masks is hidden if the host has it, and if the host gets it later.
+func TestMasks(t *testing.T) {
+	t.Parallel()
+	const target = "/usr/local/games"
+	d, dir := newDriver(t, t.TempDir()), t.TempDir()
+	s := spec("masks")
+	if _, ok := s.Root.Resolve(target); !ok {
+		t.Skipf("this host has no %s to lay a folder over", target)
+	}
+	write := func(text string, names ...string) {
+		for _, name := range names {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("secret", "pip.conf", "lib/npmrc")
+	write("shown", "shown", "lib/shown")
+	s.Root.Binds = append(slices.Clone(s.Root.Binds), image.Bind{Source: dir, Target: target})
+	s.Root.Masks = slices.Clone(s.Root.Masks)
+	for _, name := range []string{"pip.conf", "lib/npmrc", "lib/late", ".env", "etc/deep/auth"} {
+		s.Root.Masks = append(s.Root.Masks, target+"/"+name)
+		s.Root.Binds = append(s.Root.Binds, image.Bind{Source: os.DevNull, Target: target + "/" + name})
+	}
+	_, agent := create(t, d, s)
+	// A folder that was listed before would be listed from gVisor's memory.
+	write("later", ".env", "etc/deep/auth", "lib/late", "new")
+	if err := os.Remove(filepath.Join(dir, "pip.conf")); err != nil {
+		t.Fatal(err)
+	}
+	write("later", "pip.conf")
+	const command = "cd " + target + "; cat pip.conf lib/npmrc lib/late .env etc/deep/auth 2>/dev/null; cat shown lib/shown; find . | grep -c -e .env -e etc -e late"
+	if out, _, err := run(t, agent, command); err != nil || out != "shownshown0" {
+		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -30,6 +30,10 @@ const (
 // daemon sends it when the process is in the sandbox's control group.
 const Gate = "HUTCH_GATE"
 
+// Masks is the annotation of a bundle with the paths inside that are to be
+// hidden, as a JSON array: [image.Root.Masks].
+const Masks = "dev.hutch.masks"
+
 // The calls of gVisor's sentry that the driver makes.
 const (
 	SetNetworkArgs   = "containerManager.SetNetworkArgs"

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -63,7 +62,7 @@ func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree,
 		return -1, err
 	}
 	for _, path := range hidden {
-		if err := b.conceal(name, top, path); err != nil {
+		if err := mount.Conceal(int(b.tree), name, top, path); err != nil {
 			return -1, fmt.Errorf("%w: hide %s: %w", errPlain, path, err)
 		}
 	}
@@ -76,34 +75,6 @@ func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree,
 }
 
 var errPlain = errors.New("no overlay")
-
-// conceal marks a path below top as deleted. If the lower folder lacks a folder on the way, the first missing one is
-// marked instead.
-func (b *bench) conceal(lower, top, path string) error {
-	parts := strings.Split(path, "/")
-	for n := range parts {
-		part := filepath.Join(parts[:n+1]...)
-		var st unix.Stat_t
-		err := unix.Fstatat(int(b.tree), filepath.Join(lower, part), &st, unix.AT_SYMLINK_NOFOLLOW)
-		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && n < len(parts)-1 {
-			return nil // a link or a file: a path below it does not exist here
-		}
-		if err == nil && n < len(parts)-1 {
-			if err := unix.Mkdirat(int(b.tree), filepath.Join(top, part), st.Mode&0o7777); err != nil && err != unix.EEXIST {
-				return err
-			}
-			continue
-		}
-		if err != nil && err != unix.ENOENT {
-			return err
-		}
-		if err := unix.Mknodat(int(b.tree), filepath.Join(top, part), unix.S_IFCHR, 0); err != nil && err != unix.EEXIST {
-			return err
-		}
-		return nil
-	}
-	return nil
-}
 
 // maxCopy is the size up to which a place gets its own copy of a file.
 const maxCopy = 1 << 20
