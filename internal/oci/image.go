@@ -1,8 +1,9 @@
 package oci
 
 import (
-	"context"
 	"time"
+
+	"hutch/internal/oci/rootfs"
 )
 
 // Image is what the store knows about one image of one owner.
@@ -51,18 +52,4 @@ type Healthcheck struct {
 }
 
 // User is a user as an image knows it.
-type User struct {
-	Name   string   `json:"name,omitempty"` // empty when /etc/passwd of the image has no such user
-	UID    uint32   `json:"uid"`
-	GID    uint32   `json:"gid"`
-	Groups []uint32 `json:"groups,omitempty"` // supplementary, without GID
-	Home   string   `json:"home"`             // "/" when unknown
-	Shell  string   `json:"shell,omitempty"`
-}
-
-// User finds a user in /etc/passwd and /etc/group of an image; nothing of the image runs. The text is as Docker takes
-// it: USER, UID, USER:GROUP or any mix of names and numbers. The empty text is the user of the image's configuration,
-// and root when it has none. A name that the image does not have is an error of kind [hutch.NotFound].
-func (s *Store) User(ctx context.Context, owner, digest, text string) (User, error) {
-	return User{}, errMissing
-}
+type User = rootfs.User

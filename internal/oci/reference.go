@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -35,9 +36,17 @@ func ParseReference(text string) (Reference, error) {
 		return Reference{}, badReference("%.200q is a file of the client: load it with `hutch image load %.200s`, and use the name that this prints", text, rest)
 	case kind == "sha256" && isHex(rest):
 		return Reference{digest: text}, nil
+	case kind == "sha256":
+		return Reference{}, badReference("%.200q is no digest: write sha256: and 64 of 0-9 and a-f, as `hutch image ls` shows", text)
 	}
 	return parseNamed(text)
 }
+
+// The library lets more pass than registries do.
+var (
+	hostPattern       = regexp.MustCompile(`^([A-Za-z0-9]+([.-]+[A-Za-z0-9]+)*|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?$`)
+	repositoryPattern = regexp.MustCompile(`^[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*$`)
+)
 
 func parseNamed(text string) (Reference, error) {
 	named, digest, byDigest := strings.Cut(text, "@")
@@ -45,7 +54,7 @@ func parseNamed(text string) (Reference, error) {
 		return Reference{}, badReference("the image reference %.200q has a bad digest: write NAME@sha256: and 64 of 0-9 and a-f", text)
 	}
 	tag, err := name.NewTag(named)
-	if err != nil {
+	if err != nil || !hostPattern.MatchString(tag.RegistryStr()) || !repositoryPattern.MatchString(tag.RepositoryStr()) {
 		return Reference{}, badReference("%.200q is no image reference: write NAME, NAME:TAG or NAME@sha256:…, in lower case, such as python:3.12-slim or ghcr.io/owner/image:1.0", text).Because(err)
 	}
 	r := Reference{registry: tag.RegistryStr(), repository: tag.RepositoryStr(), tag: tag.TagStr(), digest: digest}

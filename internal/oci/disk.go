@@ -1,0 +1,216 @@
+package oci
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"hutch/internal/durable"
+)
+
+// The folders of a store.
+const (
+	blobsDir   = "blobs/sha256"
+	partialDir = "partial"
+	recordsDir = "records"
+	rootsDir   = "roots"
+	tempDir    = "tmp"
+)
+
+// layoutFile marks the folder as an OCI layout.
+const layoutFile = "oci-layout"
+
+// partialAge is how long what was received of a layer waits for another pull.
+const partialAge = 7 * 24 * time.Hour
+
+func (s *Store) path(parts ...string) string {
+	return filepath.Join(append([]string{s.dir}, parts...)...)
+}
+
+// blobFile is where a blob lies below the folder of the store.
+func blobFile(digest string) string {
+	return filepath.Join(blobsDir, strings.TrimPrefix(digest, "sha256:"))
+}
+
+func (s *Store) blobPath(digest string) string { return s.path(blobFile(digest)) }
+
+// ownerHash stands for an owner in names of files.
+func ownerHash(owner string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:8])
+}
+
+// sweep makes the folders, removes what an earlier process left half done, reads the records, and removes what no
+// record needs.
+func (s *Store) sweep() error {
+	if err := os.RemoveAll(s.path(tempDir)); err != nil {
+		return err
+	}
+	for _, dir := range []string{blobsDir, partialDir, recordsDir, rootsDir, tempDir} {
+		if err := os.MkdirAll(s.path(dir), 0o711); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(s.path(layoutFile)); errors.Is(err, fs.ErrNotExist) {
+		if err := durable.Replace(s.path(layoutFile), []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
+			return err
+		}
+	}
+	if err := s.removeOld(partialDir, partialAge); err != nil {
+		return err
+	}
+	if err := s.readRecords(); err != nil {
+		return err
+	}
+	_, err := s.collectLocked() // nobody has the store yet
+	return err
+}
+
+// removeOld removes files that were not written for a while.
+func (s *Store) removeOld(dir string, age time.Duration) error {
+	entries, err := os.ReadDir(s.path(dir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > age {
+			if err := os.Remove(s.path(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readRecords fills records. A name that two records have, because the server was killed while it moved, is that of the
+// record which changed last.
+func (s *Store) readRecords() error {
+	entries, err := os.ReadDir(s.path(recordsDir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") { // durable was writing it
+			if err := os.Remove(s.path(recordsDir, e.Name())); err != nil {
+				return err
+			}
+			continue
+		}
+		r := &record{}
+		text, err := os.ReadFile(s.path(recordsDir, e.Name()))
+		if err == nil {
+			err = json.Unmarshal(text, r)
+		}
+		if err != nil || r.file() != e.Name() {
+			s.log.Error("the record of an image cannot be read", "file", e.Name(), "err", err)
+			continue
+		}
+		s.records[r.key()] = r
+	}
+	s.settleNames()
+	return nil
+}
+
+// pin keeps files, given by their path below the store, until release is called.
+func (s *Store) pin(files ...string) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pinLocked(files)
+}
+
+func (s *Store) pinLocked(files []string) (release func()) {
+	for _, f := range files {
+		s.pinned[f]++
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, f := range files {
+			if s.pinned[f]--; s.pinned[f] == 0 {
+				delete(s.pinned, f)
+			}
+		}
+	}
+}
+
+// collectLocked removes blobs and roots that nothing needs, and returns their bytes.
+func (s *Store) collectLocked() (freed int64, err error) {
+	needed := map[string]bool{}
+	for _, r := range s.records {
+		for _, f := range r.files(s.o.MountPoints) {
+			needed[f] = true
+		}
+	}
+	for _, dir := range []string{blobsDir, rootsDir} {
+		entries, err := os.ReadDir(s.path(dir))
+		if err != nil {
+			return freed, err
+		}
+		for _, e := range entries {
+			if file := filepath.Join(dir, e.Name()); !needed[file] && s.pinned[file] == 0 {
+				freed += s.size(file)
+				if err := os.Remove(s.path(file)); err != nil {
+					return freed, err
+				}
+			}
+		}
+	}
+	return freed, nil
+}
+
+// size is the size of a file of the store, and 0 when there is none.
+func (s *Store) size(file string) int64 {
+	info, err := os.Stat(s.path(file))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// writeTemp makes a file in the folder for temporary ones, has it filled, and gives it its name when it is on disk.
+func (s *Store) writeTemp(name string, fill func(*os.File) error) error {
+	f, err := os.CreateTemp(s.path(tempDir), "new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err = fill(f); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return s.rename(f.Name(), name)
+}
+
+// rename gives a file that is on disk its name in the store.
+func (s *Store) rename(from, name string) error {
+	if err := os.Rename(from, s.path(name)); err != nil {
+		return err
+	}
+	return durable.Sync(filepath.Dir(s.path(name)))
+}
+
+// digestOf is the digest of a document.
+func digestOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// writeDocument keeps a manifest or a configuration.
+func (s *Store) writeDocument(content []byte) error {
+	file := blobFile(digestOf(content))
+	if s.size(file) == int64(len(content)) {
+		return nil
+	}
+	return s.writeTemp(file, func(f *os.File) error {
+		_, err := f.Write(content)
+		return err
+	})
+}

@@ -1,0 +1,280 @@
+package oci
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"hutch"
+	"hutch/internal/oci/registry"
+)
+
+// Policy says when a pull asks the registry.
+type Policy string
+
+const (
+	Missing Policy = "missing" // when the store does not have the reference; the default
+	Always  Policy = "always"  // each time; layers that are present are kept
+	Never   Policy = "never"
+)
+
+// PullOptions are what a pull needs to know besides the reference.
+type PullOptions struct {
+	Owner       string
+	Policy      Policy
+	Platform    string         // linux/arm64 or linux/arm/v7; empty is the server's
+	Credentials Credentials    // nil is nobody's
+	Allowed     []string       // registries that this caller can use, within those of the store; empty allows all of these
+	Progress    func(Progress) // called by one goroutine at a time; must not wait
+}
+
+// Credentials return what a registry is told about the caller; false is nothing.
+type Credentials = registry.Credentials
+
+// Credential is a name and a password, or one of the tokens that a registry gave.
+type Credential = registry.Credential
+
+// DockerConfig reads the "auths" of Docker's config.json. Programs that it names for credentials are not run.
+func DockerConfig(config []byte) (Credentials, error) { return registry.DockerConfig(config) }
+
+// Progress is how far a pull or a push is.
+type Progress struct {
+	Layer string `json:"layer,omitempty"` // digest; empty for a push as a whole
+	Done  int64  `json:"done"`            // bytes
+	Total int64  `json:"total"`           // bytes
+	State string `json:"state"`           // present, downloading, done or uploading
+}
+
+// Pull makes an image present. The reference is resolved to a digest once. Callers that pull the same at once share
+// one transfer, which ends when the last of them has gone.
+func (s *Store) Pull(ctx context.Context, ref Reference, o PullOptions) (Image, error) {
+	want, err := parsePlatform(o.Platform)
+	if err != nil {
+		return Image{}, err
+	}
+	switch o.Policy {
+	case "", Missing, Never:
+		image, err := s.Inspect(o.Owner, ref)
+		if err == nil && want.matches(platform{image.OS, image.Architecture, ""}) {
+			return image, nil
+		}
+		if o.Policy == Never {
+			return image, err
+		}
+	case Always:
+	default:
+		return Image{}, hutch.Errorf(hutch.Invalid, "%.100q is no pull policy: write always, missing or never", o.Policy)
+	}
+	if err := needsRegistry(ref); err != nil {
+		return Image{}, err
+	}
+	if err := allow(ref, s.o.Allowed, o.Allowed); err != nil {
+		return Image{}, err
+	}
+	f, leave := s.join(flightKey{o.Owner, ref, want}, o)
+	defer leave()
+	select {
+	case <-f.done:
+		return f.image, f.err
+	case <-ctx.Done():
+		return Image{}, context.Cause(ctx)
+	}
+}
+
+type flightKey struct {
+	owner    string
+	ref      Reference
+	platform platform
+}
+
+// flight is a pull that its callers share.
+type flight struct {
+	done   chan struct{} // closed when image and err are there
+	image  Image
+	err    error
+	cancel context.CancelFunc
+	users  int // with Store.mu
+
+	mu       sync.Mutex
+	last     map[string]Progress
+	watchers map[*PullOptions]bool
+}
+
+// join finds the flight of a key, or begins it. The caller leaves it in any case.
+func (s *Store) join(k flightKey, o PullOptions) (*flight, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.flights[k]
+	if f == nil {
+		ctx, cancel := context.WithCancel(s.ctx)
+		f = &flight{done: make(chan struct{}), cancel: cancel, last: map[string]Progress{}, watchers: map[*PullOptions]bool{}}
+		s.flights[k] = f
+		s.work.Go(func() {
+			f.image, f.err = s.pull(ctx, k, o.Credentials, f.report)
+			s.forget(k, f)
+			cancel()
+			close(f.done)
+		})
+	}
+	f.users++
+	f.watch(&o)
+	return f, func() { s.leave(k, f, &o) }
+}
+
+// leave ends a flight that nobody waits for.
+func (s *Store) leave(k flightKey, f *flight, o *PullOptions) {
+	f.mu.Lock()
+	delete(f.watchers, o)
+	f.mu.Unlock()
+	s.mu.Lock()
+	f.users--
+	last := f.users == 0
+	s.mu.Unlock()
+	if last {
+		s.forget(k, f)
+		f.cancel()
+	}
+}
+
+// forget makes the next caller begin another flight.
+func (s *Store) forget(k flightKey, f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flights[k] == f {
+		delete(s.flights, k)
+	}
+}
+
+// watch tells a caller how far the flight is, now and from now on.
+func (f *flight) watch(o *PullOptions) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o.Progress == nil {
+		return
+	}
+	f.watchers[o] = true
+	for p := range maps.Values(f.last) {
+		o.Progress(p)
+	}
+}
+
+func (f *flight) report(p Progress) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last[p.Layer] = p
+	for o := range f.watchers {
+		o.Progress(p)
+	}
+}
+
+// pull fetches all that an image needs, and then writes its record.
+func (s *Store) pull(ctx context.Context, k flightKey, c Credentials, report func(Progress)) (Image, error) {
+	repo, err := registry.Open(k.ref.registry, k.ref.repository, registry.Options{Settings: s.o.Registries[k.ref.registry], Credentials: c, Patience: s.o.Patience})
+	if err != nil {
+		return Image{}, err
+	}
+	defer repo.Close()
+	get := func(ctx context.Context, identifier string) ([]byte, error) {
+		return repo.Manifest(ctx, identifier, s.o.Limits.Document)
+	}
+	manifest, d, err := resolve(ctx, get, k.ref.identifier(), k.platform, s.o.Limits.Depth)
+	if err != nil {
+		return Image{}, err
+	}
+	if err := s.check(d); err != nil {
+		return Image{}, err
+	}
+	defer s.pin(documentFiles(manifest, d)...)()
+	t := &transfer{s, repo, k.owner, report}
+	config, err := t.document(ctx, *d.Config)
+	if err != nil {
+		return Image{}, err
+	}
+	r, err := s.describe(manifest, d, config, k.platform)
+	if err != nil {
+		return Image{}, err
+	}
+	if err := t.layers(ctx, r.Layers); err != nil {
+		return Image{}, err
+	}
+	return s.keep(r, manifest, config, k.owner, k.ref)
+}
+
+// documentFiles are the paths below the store that a manifest needs.
+func documentFiles(manifest []byte, d document) []string {
+	files := []string{blobFile(digestOf(manifest)), blobFile(d.Config.Digest.String())}
+	for _, l := range d.Layers {
+		files = append(files, blobFile(l.Digest.String()))
+	}
+	return files
+}
+
+// keep writes the documents of an image whose layers are there, and its record after them.
+func (s *Store) keep(r record, manifest, config []byte, owner string, names ...Reference) (Image, error) {
+	for _, document := range [][]byte{config, manifest} {
+		if err := s.writeDocument(document); err != nil {
+			return Image{}, s.explained(err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.addLocked(r, owner, names...); err != nil {
+		return Image{}, s.explained(err)
+	}
+	return s.records[key{owner, r.Digest}].clone(), nil
+}
+
+// atOnce is how many layers of one image are fetched at the same time.
+const atOnce = 3
+
+// layers fetches what is missing of the layers. The first error ends the others.
+func (t *transfer) layers(ctx context.Context, layers []Layer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var work sync.WaitGroup
+	defer work.Wait()
+	slots, fetched := make(chan struct{}, atOnce), map[string]bool{}
+	for _, l := range layers {
+		if fetched[l.Digest] {
+			continue
+		}
+		fetched[l.Digest] = true
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		work.Go(func() {
+			defer func() { <-slots }()
+			if err := t.layer(ctx, l); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	work.Wait()
+	return context.Cause(ctx)
+}
+
+// document fetches a configuration.
+func (t *transfer) document(ctx context.Context, d v1.Descriptor) ([]byte, error) {
+	var content []byte
+	err := t.retry(ctx, func() error {
+		body, _, err := t.repo.Blob(ctx, d.Digest.String(), 0)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		content, err = readExactly(body, d.Size)
+		return err
+	})
+	if err == nil && digestOf(content) != d.Digest.String() {
+		err = wrongContent(d.Digest.String())
+	}
+	return content, err
+}
+
+// pauses are the times between the tries for one blob.
+var pauses = []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}

@@ -1,0 +1,156 @@
+package registry
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"hutch"
+)
+
+// endpoint is a registry or a mirror of it, and the repository there.
+type endpoint struct {
+	registry   name.Registry
+	repository string
+	insecure   bool
+	private    bool
+	push       bool
+	auth       authn.Authenticator
+	base       http.RoundTripper
+
+	mu sync.Mutex
+	rt http.RoundTripper // after connect
+}
+
+func newEndpoint(registry, repository string, s Settings) (*endpoint, error) {
+	var options []name.Option
+	if s.Insecure {
+		options = append(options, name.Insecure)
+	}
+	r, err := name.NewRegistry(registry, options...)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "%.100q is no name of a registry: write HOST or HOST:PORT", registry).Because(err)
+	}
+	return &endpoint{registry: r, repository: repository, insecure: s.Insecure, private: s.Private}, nil
+}
+
+func mirror(base, repository string) (*endpoint, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "%.100q is no mirror of a registry: write http://HOST:PORT or https://HOST/PREFIX", base)
+	}
+	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
+		repository = prefix + "/" + repository
+	}
+	return newEndpoint(u.Host, repository, Settings{Insecure: u.Scheme == "http", Private: true})
+}
+
+// connect authenticates, once.
+func (e *endpoint) connect(ctx context.Context, patience time.Duration) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.rt != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, e.silent())
+	defer cancel()
+	action := transport.PullScope
+	if e.push {
+		action = transport.PushScope
+	}
+	repo := e.registry.Repo(e.repository)
+	rt, err := transport.NewWithContext(ctx, e.registry, e.auth, e.base, []string{repo.Scope(action)})
+	if err != nil {
+		return causeOr(ctx, err)
+	}
+	e.rt = rt
+	return nil
+}
+
+func (e *endpoint) silent() error {
+	return hutch.Errorf(hutch.Unavailable, "the registry %s does not answer: try again later, or set a mirror", e.registry)
+}
+
+func causeOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// mostRedirects is how often a registry can send the server on for one request.
+const mostRedirects = 5
+
+// get asks for a manifest or a blob. The answer's body ends when it brings nothing for as long as patience lasts.
+func (e *endpoint) get(ctx context.Context, patience time.Duration, kind, identifier string, header http.Header) (*http.Response, error) {
+	scheme := "https"
+	if e.insecure {
+		scheme = "http"
+	}
+	at := url.URL{Scheme: scheme, Host: e.registry.RegistryStr(), Path: "/v2/" + e.repository + "/" + kind + "/" + identifier}
+	ctx, cancel := context.WithCancelCause(ctx)
+	alarm := time.AfterFunc(patience, func() { cancel(e.silent()) })
+	stop := func() { alarm.Stop(); cancel(nil) }
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	request.Header = header.Clone()
+	client := http.Client{Transport: e.rt, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		if len(via) > mostRedirects {
+			return hutch.Errorf(hutch.Unavailable, "the registry %s redirects in circles: try again later, or set a mirror", e.registry)
+		}
+		return nil
+	}}
+	answer, err := client.Do(request)
+	if err == nil {
+		err = closing(answer, transport.CheckError(answer, http.StatusOK, http.StatusPartialContent))
+	}
+	if err != nil {
+		err = causeOr(ctx, err)
+		stop()
+		return nil, err
+	}
+	answer.Body = &patientBody{answer.Body, ctx, alarm, patience, stop}
+	return answer, nil
+}
+
+func closing(answer *http.Response, err error) error {
+	if err != nil {
+		answer.Body.Close()
+	}
+	return err
+}
+
+// patientBody ends when nothing comes for a while.
+type patientBody struct {
+	io.ReadCloser
+	ctx      context.Context
+	alarm    *time.Timer
+	patience time.Duration
+	stop     func()
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.alarm.Reset(b.patience)
+	n, err := b.ReadCloser.Read(p)
+	b.alarm.Stop()
+	if err != nil && err != io.EOF {
+		err = causeOr(b.ctx, err)
+	}
+	return n, err
+}
+
+func (b *patientBody) Close() error {
+	b.stop()
+	return b.ReadCloser.Close()
+}

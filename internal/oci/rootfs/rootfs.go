@@ -1,0 +1,161 @@
+// Package rootfs makes one root file system, an EROFS file, of the layers of an image, and reads users out of it.
+//
+// The layers are read once, from the base up. Names go into a tree in memory, contents into one temporary file, one
+// after the other; then the tree is written as EROFS. Nothing is unpacked: a path, a link or a device of a layer is
+// never given to the kernel, and owners and setuid bits are only numbers.
+//
+// A layer means what it means to an overlay file system. A file or a link hides what layers below have at its path. A
+// folder merges with a folder and hides anything else. `.wh.NAME` removes NAME of the layers below, and
+// `.wh..wh..opq` all that they have in its folder, wherever the entry stands in the layer. A character device with the
+// number 0:0 removes its own name.
+//
+// What is different from the image: extended attributes are left out, as gVisor refuses them, so file capabilities are
+// gone. Devices in /dev are left out, as each sandbox has a /dev of its own; others are refused. Each hard link becomes
+// a copy, and counts as one.
+package rootfs
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/erofs/go-erofs"
+
+	"hutch"
+)
+
+// Version changes whenever the same layers give another file.
+const Version = "1"
+
+// Limits bound what the layers of one image can ask for. No field is zero.
+type Limits struct {
+	Bytes   int64 // contents of all files, and the layers as tar
+	Entries int   // of all layers together
+	Names   int64 // bytes of all paths, which are in memory
+	Path    int   // bytes of one path
+	Ratio   int64 // bytes of tar for each byte of the compressed layer, beyond the first freeRatio
+}
+
+// freeRatio is how many bytes a layer can unpack to, however small it is.
+const freeRatio = 64 << 20
+
+// Layer is one layer, as a tar stream: plain, or compressed by gzip or zstd.
+type Layer struct {
+	Name   string // for errors
+	DiffID string // sha256:HEX of the plain stream
+	Open   func() (io.ReadCloser, error)
+}
+
+// Options say how a file is written.
+type Options struct {
+	Limits Limits
+	// MountPoints are made when they are missing: folders, and empty files where the path does not end in a slash.
+	// A path through something that is no folder is skipped.
+	MountPoints []string
+	// Temp is the folder for the contents of files, which take as much room there as the finished file does.
+	Temp string
+}
+
+// Write writes the EROFS file of the layers, which are given from the base up. It neither syncs nor closes out. Errors
+// about the layers are of kind Invalid, Unsupported, or Exhausted when they break a limit.
+func Write(ctx context.Context, out io.WriteSeeker, layers []Layer, o Options) error {
+	contents, err := os.CreateTemp(o.Temp, "contents-*")
+	if err != nil {
+		return err
+	}
+	defer contents.Close()
+	if err := os.Remove(contents.Name()); err != nil {
+		return err
+	}
+	t := newTree(o.Limits, contents)
+	for _, l := range layers {
+		if err := t.addLayer(ctx, l); err != nil {
+			return err
+		}
+	}
+	t.addMountPoints(o.MountPoints)
+	return writeEROFS(ctx, out, t)
+}
+
+func writeEROFS(ctx context.Context, out io.WriteSeeker, t *tree) error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	b := &buffered{ctx, out, bufio.NewWriterSize(out, bufferSize)}
+	w := erofs.Create(b, erofs.WithBuildTime(0, 0))
+	if err := w.CopyFrom(files{t}); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+const bufferSize = 256 << 10
+
+// buffered gathers small writes to a file, until a context ends.
+type buffered struct {
+	ctx  context.Context
+	file io.WriteSeeker
+	*bufio.Writer
+}
+
+func (b *buffered) Write(p []byte) (int, error) {
+	if b.ctx.Err() != nil {
+		return 0, context.Cause(b.ctx)
+	}
+	return b.Writer.Write(p)
+}
+
+func (b *buffered) Seek(offset int64, whence int) (int64, error) {
+	if err := b.Flush(); err != nil {
+		return 0, err
+	}
+	return b.file.Seek(offset, whence)
+}
+
+// addLayer reads a layer into the tree and checks its digest.
+func (t *tree) addLayer(ctx context.Context, l Layer) error {
+	raw, err := l.Open()
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	plain, err := Decompress(ctx, raw, "layer "+l.Name, t.limits.Ratio)
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	sum := sha256.New()
+	stream := &tarStream{r: io.TeeReader(plain, sum), left: &t.tarLeft, limit: t.limits.Bytes}
+	t.layer++
+	if err := t.addEntries(stream); err != nil {
+		return layerError(ctx, l, err)
+	}
+	if _, err := io.Copy(io.Discard, stream); err != nil {
+		return layerError(ctx, l, err)
+	}
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != l.DiffID {
+		return hutch.Errorf(hutch.Invalid, "layer %s unpacks to %s, and the image says %s: the image is damaged; have it built or pushed again", l.Name, got, l.DiffID)
+	}
+	return nil
+}
+
+// layerError makes sure that what a layer is guilty of is not taken for a fault of the server.
+func layerError(ctx context.Context, l Layer, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if _, ok := errors.AsType[*hutch.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*os.PathError](err); ok {
+		return err // our own disk
+	}
+	return hutch.Errorf(hutch.Invalid, "layer %s cannot be read: %v; have the image built or pushed again", l.Name, err).Because(err)
+}
