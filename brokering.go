@@ -25,7 +25,7 @@ const AnthropicKey = "ANTHROPIC_API_KEY"
 
 // The kinds of placement.
 const (
-	AsReplace = "replace" // the placeholder is replaced wherever it stands in a header
+	AsReplace = "replace" // the placeholder is replaced wherever it is in a header
 	AsHeader  = "header"  // a header is set: "header:NAME"
 	AsBasic   = "basic"   // the password of a user is set: "basic:USER"
 	AsQuery   = "query"   // a query parameter is set: "query:NAME"

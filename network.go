@@ -144,7 +144,7 @@ type Connection struct {
 	Status   int     `json:"status,omitempty"` // of its answer
 	Sent     int64   `json:"sent"`             // bytes, by the sandbox
 	Received int64   `json:"received"`
-	Open     bool    `json:"open,omitempty"` // it goes on
+	Open     bool    `json:"open,omitempty"` // it is still open
 	Duration Seconds `json:"duration"`       // when it has ended
 	Count    int     `json:"count"`          // number of equal attempts that this line stands for
 }

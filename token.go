@@ -126,7 +126,7 @@ type Tokens interface {
 	RevokeToken(ctx context.Context, token string) (Token, error)
 }
 
-// Access is what a grant allows on somebody else's sandbox.
+// Access is what a grant allows on another owner's sandbox.
 type Access string
 
 const (
@@ -134,7 +134,7 @@ const (
 	WriteAccess Access = "write" // everything except destroying and sharing it
 )
 
-// Grant lets a token use somebody else's sandbox, within the token's own scopes.
+// Grant lets a token use another owner's sandbox, within the token's own scopes.
 type Grant struct {
 	SandboxID string    `json:"sandboxId"`
 	Owner     string    `json:"owner,omitempty"`

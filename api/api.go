@@ -215,7 +215,7 @@ func (d document) resolve(list []parameter) (all []parameter) {
 	return all
 }
 
-// Style is the style sheet of the page, for whoever allows it by its hash.
+// Style is the style sheet of the page, for a page that allows it by its hash.
 func Style() string {
 	_, rest, _ := strings.Cut(pageText, "{{/* style:")
 	style, _, _ := strings.Cut(rest, "*/ -}}")

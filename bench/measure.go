@@ -71,7 +71,7 @@ func (l *lab) creation(ctx context.Context) (table, error) {
 }
 
 // settle is what the kernel is given to tear down the network namespaces of
-// those who went before: it does so in the background, and whoever makes one
+// those who went before: it does so in the background, and a caller that makes one
 // meanwhile waits for it.
 const settle = 500 * time.Millisecond
 
@@ -244,7 +244,7 @@ func (l *lab) sandboxes() []int {
 	return l.programs.running(ours[1:]...)
 }
 
-// cpu measures what a call costs, whoever pays: this process, the server, the
+// cpu measures what a call costs in all: this process, the server, the
 // agent, the runtime and the program itself.
 func (l *lab) cpu(ctx context.Context) (table, error) {
 	t := newTable("", "ms", "beyond the program itself")

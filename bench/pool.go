@@ -93,7 +93,7 @@ func (l *lab) alone(ctx context.Context, runtime string, p engine.Pool, do func(
 	return do(e)
 }
 
-// goings are the ways in which a sandbox that was saved goes on: in a place that is
+// goings are the ways in which a sandbox that was saved continues: in a place that is
 // made for it, and in one that waits.
 var goings = []struct {
 	name   string

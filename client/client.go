@@ -58,7 +58,7 @@ func New(url, token string) *Client {
 // stay follows no redirects: they would take the token elsewhere.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Close closes idle connections. Calls under way go on.
+// Close closes idle connections. Calls under way continue.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
 // Create implements hutch.Service.

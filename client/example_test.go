@@ -151,7 +151,7 @@ func ExampleSandbox_Start() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Follow goes on until the process ends; an error from the output function
+	// Follow reads until the process ends; an error from the output function
 	// leaves it earlier.
 	enough := errors.New("enough")
 	_, err = p.Follow(ctx, 0, func(o hutch.Output) error {

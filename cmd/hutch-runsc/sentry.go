@@ -23,7 +23,7 @@ import (
 var programs map[string]precompiledseccomp.Program
 
 // pointsOnce guards the making of the list of all points where a sandbox can be
-// traced (runsc trace), which nobody does here.
+// traced (runsc trace), which is not done here.
 //
 //go:linkname pointsOnce gvisor.dev/gvisor/pkg/sentry/seccheck.initOnce
 var pointsOnce sync.Once

@@ -226,7 +226,7 @@ var errReaderLeft = errors.New("the other end has left")
 
 // progress shows a person at a terminal how much is done.
 type progress struct {
-	w     io.Writer // nil for nobody
+	w     io.Writer // nil shows nothing
 	total int64     // 0 if unknown
 	done  atomic.Int64
 	last  time.Time

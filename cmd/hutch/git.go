@@ -217,7 +217,7 @@ func newGitCommit(h *home, std streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "commit [flags] SANDBOX [DIR] [-- PATH...]", Short: "Commit files, all changed ones if none are named",
-		Example: `  hutch git commit -m 'mend the parser' --author 'Ada <ada@example.com>' demo repo`,
+		Example: `  hutch git commit -m 'fix the parser' --author 'Ada <ada@example.com>' demo repo`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if req.Dir, req.Paths, err = dirAndPaths(c, args); err != nil {

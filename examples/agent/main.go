@@ -35,11 +35,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint:   os.Getenv("HUTCH_URL") + "/mcp",
-		HTTPClient: &http.Client{Transport: bearer(os.Getenv("HUTCH_TOKEN"))},
-	}, nil)
+	session, err := connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,6 +127,16 @@ func output(res *mcp.CallToolResult) string {
 
 func indent(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
+}
+
+// connect begins a session with the server. Every example that speaks MCP has this function and the type bearer: each is
+// one file that can be copied and run as it is.
+func connect(ctx context.Context) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
+	return client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint:   os.Getenv("HUTCH_URL") + "/mcp",
+		HTTPClient: &http.Client{Transport: bearer(os.Getenv("HUTCH_TOKEN"))},
+	}, nil)
 }
 
 // bearer adds a token to every request.

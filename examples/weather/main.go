@@ -36,11 +36,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	client := mcp.NewClient(&mcp.Implementation{Name: "weather", Version: "1"}, nil)
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint:   os.Getenv("HUTCH_URL") + "/mcp",
-		HTTPClient: &http.Client{Transport: bearer(os.Getenv("HUTCH_TOKEN"))},
-	}, nil)
+	session, err := connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,6 +115,16 @@ func (h hutch) call(ctx context.Context, tool string, args map[string]any, answe
 		return err
 	}
 	return json.Unmarshal(b, answer)
+}
+
+// connect begins a session with the server. Every example that speaks MCP has this function and the type bearer: each is
+// one file that can be copied and run as it is.
+func connect(ctx context.Context) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "weather", Version: "1"}, nil)
+	return client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint:   os.Getenv("HUTCH_URL") + "/mcp",
+		HTTPClient: &http.Client{Transport: bearer(os.Getenv("HUTCH_TOKEN"))},
+	}, nil)
 }
 
 // bearer adds a token to every request.

@@ -7,7 +7,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// report is the number of stdin bytes after which the daemon is told that the program took them.
+// report is the number of stdin bytes after which the agent reports that the program took them.
 const report = wire.StdinWindow / 4
 
 // feed passes stdin to a program that may never read it.

@@ -159,7 +159,7 @@ func move(to, from net.Conn) error {
 // tables are the kernel's lists of sockets.
 var tables = []string{"/proc/net/tcp", "/proc/net/tcp6"}
 
-// listening lists the ports that somebody listens on.
+// listening lists the ports that a program listens on.
 func listening() ([]int, error) {
 	list := []int{}
 	for _, table := range tables {

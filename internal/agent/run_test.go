@@ -294,7 +294,7 @@ func TestBackpressure(t *testing.T) {
 	mark := "MARK=" + hutch.NewID("m")
 	start := wire.Start{ID: hutch.NewID("x"), Command: `i=0; while :; do printf '%065536d' 0; echo $((++i)) > ` + count + `; done`, Env: []string{mark}}
 
-	held := func() int { // until it stands still
+	held := func() int { // until it does not change
 		last, since := -1, time.Now()
 		eventually(t, "the program stands still", func() bool {
 			b, _ := os.ReadFile(count)

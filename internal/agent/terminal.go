@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// terminalType is the kind of terminal that programs are told they have.
+	// terminalType is the kind of terminal that programs get in TERM.
 	terminalType = "xterm-256color"
 	// hangUpTime is how long the rest of a terminal's output can take after its session's leader has ended. The
 	// kernel then hangs up, and the output comes at once; gVisor leaves terminals open for the remaining processes.

@@ -3,7 +3,7 @@
 //
 // Every line contains the hash of the line before it, so anyone with the file and a
 // SHA-256 program can find a line that was changed, removed or moved. A line is
-// written, by one write(2), before the answer is sent: whatever a client was told is
+// written, by one write(2), before the answer is sent: whatever a client got as an answer is
 // on record, also after a kill -9 of the daemon.
 //
 // # Lines

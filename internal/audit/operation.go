@@ -39,7 +39,7 @@ type Outcome struct {
 	Sandbox string
 }
 
-// Observer is told about every call of a verb: before it runs, and when it has ended.
+// Observer gets every call of a verb: before it runs, and when it has ended.
 type Observer interface {
 	// Begin is called for every call, also for one that policy refuses: then end
 	// follows at once, with the refusal. The call is made with the context that

@@ -57,7 +57,7 @@ type Box struct {
 	uses      int                // uses under way
 	gone      bool               // destroyed, or never created
 	salvaging bool               // detached, because it has no memory left
-	lossTold  bool               // a caller was told that it is lost
+	lossTold  bool               // a caller has learned that it is lost
 	fault     error              // why it could not be created
 	alarm     alarm              // for the next thing that time alone will do
 	base      *snapshots.Base    // the layer that it shares with others; can be nil
@@ -80,7 +80,7 @@ type reading struct {
 	ooms  int
 }
 
-// New returns a box of a record. Nobody holds its lifecycle lock.
+// New returns a box of a record, with its lifecycle lock free.
 func New(rec store.Record, opt Options) *Box {
 	b := &Box{
 		name: Name{rec.Sandbox.Owner, rec.Sandbox.ID}, created: rec.Sandbox.CreatedAt,
@@ -230,8 +230,8 @@ func (b *Box) SetWaking(waking bool) { b.waking.Store(waking) }
 // TakesMemory reports whether the box counts among those that run.
 func (b *Box) TakesMemory() bool { return b.waking.Load() || !Sleeps(b.Status()) }
 
-// TellLoss returns whether a caller was told before that the box is lost, and why
-// it is; and notes that one is told now.
+// TellLoss returns why the box is lost, and whether a caller has got this reason
+// before. It records that a caller gets it now.
 func (b *Box) TellLoss() (before bool, reason string) {
 	b.locked(func() {
 		before, reason = b.lossTold, b.rec.Sandbox.Reason

@@ -229,7 +229,7 @@ func TestGateway(t *testing.T) {
 	for range 2 {
 		got, err := b.OpenGateway(func() (box.Gateway, error) {
 			made++
-			b.Save(t.Context()) // whoever makes it may ask the box
+			b.Save(t.Context()) // its maker can ask the box
 			return g, nil
 		})
 		if err != nil || got != g || made != 1 {

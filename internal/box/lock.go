@@ -64,7 +64,7 @@ func (b *Box) Update(ctx context.Context, change func(*store.Record)) error {
 
 // commit changes the record on disk, and only then calls then to do so in memory,
 // with mu held. The record of a box that is gone is not written again. The end of
-// ctx stops nothing: nobody would know whether the record was written.
+// ctx stops nothing: otherwise it would be unknown whether the record was written.
 func (b *Box) commit(ctx context.Context, change func(*store.Record), then func()) error {
 	b.saving.Lock()
 	defer b.saving.Unlock()

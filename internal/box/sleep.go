@@ -124,7 +124,7 @@ type Deadline int
 const (
 	NotDue  Deadline = iota
 	Expired          // its lifetime is over
-	Idle             // nobody has used it for SleepAfter
+	Idle             // it was not used for SleepAfter
 )
 
 // Due reports what is due now.

@@ -122,7 +122,7 @@ func (s sender) RoundTrip(out *http.Request) (*http.Response, error) {
 // fail answers if the host did not.
 func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	made := requestOf(r)
-	if r.Context().Err() != nil { // nobody listens any more
+	if r.Context().Err() != nil { // the sandbox has left
 		x.tell(made, 0, context.Cause(r.Context()))
 		panic(http.ErrAbortHandler)
 	}

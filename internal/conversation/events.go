@@ -187,7 +187,7 @@ func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 	}
 }
 
-// lastEvent is where a client wants to go on.
+// lastEvent is where a client wants to continue.
 func lastEvent(r *http.Request) int64 {
 	id, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64)
 	if err != nil || id < 0 {

@@ -48,7 +48,7 @@ type Daemon struct {
 	authority  *broker.Authority
 	broker     *broker.Broker
 	watched    chan struct{} // closed when the observers are there
-	people     *auth.Issuer  // nil for nobody
+	people     *auth.Issuer  // nil for none
 	tokens     *auth.Registry
 	requests   *quota.Meter
 	operations *quota.Meter

@@ -69,7 +69,7 @@ func (d *Daemon) openMonitors(ctx context.Context) error {
 	return d.openMetrics(ctx)
 }
 
-// closeTraces sends the last traces. It is no failure of ours if nobody takes them.
+// closeTraces sends the last traces. A receiver that does not take them is not our failure.
 func (d *Daemon) closeTraces(t *trace.Tracer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

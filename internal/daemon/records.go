@@ -100,7 +100,7 @@ func (d *Daemon) openMeters(ctx context.Context) (err error) {
 	return err
 }
 
-// mayListen refuses to be open to a network with a token that nobody chose: setting
+// mayListen refuses to be open to a network with a token that no person chose: setting
 // or creating a token is the choice.
 func (d *Daemon) mayListen(ctx context.Context) error {
 	if d.cfg.Token != "" || OnLoopback(d.cfg.Listen) {

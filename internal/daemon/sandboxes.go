@@ -64,7 +64,7 @@ func (d *Daemon) closeEngine() error {
 	return d.engine.Close(ctx)
 }
 
-// pool is what sandboxes are kept ready. While nobody asks for any, that is two of the
+// pool is what sandboxes are kept ready. While no caller asks for any, that is two of the
 // default kind, or none if the server has only conversations. Copies of snapshots
 // can take an eighth of the machine's memory.
 func (d *Daemon) pool() engine.Pool {

@@ -19,7 +19,7 @@ const lockTime = time.Second
 
 func lockFile(dir string) string { return filepath.Join(dir, "lock") }
 
-// Lock takes the lock of a folder. It returns false when somebody has it: another
+// Lock takes the lock of a folder. It returns false when it is taken: by another
 // process, or another holder in this one. The kernel frees the lock when the file
 // is closed, so also when the process dies.
 func Lock(dir string) (f *os.File, free bool, err error) {
@@ -86,7 +86,7 @@ func WriteAddress(dir, url string) error {
 func RemoveAddress(dir string) error { return os.Remove(addressFile(dir)) }
 
 // Running reads the address of the server that holds the lock of a folder; the
-// address is empty while the server starts. It returns false when nobody holds the
+// address is empty while the server starts. It returns false when no process holds the
 // lock: an address there was left behind by a server that was killed.
 func Running(dir string) (a Address, ok bool) {
 	f, err := os.Open(lockFile(dir))

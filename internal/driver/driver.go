@@ -30,7 +30,7 @@ type Driver interface {
 	// never changes.
 	Defaults() Defaults
 
-	// Check looks at this host: what works, what does not, and the mend. It
+	// Check looks at this host: what works, what does not, and the fix. It
 	// changes nothing.
 	Check(ctx context.Context) Report
 

@@ -22,7 +22,7 @@ type Brokering struct {
 	Credentials func() []secret.Credential
 	// Used is called for every request; can be nil.
 	Answers func([]secret.Credential) *secret.Redactor
-	// Used is told of every request; may be nil.
+	// Used gets every request; nil for none.
 	Used func(host string, u broker.Use)
 }
 

@@ -52,7 +52,7 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// HostAddrs returns this machine's addresses, which are never reached; nil reads them.
 	HostAddrs func() ([]net.Addr, error)
-	// Observe is told about events, for counts; nil for none.
+	// Observe gets events, for counts; nil for none.
 	Observe Observer
 	// Brokering serves brokered hosts; the zero value serves none.
 	Brokering Brokering

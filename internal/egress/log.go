@@ -16,7 +16,7 @@ type record struct {
 	lines   []*hutch.Connection
 	cursor  int64
 	id      int64
-	changed chan struct{} // closed at the next line; nil when nobody waits
+	changed chan struct{} // closed at the next line; nil when no query waits
 }
 
 // alike is how many lines back an equal line is searched for.

@@ -138,7 +138,7 @@ func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, ma
 	}
 	e.tasks.Add(1) // until make is done
 	s = e.newSandbox(rec)
-	s.Lock(context.Background()) // nobody else has it yet
+	s.Lock(context.Background()) // no other caller has it yet
 	e.sandboxes[s.Name()] = s
 	return s, true, nil
 }

@@ -293,7 +293,7 @@ func TestLifetimeEnds(t *testing.T) {
 	b.until(t, "a", hutch.Destroyed)
 }
 
-// Files that nobody will see again are not waited for.
+// Files that no caller will see again are not waited for.
 func TestLifetimeEndsWhileFilesAreKept(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05, Timeout: 0.5})
@@ -430,7 +430,7 @@ func TestDeathIsAnErrorWithAReason(t *testing.T) {
 	if sb.Reason == "" || sb.Health != hutch.Unhealthy {
 		t.Errorf("%+v", sb)
 	}
-	// It is no dead end: whoever knows of the loss can go on with an empty one.
+	// It is not a dead end: a caller that knows of the loss can continue with an empty one.
 	_, err = b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil)
 	if again := b.until(t, "a", hutch.Running); err != nil || !strings.Contains(again.Reason, sb.Reason) {
 		t.Errorf("the next use: %v, %+v", err, again)
@@ -518,7 +518,7 @@ func TestSilentAgent(t *testing.T) {
 	}
 }
 
-// A command in a sandbox that stands still is answered soon after its time limit.
+// A command in a sandbox that is paused is answered soon after its time limit.
 func TestStandsStill(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})

@@ -128,7 +128,7 @@ func (e *lifecycle) diagnose(ctx context.Context, s *sandbox, agent *wire.Client
 	case <-inst.Done():
 		e.died(s, inst)
 		return e.describe(s, err)
-	case <-time.After(time.Second): // the place lives: what stands still can go on
+	case <-time.After(time.Second): // the instance lives: what is paused can continue
 	}
 	e.background(func() { e.examine(s) })
 	return err
@@ -140,7 +140,7 @@ func destroyed(s *sandbox) error {
 
 // describe returns the error of a command whose sandbox ended.
 func (e *lifecycle) describe(s *sandbox, err error) error {
-	if locked := s.Lock(e.ctx); locked == nil { // whoever marks it failed is done then
+	if locked := s.Lock(e.ctx); locked == nil { // the one that marks it failed is done then
 		s.Unlock()
 	}
 	_, reason := s.TellLoss()

@@ -130,7 +130,7 @@ func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req
 	env := maps.Clone(was.Env)
 	maps.Copy(env, req.Env)
 	req.Env = env
-	if v.Owner == nameOf(ctx, "").Owner { // nobody else has these
+	if v.Owner == nameOf(ctx, "").Owner { // only the server has these
 		req.Secrets = append(slices.Clone(was.Secrets), req.Secrets...)
 		req.Network = e.inherited(ctx, req.Network, was.Sandbox.Network)
 	}

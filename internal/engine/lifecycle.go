@@ -337,7 +337,7 @@ func (e *lifecycle) refuseLive(ctx context.Context, s *sandbox) error {
 	defer s.EndUse()
 	live, err := liveProcesses(ctx, agent)
 	if err != nil || len(live) == 0 {
-		return nil // an agent that does not answer keeps nobody from destroying
+		return nil // an agent that does not answer does not prevent a destroy
 	}
 	names := make([]string, 0, len(live))
 	for _, p := range live {

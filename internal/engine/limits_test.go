@@ -10,7 +10,7 @@ import (
 	"hutch/internal/engine"
 )
 
-// Nobody is given more than the server gives at most, and who asks for nothing
+// No sandbox gets more than the server gives at most, and a request for nothing
 // gets what is usual, or that.
 func TestCeilings(t *testing.T) {
 	b := start(t, func(o *engine.Options) {

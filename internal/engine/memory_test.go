@@ -11,7 +11,7 @@ import (
 	"hutch/internal/engine"
 )
 
-// While memory is short nothing begins or wakes, and what runs goes on; nothing
+// While memory is short nothing begins or wakes, and what runs continues; nothing
 // is lost by it.
 func TestMemoryShort(t *testing.T) {
 	var short atomic.Bool

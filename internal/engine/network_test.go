@@ -72,7 +72,7 @@ func TestSecretsASandboxAskedFor(t *testing.T) {
 	expect("ASKED", "MADE")
 }
 
-// TestLinksAreToWhatTheOwnerHas, and to nobody else's.
+// TestLinksAreToWhatTheOwnerHas, and to no other owner's.
 func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
 	b := start(t, nil)
 	ann, bob := caller.WithOwner(t.Context(), caller.Owner{ID: "ann"}), caller.WithOwner(t.Context(), caller.Owner{ID: "bob"})

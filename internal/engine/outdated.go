@@ -18,7 +18,7 @@ import (
 // stoppedOutdated is why a sandbox was stopped that another version of Hutch started.
 const stoppedOutdated = "it was started by another version of Hutch, whose agent this server cannot use: its files are kept, its processes have ended; the next use starts it again"
 
-// stopOutdated stops a sandbox without its agent. Nobody else uses it yet.
+// stopOutdated stops a sandbox without its agent. No other caller uses it yet.
 func (e *lifecycle) stopOutdated(ctx context.Context, s *sandbox, inst driver.Instance) error {
 	if err := e.keepWithoutAgent(ctx, s, inst); err != nil {
 		return err

@@ -144,7 +144,7 @@ func TestSandboxesThatSleepCount(t *testing.T) {
 }
 
 // Snapshots are their owner's, unless they are shared: then all may begin as
-// them, and nobody else deletes them.
+// them, and no other owner deletes them.
 func TestSnapshotsOfAnOwner(t *testing.T) {
 	b := start(t, nil)
 	sb, err := b.Create(as(t, "ada"), hutch.CreateRequest{})

@@ -63,7 +63,7 @@ func TestPooledSandboxOutlivesTheEngine(t *testing.T) {
 	}
 }
 
-// Whoever races for the places of the pool, each has one alone.
+// Callers that race for the instances of the pool get one each.
 func TestPoolGivesToOneAlone(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 8, Min: 8})
 	b.race(t, hutch.CreateRequest{})
@@ -323,7 +323,7 @@ func TestPoolOfTemplates(t *testing.T) {
 	}
 }
 
-// Copies are for those who may begin as the first, and go to whoever asks.
+// Copies are for those who may begin as the first, and go to the caller that asks.
 func TestPoolOfTemplatesKnowsOwners(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 8, Room: 1 << 30})
 	ada := caller.WithOwner(t.Context(), caller.Owner{ID: "ada"})
@@ -372,7 +372,7 @@ func TestPoolOfTemplatesIsBounded(t *testing.T) {
 }
 
 // Who asks for much of one kind leaves the usual one its room, and what cannot be
-// made holds up nobody.
+// made holds up no caller.
 func TestPoolIsShared(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2, Room: 1 << 30})
 	for range 6 {

@@ -202,7 +202,7 @@ func clean(s string, n int) string {
 
 // watchHealth pings every running sandbox now and then. One that does not answer
 // is unhealthy, and no more than that: its host may be busy, or its runtime stand
-// still, and it goes on when they do. Only its death makes it fail (see watch).
+// still, and it continues when they do. Only its death makes it fail (see watch).
 func (e *lifecycle) watchHealth() {
 	tick := time.NewTicker(e.opt.HealthEvery)
 	defer tick.Stop()

@@ -20,7 +20,7 @@ func (b *bench) drop(t *testing.T, command string) (exec string, err error) {
 	return exec, err
 }
 
-// A command that nobody resumes is killed after the grace, and forgotten; one
+// A command that no caller resumes is killed after the grace, and forgotten; one
 // that has ended is forgotten.
 func TestNobodyResumes(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.ExecGrace = 300 * time.Millisecond })

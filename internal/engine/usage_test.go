@@ -81,7 +81,7 @@ func TestUsageIsKeptAtEachLook(t *testing.T) {
 	}
 }
 
-// A command is told of the trace that its call is part of.
+// A command gets the trace that its call is part of.
 func TestTraceparent(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "box"})

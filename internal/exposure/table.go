@@ -6,7 +6,7 @@
 // for any other. A label is never taken apart, so it does not matter that one
 // label can be read as several ids and tokens.
 //
-// A label that was public once stands in bookmarks, and browsers keep cookies for
+// A label that was public once is in bookmarks, and browsers keep cookies for
 // it. When its port or its sandbox is gone, the label stays reserved for its
 // owner: no other owner is given the same URL. Reservations survive a restart of
 // the daemon; exposures are kept in the records of their sandboxes, and the engine

@@ -1,4 +1,4 @@
-// Package guard stands in front of every surface: it decides which requests to
+// Package guard is in front of every surface: it decides which requests to
 // accept, counts them, and logs each.
 //
 // A request must name one of the server's hosts; otherwise any web page could

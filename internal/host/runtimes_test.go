@@ -9,7 +9,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// half is a driver that can be told whether it can create places.
+// half is a driver whose test says whether it can create instances.
 type half struct {
 	driver.Driver
 	name  string

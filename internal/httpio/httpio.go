@@ -80,7 +80,7 @@ func NewBody(w http.ResponseWriter, r *http.Request, silence time.Duration) *Bod
 func (b *Body) Read(p []byte) (int, error) {
 	// Not every ResponseWriter can have a limit.
 	b.rc.SetReadDeadline(time.Now().Add(b.silence))
-	// Checked after the limit is set: whoever ends the context may set a limit of
+	// Checked after the limit is set: the code that ends the context may set a limit of
 	// its own at that moment, which must not be extended.
 	if err := context.Cause(b.ctx); err != nil {
 		return 0, err

@@ -29,7 +29,7 @@ type HostOptions struct {
 	// Authority is a certificate, as PEM, that programs inside trust beside
 	// those that the host does. May be empty.
 	Authority []byte
-	// Log is told what is left out, and why. May be nil.
+	// Log gets what is left out, and why; nil for no log.
 	Log *slog.Logger
 }
 

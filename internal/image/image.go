@@ -3,7 +3,7 @@
 //
 // The built-in image is "host" ([Host]): this machine's programs, read only,
 // without its secrets and state. It is put together from an allow-list, so
-// what nobody thought of stays outside.
+// a file that the lists forget stays outside.
 //
 // Any other image is one EROFS file ([FromEROFS]), a read-only file system that
 // no sandbox and no host program writes to. It is untrusted: it need not contain

@@ -15,7 +15,7 @@ const (
 	stored = ` 2>&1; find ~/.cache/go-build -name '*-d' | wc -l` // what was compiled inside
 )
 
-// A first Go program compiles itself and nothing else, and nobody inside can
+// A first Go program compiles itself and nothing else, and no program inside can
 // change what is kept for all.
 func TestWarmGo(t *testing.T) {
 	t.Parallel()

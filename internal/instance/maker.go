@@ -3,7 +3,7 @@
 //
 // A Plan says how an instance comes to be, and Open carries it out. What it
 // returns runs and belongs to the caller; on an error nothing is left. A Maker
-// knows no sandboxes: whom an instance is for is in the driver.Spec.
+// knows no sandboxes: the driver.Spec says for which one an instance is.
 package instance
 
 import (
@@ -29,7 +29,7 @@ type Options struct {
 	Network bool              // instances get a network
 	Env     map[string]string // of every sandbox
 	Pool    pool.Options
-	Least   map[pool.Kind]int // how many of a kind the pool has even when nobody asks
+	Least   map[pool.Kind]int // how many of a kind the pool has even when no caller asks
 	Warm    []wire.Context    // the interpreters that wait in each instance of the pool
 	Memory  Memory
 	Uses    *atomic.Int32 // uses of sandboxes that are under way: the pool makes way for them
@@ -82,12 +82,12 @@ type Create func(context.Context, driver.Spec) (driver.Instance, error)
 // Plan says how an instance comes to be.
 type Plan struct {
 	Spare  *Spare            // an instance of the pool that is to be used; nil for none
-	Tell   map[string]string // what the interpreters that live in it are told
+	Tell   map[string]string // what the interpreters that live in it get
 	Create Create            // makes one where there is no spare, or the spare is of no use
 	// Fill writes files into what Create made, before anybody else uses it. It can
 	// be nil.
 	Fill func(*wire.Client) error
-	// Base is the layer that the instance shares with others. Whoever opens the
+	// Base is the layer that the instance shares with others. The caller that opens the
 	// plan releases it when the instance is gone. It can be nil.
 	Base *snapshots.Base
 }
@@ -123,7 +123,7 @@ func (m *Maker) Open(ctx context.Context, runtime string, plan Plan, spec driver
 	return inst, agent, nil
 }
 
-// Boot is what the agent of an instance is told.
+// Boot is what the agent of an instance gets at its start.
 func Boot(token, hostname string, root image.Root, env []string, l hutch.Limits) wire.Boot {
 	return wire.Boot{Token: token, Home: root.Account().Home, Dir: root.Workdir(), Hostname: hostname, Env: env, MaxLive: l.Processes}
 }
@@ -167,7 +167,7 @@ func Destroy(inst driver.Instance) error {
 	return inst.Destroy(ctx)
 }
 
-// Discard frees an instance that nobody uses. Where nothing has run yet, agent is
+// Discard frees an instance that is not used. Where nothing has run yet, agent is
 // nil.
 func (m *Maker) Discard(inst driver.Instance, agent *wire.Client) {
 	if agent != nil {

@@ -29,7 +29,7 @@ type Spare struct {
 	base         *snapshots.Base // what it holds of others' files
 }
 
-// adoptTime bounds how long a spare place may take to become somebody's.
+// adoptTime bounds how long a spare place may take to become a sandbox's.
 const adoptTime = 2 * time.Second
 
 // adopt makes the place one that has this identity.
@@ -58,8 +58,8 @@ func (s *Spare) become(ctx context.Context, spec driver.Spec, tell map[string]st
 	return s.adopt(ctx, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Tell: tell})
 }
 
-// wait has the place stand still until it becomes somebody's, if programs run in
-// it: they shall go on where the snapshot was taken, and cost nothing until then.
+// wait pauses the place until it becomes a sandbox's, if programs run in
+// it: they are to continue where the snapshot was taken, and cost nothing until then.
 func (s *Spare) wait(ctx context.Context) error {
 	f, ok := driver.As[driver.Freezer](s.inst)
 	if !ok || !s.kind.Memory {
@@ -109,7 +109,7 @@ func (m *Maker) discardSpares(spares []*Spare) {
 	all.Wait()
 }
 
-// poolEvery is how often the pool is looked at when nobody asks for anything.
+// poolEvery is how often the pool is looked at when no caller asks for anything.
 const poolEvery = 5 * time.Second
 
 // KeepPool keeps the pool filled, one place at a time, until the engine closes.
@@ -147,7 +147,7 @@ func (m *Maker) KeepPool() {
 }
 
 // currentRoots looks at the images of the pool, which may take a while when that
-// was not done lately: better here than while somebody waits for a sandbox.
+// was not done lately: better here than while a caller waits for a sandbox.
 func (m *Maker) currentRoots() map[string]image.Root {
 	roots := map[string]image.Root{}
 	for _, name := range m.pool.Images() {
@@ -164,7 +164,7 @@ func (m *Maker) currentRoots() map[string]image.Root {
 // under way: some never end.
 const patience = 500 * time.Millisecond
 
-// calm waits until making a place is in nobody's way. It is false when the
+// calm waits until making a place delays no caller. It is false when the
 // engine closes.
 func (m *Maker) calm() bool {
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -182,7 +182,7 @@ func (m *Maker) calm() bool {
 }
 
 // stock adds a place to the pool, once it has shown that it can become
-// somebody's.
+// a sandbox's.
 func (m *Maker) stock(k pool.Kind) {
 	s, err := m.prepare(k)
 	if k.Snapshot == "" && !k.Vacant && errors.Is(err, hutch.Unsupported) {
@@ -203,7 +203,7 @@ func (m *Maker) stock(k pool.Kind) {
 	}
 }
 
-// prepare makes a place of a kind, which is nobody's.
+// prepare makes a place of a kind, which no sandbox has yet.
 func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	root, err := m.opt.Image(m.ctx, k.Image)
 	if err != nil {
@@ -233,7 +233,7 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	return s, nil
 }
 
-// tryOut has a place become somebody's for a first time, and get ready for the
+// tryOut makes a place a sandbox's for a first time, and get ready for the
 // second.
 func (m *Maker) tryOut(s *Spare) error {
 	env := append(s.root.Env[:len(s.root.Env):len(s.root.Env)], Environ(m.opt.Env)...)
@@ -259,7 +259,7 @@ func (m *Maker) plan(k pool.Kind) (Plan, error) {
 	return Plan{Create: d.Create}, nil
 }
 
-// planCopy plans an instance that begins as a snapshot, for whoever will have it. It
+// planCopy plans an instance that begins as a snapshot, for any later owner. It
 // takes no vacant instance: a sandbox that wakes needs it more.
 func (m *Maker) planCopy(k pool.Kind, d driver.Driver, r driver.Restorer) (Plan, error) {
 	snap, err := m.snaps.ByID(k.Snapshot)

@@ -7,7 +7,7 @@ import (
 
 // Reborn is what the interpreters of each language are sent in a copy of the
 // sandbox that they began in: the environment that is new, and to choose their
-// random numbers anew, which would else be the same in every copy.
+// random numbers again, which would otherwise be the same in every copy.
 func Reborn(env map[string]string) map[string]string {
 	text, err := json.Marshal(env)
 	if err != nil {

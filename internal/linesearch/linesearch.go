@@ -170,7 +170,7 @@ func (s *Search) Finish(over bool) {
 	}
 }
 
-// Result is what was found so far, and the cursor from which to go on.
+// Result is what was found so far, and the cursor from which to continue.
 func (s *Search) Result() hutch.WaitResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()

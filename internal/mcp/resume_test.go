@@ -192,7 +192,7 @@ func heap() int64 {
 
 // TestMalformed sends what is no message, or no message of this protocol, to a
 // session and without one: each is refused in JSON-RPC, or not at all, and the
-// session goes on.
+// session continues.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &scripted.Service{}, mcp.Options{})

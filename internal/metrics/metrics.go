@@ -1,6 +1,6 @@
 // Package metrics counts what happens, in the form that Prometheus reads.
 //
-// It is told of calls as an observer, and asks for the use of sandboxes when it
+// It learns of calls as an observer, and asks for the use of sandboxes when it
 // is read. Whatever a client chooses is kept out of labels, and owners are
 // bounded: the number of series does not grow with use.
 package metrics
@@ -28,7 +28,7 @@ type Options struct {
 	Usage func(context.Context) (hutch.UsageReport, error)
 	// Pool tells of the sandboxes that are kept ready; nil leaves them out.
 	Pool func(context.Context) (hutch.PoolState, error)
-	// Traffic is what sandboxes' networks are told to; nil leaves it out.
+	// Traffic gets what goes over sandboxes' networks; nil leaves it out.
 	Traffic *Traffic
 	Log     *slog.Logger
 }

@@ -6,7 +6,7 @@ import (
 	"hutch"
 )
 
-// Traffic counts what goes over the networks of all sandboxes. It is told, like
+// Traffic counts what goes over the networks of all sandboxes. It learns of it, like
 // an observer of theirs.
 type Traffic struct {
 	decided        *prometheus.CounterVec

@@ -69,7 +69,7 @@ func (f *udpFlow) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Refuse implements Flow: the sandbox is told that the port is unreachable.
+// Refuse implements Flow: the sandbox gets the error that the port is unreachable.
 func (f *udpFlow) Refuse() {
 	if f.decided {
 		return

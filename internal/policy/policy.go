@@ -5,7 +5,7 @@
 // one of the verb's scopes, and is counted. It is made as the owner of its
 // sandbox: the caller or, if the caller has no sandbox of that id and another
 // owner has granted it access, that other owner. No answer of this package
-// reveals whether somebody else has a sandbox: for a sandbox that the owner does
+// reveals whether another owner has a sandbox: for a sandbox that the owner does
 // not have, the wrapped service itself answers, in its own words and time.
 package policy
 
@@ -41,7 +41,7 @@ type Options struct {
 	Network hutch.Network
 	// Operations counts calls about sandboxes; nil does not count.
 	Operations *quota.Meter
-	// Observer is told about every call; nil for none.
+	// Observer gets every call; nil for none.
 	Observer audit.Observer
 	// Redact removes secrets from a call's target before the observer sees it; nil changes nothing.
 	Redact func(string) string

@@ -56,7 +56,7 @@ func call(ctx context.Context, on any, m reflect.Method, sandbox string) error {
 	return err
 }
 
-// observer records what it is told.
+// observer records the calls that it gets.
 type observer struct {
 	mu   sync.Mutex
 	seen []string

@@ -206,7 +206,7 @@ func TestGrantStaysWithinScopes(t *testing.T) {
 	}
 }
 
-// Every verb answers for somebody else's sandbox as for one that never existed.
+// Every verb answers for another owner's sandbox as for one that never existed.
 func TestAnothersIsAsIfItNeverWas(t *testing.T) {
 	w := newWorld(t, newHouse(), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})

@@ -82,7 +82,7 @@ func (d Details) Write(w http.ResponseWriter) {
 }
 
 // Challenge tells a client, in the header WWW-Authenticate, which scope its
-// token lacks (RFC 6750) and where it learns whom to ask. It is empty for data
+// token lacks (RFC 6750) and where the client can ask for it. It is empty for data
 // of errors that are about something else.
 func Challenge(data map[string]any) string {
 	scope, _ := data["scope"].(string)

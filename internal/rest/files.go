@@ -161,7 +161,7 @@ func (h fileRoutes) readFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := &content{w: h.writer(w, r), req: &req, size: -1, head: r.Method == http.MethodHead}
-	if r.Header.Get("If-Range") == "" { // of which file, nobody knows before it is opened: so it is all
+	if r.Header.Get("If-Range") == "" { // the file is known only when it is opened: so send all of it
 		a.ranged = parseRange(r.Header.Get("Range"), &req)
 	}
 	req.Opened = a.opened
@@ -196,7 +196,7 @@ type content struct {
 	head   bool // only the header is wanted
 }
 
-// errHead ends a read whose content nobody asked for.
+// errHead ends a read whose content the client did not ask for.
 var errHead = errors.New("no body is wanted")
 
 func (a *content) opened(info hutch.FileInfo) {

@@ -4,7 +4,7 @@
 // It is strict about input: unknown fields and parameters are refused by name.
 // Every write has a deadline, so a client that stops reading blocks its own
 // program for a while and then loses it. This package does not decide who can
-// call; a guard stands in front of the handler.
+// call; a guard is in front of the handler.
 package rest
 
 import (

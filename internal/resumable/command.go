@@ -37,7 +37,7 @@ type Table struct {
 	list []*Command // oldest first
 }
 
-// Options are what a command needs of whoever runs it.
+// Options are what a command needs of its runner.
 type Options struct {
 	Grace  time.Duration           // how long it is kept without a reader
 	Take   func(bytes int) bool    // asks for more memory

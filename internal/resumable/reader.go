@@ -14,7 +14,7 @@ type Reader struct {
 }
 
 // Read hands output to out and returns how the command ended. When ctx ends, the
-// command goes on, unless the cause is an error that ends it too.
+// command continues, unless the cause is an error that ends it too.
 func (r *Reader) Read(ctx context.Context, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	x := r.command
 	defer r.leave()

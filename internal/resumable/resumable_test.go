@@ -54,7 +54,7 @@ func TestOneReaderAtATime(t *testing.T) {
 	x.Finish(hutch.ExecResult{}, nil)
 }
 
-// A command that nobody resumes in time is stopped and forgotten.
+// A command that no caller resumes in time is stopped and forgotten.
 func TestGrace(t *testing.T) {
 	var table Table
 	x, r, run := start(t, &table, time.Millisecond)

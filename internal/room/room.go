@@ -3,7 +3,7 @@
 //
 // Every request has a Tab, which its caller carries (package caller). Memory for the request is charged to its
 // owner's share and to the total, and is given back when the request ends. So a client
-// that does not read its answers blocks nobody else. Calls that come from no request
+// that does not read its answers blocks no other client. Calls that come from no request
 // have no Tab, and are not bounded here.
 package room
 

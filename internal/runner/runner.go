@@ -1,7 +1,7 @@
 // Package runner knows languages: how source text becomes a run.
 //
 // A language is data, one entry in a table: adding one adds an entry. What
-// runs is told to the agent as a [wire.Start]: the agent writes the source to
+// runs is sent to the agent as a [wire.Start]: the agent writes the source to
 // a file, has it compiled where that is needed, and runs it. Nothing of a
 // source is ever put into a command line, and none is run on this side.
 package runner

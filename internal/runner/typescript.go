@@ -123,7 +123,7 @@ func stripper(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// pieceArg asks for a piece of a program that goes on: nothing in it is unused.
+// pieceArg asks for a piece of a program that continues: nothing in it is unused.
 const pieceArg = "piece"
 
 func strip(source string, piece bool) stripped {

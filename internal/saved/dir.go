@@ -28,7 +28,7 @@ type Dir struct {
 	tasks sync.WaitGroup // removals
 }
 
-// Open makes the folder, and removes what nobody needs.
+// Open makes the folder, and removes what no record names.
 func Open(path string, log *slog.Logger) (*Dir, error) {
 	d := &Dir{path: path, log: log}
 	err := errors.Join(os.MkdirAll(d.files(), 0o700), os.MkdirAll(d.memory(), 0o700), os.RemoveAll(d.trash()), os.Mkdir(d.trash(), 0o700))

@@ -53,7 +53,7 @@ func (s *suite) thereAndBack(t *testing.T) {
 			}
 		}
 	}
-	s.run(t, id, "chmod -R u+w .") // for whoever removes it
+	s.run(t, id, "chmod -R u+w .") // so that it can be removed
 }
 
 func (s *suite) byPrograms(t *testing.T) {

@@ -244,7 +244,7 @@ func (s *suite) terminal() map[string]func(*testing.T) {
 				group.Go(func() { views[i], _ = s.follow(t, p, 0) })
 			}
 			slow := make(chan struct{})
-			group.Go(func() { // who reads nothing holds nobody up
+			group.Go(func() { // a client that reads nothing holds up no other
 				s.svc.Logs(bounded(t), hutch.LogsRequest{SandboxID: id, ProcessID: p.ID, Follow: true}, func(hutch.Output) error {
 					<-slow
 					return errShown

@@ -74,7 +74,7 @@ func (s *suite) networkRefused(t *testing.T) {
 	}
 }
 
-// Nobody waits longer for a line of the log than they said.
+// A query waits for a line of the log as long as it says, and no longer.
 func (s *suite) networkLog(t *testing.T) {
 	id := s.open(t)
 	log, err := s.svc.Connections(bounded(t), id, hutch.ConnectionQuery{})

@@ -75,7 +75,7 @@ func (s *suite) filesKeepModes(t *testing.T) {
 	}
 }
 
-// Where a snapshot has memory, programs and contexts go on in it; they choose
+// Where a snapshot has memory, programs and contexts continue in it; they choose
 // other random numbers than elsewhere.
 func (s *suite) snapshotsHaveMemory(t *testing.T) {
 	parent := s.open(t)
@@ -200,7 +200,7 @@ func (s *suite) sharesFiles(t *testing.T) {
 	}
 }
 
-// What is paused stands still, can be looked at, and runs on for who uses it.
+// A paused sandbox does not run, can be looked at, and continues for a caller that uses it.
 func (s *suite) pauses(t *testing.T) {
 	id := s.open(t)
 	p := s.start(t, id, hutch.ProcessRequest{Command: "while :; do date +%N; sleep 0.01; done"})

@@ -41,7 +41,7 @@ type Exposure struct {
 	Key string `json:"key"` // what links to it are signed with
 }
 
-// Books are what can be told of a hibernated sandbox without waking it.
+// Books are what can be said of a hibernated sandbox without waking it.
 type Books struct {
 	Processes []hutch.Process     `json:"processes"`
 	Contexts  []hutch.CodeContext `json:"contexts"`
@@ -139,7 +139,7 @@ func (s *Store) Keep(ctx context.Context, r Record) error {
 	if err != nil {
 		return unwritten(r, err)
 	}
-	c, err := s.db.Conn(ctx) // the only one: nobody writes meanwhile
+	c, err := s.db.Conn(ctx) // the only one: no other caller writes meanwhile
 	if err != nil {
 		return unwritten(r, err)
 	}

@@ -33,7 +33,7 @@ func (u *Used) Note(now time.Time, r driver.Usage) {
 	u.At, u.CPU, u.Memory = now, r.CPUSeconds, r.Memory
 }
 
-// Begin begins to count anew in a place that has just been made.
+// Begin begins to count from 0, for an instance that has just been made.
 func (u *Used) Begin(now time.Time) { u.At, u.CPU, u.Memory = now, 0, 0 }
 
 // End ends the counting: the place is gone.

@@ -6,7 +6,7 @@
 //
 // A piece of output is a [Piece]. Data is text; a piece that is not UTF-8 is
 // base64, and its encoding says so. As an event its name is the stream, its id
-// the cursor, so that a client that reconnects goes on where it stopped. The
+// the cursor, so that a client that reconnects continues where it stopped. The
 // last event is exit with the hutch.ExecResult or end with an [End], or error
 // with problem details. Comments keep idle connections open.
 //
@@ -63,7 +63,7 @@
 //	        record or the error, after which the server closes
 //
 // A client counts bytes from the cursor, to connect again where it stopped.
-// One that reads slowly loses output, and holds nobody up.
+// One that reads slowly loses output, and holds up no other reader.
 package stream
 
 import (

@@ -1,7 +1,7 @@
 // Package trace makes a span of every call, and sends spans by OTLP over HTTP.
 //
 // A call that comes with a traceparent is part of that trace; what it causes,
-// the command in the sandbox included, is told of the span of the call in turn.
+// the command in the sandbox included, gets the span of the call in turn.
 package trace
 
 import (

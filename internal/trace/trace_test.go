@@ -77,7 +77,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestNobodyReceives: calls go on.
+// TestNobodyReceives: calls continue without a receiver.
 func TestNobodyReceives(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.NotFoundHandler())

@@ -109,7 +109,7 @@ var table = []Verb{
 	acting("Unpack", change, "PUT "+files+"/archive"),
 
 	// Ports. Only the owner shows a port to the world, as only the owner shares
-	// a sandbox; whoever may write to a sandbox may connect to a port in it.
+	// a sandbox; a caller that may write to a sandbox may connect to a port in it.
 	owning("Expose", ports, "POST "+sandbox+"/ports"),
 	owning("Unexpose", ports, "DELETE "+port),
 	looking("Ports", seePorts, "GET "+sandbox+"/ports"),

@@ -69,7 +69,7 @@ func TestOverTheWindow(t *testing.T) {
 	if !s.q.Add(full) || s.q.Add(full[:1]) {
 		t.Error("the window is not as wide as it is said to be")
 	}
-	// Consumed bytes count only after the sender was told.
+	// Consumed bytes count only after the sender knows.
 	if n, err := s.q.Read(make([]byte, 10)); n != 10 || err != nil || s.q.Add(full[:1]) {
 		t.Error("there is room that nobody was told of")
 	}

@@ -21,7 +21,7 @@
 //
 // Both sides know the token, and neither ever sends it. Each sends a random
 // number, and then the HMAC-SHA256 by the token of its own side's name and both
-// numbers. The agent proves itself first: to whoever has taken its place, the
+// numbers. The agent proves itself first: to a program that has taken its place, the
 // daemon says nothing but its own random number. No request is read before the
 // daemon's proof. What comes after that is neither encrypted nor signed: who can
 // pass on all bytes between the two can read them, so no program inside must be
@@ -66,7 +66,7 @@
 //
 // The daemon has at most [StdinWindow] bytes of stdin, or [FileWindow] of an
 // archive, under way that no window frame has confirmed. The agent keeps that many
-// in memory, so it always goes on reading the connection, and sees S frames and
+// in memory, so it never stops reading the connection, and sees S frames and
 // the end of the connection while a program leaves its stdin unread.
 //
 // Between requests the agent ignores I, E and S: they were sent before the
@@ -106,7 +106,7 @@
 //	port     connects with a server inside: r with {}, and from then on the
 //	         connection carries the bytes of that one, both ways, and their
 //	         ends. Where nothing listens, e of kind not_found.
-//	listening  r with an array of the ports that somebody listens on.
+//	listening  r with an array of the ports that a program listens on.
 //	clean    forgets the detached processes that have ended; r with a [Cleaned].
 //
 // # Files
@@ -157,5 +157,5 @@
 // stays below it, however often it forked. A filter of system calls lets
 // nothing give that up, or make a child of its parent (CLONE_PARENT). Every
 // process bears [ProcessEnv] in its environment, too. When the root ends by itself, what it left
-// behind stays, as with any shell; its output goes on being read and kept.
+// behind stays, as with any shell; its output is still read and kept.
 package wire

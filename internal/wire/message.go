@@ -47,7 +47,7 @@ type Boot struct {
 	Hostname string   `json:"hostname"`
 	// Filter is the seccomp filter that the agent takes upon itself and all it
 	// starts, as an array of the kernel's struct sock_filter; empty where it is
-	// under one already. With Pass it may call clone3, which nobody else may.
+	// under one already. With Pass it may call clone3, which no other process may.
 	Filter []byte    `json:"filter,omitempty"`
 	Pass   [2]uint64 `json:"pass"`
 }

@@ -162,7 +162,7 @@ func TestPromptIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestMadeIsTold: a person is told when a typo created a sandbox; a script is not.
+// TestMadeIsTold: a person learns when a typo created a sandbox; a script gets no such line.
 func TestMadeIsTold(t *testing.T) {
 	t.Parallel()
 	env := serve(t, "native")

@@ -98,7 +98,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// stream goes on until its reader is gone.
+// stream sends until its reader is gone.
 func stream(w http.ResponseWriter, r *http.Request) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -114,7 +114,7 @@ func TestTimesOverJumps(t *testing.T) {
 }
 
 // TestDatesOverJumps: what ends at a date ends at that date, by the present clock, and a clock that was put back
-// locks nobody out.
+// locks no client out.
 func TestDatesOverJumps(t *testing.T) {
 	c := newClocked(t)
 	token, err := c.CreateToken(t.Context(), hutch.TokenRequest{Name: "hour", Lifetime: 3600, Limits: hutch.TokenLimits{Requests: 3}})

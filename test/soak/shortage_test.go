@@ -162,7 +162,7 @@ func (k *caller) hoard(ctx context.Context, b *box) error {
 	})
 }
 
-// outlived is nil where a sandbox that reached its memory limit goes on.
+// outlived is nil where a sandbox that reached its memory limit continues.
 func (k *caller) outlived(ctx context.Context, b *box, err error) error {
 	if sb, gone := k.client.Sandbox(ctx, b.id); gone == nil && sb.Status != hutch.Failed {
 		return nil

@@ -209,7 +209,7 @@ func (s *soak) abandon(t *testing.T) {
 func idlers(dump string) (busy []string) {
 	for g := range strings.SplitSeq(dump, "\n\n") {
 		if strings.Contains(g, ".KeepPool(") {
-			continue // for whoever comes next
+			continue // the next caller takes it
 		}
 		if strings.Contains(g, "/internal/rest.") || strings.Contains(g, "/internal/wire.") {
 			busy = append(busy, g)

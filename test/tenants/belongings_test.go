@@ -114,7 +114,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestMissingScope: a caller without a scope is told which is missing, in the form that clients understand (RFC
+// TestMissingScope: a caller without a scope gets an error that names it, in the form that clients understand (RFC
 // 6750).
 func TestMissingScope(t *testing.T) {
 	t.Parallel()

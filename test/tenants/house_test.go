@@ -120,7 +120,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// tenant is somebody with a token.
+// tenant is an owner with a token.
 type tenant struct {
 	*house
 	hutch.MintedToken

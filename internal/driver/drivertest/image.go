@@ -247,7 +247,7 @@ var savedImages = map[string]func(*testing.T, *suite){
 	"ImagePrepares": imagePrepares,
 }
 
-// A place of an image is saved and goes on, whole or with its files only.
+// A place of an image is saved and continues, whole or with its files only.
 func imageSaves(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t, ImageFile{Path: "/mine", Mode: 0o644, UID: 1000, GID: 1000, Content: []byte("image")}), image.EROFSOptions{})
 	p := s.create(t, "one")

@@ -96,7 +96,7 @@ func layerThatIsLarge(t *testing.T, s *suite) {
 	const mb = "head -c %dM /dev/zero > /workspace/%s"
 	half := Limits.Disk / 2
 	p := s.onto(t, s.layer(t, fmt.Sprintf(mb, half-1, "zero")), "one")
-	p.want(t, fmt.Sprintf(mb, half-1, "zero"), "") // all anew
+	p.want(t, fmt.Sprintf(mb, half-1, "zero"), "") // all again
 	if out, exit := p.run(t, fmt.Sprintf(mb, 4, "more")); exit.Code == 0 {
 		t.Errorf("more than limits.disk was written: %s", out)
 	}

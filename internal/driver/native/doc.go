@@ -28,6 +28,6 @@
 //
 // A folder below the driver's own, named after the place, with the record of
 // its process and the socket; and a control group named after both. The record
-// is written before the place is told anything, and a place that is told
-// nothing ends: so whatever moment a daemon is killed at, Sweep finds all.
+// is written before the daemon sends the place anything, and a place that gets
+// nothing ends: so whenever a daemon is killed, Sweep finds everything.
 package native

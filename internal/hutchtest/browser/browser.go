@@ -1,6 +1,6 @@
 // Package browser is a real browser in tests: Debian's Chromium without a
 // screen, driven by the DevTools protocol through a pair of pipes, so that
-// nobody else can drive it and it ends when the test does.
+// no other process can drive it and it ends when the test does.
 package browser
 
 import (
@@ -89,7 +89,7 @@ func pipe(t testing.TB) (r, w *os.File) {
 }
 
 // listen hands out answers until the browser ends. Messages end with a zero;
-// those without an id are events, which nobody here waits for.
+// those without an id are events, which no code here waits for.
 func (b *Browser) listen(out *os.File) {
 	defer close(b.end)
 	defer out.Close()

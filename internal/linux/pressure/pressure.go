@@ -26,8 +26,8 @@ func Memory() bool {
 	return some(string(psi)) > stalled || free*share < all
 }
 
-// Exhausted reports whether so little memory is left that who takes more may
-// cost somebody else his.
+// Exhausted reports whether so little memory is left that a program which takes more can
+// make the kernel end another one.
 func Exhausted() bool {
 	all, free := room()
 	return free < min(max(all/lastShare, last), all/share)
@@ -41,7 +41,7 @@ func Kills() int {
 }
 
 // Total is how many bytes of memory this process may have, with all that it
-// starts; 0 where nobody tells.
+// starts; 0 if unknown.
 func Total() int64 {
 	all, _ := room()
 	return all

@@ -120,7 +120,7 @@ var conditions = map[string][]bpf.Instruction{
 	"clone":   without(0, newNamespace|unix.CLONE_PARENT, unix.EPERM),
 	"prctl":   keepSubreaper,
 	"unshare": without(0, unshareNamespace, unix.EPERM),
-	// Devices, which nobody could open, and the mark of a deleted file among
+	// Devices, which no program could open, and the mark of a deleted file among
 	// them, which anybody may make: copies would miss the name, or what is below.
 	"mknod":     without(1, device, unix.EPERM),
 	"mknodat":   without(2, device, unix.EPERM),
@@ -132,7 +132,7 @@ var conditions = map[string][]bpf.Instruction{
 	// Who has opened a file, and in whose way a program can be: of files that the
 	// host has for everyone.
 	"fcntl": unless(1, unix.EINVAL, unix.F_SETLEASE, unix.F_NOTIFY, setDelegation),
-	// Whether somebody else has read the same file lately.
+	// Whether another sandbox has read the same file lately.
 	"preadv2":  without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
 	"pwritev2": without(5, unix.RWF_NOWAIT, unix.EOPNOTSUPP),
 	// Huge pages are set aside by the host's administrator, and counted nowhere.
@@ -140,7 +140,7 @@ var conditions = map[string][]bpf.Instruction{
 	"memfd_create": without(1, unix.MFD_HUGETLB, unix.EINVAL),
 	"shmget":       without(2, shmHuge, unix.ENOMEM),
 	// Linux, its 32 bit layout, both with an old version's name, and asking.
-	// Of the caller, and of nobody else: with the agent's own id, as in a place
+	// Only of the caller: with the agent's own id, as in a place
 	// of an ordinary user's, the kernel would let it take the agent's open files.
 	"prlimit64":   only(0, unix.EPERM, 0),
 	"personality": only(0, unix.EPERM, 0, 0x8, 0x20000, 0x20008, 0xffffffff),

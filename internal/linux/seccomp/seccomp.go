@@ -50,7 +50,7 @@ func Ancestry(p Pass) ([]byte, error) {
 // kernel does not use.
 type Pass [2]uint64
 
-// NewPass makes a pass that nobody knows.
+// NewPass makes a pass that no other program knows.
 func NewPass() (p Pass) {
 	var b [16]byte
 	rand.Read(b[:])

@@ -111,7 +111,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		if e != 0 && !p.readAll {
 			goto failed
 		}
-		if p.readAll { // what fails of this, or is kept in vain, exec takes away
+		if p.readAll { // what fails of this, or is kept without need, exec takes away
 			syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_READ_SEARCH, 0, 0, 0)
 		}
 	}
