@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
 )
 
 // bed is a service on one runtime, with a neighbour sandbox.
 type bed struct {
 	hutch.Service
+	engine    *engine.Engine // nil where a test needs nothing of it but its verbs
 	runtime   string
 	neighbour string
 }
@@ -30,7 +32,7 @@ func each(t *testing.T, test func(t *testing.T, b *bed)) {
 }
 
 func TestRootless(t *testing.T) {
-	hutchtest.Rootless(t, "TestRequests|TestGreedyPrograms|TestHoards")
+	hutchtest.Rootless(t, "TestRequests|TestGreedyPrograms|TestHoards|TestMemoryGuard")
 }
 
 // sandbox creates a sandbox that is destroyed at the end of the test.

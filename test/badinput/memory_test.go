@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
 	"hutch/internal/linux/cgroup"
 )
@@ -239,4 +240,61 @@ func (b *bed) limited(t *testing.T, what, id string) {
 		t.Errorf("%s: exit code %d, limit %q, %v", what, r.ExitCode, r.Limit, err)
 	}
 	b.furnished(t, id)
+}
+
+// guarded makes an engine on gVisor, where the agent ends the greediest program. Without control groups, as for an
+// ordinary user, the daemon counts a sandbox's memory itself.
+func guarded(t *testing.T, change func(*engine.Options)) *bed {
+	t.Helper()
+	t.Parallel()
+	b := &bed{runtime: "gvisor"}
+	e := hutchtest.Engine(t, "gvisor", change)
+	b.Service, b.engine = e, e
+	return b
+}
+
+// The limit also holds after a wake from hibernation.
+func TestMemoryGuardAfterAWake(t *testing.T) {
+	b := guarded(t, nil)
+	id := b.sandbox(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 512}})
+	b.furnish(t, id)
+	soon := hutch.Seconds(0.3)
+	if _, err := b.Update(t.Context(), id, hutch.UpdateRequest{SleepAfter: &soon}); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "asleep", func() (bool, error) {
+		s, err := b.Sandbox(t.Context(), id)
+		return s.Status == hutch.Hibernated, err
+	})
+	later := hutch.Seconds(600)
+	if _, err := b.Update(t.Context(), id, hutch.UpdateRequest{SleepAfter: &later}); err != nil {
+		t.Fatal(err)
+	}
+	b.limited(t, "one that has slept", id)
+}
+
+// The limit also holds in a sandbox that was made in advance.
+func TestMemoryGuardFromThePool(t *testing.T) {
+	b := guarded(t, func(o *engine.Options) { o.Pool = engine.Pool{Max: 2, Min: 1} })
+	b.until(t, "a sandbox is ready", func() (bool, error) { return b.engine.PoolState().Ready > 0, nil })
+	id := b.sandbox(t, hutch.CreateRequest{})
+	if p := b.engine.PoolState(); p.Hits != 1 {
+		t.Errorf("it is not from the pool: %+v", p)
+	}
+	b.furnish(t, id)
+	b.limited(t, "one from the pool", id)
+}
+
+// until waits for something to become true.
+func (b *bed) until(t *testing.T, what string, as func() (bool, error)) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		ok, err := as()
+		if ok {
+			return
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("not %s, %v", what, err)
+		}
+	}
 }
