@@ -161,17 +161,46 @@ func plainWords(line string, env []string) []string {
 			return nil
 		}
 	}
-	line = strings.Trim(line, " \t\n")
-	for _, c := range []byte(line) {
+	words := splitWords(strings.Trim(line, " \t\n"))
+	if len(words) == 0 || strings.Contains(words[0], "=") || shellWords[words[0]] {
+		return nil
+	}
+	if slices.ContainsFunc(words, func(w string) bool { return len(w) > maxArg }) {
+		return nil // bash has an error of its own for that
+	}
+	return words
+}
+
+// splitWords splits a line of plain characters and of text in single quotes, which is what hutch exec makes of several
+// arguments. The result is nil if the line contains anything else that a shell could interpret.
+func splitWords(line string) (words []string) {
+	var word []byte
+	begun, quoted := false, false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
 		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(" \t_./:,+@%-=", c) >= 0:
+		case c == '\'':
+			begun, quoted = true, !quoted
+		case quoted:
+			word = append(word, c)
+		case strings.HasPrefix(line[i:], `\'`):
+			word, begun = append(word, '\''), true
+			i++
+		case c == ' ' || c == '\t':
+			if begun {
+				words, word, begun = append(words, string(word)), nil, false
+			}
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("_./:,+@%-=", c) >= 0:
+			word, begun = append(word, c), true
 		default:
 			return nil
 		}
 	}
-	words := strings.Fields(line)
-	if len(words) == 0 || strings.Contains(words[0], "=") || shellWords[words[0]] {
+	if quoted {
 		return nil
+	}
+	if begun {
+		words = append(words, string(word))
 	}
 	return words
 }
@@ -180,7 +209,7 @@ func plainWords(line string, env []string) []string {
 var shellWords = func() map[string]bool {
 	words := map[string]bool{}
 	for _, w := range strings.Fields(`
-		. : alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare
+		. : [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare
 		dirs disown do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts
 		hash help history if in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly
 		return select set shift shopt source suspend test then time times trap true type typeset ulimit umask

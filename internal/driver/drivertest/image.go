@@ -48,6 +48,9 @@ func imageWithoutShell(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{Env: []string{"WHO=image"}, WorkingDir: "/srv/app"})
 	p := s.create(t, "scratch")
 	p.wantProbe(t, "1000 1000 [] /srv/app /home/user", "id")
+	if out, exit := p.run(t, "'/probe' 'cat' '/etc/hostname'"); exit.Code != 0 || out != "scratch\n" {
+		t.Errorf("a program with arguments in quotes: %q, exit code %d", out, exit.Code)
+	}
 	_, err := p.agent.Run(t.Context(), wire.Start{ID: "sh", Command: "echo a shell; true"}, nil, nil)
 	if !errors.Is(err, hutch.Unsupported) || !strings.Contains(fmt.Sprint(err), "/bin/sh") || !strings.Contains(fmt.Sprint(err), "hutch exec") {
 		t.Errorf("a command line without a shell: %v", err)

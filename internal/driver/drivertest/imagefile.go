@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/erofs/go-erofs"
+	"golang.org/x/sys/unix"
 
 	"hutch"
 	"hutch/internal/image"
@@ -29,6 +30,7 @@ type ImageFile struct {
 	Mode     fs.FileMode
 	UID, GID int
 	Link     string
+	Device   uint32 // of a character device
 	Content  []byte
 }
 
@@ -73,6 +75,8 @@ func writeFile(w *erofs.Writer, f ImageFile) error {
 	switch {
 	case f.Link != "":
 		return w.Symlink(f.Link, f.Path)
+	case f.Device != 0:
+		return w.Mknod(f.Path, unix.S_IFCHR|0o666, f.Device)
 	case f.Mode.IsDir():
 		return errors.Join(w.Mkdir(f.Path, f.Mode.Perm()), w.Chmod(f.Path, f.Mode), w.Chown(f.Path, f.UID, f.GID))
 	}

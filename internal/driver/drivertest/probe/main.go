@@ -45,6 +45,9 @@ func run(what string, args []string) error {
 		return os.RemoveAll(args[0])
 	case "fill":
 		return fill(args[0], args[1])
+	case "attack":
+		attack()
+		return nil
 	case "tick":
 		return tick(args[0])
 	}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// attempts are what a hostile image lets its own program try. Each reports
+// success by a nil error.
+var attempts = []struct {
+	name string
+	try  func() error
+}{
+	{"root by the setuid bit", func() error {
+		if os.Geteuid() == 0 {
+			return nil
+		}
+		return syscall.EPERM
+	}},
+	{"become user 0", func() error { return syscall.Setresuid(0, 0, 0) }},
+	{"join group 0", func() error { return syscall.Setgroups([]int{0}) }},
+	{"memory of the host by the image's node", func() error { return readSome("/nodes/mem") }},
+	{"log of the host by the image's node", func() error { return readSome("/nodes/kmsg") }},
+	{"disk of the host by the image's node", func() error { return readSome("/nodes/disk") }},
+	{"memory of the agent", func() error { return readSome("/proc/1/mem") }},
+	{"environment of the agent", func() error { return readSome("/proc/1/environ") }},
+	{"descriptors of the agent", func() error { _, err := os.ReadDir("/proc/1/fd"); return err }},
+	{"root of the agent", func() error { _, err := os.ReadDir("/proc/1/root/"); return err }},
+	{"trace the agent", func() error { return syscall.PtraceAttach(1) }},
+	{"stop the agent", func() error { return stopped(1) }},
+	{"replace the agent", func() error { return os.WriteFile("/.hutch/agent", nil, 0o755) }},
+	{"remove the agent", func() error { return os.Remove("/.hutch/agent") }},
+	{"move the agent's folder", func() error { return os.Rename("/.hutch", "/tmp/.hutch") }},
+	{"list the meeting folder", func() error { _, err := os.ReadDir("/.hutch/run"); return err }},
+	{"write into the meeting folder", func() error { return os.WriteFile("/.hutch/run/file", nil, 0o600) }},
+	{"connect to the agent", func() error { _, err := net.Dial("unix", "/.hutch/run/agent.sock"); return err }},
+	{"write a limit of the control group", writeLimits},
+	{"mount a file system", func() error { return syscall.Mount("x", "/tmp", "tmpfs", 0, "") }},
+	{"change the host name", func() error { return syscall.Sethostname([]byte("evil")) }},
+	{"write the names", func() error { return os.WriteFile("/etc/hosts", nil, 0o644) }},
+	{"replace the names", func() error { return os.Rename("/etc/hosts", "/etc/hosts.old") }},
+	{"give a file to root", func() error { return giveAway("/tmp/given") }},
+	{"make a device", func() error { return syscall.Mknod("/tmp/mem", syscall.S_IFCHR|0o666, 1<<8|1) }},
+	{"write a setting of the kernel", func() error {
+		return os.WriteFile("/proc/sys/kernel/core_pattern", []byte("|/tmp/x"), 0)
+	}},
+}
+
+// attack prints a line for each attempt.
+func attack() {
+	for _, a := range attempts {
+		if err := a.try(); err != nil {
+			fmt.Printf("denied\t%s\t%v\n", a.name, err)
+		} else {
+			fmt.Printf("REACHED\t%s\n", a.name)
+		}
+	}
+}
+
+func readSome(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.Read(make([]byte, 64))
+	return err
+}
+
+// stopped stops a process, which a program may try without effect: the first one of a namespace takes no signals.
+func stopped(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil && !strings.Contains(string(text), ") T ") {
+		err = syscall.EPERM
+	}
+	return err
+}
+
+func writeLimits() error {
+	var found []string
+	for _, pattern := range []string{"/sys/fs/cgroup/*.max", "/sys/fs/cgroup/*/*.max", "/sys/fs/cgroup/*/*/*limit*"} {
+		files, _ := filepath.Glob(pattern) // of patterns of ours
+		found = append(found, files...)
+	}
+	for _, path := range found {
+		if os.WriteFile(path, []byte("max"), 0) == nil {
+			return nil
+		}
+	}
+	return syscall.EACCES
+}
+
+func giveAway(path string) error {
+	if err := os.WriteFile(path, nil, 0o755); err != nil {
+		return err
+	}
+	return os.Chown(path, 0, 0)
+}
