@@ -37,8 +37,8 @@ func (r *record) blobs() []string {
 }
 
 // files are the paths below the store that the record needs.
-func (r *record) files(mountPoints []string) []string {
-	all := []string{rootFile(r.Layers, mountPoints)}
+func (r *record) files() []string {
+	all := []string{rootFile(r.Layers)}
 	for _, b := range r.blobs() {
 		all = append(all, blobFile(b))
 	}
@@ -330,7 +330,7 @@ func (s *Store) idleLocked(owner string) []*record {
 func (s *Store) bytesLocked() (sum int64) {
 	counted := map[string]bool{}
 	for _, r := range s.records {
-		for _, f := range r.files(s.o.MountPoints) {
+		for _, f := range r.files() {
 			if !counted[f] {
 				counted[f] = true
 				sum += s.size(f)
@@ -342,9 +342,9 @@ func (s *Store) bytesLocked() (sum int64) {
 
 // dropRootLocked removes the root file system of an image, unless another image that has it is in use.
 func (s *Store) dropRootLocked(r *record) (int64, error) {
-	file := rootFile(r.Layers, s.o.MountPoints)
+	file := rootFile(r.Layers)
 	for _, other := range s.records {
-		if rootFile(other.Layers, s.o.MountPoints) == file && s.inUseLocked(other) {
+		if rootFile(other.Layers) == file && s.inUseLocked(other) {
 			return 0, nil
 		}
 	}

@@ -143,7 +143,7 @@ func (s *Store) pinLocked(files []string) (release func()) {
 func (s *Store) collectLocked() (freed int64, err error) {
 	needed := map[string]bool{}
 	for _, r := range s.records {
-		for _, f := range r.files(s.o.MountPoints) {
+		for _, f := range r.files() {
 			needed[f] = true
 		}
 	}

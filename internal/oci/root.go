@@ -19,9 +19,9 @@ import (
 
 // rootFile is where the root file system of an image lies below the store. Images with the same layers share it. Its
 // name comes from the layers' own digests, which were checked, not from what a configuration says about them.
-func rootFile(layers []Layer, mountPoints []string) string {
+func rootFile(layers []Layer) string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%q\n", rootfs.Version, mountPoints)
+	fmt.Fprintln(sum, rootfs.Version)
 	for _, l := range layers {
 		fmt.Fprintln(sum, l.Digest)
 	}
@@ -41,8 +41,8 @@ func (s *Store) Root(ctx context.Context, owner, digest string) (path string, er
 	image := *r
 	s.mu.Unlock()
 
-	file := rootFile(image.Layers, s.o.MountPoints)
-	defer s.pin(image.files(s.o.MountPoints)...)()
+	file := rootFile(image.Layers)
+	defer s.pin(image.files()...)()
 	if err := s.building.Take(ctx, file); err != nil {
 		return "", err
 	}
@@ -65,9 +65,8 @@ func (s *Store) makeRoot(ctx context.Context, image record, file string) error {
 	l := s.o.Limits
 	err = s.writeTemp(file, func(f *os.File) error {
 		return rootfs.Write(ctx, f, layers, rootfs.Options{
-			Limits:      rootfs.Limits{Bytes: l.Bytes, Entries: l.Entries, Names: int64(l.Entries) * 256, Path: l.Path, Ratio: l.Ratio},
-			MountPoints: s.o.MountPoints,
-			Temp:        s.path(tempDir),
+			Limits: rootfs.Limits{Bytes: l.Bytes, Entries: l.Entries, Names: int64(l.Entries) * 256, Path: l.Path, Ratio: l.Ratio},
+			Temp:   s.path(tempDir),
 		})
 	})
 	if errors.Is(err, hutch.Invalid) {

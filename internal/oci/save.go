@@ -55,7 +55,7 @@ func (s *Store) hold(owner string, refs []Reference) (images []record, release f
 			return nil, nil, err
 		}
 		images = append(images, *r)
-		files = append(files, r.files(nil)...)
+		files = append(files, r.files()...)
 	}
 	return images, s.pinLocked(files), nil
 }

@@ -23,10 +23,7 @@ type Options struct {
 	Allowed []string
 	// Patience is how long a registry can send nothing before the store gives up; 0 is 30 seconds.
 	Patience time.Duration
-	// MountPoints are made in each root file system that does not have them: folders, and empty files where the path does
-	// not end in a slash.
-	MountPoints []string
-	Log         *slog.Logger // nil discards
+	Log      *slog.Logger // nil discards
 }
 
 // Registry is how one registry is reached.

@@ -30,7 +30,8 @@ func (f files) Open(path string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return file{io.NewSectionReader(f.t.contents, n.offset, n.size), info{n}}, nil
+	content := io.NewSectionReader(f.t.contents, n.offset, n.size)
+	return file{io.MultiReader(content, io.LimitReader(zeros{}, shownSize(n)-n.size)), info{n}}, nil
 }
 
 // Stat does not follow links.
@@ -62,7 +63,7 @@ func (f files) ReadLink(path string) (string, error) {
 }
 
 type file struct {
-	*io.SectionReader
+	io.Reader
 	info info
 }
 
@@ -73,7 +74,7 @@ func (f file) Close() error               { return nil }
 type info struct{ n *node }
 
 func (i info) Name() string       { return i.n.name }
-func (i info) Size() int64        { return i.n.size }
+func (i info) Size() int64        { return shownSize(i.n) }
 func (i info) Mode() fs.FileMode  { return i.n.mode }
 func (i info) ModTime() time.Time { return i.n.mtime }
 func (i info) IsDir() bool        { return i.n.mode.IsDir() }

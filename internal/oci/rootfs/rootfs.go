@@ -9,6 +9,9 @@
 // `.wh..wh..opq` all that they have in its folder, wherever the entry stands in the layer. A character device with the
 // number 0:0 removes its own name.
 //
+// The contents of every file begin at a block of their own, as gVisor maps no file into memory that lies within a block
+// of names: a program that did so would be killed.
+//
 // What is different from the image: extended attributes are left out, as gVisor refuses them, so file capabilities are
 // gone. Devices in /dev are left out, as each sandbox has a /dev of its own; others are refused. Each hard link becomes
 // a copy, and counts as one.
@@ -53,16 +56,13 @@ type Layer struct {
 // Options say how a file is written.
 type Options struct {
 	Limits Limits
-	// MountPoints are made when they are missing: folders, and empty files where the path does not end in a slash.
-	// A path through something that is no folder is skipped.
-	MountPoints []string
 	// Temp is the folder for the contents of files, which take as much room there as the finished file does.
 	Temp string
 }
 
 // Write writes the EROFS file of the layers, which are given from the base up. It neither syncs nor closes out. Errors
 // about the layers are of kind Invalid, Unsupported, or Exhausted when they break a limit.
-func Write(ctx context.Context, out io.WriteSeeker, layers []Layer, o Options) error {
+func Write(ctx context.Context, out *os.File, layers []Layer, o Options) error {
 	contents, err := os.CreateTemp(o.Temp, "contents-*")
 	if err != nil {
 		return err
@@ -77,11 +77,10 @@ func Write(ctx context.Context, out io.WriteSeeker, layers []Layer, o Options) e
 			return err
 		}
 	}
-	t.addMountPoints(o.MountPoints)
 	return writeEROFS(ctx, out, t)
 }
 
-func writeEROFS(ctx context.Context, out io.WriteSeeker, t *tree) error {
+func writeEROFS(ctx context.Context, out *os.File, t *tree) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
@@ -93,7 +92,10 @@ func writeEROFS(ctx context.Context, out io.WriteSeeker, t *tree) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	return b.Flush()
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	return restoreSizes(ctx, out, t)
 }
 
 const bufferSize = 256 << 10

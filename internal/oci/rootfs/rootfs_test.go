@@ -137,6 +137,9 @@ func listing(t testing.TB, path string) []string {
 		}
 		switch {
 		case i.Mode().IsRegular():
+			if layout := i.Sys().(*erofs.Stat).InodeLayout; layout != 0 {
+				t.Errorf("%s lies within a block of names: %d", path, layout)
+			}
 			b, err := fs.ReadFile(root, path)
 			if err != nil {
 				return err
@@ -278,18 +281,6 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-func TestMountPoints(t *testing.T) {
-	path, err := write(t, []Layer{plain(t, sym("tmp", "x"), entry{name: "data", kind: tar.TypeDir, mode: 0o700})},
-		Options{MountPoints: []string{"/tmp/", "/data/", "/proc/", "/.hutch/agent", "tmp/below"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{".hutch drwxr-xr-x 0", ".hutch/agent -rw-r--r-- 0 ", "data drwx------ 0", "proc drwxr-xr-x 0", "tmp Lrwxrwxrwx 0 x"}
-	if got := listing(t, path); !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-}
-
 // The same layers give the same bytes, so that a file can be made again.
 func TestSameBytes(t *testing.T) {
 	l := []Layer{plain(t, reg("a/b", "1"), reg("a/c", strings.Repeat("z", 9000)), sym("q", "a"))}
@@ -299,6 +290,24 @@ func TestSameBytes(t *testing.T) {
 	b2, _ := os.ReadFile(two)
 	if err1 != nil || err2 != nil || !bytes.Equal(b1, b2) {
 		t.Error("they differ", err1, err2)
+	}
+}
+
+// Files of all sizes around a block come out as they went in.
+func TestSizes(t *testing.T) {
+	var entries []entry
+	var want []string
+	for _, size := range []int{0, 1, 4031, 4032, 4033, 4064, 4065, 4095, 4096, 4097, 8191, 8192} {
+		content := strings.Repeat("c", size)
+		entries = append(entries, entry{name: fmt.Sprintf("%06d", size), kind: tar.TypeReg, text: content, mode: 0o644, uid: size * 50})
+		want = append(want, fmt.Sprintf("%06d -rw-r--r-- %d %s", size, size*50, content))
+	}
+	path, err := write(t, []Layer{plain(t, entries...)}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := listing(t, path); !slices.Equal(got, want) {
+		t.Error("they differ")
 	}
 }
 
@@ -356,6 +365,16 @@ func TestMounted(t *testing.T) {
 		t.Skipf("this kernel or user mounts no EROFS file: %v", err)
 	}
 	defer unix.Unmount(at, unix.MNT_DETACH)
+	mapped, err := os.Open(filepath.Join(at, "small"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mapped.Close()
+	page, err := unix.Mmap(int(mapped.Fd()), 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil || page[0] != '1' {
+		t.Fatalf("the small file in memory is %q, %v", page, err)
+	}
+	unix.Munmap(page)
 	i, err := os.Stat(filepath.Join(at, "bin/su"))
 	if err != nil || i.Mode() != fs.ModeSetuid|0o755 || i.Sys().(*syscall.Stat_t).Uid != 70000 || i.ModTime().Unix() != 1700000000 {
 		t.Errorf("%v %v", i, err)

@@ -163,28 +163,3 @@ func (t *tree) hideLower(n *node) bool {
 	}
 	return n.layer == t.layer || len(n.children) > 0
 }
-
-// addMountPoints makes what is missing, where it can.
-func (t *tree) addMountPoints(paths []string) {
-	for _, p := range paths {
-		names, at := linkNames(p), t.root
-		for i, name := range names {
-			next := at.children[name]
-			if next == nil {
-				next = newNode(name, mountPoint(i == len(names)-1 && !strings.HasSuffix(p, "/")))
-				at.children[name] = next
-			}
-			if at = next; !at.mode.IsDir() {
-				break
-			}
-		}
-	}
-}
-
-func mountPoint(file bool) *inode {
-	i := folderInode()
-	if file {
-		i.mode = 0o644
-	}
-	return i
-}
