@@ -12,8 +12,8 @@ import (
 // Ran counts a command, a run of code or a process.
 func (b *Box) Ran() { b.locked(func() { b.rec.Used.Executions++ }) }
 
-// NoteUsage adds a reading of an instance to the account of the box, if it still
-// runs in that. What is used between two readings is told from their difference.
+// NoteUsage adds a reading of an instance to the account of the box, if the box still
+// runs in it. The use between two readings is their difference.
 func (b *Box) NoteUsage(inst driver.Instance, u driver.Usage) {
 	b.locked(func() {
 		if b.inst == inst {
@@ -22,8 +22,7 @@ func (b *Box) NoteUsage(inst driver.Instance, u driver.Usage) {
 	})
 }
 
-// Used is what the box has used up to the last reading, and what went over its
-// network.
+// Used returns what the box has used up to the last reading, and its network traffic.
 func (b *Box) Used() hutch.Usage {
 	traffic := b.Traffic()
 	u := read(b, func() hutch.Usage { return b.rec.Used.Usage })
@@ -31,8 +30,8 @@ func (b *Box) Used() hutch.Usage {
 	return u
 }
 
-// Unsaved reports, once, whether the box ran something since it was last asked, or
-// anything went over its network since its record was written.
+// Unsaved reports whether the box ran something since the last call of Unsaved, or had
+// network traffic since its record was written.
 func (b *Box) Unsaved() bool {
 	traffic := b.Traffic()
 	return read(b, func() bool {
@@ -42,7 +41,7 @@ func (b *Box) Unsaved() bool {
 	})
 }
 
-// Resources turns a reading into what is used now: CPU is the share since the last
+// Resources turns a reading into the present use: CPU is the average since the last
 // reading that is at least a tenth of a second old.
 func (b *Box) Resources(u driver.Usage) hutch.Resources {
 	return read(b, func() hutch.Resources {
@@ -58,8 +57,8 @@ func (b *Box) Resources(u driver.Usage) hutch.Resources {
 	})
 }
 
-// NoteKills reports whether the kernel has killed for lack of memory since the last
-// call; all is how often it ever has.
+// NoteKills reports whether the kernel has killed a process for lack of memory since
+// the last call; all is the number of such kills so far.
 func (b *Box) NoteKills(all int) (more bool) {
 	b.locked(func() {
 		more = all > b.usage.ooms
@@ -68,8 +67,8 @@ func (b *Box) NoteKills(all int) (more bool) {
 	return more
 }
 
-// NoteHealth notes whether an agent answers, and returns what was known before. It
-// is false when the box has another agent by now, or none.
+// NoteHealth records whether an agent answers, and returns what was recorded before.
+// It returns false when the box has another agent by now, or none.
 func (b *Box) NoteHealth(agent *wire.Client, health hutch.Health) (before hutch.Health, ok bool) {
 	b.locked(func() {
 		if before, ok = b.health, b.agent == agent; ok {
@@ -79,8 +78,8 @@ func (b *Box) NoteHealth(agent *wire.Client, health hutch.Health) (before hutch.
 	return before, ok
 }
 
-// RequestSecrets notes secrets that a program of the box is given, and reports
-// whether that is new.
+// RequestSecrets records the secrets that a program of the box gets, and reports
+// whether one of them is new.
 func (b *Box) RequestSecrets(uses []string) (changed bool) {
 	b.locked(func() {
 		for _, use := range uses {
@@ -97,7 +96,7 @@ func (b *Box) RequestSecrets(uses []string) (changed bool) {
 }
 
 // noteSecrets gathers the names of the secrets that the box was given. The caller
-// holds mu, or is the only one to know the box.
+// holds mu, or no other caller has the box yet.
 func (b *Box) noteSecrets() {
 	names := slices.Clone(b.rec.Lent)
 	for _, use := range b.rec.Secrets {
@@ -108,8 +107,8 @@ func (b *Box) noteSecrets() {
 	b.secrets.Store(&names)
 }
 
-// SecretNames are the secrets that the box was given. It takes no lock: gateways
-// ask at any time. The list is never changed, but replaced.
+// SecretNames returns the names of the secrets that programs of the box got. It takes
+// no lock, because gateways call it at any time. The list is replaced, never changed.
 func (b *Box) SecretNames() []string {
 	if names := b.secrets.Load(); names != nil {
 		return *names

@@ -15,22 +15,22 @@ import (
 	"hutch/internal/wire"
 )
 
-// Name is what a sandbox is known by: owners do not share their ids.
+// Name identifies a sandbox: two owners can have the same id.
 type Name struct{ Owner, ID string }
 
-// Context is ctx on behalf of the owner.
+// Context returns a context for calls on behalf of the owner.
 func (n Name) Context(ctx context.Context) context.Context {
 	return caller.WithOwner(ctx, caller.Owner{ID: n.Owner})
 }
 
-// Options are what a box needs of its surroundings. All can be nil.
+// Options are the functions that a box calls. Each can be nil.
 type Options struct {
 	// Save writes a record to disk.
 	Save func(context.Context, store.Record) error
 	// Due is called when the box may have been idle for long enough, or has
 	// reached the end of its lifetime. It is called in a goroutine of its own.
 	Due func()
-	// Uses counts the uses that are under way, of all boxes.
+	// Uses counts the present uses of all boxes.
 	Uses *atomic.Int32
 }
 
@@ -49,7 +49,7 @@ type Box struct {
 	connecting sync.Mutex // held while the gateway is made
 
 	mu        sync.Mutex         // guards all below
-	rec       store.Record       // LastUsedAt and ExpiresAt are of the monotonic clock, as Time.UTC would not be
+	rec       store.Record       // LastUsedAt and ExpiresAt have monotonic readings, which Time.UTC would remove
 	inst      driver.Instance    // while attached or paused
 	agent     *wire.Client       // while attached
 	paused    *wire.Client       // the agent while paused
@@ -59,7 +59,7 @@ type Box struct {
 	salvaging bool               // detached, because it has no memory left
 	lossTold  bool               // a caller has learned that it is lost
 	fault     error              // why it could not be created
-	alarm     alarm              // for the next thing that time alone will do
+	alarm     alarm              // at the time of the next deadline
 	base      *snapshots.Base    // the layer that it shares with others; can be nil
 	dropped   *snapshots.Base    // a base to release without mu
 	cancel    context.CancelFunc // ends the work of going to sleep; nil before the first
@@ -67,12 +67,12 @@ type Box struct {
 	usage     reading
 	saved     int64 // executions that were on disk at the last look
 
-	gateway   Gateway // once it was asked for
+	gateway   Gateway // nil until OpenGateway
 	noNetwork error   // why nothing can be reached now
 }
 
-// reading is what the usage of the instance was at a time, to tell CPU percent
-// from the next one.
+// reading is the usage of the instance at one time. The next reading and this one
+// give the CPU percentage.
 type reading struct {
 	at    time.Time
 	cpu   float64 // seconds
@@ -90,10 +90,10 @@ func New(rec store.Record, opt Options) *Box {
 	return b
 }
 
-// Name is what the box is known by.
+// Name returns the owner and the id.
 func (b *Box) Name() Name { return b.name }
 
-// ID is the id that its owner knows.
+// ID returns the id, which is unique for its owner.
 func (b *Box) ID() string { return b.name.ID }
 
 // Owner is the id of its owner.
@@ -102,11 +102,10 @@ func (b *Box) Owner() string { return b.name.Owner }
 // Created is when it was created.
 func (b *Box) Created() time.Time { return b.created }
 
-// Place is its name on this host, unlike any other.
+// Place returns its unique name on this host.
 func (b *Box) Place() string { return read(b, func() string { return b.rec.Place }) }
 
-// Record is a copy of the record as it is now. Its maps and lists are never
-// changed, but replaced.
+// Record returns a copy of the record. Its maps and lists are replaced, never changed.
 func (b *Box) Record() store.Record { return read(b, func() store.Record { return b.rec }) }
 
 // Status is the status on record.
@@ -114,11 +113,11 @@ func (b *Box) Status() hutch.Status {
 	return read(b, func() hutch.Status { return b.rec.Sandbox.Status })
 }
 
-// Sandbox is the record to show, without what only the agent and the instance can
-// say.
+// Sandbox returns the record to show, without the facts that only the agent and the
+// instance have.
 func (b *Box) Sandbox() hutch.Sandbox { return read(b, b.sandbox) }
 
-// Look is Sandbox, with the instance and the agent of a box that is attached.
+// Look is Sandbox. For an attached box it returns instance and agent too.
 func (b *Box) Look() (v hutch.Sandbox, inst driver.Instance, agent *wire.Client) {
 	b.locked(func() {
 		v = b.sandbox()
@@ -134,7 +133,7 @@ func (b *Box) sandbox() hutch.Sandbox {
 	if v.Status == hutch.Running {
 		v.Uptime = hutch.InSeconds(time.Since(b.since))
 	}
-	if v.Paused { // which is on record as a kind of running
+	if v.Paused { // the store records it as running
 		v.Status = hutch.Paused
 	}
 	if b.rec.Books != nil {
@@ -151,8 +150,8 @@ func (b *Box) sandbox() hutch.Sandbox {
 	return v
 }
 
-// Listing is the agent of a box that is attached and, of another, what was saved
-// about its processes and contexts. Both are nil when it has neither.
+// Listing returns the agent of an attached box. For another box it returns the saved
+// list of processes and contexts, if there is one.
 func (b *Box) Listing() (agent *wire.Client, saved *store.Books) {
 	b.locked(func() { agent, saved = b.agent, b.rec.Books })
 	return agent, saved
@@ -169,15 +168,15 @@ func (b *Box) Gone() bool { return read(b, func() bool { return b.gone }) }
 // Fault is why the box could not be created.
 func (b *Box) Fault() error { return read(b, func() error { return b.fault }) }
 
-// Leaving reports whether the box was destroyed or is being destroyed. While it is
-// detached, it looks as if it was: ask during a use, or with the lifecycle lock.
+// Leaving reports whether the box was destroyed or is being destroyed. It is also true
+// while the box is detached: call it during a use, or with the lifecycle lock.
 func (b *Box) Leaving() bool {
 	return read(b, func() bool {
 		return b.gone || b.rec.Sandbox.Status == hutch.Running && b.inst == nil && !b.salvaging
 	})
 }
 
-// Instance is the instance that the box runs in, frozen or not; nil for none.
+// Instance returns the instance that the box runs in, frozen or not; nil for none.
 func (b *Box) Instance() driver.Instance {
 	return read(b, func() driver.Instance { return b.inst })
 }
@@ -223,11 +222,11 @@ func (b *Box) Paused() (inst driver.Instance, agent *wire.Client) {
 	return inst, agent
 }
 
-// SetWaking says that the box takes room as if it ran, because it is about to. The
-// caller holds whatever guards the count of those that run.
+// SetWaking says that the box counts as running, because it is about to run. The caller
+// holds the lock that guards the count of running boxes.
 func (b *Box) SetWaking(waking bool) { b.waking.Store(waking) }
 
-// TakesMemory reports whether the box counts among those that run.
+// TakesMemory reports whether the box counts as running.
 func (b *Box) TakesMemory() bool { return b.waking.Load() || !Sleeps(b.Status()) }
 
 // TellLoss returns why the box is lost, and whether a caller has got this reason

@@ -1,7 +1,6 @@
-// Package box is one sandbox in the daemon's memory: its record, its state, who
-// uses it, and when time will put it to sleep. It runs nothing itself: the engine
-// makes instances, speaks to agents and writes files, and says here what became of
-// them.
+// Package box is one sandbox in the daemon's memory: its record, its state, its uses,
+// and its deadlines. It runs nothing itself: the engine makes instances, speaks to
+// agents and writes files, and tells the box the results.
 //
 // # States
 //
@@ -27,24 +26,24 @@
 //
 // # Sleep and wake
 //
-// All of this is for the holder of the lifecycle lock, but CancelSleep.
+// Only the holder of the lifecycle lock calls these, except CancelSleep.
 //
 //	BeginSleep   says that files or memory are being saved, and how to stop that
 //	CancelSleep  stops it, because the box is to be destroyed
 //	Detach       takes an idle box out of use, unless it was used since BeginSleep
 //	CommitSleep  writes to disk that the box sleeps; then its instance can go
 //	Attach       brings a detached or paused box back into use: the sleep is
-//	             given up, or the pause is over
+//	             cancelled, or the pause is over
 //	CommitRun    writes to disk that the box runs in a new instance: it was
 //	             created, or woke
 //
 // # Locks
 //
-// A box has four locks, all taken in lock.go alone. No other package takes any but
-// the lifecycle lock.
+// A box has four locks, all taken in lock.go only. Other packages take only the
+// lifecycle lock.
 //
 //   - The lifecycle lock belongs to the one call that changes the state of the
-//     box, over all the slow work that this takes: Lock, Unlock.
+//     box, for all the slow work of that change: Lock, Unlock.
 //   - saving is held while the record is written, so that the record on disk is
 //     the newest.
 //   - connecting is held while the gateway of the box is made.

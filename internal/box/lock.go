@@ -11,8 +11,8 @@ import (
 // Lock waits for the lifecycle lock. The caller gives it back with Unlock.
 func (b *Box) Lock(ctx context.Context) error { return b.lifecycle.Take(ctx) }
 
-// LockToUse is Lock for a caller that wants to use the box: a hibernation that is
-// under way gives up for it.
+// LockToUse is Lock for a caller that wants to use the box: a hibernation in progress
+// ends without success for it.
 func (b *Box) LockToUse(ctx context.Context) error {
 	b.waiting.Add(1)
 	defer b.waiting.Add(-1)
@@ -25,8 +25,8 @@ func (b *Box) Awaited() bool { return b.waiting.Load() > 0 }
 // Unlock gives the lifecycle lock back.
 func (b *Box) Unlock() { b.lifecycle.Put() }
 
-// locked runs f, which ends at once, with the fields of the box. A base layer that
-// f drops is released after that, without mu: this may close it.
+// locked runs f with mu held; f must not wait. A base layer that f drops is released
+// afterwards, without mu, because the release can close it.
 func (b *Box) locked(f func()) {
 	if base := b.lockedDropping(f); base != nil {
 		base.Release()
@@ -41,7 +41,7 @@ func (b *Box) lockedDropping(f func()) (dropped *snapshots.Base) {
 	return dropped
 }
 
-// read returns what f reads of the fields of b.
+// read returns the result of f, which reads fields of b.
 func read[T any](b *Box, f func() T) T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,8 +53,8 @@ func (b *Box) Save(ctx context.Context) error {
 	return b.commit(ctx, func(*store.Record) {}, func() {})
 }
 
-// Update changes the record, on disk first. When it cannot be written, nothing has
-// changed. change is called twice and does the same both times.
+// Update changes the record, on disk first. If it cannot be written, nothing changes.
+// change is called twice and must do the same both times.
 func (b *Box) Update(ctx context.Context, change func(*store.Record)) error {
 	return b.commit(ctx, change, func() {
 		change(&b.rec)
@@ -62,9 +62,9 @@ func (b *Box) Update(ctx context.Context, change func(*store.Record)) error {
 	})
 }
 
-// commit changes the record on disk, and only then calls then to do so in memory,
-// with mu held. The record of a box that is gone is not written again. The end of
-// ctx stops nothing: otherwise it would be unknown whether the record was written.
+// commit changes the record on disk, and after that calls then, which changes it in
+// memory, with mu held. The record of a box that is gone is not written again. The end
+// of ctx does not stop it: otherwise it would be unknown whether the record was written.
 func (b *Box) commit(ctx context.Context, change func(*store.Record), then func()) error {
 	b.saving.Lock()
 	defer b.saving.Unlock()
@@ -88,8 +88,8 @@ func (b *Box) commit(ctx context.Context, change func(*store.Record), then func(
 	return nil
 }
 
-// Destroy says that the box is destroyed, once retire has removed its record from
-// disk and kept what it used. No record of it is written after that.
+// Destroy calls retire, which removes the record from disk and keeps the usage, and
+// marks the box as destroyed. No record of it is written after that.
 func (b *Box) Destroy(why string, retire func() error) error {
 	b.saving.Lock()
 	defer b.saving.Unlock()
@@ -104,9 +104,9 @@ func (b *Box) Destroy(why string, retire func() error) error {
 	return nil
 }
 
-// OpenGateway returns the gateway of the box, and calls open for it the first time;
-// nil for a box that is gone. It lasts as long as the box, also while that sleeps:
-// what was resolved before still counts when it wakes.
+// OpenGateway returns the gateway of the box, which open makes at the first call; nil
+// for a box that is gone. The gateway lasts as long as the box, also while the box
+// sleeps: names that were resolved before are still valid when it wakes.
 func (b *Box) OpenGateway(open func() (Gateway, error)) (Gateway, error) {
 	b.connecting.Lock()
 	defer b.connecting.Unlock()

@@ -10,19 +10,19 @@ import (
 // Gateway decides what a sandbox reaches, as package egress does.
 type Gateway interface {
 	netstack.Handler
-	// Set holds to n from now on, and cuts what it does not allow.
+	// Set applies n from now on, and cuts connections that n does not allow.
 	Set(n hutch.Network) error
 	Traffic() hutch.Traffic
 	// Connections reads the log; q has been checked.
 	Connections(ctx context.Context, q hutch.ConnectionQuery) hutch.ConnectionLog
-	// Close cuts everything.
+	// Close cuts all connections.
 	Close()
 }
 
-// Gateway is the gateway of the box; nil when none was asked for yet.
+// Gateway returns the gateway of the box; nil before OpenGateway.
 func (b *Box) Gateway() Gateway { return read(b, func() Gateway { return b.gateway }) }
 
-// Traffic is what went over the network so far, but for what is open now.
+// Traffic counts the network traffic, without connections that are open now.
 func (b *Box) Traffic() hutch.Traffic {
 	if g := b.Gateway(); g != nil {
 		t := g.Traffic()
@@ -47,8 +47,8 @@ func (b *Box) Disconnect() {
 	}
 }
 
-// NoteNetwork says why nothing can be reached from now on; nil when something can.
+// NoteNetwork records why the network does not work; nil when it works.
 func (b *Box) NoteNetwork(why error) { b.locked(func() { b.noNetwork = why }) }
 
-// NoNetwork is why nothing can be reached, whatever the rules.
+// NoNetwork returns why the network does not work, whatever the rules; nil when it works.
 func (b *Box) NoNetwork() error { return read(b, func() error { return b.noNetwork }) }

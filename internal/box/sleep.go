@@ -25,7 +25,7 @@ func (b *Box) BeginUse() (agent *wire.Client) {
 	return agent
 }
 
-// EndUse ends a use. The box is idle from now on, if it was the last.
+// EndUse ends a use. After the last one the box is idle.
 func (b *Box) EndUse() {
 	if b.opt.Uses != nil {
 		b.opt.Uses.Add(-1)
@@ -39,8 +39,8 @@ func (b *Box) EndUse() {
 	})
 }
 
-// BeginSleep says that cancel ends the work of putting the box to sleep, which has
-// begun. since is when the box was last used.
+// BeginSleep records that the work of putting the box to sleep has begun, and that
+// cancel ends it. since is when the box was last used.
 func (b *Box) BeginSleep(cancel context.CancelFunc) (inst driver.Instance, agent *wire.Client, since time.Time) {
 	b.locked(func() {
 		b.cancel = cancel
@@ -64,8 +64,8 @@ func (b *Box) LastUse() (inst driver.Instance, agent *wire.Client, since time.Ti
 }
 
 // Detach takes a running box out of use: uses wait for the lifecycle lock from now
-// on. listing is what is shown of it meanwhile. It is false, and nothing has
-// changed, when the box is in use or was used since.
+// on. listing is shown until then. If the box is in use, or was used since, Detach
+// returns false and changes nothing.
 func (b *Box) Detach(listing *store.Books, since time.Time) (ok bool) {
 	b.locked(func() {
 		if b.uses > 0 || b.rec.Sandbox.Status != hutch.Running || !b.rec.Sandbox.LastUsedAt.Equal(since) {
@@ -90,7 +90,7 @@ func (b *Box) Pause(inst driver.Instance, agent *wire.Client) {
 	})
 }
 
-// CommitSleep says that a detached box sleeps, on disk first. Its files or its
+// CommitSleep records that a detached box sleeps, on disk first. Its files or its
 // memory are on disk already; its instance can go after that.
 func (b *Box) CommitSleep(ctx context.Context, as hutch.Status, reason string) error {
 	return b.commit(ctx, func(r *store.Record) {
@@ -99,9 +99,9 @@ func (b *Box) CommitSleep(ctx context.Context, as hutch.Status, reason string) e
 	}, func() { b.move(as, reason) })
 }
 
-// BeginSalvage detaches the box from an instance that has no memory left, in use
-// or not, and returns its agent. It is false when the box does not run in it. Call
-// EndSalvage when the box sleeps, or is attached again.
+// BeginSalvage detaches the box from an instance that has no memory left, even a box in
+// use, and returns its agent. It returns false when the box does not run in the instance.
+// Call EndSalvage when the box sleeps, or is attached again.
 func (b *Box) BeginSalvage(inst driver.Instance) (agent *wire.Client, ok bool) {
 	b.locked(func() {
 		if b.inst != inst || b.gone {
@@ -118,7 +118,7 @@ func (b *Box) BeginSalvage(inst driver.Instance) (agent *wire.Client, ok bool) {
 // EndSalvage ends what BeginSalvage began.
 func (b *Box) EndSalvage() { b.locked(func() { b.salvaging = false }) }
 
-// Deadline is what time has brought for a box.
+// Deadline is a deadline that a box has reached.
 type Deadline int
 
 const (
@@ -127,7 +127,7 @@ const (
 	Idle             // it was not used for SleepAfter
 )
 
-// Due reports what is due now.
+// Due returns the deadline that has been reached, if any.
 func (b *Box) Due(now time.Time) Deadline {
 	return read(b, func() Deadline {
 		v := &b.rec.Sandbox
@@ -143,8 +143,8 @@ func (b *Box) Due(now time.Time) Deadline {
 	})
 }
 
-// Rearm sets the alarm again after Due. A box that did not go to sleep, or whose
-// end failed, is tried again after another idle time.
+// Rearm sets the alarm again after Due. If the box could not be put to sleep or
+// destroyed, the engine tries again after another idle time.
 func (b *Box) Rearm(now time.Time, failed bool) {
 	b.locked(func() {
 		v := &b.rec.Sandbox
@@ -161,14 +161,13 @@ func (b *Box) Arm() { b.locked(b.arm) }
 // Disarm stops the alarm: the engine closes.
 func (b *Box) Disarm() { b.locked(func() { b.alarm.stop() }) }
 
-// mayIdle reports whether time alone puts the box to sleep. The caller holds mu.
+// mayIdle reports whether the box goes to sleep when it is idle. The caller holds mu.
 func (b *Box) mayIdle() bool {
 	v := &b.rec.Sandbox
 	return v.Status == hutch.Running && !v.KeepAlive && !v.Paused && b.uses == 0
 }
 
-// arm sets the alarm for the next thing that time alone will do. The caller holds
-// mu.
+// arm sets the alarm for the next deadline. The caller holds mu.
 func (b *Box) arm() {
 	v := &b.rec.Sandbox
 	var next time.Time

@@ -48,7 +48,7 @@ func (b *Box) move(to hutch.Status, reason string) {
 	}
 }
 
-// attach takes on the instance that the box runs in. The caller holds mu.
+// attach records the instance that the box runs in. The caller holds mu.
 func (b *Box) attach(inst driver.Instance, agent *wire.Client) {
 	b.inst, b.agent, b.paused, b.rec.Books, b.rec.Sandbox.Paused = inst, agent, nil, nil, false
 	b.rec.Handle, b.rec.Seat = inst.Handle(), inst.ID()
@@ -56,19 +56,19 @@ func (b *Box) attach(inst driver.Instance, agent *wire.Client) {
 	b.arm()
 }
 
-// dropBase lets go of what the box shares with others. The caller holds mu.
+// dropBase drops the base layer, which other boxes can share. The caller holds mu.
 func (b *Box) dropBase() { b.base, b.dropped = nil, b.base }
 
-// Assign gives a box that is being created an instance that was made before: its
-// name on this host, its token, and the base layer that it holds.
+// Assign gives a box that is being created an instance from the pool: the name on this
+// host, the token, and the base layer.
 func (b *Box) Assign(place, token string, base *snapshots.Base) {
 	b.locked(func() { b.rec.Place, b.rec.Token, b.base = place, token, base })
 }
 
-// SetBase says which base layer a box that is being created holds.
+// SetBase sets the base layer of a box that is being created.
 func (b *Box) SetBase(base *snapshots.Base) { b.locked(func() { b.base = base }) }
 
-// Abandon says why the box could not be created.
+// Abandon records why the box could not be created.
 func (b *Box) Abandon(why error) {
 	b.locked(func() {
 		b.gone, b.fault = true, why
@@ -76,7 +76,7 @@ func (b *Box) Abandon(why error) {
 	})
 }
 
-// CommitRun says that the box runs in a new instance, on disk first.
+// CommitRun records that the box runs in a new instance, on disk first.
 func (b *Box) CommitRun(ctx context.Context, inst driver.Instance, agent *wire.Client, reason string) error {
 	return b.commit(ctx, func(r *store.Record) {
 		r.Sandbox.Status, r.Sandbox.Reason, r.Books = hutch.Running, reason, nil
@@ -87,8 +87,8 @@ func (b *Box) CommitRun(ctx context.Context, inst driver.Instance, agent *wire.C
 	})
 }
 
-// Recover says that the box of an earlier daemon still runs, in an instance that
-// was frozen again if it is paused.
+// Recover records that a box of an earlier daemon still runs. The instance of a paused
+// box has been frozen again.
 func (b *Box) Recover(inst driver.Instance, agent *wire.Client, health hutch.Health, paused bool) {
 	b.locked(func() {
 		listing := b.rec.Books
@@ -100,15 +100,15 @@ func (b *Box) Recover(inst driver.Instance, agent *wire.Client, health hutch.Hea
 	})
 }
 
-// RecoverAsleep says that the box of an earlier daemon sleeps.
+// RecoverAsleep records that a box of an earlier daemon sleeps.
 func (b *Box) RecoverAsleep() { b.locked(func() { b.health = hutch.Asleep }) }
 
-// Lose says that nothing is left of the box.
+// Lose records that the content of the box is lost.
 func (b *Box) Lose(reason string) {
 	b.locked(func() { b.move(hutch.Failed, reason) })
 }
 
-// Fail says that an instance is dead or of no use, and returns its agent. It is
+// Fail records that an instance is dead or useless, and returns its agent. It returns
 // false when the box does not run in that instance.
 func (b *Box) Fail(inst driver.Instance, reason string) (agent *wire.Client, ok bool) {
 	b.locked(func() {
@@ -124,8 +124,8 @@ func (b *Box) Fail(inst driver.Instance, reason string) (agent *wire.Client, ok 
 	return agent, ok
 }
 
-// Disown says that the instance is about to be destroyed: its death is no failure
-// of the box.
+// Disown records that the instance is about to be destroyed, so that its death does not
+// count as a failure of the box.
 func (b *Box) Disown() { b.locked(func() { b.inst = nil }) }
 
 // Own takes back an instance that could not be destroyed.
