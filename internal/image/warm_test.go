@@ -63,6 +63,7 @@ func TestWarmGo(t *testing.T) {
 	if out, _, code := inside(t, root, nil, "find "+goFolder+" -writable; echo x > "+goFolder+"/build/00/x; rm -f "+goFolder+"/cache"); code == 0 || out != "" {
 		t.Errorf("it can be written: %q", out)
 	}
+	t.Run("gvisor", func(t *testing.T) { FirstGoProgram(t, root) })
 	if made, err := warm(t.Context(), dir, opt, "no such package"); err != nil || made {
 		t.Errorf("it is made a second time: %t, %v", made, err)
 	}
