@@ -42,6 +42,7 @@ var layers = []layer{
 	{"hutch/internal/text", nil},
 	{"hutch/internal/window", nil},
 	{"hutch/internal/durable", []string{"hutch", sys}},
+	{"hutch/internal/settings", []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3"}},
 	{"hutch/internal/servers", []string{"hutch", "hutch/internal/durable"}},
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/room", nil},
@@ -160,7 +161,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/daemon", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files",
-		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text", "hutch/internal/trace",
+		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text", "hutch/internal/trace",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},
 }

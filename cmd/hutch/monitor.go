@@ -19,7 +19,7 @@ func isJSON(format string) (bool, error) {
 	case "json":
 		return true, nil
 	}
-	return false, usageError{fmt.Errorf("there is no log format %q: use text or json", format)}
+	return false, usageError{fmt.Errorf("--log-format: there is no log format %q: use text or json", format)}
 }
 
 func parsePrices(text map[string]string) (p hutch.Prices, err error) {
@@ -27,10 +27,10 @@ func parsePrices(text map[string]string) (p hutch.Prices, err error) {
 	for name, value := range text {
 		at := names[name]
 		if at == nil {
-			return p, usageError{fmt.Errorf("there is no price of %q: use cpu, memory, execution, network or wall", name)}
+			return p, usageError{fmt.Errorf("--prices: there is no price of %q: use cpu, memory, execution, network or wall", name)}
 		}
 		if *at, err = strconv.ParseFloat(value, 64); err != nil || !(*at >= 0 && *at < 1e9) {
-			return p, usageError{fmt.Errorf("the price of %s is %q: give a number", name, value)}
+			return p, usageError{fmt.Errorf("--prices: the price of %s is %q: give a number", name, value)}
 		}
 	}
 	return p, nil

@@ -21,14 +21,16 @@ import (
 	"hutch/internal/host"
 	"hutch/internal/image"
 	"hutch/internal/linux/cgroup"
-	"hutch/internal/linux/pressure"
 	"hutch/internal/listen"
+	"hutch/internal/settings"
 )
 
 // serveFlags are the flags of a server: those of its configuration, and texts that
 // are parsed into it.
 type serveFlags struct {
 	daemon.Config
+	config        string                     // the file
+	origins       map[string]settings.Origin // of the flags
 	warm          []string
 	trusted       []string // proxies
 	network       networkFlags
@@ -56,16 +58,26 @@ MCP_API_TOKEN in the environment stands in for the first. ANTHROPIC_API_KEY, whe
 set, is a secret that sandboxes can ask for; as other secrets are, it is replaced
 in what they print. HUTCH_SECRET_KEY is the key that secrets are encrypted with, in place of
 the one in the data folder. When the server ends, sandboxes go on running; its
-next start finds them again.`,
+next start finds them again.
+
+Every flag can also be set in the file of --config, and by a variable: --pool by
+"pool: 64" in the file, and by HUTCH_POOL=64. A flag wins over a variable, and a
+variable over the file. See ` + "`hutch config --help`.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if !c.Flags().Changed("max-memory") { // not asked of the machine for every other command
-				fl.Sandboxes.MaxLimits.Memory = int(pressure.Total() >> 20)
+			if err := fl.configure(c.Flags()); err != nil {
+				return err
 			}
 			return serve(c.Context(), h, std, &fl)
 		},
 	}
-	f := c.Flags()
+	fl.define(c.Flags())
+	return c
+}
+
+// define adds the flags of a server to f. Each of them is a setting at once: see package settings.
+func (fl *serveFlags) define(f *pflag.FlagSet) {
+	f.StringVar(&fl.config, "config", "", "file with settings, one for each flag, e.g. /etc/hutch/hutch.yaml (default $HUTCH_CONFIG, else none)")
 	f.StringVar(&fl.Listen, "listen", daemon.DefaultListen, "address and port")
 	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "default runtime: gvisor or native (default: the first that works)")
 	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "sandboxes at once")
@@ -106,13 +118,12 @@ next start finds them again.`,
 	f.BoolVar(&fl.Sandboxes.DestroyAll, "destroy-on-exit", false, "destroy all sandboxes when the server ends, instead of leaving them running")
 	f.BoolVarP(&fl.quiet, "quiet", "q", false, "log warnings only")
 	f.BoolVarP(&fl.verbose, "verbose", "v", false, "log requests, also at a terminal")
-	return c
 }
 
 // serve runs a server until ctx is done.
 func serve(ctx context.Context, h *home, std streams, fl *serveFlags) error {
 	if err := fl.complete(); err != nil {
-		return err
+		return fl.explainOrigin(err)
 	}
 	if err := h.open(); err != nil {
 		return err
@@ -233,14 +244,14 @@ func checkRuntime(name string) error {
 
 func checkLimits(l hutch.TokenLimits) error {
 	if min(l.Requests, l.Operations, l.Sandboxes) < hutch.Unlimited {
-		return usageError{fmt.Errorf("a limit of tokens is below %d: give a number, or %[1]d for none", hutch.Unlimited)}
+		return usageError{fmt.Errorf("--requests-per-minute, --operations-per-hour or --sandboxes-per-token is below %d: give a number, or %[1]d for none", hutch.Unlimited)}
 	}
 	return nil
 }
 
 func checkMost(l hutch.Limits) error {
 	if min(l.CPU, float64(l.Memory), float64(l.Disk), float64(l.PIDs)) < 0 {
-		return usageError{errors.New("a ceiling of limits is negative: give a number, or 0 for none")}
+		return usageError{errors.New("--max-cpu, --max-memory, --max-disk or --max-pids is negative: give a number, or 0 for none")}
 	}
 	return nil
 }

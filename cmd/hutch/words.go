@@ -19,7 +19,7 @@ var groups = []struct {
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
-	{"server", "The server:", "serve down conversation token audit pool authority doctor"},
+	{"server", "The server:", "serve config down conversation token audit pool authority doctor"},
 	{"clients", "Clients:", "login context mcp version completion help"},
 }
 
@@ -42,7 +42,7 @@ func group(root *cobra.Command) {
 var elsewhere = map[string]string{
 	"stop": "`hutch pause SANDBOX` keeps it in memory, `hutch rm SANDBOX` destroys it, `hutch down` ends the server", "up": "`hutch serve` starts the server",
 	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "images": "`hutch languages SANDBOX` says what a sandbox has",
-	"image": "`hutch languages SANDBOX` says what a sandbox has", "logout": "`hutch context rm NAME` forgets a server", "config": "`hutch context` chooses the server",
+	"image": "`hutch languages SANDBOX` says what a sandbox has", "logout": "`hutch context rm NAME` forgets a server",
 	"stats": "`hutch ls` and `hutch usage` show what sandboxes use", "top": "`hutch ls` and `hutch usage` show what sandboxes use",
 	"cat": "`hutch fs cat SANDBOX PATH` prints a file", "edit": "`hutch fs edit SANDBOX PATH` edits a file", "history": "`hutch audit` shows what was done",
 	"port": "`hutch expose SANDBOX PORT` gives a port a URL", "allow": "`hutch network SANDBOX --allow NAME` lets it reach a name",
