@@ -218,6 +218,12 @@ func (s *Store) Use(owner, digest string) (release func()) {
 // usedEvery is how exactly the time of the last use is on disk.
 const usedEvery = 10 * time.Minute
 
+func (s *Store) touch(k key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touchLocked(k)
+}
+
 // touchLocked notes that an image is used now.
 func (s *Store) touchLocked(k key) {
 	for _, k := range []key{k, {"", k.digest}} {

@@ -59,6 +59,7 @@ func (s *Store) Pull(ctx context.Context, ref Reference, o PullOptions) (Image, 
 	case "", Missing, Never:
 		image, err := s.Inspect(o.Owner, ref)
 		if err == nil && want.matches(platform{image.OS, image.Architecture, ""}) {
+			s.touch(key{o.Owner, image.Digest})
 			return image, nil
 		}
 		if o.Policy == Never {
@@ -105,6 +106,13 @@ type flight struct {
 
 // join finds the flight of a key, or begins it. The caller leaves it in any case.
 func (s *Store) join(k flightKey, o PullOptions) (*flight, func()) {
+	f := s.board(k, o)
+	f.watch(&o)
+	return f, func() { s.leave(k, f, &o) }
+}
+
+// board counts one more caller of the flight.
+func (s *Store) board(k flightKey, o PullOptions) *flight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.flights[k]
@@ -120,8 +128,7 @@ func (s *Store) join(k flightKey, o PullOptions) (*flight, func()) {
 		})
 	}
 	f.users++
-	f.watch(&o)
-	return f, func() { s.leave(k, f, &o) }
+	return f
 }
 
 // leave ends a flight that nobody waits for.
