@@ -21,8 +21,8 @@ func (s *Sandbox) WriteFile(ctx context.Context, path string, content io.Reader)
 }
 
 // EditFile replaces text that is in a file exactly once.
-func (s *Sandbox) EditFile(ctx context.Context, path, old, new string) (hutch.Edit, error) {
-	return s.client.EditFile(ctx, s.ID, hutch.EditRequest{Path: path, Old: old, New: new})
+func (s *Sandbox) EditFile(ctx context.Context, path, before, after string) (hutch.Edit, error) {
+	return s.client.EditFile(ctx, s.ID, hutch.EditRequest{Path: path, Old: before, New: after})
 }
 
 // ListFiles returns the content of a folder.

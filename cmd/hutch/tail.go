@@ -9,7 +9,7 @@ import (
 )
 
 // printTail prints the last lines of a process's output so far, and returns the cursor to continue from.
-func printTail(ctx context.Context, svc hutch.Service, req hutch.LogsRequest, lines int, print func(hutch.Output) error) (int64, error) {
+func printTail(ctx context.Context, svc hutch.Service, req hutch.LogsRequest, lines int, out func(hutch.Output) error) (int64, error) {
 	var kept []hutch.Output // all that the server keeps: a MiB and more
 	req.Follow = false
 	next, err := svc.Logs(ctx, req, func(o hutch.Output) error {
@@ -21,7 +21,7 @@ func printTail(ctx context.Context, svc hutch.Service, req hutch.LogsRequest, li
 		return next, err
 	}
 	for _, o := range lastLines(kept, lines) {
-		if err := print(o); err != nil {
+		if err := out(o); err != nil {
 			return next, err
 		}
 	}
@@ -51,7 +51,7 @@ func lastLines(all []hutch.Output, lines int) []hutch.Output {
 
 // stampLines returns an output function that puts the time before each line of a stream. A line that comes in pieces
 // has the time of its first piece.
-func stampLines(print func(hutch.Output) error) func(hutch.Output) error {
+func stampLines(out func(hutch.Output) error) func(hutch.Output) error {
 	within := map[hutch.Stream]bool{} // a line has begun
 	return func(o hutch.Output) error {
 		stamp := o.Time.UTC().Format("2006-01-02T15:04:05.000Z ")
@@ -64,6 +64,6 @@ func stampLines(print func(hutch.Output) error) func(hutch.Output) error {
 			within[o.Stream] = line[len(line)-1] != '\n'
 		}
 		o.Data = text
-		return print(o)
+		return out(o)
 	}
 }

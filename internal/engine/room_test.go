@@ -56,7 +56,7 @@ func TestOutputIsChargedOnce(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
 	const size, total = 1_000_000, 4 << 20
-	print := fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)
+	command := fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)
 	redacted := secret.Redact(b, func(context.Context) *secret.Redactor {
 		return secret.NewRedactor(map[string][]string{"KEY": {"correct horse battery"}})
 	})
@@ -74,7 +74,7 @@ func TestOutputIsChargedOnce(t *testing.T) {
 	} {
 		all := room.New(total, total)
 		budget, end := all.Open("one")
-		c.req.Command = print
+		c.req.Command = command
 		seen := 0
 		res, err := c.svc.Exec(caller.With(t.Context(), caller.Caller{Budget: budget}), "a", c.req, func(o hutch.Output) error {
 			seen += len(o.Data)

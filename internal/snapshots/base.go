@@ -21,14 +21,14 @@ type Base struct {
 
 // Hold returns the layer, and makes it when there is none. The caller releases it.
 // After an error of kind hutch.Unsupported, Hold does not try again.
-func (b *Base) Hold(make func() (driver.Layer, error)) (driver.Layer, error) {
+func (b *Base) Hold(open func() (driver.Layer, error)) (driver.Layer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.none != nil {
 		return nil, b.none
 	}
 	if b.layer == nil {
-		l, err := make()
+		l, err := open()
 		if errors.Is(err, hutch.Unsupported) {
 			b.none = err
 		}

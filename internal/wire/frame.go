@@ -43,9 +43,9 @@ type Reader struct {
 	buf []byte
 }
 
-// NewReader returns a Reader of r that refuses payloads over max bytes.
-func NewReader(r io.Reader, max int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 4<<10), max: max}
+// NewReader returns a Reader of r that refuses payloads over limit bytes.
+func NewReader(r io.Reader, limit int) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 4<<10), max: limit}
 }
 
 // Next reads one frame. The payload is valid until the next call. If the connection ends between frames, the error is
