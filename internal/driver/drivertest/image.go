@@ -252,11 +252,15 @@ var savedImages = map[string]func(*testing.T, *suite){
 
 // A place of an image is saved and continues, whole or with its files only.
 func imageSaves(t *testing.T, s *suite) {
-	s = s.onImage(t, probeImage(t, ImageFile{Path: "/mine", Mode: 0o644, UID: 1000, GID: 1000, Content: []byte("image")}), image.EROFSOptions{})
+	s = s.onImage(t, probeImage(t,
+		ImageFile{Path: "/mine", Mode: 0o644, UID: 1000, GID: 1000, Content: []byte("image")},
+		ImageFile{Path: "/own", Mode: 0o755 | fs.ModeDir, UID: 1000, GID: 1000},
+		ImageFile{Path: "/own/kept", Mode: 0o644, Content: []byte("image")}, ImageFile{Path: "/own/removed", Mode: 0o644, Content: []byte("image")},
+	), image.EROFSOptions{})
 	p := s.create(t, "one")
 	p.startTicking(t)
 	p.wantProbe(t, "", "write", "/mine", "changed")
-	p.wantProbe(t, "", "rm", "/tmp/ticks.old")
+	p.wantProbe(t, "", "rm", "/own/removed")
 	dir := s.Dir(t)
 	p.save(t, dir)
 	if err := p.Destroy(t.Context()); err != nil {
@@ -282,6 +286,7 @@ func imageSaves(t *testing.T, s *suite) {
 	p = own(t, inst)
 	p.wantProbe(t, "changed", "cat", "/mine")
 	p.wantProbe(t, "-rw-r--r-- 1000 1000", "stat", "/mine")
+	p.wantProbe(t, "kept", "ls", "/own")
 	if out, exit := p.probe(t, "fill", "/workspace/big", strconv.Itoa(2*Limits.Disk)); exit.Code == 0 {
 		t.Errorf("with its files only, it has no disk limit: %s", out)
 	}

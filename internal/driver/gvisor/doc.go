@@ -15,6 +15,14 @@
 // daemon is killed at, its leftovers are known by folder, group, and the
 // folder's path in the command lines.
 //
+// # The image
+//
+// The root is a host image's folders, which the gofer opens, or an image's EROFS file,
+// which the sentry reads by itself: its pages are shared by all sandboxes of the image,
+// and its owners and permissions need no ids of the host. In both cases the written
+// files are in a file of the host, and the place begins with a small archive of them:
+// the user's folders, and all that an image may lack.
+//
 // # The pipe
 //
 // One folder inside is a small file system in memory, of 64 KiB and 16 files, which

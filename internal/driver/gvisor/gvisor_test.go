@@ -56,7 +56,7 @@ func runTests(m *testing.M) (code int, err error) {
 // path is where a program is built.
 func path(name string) string { return filepath.Join("..", "..", "..", "bin", name) }
 
-func built(t *testing.T, name string) string {
+func built(t testing.TB, name string) string {
 	t.Helper()
 	if _, err := os.Stat(path(name)); err != nil {
 		skip(t, "%s is not built: run make build", name)
@@ -65,7 +65,7 @@ func built(t *testing.T, name string) string {
 }
 
 // skip skips a test that cannot run here; if everything must run, the test fails instead.
-func skip(t *testing.T, format string, args ...any) {
+func skip(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" && os.Geteuid() == 0 {
 		t.Fatalf(format, args...)
@@ -73,7 +73,7 @@ func skip(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-func newDriver(t *testing.T, dir string) *Driver {
+func newDriver(t testing.TB, dir string) *Driver {
 	t.Helper()
 	d, err := New(Options{
 		Options: driver.Options{Dir: dir, Agent: built(t, "hutch-agent")},
@@ -136,3 +136,5 @@ func killSentry(t *testing.T, d driver.Driver, id string) {
 		t.Fatal(err)
 	}
 }
+
+func BenchmarkImage(b *testing.B) { drivertest.BenchmarkImage(b, newDriver(b, b.TempDir()), root) }

@@ -10,6 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/drivertest"
 	"hutch/internal/image"
 	"hutch/internal/linux/clone"
 	"hutch/internal/wire"
@@ -76,4 +77,8 @@ func benchNamespaces(b *testing.B) {
 		syscall.Wait4(pid, &status, 0, nil)
 		syscall.Close(pidfd)
 	}
+}
+
+func BenchmarkImage(b *testing.B) {
+	drivertest.BenchmarkImage(b, newDriver(b, b.TempDir()), root(b))
 }

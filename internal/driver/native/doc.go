@@ -17,6 +17,10 @@
 // there is one id, the caller's own, and the agent protects itself from the
 // commands that share it by not being dumpable and by the seccomp filter.
 //
+// A place of an image has a range of ids in place of one, because an image's files
+// have many owners; as an ordinary user there is one id all the same, and all files
+// belong to the user inside.
+//
 // A place that is to have a network makes its device itself, in its own network
 // namespace, and its agent keeps the other end: so that goes with the place, and
 // the daemon copies it from there whenever it starts. No program inside can; and
