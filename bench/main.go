@@ -48,6 +48,7 @@ type plan struct {
 	burst    int           // creates at once
 	bytes    int64         // of output, for throughput
 	filled   int           // files of 100 kB, in a sandbox that is copied
+	calm     time.Duration // before a sandbox and its attacked neighbour are measured
 	scale    scale
 	plots    string // folder for plots; empty for none
 }
@@ -69,11 +70,11 @@ func parse(args []string) (plan, error) {
 		return p, err
 	}
 	p.scale = scale{[]int{1, 10, 100, 500}, []int{1, 2, 4, 8, 16, 32, 64}, map[string]int{"gvisor": 100}}
-	p.filled = 5000
+	p.filled, p.calm = 5000, time.Second
 	p.creates, p.loadTime, p.callers, p.alive, p.burst, p.bytes = 10, 2*time.Second, [3]int{1, 8, 32}, 100, 100, 1<<28
 	if quick {
 		p.rounds, p.calls, p.creates, p.loadTime, p.callers, p.alive, p.burst, p.bytes = 1, 10, 2, 200*time.Millisecond, [3]int{1, 2, 4}, 3, 4, 8<<20
-		p.filled = 50
+		p.filled, p.calm = 50, 50*time.Millisecond
 		p.scale = scale{sandboxes: []int{1, 3}, callers: []int{1, 4}}
 	}
 	return p, nil
@@ -127,6 +128,7 @@ func (l *lab) steps() steps {
 		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", l.load},
 		{"Scaling: exec of /bin/true over MCP, calls a second", l.scaling},
 		{fmt.Sprintf("Governance: exec of /bin/true over MCP in %d sandboxes, calls a second by number of callers", l.alive), l.governedLoad},
+		{"Neighbours: exec of /bin/true alone and beside an attack, ms", l.neighbours},
 		{"CPU for one exec of /bin/true, ms", l.cpu},
 		{"Output", l.output},
 		{"Code contexts, ms", l.contexts},

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"hutch"
+)
+
+// attacks are programs that take what sandboxes share, each as much of it as its limits allow.
+var attacks = []struct{ name, command string }{
+	{"a fork bomb at its limit of processes", script(`import os
+while True:
+    try: os.fork()
+    except OSError: pass`)},
+	{"a spinner on each CPU", `for i in $(seq "$(nproc)"); do while :; do :; done & done; wait`},
+	{"a writer of files, with fsync", `while dd if=/dev/zero of=/workspace/big bs=1M count=100 conv=fsync 2>/dev/null; do :; done`},
+	{"full buffers of sockets", script(`import socket
+while True:
+    keep = []
+    try:
+        while len(keep) < 200:
+            pair = socket.socketpair()
+            keep.append(pair)
+            pair[0].setblocking(False)
+            while True:
+                try: pair[0].send(b"x" * 65536)
+                except BlockingIOError: break
+    except OSError: pass`)},
+	{"a flood of packets", script(`import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    try: s.sendto(b"x" * 512, ("192.0.2.1", 9))
+    except OSError: pass`)},
+	{"a flood of output", "yes"},
+}
+
+func script(code string) string { return "exec python3 -c '" + code + "'" }
+
+// neighbours measures a sandbox over REST, in each round alone and then beside an attack from another sandbox. No rule
+// lets the packets of an attack out, so they end in the server.
+func (l *lab) neighbours(ctx context.Context) (table, error) {
+	t := newTable("", "alone, p50", "p99", "beside, p50", "p99", "× p99 alone")
+	for _, f := range l.runtimes {
+		for _, attack := range attacks {
+			var alone, beside series
+			for range l.rounds {
+				err := l.attacked(ctx, f, attack.command, &alone, &beside)
+				if err != nil {
+					return t, fmt.Errorf("%s, %s: %w", f.runtime, attack.name, err)
+				}
+			}
+			t.row(f.runtime+": "+attack.name, number(alone.at(0.5)), number(alone.at(0.99)), number(beside.at(0.5)), number(beside.at(0.99)),
+				ratio(beside.at(0.99), alone.at(0.99)))
+		}
+	}
+	t.note("Each is of one caller, exec of /bin/true over REST in a sandbox beside that of the attack. Both have the limits of every sandbox.")
+	return t, nil
+}
+
+// attacked measures one round.
+func (l *lab) attacked(ctx context.Context, f *figures, command string, alone, beside *series) (err error) {
+	svc := l.server.rest
+	victim := []subject{{"exec", func(ctx context.Context, _ int) error { return runIn(ctx, svc, f.box(0), program) }}}
+	measure := func(to *series) error {
+		time.Sleep(l.calm)
+		got, err := interleave(ctx, 1, l.calls, victim)
+		if err == nil {
+			*to = append(*to, got[0]...)
+		}
+		return err
+	}
+	if err := measure(alone); err != nil {
+		return err
+	}
+	attacker, err := svc.Create(ctx, hutch.CreateRequest{Runtime: f.runtime})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if _, end := svc.Destroy(context.WithoutCancel(ctx), attacker.ID, true); err == nil {
+			err = end
+		}
+	}()
+	p, err := svc.StartProcess(ctx, attacker.ID, hutch.ProcessRequest{Command: command, RestartPolicy: hutch.RestartAlways})
+	if err != nil {
+		return err
+	}
+	if err := measure(beside); err != nil {
+		return err
+	}
+	if p, err = svc.Process(ctx, attacker.ID, p.ID); err == nil && !p.Status.Live() {
+		err = fmt.Errorf("the attack has ended: %s", p.Status)
+	}
+	return err
+}
