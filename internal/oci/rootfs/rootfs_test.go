@@ -205,7 +205,7 @@ func TestLayers(t *testing.T) {
 // Layers that mean harm are refused, with a limit or a path in the message.
 func TestHostile(t *testing.T) {
 	long := strings.Repeat("x", 256)
-	huge := tarOf(t, reg("a", strings.Repeat("\x00", 100<<20)))
+	huge := tarOf(t, reg("a", strings.Repeat("\x00", 70<<20)))
 	some := tarOf(t, reg("a", strings.Repeat("some text", 1000)))
 	linked := []entry{reg("a", strings.Repeat("y", 1<<20))}
 	many := []entry{}
