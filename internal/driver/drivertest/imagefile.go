@@ -37,12 +37,7 @@ type ImageFile struct {
 // WriteImage makes an EROFS file that everyone can read. Folders that the list lacks are root's.
 func WriteImage(t testing.TB, files []ImageFile) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hutch-image-") // ordinary users can enter it, unlike the folder of a test
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "image.erofs")
+	path := filepath.Join(ImageFolder(t), "image.erofs")
 	out, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +51,30 @@ func WriteImage(t testing.TB, files []ImageFile) string {
 		}
 		made[f.Path] = true
 	}
-	if err := errors.Join(w.Close(), os.Chmod(dir, 0o755), os.Chmod(path, 0o644)); err != nil {
+	if err := errors.Join(w.Close(), os.Chmod(path, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// ImageFolder is a folder for an image, which ordinary users can enter, unlike the folder of a test. For root it is not
+// on an overlay, which native refuses.
+func ImageFolder(t testing.TB) string {
+	t.Helper()
+	var st unix.Statfs_t
+	base := os.TempDir()
+	if err := unix.Statfs(base, &st); err == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC && os.Geteuid() == 0 {
+		base = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(base, "hutch-image-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 func makeParents(w *erofs.Writer, made map[string]bool, path string) error {

@@ -92,8 +92,10 @@ func (i *instance) attachImage(root image.Root, c *place.Config) error {
 // mountImage mounts an EROFS file, without a loop device, which takes Linux 6.12.
 // A kernel that refuses gets the unpacked content.
 func mountImage(path string) (mount.Tree, error) {
-	const attributes = mount.ReadOnly | mount.NoSUID | mount.NoDev
-	tree, err := mount.New("erofs", attributes, [2]string{"source", path})
+	if onOverlay(path) {
+		return -1, hutch.Errorf(hutch.Unsupported, "the file of the image is on an overlay file system, as that of a container is, and the kernel can put no sandbox of the runtime native over it: keep the data folder on a volume or a disk, or use the runtime gvisor")
+	}
+	tree, err := mountFile(path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return tree, err
 	}
@@ -101,7 +103,20 @@ func mountImage(path string) (mount.Tree, error) {
 	if err != nil {
 		return -1, err
 	}
-	return mount.CloneOne(dir, attributes)
+	return mount.CloneOne(dir, imageAttributes)
+}
+
+const imageAttributes = mount.ReadOnly | mount.NoSUID | mount.NoDev
+
+func mountFile(path string) (mount.Tree, error) {
+	return mount.New("erofs", imageAttributes, [2]string{"source", path})
+}
+
+// onOverlay reports whether a file is on an overlay. A file system mounted from it, and an overlay over that, would be
+// one more than the kernel stacks; and it cannot show the owners of files on an overlay as other ids.
+func onOverlay(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // ids returns the ids of a place, inside and on this host.

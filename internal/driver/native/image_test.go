@@ -22,7 +22,7 @@ func imageSpec(t *testing.T, opt ...erofs.CreateOpt) driver.Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "image.erofs")
+	path := filepath.Join(drivertest.ImageFolder(t), "image.erofs")
 	out, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +87,11 @@ func TestImageHasNoLayer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, hutch.AsError(err).Cause)
 	}
-	if _, err := os.Stat(image.TreePath(spec.Root.EROFS)); err == nil {
-		t.Error("the image was unpacked, although the kernel can mount it")
+	if tree, err := mountFile(spec.Root.EROFS); err == nil {
+		tree.Close()
+		if _, err := os.Stat(image.TreePath(spec.Root.EROFS)); err == nil {
+			t.Error("the image was unpacked, although the kernel can mount it")
+		}
 	}
 	if _, err := d.Layer(t.Context(), inst); !errors.Is(err, hutch.Unsupported) {
 		t.Errorf("a layer of a place of an image: %v", err)
