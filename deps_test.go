@@ -162,7 +162,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch", []string{
 		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/daemon", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files",
 		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text", "hutch/internal/trace",
-		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", sys,
+		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},
 }
 

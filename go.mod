@@ -42,8 +42,10 @@ require (
 require github.com/opencontainers/image-spec v1.1.1 // indirect
 
 require (
+	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/docker/cli v29.7.2+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.3 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/sirupsen/logrus v1.10.2 // indirect
 	gotest.tools/v3 v3.5.2 // indirect
 )
