@@ -31,7 +31,11 @@ SHARE   := $(DESTDIR)$(PREFIX)/share
 PROGRAMS := hutch hutch-agent hutch-runsc hutch-gofer
 COMPLETIONS := $(SHARE)/bash-completion/completions/hutch $(SHARE)/zsh/site-functions/_hutch $(SHARE)/fish/vendor_completions.d/hutch.fish
 
-.PHONY: run build install uninstall module test test-vm soak lint bench clean go
+# What `make dist` makes, and for which machines.
+DIST  ?= bin/dist
+ARCHS ?= amd64 arm64
+
+.PHONY: run build dist install uninstall module test test-vm soak lint bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -57,6 +61,16 @@ go:
 	@$(GO) list -m >/dev/null 2>&1 || { \
 	  echo "$$($(GO) version 2>&1 | head -1) cannot build Hutch, which needs $(NEEDS) or newer." >&2; \
 	  echo 'Get Go from https://go.dev/dl (docs/install.md says how). If it is new enough, `$(GO) list -m` says what is wrong.' >&2; exit 1; }
+
+# Archives with deploy/install.sh, Debian packages, lists of what is in the
+# programs, and SHA256SUMS: docs/install.md.
+dist: build
+	@for a in $(ARCHS); do \
+	  mkdir -p bin/linux-$$a && for p in $(PROGRAMS); do \
+	    flags='-s -w'; case $$p in hutch | hutch-agent) flags='$(LDFLAGS)';; esac; \
+	    echo "bin/linux-$$a/$$p" && GOOS=linux GOARCH=$$a $(BUILD) -ldflags "$$flags" -o bin/linux-$$a/$$p ./cmd/$$p || exit 1; done || exit 1; done
+	@rm -rf $(DIST)
+	$(GO) run ./tools/dist -out $(DIST) $(foreach a,$(ARCHS),$(a)=bin/linux-$(a))
 
 # A program that runs keeps its old file: each file is written beside and renamed.
 install: build

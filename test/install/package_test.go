@@ -1,0 +1,235 @@
+package install_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"hutch/internal/hutchtest"
+)
+
+// dist makes the files of a release for this machine, from the programs in bin, and returns their folder.
+func dist(t *testing.T) string {
+	t.Helper()
+	hutch := hutchtest.Program(t, "hutch")
+	for _, name := range []string{"hutch-agent", "hutch-runsc", "hutch-gofer"} {
+		hutchtest.Program(t, name)
+	}
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		hutchtest.Skip(t, "dpkg-deb is missing: apt-get install dpkg")
+	}
+	out := t.TempDir()
+	run(t, root, "env", "SOURCE_DATE_EPOCH=1700000000", "go", "run", "./tools/dist", "-out", out, "-hutch", hutch, runtime.GOARCH+"="+filepath.Dir(hutch))
+	return out
+}
+
+// only returns the one file that a pattern matches.
+func only(t *testing.T, pattern string) string {
+	t.Helper()
+	list, err := filepath.Glob(pattern)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%s matches %q, %v", pattern, list, err)
+	}
+	return list[0]
+}
+
+// files lists what is in a folder that is not a folder.
+func files(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			list = append(list, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// Everything of a release, made once: the sums, the list of modules, the Debian package and the archive.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	out := dist(t)
+	run(t, out, "sha256sum", "-c", "SHA256SUMS")
+	t.Run("bill", func(t *testing.T) { checkBill(t, only(t, filepath.Join(out, "*.spdx.json"))) })
+	t.Run("debian", func(t *testing.T) { checkDebian(t, only(t, filepath.Join(out, "*.deb"))) })
+	t.Run("archive", func(t *testing.T) { checkArchive(t, only(t, filepath.Join(out, "*.tar.gz"))) })
+}
+
+// checkBill: the list names the modules that each program is made of, and each of them once.
+func checkBill(t *testing.T, path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		SPDXVersion string
+		Packages    []struct{ Name, SPDXID, VersionInfo string }
+		Relations   []struct{ SPDXElementID, RelatedSPDXElement, RelationshipType string } `json:"relationships"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil || doc.SPDXVersion != "SPDX-2.3" {
+		t.Fatalf("%v, version %q", err, doc.SPDXVersion)
+	}
+	ids, names := map[string]bool{"SPDXRef-DOCUMENT": true}, []string{}
+	for _, p := range doc.Packages {
+		if ids[p.SPDXID] || p.VersionInfo == "" {
+			t.Errorf("%+v is there twice, or has no version", p)
+		}
+		ids[p.SPDXID] = true
+		names = append(names, p.Name)
+	}
+	for _, want := range []string{"hutch", "hutch-runsc", "stdlib", "gvisor.dev/gvisor", "github.com/spf13/cobra"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not listed: %q", want, names)
+		}
+	}
+	for _, r := range doc.Relations {
+		if !ids[r.SPDXElementID] || !ids[r.RelatedSPDXElement] {
+			t.Errorf("%+v names what is not listed", r)
+		}
+	}
+}
+
+// checkDebian installs the package into a folder as dpkg does, runs a program from there, and removes it.
+func checkDebian(t *testing.T, deb string) {
+	if os.Geteuid() != 0 {
+		hutchtest.Skip(t, "dpkg installs as root only")
+	}
+	dir := t.TempDir()
+	admin := filepath.Join(dir, "var/lib/dpkg")
+	for _, folder := range []string{"info", "updates", "triggers"} {
+		if err := os.MkdirAll(filepath.Join(admin, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(admin, "status"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dpkg := func(args ...string) string {
+		return run(t, dir, "dpkg", append([]string{"--root=" + dir, "--log=/dev/null", "--force-script-chrootless", "--force-architecture"}, args...)...)
+	}
+	installed := func() (list []string) {
+		for _, name := range files(t, dir) {
+			if !strings.HasPrefix(name, "var/lib/dpkg/") {
+				list = append(list, name)
+			}
+		}
+		return list
+	}
+	for range 2 { // the second time is an upgrade
+		dpkg("--install", deb)
+	}
+	have := installed()
+	for _, want := range []string{
+		"etc/hutch/hutch.yaml", "usr/bin/hutch", "usr/bin/hutch-agent", "usr/bin/hutch-gofer", "usr/bin/hutch-runsc", "usr/lib/systemd/system/hutch.service",
+		"usr/share/bash-completion/completions/hutch", "usr/share/doc/hutch/copyright", "usr/share/doc/hutch/sbom.spdx.json", "usr/share/fish/vendor_completions.d/hutch.fish",
+		"usr/share/man/man1/hutch.1.gz", "usr/share/man/man1/hutch-serve.1.gz", "usr/share/man/man1/hutch-config-check.1.gz", "usr/share/zsh/vendor-completions/_hutch",
+	} {
+		if !slices.Contains(have, want) {
+			t.Errorf("%s is missing: there are %q", want, have)
+		}
+	}
+	hutch, config := filepath.Join(dir, "usr/bin/hutch"), filepath.Join(dir, "etc/hutch/hutch.yaml")
+	if out := run(t, dir, hutch, "version"); !strings.HasPrefix(out, "hutch ") {
+		t.Errorf("hutch version: %s", out)
+	}
+	run(t, dir, hutch, "config", "check", config)
+
+	// A removal keeps the settings and the data; only a purge takes them.
+	data := filepath.Join(dir, "var/lib/hutch/token")
+	if err := os.MkdirAll(filepath.Dir(data), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{data, config} {
+		if err := os.WriteFile(path, []byte("pool: 1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dpkg("--remove", "hutch")
+	if left := installed(); !slices.Equal(left, []string{"etc/hutch/hutch.yaml", "var/lib/hutch/token"}) {
+		t.Errorf("after the removal there are %q", left)
+	}
+	dpkg("--purge", "hutch")
+	if left := installed(); len(left) > 0 {
+		t.Errorf("after the purge there are %q", left)
+	}
+}
+
+// checkArchive installs from the archive, twice, and uninstalls without and with the data.
+func checkArchive(t *testing.T, archive string) {
+	dir, dest := t.TempDir(), t.TempDir()
+	run(t, dir, "tar", "-xzf", archive, "--strip-components=1")
+	script := func(args ...string) string {
+		return run(t, dir, "env", append([]string{"DESTDIR=" + dest, "HUTCH_DATA=/var/lib/hutch", "./install.sh"}, args...)...)
+	}
+	ours := filepath.Join(dest, "opt/hutch/bin/another")
+	for _, path := range []string{ours, filepath.Join(dest, "var/lib/hutch/token")} { // what was there before
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time is an upgrade
+		script("--prefix", "/opt/hutch")
+	}
+	if out := run(t, dest, filepath.Join(dest, "opt/hutch/bin/hutch"), "version"); !strings.HasPrefix(out, "hutch ") {
+		t.Errorf("hutch version: %s", out)
+	}
+	unit, err := os.ReadFile(filepath.Join(dest, "etc/systemd/system/hutch.service"))
+	if err != nil || !strings.Contains(string(unit), "ExecStart=/opt/hutch/bin/hutch serve --config /etc/hutch/hutch.yaml\n") {
+		t.Errorf("the unit: %v\n%s", err, unit)
+	}
+	script("uninstall", "--prefix", "/opt/hutch")
+	if left := files(t, dest); !slices.Equal(left, []string{"opt/hutch/bin/another", "var/lib/hutch/token"}) {
+		t.Errorf("after the removal there are %q", left)
+	}
+	script("--prefix", "/opt/hutch")
+	script("uninstall", "--purge", "--prefix", "/opt/hutch")
+	if left := files(t, dest); !slices.Equal(left, []string{"opt/hutch/bin/another"}) {
+		t.Errorf("after the purge there are %q", left)
+	}
+	if _, err := os.Stat(filepath.Join(dest, "opt/hutch/share")); err == nil {
+		t.Error("empty folders are left")
+	}
+}
+
+// TestUnit: systemd finds nothing wrong with the unit, and the unit forbids nothing that sandboxes are made of.
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + "/deploy/hutch.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		name, _, _ := strings.Cut(line, "=")
+		// Each of these takes namespaces, mounts, setuid programs or compiled code away, or gives each start its own view of mounts.
+		for _, bad := range []string{"Protect", "Private", "RestrictNamespaces", "RestrictSUIDSGID", "MemoryDenyWriteExecute", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths", "TemporaryFileSystem", "RootDirectory", "MountFlags", "User"} {
+			if strings.HasPrefix(name, bad) && !strings.HasPrefix(line, "#") {
+				t.Errorf("sandboxes do not work with %s", line)
+			}
+		}
+	}
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Log("systemd-analyze is missing: the unit is not verified")
+		return
+	}
+	unit := filepath.Join(t.TempDir(), "hutch.service")
+	own := strings.ReplaceAll(string(text), "/usr/bin/hutch", hutchtest.Program(t, "hutch"))
+	if err := os.WriteFile(unit, []byte(own), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := run(t, root, "systemd-analyze", "verify", "--man=no", unit); out != "" {
+		t.Error(out)
+	}
+}
