@@ -16,7 +16,7 @@ func TestEveryRequestIsChecked(t *testing.T) {
 	unchecked := []string{"RestoreBackupRequest"} // ids and a folder, which files check
 	for _, service := range []reflect.Type{
 		reflect.TypeFor[hutch.Service](), reflect.TypeFor[hutch.Tokens](), reflect.TypeFor[hutch.Sharing](),
-		reflect.TypeFor[hutch.Secrets](), reflect.TypeFor[hutch.Backups](),
+		reflect.TypeFor[hutch.Secrets](), reflect.TypeFor[hutch.Backups](), reflect.TypeFor[hutch.Images](),
 	} {
 		for m := range service.NumMethod() {
 			f := service.Method(m).Type

@@ -81,8 +81,11 @@ func (l Limits) Check() error {
 type CreateRequest struct {
 	ID          string `json:"sandboxId,omitempty"` // minted when empty
 	NormalizeID bool   `json:"normalizeId,omitempty"`
-	Image       string `json:"image,omitempty"`   // default "host"
-	Runtime     string `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
+	// Image is "host", this server's programs, which is the default, or the reference of an image: see [Images].
+	Image string `json:"image,omitempty"`
+	// Pull says when the image is asked of its registry; default PullMissing.
+	Pull    PullPolicy `json:"pull,omitempty"`
+	Runtime string     `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
 	// Snapshot is the id or name of the snapshot that the sandbox starts from: it gets the files, the processes and
 	// the memory. Image, runtime and limits are those of the snapshot, as are the variables that Env does not set.
 	Snapshot string `json:"snapshot,omitempty"`
@@ -109,7 +112,7 @@ func (r CreateRequest) Check() error {
 		id = NormalizeID(id)
 	}
 	return cmp.Or(
-		checkOptionalID(id), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
+		checkOptionalID(id), checkOptionalImage(r.Image), r.Pull.Check(), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
 		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle),
 	)
 }

@@ -188,6 +188,14 @@ var types = map[string]any{
 	"Backup":               hutch.Backup{},
 	"BackupRequest":        hutch.BackupRequest{},
 	"RestoreBackupRequest": hutch.RestoreBackupRequest{},
+	"Image":                hutch.Image{},
+	"ImageConfig":          hutch.ImageConfig{},
+	"PullRequest":          hutch.PullRequest{},
+	"PushRequest":          hutch.PushRequest{},
+	"TagRequest":           hutch.TagRequest{},
+	"PruneRequest":         hutch.PruneRequest{},
+	"Pruned":               hutch.Pruned{},
+	"Transfer":             hutch.Transfer{},
 	"Secret":               hutch.Secret{},
 	"SecretRequest":        hutch.SecretRequest{},
 	"Brokering":            hutch.Brokering{},
@@ -395,7 +403,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Accounts: books{}, Pools: books{}, Audit: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Accounts: books{}, Pools: books{}, Audit: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +411,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Pools: p, Audit: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Accounts: p, Pools: p, Audit: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(caller.As(r.Context(), who)))
 	}))
@@ -424,6 +432,35 @@ func (s shelved) Backups(ctx context.Context) ([]hutch.Backup, error) {
 }
 func (shelved) RestoreBackup(context.Context, string, hutch.RestoreBackupRequest) error { return nil }
 func (shelved) DeleteBackup(context.Context, string) error                              { return nil }
+
+// stored has the image that the examples use.
+type stored struct{}
+
+func (stored) image() hutch.Image {
+	return hutch.Image{ID: "sha256:4b", Names: []string{"python:3.12-slim"}, Architecture: "amd64", Layers: []string{}, PulledAt: time.Now(), UsedAt: time.Now()}
+}
+
+func (s stored) PullImage(_ context.Context, req hutch.PullRequest, _ func(hutch.Transfer) error) (hutch.Image, error) {
+	return s.image(), req.Check()
+}
+func (s stored) LoadImages(_ context.Context, _ string, r io.Reader) ([]hutch.Image, error) {
+	_, err := io.Copy(io.Discard, r)
+	return []hutch.Image{s.image()}, err
+}
+func (stored) SaveImage(_ context.Context, _ string, w io.Writer) error {
+	_, err := io.WriteString(w, "archive")
+	return err
+}
+func (stored) PushImage(_ context.Context, req hutch.PushRequest, _ func(hutch.Transfer) error) error {
+	return req.Check()
+}
+func (s stored) TagImage(context.Context, string, string) (hutch.Image, error) { return s.image(), nil }
+func (s stored) Image(context.Context, string) (hutch.Image, error)            { return s.image(), nil }
+func (s stored) Images(context.Context) ([]hutch.Image, error)                 { return []hutch.Image{s.image()}, nil }
+func (stored) DeleteImage(context.Context, string) error                       { return nil }
+func (stored) PruneImages(context.Context, hutch.PruneRequest) (hutch.Pruned, error) {
+	return hutch.Pruned{Images: []string{}}, nil
+}
 
 // vault has a secret of the name that the examples use.
 func vault(t *testing.T) *secret.Vault {
@@ -765,7 +802,7 @@ func TestDocumentIsInOrder(t *testing.T) {
 	}
 	for kind, items := range doc["components"].(object) {
 		for name := range items.(object) {
-			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && name != "CodeError" && name != "FileEvent" && name != "PortEvent" {
+			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && name != "CodeError" && name != "FileEvent" && name != "PortEvent" && name != "Transfer" {
 				t.Errorf("%s is not used", path)
 			}
 		}

@@ -333,7 +333,13 @@ func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchReque
 
 // follow passes events of one name to out, until the server says that there are no more.
 func follow[E any](ctx context.Context, c *Client, to endpoint, name string, out func(E) error) error {
-	resp, err := c.do(ctx, to, nil, "text/event-stream")
+	return followTo(ctx, c, to, nil, name, out, nil)
+}
+
+// followTo sends a request and passes events of one name to out. The last event is decoded into answer, if that is
+// not nil.
+func followTo[E any](ctx context.Context, c *Client, to endpoint, req any, name string, out func(E) error, answer any) error {
+	resp, err := c.do(ctx, to, req, "text/event-stream")
 	if err != nil {
 		return err
 	}
@@ -356,6 +362,12 @@ func follow[E any](ctx context.Context, c *Client, to endpoint, name string, out
 				return err
 			}
 		case "end":
+			if answer != nil {
+				err = json.Unmarshal(data, answer)
+			}
+			if err != nil {
+				return c.fault(ctx, err)
+			}
 			return nil
 		case "error":
 			return problem.Read(http.StatusInternalServerError, data).Err()
@@ -369,6 +381,11 @@ func (c *Client) Pack(ctx context.Context, sandbox string, req hutch.PackRequest
 	for _, name := range req.Paths {
 		to.path += "&name=" + url.QueryEscape(name)
 	}
+	return c.receive(ctx, to, w)
+}
+
+// receive writes the body of an answer to w.
+func (c *Client) receive(ctx context.Context, to endpoint, w io.Writer) error {
 	resp, err := c.do(ctx, to, nil, "*/*")
 	if err != nil {
 		return err

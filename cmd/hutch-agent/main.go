@@ -9,6 +9,7 @@ import (
 	"hutch/internal/agent"
 	"hutch/internal/driver/gvisor/inside"
 	"hutch/internal/driver/native/place"
+	"hutch/internal/tarball"
 )
 
 var commit = "unknown" // set by the linker
@@ -29,6 +30,10 @@ func run(args []string) error {
 	case args[0] == "--version":
 		fmt.Println("hutch-agent", commit)
 		return nil
+	case args[0] == "pack":
+		return tarball.Pack(os.Stdout, "/")
+	case args[0] == "unpack":
+		return tarball.Unpack(os.Stdin, "/")
 	case args[0] == "gvisor":
 		boot, err := agent.TakeBoot() // the filter in it is a secret, which the arguments are not
 		if err != nil {

@@ -22,6 +22,7 @@ this one can say everything about it.
 ` + remoteHelp,
 		Example: `  hutch create --keep-alive --env STAGE=test web
   hutch create --memory 2048 --allow pypi.org --allow files.pythonhosted.org
+  hutch create --image python:3.12-slim py
   hutch create --lifetime 2d --on-idle destroy scratch`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
@@ -30,6 +31,9 @@ this one can say everything about it.
 				return err
 			}
 			if err := vacant(ctx, svc, req.ID); err != nil {
+				return err
+			}
+			if err := pullFirst(ctx, svc, &req, std); err != nil {
 				return err
 			}
 			sb, err := svc.Create(ctx, req)
@@ -68,7 +72,6 @@ func (f *createFlags) flags(c *cobra.Command) {
 	s.IntVar(&f.limits.Processes, "processes", 0, "background processes at once (default 10)")
 	s.StringArrayVarP(&f.env, "env", "e", nil, "environment variable for all that runs inside, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
 	s.StringArrayVar(&f.req.Secrets, "secret", nil, "secret for all that runs inside, `NAME` or VARIABLE=NAME; may be repeated")
-	s.StringVar(&f.req.Image, "image", "", "root file system (default host: the programs of the server's machine)")
 	s.StringVar(&f.req.Snapshot, "snapshot", "", "begin as this snapshot or template, by its id or name")
 	s.BoolVar(&f.req.FilesOnly, "files-only", false, "take only the files of the snapshot")
 	s.BoolVar(&f.req.KeepAlive, "keep-alive", false, "never sleep")
@@ -86,7 +89,7 @@ func (f *createFlags) request(args []string) (hutch.CreateRequest, error) {
 	if len(args) > 0 {
 		req.ID = args[0]
 	}
-	req.Env, req.Secrets, req.Image, req.Snapshot, req.FilesOnly = env, f.req.Secrets, f.req.Image, f.req.Snapshot, f.req.FilesOnly
+	req.Env, req.Secrets, req.Snapshot, req.FilesOnly = env, f.req.Secrets, f.req.Snapshot, f.req.FilesOnly
 	req.KeepAlive, req.OnIdle = f.req.KeepAlive, hutch.IdleAction(f.onIdle)
 	req.SleepAfter, req.Timeout = hutch.InSeconds(f.sleepAfter), hutch.InSeconds(f.lifetime)
 	return req, nil

@@ -123,8 +123,12 @@ func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog
 		return nil, err
 	}
 	programs := hostPrograms()
-	programs.Log = log
-	e := engine.New(engine.Options{Dir: dir, Drivers: ds, Image: host.Images(h.data().Images(), programs), Store: st, Ephemeral: destroy, Log: log})
+	own, closeImages, err := h.ownImages(programs, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeImages()) }()
+	e := engine.New(engine.Options{Dir: dir, Drivers: ds, Image: own.Root, Store: st, Ephemeral: destroy, Log: log})
 	if err := e.Start(ctx); err != nil {
 		return nil, err
 	}

@@ -14,19 +14,22 @@ import (
 
 // placement is what kind of sandbox to make, as flags.
 type placement struct {
-	runtime string
-	limits  hutch.Limits
-	labels  map[string]string
-	network networkFlags
+	image, pull string
+	runtime     string
+	limits      hutch.Limits
+	labels      map[string]string
+	network     networkFlags
 }
 
 // request asks for the sandbox of an id.
 func (p *placement) request(id string) hutch.CreateRequest {
-	return hutch.CreateRequest{ID: id, Runtime: p.runtime, Limits: p.limits, Labels: p.labels, Network: p.network.network()}
+	return hutch.CreateRequest{ID: id, Image: p.image, Pull: hutch.PullPolicy(p.pull), Runtime: p.runtime, Limits: p.limits, Labels: p.labels, Network: p.network.network()}
 }
 
 func (p *placement) flags(c *cobra.Command) {
 	f := c.Flags()
+	f.StringVar(&p.image, "image", "", "image of a new sandbox, such as python:3.12-slim (default host: the programs of the server's machine)")
+	f.StringVar(&p.pull, "pull", "", "when to ask the registry of the image: missing, always or never (default missing)")
 	f.StringVar(&p.runtime, "runtime", "", "runtime of a new sandbox: gvisor (strong isolation) or native (fast, for code you trust more); default: the server's")
 	p.network.flags(f, "network", "allow", "a new sandbox")
 	f.Float64Var(&p.limits.CPU, "cpu", 0, "cores of a new sandbox (default 1)")
@@ -58,6 +61,9 @@ func (m maker) ensure(ctx context.Context, svc hutch.Service, req hutch.CreateRe
 		_, err := svc.Sandbox(ctx, req.ID)
 		made = errors.Is(err, hutch.NotFound)
 	}
+	if err := pullFirst(ctx, svc, &req, std); err != nil {
+		return err
+	}
 	sb, err := svc.Create(ctx, req)
 	if err != nil {
 		return err
@@ -87,6 +93,7 @@ func differences(sb hutch.Sandbox, req hutch.CreateRequest) (list []string) {
 	}
 	has, want := sb.Limits, req.Limits
 	differ(req.Runtime != "", sb.Runtime == req.Runtime, "its runtime is %s, not %s", sb.Runtime, req.Runtime)
+	differ(req.Image != "", sameImage(sb.Image, req.Image), "its image is %s, not %s", sb.Image, req.Image)
 	differ(want.CPU != 0, has.CPU == want.CPU, "it has %v cores, not %v", has.CPU, want.CPU)
 	differ(want.Memory != 0, has.Memory == want.Memory, "it has %d MiB of memory, not %d", has.Memory, want.Memory)
 	differ(want.Disk != 0, has.Disk == want.Disk, "it has %d MiB of disk, not %d", has.Disk, want.Disk)

@@ -156,8 +156,9 @@ func writeList[T any](w io.Writer, asJSON bool, list []T, head string, row func(
 
 // removal is a kind of thing that commands remove.
 type removal struct {
-	noun   string
-	names  func(context.Context, *client.Client) ([]string, error) // ids and names of all
+	noun string
+	// names are the ids and names of all. It is nil if to remove a missing one is an error.
+	names  func(context.Context, *client.Client) ([]string, error)
 	remove func(*client.Client, context.Context, string) error
 }
 
@@ -165,16 +166,19 @@ type removal struct {
 // causes a warning.
 func (r removal) onEach(h *home, std streams, asJSON *bool) func(*cobra.Command, []string) error {
 	return onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-		names, err := r.names(ctx, svc)
-		if err != nil {
-			return err
+		var names []string
+		var err error
+		if r.names != nil {
+			if names, err = r.names(ctx, svc); err != nil {
+				return err
+			}
 		}
 		gone := []string{}
 		for _, name := range args {
 			if err = r.remove(svc, ctx, name); err != nil && !errors.Is(err, hutch.NotFound) {
 				break
 			}
-			if err == nil && slices.Contains(names, name) {
+			if err == nil && (r.names == nil || slices.Contains(names, name)) {
 				gone = append(gone, name)
 			} else {
 				wasNot(std, r.noun, name, names)

@@ -15,6 +15,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/host"
+	"hutch/internal/images"
 	"hutch/internal/secret"
 )
 
@@ -24,10 +25,11 @@ type embedded struct {
 	engine        *engine.Engine
 	dir           string
 	lock          *os.File
+	closeImages   func() error
 }
 
-// embed starts an engine with one runtime.
-func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *embedded, err error) {
+// embed starts an engine with one runtime, for sandboxes of one image.
+func (h *home) embed(ctx context.Context, runtime, imageName string, log *slog.Logger) (_ *embedded, err error) {
 	if err := checkRuntime(runtime); err != nil {
 		return nil, err
 	}
@@ -39,7 +41,7 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 		return nil, err
 	}
 	sweepEmbedded(ctx, all, log)
-	m := &embedded{dir: filepath.Join(all, rand.Text()[:12])}
+	m := &embedded{dir: filepath.Join(all, rand.Text()[:12]), closeImages: func() error { return nil }}
 	if err := os.Mkdir(m.dir, 0o711); err != nil {
 		return nil, err
 	}
@@ -62,8 +64,16 @@ func (h *home) embed(ctx context.Context, runtime string, log *slog.Logger) (_ *
 	vault := secret.Given(secrets())
 	programs := hostPrograms()
 	programs.Log = log
+	opt := engine.Options{Image: host.Images(h.data().Images(), programs)}
+	if imageName != "" && imageName != images.Host {
+		all, closeImages, err := h.ownImages(programs, log)
+		if err != nil {
+			return nil, err
+		}
+		opt.Image, opt.Resolve, m.closeImages = all.Root, all.Resolve, closeImages
+	}
 	m.engine = engine.New(engine.Options{
-		Dir: m.dir, Drivers: []driver.Driver{d}, Image: host.Images(h.data().Images(), programs), Ephemeral: true, Gateway: host.Gateways("", nil, nil),
+		Dir: m.dir, Drivers: []driver.Driver{d}, Image: opt.Image, Resolve: opt.Resolve, Ephemeral: true, Gateway: host.Gateways("", nil, nil),
 		Secret: vault.Value, Log: log,
 	})
 	m.Service = secret.Redact(m.engine, vault.Redactor)
@@ -113,7 +123,7 @@ func (m *embedded) Close() error {
 	if err := m.engine.Close(ctx); err != nil {
 		return err // the folder stays, so that the next one sweeps it
 	}
-	return errors.Join(os.RemoveAll(m.dir), m.lock.Close())
+	return errors.Join(m.closeImages(), os.RemoveAll(m.dir), m.lock.Close())
 }
 
 // sweepEmbedded removes what killed processes left behind, which it recognizes by their free locks.

@@ -245,12 +245,14 @@ func newRun(h *home, std streams) *cobra.Command {
 		Long: `Run a command or a source file in a new sandbox that goes when it ends.
 
 Input and output are passed through, and so is the exit code. Hutch's own
-failures are exit code 125. Without an argument the source is read from the
+failures are exit code 125. With --image, a server that runs makes the sandbox,
+because it has the images. Without an argument the source is read from the
 standard input. There is no time limit but --timeout.`,
 		Example: `  hutch run 'echo $((6*7))'
   hutch run -l python script.py first second < data.csv
   hutch run -l javascript -c 'console.log(process.version)'
   cat script.sh | hutch run
+  hutch run --image python:3.12-slim 'python3 --version'
   hutch run --runtime native --timeout 10s -- python3 -c 'print(1)'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) (err error) {
@@ -261,20 +263,16 @@ standard input. There is no time limit but --timeout.`,
 			if req.Timeout == 0 {
 				req.Timeout = hutch.InSeconds(longTime)
 			}
-			m, err := h.embed(c.Context(), p.runtime, newLog(std, verbose))
+			b, err := p.begin(c.Context(), h, std, newLog(std, verbose))
 			if err != nil {
 				return err
 			}
 			defer func() {
-				if cerr := m.Close(); err == nil {
+				if cerr := b.end(); err == nil {
 					err = cerr
 				}
 			}()
-			sb, err := m.Create(c.Context(), hutch.CreateRequest{Limits: p.limits, Network: p.network.network(), KeepAlive: true})
-			if err != nil {
-				return err
-			}
-			return j.execute(c.Context(), m, sb.ID, req, std)
+			return j.execute(c.Context(), b, b.sandbox, req, std)
 		},
 	}
 	j.flags(c)

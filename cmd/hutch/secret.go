@@ -54,7 +54,7 @@ in a header; header:NAME, basic:USER and query:NAME set it.
 			if err != nil {
 				return err
 			}
-			value, err := readSecret(c.Context(), std, args[0])
+			value, err := readSecret(c.Context(), std, "value of "+args[0])
 			if err != nil {
 				return err
 			}
@@ -90,12 +90,12 @@ func brokering(c *cobra.Command, name string, b hutch.Brokering, brokered bool) 
 }
 
 // readSecret reads a value without showing it.
-func readSecret(ctx context.Context, std streams, name string) (string, error) {
+func readSecret(ctx context.Context, std streams, what string) (string, error) {
 	if !isTerminal(std.in) {
 		b, err := io.ReadAll(io.LimitReader(std.in, hutch.MaxSecret+2)) // the server refuses it if it is too long
 		return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), err
 	}
-	fmt.Fprintf(std.err, "value of %s: ", name)
+	fmt.Fprintf(std.err, "%s: ", what)
 	defer fmt.Fprintln(std.err)
 	return unseen(ctx, std.in)
 }

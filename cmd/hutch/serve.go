@@ -33,6 +33,7 @@ type serveFlags struct {
 	origins       map[string]settings.Origin // of the flags
 	warm          []string
 	trusted       []string // proxies
+	images        imageFlags
 	network       networkFlags
 	dns           string
 	prices        map[string]string
@@ -100,6 +101,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringSliceVar(&fl.trusted, "trusted-proxies", nil, "addresses or networks of proxies whose X-Forwarded-For is believed, e.g. 127.0.0.1,10.0.0.0/8 (default none)")
 	f.BoolVar(&fl.Conversations.NoTools, "no-conversation-tools", false, "leave sandbox.run_code and sandbox.list_runners out of the MCP tools")
 	tlsFlags(f, &fl.TLS)
+	fl.images.flags(f)
 	fl.network.flags(f, "network", "network-allow", "a new sandbox (also the most that tokens without the scope admin can allow)")
 	f.StringVar(&fl.dns, "dns", "", "DNS server that names are asked of (default: those of this machine)")
 	f.StringVar(&fl.Issuer.URL, "oidc-issuer", "", "also take tokens of people from this OpenID Connect issuer, e.g. https://id.example.com")
@@ -145,6 +147,9 @@ func (fl *serveFlags) complete() (err error) {
 		return err
 	}
 	if sb.Warm, err = parseWarm(fl.warm); err != nil {
+		return err
+	}
+	if err := fl.images.set(&fl.Images); err != nil {
 		return err
 	}
 	if fl.Proxies, err = listen.ParseProxies(fl.trusted); err != nil {

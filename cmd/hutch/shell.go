@@ -96,20 +96,16 @@ func (j *job) inTerminal(ctx context.Context, svc hutch.Service, m maker, sandbo
 
 // ownShell opens a shell in a new sandbox.
 func (h *home) ownShell(ctx context.Context, t *terminal, p placement, log *slog.Logger) (err error) {
-	m, err := h.embed(ctx, p.runtime, log)
+	b, err := p.begin(ctx, h, t.streams, log)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if cerr := m.Close(); err == nil {
+		if cerr := b.end(); err == nil {
 			err = cerr
 		}
 	}()
-	sb, err := m.Create(ctx, hutch.CreateRequest{Limits: p.limits, Network: p.network.network(), KeepAlive: true})
-	if err != nil {
-		return err
-	}
-	t.svc, t.sandbox = m, sb.ID
+	t.svc, t.sandbox = b, b.sandbox
 	if err := t.start(ctx, nil); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ The sandboxes it makes go when it ends.`,
 				fmt.Fprintln(std.err, "It waits for messages, one a line. Ctrl-D ends it.")
 			}
 			log := newLog(std, verbose)
-			m, err := h.embed(c.Context(), runtime, log)
+			m, err := h.embed(c.Context(), runtime, "", log)
 			if err != nil {
 				return err
 			}

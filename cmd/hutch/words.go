@@ -17,6 +17,7 @@ var groups = []struct {
 	{"run", "Run code:", "run exec code shell languages"},
 	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template share usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
+	{"images", "Images:", "image"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
 	{"server", "The server:", "serve config down conversation token audit pool authority doctor"},
@@ -41,8 +42,9 @@ func group(root *cobra.Command) {
 // elsewhere maps words of other programs to what Hutch calls the same thing.
 var elsewhere = map[string]string{
 	"stop": "`hutch pause SANDBOX` keeps it in memory, `hutch rm SANDBOX` destroys it, `hutch down` ends the server", "up": "`hutch serve` starts the server",
-	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "images": "`hutch languages SANDBOX` says what a sandbox has",
-	"image": "`hutch languages SANDBOX` says what a sandbox has", "logout": "`hutch context rm NAME` forgets a server",
+	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "pull": "`hutch image pull IMAGE` gets an image", "push": "`hutch image push IMAGE` sends an image to a registry", "rmi": "`hutch image rm IMAGE` removes an image",
+	"load": "`hutch image load FILE` reads an image", "save": "`hutch image save IMAGE` writes an image", "tag": "`hutch image tag IMAGE NAME` names an image",
+	"logout": "`hutch context rm NAME` forgets a server",
 	"stats": "`hutch ls` and `hutch usage` show what sandboxes use", "top": "`hutch ls` and `hutch usage` show what sandboxes use",
 	"cat": "`hutch fs cat SANDBOX PATH` prints a file", "edit": "`hutch fs edit SANDBOX PATH` edits a file", "history": "`hutch audit` shows what was done",
 	"port": "`hutch expose SANDBOX PORT` gives a port a URL", "allow": "`hutch network SANDBOX --allow NAME` lets it reach a name",

@@ -17,6 +17,7 @@ import (
 	"hutch/internal/host"
 	"hutch/internal/image"
 	"hutch/internal/listen"
+	"hutch/internal/oci"
 	"hutch/internal/trace"
 )
 
@@ -42,6 +43,7 @@ type Config struct {
 	Issuer auth.IssuerOptions
 
 	Sandboxes     Sandboxes
+	Images        Images
 	Secrets       Secrets
 	Conversations Conversations
 	Backups       Backups
@@ -90,6 +92,13 @@ type Sandboxes struct {
 	DestroyAll bool
 	// ColdCompilers leaves the standard library of Go uncompiled.
 	ColdCompilers bool
+}
+
+// Images are where images come from, and how large they may be.
+type Images struct {
+	Registries map[string]oci.Registry // by name: mirrors, and those on private addresses
+	Allowed    []string                // registries; none allows all
+	Limits     oci.Limits
 }
 
 // Secrets are the server's own, and the key of all others.

@@ -26,6 +26,7 @@ import (
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
+	"hutch/internal/images"
 	"hutch/internal/listen"
 	"hutch/internal/metrics"
 	"hutch/internal/policy"
@@ -53,6 +54,7 @@ type Daemon struct {
 	requests   *quota.Meter
 	operations *quota.Meter
 	runtimes   []driver.Driver
+	images     *images.Images
 	engine     *engine.Engine
 	redacted   *secret.RedactedService // around the engine
 	backups    *backup.Backups
@@ -103,6 +105,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"set up TLS", d.openTLS},
 		{"listen", d.listen},
 		{"look for runtimes", d.findRuntimes},
+		{"open the images", d.openImages},
 		{"start the engine", d.startEngine},
 		{"open the metrics and traces", d.openMonitors},
 		{"open the backups", d.openBackups},

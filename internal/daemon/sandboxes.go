@@ -36,10 +36,8 @@ func (d *Daemon) findRuntimes(ctx context.Context) error {
 func (d *Daemon) startEngine(ctx context.Context) error {
 	c := d.cfg.Sandboxes
 	d.traffic = metrics.NewTraffic()
-	root := c.Image
-	root.Authority, root.Log = d.authority.Certificate(), d.log
 	d.engine = engine.New(engine.Options{
-		Dir: d.dir, Drivers: d.runtimes, Pool: d.pool(), Image: host.Images(d.cfg.Data.Images(), root), Store: d.store,
+		Dir: d.dir, Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store,
 		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,

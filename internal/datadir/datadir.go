@@ -32,6 +32,9 @@ const (
 	Embedded     = "embedded"
 )
 
+// OCI is the folder of the images of registries.
+const OCI = "oci"
+
 // Folder is the absolute path of a data folder.
 type Folder string
 

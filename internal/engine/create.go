@@ -24,6 +24,9 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	if req.Snapshot != "" {
 		return e.createFrom(ctx, req)
 	}
+	if err := e.resolveImage(ctx, &req); err != nil {
+		return hutch.Sandbox{}, err
+	}
 	rec, d, err := e.draft(ctx, req)
 	if err != nil {
 		return hutch.Sandbox{}, err
@@ -55,6 +58,24 @@ func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbo
 	}
 	e.log.Info("created", "sandbox", s.ID(), "driver", rec.Sandbox.Runtime, "ready", o.Spare != nil, "snapshot", o.snapshot)
 	return s.Sandbox(), nil
+}
+
+// resolveImage replaces the image of a request by the name that its record keeps. The
+// image of a sandbox that exists already is not looked at.
+func (e *lifecycle) resolveImage(ctx context.Context, req *hutch.CreateRequest) error {
+	if err := req.Check(); err != nil || e.opt.Resolve == nil {
+		return err
+	}
+	id := req.ID
+	if req.NormalizeID {
+		id = hutch.NormalizeID(id)
+	}
+	if _, err := e.find(ctx, id); err == nil {
+		return nil
+	}
+	name, err := e.opt.Resolve(ctx, cmp.Or(req.Image, defaultImage), req.Pull)
+	req.Image = name
+	return err
 }
 
 // draft turns a request into the record of a sandbox to be.

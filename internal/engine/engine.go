@@ -39,6 +39,9 @@ type Options struct {
 	Drivers []driver.Driver
 	// Image makes the root file system of an image.
 	Image func(ctx context.Context, name string) (image.Root, error)
+	// Resolve returns the name by which Image knows what the caller asks for, and
+	// gets the image if it is missing. Without it the caller's name is kept.
+	Resolve func(ctx context.Context, name string, pull hutch.PullPolicy) (string, error)
 	// Store keeps records. Without it they are kept in memory.
 	Store *store.Store
 	// Ephemeral engines destroy their sandboxes when they close.

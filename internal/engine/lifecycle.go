@@ -137,7 +137,7 @@ func (e *lifecycle) wakeFromFiles(ctx context.Context, s *sandbox, d driver.Driv
 	if e.saved.HasMemory(s.Place()) {
 		return e.wakeFromSavedFiles(ctx, s, d)
 	}
-	fill := func(a *wire.Client) error { return saved.Unpack(ctx, a, e.saved.Archive(s.Place())) }
+	fill := func(a *wire.Client) error { return saved.Unpack(ctx, a, s.Sandbox().Image, e.saved.Archive(s.Place())) }
 	if err := e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create, Fill: fill}}); err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 // stop saves the files of an idle sandbox, and frees its instance.
 func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client, since time.Time) error {
 	v := s.Record()
-	err := e.saved.WriteArchive(v.Place, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return saved.Pack(ctx, agent, w) })
+	err := e.saved.WriteArchive(v.Place, saved.Most(v.Sandbox.Limits), func(w io.Writer) error { return saved.Pack(ctx, agent, v.Sandbox.Image, w) })
 	if err != nil {
 		return err
 	}

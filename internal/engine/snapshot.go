@@ -98,7 +98,7 @@ func (e *lifecycle) captureFiles(ctx context.Context, id string, snap *snapshots
 	if what.memory && saves && !what.files {
 		return nil
 	}
-	snap.Unpacked, err = saved.WriteArchive(snap.Archive(), saved.Most(snap.Record.Sandbox.Limits), what.files, func(w io.Writer) error { return saved.Pack(ctx, agent, w) })
+	snap.Unpacked, err = saved.WriteArchive(snap.Archive(), saved.Most(snap.Record.Sandbox.Limits), what.files, func(w io.Writer) error { return saved.Pack(ctx, agent, snap.Record.Sandbox.Image, w) })
 	return err
 }
 

@@ -105,6 +105,9 @@ const (
 	MeetingPath = "/.hutch/run"
 )
 
+// HostName is the name of the image with the host's programs.
+const HostName = "host"
+
 // Writable are the folders that belong to the user.
 var Writable = []string{Workspace, Data, Home, "/tmp", "/var/tmp"}
 

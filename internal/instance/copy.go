@@ -24,7 +24,7 @@ const minShared = 4 << 20
 
 // OwnFiles plans an instance that begins with files of a snapshot, for itself.
 func (m *Maker) OwnFiles(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) Plan {
-	return Plan{Create: d.Create, Fill: func(a *wire.Client) error { return saved.Unpack(ctx, a, snap.Archive()) }}
+	return Plan{Create: d.Create, Fill: func(a *wire.Client) error { return saved.Unpack(ctx, a, snap.Record.Sandbox.Image, snap.Archive()) }}
 }
 
 // SharedFiles plans an instance that begins with the files of a snapshot, and
@@ -94,7 +94,7 @@ func (m *Maker) layer(ctx context.Context, snap *snapshots.Snapshot, r driver.La
 	}
 	agent := wire.NewClient(inst.Dial, token)
 	defer agent.Close()
-	if err := saved.Unpack(ctx, agent, snap.Archive()); err != nil {
+	if err := saved.Unpack(ctx, agent, snap.Record.Sandbox.Image, snap.Archive()); err != nil {
 		return nil, errors.Join(err, Destroy(inst))
 	}
 	return r.Layer(ctx, inst)

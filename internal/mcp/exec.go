@@ -18,6 +18,7 @@ const (
 
 type execArgs struct {
 	SandboxID string            `json:"sandboxId,omitempty" jsonschema:"sandbox to run in; without it a fresh one is made and its id returned"`
+	Image     string            `json:"image,omitempty" jsonschema:"image of the fresh sandbox, such as python:3.12-slim; default: the programs of the server's machine"`
 	Command   string            `json:"command" jsonschema:"bash command line or, with language, source code"`
 	Language  string            `json:"language,omitempty" jsonschema:"run command as source in this language, such as python, javascript, typescript, bash, go, ruby, c"`
 	SessionID string            `json:"sessionId,omitempty" jsonschema:"name of a session, made if there is none: its calls share cwd, variables and functions; with language python, javascript or typescript it is an interpreter that keeps its state and shows figures"`
@@ -55,7 +56,7 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		return reply{}, err
 	}
 	c.keepAlive()
-	discard, err := s.place(ctx, c, in.SandboxID, in.KeepAlive)
+	discard, err := s.place(ctx, c, in)
 	if err != nil {
 		return reply{}, err
 	}
@@ -97,12 +98,16 @@ func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.O
 
 // place finds the sandbox to run in: the requested one, or a new one if the call names none. If the call fails,
 // discard destroys the new one, because the caller never learns its id.
-func (s *server) place(ctx context.Context, c *call, id string, keepAlive *bool) (discard func(), err error) {
-	if id != "" {
-		c.sandbox = id
+func (s *server) place(ctx context.Context, c *call, in execArgs) (discard func(), err error) {
+	keepAlive := in.KeepAlive
+	if in.SandboxID != "" {
+		c.sandbox = in.SandboxID
+		if in.Image != "" {
+			return nil, hutch.Errorf(hutch.Invalid, "a sandbox keeps the image that it began with: leave out image to use %q, or sandboxId to make a new one", in.SandboxID).Naming(hutch.AboutField, "image")
+		}
 		return func() {}, s.setKeepAlive(ctx, c, keepAlive)
 	}
-	req := hutch.CreateRequest{SleepAfter: hutch.InSeconds(sleepAfter), OnIdle: hutch.IdleDestroy}
+	req := hutch.CreateRequest{Image: in.Image, SleepAfter: hutch.InSeconds(sleepAfter), OnIdle: hutch.IdleDestroy}
 	if req.KeepAlive = keepAlive != nil && *keepAlive; req.KeepAlive {
 		req.OnIdle = hutch.IdleHibernate
 	} else if c.session != nil {

@@ -20,7 +20,9 @@ func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 	case hutch.SecretRequest:
 		return p.mayBroker(ctx, c.Target, req.Brokered)
 	case hutch.SnapshotRequest:
-		return mayShare(ctx, req)
+		return mayShare(ctx, "a snapshot", req.Shared)
+	case hutch.PullRequest:
+		return mayShare(ctx, "an image", req.Shared)
 	}
 	return nil
 }
@@ -64,11 +66,11 @@ func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering)
 	return p.mayReach(ctx, n)
 }
 
-// mayShare refuses to share a snapshot with all owners unless the caller is an administrator, because the snapshot
-// holds everything that was in memory.
-func mayShare(ctx context.Context, req hutch.SnapshotRequest) error {
-	if req.Shared && !caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
-		return hutch.Errorf(hutch.Denied, "to share a snapshot with all needs the scope admin: leave shared out, or ask an administrator")
+// mayShare refuses to share a thing with all owners unless the caller is an administrator: a snapshot holds everything
+// that was in memory, and others would run the programs of an image.
+func mayShare(ctx context.Context, what string, shared bool) error {
+	if shared && !caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
+		return hutch.Errorf(hutch.Denied, "to share %s with all needs the scope admin: leave shared out, or ask an administrator", what)
 	}
 	return nil
 }

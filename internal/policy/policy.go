@@ -32,6 +32,8 @@ type Options struct {
 	Secrets hutch.Secrets
 	// Backups stores copies of folders.
 	Backups hutch.Backups
+	// Images stores images, for callers that can run programs.
+	Images hutch.Images
 	// Accounts reports usage, and Audit reads the audit log.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
@@ -57,6 +59,7 @@ type Policy struct {
 	wrap.TokenService
 	wrap.SecretService
 	wrap.BackupService
+	wrap.ImageService
 
 	next   hutch.Service
 	opt    Options
@@ -72,6 +75,7 @@ var (
 	_ audit.Reader   = (*Policy)(nil)
 	_ hutch.Secrets  = (*Policy)(nil)
 	_ hutch.Backups  = (*Policy)(nil)
+	_ hutch.Images   = (*Policy)(nil)
 )
 
 // New returns a policy that wraps next.
@@ -89,6 +93,7 @@ func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) 
 	p.TokenService = wrap.TokenService{Next: opt.Tokens, Hook: p.around}
 	p.SecretService = wrap.SecretService{Next: opt.Secrets, Hook: p.around}
 	p.BackupService = wrap.BackupService{Next: opt.Backups, Hook: p.around}
+	p.ImageService = wrap.ImageService{Next: opt.Images, Hook: p.around}
 	return p, err
 }
 

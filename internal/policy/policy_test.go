@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -93,7 +94,7 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	}
 	w := &world{tokens: tokens, seen: &observer{}}
 	opt.Tokens, opt.Secrets = tokens, secret.Given(nil)
-	opt.Backups = noBackups{}
+	opt.Backups, opt.Images = noBackups{}, noImages{}
 	if opt.Observer == nil {
 		opt.Observer = w.seen
 	}
@@ -104,6 +105,28 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 }
 
 type noBackups struct{}
+
+type noImages struct{}
+
+func (noImages) PullImage(context.Context, hutch.PullRequest, func(hutch.Transfer) error) (hutch.Image, error) {
+	return hutch.Image{}, nil
+}
+func (noImages) LoadImages(context.Context, string, io.Reader) ([]hutch.Image, error) {
+	return nil, nil
+}
+func (noImages) SaveImage(context.Context, string, io.Writer) error { return nil }
+func (noImages) PushImage(context.Context, hutch.PushRequest, func(hutch.Transfer) error) error {
+	return nil
+}
+func (noImages) TagImage(context.Context, string, string) (hutch.Image, error) {
+	return hutch.Image{}, nil
+}
+func (noImages) Image(context.Context, string) (hutch.Image, error) { return hutch.Image{}, nil }
+func (noImages) Images(context.Context) ([]hutch.Image, error)      { return nil, nil }
+func (noImages) DeleteImage(context.Context, string) error          { return nil }
+func (noImages) PruneImages(context.Context, hutch.PruneRequest) (hutch.Pruned, error) {
+	return hutch.Pruned{}, nil
+}
 
 func (noBackups) Backup(context.Context, string, hutch.BackupRequest) (hutch.Backup, error) {
 	return hutch.Backup{}, nil
@@ -137,7 +160,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
-		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups]()) {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images]()) {
 			if _, may := reflect.TypeFor[hutch.Ports]().MethodByName(m.Name); may && who == "ports" {
 				continue
 			}
@@ -155,7 +178,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 // If the observer refuses a call, the call is not made: what cannot be recorded is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
-	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups]()) {
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images]()) {
 		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
@@ -171,10 +194,10 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 // Each scope allows its verbs, and no others.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
-		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Languages ListFiles Logs Network Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Wait Watch WatchPorts",
-		hutch.ScopeExec: "CancelExec CleanProcesses Connections Contexts Create CreateContext DeleteContext DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Input Interrupt Languages Logs Network Pause Ports Process Processes " +
-			"Resize Resume ResumeExec RunCode Sandbox Sandboxes Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess Unshare Update ValidatePortToken Wait WatchPorts",
-		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy Delete DeleteBackup EditFile GitDiff GitStatus ListFiles Mkdir Move Network Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Snapshots Stat Unpack Watch WriteFile",
+		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images Languages ListFiles Logs Network Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Wait Watch WatchPorts",
+		hutch.ScopeExec: "CancelExec CleanProcesses Connections Contexts Create CreateContext DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
+			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Unshare Update ValidatePortToken Wait WatchPorts",
+		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy Delete DeleteBackup EditFile GitDiff GitStatus Image Images ListFiles Mkdir Move Network Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Snapshots Stat Unpack Watch WriteFile",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
 	}
@@ -183,7 +206,7 @@ func TestScopes(t *testing.T) {
 			w := newWorld(t, empty(), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
-			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups]()) {
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images]()) {
 				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 					allowed = append(allowed, m.Name)
 				}

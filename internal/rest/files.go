@@ -22,8 +22,8 @@ import (
 // Uploads reports whether a request's body is a file or an archive. Such a body has no size limit, because it is
 // never held in memory.
 func Uploads(r *http.Request) bool {
-	return r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, "/v1/sandboxes/") &&
-		(strings.HasSuffix(r.URL.Path, "/files/content") || strings.HasSuffix(r.URL.Path, "/files/archive"))
+	return r.Method == http.MethodPut && (r.URL.Path == "/v1/images/archive" || strings.HasPrefix(r.URL.Path, "/v1/sandboxes/") &&
+		(strings.HasSuffix(r.URL.Path, "/files/content") || strings.HasSuffix(r.URL.Path, "/files/archive")))
 }
 
 // params reads query parameters; the first error is kept.
@@ -326,20 +326,27 @@ func (h fileRoutes) pack(w http.ResponseWriter, r *http.Request) {
 	if req.Format == "" {
 		req.Format = hutch.Tar
 	}
-	a := &content{w: h.writer(w, r), req: &hutch.ReadRequest{}, head: r.Method == http.MethodHead}
-	if q.err == nil {
-		w.Header().Set("Content-Type", archiveTypes[req.Format])
-		w.Header().Set("Content-Disposition", "attachment")
-		w.Header().Set("Cache-Control", "no-store")
-		q.err = h.svc.Pack(r.Context(), r.PathValue("id"), req, a)
+	if q.err != nil {
+		h.fail(w, r, q.err)
+		return
 	}
-	switch {
-	case q.err == nil || errors.Is(q.err, errHead):
+	h.download(w, r, archiveTypes[req.Format], func(a io.Writer) error { return h.svc.Pack(r.Context(), r.PathValue("id"), req, a) })
+}
+
+// download answers with what do writes. An error before the first byte is answered as any other; a later one breaks
+// the answer off.
+func (h fileRoutes) download(w http.ResponseWriter, r *http.Request, mediaType string, do func(io.Writer) error) {
+	a := &content{w: h.writer(w, r), req: &hutch.ReadRequest{}, head: r.Method == http.MethodHead}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Content-Disposition", "attachment")
+	w.Header().Set("Cache-Control", "no-store")
+	switch err := do(a); {
+	case err == nil || errors.Is(err, errHead):
 		a.begin()
 	case !a.begun:
-		h.fail(w, r, q.err)
+		h.fail(w, r, err)
 	default:
-		h.breakOff(w, r, q.err)
+		h.breakOff(w, r, err)
 	}
 }
 

@@ -63,6 +63,11 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	add(h.backups != nil, map[string]http.HandlerFunc{
 		"Backup": posts(h, h.backUp), "Backups": h.listBackups, "DeleteBackup": h.deleteBackup, "RestoreBackup": h.restoreBackup,
 	})
+	i := imageRoutes{h}
+	add(h.images != nil, map[string]http.HandlerFunc{
+		"PullImage": i.pull, "PushImage": i.push, "LoadImages": i.load, "SaveImage": i.save, "TagImage": posts(h, i.tag),
+		"Image": i.inspect, "Images": i.list, "DeleteImage": i.delete, "PruneImages": posts(h, i.prune),
+	})
 	add(h.tokens != nil, map[string]http.HandlerFunc{
 		"CreateToken": posts(h, h.createToken), "Token": h.token, "Tokens": h.listTokens, "RotateToken": h.rotateToken, "RevokeToken": h.revokeToken,
 	})

@@ -16,11 +16,16 @@ import (
 )
 
 // An archive is made by tar inside a sandbox, and is only ever read by tar inside a
-// sandbox: to the daemon it is so many bytes.
+// sandbox: to the daemon it is so many bytes. An image of a registry may have no tar,
+// so there the agent program is one.
 
 // records are 128 KiB of an archive that tar reads and writes at once. Its usual
 // 10 take a sandbox longer than what is in them.
 const records = "--blocking-factor=256"
+
+// agentProgram is the program of the agent, which starts it: on native it has no path
+// of its own.
+const agentProgram = "/proc/self/exe"
 
 // packTime bounds packing and unpacking, in ms.
 const packTime = 10 * 60 * 1000
@@ -29,11 +34,8 @@ const packTime = 10 * 60 * 1000
 func Most(l hutch.Limits) int64 { return int64(l.Disk)<<20*5/4 + 64<<20 }
 
 // Pack writes the files of a sandbox, which its agent reads, to w.
-func Pack(ctx context.Context, agent *wire.Client, w io.Writer) error {
-	argv := []string{"tar", "--create", "--sparse", records, "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
-	for _, dir := range image.Writable {
-		argv = append(argv, dir[1:])
-	}
+func Pack(ctx context.Context, agent *wire.Client, imageName string, w io.Writer) error {
+	argv := packer(imageName)
 	return tar(ctx, agent, argv, nil, func(o hutch.Output) error {
 		if o.Stream != hutch.Stdout {
 			return nil
@@ -43,8 +45,20 @@ func Pack(ctx context.Context, agent *wire.Client, w io.Writer) error {
 	})
 }
 
+// packer is the command that packs the files of a sandbox with an image.
+func packer(imageName string) []string {
+	if imageName != image.HostName {
+		return []string{agentProgram, "pack"}
+	}
+	argv := []string{"tar", "--create", "--sparse", records, "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
+	for _, dir := range image.Writable {
+		argv = append(argv, dir[1:])
+	}
+	return argv
+}
+
 // Unpack puts the files of an archive into a new sandbox.
-func Unpack(ctx context.Context, agent *wire.Client, path string) error {
+func Unpack(ctx context.Context, agent *wire.Client, imageName, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("restore files: %w", err)
@@ -55,6 +69,9 @@ func Unpack(ctx context.Context, agent *wire.Client, path string) error {
 		return fmt.Errorf("restore files: %w", err)
 	}
 	argv := []string{"tar", "--extract", records, "--file=-", "--directory=/", "--warning=no-all", "--preserve-permissions"}
+	if imageName != image.HostName {
+		argv = []string{agentProgram, "unpack"}
+	}
 	if err := tar(ctx, agent, argv, z, nil); err != nil {
 		return fmt.Errorf("restore files: %w", err)
 	}

@@ -23,6 +23,7 @@ const (
 	contexts  = sandbox + "/contexts"
 	files     = sandbox + "/files"
 	port      = sandbox + "/ports/{port}"
+	images    = "/v1/images"
 )
 
 // The common kinds of rows. A row that differs sets its fields itself.
@@ -141,6 +142,17 @@ var table = []Verb{
 	keeping("SetSecret", run, "PUT /v1/secrets/{name}"),
 	keeping("Secrets", run, "GET /v1/secrets").looks(),
 	keeping("DeleteSecret", run, "DELETE /v1/secrets/{name}"),
+
+	// Images. Their references hold slashes, so they are parameters.
+	keeping("PullImage", run, "POST "+images+"/pull"),
+	keeping("LoadImages", run, "PUT "+images+"/archive"),
+	keeping("SaveImage", run, "GET "+images+"/archive").looks(),
+	keeping("PushImage", run, "POST "+images+"/push"),
+	keeping("TagImage", run, "POST "+images+"/tag"),
+	keeping("Image", see, "GET "+images+"/inspect").looks(),
+	keeping("Images", see, "GET "+images).looks(),
+	keeping("DeleteImage", run, "DELETE "+images).frees(),
+	keeping("PruneImages", run, "POST "+images+"/prune").frees(),
 
 	// Sharing
 	owning("Share", run, "PUT "+sandbox+"/grants/{token}"),

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 
+	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/image"
 )
@@ -17,8 +18,13 @@ var _ driver.Archiver = (*instance)(nil)
 
 // Archive implements driver.Archiver. The place's own tar runs in the place's user
 // and mount namespaces only: it has no more rights than the agent has, it sees what
-// the programs see, and they can neither see it nor run meanwhile.
+// the programs see, and they can neither see it nor run meanwhile. A place of an
+// image is refused: its tar is the image's, and nsenter would run it outside of the
+// place's processes and filter.
 func (i *instance) Archive(ctx context.Context, w io.Writer) error {
+	if i.record.Image {
+		return hutch.Errorf(hutch.Unsupported, "the files of a native sandbox with an image can only be kept by its agent")
+	}
 	if err := i.Freeze(ctx); err != nil && i.group != nil {
 		return err
 	}

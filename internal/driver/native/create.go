@@ -202,6 +202,7 @@ func (i *instance) fork(b *birth, config place.Config) error {
 	if i.record, err = newRecord(pid, i.record.UID); err != nil {
 		return err
 	}
+	i.record.Image = config.Image != nil
 	if err := pressure.Offer(pid); err != nil {
 		return err
 	}

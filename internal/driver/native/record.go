@@ -16,6 +16,7 @@ type record struct {
 	Started uint64 `json:"started"` // when that process started, so that no other process is taken for it
 	Boot    string `json:"boot"`    // boot id of the machine, because start times are counted from the boot
 	UID     int    `json:"uid,omitempty"`
+	Image   bool   `json:"image,omitempty"` // its root is an image's EROFS file
 }
 
 const (

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/client"
+)
+
+func newImage(h *home, std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use: "image", Aliases: []string{"images"}, Short: "Pull, list and remove images",
+		Long: `Manage the images of the server: root file systems that sandboxes can have in place
+of the host's programs. A sandbox that is created with an image which the server
+does not have pulls it.
+` + remoteHelp,
+		Example: `  hutch image pull python:3.12-slim
+  hutch create --image python:3.12-slim demo
+  docker save my-app | hutch image load --name my-app`,
+	}
+	c.AddCommand(
+		newImagePull(h, std), newImageList(h, std), newImageInspect(h, std), newImageTag(h, std), newImageDelete(h, std), newImagePrune(h, std),
+		newImageLoad(h, std), newImageSave(h, std), newImagePush(h, std), newImageLogin(h, std),
+	)
+	return c
+}
+
+// registryFlags are the flags of commands that speak to a registry.
+type registryFlags struct {
+	user  string
+	quiet bool
+}
+
+func (f *registryFlags) flags(c *cobra.Command) {
+	c.Flags().StringVarP(&f.user, "username", "u", "", "sign in to the registry as this user; the password is asked for, or piped in")
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
+}
+
+func (f *registryFlags) login(ctx context.Context, std streams) (hutch.RegistryLogin, error) {
+	if f.user == "" {
+		return hutch.RegistryLogin{}, nil
+	}
+	password, err := readSecret(ctx, std, "password of "+f.user)
+	return hutch.RegistryLogin{Username: f.user, Password: password}, err
+}
+
+func newImagePull(h *home, std streams) *cobra.Command {
+	var f registryFlags
+	var req hutch.PullRequest
+	var pull string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "pull IMAGE", Short: "Get an image from its registry", Long: "Get an image from its registry, and print its id.\n" + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) (err error) {
+			req.Image, req.Pull = args[0], hutch.PullPolicy(pull)
+			if req.RegistryLogin, err = f.login(ctx, std); err != nil {
+				return err
+			}
+			p := newTransfers(std.err, f.quiet)
+			made, err := svc.PullImage(ctx, req, p.show)
+			p.end()
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, made)
+			}
+			fmt.Fprintln(std.out, made.ID)
+			return nil
+		}),
+	}
+	f.flags(c)
+	c.Flags().StringVar(&pull, "pull", "always", "when to ask the registry: always, missing or never")
+	c.Flags().BoolVar(&req.Shared, "shared", false, "let all owners use it; needs the scope admin")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newImagePush(h *home, std streams) *cobra.Command {
+	var f registryFlags
+	return tellsJSON(withFlags(&cobra.Command{
+		Use: "push IMAGE [TO]", Short: "Send an image to a registry",
+		Long: "Send an image to a registry: the one in its name, or in TO, which becomes one more name of it.\n" + remoteHelp,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) (err error) {
+			req := hutch.PushRequest{Image: args[0], To: strings.Join(args[1:], "")}
+			if req.RegistryLogin, err = f.login(ctx, std); err != nil {
+				return err
+			}
+			p := newTransfers(std.err, f.quiet)
+			defer p.end()
+			return svc.PushImage(ctx, req, p.show)
+		}),
+	}, f.flags), std, func(args []string) done { return done{"image": args[0], "to": args[len(args)-1]} })
+}
+
+func withFlags(c *cobra.Command, add func(*cobra.Command)) *cobra.Command {
+	add(c)
+	return c
+}
+
+func newImageList(h *home, std streams) *cobra.Command {
+	var asJSON, quiet bool
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List images, the oldest first", Long: "List your images and the shared ones, the oldest first.\n" + remoteHelp,
+		Args: cobra.NoArgs,
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
+			list, err := svc.Images(ctx)
+			if err != nil {
+				return err
+			}
+			if quiet && !asJSON {
+				return writeList(std.out, false, list, "", func(i hutch.Image) []any { return []any{i.ID} })
+			}
+			return writeList(std.out, asJSON, list, "IMAGE\tID\tSIZE\tPULLED\tUSED\tSHARED", imageRow)
+		}),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only ids")
+	return c
+}
+
+func imageRow(i hutch.Image) []any {
+	return []any{dash(strings.Join(i.Names, " ")), shortDigest(i.ID), size(i.Size), when(&i.PulledAt, ""), when(&i.UsedAt, "never"), yesNo(i.Shared)}
+}
+
+// shortDigest is the part of a digest that people read.
+func shortDigest(digest string) string {
+	_, hex, _ := strings.Cut(digest, ":")
+	return hex[:min(len(hex), 12)]
+}
+
+func newImageInspect(h *home, std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect IMAGE...", Short: "Print everything about images, as JSON", Long: "Print everything about images, as a JSON array.\n" + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			list := make([]hutch.Image, 0, len(args))
+			for _, name := range args {
+				image, err := svc.Image(ctx, name)
+				if err != nil {
+					return err
+				}
+				list = append(list, image)
+			}
+			return writeJSON(std.out, list)
+		}),
+	}
+}
+
+func newImageTag(h *home, std streams) *cobra.Command {
+	return tellsJSON(&cobra.Command{
+		Use: "tag IMAGE NAME", Short: "Give an image another name", Long: "Give an image another name. A name that another image has moves to this one.\n" + remoteHelp,
+		Args: cobra.ExactArgs(2),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			_, err := svc.TagImage(ctx, args[0], args[1])
+			return err
+		}),
+	}, std, func(args []string) done { return done{"image": args[0], "name": args[1]} })
+}
+
+func newImageDelete(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "rm IMAGE...", Aliases: []string{"delete"}, Short: "Remove names of images, and images with their last name",
+		Long: `Remove names of images, and each image with its last name. An image that a sandbox
+or a snapshot began with stays.
+` + goneHelp + remoteHelp,
+		Args: cobra.MinimumNArgs(1),
+		RunE: removal{noun: "image", remove: (*client.Client).DeleteImage}.onEach(h, std, &asJSON),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newImagePrune(h *home, std streams) *cobra.Command {
+	var unused time.Duration
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "prune", Short: "Remove images that nothing uses", Long: "Remove your images that no sandbox and no snapshot uses, and print their ids.\n" + remoteHelp,
+		Args: cobra.NoArgs,
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, _ []string) error {
+			p, err := svc.PruneImages(ctx, hutch.PruneRequest{Unused: hutch.InSeconds(unused)})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(std.out, p)
+			}
+			for _, id := range p.Images {
+				fmt.Fprintln(std.out, id)
+			}
+			fmt.Fprintf(std.err, "freed %s\n", size(p.Freed))
+			return nil
+		}),
+	}
+	durationVar(c.Flags(), &unused, "unused", "", 0, "only those that nothing has used for this long, such as 7d")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newImageLoad(h *home, std streams) *cobra.Command {
+	var name string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "load [FILE]", Short: "Read images from an archive or a folder",
+		Long: `Read images from an archive, as docker save or an OCI layout has it, plain or
+compressed; from the folder of an OCI layout; or from the standard input. A file can
+be written as docker-archive:FILE, a folder as oci:FOLDER. The ids are printed.
+` + remoteHelp,
+		Args: cobra.MaximumNArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			in, err := openArchive(std.in, strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			list, err := svc.LoadImages(ctx, name, in)
+			if err != nil {
+				return err
+			}
+			return writeList(std.out, asJSON, list, "", func(i hutch.Image) []any { return []any{i.ID} })
+		}),
+	}
+	c.Flags().StringVar(&name, "name", "", "one more name for the image")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newImageSave(h *home, std streams) *cobra.Command {
+	var to string
+	return tellsJSON(withFlags(&cobra.Command{
+		Use: "save IMAGE", Short: "Write an image as an archive that docker load reads",
+		Long: "Write an image as an archive that docker load reads, to a file or to the standard output.\n" + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			if to == "" {
+				if f, ok := std.out.(*os.File); ok && isTerminal(f) {
+					return usageError{fmt.Errorf("an archive is not for a terminal: give a file with --output")}
+				}
+				return svc.SaveImage(ctx, args[0], std.out)
+			}
+			return intoFile(to, func(w io.Writer) error { return svc.SaveImage(ctx, args[0], w) })
+		}),
+	}, func(c *cobra.Command) {
+		c.Flags().StringVarP(&to, "output", "o", "", "`FILE` to write (default: the standard output)")
+	}),
+		std, func(args []string) done { return done{"image": args[0], "file": to} })
+}
+
+func newImageLogin(h *home, std streams) *cobra.Command {
+	var user string
+	return tellsJSON(withFlags(&cobra.Command{
+		Use: "login REGISTRY", Short: "Keep what signs you in to a registry",
+		Long: `Keep a user name and a password, or token, for a registry. The server uses it for
+your pulls and pushes. It is a secret, REGISTRY_ and the registry's name, and
+` + "`hutch secret rm`" + ` removes it.
+` + remoteHelp,
+		Example: "  hutch image login -u me ghcr.io",
+		Args:    cobra.ExactArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			if user == "" {
+				return usageError{fmt.Errorf("the user name is missing: give it with --username")}
+			}
+			password, err := readSecret(ctx, std, "password of "+user)
+			if err != nil {
+				return err
+			}
+			_, err = svc.SetSecret(ctx, hutch.RegistrySecret(args[0]), hutch.SecretRequest{Value: user + ":" + password})
+			return err
+		}),
+	}, func(c *cobra.Command) { c.Flags().StringVarP(&user, "username", "u", "", "user name in the registry") }),
+		std, func(args []string) done { return done{"registry": args[0], "secret": hutch.RegistrySecret(args[0])} })
+}
+
+// pullFirst gets the image of a new sandbox, and shows the progress: a create alone
+// would be silent for as long. The request then names the image that came.
+func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest, std streams) error {
+	images, ok := svc.(hutch.Images)
+	if !ok || req.Image == "" || req.Image == "host" || req.Pull == hutch.PullNever {
+		return nil
+	}
+	if _, err := svc.Sandbox(ctx, req.ID); req.ID != "" && err == nil {
+		return nil
+	}
+	pull := req.Pull
+	if pull == "" {
+		pull = hutch.PullMissing
+	}
+	p := newTransfers(std.err, !showsTerminal(std.err))
+	defer p.end()
+	_, err := images.PullImage(ctx, hutch.PullRequest{Image: req.Image, Pull: pull}, p.show)
+	req.Pull = hutch.PullMissing
+	return err
+}
+
+// sameImage reports whether an image that a sandbox began with can be the one of a
+// name. The sandbox keeps the whole name and the digest.
+func sameImage(has, want string) bool {
+	if want == "host" || has == "host" {
+		return has == want
+	}
+	hasName, hasDigest, _ := strings.Cut(has, "@")
+	wantName, wantDigest, _ := strings.Cut(want, "@")
+	switch {
+	case strings.HasPrefix(want, "sha256:"):
+		return hasDigest == want || has == want
+	case wantDigest != "" && hasDigest != wantDigest:
+		return false
+	}
+	if !strings.Contains(wantName[strings.LastIndex(wantName, "/")+1:], ":") && wantDigest == "" {
+		wantName += ":latest"
+	}
+	return hasName == wantName || strings.HasSuffix(hasName, "/"+wantName)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/host"
+	"hutch/internal/image"
+	"hutch/internal/images"
+	"hutch/internal/oci"
+)
+
+// ownImages opens the images of the data folder for an engine of this process, and
+// returns what closes them. One process at a time can have them open.
+func (h *home) ownImages(programs image.HostOptions, log *slog.Logger) (*images.Images, func() error, error) {
+	dir, err := h.data().Make(datadir.OCI)
+	if err != nil {
+		return nil, nil, err
+	}
+	lock, free, err := datadir.LockPatiently(dir)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !free:
+		return nil, nil, hutch.Errorf(hutch.Conflict, "another command or server has the images of the data folder %s open: wait until it ends, or start a server with `hutch serve`, which many commands can use", h.dir)
+	}
+	store, err := oci.Open(dir, oci.Options{Log: log})
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Close())
+	}
+	programs.Log = log
+	all := images.New(images.Options{Store: store, Host: host.Images(h.data().Images(), programs)})
+	return all, func() error { return errors.Join(store.Close(), lock.Close()) }, nil
+}
+
+// begun is a new sandbox for one command, and what ends it.
+type begun struct {
+	hutch.Service
+	sandbox string
+	end     func() error
+}
+
+// begin makes a sandbox for one command: in an engine of this process, or, with an
+// image, on the server if one runs, because that has the images.
+func (p *placement) begin(ctx context.Context, h *home, std streams, log *slog.Logger) (b begun, err error) {
+	req := p.request("")
+	req.KeepAlive = true
+	if t, terr := h.target(); p.image != "" && p.image != images.Host && terr == nil && !t.idle {
+		svc, err := h.dial()
+		if err != nil {
+			return b, err
+		}
+		b = begun{Service: svc, end: func() error { return nil }}
+		if err := pullFirst(ctx, svc, &req, std); err != nil {
+			return b, err
+		}
+	} else {
+		m, err := h.embed(ctx, p.runtime, p.image, log)
+		if err != nil {
+			return b, err
+		}
+		b = begun{Service: m, end: m.Close}
+	}
+	sb, err := b.Create(ctx, req)
+	if err != nil {
+		return b, errors.Join(err, b.end())
+	}
+	b.sandbox = sb.ID
+	if closes := b.end; p.image != "" {
+		b.end = func() error {
+			_, err := b.Destroy(context.WithoutCancel(ctx), sb.ID, true)
+			return errors.Join(err, closes())
+		}
+	}
+	return b, nil
+}

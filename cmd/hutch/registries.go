@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"hutch/internal/daemon"
+	"hutch/internal/oci"
+)
+
+// imageFlags say where a server gets images from.
+type imageFlags struct {
+	allowed, mirrors, private, insecure []string
+	most                                int64
+}
+
+func (fl *imageFlags) flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&fl.allowed, "registry", nil, "registry that images can come from, and no other, e.g. docker.io,ghcr.io (default: all on public addresses)")
+	f.StringArrayVar(&fl.mirrors, "registry-mirror", nil, "a mirror that is asked before a registry, `REGISTRY=URL`, e.g. docker.io=https://mirror.example.com; may be repeated")
+	f.StringSliceVar(&fl.private, "registry-private", nil, "registry that may have a private address, e.g. registry.internal:5000")
+	f.StringSliceVar(&fl.insecure, "registry-insecure", nil, "registry without TLS, e.g. localhost:5000; it may have a private address")
+	f.Int64Var(&fl.most, "max-image", 32<<10, "most MiB of unpacked files that an image can have")
+}
+
+// set writes the flags into a configuration.
+func (fl *imageFlags) set(c *daemon.Images) error {
+	c.Allowed, c.Registries = fl.allowed, map[string]oci.Registry{}
+	c.Limits.Bytes = fl.most << 20
+	for _, text := range fl.mirrors {
+		name, at, ok := strings.Cut(text, "=")
+		u, err := url.Parse(at)
+		if !ok || name == "" || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return usageError{fmt.Errorf("--registry-mirror %s: write REGISTRY=URL, such as docker.io=https://mirror.example.com", text)}
+		}
+		r := c.Registries[name]
+		r.Mirrors = append(r.Mirrors, at)
+		c.Registries[name] = r
+	}
+	for _, name := range fl.private {
+		r := c.Registries[name]
+		r.Private = true
+		c.Registries[name] = r
+	}
+	for _, name := range fl.insecure {
+		r := c.Registries[name]
+		r.Private, r.Insecure = true, true
+		c.Registries[name] = r
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package hutch
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+)
+
+// Images are the verbs on images: root file systems that sandboxes can have in
+// place of the host's programs. An image comes from a registry, which is pulled,
+// or from an archive, which is loaded. Every owner has its own images; those that
+// the server's administrators share are open to all.
+//
+// An image is named by a reference: python:3.12-slim, ghcr.io/x/y@sha256:…, or the
+// id (digest) of an image that the server has. A sandbox keeps the digest: a name
+// that is given to another image later does not change it.
+//
+// Errors: Invalid for a name that is no reference; NotFound for an image that
+// neither the server nor its registry has; Denied for a registry that the server
+// does not allow, or that wants other credentials; Exhausted for an image over a
+// limit, or a full disk; Conflict for the removal of an image that is used;
+// Unavailable for a registry that does not answer; Unsupported when the server
+// keeps no images.
+type Images interface {
+	// PullImage gets an image from its registry, or returns the one that the server has, as req.Pull says. Calls for
+	// one image share one transfer. If progress is not nil, it gets the state of a layer each time that this changes;
+	// an error from it ends the call.
+	PullImage(ctx context.Context, req PullRequest, progress func(Transfer) error) (Image, error)
+
+	// LoadImages reads the images of an archive, as docker save or an OCI layout has it, plain or compressed with gzip
+	// or zstd. If name is not empty, the image gets that name too.
+	LoadImages(ctx context.Context, name string, r io.Reader) ([]Image, error)
+
+	// SaveImage writes an image as an archive that docker load and LoadImages read.
+	SaveImage(ctx context.Context, image string, w io.Writer) error
+
+	// PushImage sends an image to a registry.
+	PushImage(ctx context.Context, req PushRequest, progress func(Transfer) error) error
+
+	// TagImage gives an image another name.
+	TagImage(ctx context.Context, image, name string) (Image, error)
+
+	// Image returns the record of an image that the server has.
+	Image(ctx context.Context, image string) (Image, error)
+
+	// Images lists the caller's images and the shared ones, oldest first.
+	Images(ctx context.Context) ([]Image, error)
+
+	// DeleteImage removes a name, and the image with its last name. An image that a sandbox or a snapshot began with
+	// is Conflict. A missing one is NotFound.
+	DeleteImage(ctx context.Context, image string) error
+
+	// PruneImages removes the caller's images that nothing has used for a time.
+	PruneImages(ctx context.Context, req PruneRequest) (Pruned, error)
+}
+
+// PullPolicy says when an image is asked of its registry.
+type PullPolicy string
+
+const (
+	PullMissing PullPolicy = "missing" // when the server does not have it: the default
+	PullAlways  PullPolicy = "always"  // each time; layers that the server has are not sent again
+	PullNever   PullPolicy = "never"
+)
+
+// Check refuses a policy that does not exist.
+func (p PullPolicy) Check() error {
+	switch p {
+	case "", PullMissing, PullAlways, PullNever:
+		return nil
+	}
+	return Errorf(Invalid, "there is no pull policy %.40q: use missing, always or never", string(p)).Naming(AboutField, "pull")
+}
+
+// RegistryLogin is how the server signs in to a registry. The zero value signs
+// in with the caller's secret of that registry, if there is one.
+type RegistryLogin struct {
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"` // or a token
+}
+
+// maxLogin bounds a name and a password of a registry, in bytes.
+const maxLogin = 16 << 10
+
+// Check refuses a login that no registry can know.
+func (l RegistryLogin) Check() error {
+	switch {
+	case len(l.Username)+len(l.Password) > maxLogin:
+		return Errorf(Invalid, "the login of the registry has over %d bytes", maxLogin).Naming(AboutField, "password")
+	case l.Username == "" && l.Password != "":
+		return Errorf(Invalid, "the password has no username: give both").Naming(AboutField, "username")
+	}
+	return nil
+}
+
+// PullRequest asks for an image of a registry.
+type PullRequest struct {
+	Image string     `json:"image"`
+	Pull  PullPolicy `json:"pull,omitempty"` // default always
+	// Shared makes the image open to all owners. Only administrators can set it.
+	Shared bool `json:"shared,omitempty"`
+	RegistryLogin
+}
+
+// Check refuses a request that no server can answer.
+func (r PullRequest) Check() error {
+	if err := CheckImage(r.Image); err != nil {
+		return err
+	}
+	if err := r.Pull.Check(); err != nil {
+		return err
+	}
+	return r.RegistryLogin.Check()
+}
+
+// PushRequest asks for an image to be sent to a registry.
+type PushRequest struct {
+	Image string `json:"image"`
+	To    string `json:"to,omitempty"` // the reference there; default: Image
+	RegistryLogin
+}
+
+// Check refuses a request that no server can answer.
+func (r PushRequest) Check() error {
+	if err := CheckImage(r.Image); err != nil {
+		return err
+	}
+	if r.To != "" {
+		if err := CheckImage(r.To); err != nil {
+			return err
+		}
+	}
+	return r.RegistryLogin.Check()
+}
+
+// TagRequest gives an image another name.
+type TagRequest struct {
+	Image string `json:"image"`
+	Name  string `json:"name"`
+}
+
+// Check refuses a request that no server can answer.
+func (r TagRequest) Check() error {
+	if err := CheckImage(r.Image); err != nil {
+		return err
+	}
+	return CheckImage(r.Name)
+}
+
+// PruneRequest says which images go.
+type PruneRequest struct {
+	// Unused is for how long nothing has used them; 0 takes every image that nothing uses now.
+	Unused Seconds `json:"unused,omitempty"`
+}
+
+// Check refuses a request that no server can answer.
+func (r PruneRequest) Check() error {
+	if !(r.Unused >= 0 && r.Unused <= maxLifetime) {
+		return Errorf(Invalid, "unused is in seconds, not negative and at most %d", maxLifetime).Naming(AboutField, "unused")
+	}
+	return nil
+}
+
+// Pruned is what PruneImages removed.
+type Pruned struct {
+	Images []string `json:"images"` // ids; never null in JSON
+	Freed  int64    `json:"freed"`  // bytes of disk
+}
+
+// Transfer is how far one layer of an image is.
+type Transfer struct {
+	Layer string `json:"layer"` // digest; empty for the whole image
+	Done  int64  `json:"done"`  // bytes
+	Total int64  `json:"total"` // bytes; 0 when unknown
+	// State is downloading, uploading, verifying, unpacking or done.
+	State string `json:"state"`
+}
+
+// Image is the record of an image.
+type Image struct {
+	ID           string      `json:"id"`    // digest of the manifest: sha256:…
+	Names        []string    `json:"names"` // references; never null in JSON
+	Owner        string      `json:"owner,omitempty"`
+	Shared       bool        `json:"shared,omitempty"`
+	Size         int64       `json:"size"`                // bytes on disk, of layers that other images share too
+	CreatedAt    *time.Time  `json:"createdAt,omitempty"` // when it was built, if it says so
+	PulledAt     time.Time   `json:"pulledAt"`
+	UsedAt       time.Time   `json:"usedAt"` // when a sandbox last began with it
+	Architecture string      `json:"architecture"`
+	Layers       []string    `json:"layers"` // digests; never null in JSON
+	Config       ImageConfig `json:"config"`
+}
+
+// ImageConfig is what an image says about the programs in it.
+type ImageConfig struct {
+	Env          []string          `json:"env,omitempty"` // NAME=VALUE
+	WorkingDir   string            `json:"workingDir,omitempty"`
+	User         string            `json:"user,omitempty"`
+	Entrypoint   []string          `json:"entrypoint,omitempty"`
+	Command      []string          `json:"command,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	ExposedPorts []string          `json:"exposedPorts,omitempty"` // such as 8080/tcp
+	StopSignal   string            `json:"stopSignal,omitempty"`
+}
+
+// MaxImageName is the longest reference of an image, in bytes.
+const MaxImageName = 512
+
+var imageName = pattern(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
+
+// CheckImage refuses text that cannot be a reference of an image. The server
+// reads it fully.
+func CheckImage(ref string) error {
+	switch {
+	case ref == "":
+		return Errorf(Invalid, "the image has no name: give one, such as python:3.12-slim").Naming(AboutField, "image")
+	case len(ref) > MaxImageName || !imageName().MatchString(ref) || strings.Contains(ref, "//"):
+		return Errorf(Invalid, "%.120q is no reference of an image: write it as python:3.12-slim or ghcr.io/owner/name@sha256:…", ref).Naming(AboutField, "image")
+	}
+	return nil
+}
+
+func checkOptionalImage(ref string) error {
+	if ref == "" {
+		return nil
+	}
+	return CheckImage(ref)
+}
+
+// RegistrySecret is the name of the secret that holds an owner's login of a
+// registry, as USERNAME:PASSWORD: REGISTRY_GHCR_IO for ghcr.io.
+func RegistrySecret(registry string) string {
+	return "REGISTRY_" + strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z' || '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, registry)
+}

@@ -1,0 +1,253 @@
+// Package images offers the images of a store as verbs, and tells the engine what
+// the name of an image stands for.
+//
+// A name is looked at once, when a sandbox is created: [Images.Resolve] checks that
+// the owner may have the image, pulls it when it is missing, and returns a name that
+// ends with its digest. Records keep that name. From then on [Images.Root] needs no
+// owner: it turns the digest into a root file system.
+package images
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/image"
+	"hutch/internal/oci"
+)
+
+// Options are what images are made from.
+type Options struct {
+	Store *oci.Store
+	// Host returns the root of the image "host": this machine's programs.
+	Host func(ctx context.Context, name string) (image.Root, error)
+	// Login returns what an owner signs in to a registry with, if it has that.
+	Login func(owner, registry string) (hutch.RegistryLogin, bool)
+	// Began lists the images that sandboxes and snapshots began with, by the names that Resolve gave.
+	Began func(context.Context) ([]string, error)
+	// Authority is the certificate that programs are to trust beside those of the image; nil for none.
+	Authority []byte
+}
+
+// Images is a hutch.Images.
+type Images struct {
+	opt Options
+
+	mu    sync.Mutex
+	roots map[string]image.Root // by digest
+}
+
+var _ hutch.Images = (*Images)(nil)
+
+// New returns the images of a store.
+func New(opt Options) *Images { return &Images{opt: opt, roots: map[string]image.Root{}} }
+
+// ownerOf is the owner of the call; empty for the server itself.
+func ownerOf(ctx context.Context) string {
+	owner, _ := caller.OwnerOf(ctx)
+	return owner.ID
+}
+
+// PullImage implements hutch.Images.
+func (s *Images) PullImage(ctx context.Context, req hutch.PullRequest, progress func(hutch.Transfer) error) (hutch.Image, error) {
+	if err := req.Check(); err != nil {
+		return hutch.Image{}, err
+	}
+	ref, err := oci.ParseReference(req.Image)
+	if err == nil {
+		err = pullable(ref)
+	}
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	owner := ownerOf(ctx)
+	if req.Shared {
+		owner = ""
+	}
+	policy := oci.Policy(req.Pull)
+	if policy == "" {
+		policy = oci.Always
+	}
+	r, ctx := reporting(ctx, progress)
+	defer r.end()
+	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(ownerOf(ctx), req.RegistryLogin), Progress: r.take})
+	return record(img), r.cause(err)
+}
+
+// pullable refuses what no registry has.
+func pullable(ref oci.Reference) error {
+	if ref.IsHost() {
+		return hutch.Errorf(hutch.Invalid, "the image host is this machine's own programs: there is nothing to pull or push").Naming(hutch.AboutField, "image")
+	}
+	return nil
+}
+
+// LoadImages implements hutch.Images.
+func (s *Images) LoadImages(ctx context.Context, name string, r io.Reader) ([]hutch.Image, error) {
+	var ref oci.Reference
+	if name != "" {
+		var err error
+		if err = hutch.CheckImage(name); err == nil {
+			ref, err = oci.ParseReference(name)
+		}
+		if err == nil {
+			err = pullable(ref)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	list, err := s.opt.Store.Load(ctx, r, oci.LoadOptions{Owner: ownerOf(ctx), Name: ref})
+	return records(list), err
+}
+
+// SaveImage implements hutch.Images.
+func (s *Images) SaveImage(ctx context.Context, image string, w io.Writer) error {
+	ref, err := s.parse(image)
+	if err != nil {
+		return err
+	}
+	return s.opt.Store.Save(ctx, w, ownerOf(ctx), ref)
+}
+
+// PushImage implements hutch.Images.
+func (s *Images) PushImage(ctx context.Context, req hutch.PushRequest, progress func(hutch.Transfer) error) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
+	from, err := s.parse(req.Image)
+	if err != nil {
+		return err
+	}
+	to, owner := from, ownerOf(ctx)
+	if req.To != "" {
+		if to, err = s.parse(req.To); err != nil {
+			return err
+		}
+		if err := s.opt.Store.Tag(owner, from, to); err != nil {
+			return err
+		}
+	}
+	r, ctx := reporting(ctx, progress)
+	defer r.end()
+	_, err = s.opt.Store.Push(ctx, to, oci.PushOptions{Owner: owner, Credentials: s.credentials(owner, req.RegistryLogin), Progress: r.take})
+	return r.cause(err)
+}
+
+// TagImage implements hutch.Images.
+func (s *Images) TagImage(ctx context.Context, image, name string) (hutch.Image, error) {
+	from, err := s.parse(image)
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	to, err := s.parse(name)
+	if err == nil {
+		err = s.opt.Store.Tag(ownerOf(ctx), from, to)
+	}
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	return s.Image(ctx, name)
+}
+
+// Image implements hutch.Images.
+func (s *Images) Image(ctx context.Context, image string) (hutch.Image, error) {
+	ref, err := s.parse(image)
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	img, err := s.opt.Store.Inspect(ownerOf(ctx), ref)
+	return record(img), err
+}
+
+// Images implements hutch.Images.
+func (s *Images) Images(ctx context.Context) ([]hutch.Image, error) {
+	list := s.opt.Store.Images(ownerOf(ctx))
+	slices.Reverse(list) // the oldest first, as all lists of Hutch
+	return records(list), nil
+}
+
+// DeleteImage implements hutch.Images.
+func (s *Images) DeleteImage(ctx context.Context, image string) error {
+	ref, err := s.parse(image)
+	if err != nil {
+		return err
+	}
+	release, err := s.keep(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.opt.Store.Remove(ownerOf(ctx), ref)
+}
+
+// PruneImages implements hutch.Images.
+func (s *Images) PruneImages(ctx context.Context, req hutch.PruneRequest) (hutch.Pruned, error) {
+	if err := req.Check(); err != nil {
+		return hutch.Pruned{}, err
+	}
+	release, err := s.keep(ctx)
+	if err != nil {
+		return hutch.Pruned{}, err
+	}
+	defer release()
+	unused := max(req.Unused.Duration(), time.Nanosecond) // to the store, zero is no condition
+	p, err := s.opt.Store.Prune(ctx, ownerOf(ctx), oci.PruneOptions{Unused: unused, Roots: unused})
+	answer := hutch.Pruned{Images: []string{}, Freed: p.Bytes}
+	for _, img := range p.Images {
+		answer.Images = append(answer.Images, img.Digest)
+	}
+	return answer, err
+}
+
+// keep marks every image that a sandbox or a snapshot began with as used, until
+// release is called.
+func (s *Images) keep(ctx context.Context) (release func(), err error) {
+	names, err := s.opt.Began(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
+	for _, name := range names {
+		if ref, err := oci.ParseReference(name); err == nil {
+			used[ref.Digest()] = true
+		}
+	}
+	var all []func()
+	for _, img := range s.opt.Store.Images("") {
+		if used[img.Digest] { // whoever has it: a sandbox that began as a shared snapshot needs another owner's image
+			all = append(all, s.opt.Store.Use(img.Owner, img.Digest))
+		}
+	}
+	return func() {
+		for _, release := range all {
+			release()
+		}
+	}, nil
+}
+
+func (s *Images) parse(text string) (oci.Reference, error) {
+	if err := hutch.CheckImage(text); err != nil {
+		return oci.Reference{}, err
+	}
+	ref, err := oci.ParseReference(text)
+	if err == nil {
+		err = pullable(ref)
+	}
+	return ref, err
+}
+
+// credentials are those of the request, or those that the owner has stored.
+func (s *Images) credentials(owner string, given hutch.RegistryLogin) oci.Credentials {
+	return func(registry string) (oci.Credential, bool) {
+		login, ok := given, given != hutch.RegistryLogin{}
+		if !ok && s.opt.Login != nil {
+			login, ok = s.opt.Login(owner, registry)
+		}
+		return oci.Credential{Username: login.Username, Password: login.Password}, ok
+	}
+}

@@ -1,0 +1,212 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/image"
+	"hutch/internal/oci"
+)
+
+// bed is the images of a server, and a registry that has demo:1.
+type bed struct {
+	*Images
+	registry string
+	began    []string
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	srv := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0))))
+	t.Cleanup(srv.Close)
+	b := &bed{registry: strings.TrimPrefix(srv.URL, "http://")}
+	store, err := oci.Open(t.TempDir(), oci.Options{Registries: map[string]oci.Registry{b.registry: {Private: true, Insecure: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	b.Images = New(Options{
+		Store: store,
+		Host:  func(context.Context, string) (image.Root, error) { return image.Root{Dir: "/host"}, nil },
+		Began: func(context.Context) ([]string, error) { return b.began, nil },
+	})
+	b.push(t, "demo:1", "first")
+	return b
+}
+
+// push puts an image with one file into the registry.
+func (b *bed) push(t *testing.T, as, content string) {
+	t.Helper()
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: 30})
+	io.WriteString(w, "ada:x:1234:1234::/home/ada:/a\n")
+	w.WriteHeader(&tar.Header{Name: "file", Mode: 0o644, Size: int64(len(content))})
+	io.WriteString(w, content)
+	w.Close()
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.AppendLayers(empty.Image, l)
+	if err == nil {
+		img, err = mutate.ConfigFile(img, &v1.ConfigFile{
+			Architecture: "amd64", OS: "linux", RootFS: mustConfig(t, img).RootFS,
+			Config: v1.Config{User: "ada", Env: []string{"COLOUR=red"}, WorkingDir: "/srv"},
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := name.ParseReference(b.registry+"/"+as, name.Insecure)
+	if err == nil {
+		err = remote.Write(ref, img)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustConfig(t *testing.T, img v1.Image) *v1.ConfigFile {
+	t.Helper()
+	c, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func as(t *testing.T, owner string) context.Context {
+	return caller.WithOwner(t.Context(), caller.Owner{ID: owner})
+}
+
+// A sandbox keeps the image that a name stood for when it was created.
+func TestResolvePinsTheDigest(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx := as(t, "ada")
+	first, err := b.Resolve(ctx, b.registry+"/demo:1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.push(t, "demo:1", "second")
+	again, err := b.Resolve(ctx, b.registry+"/demo:1", "")
+	if err != nil || again != first {
+		t.Errorf("missing asks the registry: %q, %v; want %q", again, err, first)
+	}
+	newer, err := b.Resolve(ctx, b.registry+"/demo:1", hutch.PullAlways)
+	if err != nil || newer == first {
+		t.Errorf("always gives %q, %v; want another than %q", newer, err, first)
+	}
+	root, err := b.Root(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := root.Account(); got.UID != 1234 || got.Home != "/home/ada" || root.Workdir() != "/srv" || root.Getenv("COLOUR") != "red" {
+		t.Errorf("the image's config gives %+v, %s, %v", got, root.Workdir(), root.Env)
+	}
+	if root, err := b.Root(t.Context(), Host); err != nil || root.Dir != "/host" {
+		t.Errorf("host is %+v, %v", root, err)
+	}
+}
+
+// An owner sees its own images; one that a sandbox began with stays.
+func TestOwnersAndUse(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ada, bob := as(t, "ada"), as(t, "bob")
+	var states []string
+	made, err := b.PullImage(ada, hutch.PullRequest{Image: b.registry + "/demo:1"}, func(tr hutch.Transfer) error {
+		states = append(states, tr.State)
+		return nil
+	})
+	if err != nil || len(states) == 0 || states[len(states)-1] != "done" {
+		t.Fatalf("pull: %v, progress %q", err, states)
+	}
+	if list, err := b.Images.Images(bob); err != nil || len(list) != 0 {
+		t.Errorf("bob sees %+v, %v", list, err)
+	}
+	if _, err := b.Image(bob, made.ID); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("bob reads ada's image: %v", err)
+	}
+	if err := b.DeleteImage(bob, made.ID); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("bob deletes ada's image: %v", err)
+	}
+	b.began = []string{b.registry + "/demo:1@" + made.ID}
+	if err := b.DeleteImage(ada, made.ID); !errors.Is(err, hutch.Conflict) {
+		t.Errorf("an image in use: %v", err)
+	}
+	if p, err := b.PruneImages(ada, hutch.PruneRequest{}); err != nil || len(p.Images) != 0 {
+		t.Errorf("prune takes an image in use: %+v, %v", p, err)
+	}
+	b.began = nil
+	if p, err := b.PruneImages(ada, hutch.PruneRequest{}); err != nil || len(p.Images) != 1 || p.Freed <= 0 {
+		t.Errorf("prune: %+v, %v", p, err)
+	}
+	if _, err := b.Image(ada, made.ID); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("a pruned image: %v", err)
+	}
+}
+
+// What was saved can be loaded, under another name.
+func TestSaveAndLoad(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ada, bob := as(t, "ada"), as(t, "bob")
+	made, err := b.PullImage(ada, hutch.PullRequest{Image: b.registry + "/demo:1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := b.SaveImage(ada, made.ID, &archive); err != nil {
+		t.Fatal(err)
+	}
+	list, err := b.LoadImages(bob, "localhost/copy", &archive)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("load: %+v, %v", list, err)
+	}
+	if got, err := b.Image(bob, "localhost/copy"); err != nil || got.ID != list[0].ID {
+		t.Errorf("the copy is %+v, %v", got, err)
+	}
+	if _, err := b.Resolve(ada, "localhost/copy", ""); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("ada resolves bob's image: %v", err)
+	}
+}
+
+// A caller that reads no progress does not hold the transfer up, and its error ends it.
+func TestProgressFails(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	gone := errors.New("gone")
+	_, err := b.PullImage(as(t, "ada"), hutch.PullRequest{Image: b.registry + "/demo:1"}, func(hutch.Transfer) error { return gone })
+	if err != nil && !errors.Is(err, gone) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestBadNames(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, bad := range []string{"", "-x", "A B", "host", "http://x/y", "../../etc/passwd", strings.Repeat("a", 600)} {
+		if _, err := b.PullImage(as(t, "ada"), hutch.PullRequest{Image: bad}, nil); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("%.20q: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"hutch"
+	"hutch/internal/image"
+	"hutch/internal/oci"
+)
+
+// Resolve returns the name under which a new sandbox of the caller keeps its image:
+// "host", or a reference that ends with the digest. An image that the server does
+// not have is pulled.
+func (s *Images) Resolve(ctx context.Context, name string, pull hutch.PullPolicy) (string, error) {
+	if name == "" || name == Host {
+		return Host, nil
+	}
+	ref, err := s.parse(name)
+	if err != nil {
+		return "", err
+	}
+	owner := ownerOf(ctx)
+	var img oci.Image
+	if ref.IsLocal() {
+		img, err = s.opt.Store.Inspect(owner, ref)
+	} else {
+		img, err = s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: oci.Policy(pull), Credentials: s.credentials(owner, hutch.RegistryLogin{})})
+	}
+	if err != nil {
+		return "", err
+	}
+	return pinned(ref, img.Digest), nil
+}
+
+// Host is the name of the image with this machine's programs.
+const Host = "host"
+
+// pinned is a reference with the digest that it stands for now.
+func pinned(ref oci.Reference, digest string) string {
+	name, _, _ := strings.Cut(ref.String(), "@")
+	if ref.Repository() == "" { // it has no name
+		return digest
+	}
+	return name + "@" + digest
+}
+
+// Root returns the root file system of an image, by a name that Resolve returned.
+func (s *Images) Root(ctx context.Context, name string) (image.Root, error) {
+	if name == Host {
+		return s.opt.Host(ctx, name)
+	}
+	ref, err := oci.ParseReference(name)
+	if err != nil {
+		return image.Root{}, err
+	}
+	if ref.Digest() == "" {
+		return image.Root{}, hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause").Because(fmt.Errorf("the image %q of a record has no digest", name))
+	}
+	s.mu.Lock()
+	root, ok := s.roots[ref.Digest()]
+	s.mu.Unlock()
+	if ok {
+		if _, err := os.Stat(root.EROFS); err == nil {
+			return root, nil
+		}
+	}
+	if root, err = s.open(ctx, ref.Digest()); err != nil {
+		return image.Root{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.roots[ref.Digest()] = root
+	return root, nil
+}
+
+// open makes the root file system of an image, if there is none yet.
+func (s *Images) open(ctx context.Context, digest string) (image.Root, error) {
+	img, err := s.find(digest)
+	if err != nil {
+		return image.Root{}, err
+	}
+	defer s.opt.Store.Use(img.Owner, digest)()
+	path, err := s.opt.Store.Root(ctx, img.Owner, digest)
+	if err != nil {
+		return image.Root{}, err
+	}
+	opt := image.EROFSOptions{Env: img.Config.Env, WorkingDir: img.Config.WorkingDir, Authority: s.opt.Authority}
+	user, err := s.opt.Store.User(ctx, img.Owner, digest, "")
+	if err != nil {
+		return image.Root{}, err
+	}
+	opt.User = &image.Account{UID: int(user.UID), GID: int(user.GID), Home: user.Home}
+	for _, g := range user.Groups {
+		opt.User.Groups = append(opt.User.Groups, int(g))
+	}
+	return image.FromEROFS(path, opt)
+}
+
+// find returns the image of a digest, whoever owns it.
+func (s *Images) find(digest string) (oci.Image, error) {
+	for _, img := range s.opt.Store.Images("") {
+		if img.Digest == digest {
+			return img, nil
+		}
+	}
+	return oci.Image{}, hutch.Errorf(hutch.NotFound, "the image %s is no longer on this server: pull it again", digest).Naming(hutch.AboutField, "image")
+}

@@ -1,0 +1,256 @@
+// Package tarball packs and unpacks the files that the user of a sandbox has written
+// over its image. It runs inside, as the user, in place of a tar program, which an
+// image need not have.
+//
+// The root is an overlay: what was written lies on another device than what is the
+// image's, so a walk over all names finds it wherever it is. Folders do not show
+// where they lie; all that belong to the user are packed. Files of the image that the
+// user has deleted are not recorded.
+//
+// The archive is GNU tar's in what it says and in what it forgives: a file that
+// vanishes or shrinks meanwhile is no error, nor is a mode or time of a folder that
+// belongs to another user.
+package tarball
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pack writes what the user has written below root, which is "/" but in tests.
+// Sockets and devices are left out.
+func Pack(out io.Writer, root string) error {
+	p := &packer{tar: tar.NewWriter(out), root: root, user: os.Getuid(), first: map[file]string{}}
+	var st unix.Stat_t
+	if err := unix.Lstat(root, &st); err != nil {
+		return err
+	}
+	p.folders, p.files = st.Dev, newFileDevice(filepath.Join(root, "tmp"))
+	if err := filepath.WalkDir(root, p.add); err != nil {
+		return err
+	}
+	return p.tar.Close()
+}
+
+// newFileDevice is the device of files that are written now; 0 if none can be.
+func newFileDevice(dir string) uint64 {
+	f, err := os.CreateTemp(dir, ".hutch-*")
+	if err != nil {
+		return 0
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return 0
+	}
+	return st.Dev
+}
+
+// file tells a file from all others.
+type file struct{ device, inode uint64 }
+
+type packer struct {
+	tar            *tar.Writer
+	root           string
+	user           int
+	folders, files uint64          // devices
+	first          map[file]string // names of files that have several
+}
+
+// others are files that every sandbox has of its own.
+var others = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/.hutch"}
+
+// written reports whether the user has written an entry.
+func (p *packer) written(path string, st *syscall.Stat_t) bool {
+	if int(st.Uid) != p.user || slices.Contains(others, path) {
+		return false
+	}
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR || p.files == 0 || st.Dev == p.files
+}
+
+// add adds one entry. What cannot be read is left out, as it is gone or nobody's.
+func (p *packer) add(path string, d fs.DirEntry, err error) error {
+	if err != nil {
+		return nil
+	}
+	info, err := d.Info()
+	if err != nil {
+		return nil
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if ok && info.IsDir() && (st.Dev != p.folders || path == "/.hutch") {
+		return filepath.SkipDir // another mount
+	}
+	if !ok || path == p.root || info.Mode()&(fs.ModeSocket|fs.ModeDevice) != 0 || !p.written(path, st) {
+		return nil
+	}
+	link := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if link, err = os.Readlink(path); err != nil {
+			return nil
+		}
+	}
+	h, err := tar.FileInfoHeader(info, link)
+	if err != nil {
+		return nil
+	}
+	h.Name, h.Format = strings.TrimPrefix(path[len(p.root):], "/"), tar.FormatPAX
+	h.Uname, h.Gname, h.AccessTime, h.ChangeTime = "", "", time.Time{}, time.Time{}
+	if info.IsDir() {
+		h.Name += "/"
+	}
+	if !info.Mode().IsRegular() {
+		return p.tar.WriteHeader(h)
+	}
+	if name := p.linked(info, h.Name); name != "" {
+		h.Typeflag, h.Linkname, h.Size = tar.TypeLink, name, 0
+		return p.tar.WriteHeader(h)
+	}
+	return p.content(path, h)
+}
+
+// linked returns the earlier name of a file, if it has one.
+func (p *packer) linked(info fs.FileInfo, name string) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || st.Nlink < 2 {
+		return ""
+	}
+	id := file{st.Dev, st.Ino}
+	if earlier := p.first[id]; earlier != "" {
+		return earlier
+	}
+	p.first[id] = name
+	return ""
+}
+
+// content adds a regular file as long as it is when it is opened. One that shrinks
+// ends with zeros.
+func (p *packer) content(path string, h *tar.Header) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	h.Size = info.Size()
+	if err := p.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	n, err := io.Copy(p.tar, io.LimitReader(f, h.Size))
+	if errors.Is(err, tar.ErrWriteTooLong) {
+		err = nil
+	}
+	if err == nil && n < h.Size {
+		_, err = io.CopyN(p.tar, zeros{}, h.Size-n)
+	}
+	return err
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// Unpack puts what Pack wrote below root, which is "/" but in tests. The archive was
+// made in a sandbox: what it says is no worse than what programs inside can do.
+func Unpack(in io.Reader, root string) error {
+	r := tar.NewReader(in)
+	var folders []*tar.Header
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag == tar.TypeDir {
+			folders = append(folders, h)
+		}
+		if err := put(root, h, r); err != nil {
+			return err
+		}
+	}
+	for i := len(folders) - 1; i >= 0; i-- { // what is in a folder changes its time, and may need its mode
+		path := filepath.Join(root, folders[i].Name)
+		os.Chmod(path, folders[i].FileInfo().Mode())
+		os.Chtimes(path, time.Time{}, folders[i].ModTime)
+	}
+	return nil
+}
+
+func put(root string, h *tar.Header, r io.Reader) error {
+	path := filepath.Join(root, h.Name)
+	if h.Typeflag == tar.TypeDir {
+		err := os.MkdirAll(path, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeSymlink:
+		return os.Symlink(h.Linkname, path)
+	case tar.TypeLink:
+		return os.Link(filepath.Join(root, h.Linkname), path)
+	case tar.TypeFifo:
+		return unix.Mkfifo(path, uint32(h.FileInfo().Mode().Perm()))
+	case tar.TypeReg:
+		return write(path, h, r)
+	}
+	return nil
+}
+
+func write(path string, h *tar.Header, r io.Reader) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := sparsely(f, r, h.Size); err != nil {
+		return err
+	}
+	if err := f.Chmod(h.FileInfo().Mode()); err != nil {
+		return err
+	}
+	return os.Chtimes(path, time.Time{}, h.ModTime)
+}
+
+// sparsely copies a file and leaves holes where it has only zeros: with them it took
+// less of the disk limit.
+func sparsely(f *os.File, r io.Reader, size int64) error {
+	var block, none [64 << 10]byte
+	for at := int64(0); at < size; {
+		n, err := io.ReadFull(r, block[:min(size-at, int64(len(block)))])
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(block[:n], none[:n]) {
+			if _, err := f.WriteAt(block[:n], at); err != nil {
+				return err
+			}
+		}
+		at += int64(n)
+	}
+	return f.Truncate(size)
+}

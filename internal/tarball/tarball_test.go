@@ -1,0 +1,75 @@
+package tarball
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What was packed is the same after it is unpacked: contents, modes, times, links and holes.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), t.TempDir()
+	old := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
+	must(t, os.Mkdir(filepath.Join(from, "sub"), 0o755))
+	must(t, os.WriteFile(filepath.Join(from, "sub/a"), []byte("text"), 0o640))
+	must(t, os.Link(filepath.Join(from, "sub/a"), filepath.Join(from, "sub/b")))
+	must(t, os.Symlink("a", filepath.Join(from, "sub/c")))
+	must(t, unix.Mkfifo(filepath.Join(from, "pipe"), 0o600))
+	must(t, os.WriteFile(filepath.Join(from, "program"), []byte("#!"), 0o755))
+	must(t, os.Chmod(filepath.Join(from, "program"), 0o755|os.ModeSetuid))
+	must(t, os.WriteFile(filepath.Join(from, "hole"), nil, 0o600))
+	must(t, os.Truncate(filepath.Join(from, "hole"), 8<<20))
+	must(t, os.Chtimes(filepath.Join(from, "sub/a"), old, old))
+	must(t, os.Chmod(filepath.Join(from, "sub"), 0o500))
+	must(t, os.Chtimes(filepath.Join(from, "sub"), old, old))
+
+	var archive bytes.Buffer
+	must(t, Pack(&archive, from))
+	must(t, Unpack(&archive, to))
+
+	at := to
+	if b, err := os.ReadFile(filepath.Join(at, "sub/b")); err != nil || string(b) != "text" {
+		t.Errorf("sub/b is %q, %v", b, err)
+	}
+	if link, err := os.Readlink(filepath.Join(at, "sub/c")); err != nil || link != "a" {
+		t.Errorf("sub/c leads to %q, %v", link, err)
+	}
+	a, b, hole, sub, program := stat(t, at, "sub/a"), stat(t, at, "sub/b"), stat(t, at, "hole"), stat(t, at, "sub"), stat(t, at, "program")
+	if a.Sys().(*syscall.Stat_t).Ino != b.Sys().(*syscall.Stat_t).Ino {
+		t.Error("sub/a and sub/b are two files")
+	}
+	if a.Mode() != 0o640 || !a.ModTime().Equal(old) || sub.Mode().Perm() != 0o500 || !sub.ModTime().Equal(old) {
+		t.Errorf("sub/a is %v of %v, sub %v of %v", a.Mode(), a.ModTime(), sub.Mode(), sub.ModTime())
+	}
+	if program.Mode()&os.ModeSetuid == 0 {
+		t.Errorf("program is %v", program.Mode())
+	}
+	if s := hole.Sys().(*syscall.Stat_t); hole.Size() != 8<<20 || s.Blocks*512 > 1<<20 {
+		t.Errorf("hole has %d bytes, of which %d are on disk", hole.Size(), s.Blocks*512)
+	}
+	if stat(t, at, "pipe").Mode()&os.ModeNamedPipe == 0 {
+		t.Error("pipe is not a pipe")
+	}
+	must(t, os.Chmod(filepath.Join(from, "sub"), 0o700)) // or the test's folder could not be removed
+	must(t, os.Chmod(filepath.Join(at, "sub"), 0o700))
+}
+
+func stat(t *testing.T, dir, name string) os.FileInfo {
+	t.Helper()
+	info, err := os.Lstat(filepath.Join(dir, name))
+	must(t, err)
+	return info
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

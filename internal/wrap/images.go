@@ -1,0 +1,78 @@
+package wrap
+
+import (
+	"context"
+	"io"
+
+	"hutch"
+	"hutch/internal/verb"
+)
+
+// ImageService is a hutch.Images that calls Next with Hook around each call.
+type ImageService struct {
+	Next hutch.Images
+	Hook Hook
+}
+
+// PullImage implements hutch.Images.
+func (s *ImageService) PullImage(ctx context.Context, req hutch.PullRequest, progress func(hutch.Transfer) error) (hutch.Image, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "PullImage", Target: req.Image, Request: req}, func(ctx context.Context) (hutch.Image, error) {
+		return s.Next.PullImage(ctx, req, progress)
+	})
+}
+
+// LoadImages implements hutch.Images.
+func (s *ImageService) LoadImages(ctx context.Context, name string, r io.Reader) ([]hutch.Image, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "LoadImages", Target: name}, func(ctx context.Context) ([]hutch.Image, error) {
+		return s.Next.LoadImages(ctx, name, r)
+	})
+}
+
+// SaveImage implements hutch.Images.
+func (s *ImageService) SaveImage(ctx context.Context, image string, w io.Writer) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "SaveImage", Target: image}, func(ctx context.Context) error {
+		return s.Next.SaveImage(ctx, image, w)
+	})
+}
+
+// PushImage implements hutch.Images.
+func (s *ImageService) PushImage(ctx context.Context, req hutch.PushRequest, progress func(hutch.Transfer) error) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "PushImage", Target: req.Image, Request: req}, func(ctx context.Context) error {
+		return s.Next.PushImage(ctx, req, progress)
+	})
+}
+
+// TagImage implements hutch.Images.
+func (s *ImageService) TagImage(ctx context.Context, image, name string) (hutch.Image, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "TagImage", Target: image + " " + name}, func(ctx context.Context) (hutch.Image, error) {
+		return s.Next.TagImage(ctx, image, name)
+	})
+}
+
+// Image implements hutch.Images.
+func (s *ImageService) Image(ctx context.Context, image string) (hutch.Image, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Image", Target: image}, func(ctx context.Context) (hutch.Image, error) {
+		return s.Next.Image(ctx, image)
+	})
+}
+
+// Images implements hutch.Images.
+func (s *ImageService) Images(ctx context.Context) ([]hutch.Image, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Images"}, func(ctx context.Context) ([]hutch.Image, error) {
+		return s.Next.Images(ctx)
+	})
+}
+
+// DeleteImage implements hutch.Images.
+func (s *ImageService) DeleteImage(ctx context.Context, image string) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteImage", Target: image}, func(ctx context.Context) error {
+		return s.Next.DeleteImage(ctx, image)
+	})
+}
+
+// PruneImages implements hutch.Images.
+func (s *ImageService) PruneImages(ctx context.Context, req hutch.PruneRequest) (hutch.Pruned, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "PruneImages", Request: req}, func(ctx context.Context) (hutch.Pruned, error) {
+		return s.Next.PruneImages(ctx, req)
+	})
+}

@@ -1,0 +1,312 @@
+// Package images runs sandboxes whose root file systems are images: of a Debian, made of this machine's packages and
+// pulled from a registry in this process, and of a single static program.
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/daemon"
+	"hutch/internal/datadir"
+	"hutch/internal/driver"
+	"hutch/internal/hutchtest"
+	"hutch/internal/image"
+	"hutch/internal/oci"
+)
+
+func TestMain(m *testing.M) { hutchtest.Main(m) }
+
+// debian is what the tests know as python:3.12-slim: a Debian with Python.
+const debian = "python:3.12-slim"
+
+// serveRegistry starts a registry that has all images of the tests, and returns its address.
+var serveRegistry = sync.OnceValues(func() (string, error) {
+	srv := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0))))
+	at := strings.TrimPrefix(srv.URL, "http://")
+	return at, errors.Join(
+		publish(at, "library/"+debian, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "COLOUR=red"}, Cmd: []string{"python3"}}, packages),
+		publish(at, "library/hello:1", v1.Config{User: "7000:7001", WorkingDir: "/data", Entrypoint: []string{"/hello"}}, static),
+	)
+})
+
+// publish pushes an image with one layer into the registry.
+func publish(at, as string, c v1.Config, write func(*tar.Writer) error) error {
+	file, err := os.CreateTemp("", "hutch-layer-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	w := tar.NewWriter(file)
+	if err := errors.Join(write(w), w.Close()); err != nil {
+		return err
+	}
+	layer, err := tarball.LayerFromFile(file.Name(), tarball.WithCompressionLevel(1))
+	if err != nil {
+		return err
+	}
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return err
+	}
+	file0, err := img.ConfigFile()
+	if err != nil {
+		return err
+	}
+	whole := file0.DeepCopy()
+	whole.Architecture, whole.OS, whole.Config = runtime.GOARCH, "linux", c
+	if img, err = mutate.ConfigFile(img, whole); err != nil {
+		return err
+	}
+	ref, err := name.ParseReference(at+"/"+as, name.Insecure)
+	if err != nil {
+		return err
+	}
+	return remote.Write(ref, img)
+}
+
+// packages writes a Debian with Python: the files of this machine's own packages, with what they need.
+func packages(w *tar.Writer) error {
+	out, err := exec.Command("apt-cache", "depends", "--recurse", "--installed", "--no-recommends", "--no-suggests", "--no-conflicts",
+		"--no-breaks", "--no-replaces", "--no-enhances", "base-files", "bash", "coreutils", "grep", "python3", "ca-certificates").Output()
+	if err != nil {
+		return fmt.Errorf("apt-cache: %w", err)
+	}
+	args := []string{"-L"}
+	for line := range strings.Lines(string(out)) {
+		if name := strings.TrimSpace(line); name != "" && line[0] != ' ' && !strings.HasPrefix(name, "<") {
+			args = append(args, name)
+		}
+	}
+	out, err = exec.Command("dpkg", args...).Output() // fails for packages that only others provide
+	if len(out) == 0 {
+		return fmt.Errorf("dpkg: %w", err)
+	}
+	paths := strings.Fields(string(out))
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		if err := addPath(w, path); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct {
+		path, content string
+		mode          int64
+		gid           int
+	}{
+		{"etc/passwd", "root:x:0:0:root:/root:/bin/bash\n", 0o644, 0},
+		{"etc/shadow", "root:*:1::::::\n", 0o640, 42},
+		{"usr/local/bin/greet", "#!/usr/bin/python3\nprint('hello from the image')\n", 0o755, 0},
+	} {
+		if err := w.WriteHeader(&tar.Header{Name: f.path, Mode: f.mode, Gid: f.gid, Size: int64(len(f.content))}); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, f.content); err != nil {
+			return err
+		}
+	}
+	return addPath(w, "/etc/ssl/certs/ca-certificates.crt")
+}
+
+// addPath writes a file of this machine. Folders that are links in a merged /usr stay links.
+func addPath(w *tar.Writer, path string) error {
+	for _, merged := range []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"} {
+		if strings.HasPrefix(path, merged+"/") {
+			path = "/usr" + path
+		}
+	}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&(fs.ModeDevice|fs.ModeSocket|fs.ModeNamedPipe) != 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	link := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if link, err = os.Readlink(path); err != nil {
+			return err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, link)
+	if err != nil {
+		return err
+	}
+	h.Name = strings.TrimPrefix(path, "/")
+	if info.IsDir() {
+		h.Name += "/"
+	}
+	if h.Name == "./" {
+		return nil
+	}
+	if err := w.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// static writes one program without any library, and nothing else.
+func static(w *tar.Writer) error {
+	dir, err := os.MkdirTemp("", "hutch-static-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	source, program := filepath.Join(dir, "hello.go"), filepath.Join(dir, "hello")
+	if err := os.WriteFile(source, []byte(hello), 0o644); err != nil {
+		return err
+	}
+	build := exec.Command("go", "build", "-o", program, source)
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	b, err := os.ReadFile(program)
+	if err == nil {
+		err = w.WriteHeader(&tar.Header{Name: "hello", Mode: 0o755, Size: int64(len(b))})
+	}
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	return err
+}
+
+// hello prints who it is and where.
+const hello = `package main
+
+import ("fmt"; "os")
+
+func main() {
+	wd, _ := os.Getwd()
+	fmt.Println("hello", os.Getuid(), os.Getgid(), wd, len(os.Args))
+}
+`
+
+// bed is a server, and a client that is its administrator.
+type bed struct {
+	*client.Client
+	cfg daemon.Config
+	end func()
+}
+
+// newBed starts a server with one runtime. docker.io is the registry of the tests.
+func newBed(t *testing.T, runtime string) *bed {
+	t.Helper()
+	for _, program := range []string{"dpkg", "apt-cache", "go"} {
+		if _, err := exec.LookPath(program); err != nil {
+			hutchtest.Skip(t, "%s is missing", program)
+		}
+	}
+	at, err := serveRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := hutchtest.Dir(t)
+	data, err := datadir.Open(filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{cfg: daemon.Config{
+		Data: data, Listen: "127.0.0.1:0", Log: daemon.Log{To: t.Output(), Level: slog.LevelWarn},
+		Images: daemon.Images{Registries: map[string]oci.Registry{"docker.io": {Mirrors: []string{"http://" + at}}, at: {Private: true, Insecure: true}}},
+		Sandboxes: daemon.Sandboxes{
+			Drivers: func(dir string, _ *slog.Logger) ([]driver.Driver, error) {
+				return []driver.Driver{hutchtest.Driver(t, runtime, filepath.Join(dir, runtime))}, nil
+			},
+			Image:         image.HostOptions{Path: os.Getenv("PATH")},
+			Max:           100,
+			ColdCompilers: true,
+		},
+	}}
+	b.start(t)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if list, err := b.Sandboxes(ctx, hutch.Filter{}); err == nil {
+			for _, sb := range list {
+				b.Destroy(ctx, sb.ID, true)
+			}
+		}
+		b.end()
+	})
+	return b
+}
+
+// start starts the server, after its end once more.
+func (b *bed) start(t *testing.T) {
+	t.Helper()
+	d, err := daemon.Open(t.Context(), b.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- d.Serve(ctx) }()
+	b.end = func() {
+		cancel()
+		if err := errors.Join(<-served, d.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	token, _ := d.Token()
+	b.Client = client.New(d.URL(), token)
+}
+
+// make creates a sandbox with an image.
+func (b *bed) make(t *testing.T, image string) hutch.Sandbox {
+	t.Helper()
+	sb, err := b.Create(t.Context(), hutch.CreateRequest{Image: image, Limits: hutch.Limits{Memory: 512, Disk: 128}})
+	if err != nil {
+		t.Fatalf("create with %s: %v", image, err)
+	}
+	return sb
+}
+
+// run runs a command and returns what it printed; it must succeed.
+func (b *bed) run(t *testing.T, id, command string) string {
+	t.Helper()
+	res, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: command}, nil)
+	if err != nil || res.ExitCode != 0 {
+		t.Fatalf("%s: exit code %d, %v\n%s%s", command, res.ExitCode, err, res.Stdout, res.Stderr)
+	}
+	return string(bytes.TrimSpace([]byte(res.Stdout)))
+}
+
+func each(t *testing.T, test func(t *testing.T, b *bed)) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			test(t, newBed(t, runtime))
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package images
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"hutch"
+)
+
+// TestDebian: a sandbox with an image shows the image's files and programs, keeps what it writes within its limit, and
+// remembers the digest.
+func TestDebian(t *testing.T) {
+	each(t, func(t *testing.T, b *bed) {
+		sb := b.make(t, debian)
+		if name, digest, _ := strings.Cut(sb.Image, "@"); name != "docker.io/library/"+debian || !strings.HasPrefix(digest, "sha256:") {
+			t.Errorf("its image is on record as %q", sb.Image)
+		}
+		for command, want := range map[string]string{
+			"grep -o bookworm /etc/os-release | head -1": "bookworm",
+			"python3 -c 'print(6*7)'":                    "42",
+			"echo $COLOUR":                               "red",
+			"id -u":                                      "1000",
+			"pwd":                                        "/workspace",
+			"touch x && ls":                              "x",
+			"test -e /home/user && test -w /tmp && echo yes": "yes",
+			"greet":                     "hello from the image",
+			"stat -c %u:%g /etc/shadow": "0:42",
+			"python3 -c 'import ssl; print(bool(ssl.create_default_context().get_ca_certs()))'": "True",
+		} {
+			if got := b.run(t, sb.ID, command); got != want {
+				t.Errorf("%s prints %q, not %q", command, got, want)
+			}
+		}
+		res, err := b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "head -c 200M /dev/urandom >big; rm big"}, nil)
+		if err != nil || !strings.Contains(string(res.Stderr), "No space") {
+			t.Errorf("a file over the disk limit: %+v, %v", res, err)
+		}
+		run, err := b.RunCode(t.Context(), sb.ID, hutch.RunRequest{Language: "python", Code: "import sys; print(sys.version_info[0])"}, nil)
+		if err != nil || string(run.Stdout) != "3\n" {
+			t.Errorf("Python in a context: %q %q, %v", run.Stdout, run.Stderr, err)
+		}
+	})
+}
+
+// TestFiles: the verbs on files, git's absence, and processes work as on the host's image.
+func TestFiles(t *testing.T) {
+	each(t, func(t *testing.T, b *bed) {
+		sb := b.make(t, debian)
+		if _, err := b.WriteFile(t.Context(), sb.ID, hutch.WriteRequest{Path: "a/b.txt", Create: true, Parents: true}, strings.NewReader("text")); err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if _, err := b.ReadFile(t.Context(), sb.ID, hutch.ReadRequest{Path: "/workspace/a/b.txt"}, &got); err != nil || got.String() != "text" {
+			t.Errorf("the file is %q, %v", got.String(), err)
+		}
+		got.Reset()
+		if _, err := b.ReadFile(t.Context(), sb.ID, hutch.ReadRequest{Path: "/etc/debian_version"}, &got); err != nil || !strings.HasPrefix(got.String(), "12") {
+			t.Errorf("/etc/debian_version is %q, %v", got.String(), err)
+		}
+		p, err := b.StartProcess(t.Context(), sb.ID, hutch.ProcessRequest{Command: "exec python3 -m http.server 8000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w, err := b.Wait(t.Context(), sb.ID, p.ID, hutch.WaitRequest{Port: 8000, Timeout: 20}); err != nil {
+			t.Errorf("the server does not listen: %+v, %v", w, err)
+		}
+	})
+}
+
+// TestState: a sandbox with an image sleeps and wakes, is copied, and survives the server.
+func TestState(t *testing.T) {
+	each(t, func(t *testing.T, b *bed) {
+		sb := b.make(t, debian)
+		b.run(t, sb.ID, "echo kept >file; mkdir -p ~/deep/er; echo home >~/deep/er/file; echo temporary >/tmp/t")
+		if _, err := b.RunCode(t.Context(), sb.ID, hutch.RunRequest{Language: "python", Code: "x = 41"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		snap, err := b.Snapshot(t.Context(), sb.ID, hutch.SnapshotRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		forks, err := b.Fork(t.Context(), sb.ID, hutch.ForkRequest{Count: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun, err := b.Create(t.Context(), hutch.CreateRequest{Snapshot: snap.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.end()
+		b.start(t)
+		for what, id := range map[string]string{"the first": sb.ID, "a fork": forks[0].ID, "one from the snapshot": begun.ID} {
+			if got := b.run(t, id, "cat file ~/deep/er/file /tmp/t; python3 -c 'print(1)'"); got != "kept\nhome\ntemporary\n1" {
+				t.Errorf("%s prints %q", what, got)
+			}
+			if !snap.Memory {
+				continue
+			}
+			if run, err := b.RunCode(t.Context(), id, hutch.RunRequest{Language: "python", Code: "print(x+1)"}, nil); err != nil || string(run.Stdout) != "42\n" {
+				t.Errorf("%s has lost its variable: %q %q, %v", what, run.Stdout, run.Stderr, err)
+			}
+		}
+		if err := b.DeleteImage(t.Context(), debian); !errors.Is(err, hutch.Conflict) {
+			t.Errorf("the image in use is deleted: %v", err)
+		}
+	})
+}
+
+// TestStatic: an image with one program and nothing else works; what needs a shell says so.
+func TestStatic(t *testing.T) {
+	each(t, func(t *testing.T, b *bed) {
+		sb := b.make(t, "hello:1")
+		res, err := b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "/hello"}, nil)
+		if got := string(res.Stdout) + string(res.Stderr); err == nil && !strings.Contains(got, "shell") && !strings.Contains(got, "hello") {
+			t.Errorf("a command without a shell: %q, %v", got, err)
+		}
+		if _, err := b.WriteFile(t.Context(), sb.ID, hutch.WriteRequest{Path: "x", Create: true}, strings.NewReader("text")); err != nil {
+			t.Errorf("a file: %v", err)
+		}
+	})
+}
+
+// TestPull: an image is pulled once, listed, and removed when nothing uses it.
+func TestPull(t *testing.T) {
+	b := newBed(t, "native")
+	var last hutch.Transfer
+	img, err := b.PullImage(t.Context(), hutch.PullRequest{Image: "hello:1"}, func(tr hutch.Transfer) error { last = tr; return nil })
+	if err != nil || last.Total == 0 || last.Done != last.Total {
+		t.Fatalf("pull: %+v, %v; the last progress is %+v", img, err, last)
+	}
+	if list, err := b.Images(t.Context()); err != nil || len(list) != 1 || list[0].ID != img.ID || list[0].Config.User != "7000:7001" {
+		t.Errorf("the list is %+v, %v", list, err)
+	}
+	at, _ := serveRegistry()
+	if _, err := b.PullImage(t.Context(), hutch.PullRequest{Image: at + "/missing:1"}, nil); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("a missing image: %v", err)
+	}
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{Image: debian, Pull: hutch.PullNever}); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("never pull: %v", err)
+	}
+	if _, err := b.PullImage(t.Context(), hutch.PullRequest{Image: "127.0.0.1:1/x"}, nil); !errors.Is(err, hutch.Denied) {
+		t.Errorf("a registry on loopback: %v", err)
+	}
+	if err := b.DeleteImage(t.Context(), "hello:1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Image(t.Context(), "hello:1"); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("a deleted image: %v", err)
+	}
+}
