@@ -45,7 +45,7 @@ var elsewhere = map[string]string{
 	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "pull": "`hutch image pull IMAGE` gets an image", "push": "`hutch image push IMAGE` sends an image to a registry", "rmi": "`hutch image rm IMAGE` removes an image",
 	"load": "`hutch image load FILE` reads an image", "save": "`hutch image save IMAGE` writes an image", "tag": "`hutch image tag IMAGE NAME` names an image",
 	"logout": "`hutch context rm NAME` forgets a server",
-	"stats": "`hutch ls` and `hutch usage` show what sandboxes use", "top": "`hutch ls` and `hutch usage` show what sandboxes use",
+	"stats":  "`hutch ls` and `hutch usage` show what sandboxes use", "top": "`hutch ls` and `hutch usage` show what sandboxes use",
 	"cat": "`hutch fs cat SANDBOX PATH` prints a file", "edit": "`hutch fs edit SANDBOX PATH` edits a file", "history": "`hutch audit` shows what was done",
 	"port": "`hutch expose SANDBOX PORT` gives a port a URL", "allow": "`hutch network SANDBOX --allow NAME` lets it reach a name",
 	"uninstall": "`hutch down` ends everything; then remove the programs and the data folder",
