@@ -117,10 +117,13 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if check == nil {
 			return nil
 		}
-		if check(c, args) != nil {
-			return wrongArgs(c, check, args)
+		switch err := check(c, args); {
+		case err == nil:
+			return nil
+		case c.HasSubCommands():
+			return known(c, args)
 		}
-		return nil
+		return wrongArgs(c, check, args)
 	}
 }
 
