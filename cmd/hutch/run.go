@@ -252,7 +252,7 @@ standard input. There is no time limit but --timeout.`,
   hutch run -l python script.py first second < data.csv
   hutch run -l javascript -c 'console.log(process.version)'
   cat script.sh | hutch run
-  hutch run --image python:3.12-slim 'python3 --version'
+  hutch run --image python:3.12-slim 'python3 -V'
   hutch run --runtime native --timeout 10s -- python3 -c 'print(1)'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) (err error) {

@@ -55,7 +55,7 @@ func (h imageRoutes) load(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, q.err)
 		return
 	}
-	reply(h.Handler, w, r)(h.images.LoadImages(r.Context(), q.Get("name"), fileRoutes{h.Handler}.upload(w, r)))
+	reply(h.Handler, w, r)(h.images.LoadImages(r.Context(), q.Get("name"), fileRoutes(h).upload(w, r)))
 }
 
 func (h imageRoutes) save(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,7 @@ func (h imageRoutes) save(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	fileRoutes{h.Handler}.download(w, r, "application/x-tar", func(a io.Writer) error { return h.images.SaveImage(r.Context(), name, a) })
+	fileRoutes(h).download(w, r, "application/x-tar", func(a io.Writer) error { return h.images.SaveImage(r.Context(), name, a) })
 }
 
 // imageOf is the image that the request names. It is a parameter, as references hold slashes.
