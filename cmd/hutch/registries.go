@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -15,6 +16,7 @@ import (
 type imageFlags struct {
 	allowed, mirrors, private, insecure []string
 	most                                int64
+	keep                                time.Duration
 }
 
 func (fl *imageFlags) flags(f *pflag.FlagSet) {
@@ -23,12 +25,19 @@ func (fl *imageFlags) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&fl.private, "registry-private", nil, "registry that may have a private address, e.g. registry.internal:5000")
 	f.StringSliceVar(&fl.insecure, "registry-insecure", nil, "registry without TLS, e.g. localhost:5000; it may have a private address")
 	f.Int64Var(&fl.most, "max-image", 32<<10, "most MiB of unpacked files that an image can have")
+	durationVar(f, &fl.keep, "image-keep", "", 30*24*time.Hour, "remove images that no sandbox, no snapshot and no create has used for this long; 0 keeps them")
 }
+
+// leastKeep is longer than any create takes, from its look at an image to its record.
+const leastKeep = time.Hour
 
 // set writes the flags into a configuration.
 func (fl *imageFlags) set(c *daemon.Images) error {
 	c.Allowed, c.Registries = fl.allowed, map[string]oci.Registry{}
-	c.Limits.Bytes = fl.most << 20
+	c.Limits.Bytes, c.Keep = fl.most<<20, fl.keep
+	if c.Keep != 0 && c.Keep < leastKeep {
+		return usageError{fmt.Errorf("--image-keep %v: give at least %v, or 0 to keep images for ever", c.Keep, leastKeep)}
+	}
 	for _, text := range fl.mirrors {
 		name, at, ok := strings.Cut(text, "=")
 		u, err := url.Parse(at)

@@ -99,6 +99,8 @@ type Images struct {
 	Registries map[string]oci.Registry // by name: mirrors, and those on private addresses
 	Allowed    []string                // registries; none allows all
 	Limits     oci.Limits
+	// Keep is how long images stay that nothing uses; 0 is for ever.
+	Keep time.Duration
 }
 
 // Secrets are the server's own, and the key of all others.

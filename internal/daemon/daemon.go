@@ -107,6 +107,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"look for runtimes", d.findRuntimes},
 		{"open the images", d.openImages},
 		{"start the engine", d.startEngine},
+		{"remove unused images", d.keepImagesSwept},
 		{"open the metrics and traces", d.openMonitors},
 		{"open the backups", d.openBackups},
 		{"read what is shared", d.openPolicy},

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"strings"
+	"time"
 
 	"hutch"
 	"hutch/internal/caller"
@@ -37,6 +38,38 @@ func (d *Daemon) openImages(context.Context) error {
 	d.images = images.New(images.Options{
 		Store: store, Host: host.Images(d.cfg.Data.Images(), root), Authority: root.Authority,
 		Login: d.registryLogin, Began: d.imagesBegan,
+	})
+	return nil
+}
+
+const (
+	// sweepImages is how often images are looked through.
+	sweepImages = time.Hour
+	// rootAge is how long the root file system of an image stays that nothing uses.
+	// It can be made again from the layers.
+	rootAge = 7 * 24 * time.Hour
+)
+
+// keepImagesSwept removes images that nothing has used for long, and their root file
+// systems before.
+func (d *Daemon) keepImagesSwept(context.Context) error {
+	d.runs(func(ctx context.Context) {
+		for {
+			gone, err := d.images.Sweep(ctx, d.cfg.Images.Keep, rootAge)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				d.log.Warn("images that nothing uses could not be removed; the next try is in an hour", "err", err)
+			case gone.Freed > 0 || len(gone.Images) > 0:
+				d.log.Info("removed images that nothing uses, or their root file systems", "images", len(gone.Images), "freed", gone.Freed)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(sweepImages):
+			}
+		}
 	})
 	return nil
 }

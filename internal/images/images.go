@@ -190,13 +190,24 @@ func (s *Images) PruneImages(ctx context.Context, req hutch.PruneRequest) (hutch
 	if err := req.Check(); err != nil {
 		return hutch.Pruned{}, err
 	}
+	unused := max(req.Unused.Duration(), time.Nanosecond) // to the store, zero is no condition
+	return s.prune(ctx, ownerOf(ctx), oci.PruneOptions{Unused: unused, Roots: unused})
+}
+
+// Sweep removes the images of all owners that nothing has used for unused, and the
+// root file systems of images that nothing has used for roots; zero removes none. A
+// root file system is made again when a sandbox needs it.
+func (s *Images) Sweep(ctx context.Context, unused, roots time.Duration) (hutch.Pruned, error) {
+	return s.prune(caller.WithoutOwner(ctx), "", oci.PruneOptions{Unused: unused, Roots: roots})
+}
+
+func (s *Images) prune(ctx context.Context, owner string, o oci.PruneOptions) (hutch.Pruned, error) {
 	release, err := s.keep(ctx)
 	if err != nil {
 		return hutch.Pruned{}, err
 	}
 	defer release()
-	unused := max(req.Unused.Duration(), time.Nanosecond) // to the store, zero is no condition
-	p, err := s.opt.Store.Prune(ctx, ownerOf(ctx), oci.PruneOptions{Unused: unused, Roots: unused})
+	p, err := s.opt.Store.Prune(ctx, owner, o)
 	answer := hutch.Pruned{Images: []string{}, Freed: p.Bytes}
 	for _, img := range p.Images {
 		answer.Images = append(answer.Images, img.Digest)

@@ -8,8 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -162,6 +164,46 @@ func TestOwnersAndUse(t *testing.T) {
 	}
 	if _, err := b.Image(ada, made.ID); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("a pruned image: %v", err)
+	}
+}
+
+// A sweep removes what no owner's sandbox began with, and nothing else.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ada := as(t, "ada")
+	name, err := b.Resolve(ada, b.registry+"/demo:1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := b.Root(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := func() bool { _, err := os.Stat(root.EROFS); return err == nil }
+	sweep := func(unused, roots time.Duration) hutch.Pruned {
+		p, err := b.Sweep(as(t, "bob"), unused, roots)
+		if err != nil {
+			t.Error(err)
+		}
+		return p
+	}
+	b.began = []string{name}
+	if p := sweep(1, 1); p.Freed != 0 || !exists() {
+		t.Errorf("a sandbox began with it, and the sweep removes %+v", p)
+	}
+	b.began = nil
+	if p := sweep(time.Hour, time.Hour); p.Freed != 0 || !exists() {
+		t.Errorf("it was used just now, and the sweep removes %+v", p)
+	}
+	if p := sweep(0, 1); p.Freed == 0 || len(p.Images) != 0 || exists() {
+		t.Errorf("of roots the sweep removes %+v", p)
+	}
+	if _, err := b.Root(t.Context(), name); err != nil || !exists() {
+		t.Errorf("the root is not made again: %v", err)
+	}
+	if p := sweep(1, 0); len(p.Images) != 1 || exists() {
+		t.Errorf("of images the sweep removes %+v", p)
 	}
 }
 

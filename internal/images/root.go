@@ -22,13 +22,11 @@ func (s *Images) Resolve(ctx context.Context, name string, pull hutch.PullPolicy
 	if err != nil {
 		return "", err
 	}
-	owner := ownerOf(ctx)
-	var img oci.Image
+	owner, policy := ownerOf(ctx), oci.Policy(pull)
 	if ref.IsLocal() {
-		img, err = s.opt.Store.Inspect(owner, ref)
-	} else {
-		img, err = s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: oci.Policy(pull), Credentials: s.credentials(owner, hutch.RegistryLogin{})})
+		policy = oci.Never
 	}
+	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(owner, hutch.RegistryLogin{})})
 	if err != nil {
 		return "", err
 	}

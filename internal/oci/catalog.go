@@ -36,7 +36,7 @@ func (r *record) blobs() []string {
 	return all
 }
 
-// files are the paths below the store that the record needs.
+// files are the paths below the store that the record needs. Beside the root can be its tree.
 func (r *record) files() []string {
 	all := []string{rootFile(r.Layers)}
 	for _, b := range r.blobs() {
@@ -336,7 +336,7 @@ func (s *Store) idleLocked(owner string) []*record {
 func (s *Store) bytesLocked() (sum int64) {
 	counted := map[string]bool{}
 	for _, r := range s.records {
-		for _, f := range r.files() {
+		for _, f := range append(r.files(), rootFile(r.Layers)+treeSuffix) {
 			if !counted[f] {
 				counted[f] = true
 				sum += s.size(f)
@@ -354,9 +354,18 @@ func (s *Store) dropRootLocked(r *record) (int64, error) {
 			return 0, nil
 		}
 	}
-	size := s.size(file)
-	if size == 0 || s.pinned[file] > 0 {
+	if s.pinned[file] > 0 {
 		return 0, nil
 	}
-	return size, os.Remove(s.path(file))
+	var freed int64
+	for _, f := range []string{file + treeSuffix, file} {
+		if s.size(f) == 0 {
+			continue
+		}
+		bytes, err := s.removeFile(f)
+		if freed += bytes; err != nil {
+			return freed, err
+		}
+	}
+	return freed, nil
 }

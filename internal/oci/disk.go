@@ -153,24 +153,68 @@ func (s *Store) collectLocked() (freed int64, err error) {
 			return freed, err
 		}
 		for _, e := range entries {
-			if file := filepath.Join(dir, e.Name()); !needed[file] && s.pinned[file] == 0 {
-				freed += s.size(file)
-				if err := os.Remove(s.path(file)); err != nil {
-					return freed, err
-				}
+			file := filepath.Join(dir, strings.TrimSuffix(e.Name(), treeSuffix))
+			if needed[file] || s.pinned[file] > 0 || strings.HasPrefix(e.Name(), ".") { // a tree that is being unpacked begins with a dot
+				continue
+			}
+			bytes, err := s.removeFile(filepath.Join(dir, e.Name()))
+			if freed += bytes; err != nil {
+				return freed, err
 			}
 		}
 	}
 	return freed, nil
 }
 
-// size is the size of a file of the store, and 0 when there is none.
-func (s *Store) size(file string) int64 {
-	info, err := os.Stat(s.path(file))
+// treeSuffix is the end of the folder that a runtime unpacks a root into, beside the EROFS file; image.TreePath has it,
+// too.
+const treeSuffix = ".tree"
+
+// removeFile removes a file or a tree of the store, and returns its bytes. A tree leaves its name at once; its content
+// goes in the background.
+func (s *Store) removeFile(file string) (freed int64, err error) {
+	freed = s.size(file)
+	if !strings.HasSuffix(file, treeSuffix) {
+		return freed, os.Remove(s.path(file))
+	}
+	gone, err := os.MkdirTemp(s.path(tempDir), "gone-*")
+	if err == nil {
+		err = os.Rename(s.path(file), filepath.Join(gone, "tree"))
+	}
 	if err != nil {
+		return 0, err
+	}
+	s.work.Go(func() {
+		if err := os.RemoveAll(gone); err != nil {
+			s.log.Warn("an unpacked image that is not needed stays until the server starts again", "path", gone, "err", err)
+		}
+	})
+	return freed, nil
+}
+
+// size is the size of a file of the store, or of what is in a folder; 0 when there is none.
+func (s *Store) size(file string) int64 {
+	info, err := os.Lstat(s.path(file))
+	switch {
+	case err != nil:
 		return 0
+	case info.IsDir():
+		return s.treeSize(file)
 	}
 	return info.Size()
+}
+
+func (s *Store) treeSize(dir string) (sum int64) {
+	filepath.WalkDir(s.path(dir), func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it goes meanwhile
+		}
+		if info, err := e.Info(); err == nil {
+			sum += info.Size()
+		}
+		return nil
+	})
+	return sum
 }
 
 // writeTemp makes a file in the folder for temporary ones, has it filled, and gives it its name when it is on disk.

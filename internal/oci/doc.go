@@ -24,5 +24,6 @@
 //	partial/            layers as far as they were received, by owner and digest
 //	records/            one JSON file for each owner and image
 //	roots/HEX.erofs     root file systems, by the digest of their layers and of the writer's version
+//	roots/HEX.erofs.tree the same as a folder, for a runtime that cannot read EROFS; it goes with the file
 //	tmp/                files that are being written
 package oci

@@ -850,6 +850,48 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// The tree that a runtime has unpacked beside a root goes with the root and counts. One that is being unpacked stays.
+func TestTreeGoesWithTheRoot(t *testing.T) {
+	w := newWorld(t)
+	w.push("i:1", imageOf(t, layerOf(t, "a", "text")))
+	image, err := w.pull("i:1", PullOptions{Owner: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	root, err := w.store.Root(ctx, "ann", image.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, unfinished := root+".tree", filepath.Join(filepath.Dir(root), ".new-1")
+	unpack := func() {
+		if err := errors.Join(os.MkdirAll(filepath.Join(tree, "folder"), 0o755), os.WriteFile(filepath.Join(tree, "folder", "a"), make([]byte, 2<<20), 0o644), os.MkdirAll(unfinished, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unpack()
+	if gone, err := w.store.Prune(ctx, "", PruneOptions{Roots: 1}); err != nil || gone.Bytes < 2<<20 {
+		t.Errorf("the roots: %+v, %v", gone, err)
+	}
+	if _, err := os.Stat(tree); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the tree stays: %v", err)
+	}
+	unpack()
+	if err := w.store.Remove("ann", w.ref("i:1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(tree); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the tree stays after its image: %v", err)
+	}
+	if _, err := os.Stat(unfinished); err != nil {
+		t.Errorf("what is being unpacked: %v", err)
+	}
+	w.store.Close()
+	if left, _ := os.ReadDir(filepath.Join(filepath.Dir(root), "..", tempDir)); len(left) > 0 {
+		t.Errorf("left on disk: %v", left)
+	}
+}
+
 // A mirror is asked first; what it does not have comes from the registry.
 func TestMirrors(t *testing.T) {
 	w, m := newWorld(t), newWorld(t)
