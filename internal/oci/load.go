@@ -73,10 +73,11 @@ func (s *Store) Load(ctx context.Context, r io.Reader, o LoadOptions) ([]Image, 
 
 // archive is the files of a tar stream, as temporary files.
 type archive struct {
-	s     *Store
-	dir   string
-	files map[string]archived
-	links map[string]string
+	s       *Store
+	dir     string
+	entries int
+	files   map[string]archived
+	links   map[string]string
 }
 
 type archived struct {
@@ -109,6 +110,9 @@ func (a *archive) read(ctx context.Context, r io.Reader) error {
 			return badArchive(ctx, err)
 		}
 		name := path.Clean("/" + h.Name)
+		if a.entries++; a.entries > mostFiles || len(name) > l.Path {
+			return hutch.Errorf(hutch.Exhausted, "the file has more than %d entries, or a name of more than %d bytes: it is no archive of images", mostFiles, l.Path).With("limit", "archive entries")
+		}
 		switch h.Typeflag {
 		case tar.TypeSymlink:
 			a.links[name] = path.Join(path.Dir(name), h.Linkname)
@@ -121,9 +125,6 @@ func (a *archive) read(ctx context.Context, r io.Reader) error {
 			if err := a.keep(ctx, name, t); err != nil {
 				return err
 			}
-		}
-		if len(a.files)+len(a.links) > mostFiles || len(name) > l.Path {
-			return hutch.Errorf(hutch.Exhausted, "the file has more than %d entries, or a name of more than %d bytes: it is no archive of images", mostFiles, l.Path).With("limit", "archive entries")
 		}
 	}
 }
@@ -138,10 +139,11 @@ func badArchive(ctx context.Context, err error) error {
 	return hutch.Errorf(hutch.Invalid, "the file is no tar archive of images, or it is cut off: save it again with `docker save`, or as an OCI layout").Because(err)
 }
 
-// keep writes one file of the archive to disk.
+// keep writes one file of the archive to disk. Each has a file of its own, also when the archive has its name twice:
+// the content of a file must stay what its digest was computed of.
 func (a *archive) keep(ctx context.Context, name string, content io.Reader) error {
-	to := filepath.Join(a.dir, strconv.Itoa(len(a.files)))
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	to := filepath.Join(a.dir, strconv.Itoa(a.entries))
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,54 @@
+package oci
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// archiveOf is a tar stream of files: names and contents in turns. A name can come twice.
+func archiveOf(files ...string) *bytes.Buffer {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := 0; i < len(files); i += 2 {
+		w.WriteHeader(&tar.Header{Name: files[i], Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(files[i+1]))})
+		io.WriteString(w, files[i+1])
+	}
+	w.Close()
+	return &b
+}
+
+// An archive has one name twice, so that other content takes the place of a layer whose digest was computed before: an
+// image of another owner with that layer would have the content of the attacker.
+func TestLoadedTwice(t *testing.T) {
+	w := newWorld(t)
+	plain := func(text string) string { return archiveOf("bin/sh", text).String() }
+	real, forged := plain("real"), plain("evil")
+	realDigest, forgedDigest := digestOf([]byte(real)), digestOf([]byte(forged))
+	config := fmt.Sprintf(`{"os":"linux","architecture":%q,"rootfs":{"type":"layers","diff_ids":[%q]}}`, runtime.GOARCH, forgedDigest)
+	list, err := json.Marshal([]dockerEntry{{Config: "config.json", RepoTags: []string{"x:1"}, Layers: []string{"layer.tar"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := archiveOf("layer.tar", real, "layer.tar", real, "other.tar", forged, "config.json", config, "manifest.json", string(list))
+	loaded, err := w.store.Load(context.Background(), archive, LoadOptions{Owner: "mallory"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path, err := w.store.Root(context.Background(), "mallory", loaded[0].Digest); err == nil {
+		t.Errorf("the store made %s of a layer that is not the one of its digest", path)
+	}
+	if content, err := os.ReadFile(w.store.blobPath(realDigest)); err == nil && digestOf(content) != realDigest {
+		t.Error("the store has other content under the digest of a layer")
+	}
+	if root := w.files(rootsDir); len(root) != 0 {
+		t.Errorf("left: %s", strings.Join(root, " "))
+	}
+}
