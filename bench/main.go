@@ -122,6 +122,7 @@ func (l *lab) steps() steps {
 	return steps{
 		{"Create and destroy, ms", l.creation},
 		{"Pool: creates with and without, ms", l.pool},
+		{"Images, ms", l.images},
 		{"By hand: a new sandbox for one /bin/true, ms", l.byHand},
 		{"Interactive: from create to the end of the first command, over REST, ms", l.interactive},
 		{"Exec of /bin/true, one caller, ms", l.latency},

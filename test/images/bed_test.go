@@ -8,15 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,21 +32,22 @@ import (
 	"hutch/internal/datadir"
 	"hutch/internal/driver"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/debian"
 	"hutch/internal/image"
 	"hutch/internal/oci"
 )
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// debian is what the tests know as python:3.12-slim: a Debian with Python.
-const debian = "python:3.12-slim"
+// python is what the tests know as python:3.12-slim: a Debian with Python.
+const python = "python:3.12-slim"
 
 // serveRegistry starts a registry that has all images of the tests, and returns its address.
 var serveRegistry = sync.OnceValues(func() (string, error) {
 	srv := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0))))
 	at := strings.TrimPrefix(srv.URL, "http://")
 	return at, errors.Join(
-		publish(at, "library/"+debian, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "COLOUR=red"}, Cmd: []string{"python3"}}, packages),
+		publish(at, "library/"+python, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "COLOUR=red"}, Cmd: []string{"python3"}}, debian.Write),
 		publish(at, "library/hello:1", v1.Config{User: "7000:7001", WorkingDir: "/data", Entrypoint: []string{"/hello"}}, static),
 	)
 })
@@ -88,92 +86,6 @@ func publish(at, as string, c v1.Config, write func(*tar.Writer) error) error {
 		return err
 	}
 	return remote.Write(ref, img)
-}
-
-// packages writes a Debian with Python: the files of this machine's own packages, with what they need.
-func packages(w *tar.Writer) error {
-	out, err := exec.Command("apt-cache", "depends", "--recurse", "--installed", "--no-recommends", "--no-suggests", "--no-conflicts",
-		"--no-breaks", "--no-replaces", "--no-enhances", "base-files", "bash", "coreutils", "grep", "python3", "ca-certificates").Output()
-	if err != nil {
-		return fmt.Errorf("apt-cache: %w", err)
-	}
-	args := []string{"-L"}
-	for line := range strings.Lines(string(out)) {
-		if name := strings.TrimSpace(line); name != "" && line[0] != ' ' && !strings.HasPrefix(name, "<") {
-			args = append(args, name)
-		}
-	}
-	out, err = exec.Command("dpkg", args...).Output() // fails for packages that only others provide
-	if len(out) == 0 {
-		return fmt.Errorf("dpkg: %w", err)
-	}
-	paths := strings.Fields(string(out))
-	slices.Sort(paths)
-	for _, path := range slices.Compact(paths) {
-		if err := addPath(w, path); err != nil {
-			return err
-		}
-	}
-	for _, f := range []struct {
-		path, content string
-		mode          int64
-		gid           int
-	}{
-		{"etc/passwd", "root:x:0:0:root:/root:/bin/bash\n", 0o644, 0},
-		{"etc/shadow", "root:*:1::::::\n", 0o640, 42},
-		{"usr/local/bin/greet", "#!/usr/bin/python3\nprint('hello from the image')\n", 0o755, 0},
-	} {
-		if err := w.WriteHeader(&tar.Header{Name: f.path, Mode: f.mode, Gid: f.gid, Size: int64(len(f.content))}); err != nil {
-			return err
-		}
-		if _, err := io.WriteString(w, f.content); err != nil {
-			return err
-		}
-	}
-	return addPath(w, "/etc/ssl/certs/ca-certificates.crt")
-}
-
-// addPath writes a file of this machine. Folders that are links in a merged /usr stay links.
-func addPath(w *tar.Writer, path string) error {
-	for _, merged := range []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"} {
-		if strings.HasPrefix(path, merged+"/") {
-			path = "/usr" + path
-		}
-	}
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&(fs.ModeDevice|fs.ModeSocket|fs.ModeNamedPipe) != 0 {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	link := ""
-	if info.Mode()&fs.ModeSymlink != 0 {
-		if link, err = os.Readlink(path); err != nil {
-			return err
-		}
-	}
-	h, err := tar.FileInfoHeader(info, link)
-	if err != nil {
-		return err
-	}
-	h.Name = strings.TrimPrefix(path, "/")
-	if info.IsDir() {
-		h.Name += "/"
-	}
-	if h.Name == "./" {
-		return nil
-	}
-	if err := w.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
-		return err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(w, f)
-	return err
 }
 
 // static writes one program without any library, and nothing else.

@@ -13,8 +13,8 @@ import (
 // remembers the digest.
 func TestDebian(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
-		sb := b.make(t, debian)
-		if name, digest, _ := strings.Cut(sb.Image, "@"); name != "docker.io/library/"+debian || !strings.HasPrefix(digest, "sha256:") {
+		sb := b.make(t, python)
+		if name, digest, _ := strings.Cut(sb.Image, "@"); name != "docker.io/library/"+python || !strings.HasPrefix(digest, "sha256:") {
 			t.Errorf("its image is on record as %q", sb.Image)
 		}
 		for command, want := range map[string]string{
@@ -47,7 +47,7 @@ func TestDebian(t *testing.T) {
 // TestFiles: the verbs on files, git's absence, and processes work as on the host's image.
 func TestFiles(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
-		sb := b.make(t, debian)
+		sb := b.make(t, python)
 		if _, err := b.WriteFile(t.Context(), sb.ID, hutch.WriteRequest{Path: "a/b.txt", Create: true, Parents: true}, strings.NewReader("text")); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestFiles(t *testing.T) {
 // TestState: a sandbox with an image sleeps and wakes, is copied, and survives the server.
 func TestState(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
-		sb := b.make(t, debian)
+		sb := b.make(t, python)
 		b.run(t, sb.ID, "echo kept >file; mkdir -p ~/deep/er; echo home >~/deep/er/file; echo temporary >/tmp/t")
 		if _, err := b.RunCode(t.Context(), sb.ID, hutch.RunRequest{Language: "python", Code: "x = 41"}, nil); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestState(t *testing.T) {
 				t.Errorf("%s has lost its variable: %q %q, %v", what, run.Stdout, run.Stderr, err)
 			}
 		}
-		if err := b.DeleteImage(t.Context(), debian); !errors.Is(err, hutch.Conflict) {
+		if err := b.DeleteImage(t.Context(), python); !errors.Is(err, hutch.Conflict) {
 			t.Errorf("the image in use is deleted: %v", err)
 		}
 	})
@@ -137,7 +137,7 @@ func TestPull(t *testing.T) {
 	if _, err := b.PullImage(t.Context(), hutch.PullRequest{Image: at + "/missing:1"}, nil); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("a missing image: %v", err)
 	}
-	if _, err := b.Create(t.Context(), hutch.CreateRequest{Image: debian, Pull: hutch.PullNever}); !errors.Is(err, hutch.NotFound) {
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{Image: python, Pull: hutch.PullNever}); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("never pull: %v", err)
 	}
 	if _, err := b.PullImage(t.Context(), hutch.PullRequest{Image: "127.0.0.1:1/x"}, nil); !errors.Is(err, hutch.Denied) {
