@@ -2,6 +2,7 @@ package image
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -34,13 +35,38 @@ const (
 	usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// mostBundle bounds a file of certificates.
 	mostBundle = 4 << 20
+	// mostJavaStores bounds what is written into every sandbox for Java.
+	mostJavaStores = 32
+	// mostParts bounds how deep a home or a working folder is.
+	mostParts = 100
 	// tempMode is that of /tmp.
 	tempMode = 0o777 | fs.ModeSticky | fs.ModeDir
 )
 
+// ErrFolder is the error for a home or a working folder with a path that no kernel takes.
+var ErrFolder = errors.New("the path is too long, or it holds a zero byte")
+
+// checkFolder refuses a path before its parts become folders: there can be millions.
+func checkFolder(path string) error {
+	tooLong := func(name string) bool { return len(name) > 255 }
+	if len(path) > 4095 || strings.Contains(path, "\x00") || slices.ContainsFunc(strings.Split(path, "/"), tooLong) || strings.Count(path, "/") > mostParts {
+		return fmt.Errorf("the folder %.100q: %w", path, ErrFolder)
+	}
+	return nil
+}
+
 // FromEROFS returns the root file system that the EROFS file at an absolute path
-// holds. It reads the file, and writes nothing.
+// holds. It reads the file, and writes nothing. Paths of the options that are not
+// absolute begin at the root.
 func FromEROFS(path string, opt EROFSOptions) (Root, error) {
+	user := account(opt.User)
+	if err := cmp.Or(checkFolder(opt.WorkingDir), checkFolder(user.Home)); err != nil {
+		return Root{}, err
+	}
+	user.Home = fromRoot(user.Home)
+	if opt.WorkingDir != "" {
+		opt.WorkingDir = fromRoot(opt.WorkingDir)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return Root{}, err
@@ -55,18 +81,20 @@ func FromEROFS(path string, opt EROFSOptions) (Root, error) {
 		return Root{}, fmt.Errorf("open the image file %s: its links cannot be read", path)
 	}
 	a := above{below: links, root: Root{
-		EROFS: path, Env: slices.Clone(opt.Env), User: account(opt.User), WorkingDir: opt.WorkingDir,
+		EROFS: path, Env: slices.Clone(opt.Env), User: user, WorkingDir: opt.WorkingDir,
 	}}
 	if a.root.Getenv("PATH") == "" {
 		a.root.Env = append(a.root.Env, "PATH="+usualPath)
 	}
 	a.addFolders()
-	a.addNames()
 	if err := a.trust(opt.Authority); err != nil {
 		return Root{}, fmt.Errorf("add a certificate to the image file %s: %w", path, err)
 	}
 	return a.root, nil
 }
+
+// fromRoot is a path below the root.
+func fromRoot(path string) string { return filepath.Clean("/" + path) }
 
 // account returns the user of an image; its result is never user 0.
 func account(user *Account) *Account {
@@ -150,7 +178,15 @@ func owner(info fs.FileInfo) (uid, gid int) {
 	return 0, 0
 }
 
-// addFolders adds mount points, and the folders that every sandbox has.
+// free reports whether a folder at path is neither ours nor below a file or a mount point of ours.
+func (a *above) free(path string) bool {
+	return !slices.ContainsFunc(a.root.Files, func(f File) bool {
+		ours := !f.Mode.IsDir() || slices.Contains([]string{"/proc", "/sys", "/dev", filepath.Dir(AgentPath)}, f.Path)
+		return ours && (path == f.Path || strings.HasPrefix(path, f.Path+"/"))
+	})
+}
+
+// addFolders adds mount points, the folders that every sandbox has, and those that the image's configuration names.
 func (a *above) addFolders() {
 	user := a.root.Account()
 	a.keepFolder("/")
@@ -166,9 +202,10 @@ func (a *above) addFolders() {
 	for _, path := range []string{Workspace, Data} {
 		a.add(File{Path: path, Mode: 0o755 | fs.ModeDir, UID: user.UID, GID: user.GID})
 	}
+	a.addNames()
 	for _, path := range []string{user.Home, a.root.Workdir()} {
-		if _, ok := a.follow(path); !ok && filepath.IsAbs(path) {
-			a.add(File{Path: filepath.Clean(path), Mode: 0o755 | fs.ModeDir, UID: user.UID, GID: user.GID})
+		if _, ok := a.follow(path); !ok && a.free(path) {
+			a.add(File{Path: path, Mode: 0o755 | fs.ModeDir, UID: user.UID, GID: user.GID})
 		}
 	}
 }
@@ -220,9 +257,12 @@ func (a *above) addToBundles(authority string) (path, text string, err error) {
 		if !ok || a.has(at) {
 			continue
 		}
-		old, err := a.read(at)
+		old, ok, err := a.read(at)
 		if err != nil {
 			return "", "", err
+		}
+		if !ok {
+			continue
 		}
 		whole := strings.TrimRight(old, "\n") + "\n" + authority
 		a.write(at, whole)
@@ -231,23 +271,23 @@ func (a *above) addToBundles(authority string) (path, text string, err error) {
 		}
 	}
 	if path == "" {
-		path, text = bundles[0], authority
-		a.write(path, text)
+		path, text = authorityFile, authority
+		if _, ok := a.follow(bundles[0]); !ok { // nothing of the image is there
+			path = bundles[0]
+			a.write(path, text)
+		}
 	}
 	return path, text, nil
 }
 
-// read returns a regular file of a bounded size.
-func (a *above) read(path string) (string, error) {
+// read returns the text of a file; false for what is no regular file of at most mostBundle bytes.
+func (a *above) read(path string) (string, bool, error) {
 	info, err := a.below.Lstat(inFS(path))
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() || info.Size() > mostBundle {
-		return "", fmt.Errorf("%s is no file of at most %d bytes", path, mostBundle)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > mostBundle {
+		return "", false, err
 	}
 	text, err := fs.ReadFile(a.below, inFS(path))
-	return string(text), err
+	return string(text), true, err
 }
 
 // setenv overrides what the image says.
@@ -270,7 +310,7 @@ func (a *above) trustInJava(bundle []byte) error {
 			return err
 		}
 		for _, name := range found {
-			if at, ok := a.follow("/" + name); ok && !slices.Contains(stores, at) {
+			if at, ok := a.follow("/" + name); ok && len(stores) < mostJavaStores && !slices.Contains(stores, at) {
 				stores = append(stores, at)
 			}
 		}

@@ -56,6 +56,11 @@ func newBed(t *testing.T) *bed {
 // push puts an image with one file into the registry.
 func (b *bed) push(t *testing.T, as, content string) {
 	t.Helper()
+	b.pushConfig(t, as, content, v1.Config{User: "ada", Env: []string{"COLOUR=red"}, WorkingDir: "/srv"})
+}
+
+func (b *bed) pushConfig(t *testing.T, as, content string, config v1.Config) {
+	t.Helper()
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
 	w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: 30})
@@ -71,7 +76,7 @@ func (b *bed) push(t *testing.T, as, content string) {
 	if err == nil {
 		img, err = mutate.ConfigFile(img, &v1.ConfigFile{
 			Architecture: "amd64", OS: "linux", RootFS: mustConfig(t, img).RootFS,
-			Config: v1.Config{User: "ada", Env: []string{"COLOUR=red"}, WorkingDir: "/srv"},
+			Config: config,
 		})
 	}
 	if err != nil {
@@ -250,5 +255,19 @@ func TestBadNames(t *testing.T) {
 		if _, err := b.PullImage(as(t, "ada"), hutch.PullRequest{Image: bad}, nil); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%.20q: %v", bad, err)
 		}
+	}
+}
+
+// A working folder with a million parts is refused at once.
+func TestImpossibleWorkingDir(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.pushConfig(t, "deep:1", "x", v1.Config{WorkingDir: strings.Repeat("/a", 1_000_000)})
+	name, err := b.Resolve(as(t, "ada"), b.registry+"/deep:1", "")
+	if err == nil {
+		_, err = b.Root(t.Context(), name)
+	}
+	if !errors.Is(err, hutch.Invalid) {
+		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -94,7 +95,11 @@ func (s *Images) open(ctx context.Context, digest string) (image.Root, error) {
 	for _, g := range user.Groups {
 		opt.User.Groups = append(opt.User.Groups, int(g))
 	}
-	return image.FromEROFS(path, opt)
+	root, err := image.FromEROFS(path, opt)
+	if errors.Is(err, image.ErrFolder) {
+		err = hutch.Errorf(hutch.Invalid, "the image has a working folder, or its user a home, with a path that no system takes: have it built again").Naming(hutch.AboutField, "image").Because(err)
+	}
+	return root, err
 }
 
 // find returns the image of a digest, whoever owns it.
