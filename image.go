@@ -229,15 +229,12 @@ func checkOptionalImage(ref string) error {
 }
 
 // RegistrySecret is the name of the secret that holds an owner's login of a
-// registry, as USERNAME:PASSWORD: REGISTRY_GHCR_IO for ghcr.io.
+// registry, as USERNAME:PASSWORD: REGISTRY_GHCR_IO for ghcr.io. Two registries
+// never have one name, or one of them could get the login of the other.
 func RegistrySecret(registry string) string {
-	return "REGISTRY_" + strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z':
-			return r - 'a' + 'A'
-		case 'A' <= r && r <= 'Z' || '0' <= r && r <= '9':
-			return r
-		}
-		return '_'
-	}, registry)
+	return "REGISTRY_" + registrySecretParts.Replace(strings.ToUpper(registry))
 }
+
+// registrySecretParts replaces what a name of a secret cannot have. No host name has
+// two dots in a row, and none of its labels begins or ends with a hyphen.
+var registrySecretParts = strings.NewReplacer(".", "_", "-", "__", ":", "___", "[", "____", "]", "____")

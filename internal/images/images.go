@@ -74,7 +74,7 @@ func (s *Images) PullImage(ctx context.Context, req hutch.PullRequest, progress 
 	}
 	r, ctx := reporting(ctx, progress)
 	defer r.end()
-	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(ownerOf(ctx), req.RegistryLogin), Progress: r.take})
+	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(ownerOf(ctx), ref, req.RegistryLogin), Progress: r.take})
 	return record(img), r.cause(err)
 }
 
@@ -134,7 +134,7 @@ func (s *Images) PushImage(ctx context.Context, req hutch.PushRequest, progress 
 	}
 	r, ctx := reporting(ctx, progress)
 	defer r.end()
-	_, err = s.opt.Store.Push(ctx, to, oci.PushOptions{Owner: owner, Credentials: s.credentials(owner, req.RegistryLogin), Progress: r.take})
+	_, err = s.opt.Store.Push(ctx, to, oci.PushOptions{Owner: owner, Credentials: s.credentials(owner, to, req.RegistryLogin), Progress: r.take})
 	return r.cause(err)
 }
 
@@ -252,10 +252,11 @@ func (s *Images) parse(text string) (oci.Reference, error) {
 	return ref, err
 }
 
-// credentials are those of the request, or those that the owner has stored.
-func (s *Images) credentials(owner string, given hutch.RegistryLogin) oci.Credentials {
+// credentials are those of the request, or those that the owner has stored. Those of the request are for the registry
+// that the reference names, and for no mirror of it.
+func (s *Images) credentials(owner string, ref oci.Reference, given hutch.RegistryLogin) oci.Credentials {
 	return func(registry string) (oci.Credential, bool) {
-		login, ok := given, given != hutch.RegistryLogin{}
+		login, ok := given, given != hutch.RegistryLogin{} && registry == ref.Registry()
 		if !ok && s.opt.Login != nil {
 			login, ok = s.opt.Login(owner, registry)
 		}

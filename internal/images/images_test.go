@@ -271,3 +271,20 @@ func TestImpossibleWorkingDir(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A mirror does not get the password that a request has for the registry.
+func TestLoginIsForOneRegistry(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ref, err := oci.ParseReference("ubuntu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := b.credentials("ada", ref, hutch.RegistryLogin{Username: "ada", Password: "secret"})
+	if c, ok := given("mirror.example"); ok {
+		t.Errorf("the mirror is told %+v", c)
+	}
+	if c, ok := given("docker.io"); !ok || c.Password != "secret" {
+		t.Errorf("the registry is told %+v", c)
+	}
+}

@@ -27,7 +27,7 @@ func (s *Images) Resolve(ctx context.Context, name string, pull hutch.PullPolicy
 	if ref.IsLocal() {
 		policy = oci.Never
 	}
-	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(owner, hutch.RegistryLogin{})})
+	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(owner, ref, hutch.RegistryLogin{})})
 	if err != nil {
 		return "", err
 	}
