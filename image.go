@@ -32,6 +32,11 @@ type Images interface {
 	// or zstd. If name is not empty, the image gets that name too.
 	LoadImages(ctx context.Context, name string, r io.Reader) ([]Image, error)
 
+	// CommitImage makes an image of what was written in a sandbox, over the image that the sandbox began with, whose
+	// configuration it keeps. A sandbox that sleeps wakes. What was deleted of the image is in the new one again. A
+	// sandbox of the image host is Unsupported.
+	CommitImage(ctx context.Context, sandbox string, req CommitRequest) (Image, error)
+
 	// SaveImage writes an image as an archive that docker load and LoadImages read.
 	SaveImage(ctx context.Context, image string, w io.Writer) error
 
@@ -147,6 +152,14 @@ func (r TagRequest) Check() error {
 	}
 	return CheckImage(r.Name)
 }
+
+// CommitRequest asks for an image of a sandbox's files.
+type CommitRequest struct {
+	Name string `json:"name"` // of the new image; it moves there when another image has it
+}
+
+// Check refuses a request that no server can answer.
+func (r CommitRequest) Check() error { return CheckImage(r.Name) }
 
 // PruneRequest says which images go.
 type PruneRequest struct {

@@ -192,6 +192,7 @@ var types = map[string]any{
 	"ImageConfig":          hutch.ImageConfig{},
 	"PullRequest":          hutch.PullRequest{},
 	"PushRequest":          hutch.PushRequest{},
+	"CommitRequest":        hutch.CommitRequest{},
 	"TagRequest":           hutch.TagRequest{},
 	"PruneRequest":         hutch.PruneRequest{},
 	"Pruned":               hutch.Pruned{},
@@ -446,6 +447,9 @@ func (s stored) PullImage(_ context.Context, req hutch.PullRequest, _ func(hutch
 func (s stored) LoadImages(_ context.Context, _ string, r io.Reader) ([]hutch.Image, error) {
 	_, err := io.Copy(io.Discard, r)
 	return []hutch.Image{s.image()}, err
+}
+func (s stored) CommitImage(_ context.Context, _ string, req hutch.CommitRequest) (hutch.Image, error) {
+	return s.image(), req.Check()
 }
 func (stored) SaveImage(_ context.Context, _ string, w io.Writer) error {
 	_, err := io.WriteString(w, "archive")

@@ -38,6 +38,11 @@ func (c *Client) LoadImages(ctx context.Context, name string, r io.Reader) (imag
 	return images, c.send(ctx, to, r, &images)
 }
 
+// CommitImage implements hutch.Images.
+func (c *Client) CommitImage(ctx context.Context, sandbox string, req hutch.CommitRequest) (hutch.Image, error) {
+	return call[hutch.Image](ctx, c, at("CommitImage", sandbox).check(req.Check()), req)
+}
+
 // SaveImage implements hutch.Images.
 func (c *Client) SaveImage(ctx context.Context, image string, w io.Writer) error {
 	return c.receive(ctx, imageAt("SaveImage", image), w)

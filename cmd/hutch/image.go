@@ -26,7 +26,7 @@ does not have pulls it.
   docker save my-app | hutch image load --name my-app`,
 	}
 	c.AddCommand(
-		newImagePull(h, std), newImageList(h, std), newImageInspect(h, std), newImageTag(h, std), newImageDelete(h, std), newImagePrune(h, std),
+		newImagePull(h, std), newImageList(h, std), newImageInspect(h, std), newImageTag(h, std), newImageCommit(h, std), newImageDelete(h, std), newImagePrune(h, std),
 		newImageLoad(h, std), newImageSave(h, std), newImagePush(h, std), newImageLogin(h, std),
 	)
 	return c
@@ -165,6 +165,32 @@ func newImageTag(h *home, std streams) *cobra.Command {
 			return err
 		}),
 	}, std, func(args []string) done { return done{"image": args[0], "name": args[1]} })
+}
+
+func newImageCommit(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "commit SANDBOX NAME", Short: "Make an image of the files that were written in a sandbox",
+		Long: `Make an image of the files that were written in a sandbox, as one layer over the image
+that the sandbox began with, and print its id. Docker runs it, too. The settings of the
+image stay. Files of the image that were deleted in the sandbox are there again.
+` + remoteHelp,
+		Example: "  hutch image commit demo my-python:1",
+		Args:    cobra.ExactArgs(2),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			made, err := svc.CommitImage(ctx, args[0], hutch.CommitRequest{Name: args[1]})
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(std.out, made)
+			}
+			fmt.Fprintln(std.out, made.ID)
+			return nil
+		}),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
 }
 
 func newImageDelete(h *home, std streams) *cobra.Command {

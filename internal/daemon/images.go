@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"strings"
 	"time"
 
@@ -38,6 +39,8 @@ func (d *Daemon) openImages(context.Context) error {
 	d.images = images.New(images.Options{
 		Store: store, Host: host.Images(d.cfg.Data.Images(), root), Authority: root.Authority,
 		Login: d.registryLogin, Began: d.imagesBegan,
+		Sandbox: func(ctx context.Context, id string) (hutch.Sandbox, error) { return d.engine.Sandbox(ctx, id) },
+		Written: func(ctx context.Context, id string, w io.Writer) error { return d.engine.PackWritten(ctx, id, w) },
 	})
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"hutch"
+	"hutch/internal/saved"
 	"hutch/internal/wire"
 )
 
@@ -16,6 +17,17 @@ func (e *Engine) withFiles(ctx context.Context, id string, refused error, do fun
 		return refused
 	}
 	return e.ask(ctx, id, do)
+}
+
+// PackWritten writes what was written in a sandbox over its image, as a tar archive. Its bytes come from inside.
+func (e *Engine) PackWritten(ctx context.Context, id string, w io.Writer) error {
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer s.EndUse()
+	sb := s.Record().Sandbox
+	return saved.Pack(ctx, agent, sb.Image, saved.Bounded(w, saved.Most(sb.Limits)))
 }
 
 // ReadFile implements hutch.Service.

@@ -29,6 +29,10 @@ type Options struct {
 	Login func(owner, registry string) (hutch.RegistryLogin, bool)
 	// Began lists the images that sandboxes and snapshots began with, by the names that Resolve gave.
 	Began func(context.Context) ([]string, error)
+	// Sandbox returns the record of a sandbox of the caller, and Written writes what was
+	// written in it over its image, as a tar archive.
+	Sandbox func(ctx context.Context, id string) (hutch.Sandbox, error)
+	Written func(ctx context.Context, id string, w io.Writer) error
 	// Authority is the certificate that programs are to trust beside those of the image; nil for none.
 	Authority []byte
 }
@@ -103,6 +107,33 @@ func (s *Images) LoadImages(ctx context.Context, name string, r io.Reader) ([]hu
 	}
 	list, err := s.opt.Store.Load(ctx, r, oci.LoadOptions{Owner: ownerOf(ctx), Name: ref})
 	return records(list), err
+}
+
+// CommitImage implements hutch.Images.
+func (s *Images) CommitImage(ctx context.Context, sandbox string, req hutch.CommitRequest) (hutch.Image, error) {
+	if err := req.Check(); err != nil {
+		return hutch.Image{}, err
+	}
+	name, err := s.parse(req.Name)
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	sb, err := s.opt.Sandbox(ctx, sandbox)
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	if sb.Image == Host {
+		return hutch.Image{}, hutch.Errorf(hutch.Unsupported, "the sandbox %q began with the image host, this machine's own programs, which is no image to build on: create a sandbox with --image, such as python:3.12-slim, and write the files there; or keep this one with a snapshot", sandbox)
+	}
+	base, err := oci.ParseReference(sb.Image)
+	if err != nil {
+		return hutch.Image{}, err
+	}
+	img, err := s.opt.Store.Commit(ctx, oci.CommitOptions{
+		Owner: sb.Owner, Base: base.Digest(), Name: name, By: "hutch image commit " + sb.ID,
+		Fill: func(w io.Writer) error { return s.opt.Written(ctx, sandbox, w) },
+	})
+	return record(img), err
 }
 
 // SaveImage implements hutch.Images.

@@ -96,8 +96,8 @@ func (r *record) has(ref Reference) bool {
 // Tag gives an image of the store another name. The name moves there when another image of the owner has it. Tagging
 // a public image makes a record of the owner's own.
 func (s *Store) Tag(owner string, source, target Reference) error {
-	if target.repository == "" || target.digest != "" {
-		return badReference("%s cannot be the name of an image: write NAME or NAME:TAG", target)
+	if err := nameable(target); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,6 +106,14 @@ func (s *Store) Tag(owner string, source, target Reference) error {
 		return err
 	}
 	return s.explained(s.addLocked(record{Image: r.Image, ConfigDigest: r.ConfigDigest}, owner, target))
+}
+
+// nameable refuses what cannot be the name of an image.
+func nameable(ref Reference) error {
+	if ref.repository == "" || ref.digest != "" {
+		return badReference("%s cannot be the name of an image: write NAME or NAME:TAG", ref)
+	}
+	return nil
 }
 
 // addLocked puts a record on disk, and moves names to it. An image that the owner has keeps its other names.

@@ -1102,3 +1102,59 @@ func TestConfigIsOnDisk(t *testing.T) {
 		}
 	}
 }
+
+// An image is committed over another one: its layer is read as one of a registry, and a bad one leaves nothing behind.
+func TestCommit(t *testing.T) {
+	w := newWorld(t)
+	w.push("i:1", imageOf(t, layerOf(t, "a", "base")))
+	base, err := w.pull("i:1", PullOptions{Owner: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _ := ParseReference("localhost/new:1")
+	commit := func(owner string, fill func(io.Writer) error) (Image, error) {
+		return w.store.Commit(context.Background(), CommitOptions{Owner: owner, Base: base.Digest, Name: name, By: "test", Fill: fill})
+	}
+	file := func(h tar.Header, content string) func(io.Writer) error {
+		return func(out io.Writer) error {
+			t := tar.NewWriter(out)
+			h.Mode, h.Size = 0o644, int64(len(content))
+			err := t.WriteHeader(&h)
+			if err == nil {
+				_, err = io.WriteString(t, content)
+			}
+			return errors.Join(err, t.Close())
+		}
+	}
+	before := fmt.Sprint(w.files(blobsDir, recordsDir, rootsDir, tempDir))
+	for what, c := range map[string]struct {
+		owner string
+		fill  func(io.Writer) error
+		kind  hutch.Kind
+	}{
+		"another owner's base":  {"bob", file(tar.Header{Name: "b"}, "text"), hutch.NotFound},
+		"no archive":            {"ann", func(out io.Writer) error { _, err := io.WriteString(out, strings.Repeat("garbage", 1000)); return err }, hutch.Invalid},
+		"an archive cut off":    {"ann", func(out io.Writer) error { return file(tar.Header{Name: "b"}, "text")(&boundedWriter{out, 0, 512}) }, hutch.Exhausted},
+		"a path out":            {"ann", file(tar.Header{Name: "../../b"}, "text"), hutch.Invalid},
+		"a device":              {"ann", file(tar.Header{Name: "b", Typeflag: tar.TypeBlock, Devmajor: 8}, ""), hutch.Unsupported},
+		"a hard link out":       {"ann", file(tar.Header{Name: "b", Typeflag: tar.TypeLink, Linkname: "../../etc/passwd"}, ""), hutch.Invalid},
+		"a sandbox that leaves": {"ann", func(io.Writer) error { return hutch.Errorf(hutch.Unavailable, "gone") }, hutch.Unavailable},
+	} {
+		if image, err := commit(c.owner, c.fill); hutch.KindOf(err) != c.kind {
+			t.Errorf("%s: %+v, %v", what, image.Digest, err)
+		}
+	}
+	if after := fmt.Sprint(w.files(blobsDir, recordsDir, rootsDir, tempDir)); after != before {
+		t.Errorf("refused commits leave %v, and there was %v", after, before)
+	}
+	made, err := commit("ann", file(tar.Header{Name: "b"}, "new"))
+	if err != nil || len(made.Layers) != 2 || made.Layers[0] != base.Layers[0] {
+		t.Fatalf("commit: %+v, %v", made, err)
+	}
+	if _, err := w.store.Inspect("bob", name); hutch.KindOf(err) != hutch.NotFound {
+		t.Errorf("another owner sees it: %v", err)
+	}
+	if _, err := w.store.Root(context.Background(), "ann", made.Digest); err != nil {
+		t.Error(err)
+	}
+}

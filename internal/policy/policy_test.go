@@ -114,6 +114,9 @@ func (noImages) PullImage(context.Context, hutch.PullRequest, func(hutch.Transfe
 func (noImages) LoadImages(context.Context, string, io.Reader) ([]hutch.Image, error) {
 	return nil, nil
 }
+func (noImages) CommitImage(context.Context, string, hutch.CommitRequest) (hutch.Image, error) {
+	return hutch.Image{}, nil
+}
 func (noImages) SaveImage(context.Context, string, io.Writer) error { return nil }
 func (noImages) PushImage(context.Context, hutch.PushRequest, func(hutch.Transfer) error) error {
 	return nil
@@ -195,7 +198,7 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
 		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images Languages ListFiles Logs Network Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Wait Watch WatchPorts",
-		hutch.ScopeExec: "CancelExec CleanProcesses Connections Contexts Create CreateContext DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
+		hutch.ScopeExec: "CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
 			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Unshare Update ValidatePortToken Wait WatchPorts",
 		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy Delete DeleteBackup EditFile GitDiff GitStatus Image Images ListFiles Mkdir Move Network Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Snapshots Stat Unpack Watch WriteFile",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",

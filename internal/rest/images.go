@@ -58,6 +58,10 @@ func (h imageRoutes) load(w http.ResponseWriter, r *http.Request) {
 	reply(h.Handler, w, r)(h.images.LoadImages(r.Context(), q.Get("name"), fileRoutes(h).upload(w, r)))
 }
 
+func (h imageRoutes) commit(r *http.Request, req hutch.CommitRequest) (hutch.Image, error) {
+	return h.images.CommitImage(r.Context(), r.PathValue("id"), req)
+}
+
 func (h imageRoutes) save(w http.ResponseWriter, r *http.Request) {
 	name, err := imageOf(r)
 	if err != nil {

@@ -110,22 +110,25 @@ func WriteArchive(path string, most int64, keep bool, fill func(io.Writer) error
 			return 0, fmt.Errorf("keep files: %w", err)
 		}
 	}
-	bounded := &boundedWriter{Writer: out, most: most}
+	bounded := Bounded(out, most)
 	if err = errors.Join(fill(bounded), out.Close()); err != nil {
 		return 0, fmt.Errorf("keep files: %w", err)
 	}
 	return bounded.size, os.Rename(f.Name(), path)
 }
 
-// boundedWriter refuses what is more than an archive of a sandbox may have.
-type boundedWriter struct {
+// Bounded returns a writer to w that refuses what is more than most bytes.
+func Bounded(w io.Writer, most int64) *BoundedWriter { return &BoundedWriter{Writer: w, most: most} }
+
+// BoundedWriter refuses what is more than an archive of a sandbox may have.
+type BoundedWriter struct {
 	io.Writer
 	size, most int64
 }
 
-func (w *boundedWriter) Write(b []byte) (int, error) {
+func (w *BoundedWriter) Write(b []byte) (int, error) {
 	if w.size += int64(len(b)); w.size > w.most {
-		return 0, errors.New("the archive is larger than the sandbox's disk limit")
+		return 0, hutch.Errorf(hutch.Exhausted, "the files of the sandbox are larger than its disk limit, as holes in files count too: remove large files with holes").With("limit", "disk")
 	}
 	return w.Writer.Write(b)
 }

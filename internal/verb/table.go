@@ -146,6 +146,7 @@ var table = []Verb{
 	// Images. Their references hold slashes, so they are parameters.
 	keeping("PullImage", run, "POST "+images+"/pull"),
 	keeping("LoadImages", run, "PUT "+images+"/archive"),
+	owning("CommitImage", run, "POST "+sandbox+"/image"),
 	keeping("SaveImage", run, "GET "+images+"/archive").looks(),
 	keeping("PushImage", run, "POST "+images+"/push"),
 	keeping("TagImage", run, "POST "+images+"/tag"),

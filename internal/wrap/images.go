@@ -28,6 +28,13 @@ func (s *ImageService) LoadImages(ctx context.Context, name string, r io.Reader)
 	})
 }
 
+// CommitImage implements hutch.Images.
+func (s *ImageService) CommitImage(ctx context.Context, sandbox string, req hutch.CommitRequest) (hutch.Image, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "CommitImage", Sandbox: sandbox, Target: req.Name, Request: req}, func(ctx context.Context) (hutch.Image, error) {
+		return s.Next.CommitImage(ctx, sandbox, req)
+	})
+}
+
 // SaveImage implements hutch.Images.
 func (s *ImageService) SaveImage(ctx context.Context, image string, w io.Writer) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "SaveImage", Target: image}, func(ctx context.Context) error {
