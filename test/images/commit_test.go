@@ -16,7 +16,7 @@ import (
 // TestCommit: the files of a sandbox, which may sleep, become an image that sandboxes can have, and that is valid outside.
 func TestCommit(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
-		sb := b.make(t, debian)
+		sb := b.make(t, python)
 		b.run(t, sb.ID, "echo mine >file; mkdir -p ~/bin; printf '#!/bin/bash\\necho tool' >~/bin/tool; chmod +x ~/bin/tool; ln -s bin/tool ~/link")
 		if _, err := b.Pause(t.Context(), sb.ID); err != nil && !errors.Is(err, hutch.Unsupported) {
 			t.Fatal(err)
@@ -25,7 +25,7 @@ func TestCommit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		base, err := b.Image(t.Context(), debian)
+		base, err := b.Image(t.Context(), python)
 		if err != nil || len(made.Layers) != len(base.Layers)+1 || made.Config.Env[0] != base.Config.Env[0] || made.Config.Command[0] != "python3" {
 			t.Errorf("the new image is %+v; its base %+v, %v", made, base, err)
 		}
@@ -79,7 +79,7 @@ func TestCommitIsRefused(t *testing.T) {
 	if _, err := b.CommitImage(t.Context(), host.ID, hutch.CommitRequest{Name: "mine"}); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "--image") {
 		t.Errorf("the image host: %v", err)
 	}
-	sb := b.make(t, debian)
+	sb := b.make(t, python)
 	for _, name := range []string{"", "host", "sha256:" + strings.Repeat("a", 64), "a@sha256:" + strings.Repeat("a", 64)} {
 		if _, err := b.CommitImage(t.Context(), sb.ID, hutch.CommitRequest{Name: name}); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("the name %q: %v", name, err)
