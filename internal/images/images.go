@@ -41,6 +41,10 @@ type Options struct {
 type Images struct {
 	opt Options
 
+	// removing is held while images are removed, from the look at what sandboxes began with on. Root takes it at its end:
+	// a sandbox is listed before its root is asked for, so either the removal sees the sandbox, or Root sees the removal.
+	removing sync.RWMutex
+
 	mu    sync.Mutex
 	roots map[string]image.Root // by digest
 }
@@ -247,10 +251,12 @@ func (s *Images) prune(ctx context.Context, owner string, o oci.PruneOptions) (h
 }
 
 // keep marks every image that a sandbox or a snapshot began with as used, until
-// release is called.
+// release is called. Until then no other sandbox gets its root.
 func (s *Images) keep(ctx context.Context) (release func(), err error) {
+	s.removing.Lock()
 	names, err := s.opt.Began(ctx)
 	if err != nil {
+		s.removing.Unlock()
 		return nil, err
 	}
 	used := map[string]bool{}
@@ -269,6 +275,7 @@ func (s *Images) keep(ctx context.Context) (release func(), err error) {
 		for _, release := range all {
 			release()
 		}
+		s.removing.Unlock()
 	}, nil
 }
 

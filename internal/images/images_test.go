@@ -32,6 +32,7 @@ type bed struct {
 	*Images
 	registry string
 	began    []string
+	listed   func() // called after began was read; can be nil
 }
 
 func newBed(t *testing.T) *bed {
@@ -47,7 +48,12 @@ func newBed(t *testing.T) *bed {
 	b.Images = New(Options{
 		Store: store,
 		Host:  func(context.Context, string) (image.Root, error) { return image.Root{Dir: "/host"}, nil },
-		Began: func(context.Context) ([]string, error) { return b.began, nil },
+		Began: func(context.Context) ([]string, error) {
+			if b.listed != nil {
+				defer b.listed()
+			}
+			return b.began, nil
+		},
 	})
 	b.push(t, "demo:1", "first")
 	return b
@@ -286,5 +292,39 @@ func TestLoginIsForOneRegistry(t *testing.T) {
 	}
 	if c, ok := given("docker.io"); !ok || c.Password != "secret" {
 		t.Errorf("the registry is told %+v", c)
+	}
+}
+
+// A sandbox that begins while its image is removed fails, and is not left with a root that is gone.
+func TestRemovedWhileBeginning(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ada := as(t, "ada")
+	name, err := b.Resolve(ada, b.registry+"/demo:1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Root(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan error, 1)
+	b.listed = func() {
+		done := make(chan struct{})
+		go func() {
+			root, err := b.Root(t.Context(), name)
+			if err == nil {
+				<-done
+				_, err = os.Stat(root.EROFS)
+			}
+			began <- err
+		}()
+		time.AfterFunc(200*time.Millisecond, func() { close(done) })
+		time.Sleep(50 * time.Millisecond) // for the sandbox to get its root, if nothing stops it
+	}
+	if err := b.DeleteImage(ada, b.registry+"/demo:1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-began; !errors.Is(err, hutch.NotFound) {
+		t.Errorf("the sandbox begins with %v", err)
 	}
 }

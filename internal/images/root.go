@@ -61,18 +61,32 @@ func (s *Images) Root(ctx context.Context, name string) (image.Root, error) {
 	s.mu.Lock()
 	root, ok := s.roots[ref.Digest()]
 	s.mu.Unlock()
-	if ok {
-		if _, err := os.Stat(root.EROFS); err == nil {
-			return root, nil
-		}
+	if ok && s.present(root, ref.Digest()) == nil {
+		return root, nil
 	}
-	if root, err = s.open(ctx, ref.Digest()); err != nil {
+	if root, err = s.open(ctx, ref.Digest()); err == nil {
+		err = s.present(root, ref.Digest())
+	}
+	if err != nil {
 		return image.Root{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.roots[ref.Digest()] = root
 	return root, nil
+}
+
+// present reports whether a root and its image are still there, after every removal that has begun.
+func (s *Images) present(root image.Root, digest string) error {
+	s.removing.RLock()
+	defer s.removing.RUnlock()
+	if _, err := s.find(digest); err != nil {
+		return err
+	}
+	if _, err := os.Stat(root.EROFS); err != nil {
+		return hutch.Errorf(hutch.Unavailable, "the root file system of the image %s was just removed: try again", digest).Because(err)
+	}
+	return nil
 }
 
 // open makes the root file system of an image, if there is none yet.
