@@ -122,6 +122,8 @@ func (s *Store) addLocked(r record, owner string, names ...Reference) error {
 	r.Owner, r.References, r.Added, r.Used, r.Changed = owner, nil, now, now, now
 	if old := s.records[r.key()]; old != nil {
 		r.References, r.Added = slices.Clone(old.References), old.Added
+	} else if err := s.roomLocked(owner); err != nil {
+		return err
 	}
 	for _, n := range names {
 		if !slices.Contains(r.References, n) && n.repository != "" {
@@ -132,6 +134,20 @@ func (s *Store) addLocked(r record, owner string, names ...Reference) error {
 		return err
 	}
 	return s.takeNamesLocked(&r)
+}
+
+// roomLocked refuses one more image of an owner that has as many as are allowed: all records are in memory.
+func (s *Store) roomLocked(owner string) error {
+	count := 0
+	for k := range s.records {
+		if k.owner == owner {
+			count++
+		}
+	}
+	if count >= s.o.Limits.Images {
+		return hutch.Errorf(hutch.Exhausted, "there are %d images already: remove some with `hutch image rm` or `hutch image prune`", count).With("limit", "images")
+	}
+	return nil
 }
 
 // takeNamesLocked takes the names of a record from the other images of its owner.

@@ -5,12 +5,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"hutch"
 )
 
 // archiveOf is a tar stream of files: names and contents in turns. A name can come twice.
@@ -50,5 +56,35 @@ func TestLoadedTwice(t *testing.T) {
 	}
 	if root := w.files(rootsDir); len(root) != 0 {
 		t.Errorf("left: %s", strings.Join(root, " "))
+	}
+}
+
+// What an image says stays in the server's memory, so that has a bound for each image and each owner.
+func TestMemoryOfRecords(t *testing.T) {
+	w := newWorld(t)
+	w.open(Options{Limits: Limits{Images: 1}})
+	labelled := func(n int) v1.Image {
+		image, err := mutate.Config(plainImage(t), v1.Config{Labels: map[string]string{"l": strings.Repeat("x", n)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return image
+	}
+	w.push("huge:1", labelled(1<<20))
+	w.push("a:1", labelled(1))
+	w.push("b:1", labelled(2))
+	if _, err := w.pull("huge:1", PullOptions{Owner: "ann"}); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("a megabyte of labels: %v", err)
+	}
+	for range 2 { // the second finds what is there
+		if _, err := w.pull("a:1", PullOptions{Owner: "ann", Policy: Always}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.pull("b:1", PullOptions{Owner: "ann"}); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("more images than are allowed: %v", err)
+	}
+	if _, err := w.pull("b:1", PullOptions{Owner: "bob"}); err != nil {
+		t.Errorf("another owner: %v", err)
 	}
 }

@@ -134,6 +134,9 @@ func (s *Store) describe(manifest []byte, d document, config []byte, want platfo
 	if len(c.RootFS.DiffIDs) != len(d.Layers) {
 		return record{}, layerCount(len(c.RootFS.DiffIDs), len(d.Layers))
 	}
+	if kept, err := json.Marshal(c.Config); err != nil || len(kept) > s.o.Limits.Config {
+		return record{}, hutch.Errorf(hutch.Exhausted, "the environment, labels and commands of the image have %d bytes: at most %d are allowed; have it built with fewer", len(kept), s.o.Limits.Config).With("limit", "configuration bytes")
+	}
 	r := record{ConfigDigest: d.Config.Digest.String()}
 	r.Image = Image{Digest: digestOf(manifest), Created: c.Created.UTC(), Architecture: c.Architecture, OS: c.OS, Config: c.Config.public()}
 	r.Size = int64(len(manifest)) + int64(len(config))

@@ -39,6 +39,8 @@ type Limits struct {
 	Document int64 // bytes of a manifest or a configuration; 4 MiB
 	Depth    int   // indexes within indexes; 3
 	Path     int   // bytes of a path in an image; 4,095
+	Config   int   // bytes of what an image says about its programs, which is kept in memory; 512 KiB
+	Images   int   // of one owner; 1,000
 }
 
 func (l Limits) withDefaults() Limits {
@@ -50,6 +52,8 @@ func (l Limits) withDefaults() Limits {
 	l.Document = cmp.Or(l.Document, 4<<20)
 	l.Depth = cmp.Or(l.Depth, 3)
 	l.Path = cmp.Or(l.Path, 4095)
+	l.Config = cmp.Or(l.Config, 512<<10)
+	l.Images = cmp.Or(l.Images, 1000)
 	return l
 }
 
