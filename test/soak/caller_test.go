@@ -307,7 +307,7 @@ func (k *caller) wake(ctx context.Context, b *box, op string) error {
 }
 
 // devour uses more memory in a small sandbox than its limit: that ends the program, or on gVisor the sandbox, and
-// nothing else.
+// nothing else. It asks for more than gVisor's reserves, so it cannot be done before the guard has seen it.
 func (k *caller) devour(ctx context.Context, _ *box) error {
 	b := &box{id: hutch.NewID("chaos"), runtime: []string{"native", "gvisor"}[rand.IntN(2)]}
 	req := hutch.CreateRequest{ID: b.id, Runtime: b.runtime, Limits: hutch.Limits{Memory: 64, Disk: 16}, Env: map[string]string{"SOAK_MARK": k.mark}}
@@ -317,10 +317,10 @@ func (k *caller) devour(ctx context.Context, _ *box) error {
 	}
 	k.boxes[b.id] = b
 	err = k.do(ctx, "out of memory", func(ctx context.Context) error {
-		res, err := k.client.Exec(ctx, b.id, hutch.ExecRequest{Command: "exec python3 -c 'x = bytearray(1 << 29)'"}, nil)
+		res, err := k.client.Exec(ctx, b.id, hutch.ExecRequest{Command: "exec python3 -c 'x = bytearray(1 << 30)'"}, nil)
 		switch {
 		case err == nil && res.ExitCode == 0:
-			return fmt.Errorf("%s has 512 MiB of 64", b.id)
+			return fmt.Errorf("%s has 1024 MiB of 64", b.id)
 		case errors.Is(err, hutch.Exhausted) && strings.Contains(err.Error(), "memory"), errors.Is(err, hutch.Conflict):
 			return nil
 		}
