@@ -15,7 +15,7 @@ import (
 // imageFlags say where a server gets images from.
 type imageFlags struct {
 	allowed, mirrors, private, insecure []string
-	most                                int64
+	most, room                          int64
 	keep                                time.Duration
 }
 
@@ -25,6 +25,7 @@ func (fl *imageFlags) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&fl.private, "registry-private", nil, "registry that may have a private address, e.g. registry.internal:5000")
 	f.StringSliceVar(&fl.insecure, "registry-insecure", nil, "registry without TLS, e.g. localhost:5000; it may have a private address")
 	f.Int64Var(&fl.most, "max-image", 32<<10, "most MiB of unpacked files that an image can have")
+	f.Int64Var(&fl.room, "image-room", 20<<10, "most MiB of disk that the images of one token can take")
 	durationVar(f, &fl.keep, "image-keep", "", 30*24*time.Hour, "remove images that no sandbox, no snapshot and no create has used for this long; 0 keeps them")
 }
 
@@ -34,7 +35,7 @@ const leastKeep = time.Hour
 // set writes the flags into a configuration.
 func (fl *imageFlags) set(c *daemon.Images) error {
 	c.Allowed, c.Registries = fl.allowed, map[string]oci.Registry{}
-	c.Limits.Bytes, c.Keep = fl.most<<20, fl.keep
+	c.Limits.Bytes, c.Limits.Room, c.Keep = fl.most<<20, fl.room<<20, fl.keep
 	if c.Keep != 0 && c.Keep < leastKeep {
 		return usageError{fmt.Errorf("--image-keep %v: give at least %v, or 0 to keep images for ever", c.Keep, leastKeep)}
 	}

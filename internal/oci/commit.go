@@ -50,6 +50,11 @@ func (s *Store) Commit(ctx context.Context, o CommitOptions) (Image, error) {
 	if err != nil {
 		return Image{}, s.explained(err)
 	}
+	taken, err := s.takeRoom(o.Owner, l.size)
+	if err != nil {
+		return Image{}, err
+	}
+	defer taken()
 	image, err := s.addCommit(ctx, base[0], l, o)
 	if err != nil {
 		s.mu.Lock()

@@ -41,12 +41,16 @@ func (s *Store) Load(ctx context.Context, r io.Reader, o LoadOptions) ([]Image, 
 	if err != nil {
 		return nil, err
 	}
+	if err := s.loading.Take(ctx, o.Owner); err != nil {
+		return nil, err
+	}
+	defer s.loading.Put(o.Owner)
 	dir, err := os.MkdirTemp(s.path(tempDir), "load-*")
 	if err != nil {
 		return nil, s.explained(err)
 	}
 	defer os.RemoveAll(dir)
-	a := &archive{s: s, dir: dir, files: map[string]archived{}, links: map[string]string{}}
+	a := &archive{s: s, dir: dir, room: s.roomLeft(o.Owner), files: map[string]archived{}, links: map[string]string{}}
 	if err := a.read(ctx, r); err != nil {
 		return nil, s.explained(err)
 	}
@@ -75,6 +79,7 @@ func (s *Store) Load(ctx context.Context, r io.Reader, o LoadOptions) ([]Image, 
 type archive struct {
 	s       *Store
 	dir     string
+	room    int64 // bytes that the owner can still have
 	entries int
 	files   map[string]archived
 	links   map[string]string
@@ -119,6 +124,9 @@ func (a *archive) read(ctx context.Context, r io.Reader) error {
 		case tar.TypeLink:
 			a.links[name] = path.Clean("/" + h.Linkname)
 		case tar.TypeReg:
+			if a.room -= h.Size; a.room < 0 {
+				return a.s.noRoom(a.room + h.Size)
+			}
 			if left -= h.Size; left < 0 {
 				return hutch.Errorf(hutch.Exhausted, "the file holds more than %d MiB of images: load them one by one", l.Bytes>>20).With("limit", "image bytes")
 			}

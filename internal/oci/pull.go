@@ -204,6 +204,11 @@ func (s *Store) pull(ctx context.Context, k flightKey, c Credentials, report fun
 	if err != nil {
 		return Image{}, err
 	}
+	release, err := s.takeRoom(k.owner, s.missing(k.owner, r.Layers))
+	if err != nil {
+		return Image{}, err
+	}
+	defer release()
 	if err := t.layers(ctx, r.Layers); err != nil {
 		return Image{}, err
 	}

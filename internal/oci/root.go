@@ -62,7 +62,11 @@ func (s *Store) makeRoot(ctx context.Context, image record, file string) error {
 		return err
 	}
 	defer s.builder.Put()
-	l := s.o.Limits
+	l, left := s.o.Limits, s.roomLeft(image.Owner)
+	if left <= 0 {
+		return s.noRoom(left)
+	}
+	l.Bytes = min(l.Bytes, left)
 	err = s.writeTemp(file, func(f *os.File) error {
 		return rootfs.Write(ctx, f, layers, rootfs.Options{
 			Limits: rootfs.Limits{Bytes: l.Bytes, Entries: l.Entries, Names: int64(l.Entries) * 256, Path: l.Path, Ratio: l.Ratio},

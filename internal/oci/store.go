@@ -41,6 +41,7 @@ type Limits struct {
 	Path     int   // bytes of a path in an image; 4,095
 	Config   int   // bytes of what an image says about its programs, which is kept in memory; 512 KiB
 	Images   int   // of one owner; 1,000
+	Room     int64 // bytes of disk of one owner's images; 20 GiB
 }
 
 func (l Limits) withDefaults() Limits {
@@ -54,6 +55,7 @@ func (l Limits) withDefaults() Limits {
 	l.Path = cmp.Or(l.Path, 4095)
 	l.Config = cmp.Or(l.Config, 512<<10)
 	l.Images = cmp.Or(l.Images, 1000)
+	l.Room = cmp.Or(l.Room, 20<<30)
 	return l
 }
 
@@ -71,13 +73,15 @@ type Store struct {
 
 	receiving turn.Locks // by name of a file in partial
 	building  turn.Locks // by name of a root
+	loading   turn.Locks // by owner: how much comes is not known before
 	builder   turn.Lock  // one root is made at a time: its names are in memory
 
-	mu      sync.Mutex
-	records map[key]*record
-	uses    map[key]int
-	pinned  map[string]int // files below blobs and roots that are needed before a record says so
-	flights map[flightKey]*flight
+	mu       sync.Mutex
+	records  map[key]*record
+	uses     map[key]int
+	reserved map[string]int64 // bytes of pulls under way, by owner
+	pinned   map[string]int   // files below blobs and roots that are needed before a record says so
+	flights  map[flightKey]*flight
 }
 
 // Open opens the store in a folder, which is made when it is missing. One process at a time can have it open; the
@@ -86,7 +90,7 @@ func Open(dir string, o Options) (*Store, error) {
 	o.Limits = o.Limits.withDefaults()
 	o.Patience = cmp.Or(o.Patience, 30*time.Second)
 	s := &Store{dir: dir, o: o, log: o.Log, builder: turn.New(),
-		records: map[key]*record{}, uses: map[key]int{}, pinned: map[string]int{}, flights: map[flightKey]*flight{}}
+		records: map[key]*record{}, uses: map[key]int{}, reserved: map[string]int64{}, pinned: map[string]int{}, flights: map[flightKey]*flight{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
