@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"hutch"
 	"hutch/internal/datadir"
@@ -39,6 +40,7 @@ func (h *home) ownImages(programs image.HostOptions, log *slog.Logger) (*images.
 // begun is a new sandbox for one command, and what ends it.
 type begun struct {
 	hutch.Service
+	images  hutch.Images // that the sandbox's is one of
 	sandbox string
 	end     func() error
 }
@@ -53,7 +55,7 @@ func (p *placement) begin(ctx context.Context, h *home, std streams, log *slog.L
 		if err != nil {
 			return b, err
 		}
-		b = begun{Service: svc, end: func() error { return nil }}
+		b = begun{Service: svc, images: svc, end: func() error { return nil }}
 		if err := pullFirst(ctx, svc, &req, std); err != nil {
 			return b, err
 		}
@@ -62,7 +64,7 @@ func (p *placement) begin(ctx context.Context, h *home, std streams, log *slog.L
 		if err != nil {
 			return b, err
 		}
-		b = begun{Service: m, end: m.Close}
+		b = begun{Service: m, images: m.images, end: m.Close}
 	}
 	sb, err := b.Create(ctx, req)
 	if err != nil {
@@ -76,4 +78,17 @@ func (p *placement) begin(ctx context.Context, h *home, std streams, log *slog.L
 		}
 	}
 	return b, nil
+}
+
+// entrypoint is the command that an image says: its ENTRYPOINT, and CMD after it.
+func (b begun) entrypoint(ctx context.Context, name string) (string, error) {
+	img, err := b.images.Image(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	words := slices.Concat(img.Config.Entrypoint, img.Config.Command)
+	if len(words) == 0 {
+		return "", hutch.Errorf(hutch.Invalid, "the image %s does not say which program it runs: give a command", name).Naming(hutch.AboutField, "command")
+	}
+	return quoted(words), nil
 }

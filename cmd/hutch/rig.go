@@ -25,6 +25,7 @@ type embedded struct {
 	engine        *engine.Engine
 	dir           string
 	lock          *os.File
+	images        *images.Images // nil without images of registries
 	closeImages   func() error
 }
 
@@ -70,7 +71,7 @@ func (h *home) embed(ctx context.Context, runtime, imageName string, log *slog.L
 		if err != nil {
 			return nil, err
 		}
-		opt.Image, opt.Resolve, m.closeImages = all.Root, all.Resolve, closeImages
+		opt.Image, opt.Resolve, m.images, m.closeImages = all.Root, all.Resolve, all, closeImages
 	}
 	m.engine = engine.New(engine.Options{
 		Dir: m.dir, Drivers: []driver.Driver{d}, Image: opt.Image, Resolve: opt.Resolve, Ephemeral: true, Gateway: host.Gateways("", nil, nil),

@@ -14,6 +14,7 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/images"
 )
 
 // job is a command line or a source text to run, as the flags describe it.
@@ -110,11 +111,16 @@ func commandLine(args []string) (string, error) {
 	if len(args) == 1 {
 		return args[0], nil
 	}
-	quoted := make([]string, len(args))
+	return quoted(args), nil
+}
+
+// quoted is a command line of arguments that mean only themselves.
+func quoted(args []string) string {
+	all := make([]string, len(args))
 	for i, a := range args {
-		quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		all[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 	}
-	return strings.Join(quoted, " "), nil
+	return strings.Join(all, " ")
 }
 
 func misplaced(flag, where string) error {
@@ -245,17 +251,24 @@ func newRun(h *home, std streams) *cobra.Command {
 		Long: `Run a command or a source file in a new sandbox that goes when it ends.
 
 Input and output are passed through, and so is the exit code. Hutch's own
-failures are exit code 125. With --image, a server that runs makes the sandbox,
-because it has the images. Without an argument the source is read from the
-standard input. There is no time limit but --timeout.`,
+failures are exit code 125. Without an argument the source is read from the
+standard input. There is no time limit but --timeout.
+
+With --image and no argument, the program is the image's own: its ENTRYPOINT and
+CMD. If a server runs, it makes the sandbox, because it has the images.`,
 		Example: `  hutch run 'echo $((6*7))'
   hutch run -l python script.py first second < data.csv
   hutch run -l javascript -c 'console.log(process.version)'
   cat script.sh | hutch run
   hutch run --image python:3.12-slim 'python3 -V'
+  echo 'print(6*7)' | hutch run --image python:3.12-slim
   hutch run --runtime native --timeout 10s -- python3 -c 'print(1)'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) (err error) {
+			ofImage := p.image != "" && p.image != images.Host && len(args) == 0 && j.language == "" && j.code == ""
+			if ofImage {
+				args = []string{"the image's own"} // found when the image is there
+			}
 			req, err := j.request(c, args, std.in)
 			if err != nil {
 				return err
@@ -272,6 +285,11 @@ standard input. There is no time limit but --timeout.`,
 					err = cerr
 				}
 			}()
+			if ofImage {
+				if req.Command, err = b.entrypoint(c.Context(), p.image); err != nil {
+					return err
+				}
+			}
 			return j.execute(c.Context(), b, b.sandbox, req, std)
 		},
 	}

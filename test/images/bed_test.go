@@ -128,8 +128,10 @@ func main() {
 // bed is a server, and a client that is its administrator.
 type bed struct {
 	*client.Client
-	cfg daemon.Config
-	end func()
+	cfg    daemon.Config
+	dir    string
+	server *daemon.Daemon
+	end    func()
 }
 
 // newBed starts a server with one runtime. docker.io is the registry of the tests.
@@ -149,7 +151,7 @@ func newBed(t *testing.T, runtime string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{cfg: daemon.Config{
+	b := &bed{dir: dir, cfg: daemon.Config{
 		Data: data, Listen: "127.0.0.1:0", Log: daemon.Log{To: t.Output(), Level: slog.LevelWarn},
 		Images: daemon.Images{Registries: map[string]oci.Registry{"docker.io": {Mirrors: []string{"http://" + at}}, at: {Private: true, Insecure: true}}},
 		Sandboxes: daemon.Sandboxes{
@@ -190,6 +192,7 @@ func (b *bed) start(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	b.server = d
 	token, _ := d.Token()
 	b.Client = client.New(d.URL(), token)
 }

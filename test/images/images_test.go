@@ -3,10 +3,16 @@ package images
 import (
 	"bytes"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/hutchtest"
+	"hutch/internal/oci"
 )
 
 // TestDebian: a sandbox with an image shows the image's files and programs, keeps what it writes within its limit, and
@@ -148,5 +154,49 @@ func TestPull(t *testing.T) {
 	}
 	if _, err := b.Image(t.Context(), "hello:1"); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("a deleted image: %v", err)
+	}
+}
+
+// TestRun: `hutch run --image` runs what the image says, through a server and without one.
+func TestRun(t *testing.T) {
+	b := newBed(t, "native")
+	program := hutchtest.Program(t, "hutch")
+	run := func(stdin string, env []string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), program, append([]string{"run", "--runtime", "native"}, args...)...)
+		cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("hutch run %q: %v", args, err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	d := b.server
+	token, _ := d.Token()
+	served := []string{"HUTCH_URL=" + d.URL(), "HUTCH_TOKEN=" + token}
+	if got := run("", served, "--image", "hello:1"); got != "hello 7000 7001 /data 1" {
+		t.Errorf("the entrypoint prints %q", got)
+	}
+	if got := run("print(6*7)", served, "--image", python); got != "42" {
+		t.Errorf("the command with an input prints %q", got)
+	}
+	if list, err := b.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(list) != 0 {
+		t.Errorf("%d sandboxes are left, %v", len(list), err)
+	}
+
+	var archive bytes.Buffer
+	if err := b.SaveImage(t.Context(), "hello:1", &archive); err != nil {
+		t.Fatal(err)
+	}
+	alone, err := oci.Open(filepath.Join(b.dir, "alone", datadir.OCI), oci.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := alone.Load(t.Context(), &archive, oci.LoadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	alone.Close()
+	if got := run("", []string{"HUTCH_DATA=" + filepath.Join(b.dir, "alone"), "HUTCH_URL=", "HUTCH_TOKEN="}, "--image", "hello:1"); got != "hello 7000 7001 /data 1" {
+		t.Errorf("without a server the entrypoint prints %q", got)
 	}
 }
