@@ -1,5 +1,5 @@
-// Package images offers the images of a store as verbs, and tells the engine what
-// the name of an image stands for.
+// Package images offers the images of a store as verbs, and finds the image and the
+// root file system of a name for the engine.
 //
 // A name is looked at once, when a sandbox is created: [Images.Resolve] checks that
 // the owner may have the image, pulls it when it is missing, and returns a name that
@@ -267,7 +267,7 @@ func (s *Images) keep(ctx context.Context) (release func(), err error) {
 	}
 	var all []func()
 	for _, img := range s.opt.Store.Images("") {
-		if used[img.Digest] { // whoever has it: a sandbox that began as a shared snapshot needs another owner's image
+		if used[img.Digest] { // of any owner: a sandbox that began as a shared snapshot needs another owner's image
 			all = append(all, s.opt.Store.Use(img.Owner, img.Digest))
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Images) Resolve(ctx context.Context, name string, pull hutch.PullPolicy
 // Host is the name of the image with this machine's programs.
 const Host = "host"
 
-// pinned is a reference with the digest that it stands for now.
+// pinned is a reference with the digest that it has now.
 func pinned(ref oci.Reference, digest string) string {
 	name, _, _ := strings.Cut(ref.String(), "@")
 	if ref.Repository() == "" { // it has no name
@@ -116,7 +116,7 @@ func (s *Images) open(ctx context.Context, digest string) (image.Root, error) {
 	return root, err
 }
 
-// find returns the image of a digest, whoever owns it.
+// find returns the image of a digest, of any owner.
 func (s *Images) find(digest string) (oci.Image, error) {
 	for _, img := range s.opt.Store.Images("") {
 		if img.Digest == digest {

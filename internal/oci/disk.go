@@ -40,7 +40,7 @@ func blobFile(digest string) string {
 
 func (s *Store) blobPath(digest string) string { return s.path(blobFile(digest)) }
 
-// ownerHash stands for an owner in names of files.
+// ownerHash is the part of a file name that identifies an owner.
 func ownerHash(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:8])

@@ -26,7 +26,7 @@ type PullOptions struct {
 	Owner       string
 	Policy      Policy
 	Platform    string         // linux/arm64 or linux/arm/v7; empty is the server's
-	Credentials Credentials    // nil is nobody's
+	Credentials Credentials    // nil for an anonymous caller
 	Allowed     []string       // registries that this caller can use, within those of the store; empty allows all of these
 	Progress    func(Progress) // called by one goroutine at a time; must not wait
 }
@@ -131,7 +131,7 @@ func (s *Store) board(k flightKey, o PullOptions) *flight {
 	return f
 }
 
-// leave ends a flight that nobody waits for.
+// leave ends a flight when its last caller leaves.
 func (s *Store) leave(k flightKey, f *flight, o *PullOptions) {
 	f.mu.Lock()
 	delete(f.watchers, o)
@@ -155,7 +155,7 @@ func (s *Store) forget(k flightKey, f *flight) {
 	}
 }
 
-// watch tells a caller how far the flight is, now and from now on.
+// watch reports the progress of the flight to a caller, from now on.
 func (f *flight) watch(o *PullOptions) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -58,7 +58,7 @@ func newFileDevice(dir string) uint64 {
 	return st.Dev
 }
 
-// file tells a file from all others.
+// file identifies a file.
 type file struct{ device, inode uint64 }
 
 type packer struct {
@@ -80,7 +80,7 @@ func (p *packer) written(path string, st *syscall.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR || p.files == 0 || st.Dev == p.files
 }
 
-// add adds one entry. What cannot be read is left out, as it is gone or nobody's.
+// add adds one entry. An entry that vanished or cannot be read is left out.
 func (p *packer) add(path string, d fs.DirEntry, err error) error {
 	if err != nil {
 		return nil

@@ -78,7 +78,7 @@ func Open(registry, repository string, o Options) (*Repository, error) {
 	return r, nil
 }
 
-// Close ends connections that nobody uses.
+// Close ends idle connections.
 func (r *Repository) Close() { r.base.CloseIdleConnections() }
 
 // Manifest returns a manifest or an index, by tag or digest, of at most so many bytes.
