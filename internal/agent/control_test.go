@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -373,13 +375,13 @@ func TestCompile(t *testing.T) {
 	if err != nil || x.Code != 0 || x.Compile || len(r.stdout) != 600<<10 || r.stderr != "" {
 		t.Errorf("%+v, %v: %d bytes, %q", x, err, len(r.stdout), r.stderr)
 	}
-	if left, err := os.ReadDir("/tmp"); err == nil {
-		for _, d := range left {
-			if b, err := os.ReadFile("/tmp/" + d.Name() + "/main.sh"); err == nil && string(b) == start.Source {
-				t.Errorf("%s is left", d.Name())
-			}
-		}
-	}
+	eventually(t, "its folder is gone", func() bool {
+		left, _ := filepath.Glob("/tmp/hutch-*/main.sh")
+		return !slices.ContainsFunc(left, func(path string) bool {
+			b, _ := os.ReadFile(path)
+			return string(b) == start.Source
+		})
+	})
 	slow := start
 	slow.Compile, slow.Stdin = []string{"sleep", "300"}, false
 	slow.TimeoutMS = 100
