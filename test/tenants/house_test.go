@@ -23,7 +23,9 @@ import (
 	"hutch/internal/engine"
 	"hutch/internal/guard"
 	"hutch/internal/image"
+	"hutch/internal/images"
 	"hutch/internal/mcp"
+	"hutch/internal/oci"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
@@ -79,14 +81,21 @@ func openWith(t *testing.T, build func(*secret.Vault) *engine.Engine) *house {
 	must(t, err)
 	kept, err := backup.OpenFolder(filepath.Join(dir, "backups"))
 	must(t, err)
+	store, err := oci.Open(filepath.Join(dir, "oci"), oci.Options{})
+	must(t, err)
+	t.Cleanup(func() { store.Close() })
+	all := images.New(images.Options{
+		Store: store, Sandbox: e.Sandbox, Written: e.PackWritten,
+		Began: func(context.Context) ([]string, error) { return nil, nil },
+	})
 	veil := secret.Redact(e, vault.Redactor)
 	p, err := policy.New(t.Context(), veil, policy.Options{
-		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Accounts: e, Pools: e, Audit: record, Observer: record,
+		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Images: all, Accounts: e, Pools: e, Audit: record, Observer: record,
 	})
 	must(t, err)
 	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Accounts: p, Pools: p, Audit: p})}
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Accounts: p, Pools: p, Audit: p})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)
