@@ -306,13 +306,25 @@ func clean(env *testscript.Env) {
 	if d.said != nil {
 		env.T().Log("the server said: ", d.said.String())
 	}
-	for _, pid := range holders(env.Getenv("HUTCH_DATA")) {
-		if p, err := os.FindProcess(pid); err == nil {
-			p.Kill()
-		}
-	}
+	killHolders(env.Getenv("HUTCH_DATA"))
 	if err := ungroup(env.Getenv("HUTCH_DATA")); err != nil {
 		env.T().Log("remove control groups: ", err)
+	}
+}
+
+// killHolders kills all processes that name a folder, until two looks find none: what a killed server was starting can
+// start more in between.
+func killHolders(dir string) {
+	for looks := 0; looks < 2; time.Sleep(100 * time.Millisecond) {
+		pids := holders(dir)
+		for _, pid := range pids {
+			if p, err := os.FindProcess(pid); err == nil {
+				p.Kill()
+			}
+		}
+		if looks++; len(pids) > 0 {
+			looks = 0
+		}
 	}
 }
 
