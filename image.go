@@ -16,7 +16,7 @@ import (
 // id (digest) of an image that the server has. A sandbox keeps the digest: a name
 // that is given to another image later does not change it.
 //
-// Errors: Invalid for a name that is no reference; NotFound for an image that
+// Errors: Invalid for a name that is not a reference; NotFound for an image that
 // neither the server nor its registry has; Denied for a registry that the server
 // does not allow, or that wants other credentials; Exhausted for an image over a
 // limit, or a full disk; Conflict for the removal of an image that is used;
@@ -229,7 +229,7 @@ func CheckImage(ref string) error {
 	case ref == "":
 		return Errorf(Invalid, "the image has no name: give one, such as python:3.12-slim").Naming(AboutField, "image")
 	case len(ref) > MaxImageName || !imageName().MatchString(ref) || strings.Contains(ref, "//"):
-		return Errorf(Invalid, "%.120q is no reference of an image: write it as python:3.12-slim or ghcr.io/owner/name@sha256:…", ref).Naming(AboutField, "image")
+		return Errorf(Invalid, "%.120q is not an image reference: write it as python:3.12-slim or ghcr.io/owner/name@sha256:…", ref).Naming(AboutField, "image")
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -43,14 +42,7 @@ programs change meanwhile may be in the copy or not.
 			}
 			req.TTL = hutch.InSeconds(ttl)
 			made, err := svc.Backup(ctx, args[0], req)
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return writeJSON(std.out, made)
-			}
-			fmt.Fprintln(std.out, made.ID)
-			return nil
+			return printMade(std, made.ID, made, asJSON, err)
 		}),
 	}
 	c.Flags().StringVar(&req.Name, "name", "", "a name for people")

@@ -19,8 +19,8 @@ import (
 	"hutch/internal/text"
 )
 
-// packagedConfig is the configuration file of the packaged service, whose unit names it. `hutch serve` reads no file
-// that nobody named.
+// packagedConfig is the configuration file of the packaged service, whose unit names it. `hutch serve` reads only
+// a file that is named.
 const packagedConfig = "/etc/hutch/hutch.yaml"
 
 // serverSettings are the flags of `hutch serve`, from all their sources.

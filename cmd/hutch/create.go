@@ -37,7 +37,7 @@ this one can say everything about it.
 				return err
 			}
 			sb, err := svc.Create(ctx, req)
-			return printSandbox(std, sb, asJSON, err)
+			return printMade(std, sb.ID, sb, asJSON, err)
 		}),
 	}
 	f.flags(c)
@@ -45,15 +45,15 @@ this one can say everything about it.
 	return c
 }
 
-// printSandbox prints the id of a new sandbox or, as JSON, its record.
-func printSandbox(std streams, sb hutch.Sandbox, asJSON bool, err error) error {
+// printMade prints the id of a new thing or, as JSON, its record.
+func printMade(std streams, id string, record any, asJSON bool, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case asJSON:
-		return writeJSON(std.out, sb)
+		return writeJSON(std.out, record)
 	}
-	_, err = fmt.Fprintln(std.out, sb.ID)
+	_, err = fmt.Fprintln(std.out, id)
 	return err
 }
 
@@ -100,15 +100,20 @@ func newInspect(h *home, std streams) *cobra.Command {
 		Use: "inspect SANDBOX...", Aliases: []string{"info", "show"}, Short: "Print everything about sandboxes, as JSON",
 		Long: "Print everything about sandboxes, as a JSON array.\n" + remoteHelp, Args: cobra.MinimumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			list := make([]hutch.Sandbox, 0, len(args))
-			for _, id := range args {
-				sb, err := svc.Sandbox(ctx, id)
-				if err != nil {
-					return err
-				}
-				list = append(list, sb)
-			}
-			return writeJSON(std.out, list)
+			return printRecords(ctx, std, args, svc.Sandbox)
 		}),
 	}
+}
+
+// printRecords prints the records of things, by their names, as a JSON array.
+func printRecords[T any](ctx context.Context, std streams, names []string, read func(context.Context, string) (T, error)) error {
+	list := make([]T, 0, len(names))
+	for _, name := range names {
+		record, err := read(ctx, name)
+		if err != nil {
+			return err
+		}
+		list = append(list, record)
+	}
+	return writeJSON(std.out, list)
 }

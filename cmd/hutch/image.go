@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/image"
 )
 
 func newImage(h *home, std streams) *cobra.Command {
@@ -67,14 +69,7 @@ func newImagePull(h *home, std streams) *cobra.Command {
 			p := newTransfers(std.err, f.quiet)
 			made, err := svc.PullImage(ctx, req, p.show)
 			p.end()
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return writeJSON(std.out, made)
-			}
-			fmt.Fprintln(std.out, made.ID)
-			return nil
+			return printMade(std, made.ID, made, asJSON, err)
 		}),
 	}
 	f.flags(c)
@@ -143,15 +138,7 @@ func newImageInspect(h *home, std streams) *cobra.Command {
 		Use: "inspect IMAGE...", Short: "Print everything about images, as JSON", Long: "Print everything about images, as a JSON array.\n" + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			list := make([]hutch.Image, 0, len(args))
-			for _, name := range args {
-				image, err := svc.Image(ctx, name)
-				if err != nil {
-					return err
-				}
-				list = append(list, image)
-			}
-			return writeJSON(std.out, list)
+			return printRecords(ctx, std, args, svc.Image)
 		}),
 	}
 }
@@ -179,14 +166,7 @@ image stay. Files of the image that were deleted in the sandbox are there again.
 		Args:    cobra.ExactArgs(2),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			made, err := svc.CommitImage(ctx, args[0], hutch.CommitRequest{Name: args[1]})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return writeJSON(std.out, made)
-			}
-			fmt.Fprintln(std.out, made.ID)
-			return nil
+			return printMade(std, made.ID, made, asJSON, err)
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -308,22 +288,20 @@ your pulls and pushes. It is a secret, REGISTRY_ and the registry's name, and
 }
 
 // pullFirst gets the image of a new sandbox, and shows the progress: a create alone
-// would be silent for as long. The request then names the image that came.
+// would be silent for as long.
 func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest, std streams) error {
 	images, ok := svc.(hutch.Images)
-	if !ok || req.Image == "" || req.Image == "host" || req.Pull == hutch.PullNever {
+	if !ok || req.Image == "" || req.Image == image.HostName || req.Pull == hutch.PullNever {
 		return nil
 	}
-	if _, err := svc.Sandbox(ctx, req.ID); req.ID != "" && err == nil {
-		return nil
-	}
-	pull := req.Pull
-	if pull == "" {
-		pull = hutch.PullMissing
+	if req.ID != "" {
+		if _, err := svc.Sandbox(ctx, req.ID); err == nil {
+			return nil
+		}
 	}
 	p := newTransfers(std.err, !showsTerminal(std.err))
 	defer p.end()
-	_, err := images.PullImage(ctx, hutch.PullRequest{Image: req.Image, Pull: pull}, p.show)
+	_, err := images.PullImage(ctx, hutch.PullRequest{Image: req.Image, Pull: cmp.Or(req.Pull, hutch.PullMissing)}, p.show)
 	req.Pull = hutch.PullMissing
 	return err
 }

@@ -50,7 +50,7 @@ type begun struct {
 func (p *placement) begin(ctx context.Context, h *home, std streams, log *slog.Logger) (b begun, err error) {
 	req := p.request("")
 	req.KeepAlive = true
-	if t, terr := h.target(); p.image != "" && p.image != images.Host && terr == nil && !t.idle {
+	if t, terr := h.target(); p.image != "" && p.image != image.HostName && terr == nil && !t.idle {
 		svc, err := h.dial()
 		if err != nil {
 			return b, err

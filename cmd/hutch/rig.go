@@ -15,6 +15,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/engine"
 	"hutch/internal/host"
+	"hutch/internal/image"
 	"hutch/internal/images"
 	"hutch/internal/secret"
 )
@@ -65,18 +66,18 @@ func (h *home) embed(ctx context.Context, runtime, imageName string, log *slog.L
 	vault := secret.Given(secrets())
 	programs := hostPrograms()
 	programs.Log = log
-	opt := engine.Options{Image: host.Images(h.data().Images(), programs)}
-	if imageName != "" && imageName != images.Host {
+	opt := engine.Options{
+		Dir: m.dir, Drivers: []driver.Driver{d}, Image: host.Images(h.data().Images(), programs), Ephemeral: true, Gateway: host.Gateways("", nil, nil),
+		Secret: vault.Value, Log: log,
+	}
+	if imageName != "" && imageName != image.HostName {
 		all, closeImages, err := h.ownImages(programs, log)
 		if err != nil {
 			return nil, err
 		}
 		opt.Image, opt.Resolve, m.images, m.closeImages = all.Root, all.Resolve, all, closeImages
 	}
-	m.engine = engine.New(engine.Options{
-		Dir: m.dir, Drivers: []driver.Driver{d}, Image: opt.Image, Resolve: opt.Resolve, Ephemeral: true, Gateway: host.Gateways("", nil, nil),
-		Secret: vault.Value, Log: log,
-	})
+	m.engine = engine.New(opt)
 	m.Service = secret.Redact(m.engine, vault.Redactor)
 	return m, m.engine.Start(ctx)
 }

@@ -14,7 +14,7 @@ import (
 
 	"hutch"
 	"hutch/client"
-	"hutch/internal/images"
+	"hutch/internal/image"
 )
 
 // job is a command line or a source text to run, as the flags describe it.
@@ -29,6 +29,7 @@ type job struct {
 	asJSON   bool
 
 	unlimited bool // a person at a terminal gave no time limit
+	ofImage   bool // the command is the image's own, which is known when the image is there
 }
 
 // longTime is the time limit of a person's command: the most that a server
@@ -77,6 +78,8 @@ func (j *job) request(c *cobra.Command, args []string, stdin *os.File) (hutch.Ex
 // input, which then is used up.
 func (j *job) source(req *hutch.ExecRequest, args []string, stdin *os.File) (used bool, err error) {
 	switch {
+	case j.ofImage:
+		return false, nil
 	case j.code != "":
 		if len(args) > 0 {
 			return false, usageError{fmt.Errorf("with --code there is no other argument but a program's, with --language; got %q", args)}
@@ -265,10 +268,7 @@ CMD. If a server runs, it makes the sandbox, because it has the images.`,
   hutch run --runtime native --timeout 10s -- python3 -c 'print(1)'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			ofImage := p.image != "" && p.image != images.Host && len(args) == 0 && j.language == "" && j.code == ""
-			if ofImage {
-				args = []string{"the image's own"} // found when the image is there
-			}
+			j.ofImage = p.image != "" && p.image != image.HostName && len(args) == 0 && j.language == "" && j.code == ""
 			req, err := j.request(c, args, std.in)
 			if err != nil {
 				return err
@@ -285,7 +285,7 @@ CMD. If a server runs, it makes the sandbox, because it has the images.`,
 					err = cerr
 				}
 			}()
-			if ofImage {
+			if j.ofImage {
 				if req.Command, err = b.entrypoint(c.Context(), p.image); err != nil {
 					return err
 				}

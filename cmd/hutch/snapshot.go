@@ -153,7 +153,7 @@ func newRestore(h *home, std streams) *cobra.Command {
 				return err
 			}
 			sb, err := svc.Create(ctx, req)
-			return printSandbox(std, sb, asJSON, err)
+			return printMade(std, sb.ID, sb, asJSON, err)
 		}),
 	}
 	f := c.Flags()

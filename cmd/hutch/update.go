@@ -43,7 +43,7 @@ is; a sandbox that sleeps is not woken.
 		}
 		req.OnIdle = hutch.IdleAction(onIdle)
 		sb, err := svc.Update(ctx, args[0], req)
-		return printSandbox(std, sb, asJSON, err)
+		return printMade(std, sb.ID, sb, asJSON, err)
 	})
 	return c
 }

@@ -13,6 +13,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/driver"
 	"hutch/internal/durable"
+	"hutch/internal/image"
 	"hutch/internal/instance"
 	"hutch/internal/pool"
 	"hutch/internal/store"
@@ -73,7 +74,7 @@ func (e *lifecycle) resolveImage(ctx context.Context, req *hutch.CreateRequest) 
 	if _, err := e.find(ctx, id); err == nil {
 		return nil
 	}
-	name, err := e.opt.Resolve(ctx, cmp.Or(req.Image, defaultImage), req.Pull)
+	name, err := e.opt.Resolve(ctx, cmp.Or(req.Image, image.HostName), req.Pull)
 	req.Image = name
 	return err
 }
@@ -108,7 +109,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Network: network, Labels: req.Labels,
 	}
 	if v.Image == "" {
-		v.Image = defaultImage
+		v.Image = image.HostName
 	}
 	if v.SleepAfter == 0 {
 		v.SleepAfter = hutch.InSeconds(e.opt.SleepAfter)
@@ -136,9 +137,6 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	}
 	return rec, d, nil
 }
-
-// defaultImage is the image of a sandbox whose request names none.
-const defaultImage = "host"
 
 // enter returns the sandbox of a record from the table. If there is none, it adds a
 // new one, whose lifecycle lock the caller then holds.

@@ -7,6 +7,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/image"
 	"hutch/internal/instance"
 	"hutch/internal/kernel"
 	"hutch/internal/pool"
@@ -58,7 +59,7 @@ func least(opt Options) map[pool.Kind]int {
 		return nil
 	}
 	d := opt.Drivers[0]
-	usual := pool.Kind{Runtime: d.Name(), Image: defaultImage, Limits: fillLimits(hutch.Limits{}, opt.MaxLimits, d.Defaults())}
+	usual := pool.Kind{Runtime: d.Name(), Image: image.HostName, Limits: fillLimits(hutch.Limits{}, opt.MaxLimits, d.Defaults())}
 	all := map[pool.Kind]int{usual: opt.Pool.Min}
 	if _, ok := driver.As[driver.Restorer](d); ok {
 		all[instance.Vacant(usual)] = min(opt.Pool.Min, 1)

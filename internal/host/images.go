@@ -22,7 +22,7 @@ func Images(dir string, opt image.HostOptions) func(context.Context, string) (im
 		made time.Time
 	)
 	return func(ctx context.Context, name string) (image.Root, error) {
-		if name != "host" {
+		if name != image.HostName {
 			return image.Root{}, hutch.Errorf(hutch.Invalid, "there is no image %q: this server has \"host\"", name)
 		}
 		mu.Lock()

@@ -224,7 +224,7 @@ func (a *above) write(path, content string) {
 
 // trust adds an authority for all programs, as on host images: to the bundles
 // that the image has, and to Java's. It also puts the authority where a
-// distribution's own program finds it when it makes the bundles anew.
+// distribution's own program finds it when it makes the bundles again.
 func (a *above) trust(authority []byte) error {
 	if len(authority) == 0 {
 		return nil

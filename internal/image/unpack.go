@@ -14,7 +14,7 @@ import (
 )
 
 // TreePath is where the content of the EROFS file at path is unpacked: a folder
-// beside it. Whoever removes the file removes that, too.
+// beside it. Code that removes the file must remove that folder, too.
 func TreePath(path string) string { return path + ".tree" }
 
 // Unpack returns the folder with the content of the EROFS file at path, which it

@@ -8,6 +8,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -65,10 +66,7 @@ func (s *Images) PullImage(ctx context.Context, req hutch.PullRequest, progress 
 	if err := req.Check(); err != nil {
 		return hutch.Image{}, err
 	}
-	ref, err := oci.ParseReference(req.Image)
-	if err == nil {
-		err = pullable(ref)
-	}
+	ref, err := s.parse(req.Image)
 	if err != nil {
 		return hutch.Image{}, err
 	}
@@ -76,10 +74,7 @@ func (s *Images) PullImage(ctx context.Context, req hutch.PullRequest, progress 
 	if req.Shared {
 		owner = ""
 	}
-	policy := oci.Policy(req.Pull)
-	if policy == "" {
-		policy = oci.Always
-	}
+	policy := cmp.Or(req.Pull, hutch.PullAlways)
 	r, ctx := reporting(ctx, progress)
 	defer r.end()
 	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(ownerOf(ctx), ref, req.RegistryLogin), Progress: r.take})
@@ -99,13 +94,7 @@ func (s *Images) LoadImages(ctx context.Context, name string, r io.Reader) ([]hu
 	var ref oci.Reference
 	if name != "" {
 		var err error
-		if err = hutch.CheckImage(name); err == nil {
-			ref, err = oci.ParseReference(name)
-		}
-		if err == nil {
-			err = pullable(ref)
-		}
-		if err != nil {
+		if ref, err = s.parse(name); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +115,7 @@ func (s *Images) CommitImage(ctx context.Context, sandbox string, req hutch.Comm
 	if err != nil {
 		return hutch.Image{}, err
 	}
-	if sb.Image == Host {
+	if sb.Image == image.HostName {
 		return hutch.Image{}, hutch.Errorf(hutch.Unsupported, "the sandbox %q began with the image host, this machine's own programs, which is no image to build on: create a sandbox with --image, such as python:3.12-slim, and write the files there; or keep this one with a snapshot", sandbox)
 	}
 	base, err := oci.ParseReference(sb.Image)

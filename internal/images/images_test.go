@@ -135,7 +135,7 @@ func TestResolvePinsTheDigest(t *testing.T) {
 	if got := root.Account(); got.UID != 1234 || got.Home != "/home/ada" || root.Workdir() != "/srv" || root.Getenv("COLOUR") != "red" {
 		t.Errorf("the image's config gives %+v, %s, %v", got, root.Workdir(), root.Env)
 	}
-	if root, err := b.Root(t.Context(), Host); err != nil || root.Dir != "/host" {
+	if root, err := b.Root(t.Context(), image.HostName); err != nil || root.Dir != "/host" {
 		t.Errorf("host is %+v, %v", root, err)
 	}
 }

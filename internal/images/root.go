@@ -16,16 +16,16 @@ import (
 // "host", or a reference that ends with the digest. An image that the server does
 // not have is pulled.
 func (s *Images) Resolve(ctx context.Context, name string, pull hutch.PullPolicy) (string, error) {
-	if name == "" || name == Host {
-		return Host, nil
+	if name == "" || name == image.HostName {
+		return image.HostName, nil
 	}
 	ref, err := s.parse(name)
 	if err != nil {
 		return "", err
 	}
-	owner, policy := ownerOf(ctx), oci.Policy(pull)
+	owner, policy := ownerOf(ctx), pull
 	if ref.IsLocal() {
-		policy = oci.Never
+		policy = hutch.PullNever
 	}
 	img, err := s.opt.Store.Pull(ctx, ref, oci.PullOptions{Owner: owner, Policy: policy, Credentials: s.credentials(owner, ref, hutch.RegistryLogin{})})
 	if err != nil {
@@ -33,9 +33,6 @@ func (s *Images) Resolve(ctx context.Context, name string, pull hutch.PullPolicy
 	}
 	return pinned(ref, img.Digest), nil
 }
-
-// Host is the name of the image with this machine's programs.
-const Host = "host"
 
 // pinned is a reference with the digest that it has now.
 func pinned(ref oci.Reference, digest string) string {
@@ -48,7 +45,7 @@ func pinned(ref oci.Reference, digest string) string {
 
 // Root returns the root file system of an image, by a name that Resolve returned.
 func (s *Images) Root(ctx context.Context, name string) (image.Root, error) {
-	if name == Host {
+	if name == image.HostName {
 		return s.opt.Host(ctx, name)
 	}
 	ref, err := oci.ParseReference(name)

@@ -68,7 +68,7 @@ func (s *Store) sweep() error {
 	if err := s.readRecords(); err != nil {
 		return err
 	}
-	_, err := s.collectLocked() // nobody has the store yet
+	_, err := s.collectLocked() // no other call has the store yet
 	return err
 }
 

@@ -77,7 +77,7 @@ func TestMemoryOfRecords(t *testing.T) {
 		t.Errorf("a megabyte of labels: %v", err)
 	}
 	for range 2 { // the second finds what is there
-		if _, err := w.pull("a:1", PullOptions{Owner: "ann", Policy: Always}); err != nil {
+		if _, err := w.pull("a:1", PullOptions{Owner: "ann", Policy: hutch.PullAlways}); err != nil {
 			t.Fatal(err)
 		}
 	}

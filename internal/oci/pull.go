@@ -12,26 +12,17 @@ import (
 	"hutch/internal/oci/registry"
 )
 
-// Policy says when a pull asks the registry.
-type Policy string
-
-const (
-	Missing Policy = "missing" // when the store does not have the reference; the default
-	Always  Policy = "always"  // each time; layers that are present are kept
-	Never   Policy = "never"
-)
-
 // PullOptions are what a pull needs to know besides the reference.
 type PullOptions struct {
 	Owner       string
-	Policy      Policy
-	Platform    string         // linux/arm64 or linux/arm/v7; empty is the server's
-	Credentials Credentials    // nil for an anonymous caller
-	Allowed     []string       // registries that this caller can use, within those of the store; empty allows all of these
-	Progress    func(Progress) // called by one goroutine at a time; must not wait
+	Policy      hutch.PullPolicy // default hutch.PullMissing
+	Platform    string           // linux/arm64 or linux/arm/v7; empty is the server's
+	Credentials Credentials      // nil for an anonymous caller
+	Allowed     []string         // registries that this caller can use, within those of the store; empty allows all of these
+	Progress    func(Progress)   // called by one goroutine at a time; must not wait
 }
 
-// Credentials return what a registry is told about the caller; false is nothing.
+// Credentials return the login for a registry; false for an anonymous caller.
 type Credentials = registry.Credentials
 
 // Credential is a name and a password, or one of the tokens that a registry gave.
@@ -56,16 +47,16 @@ func (s *Store) Pull(ctx context.Context, ref Reference, o PullOptions) (Image, 
 		return Image{}, err
 	}
 	switch o.Policy {
-	case "", Missing, Never:
+	case "", hutch.PullMissing, hutch.PullNever:
 		image, err := s.Inspect(o.Owner, ref)
 		if err == nil && want.matches(platform{image.OS, image.Architecture, ""}) {
 			s.touch(key{o.Owner, image.Digest})
 			return image, nil
 		}
-		if o.Policy == Never {
+		if o.Policy == hutch.PullNever {
 			return image, err
 		}
-	case Always:
+	case hutch.PullAlways:
 	default:
 		return Image{}, hutch.Errorf(hutch.Invalid, "%.100q is no pull policy: write always, missing or never", o.Policy)
 	}

@@ -242,7 +242,7 @@ func TestPull(t *testing.T) {
 		t.Errorf("the second pull: %v", err)
 	}
 	blobs := w.count("GET/blobs/")
-	if _, err := w.pull("a/b:1", PullOptions{Owner: "ann", Policy: Always}); err != nil || w.count("GET/manifests/") == asked || w.count("GET/blobs/") != blobs+1 {
+	if _, err := w.pull("a/b:1", PullOptions{Owner: "ann", Policy: hutch.PullAlways}); err != nil || w.count("GET/manifests/") == asked || w.count("GET/blobs/") != blobs+1 {
 		t.Errorf("always: %v, %d blobs", err, w.count("GET/blobs/")-blobs) // the configuration alone
 	}
 	w.open(Options{})
@@ -287,7 +287,7 @@ func TestPullIsRefused(t *testing.T) {
 		"host":         {"host", PullOptions{}, hutch.NotFound, "host"},
 		"local":        {"localhost/a", PullOptions{}, hutch.NotFound, "localhost/a"},
 		"digest":       {"sha256:" + strings.Repeat("0", 64), PullOptions{}, hutch.NotFound, "sha256"},
-		"never":        {w.host + "/a:1", PullOptions{Policy: Never}, hutch.NotFound, "/a:1"},
+		"never":        {w.host + "/a:1", PullOptions{Policy: hutch.PullNever}, hutch.NotFound, "/a:1"},
 		"policy":       {w.host + "/a:1", PullOptions{Policy: "maybe"}, hutch.Invalid, "maybe"},
 		"platform":     {w.host + "/a:1", PullOptions{Platform: "amd64"}, hutch.Invalid, "linux/amd64"},
 		"no tag":       {w.host + "/a:2", PullOptions{}, hutch.NotFound, "tag"},
@@ -479,7 +479,7 @@ func TestResumesFromNonsense(t *testing.T) {
 		if err := os.WriteFile(name, left, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.pull("a:1", PullOptions{Owner: "ann", Policy: Always}); err != nil {
+		if _, err := w.pull("a:1", PullOptions{Owner: "ann", Policy: hutch.PullAlways}); err != nil {
 			t.Fatal(err)
 		}
 		if b, _ := os.ReadFile(w.store.blobPath(digest)); !bytes.Equal(b, content) {
@@ -790,7 +790,7 @@ func TestKilledWhileNaming(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.push("a:1", imageOf(t, layerOf(t, "a", "2")))
-	now, err := w.pull("a:1", PullOptions{Policy: Always})
+	now, err := w.pull("a:1", PullOptions{Policy: hutch.PullAlways})
 	if err != nil || now.Digest == old.Digest {
 		t.Fatal(err)
 	}
@@ -1080,7 +1080,7 @@ func TestDamagedLayer(t *testing.T) {
 	if _, err := w.store.Root(context.Background(), "", image.Digest); !errors.Is(err, hutch.Invalid) {
 		t.Errorf("damaged: %v", err)
 	}
-	if _, err := w.pull("a:1", PullOptions{Policy: Always}); err != nil {
+	if _, err := w.pull("a:1", PullOptions{Policy: hutch.PullAlways}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.store.Root(context.Background(), "", image.Digest); err != nil {

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"io"
 	"net/http"
 
@@ -10,43 +11,36 @@ import (
 // imageRoutes are the handlers of the verbs on images.
 type imageRoutes struct{ *Handler }
 
-// pull answers with the image or, if the client accepts events, with its progress and then the image.
-func (h imageRoutes) pull(w http.ResponseWriter, r *http.Request) {
-	var req hutch.PullRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	h.transfer(w, r, func(progress func(hutch.Transfer) error) (any, error) {
-		return h.images.PullImage(r.Context(), req, progress)
-	})
+func (h imageRoutes) pull(ctx context.Context, req hutch.PullRequest, progress func(hutch.Transfer) error) (any, error) {
+	return h.images.PullImage(ctx, req, progress)
 }
 
-func (h imageRoutes) push(w http.ResponseWriter, r *http.Request) {
-	var req hutch.PushRequest
-	if err := h.body(w, r, &req); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	h.transfer(w, r, func(progress func(hutch.Transfer) error) (any, error) {
-		return struct{}{}, h.images.PushImage(r.Context(), req, progress)
-	})
+func (h imageRoutes) push(ctx context.Context, req hutch.PushRequest, progress func(hutch.Transfer) error) (any, error) {
+	return struct{}{}, h.images.PushImage(ctx, req, progress)
 }
 
-// transfer makes a call that reports its progress. The last event, end, holds what the call returned.
-func (h imageRoutes) transfer(w http.ResponseWriter, r *http.Request, do func(func(hutch.Transfer) error) (any, error)) {
-	if !wantsEvents(r) {
-		reply(h.Handler, w, r)(do(nil))
-		return
+// transfers returns the handler of a call that can report its progress. If the client accepts events, it gets the
+// progress, and a last event, end, with what the call returned.
+func transfers[Body any](h imageRoutes, do func(context.Context, Body, func(hutch.Transfer) error) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var body Body
+		if err := h.body(w, r, &body); err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		if !wantsEvents(r) {
+			reply(h.Handler, w, r)(do(r.Context(), body, nil))
+			return
+		}
+		es := h.events(w, r)
+		defer es.Close()
+		answer, err := do(r.Context(), body, func(t hutch.Transfer) error { return es.send("", "progress", t) })
+		if err != nil {
+			es.fail(h.describe(r, err))
+			return
+		}
+		es.send("", "end", answer)
 	}
-	es := h.events(w, r)
-	defer es.Close()
-	answer, err := do(func(t hutch.Transfer) error { return es.send("", "progress", t) })
-	if err != nil {
-		es.fail(h.describe(r, err))
-		return
-	}
-	es.send("", "end", answer)
 }
 
 func (h imageRoutes) load(w http.ResponseWriter, r *http.Request) {

@@ -35,8 +35,7 @@ func Most(l hutch.Limits) int64 { return int64(l.Disk)<<20*5/4 + 64<<20 }
 
 // Pack writes the files of a sandbox, which its agent reads, to w.
 func Pack(ctx context.Context, agent *wire.Client, imageName string, w io.Writer) error {
-	argv := packer(imageName)
-	return tar(ctx, agent, argv, nil, func(o hutch.Output) error {
+	return tar(ctx, agent, packer(imageName), nil, func(o hutch.Output) error {
 		if o.Stream != hutch.Stdout {
 			return nil
 		}
@@ -57,6 +56,14 @@ func packer(imageName string) []string {
 	return argv
 }
 
+// unpacker is the command that reads what packer's wrote.
+func unpacker(imageName string) []string {
+	if imageName != image.HostName {
+		return []string{agentProgram, "unpack"}
+	}
+	return []string{"tar", "--extract", records, "--file=-", "--directory=/", "--warning=no-all", "--preserve-permissions"}
+}
+
 // Unpack puts the files of an archive into a new sandbox.
 func Unpack(ctx context.Context, agent *wire.Client, imageName, path string) error {
 	f, err := os.Open(path)
@@ -68,11 +75,7 @@ func Unpack(ctx context.Context, agent *wire.Client, imageName, path string) err
 	if err != nil {
 		return fmt.Errorf("restore files: %w", err)
 	}
-	argv := []string{"tar", "--extract", records, "--file=-", "--directory=/", "--warning=no-all", "--preserve-permissions"}
-	if imageName != image.HostName {
-		argv = []string{agentProgram, "unpack"}
-	}
-	if err := tar(ctx, agent, argv, z, nil); err != nil {
+	if err := tar(ctx, agent, unpacker(imageName), z, nil); err != nil {
 		return fmt.Errorf("restore files: %w", err)
 	}
 	return nil

@@ -3,8 +3,8 @@
 //
 //	go run ./tools/dist -out DIR ARCH=FOLDER...
 //
-// FOLDER has the four programs for that architecture. All files of one commit are the same, byte for byte, whoever
-// makes them on whichever day: they carry the time SOURCE_DATE_EPOCH, or else that of the commit.
+// FOLDER has the four programs for that architecture. All files of one commit are the same, byte for byte, on
+// every machine and day: they carry the time SOURCE_DATE_EPOCH, or else that of the commit.
 package main
 
 import (

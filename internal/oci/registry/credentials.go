@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// Credentials return what a registry, such as docker.io or registry.example:5000, is told about the caller; false is
-// nothing. They are asked for the mirrors of a registry by the mirrors' names.
+// Credentials return the login for a registry, such as docker.io or registry.example:5000; false for an anonymous
+// caller. They are asked for the mirrors of a registry by the mirrors' names.
 type Credentials func(registry string) (Credential, bool)
 
 // Credential is a name and a password, or one of the tokens that a registry gave.
