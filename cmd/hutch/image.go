@@ -14,6 +14,7 @@ import (
 	"hutch"
 	"hutch/client"
 	"hutch/internal/image"
+	"hutch/internal/oci"
 )
 
 func newImage(h *home, std streams) *cobra.Command {
@@ -306,22 +307,21 @@ func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest,
 	return err
 }
 
-// sameImage reports whether an image that a sandbox began with can be the one of a
-// name. The sandbox keeps the whole name and the digest.
+// sameImage reports whether an image that a sandbox began with is the one of a
+// reference. The sandbox keeps the whole name and the digest.
 func sameImage(has, want string) bool {
-	if want == "host" || has == "host" {
-		return has == want
-	}
-	hasName, hasDigest, _ := strings.Cut(has, "@")
-	wantName, wantDigest, _ := strings.Cut(want, "@")
-	switch {
-	case strings.HasPrefix(want, "sha256:"):
-		return hasDigest == want || has == want
-	case wantDigest != "" && hasDigest != wantDigest:
+	began, err := oci.ParseReference(has)
+	if err != nil {
 		return false
 	}
-	if !strings.Contains(wantName[strings.LastIndex(wantName, "/")+1:], ":") && wantDigest == "" {
-		wantName += ":latest"
+	asked, err := oci.ParseReference(want)
+	switch {
+	case err != nil || asked.Digest() != "" && asked.Digest() != began.Digest():
+		return false
+	case asked.Repository() == "": // host, or a digest alone
+		return asked.IsHost() == began.IsHost()
 	}
-	return hasName == wantName || strings.HasSuffix(hasName, "/"+wantName)
+	beganName, _, _ := strings.Cut(began.String(), "@")
+	askedName, _, _ := strings.Cut(asked.String(), "@")
+	return beganName == askedName
 }
