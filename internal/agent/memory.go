@@ -101,27 +101,26 @@ type victim struct {
 	handles int   // pipes and sockets; their content belongs to no process
 }
 
-// greediest returns the victim that uses the most memory, or nil. Some memory belongs to no process, such as the
-// names of a million files, and ending a process does not free it: then greediest returns nil or, if it is urgent,
-// the newest command, which most likely causes it.
+// greediest returns the victim that uses the most memory, or nil.
 func (a *agent) greediest(r wire.Relieve) *victim {
 	victims := a.victims()
-	used, known := r.Used-sentryOwn, int64(0)
 	for _, v := range victims {
 		for _, pid := range v.pids {
 			v.mapped += resident(pid)
 		}
-		known += v.mapped
 	}
-	if known < used/2 { // most of it is in unnamed files, pipes and sockets
-		weighHandles(victims, used-known)
-		known = 0
-		for _, v := range victims {
-			known += v.mapped
-		}
+	if used := r.Used - sentryOwn; !explains(victims, used) { // much of it is in unnamed files, pipes and sockets
+		weighHandles(victims, used-mapped(victims))
 	}
+	return choose(victims, r)
+}
+
+// choose returns the victim that uses the most memory, or nil if most memory belongs to no process: a million files have
+// names, and what a program held that has just ended comes back a little later. Ending another program does not free
+// that. If it is urgent, choose then returns the newest command, which most likely causes it.
+func choose(victims []*victim, r wire.Relieve) *victim {
 	by := func(a, b *victim) int { return cmp.Compare(a.mapped, b.mapped) }
-	if known < used/4 {
+	if !explains(victims, r.Used-sentryOwn) {
 		if !r.Urgent {
 			return nil
 		}
@@ -132,6 +131,16 @@ func (a *agent) greediest(r wire.Relieve) *victim {
 		return nil
 	}
 	return slices.MaxFunc(victims, by)
+}
+
+// explains reports whether most of the used memory is known to belong to victims.
+func explains(victims []*victim, used int64) bool { return mapped(victims) >= used/2 }
+
+func mapped(victims []*victim) (sum int64) {
+	for _, v := range victims {
+		sum += v.mapped
+	}
+	return sum
 }
 
 // weighHandles adds the unnamed files of each process, and divides the rest of the used memory among pipes and
