@@ -47,10 +47,12 @@ func (t callTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Body = &callBody{ReadCloser: visitOf(r).body}
 	}
 	resp, err := t.Transport.RoundTrip(r)
-	if err == nil {
-		resp.Body = leavable{resp.Body, context.AfterFunc(r.Context(), func() { resp.Body.Close() })}
+	if err != nil {
+		return nil, err
 	}
-	return resp, err
+	body := resp.Body
+	resp.Body = leavable{body, context.AfterFunc(r.Context(), func() { body.Close() })}
+	return resp, nil
 }
 
 // callBody can be closed during a Read, which HTTP/2 allows, and is closed once.

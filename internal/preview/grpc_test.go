@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -72,6 +73,31 @@ func TestWhatIsACall(t *testing.T) {
 	}
 	if _, text := b.ask(t, "POST", public, "/", nil, "Content-Type", "application/grpc"); text != "HTTP/1.1" {
 		t.Errorf("a client without HTTP/2 got in by %s", text)
+	}
+}
+
+// A caller can leave at the moment when the answer begins. The race detector looks at it.
+func TestCallLeftAsItsAnswerBegins(t *testing.T) {
+	b := openCalls(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusOK) })
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return net.Dial("tcp", b.addr) }
+	transport := newCallTransport(&http.Transport{DialContext: dial})
+	t.Cleanup(transport.CloseIdleConnections)
+	answers := 0
+	for range 200 {
+		ctx, leave := context.WithCancel(t.Context())
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { go leave() }})
+		req, err := http.NewRequestWithContext(ctx, "POST", "http://inside/service/Method", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := transport.RoundTrip(req); err == nil {
+			answers++
+			resp.Body.Close()
+		}
+		leave()
+	}
+	if answers == 0 {
+		t.Error("no call had an answer to leave")
 	}
 }
 
