@@ -36,9 +36,8 @@ const (
 
 // Network is what a sandbox can reach. The zero Network, in a request, means the server's default.
 type Network struct {
-	Mode NetworkMode `json:"mode,omitempty"` // default allow-list
-	// Allow holds rules in the form that ParseNetworkRule reads.
-	Allow []string `json:"allow,omitempty"`
+	Mode  NetworkMode  `json:"mode,omitempty"` // default allow-list
+	Allow NetworkRules `json:"allow,omitempty"`
 	// Links are other sandboxes of the same owner, in the form that ParseNetworkLink reads. The sandbox reaches their
 	// ports by a name.
 	Links  []string      `json:"links,omitempty"`
@@ -75,18 +74,17 @@ func (n Network) Canonical() (Network, error) {
 		return n, Errorf(Invalid, "a limit of the network is negative: give a number, or leave it out for the default").Naming(AboutField, "network.limits")
 	}
 	if len(n.Allow) > MaxNetworkRules {
-		return n, Errorf(Invalid, "%d rules are more than the %d that a sandbox may have: name a domain by *.example.com, or a net by its prefix", len(n.Allow), MaxNetworkRules).Naming(AboutField, "network.allow")
+		return n, Errorf(Invalid, "a sandbox may have at most %d rules: name a domain by *.example.com, or a net by its prefix", MaxNetworkRules).Naming(AboutField, "network.allow")
 	}
-	var allow []string
-	seen := map[string]bool{}
-	for _, text := range n.Allow {
-		rule, err := ParseNetworkRule(text)
-		if err != nil {
+	var allow NetworkRules
+	seen := map[NetworkRule]bool{}
+	for _, rule := range n.Allow {
+		if err := rule.Check(); err != nil {
 			return n, err
 		}
-		if canonical := rule.String(); !seen[canonical] {
-			seen[canonical] = true
-			allow = append(allow, canonical)
+		if !seen[rule] {
+			seen[rule] = true
+			allow = append(allow, rule)
 		}
 	}
 	n.Allow = allow
@@ -150,17 +148,16 @@ type Connection struct {
 }
 
 // MissingRule returns the rule that would allow a denied connection.
-func (c Connection) MissingRule() string {
+func (c Connection) MissingRule() NetworkRule {
 	if c.Port == 0 || c.Port == 80 || c.Port == 443 {
-		return c.Host
+		return readNetworkRule(c.Host)
 	}
-	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+	return readNetworkRule(net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
 }
 
 // Allows reports whether the rules of n allow everything that the given rule allows.
-func (n Network) Allows(rule string) bool {
-	r, err := ParseNetworkRule(rule)
-	return err == nil && n.Mode == NetworkAllowList && indexRules(n.Allow).cover(r)
+func (n Network) Allows(rule NetworkRule) bool {
+	return n.Mode == NetworkAllowList && indexRules(n.Allow).cover(rule)
 }
 
 // ConnectionQuery chooses lines of the log.
@@ -207,8 +204,8 @@ func (n Network) Within(ceiling Network) error {
 	if n.Mode == NetworkOpen && ceiling.Mode != NetworkOpen {
 		return beyond("the network is to be open")
 	}
-	if text, ok := n.firstBeyond(ceiling); ok {
-		return beyond("the network is to reach %s", text)
+	if rule, ok := n.firstBeyond(ceiling); ok {
+		return beyond("the network is to reach %s", rule)
 	}
 	over := func(l, most int64) bool { return most > 0 && l > most }
 	if l, most := n.Limits, ceiling.Limits; over(int64(l.Connections), int64(most.Connections)) || over(int64(l.Rate), int64(most.Rate)) || over(l.Bandwidth, most.Bandwidth) || over(l.Total, most.Total) {
@@ -219,15 +216,14 @@ func (n Network) Within(ceiling Network) error {
 
 // firstBeyond returns the first rule that the ceiling does not allow. An open ceiling allows every rule about names.
 // A rule about addresses always needs a rule of the ceiling, because it can name private networks.
-func (n Network) firstBeyond(ceiling Network) (text string, ok bool) {
+func (n Network) firstBeyond(ceiling Network) (beyond NetworkRule, ok bool) {
 	rules := indexRules(ceiling.Allow)
-	for _, text := range n.Allow {
-		rule, err := ParseNetworkRule(text)
-		if err != nil || !rules.cover(rule) && (ceiling.Mode != NetworkOpen || rule.Net.IsValid()) {
-			return text, true
+	for _, rule := range n.Allow {
+		if !rules.cover(rule) && (ceiling.Mode != NetworkOpen || rule.Name == "") {
+			return rule, true
 		}
 	}
-	return "", false
+	return NetworkRule{}, false
 }
 
 // Or returns n; fields that n leaves out come from the server's default.
@@ -262,16 +258,15 @@ func (n Network) Below(ceiling *Network, fallback Network) (Network, error) {
 }
 
 // Changed returns n with another mode, unless mode is empty, and with the given rules added and removed.
-func (n Network) Changed(mode NetworkMode, allow, deny []string) (Network, error) {
+func (n Network) Changed(mode NetworkMode, allow, deny NetworkRules) (Network, error) {
 	n.Mode = cmp.Or(mode, n.Mode)
 	n.Allow = append(slices.Clone(n.Allow), allow...)
-	for _, text := range deny {
-		rule, err := ParseNetworkRule(text)
-		if err != nil {
+	for _, rule := range deny {
+		if err := rule.Check(); err != nil {
 			return n, err
 		}
 		before := len(n.Allow)
-		n.Allow = slices.DeleteFunc(n.Allow, func(have string) bool { return have == rule.String() })
+		n.Allow = slices.DeleteFunc(n.Allow, func(have NetworkRule) bool { return have == rule })
 		if len(n.Allow) == before {
 			return n, Errorf(NotFound, "there is no rule %s to take back: show the network to see those that there are", rule)
 		}

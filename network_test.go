@@ -1,6 +1,8 @@
 package hutch_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -138,11 +140,11 @@ func TestNetworkRuleMatches(t *testing.T) {
 }
 
 func TestNetworkCanonical(t *testing.T) {
-	n, err := hutch.Network{Allow: []string{"A.example", "a.example", "10.0.0.1/32"}}.Canonical()
-	if err != nil || n.Mode != hutch.NetworkAllowList || strings.Join(n.Allow, " ") != "a.example 10.0.0.1" {
+	n, err := hutch.Network{Allow: hutch.Rules("A.example", "a.example", "10.0.0.1/32")}.Canonical()
+	if err != nil || n.Mode != hutch.NetworkAllowList || n.Allow.String() != "a.example 10.0.0.1" {
 		t.Errorf("canonical is %+v, %v", n, err)
 	}
-	for _, bad := range []hutch.Network{{Mode: "closed"}, {Allow: []string{"*"}}, {Limits: hutch.NetworkLimits{Rate: -1}}, {Allow: make([]string, hutch.MaxNetworkRules+1)}} {
+	for _, bad := range []hutch.Network{{Mode: "closed"}, {Allow: hutch.Rules("*")}, {Limits: hutch.NetworkLimits{Rate: -1}}, {Allow: make(hutch.NetworkRules, hutch.MaxNetworkRules+1)}} {
 		if _, err := bad.Canonical(); hutch.KindOf(err) != hutch.Invalid {
 			t.Errorf("%.80v: %v", bad, err)
 		}
@@ -175,7 +177,7 @@ func FuzzNetworkRule(f *testing.F) {
 
 func TestNetworkBelow(t *testing.T) {
 	t.Parallel()
-	pypi := &hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"pypi.org"}, Limits: hutch.NetworkLimits{Connections: 10}}
+	pypi := &hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("pypi.org"), Limits: hutch.NetworkLimits{Connections: 10}}
 	open := hutch.Network{Mode: hutch.NetworkOpen}
 	for _, c := range []struct {
 		name           string
@@ -184,20 +186,20 @@ func TestNetworkBelow(t *testing.T) {
 		want           string // mode, rules, concurrent connections; empty when the request is refused
 	}{
 		{"no ceiling", nil, hutch.Network{}, open, "open [] 0"},
-		{"no ceiling, its own", nil, hutch.Network{Allow: []string{"a.example"}}, open, "allow-list [a.example] 0"},
+		{"no ceiling, its own", nil, hutch.Network{Allow: hutch.Rules("a.example")}, open, "allow-list [a.example] 0"},
 		{"nothing asked", pypi, hutch.Network{}, hutch.Network{}, "allow-list [] 10"},
 		{"a server that allows more", pypi, hutch.Network{}, open, "allow-list [pypi.org] 10"},
-		{"all of it", pypi, hutch.Network{Allow: []string{"pypi.org:443"}}, hutch.Network{}, "allow-list [pypi.org:443] 10"},
+		{"all of it", pypi, hutch.Network{Allow: hutch.Rules("pypi.org:443")}, hutch.Network{}, "allow-list [pypi.org:443] 10"},
 		{"fewer connections", pypi, hutch.Network{Limits: hutch.NetworkLimits{Connections: 2}}, open, "allow-list [pypi.org] 2"},
-		{"another name", pypi, hutch.Network{Allow: []string{"evil.example"}}, open, ""},
+		{"another name", pypi, hutch.Network{Allow: hutch.Rules("evil.example")}, open, ""},
 		{"open", pypi, open, open, ""},
 		{"more connections", pypi, hutch.Network{Limits: hutch.NetworkLimits{Connections: 11}}, hutch.Network{}, ""},
 		{"nothing at all", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{}, open, "none [] 0"},
-		{"more than nothing", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{Allow: []string{"pypi.org"}}, open, ""},
+		{"more than nothing", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{Allow: hutch.Rules("pypi.org")}, open, ""},
 		{"beyond the server", &open, open, hutch.Network{}, "open [] 0"},
 	} {
 		got, err := c.asks.Below(c.ceiling, c.fallback)
-		if text := fmt.Sprint(got.Mode, " ", got.Allow, " ", got.Limits.Connections); c.want != "" && (err != nil || text != c.want) {
+		if text := fmt.Sprintf("%s [%s] %d", got.Mode, got.Allow, got.Limits.Connections); c.want != "" && (err != nil || text != c.want) {
 			t.Errorf("%s: %s, %v; want %s", c.name, text, err, c.want)
 		}
 		if c.want == "" && !errors.Is(err, hutch.Denied) {
@@ -223,7 +225,7 @@ func TestWithinIsTheRules(t *testing.T) {
 		var ceiling hutch.Network
 		for i := range texts {
 			if subset>>i&1 == 1 {
-				ceiling.Allow = append(ceiling.Allow, texts[i])
+				ceiling.Allow = append(ceiling.Allow, rules[i])
 			}
 		}
 		for i, text := range texts {
@@ -231,14 +233,43 @@ func TestWithinIsTheRules(t *testing.T) {
 			for j := range texts {
 				want = want || subset>>j&1 == 1 && rules[j].Covers(rules[i])
 			}
-			if got := (hutch.Network{Allow: []string{text}}).Within(ceiling) == nil; got != want {
+			if got := (hutch.Network{Allow: hutch.Rules(text)}).Within(ceiling) == nil; got != want {
 				t.Fatalf("%s within %q: %t, want %t", text, ceiling.Allow, got, want)
 			}
 		}
 	}
 }
 
-// A thousand rules under a ceiling of a thousand.
+// A list of texts reads as a list of rules. What is not a rule stays as it was written, and is refused with the request.
+func TestRulesAsJSON(t *testing.T) {
+	t.Parallel()
+	var n hutch.Network
+	if err := json.Unmarshal([]byte(`{"allow":["A.example.","https://x/",""]}`), &n); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := json.Marshal(n); err != nil || string(again) != `{"allow":["a.example","https://x/",""]}` {
+		t.Errorf("%s, %v", again, err)
+	}
+	_, want := hutch.ParseNetworkRule("https://x/")
+	if _, err := n.Canonical(); err == nil || err.Error() != want.Error() {
+		t.Errorf("%v, want %v", err, want)
+	}
+	if n.Within(hutch.Network{Mode: hutch.NetworkOpen}) == nil || n.Allows(n.Allow[1]) {
+		t.Error("a text that is not a rule is allowed")
+	}
+	long := `{"allow":[` + strings.TrimSuffix(strings.Repeat(`"",`, 1<<20), ",") + `]}`
+	if err := json.Unmarshal([]byte(long), &n); err != nil || len(n.Allow) != hutch.MaxNetworkRules+1 {
+		t.Errorf("%d rules are kept, %v", len(n.Allow), err)
+	}
+	if err := json.Unmarshal([]byte(`{"allow":null}`), &n); err != nil || n.Allow != nil {
+		t.Errorf("null is %v, %v", n.Allow, err)
+	}
+	if err := json.Unmarshal([]byte(`{"allow":[1]}`), &n); err == nil {
+		t.Error("a number is read as a rule")
+	}
+}
+
+// A thousand rules under a ceiling of a thousand, with the time to read them.
 func BenchmarkWithin(b *testing.B) {
 	for what, text := range map[string]func(i int) string{
 		"names":    func(i int) string { return fmt.Sprintf("host-%d.example.com:443", i) },
@@ -247,11 +278,13 @@ func BenchmarkWithin(b *testing.B) {
 		b.Run(what, func(b *testing.B) {
 			var n hutch.Network
 			for i := range hutch.MaxNetworkRules {
-				n.Allow = append(n.Allow, text(i))
+				n.Allow = append(n.Allow, hutch.Rules(text(i))...)
 			}
+			request, err := json.Marshal(n)
 			for b.Loop() {
-				c, err := n.Canonical()
-				if err != nil || c.Within(n) != nil {
+				var asked hutch.Network
+				err = cmp.Or(err, json.Unmarshal(request, &asked))
+				if asked, err = asked.Canonical(); err != nil || asked.Within(n) != nil {
 					b.Fatal(err)
 				}
 			}

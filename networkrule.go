@@ -17,6 +17,8 @@ type NetworkRule struct {
 	// AllPorts allows every port. If neither AllPorts nor Port is set, a name is allowed at the ports of the web, 80
 	// and 443, and a network at all ports.
 	AllPorts bool
+
+	unread string // a text that is not a rule
 }
 
 // ParseNetworkRule reads a rule:
@@ -155,6 +157,9 @@ func isNameRune(c rune) bool {
 
 // String returns the canonical form of a rule, which parses to the same rule.
 func (r NetworkRule) String() string {
+	if r.isZero() {
+		return r.unread
+	}
 	host, port := r.Name, ""
 	if r.Below {
 		host = "*." + host
@@ -179,6 +184,35 @@ func (r NetworkRule) String() string {
 		}
 	}
 	return host + port
+}
+
+// isZero reports whether r is not a rule: a text that could not be read, or nothing.
+func (r NetworkRule) isZero() bool { return r.Name == "" && !r.Net.IsValid() }
+
+// Check refuses a text that is not a rule.
+func (r NetworkRule) Check() error {
+	if !r.isZero() {
+		return nil
+	}
+	_, err := ParseNetworkRule(r.unread)
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r NetworkRule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It keeps a text that is not a rule, for Check to refuse.
+func (r *NetworkRule) UnmarshalText(text []byte) error {
+	*r = readNetworkRule(string(text))
+	return nil
+}
+
+func readNetworkRule(text string) NetworkRule {
+	r, err := ParseNetworkRule(text)
+	if err != nil {
+		return NetworkRule{unread: text}
+	}
+	return r
 }
 
 // HasName reports whether a rule covers a name. The name is in lower case, without a final dot.

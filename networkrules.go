@@ -1,27 +1,60 @@
 package hutch
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-// networkRules is an index of rules. A lookup takes time by the length of a name or prefix, not by the number of
-// rules.
-type networkRules struct {
+// NetworkRules is a list of rules. Its JSON is a list of texts.
+type NetworkRules []NetworkRule
+
+// Rules reads rules as ParseNetworkRule does. A text that is not a rule stays in the list, and the request that it is
+// for is refused.
+func Rules(texts ...string) NetworkRules {
+	rules := slices.Grow(NetworkRules(nil), len(texts))
+	for _, text := range texts {
+		rules = append(rules, readNetworkRule(text))
+	}
+	return rules
+}
+
+// String returns the rules in their canonical form, with spaces between them.
+func (rules NetworkRules) String() string {
+	texts := make([]string, len(rules))
+	for i, rule := range rules {
+		texts[i] = rule.String()
+	}
+	return strings.Join(texts, " ")
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Of a list that is too long it keeps enough for the request to be refused:
+// a rule takes more memory than its text.
+func (rules *NetworkRules) UnmarshalJSON(b []byte) error {
+	var texts []string
+	if err := json.Unmarshal(b, &texts); err != nil {
+		return err
+	}
+	*rules = Rules(texts[:min(len(texts), MaxNetworkRules+1)]...)
+	return nil
+}
+
+// ruleIndex finds the rules that cover another rule. A lookup takes time by the length of a name or prefix, not by the
+// number of rules.
+type ruleIndex struct {
 	names map[string][]NetworkRule // rules without *, by name
 	below map[string][]NetworkRule // rules with *, by name
 	nets  map[netip.Prefix][]NetworkRule
 	bits  []int // the prefix lengths in use
 }
 
-// indexRules parses rules. It skips invalid ones: they cover nothing.
-func indexRules(texts []string) networkRules {
-	x := networkRules{map[string][]NetworkRule{}, map[string][]NetworkRule{}, map[netip.Prefix][]NetworkRule{}, nil}
-	for _, text := range texts {
-		rule, err := ParseNetworkRule(text)
+// indexRules makes an index. It skips unread rules: they cover nothing.
+func indexRules(rules NetworkRules) ruleIndex {
+	x := ruleIndex{map[string][]NetworkRule{}, map[string][]NetworkRule{}, map[netip.Prefix][]NetworkRule{}, nil}
+	for _, rule := range rules {
 		switch {
-		case err != nil:
+		case rule.isZero():
 		case rule.Net.IsValid():
 			x.nets[rule.Net] = append(x.nets[rule.Net], rule)
 			if !slices.Contains(x.bits, rule.Net.Bits()) {
@@ -37,7 +70,7 @@ func indexRules(texts []string) networkRules {
 }
 
 // cover reports whether one of the rules covers another rule.
-func (x networkRules) cover(rule NetworkRule) bool {
+func (x ruleIndex) cover(rule NetworkRule) bool {
 	covers := func(have NetworkRule) bool { return have.Covers(rule) }
 	if rule.Net.IsValid() {
 		return slices.ContainsFunc(x.bits, func(bits int) bool {

@@ -43,7 +43,7 @@ func (s *Sandbox) Allow(ctx context.Context, rules ...string) (hutch.NetworkStat
 	if err != nil {
 		return state, err
 	}
-	state.Network.Allow = append(state.Network.Allow, rules...)
+	state.Network.Allow = append(state.Network.Allow, hutch.Rules(rules...)...)
 	return s.client.SetNetwork(ctx, s.ID, state.Network)
 }
 

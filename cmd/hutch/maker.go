@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,8 +114,9 @@ func sameNetwork(has, want hutch.Network) bool {
 		return true // the server has refused it
 	}
 	has, err = has.Canonical()
-	slices.Sort(has.Allow)
-	slices.Sort(want.Allow)
+	byText := func(a, b hutch.NetworkRule) int { return cmp.Compare(a.String(), b.String()) }
+	slices.SortFunc(has.Allow, byText)
+	slices.SortFunc(want.Allow, byText)
 	return err == nil && has.Mode == want.Mode && slices.Equal(has.Allow, want.Allow)
 }
 
@@ -124,5 +126,5 @@ func reach(n hutch.Network) string {
 	if len(n.Allow) == 0 {
 		return string(n.Mode)
 	}
-	return fmt.Sprintf("%s (%s)", n.Mode, strings.Join(n.Allow, " "))
+	return fmt.Sprintf("%s (%s)", n.Mode, n.Allow)
 }

@@ -32,7 +32,7 @@ func (n *networkFlags) flags(f *pflag.FlagSet, mode, allow, of string) {
 }
 
 func (n networkFlags) network() hutch.Network {
-	return hutch.Network{Mode: hutch.NetworkMode(n.mode), Allow: n.allow}
+	return hutch.Network{Mode: hutch.NetworkMode(n.mode), Allow: hutch.Rules(n.allow...)}
 }
 
 // parse is network, checked.
@@ -65,7 +65,7 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			state, err := svc.Network(ctx, args[0])
 			if err == nil && (mode != "" || len(allow)+len(deny)+len(link)+len(unlink) > 0) {
-				n, nerr := state.Network.Changed(hutch.NetworkMode(mode), allow, deny)
+				n, nerr := state.Network.Changed(hutch.NetworkMode(mode), hutch.Rules(allow...), hutch.Rules(deny...))
 				if nerr == nil {
 					n.Links, nerr = changeLinks(n.Links, link, unlink)
 				}
@@ -113,7 +113,7 @@ func changeLinks(links, more, less []string) ([]string, error) {
 func showNetwork(out io.Writer, s hutch.NetworkState) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Network.Mode, hutch.NetworkAllowList))
-	fmt.Fprintf(w, "allow\t%s\n", cmp.Or(strings.Join(s.Network.Allow, " "), "-"))
+	fmt.Fprintf(w, "allow\t%s\n", cmp.Or(s.Network.Allow.String(), "-"))
 	if s.Unavailable != "" {
 		fmt.Fprintf(w, "none\t%s\n", text.Line(s.Unavailable))
 	}

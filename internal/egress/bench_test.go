@@ -44,7 +44,7 @@ func BenchmarkCarry(b *testing.B) {
 		}
 		through(b, c)
 	})
-	g, err := New(hutch.Network{Allow: []string{shared}}, Options{Dial: w.dial})
+	g, err := New(hutch.Network{Allow: hutch.Rules(shared)}, Options{Dial: w.dial})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (w *world) brokered(mode hutch.NetworkMode, allow ...string) *brokered {
 			b.uses = append(b.uses, fmt.Sprint(host, " ", u.Method, " ", u.Status, " ", u.Secrets))
 		},
 	}
-	g, err := New(hutch.Network{Mode: mode, Allow: allow}, opt)
+	g, err := New(hutch.Network{Mode: mode, Allow: hutch.Rules(allow...)}, opt)
 	if err != nil {
 		w.t.Fatal(err)
 	}

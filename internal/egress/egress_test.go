@@ -357,7 +357,7 @@ func TestTightening(t *testing.T) {
 		}
 		conns[addr] = c
 	}
-	if err := in.g.Set(hutch.Network{Allow: []string{"10.1.0.0/16:5432"}}); err != nil {
+	if err := in.g.Set(hutch.Network{Allow: hutch.Rules("10.1.0.0/16:5432")}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
@@ -390,7 +390,7 @@ func TestLimits(t *testing.T) {
 	w.serve("10.1.2.3:9", func(c net.Conn) { io.Copy(c, c) })
 	limited := func(l hutch.NetworkLimits) *inside {
 		in := w.inside("", "10.1.2.3")
-		in.g.Set(hutch.Network{Allow: []string{"10.1.2.3"}, Limits: l})
+		in.g.Set(hutch.Network{Allow: hutch.Rules("10.1.2.3"), Limits: l})
 		return in
 	}
 	in := limited(hutch.NetworkLimits{Connections: 2})
@@ -418,7 +418,7 @@ func TestLimits(t *testing.T) {
 	if c := in.last(); !strings.Contains(c.Reason, "totalBytes") {
 		t.Errorf("on record as %+v", c)
 	}
-	in.g.Set(hutch.Network{Allow: []string{"10.1.2.3"}, Limits: hutch.NetworkLimits{Total: 1000}}) // as a restarted server does
+	in.g.Set(hutch.Network{Allow: hutch.Rules("10.1.2.3"), Limits: hutch.NetworkLimits{Total: 1000}}) // as a restarted server does
 	if _, err := in.dial(t.Context(), "tcp", "10.1.2.3:9"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a connection when all is spent: %v", err)
 	}

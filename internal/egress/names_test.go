@@ -174,7 +174,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(query(f, "api.example.com.", dnsmessage.TypeA))
 	f.Add(query(f, "evil.example.net.", dnsmessage.TypeTXT))
 	f.Add([]byte("\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"))
-	g, err := New(hutch.Network{Allow: []string{"*.com"}}, Options{Sandbox: "sb", Resolver: knowing(map[asked]answer{
+	g, err := New(hutch.Network{Allow: hutch.Rules("*.com")}, Options{Sandbox: "sb", Resolver: knowing(map[asked]answer{
 		{"sb", "api.example.com"}: {[]netip.Addr{netip.MustParseAddr("203.0.113.1")}, time.Now().Add(time.Hour)},
 	})})
 	if err != nil {
@@ -200,7 +200,7 @@ func BenchmarkDecide(b *testing.B) {
 		allow = append(allow, fmt.Sprintf("host%d.example.com", i))
 	}
 	for what, rules := range map[string][]string{"2rules": {"10.0.0.0/8", allowedName}, "1000rules": append(allow, "10.0.0.0/8", allowedName)} {
-		g, err := New(hutch.Network{Allow: rules}, Options{Sandbox: "sb"})
+		g, err := New(hutch.Network{Allow: hutch.Rules(rules...)}, Options{Sandbox: "sb"})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func TestSlowNames(t *testing.T) {
 	defer cancel()
 	ask := func(sandbox string, many int) (accepted *atomic.Int64) {
 		opt.Sandbox, accepted = sandbox, new(atomic.Int64)
-		g, err := New(hutch.Network{Allow: []string{"*.example.com"}}, opt)
+		g, err := New(hutch.Network{Allow: hutch.Rules("*.example.com")}, opt)
 		if err != nil {
 			t.Fatal(err)
 		}

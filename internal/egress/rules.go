@@ -10,7 +10,7 @@ import (
 // rules are a sandbox's rules, prepared for decisions.
 type rules struct {
 	network  hutch.Network
-	list     []hutch.NetworkRule
+	list     hutch.NetworkRules
 	links    map[netip.Addr]hutch.NetworkLink
 	brokered func(host string, port uint16) string // as Brokering.rule
 }
@@ -21,15 +21,8 @@ func newRules(n hutch.Network) (*rules, error) {
 		return nil, err
 	}
 	r := &rules{network: n}
-	for _, text := range n.Allow {
-		rule, err := hutch.ParseNetworkRule(text)
-		if err != nil {
-			return nil, err
-		}
-		r.list = append(r.list, rule)
-	}
-	if n.Mode == hutch.NetworkNone {
-		r.list = nil
+	if n.Mode != hutch.NetworkNone {
+		r.list = n.Allow
 	}
 	r.links, err = linked(n.Links)
 	return r, err

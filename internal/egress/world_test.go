@@ -210,7 +210,7 @@ type inside struct {
 
 func (w *world) inside(mode hutch.NetworkMode, allow ...string) *inside {
 	w.t.Helper()
-	g, err := New(hutch.Network{Mode: mode, Allow: allow}, w.options())
+	g, err := New(hutch.Network{Mode: mode, Allow: hutch.Rules(allow...)}, w.options())
 	if err != nil {
 		w.t.Fatal(err)
 	}

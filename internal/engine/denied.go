@@ -18,7 +18,7 @@ func (s *sandbox) deniedSince(ctx context.Context, began time.Time, denials int6
 	log := g.Connections(context.WithoutCancel(ctx), hutch.ConnectionQuery{Verdict: hutch.Refused, Limit: 4 * hutch.MaxDenied})
 	var rules []string
 	for _, c := range log.Connections {
-		if rule := c.MissingRule(); !c.Time.Before(began) && !slices.Contains(rules, rule) {
+		if rule := c.MissingRule().String(); !c.Time.Before(began) && !slices.Contains(rules, rule) {
 			rules = append(rules, rule)
 		}
 	}

@@ -12,7 +12,7 @@ func TestNetworkIsKept(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "awake"})
 	b.create(t, hutch.CreateRequest{ID: "asleep", OnIdle: hutch.IdleStop, SleepAfter: 0.05})
-	n := hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"*.example.com:443"}, Limits: hutch.NetworkLimits{Rate: 7}}
+	n := hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("*.example.com:443"), Limits: hutch.NetworkLimits{Rate: 7}}
 	for _, id := range []string{"awake", "asleep"} {
 		if _, err := b.SetNetwork(t.Context(), id, n); err != nil {
 			t.Fatal(err)

@@ -107,7 +107,7 @@ func TestNetworkCeilingOfCopies(t *testing.T) {
 	ann := func(most *hutch.Network) context.Context {
 		return caller.WithOwner(t.Context(), caller.Owner{ID: "ann", Network: most})
 	}
-	wide, narrow := ann(nil), ann(&hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"pypi.org"}})
+	wide, narrow := ann(nil), ann(&hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("pypi.org")})
 	if _, err := b.Create(wide, hutch.CreateRequest{ID: "box", Network: hutch.Network{Mode: hutch.NetworkOpen}}); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestNetworkCeilingOfCopies(t *testing.T) {
 	if _, err := b.Fork(narrow, "box", hutch.ForkRequest{}); !errors.Is(err, hutch.Denied) {
 		t.Errorf("a fork of what reaches everything: %v", err)
 	}
-	from.Network.Allow = []string{"pypi.org"}
+	from.Network.Allow = hutch.Rules("pypi.org")
 	sb, err := b.Create(narrow, from)
 	if err != nil || sb.Network.Mode != hutch.NetworkAllowList || len(sb.Network.Allow) != 1 {
 		t.Errorf("with a network of its own: %+v, %v", sb.Network, err)

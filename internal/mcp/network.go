@@ -34,7 +34,7 @@ func (s *server) network(ctx context.Context, c *call, in networkArgs) (reply, e
 	state, err := s.svc.Network(ctx, in.SandboxID)
 	if err == nil && (in.Mode != "" || len(in.Allow)+len(in.Deny) > 0) {
 		var n hutch.Network
-		if n, err = state.Network.Changed(hutch.NetworkMode(in.Mode), in.Allow, in.Deny); err == nil {
+		if n, err = state.Network.Changed(hutch.NetworkMode(in.Mode), hutch.Rules(in.Allow...), hutch.Rules(in.Deny...)); err == nil {
 			state, err = s.svc.SetNetwork(ctx, in.SandboxID, n)
 		}
 	}
@@ -80,7 +80,7 @@ func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
 	case s.Network.Mode == hutch.NetworkNone:
 		b.WriteString("\nto allow something, call network with mode allow-list and allow")
 	case s.Network.Mode == hutch.NetworkAllowList && len(denied) > 0:
-		b.WriteString("\nto allow it, call network with allow, such as " + text.Line(string(mustJSON([]string{denied[len(denied)-1].MissingRule()}))))
+		b.WriteString("\nto allow it, call network with allow, such as " + text.Line(string(mustJSON([]hutch.NetworkRule{denied[len(denied)-1].MissingRule()}))))
 	}
 	return b.String()
 }
@@ -88,11 +88,11 @@ func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
 // maxRulesShown bounds the rules in a record.
 const maxRulesShown = 50
 
-func few(rules []string) []string {
+func few(rules hutch.NetworkRules) hutch.NetworkRules {
 	if len(rules) <= maxRulesShown {
 		return rules
 	}
-	return append(slices.Clone(rules[:maxRulesShown]), fmt.Sprintf("… and %d more", len(rules)-maxRulesShown))
+	return slices.Concat(rules[:maxRulesShown], hutch.Rules(fmt.Sprintf("… and %d more", len(rules)-maxRulesShown)))
 }
 
 // deniedWords tell a model what the network denied while its program ran, and the

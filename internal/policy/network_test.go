@@ -13,7 +13,7 @@ import (
 // A caller who can run code cannot allow more of the network than the server does.
 func TestNetworkCeiling(t *testing.T) {
 	t.Parallel()
-	ceiling := hutch.Network{Mode: hutch.NetworkAllowList, Allow: []string{"*.example.com", "10.0.0.0/8:5432"}, Limits: hutch.NetworkLimits{Connections: 10}}
+	ceiling := hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("*.example.com", "10.0.0.0/8:5432"), Limits: hutch.NetworkLimits{Connections: 10}}
 	for _, c := range []struct {
 		ceiling hutch.Network
 		n       hutch.Network
@@ -21,17 +21,17 @@ func TestNetworkCeiling(t *testing.T) {
 	}{
 		{ceiling, hutch.Network{}, nil},
 		{ceiling, hutch.Network{Mode: hutch.NetworkNone}, nil},
-		{ceiling, hutch.Network{Allow: []string{"api.example.com:443", "10.1.2.3:5432"}}, nil},
-		{ceiling, hutch.Network{Allow: []string{"api.example.com"}, Limits: hutch.NetworkLimits{Connections: 5}}, nil},
+		{ceiling, hutch.Network{Allow: hutch.Rules("api.example.com:443", "10.1.2.3:5432")}, nil},
+		{ceiling, hutch.Network{Allow: hutch.Rules("api.example.com"), Limits: hutch.NetworkLimits{Connections: 5}}, nil},
 		{ceiling, hutch.Network{Mode: hutch.NetworkOpen}, hutch.Denied},
-		{ceiling, hutch.Network{Allow: []string{"evil.example.net"}}, hutch.Denied},
-		{ceiling, hutch.Network{Allow: []string{"api.example.com:22"}}, hutch.Denied},
-		{ceiling, hutch.Network{Allow: []string{"10.1.2.3"}}, hutch.Denied},
+		{ceiling, hutch.Network{Allow: hutch.Rules("evil.example.net")}, hutch.Denied},
+		{ceiling, hutch.Network{Allow: hutch.Rules("api.example.com:22")}, hutch.Denied},
+		{ceiling, hutch.Network{Allow: hutch.Rules("10.1.2.3")}, hutch.Denied},
 		{ceiling, hutch.Network{Mode: hutch.NetworkNone, Limits: hutch.NetworkLimits{Connections: 11}}, hutch.Denied},
-		{ceiling, hutch.Network{Allow: []string{"*"}}, hutch.Invalid},
-		{hutch.Network{}, hutch.Network{Allow: []string{"example.com"}}, hutch.Denied},
-		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen, Allow: []string{"example.com:*"}}, nil},
-		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen, Allow: []string{"192.168.0.0/16"}}, hutch.Denied},
+		{ceiling, hutch.Network{Allow: hutch.Rules("*")}, hutch.Invalid},
+		{hutch.Network{}, hutch.Network{Allow: hutch.Rules("example.com")}, hutch.Denied},
+		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen, Allow: hutch.Rules("example.com:*")}, nil},
+		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen, Allow: hutch.Rules("192.168.0.0/16")}, hutch.Denied},
 	} {
 		w := newWorld(t, &scripted.Service{}, policy.Options{Network: c.ceiling})
 		agent := w.as(t, hutch.TokenRequest{Name: "agent", Scopes: []hutch.Scope{hutch.ScopeExec}})
@@ -56,7 +56,7 @@ func TestNetworkCeiling(t *testing.T) {
 // A secret brokered for a host makes the host reachable, so the same ceiling holds for it.
 func TestBrokeringCeiling(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, &scripted.Service{}, policy.Options{Network: hutch.Network{Allow: []string{"api.example.com"}}})
+	w := newWorld(t, &scripted.Service{}, policy.Options{Network: hutch.Network{Allow: hutch.Rules("api.example.com")}})
 	agent := w.as(t, hutch.TokenRequest{Name: "agent", Scopes: []hutch.Scope{hutch.ScopeExec}})
 	admin := w.as(t, hutch.TokenRequest{Name: "admin", Scopes: []hutch.Scope{hutch.ScopeExec, hutch.ScopeAdmin}})
 	for _, c := range []struct {

@@ -2,8 +2,6 @@ package policy
 
 import (
 	"context"
-	"net"
-	"strconv"
 
 	"hutch"
 	"hutch/internal/caller"
@@ -61,7 +59,7 @@ func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering)
 		if err != nil {
 			return err
 		}
-		n.Allow = append(n.Allow, net.JoinHostPort(host, strconv.Itoa(int(port))))
+		n.Allow = append(n.Allow, hutch.NetworkRule{Name: host, Port: port})
 	}
 	return p.mayReach(ctx, n)
 }

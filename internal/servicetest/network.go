@@ -31,9 +31,9 @@ func (s *suite) networkDefault(t *testing.T) {
 func (s *suite) networkSet(t *testing.T) {
 	id := s.open(t)
 	for _, n := range []hutch.Network{
-		{Allow: []string{"Example.com", "example.com.", "10.1.0.0/16:5432"}, Limits: hutch.NetworkLimits{Connections: 7}},
+		{Allow: hutch.Rules("Example.com", "example.com.", "10.1.0.0/16:5432"), Limits: hutch.NetworkLimits{Connections: 7}},
 		{Mode: hutch.NetworkOpen},
-		{Mode: hutch.NetworkNone, Allow: []string{"[2001:db8::]/32:443"}},
+		{Mode: hutch.NetworkNone, Allow: hutch.Rules("[2001:db8::]/32:443")},
 	} {
 		want, _ := n.Canonical()
 		set, err := s.svc.SetNetwork(bounded(t), id, n)
@@ -51,18 +51,18 @@ func (s *suite) networkSet(t *testing.T) {
 }
 
 func (s *suite) networkAtCreate(t *testing.T) {
-	sb := s.make(t, hutch.CreateRequest{Network: hutch.Network{Allow: []string{"*.EXAMPLE.com:443"}}})
-	if n := sb.Network; n.Mode != hutch.NetworkAllowList || !slices.Equal(n.Allow, []string{"*.example.com:443"}) {
+	sb := s.make(t, hutch.CreateRequest{Network: hutch.Network{Allow: hutch.Rules("*.EXAMPLE.com:443")}})
+	if n := sb.Network; n.Mode != hutch.NetworkAllowList || n.Allow.String() != "*.example.com:443" {
 		t.Errorf("made with %+v", n)
 	}
-	if _, err := s.svc.Create(bounded(t), hutch.CreateRequest{Runtime: s.Runtime, Network: hutch.Network{Allow: []string{"*"}}}); !errors.Is(err, hutch.Invalid) {
+	if _, err := s.svc.Create(bounded(t), hutch.CreateRequest{Runtime: s.Runtime, Network: hutch.Network{Allow: hutch.Rules("*")}}); !errors.Is(err, hutch.Invalid) {
 		t.Errorf("made with a rule that is none: %v", err)
 	}
 }
 
 func (s *suite) networkRefused(t *testing.T) {
 	id := s.open(t)
-	for _, n := range []hutch.Network{{Mode: "closed"}, {Allow: []string{"https://example.com/"}}, {Limits: hutch.NetworkLimits{Rate: -1}}} {
+	for _, n := range []hutch.Network{{Mode: "closed"}, {Allow: hutch.Rules("https://example.com/")}, {Limits: hutch.NetworkLimits{Rate: -1}}} {
 		if _, err := s.svc.SetNetwork(bounded(t), id, n); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%+v: %v", n, err)
 		}

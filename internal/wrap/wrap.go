@@ -47,7 +47,7 @@ func networkTarget(n *hutch.Network) string {
 	if n == nil {
 		return ""
 	}
-	return strings.TrimSpace(string(n.Mode) + " " + strings.Join(n.Allow, " "))
+	return strings.TrimSpace(string(n.Mode) + " " + n.Allow.String())
 }
 
 // urlTarget is a URL without the credentials that can be in it.

@@ -25,7 +25,7 @@ func each(t *testing.T, test func(t *testing.T, runtime string)) {
 func TestClients(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)
-		s := w.sandbox(t, w.engine(t, runtime), hutch.Network{Allow: []string{allowed}})
+		s := w.sandbox(t, w.engine(t, runtime), hutch.Network{Allow: hutch.Rules(allowed)})
 		for command, want := range map[string]string{
 			"curl -sS http://api.example.com/":                                                                                                         "hello from api.example.com",
 			"curl -sS --cacert ca.pem https://api.example.com/":                                                                                        "hello from api.example.com",
@@ -50,7 +50,7 @@ func TestClients(t *testing.T) {
 func TestAttacks(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)
-		s := w.sandbox(t, w.engine(t, runtime), hutch.Network{Allow: []string{allowed, "rebind.example.com"}})
+		s := w.sandbox(t, w.engine(t, runtime), hutch.Network{Allow: hutch.Rules(allowed, "rebind.example.com")})
 		s.run(t, "curl -sS http://api.example.com/") // from now on its address is known
 		const curl = "curl -sS -k -m 10 -o /dev/null -w '%{http_code}' "
 		for command, want := range map[string]string{
@@ -144,7 +144,7 @@ func TestRulesChange(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		set(hutch.Network{Allow: []string{"*.example.com"}})
+		set(hutch.Network{Allow: hutch.Rules("*.example.com")})
 		if out, code := s.run(t, get); code != 0 {
 			t.Fatalf("when it is allowed: %d %s", code, out)
 		}
