@@ -38,9 +38,8 @@ const (
 type Network struct {
 	Mode  NetworkMode  `json:"mode,omitempty"` // default allow-list
 	Allow NetworkRules `json:"allow,omitempty"`
-	// Links are other sandboxes of the same owner, in the form that ParseNetworkLink reads. The sandbox reaches their
-	// ports by a name.
-	Links  []string      `json:"links,omitempty"`
+	// Links are other sandboxes of the same owner. The sandbox reaches their ports by a name.
+	Links  NetworkLinks  `json:"links,omitempty"`
 	Limits NetworkLimits `json:"limits,omitzero"`
 }
 
@@ -89,7 +88,7 @@ func (n Network) Canonical() (Network, error) {
 	}
 	n.Allow = allow
 	var err error
-	n.Links, err = canonicalLinks(n.Links)
+	n.Links, err = n.Links.canonical()
 	return n, err
 }
 

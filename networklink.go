@@ -10,6 +10,8 @@ import (
 type NetworkLink struct {
 	Name    string // its name inside, without the domain
 	Sandbox string // its id
+
+	unread string // a text that is not a link
 }
 
 const (
@@ -30,37 +32,81 @@ func ParseNetworkLink(text string) (NetworkLink, error) {
 	if !linkName().MatchString(name) || CheckID(id) != nil {
 		return NetworkLink{}, Errorf(Invalid, "%.120q is no link: write the id of another sandbox, or NAME=ID with a name of a-z, 0-9 and hyphens", text).Naming(AboutField, "network.links")
 	}
-	return NetworkLink{name, id}, nil
+	return NetworkLink{Name: name, Sandbox: id}, nil
+}
+
+// Check refuses a text that is not a link.
+func (l NetworkLink) Check() error {
+	if l.Name != "" {
+		return nil
+	}
+	_, err := ParseNetworkLink(l.unread)
+	return err
 }
 
 // String returns the link as text.
 func (l NetworkLink) String() string {
-	if l.Name == l.Sandbox {
+	switch l.Name {
+	case "":
+		return l.unread
+	case l.Sandbox:
 		return l.Name
 	}
 	return l.Name + "=" + l.Sandbox
 }
 
-// canonicalLinks returns the links in their canonical form and order.
-func canonicalLinks(texts []string) (links []string, err error) {
-	if len(texts) > MaxNetworkLinks {
-		return nil, Errorf(Invalid, "%d links are more than the %d that a sandbox may have", len(texts), MaxNetworkLinks).Naming(AboutField, "network.links")
+// MarshalText implements encoding.TextMarshaler.
+func (l NetworkLink) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It keeps a text that is not a link, for Check to refuse.
+func (l *NetworkLink) UnmarshalText(text []byte) error {
+	*l = readNetworkLink(string(text))
+	return nil
+}
+
+func readNetworkLink(text string) NetworkLink {
+	l, err := ParseNetworkLink(text)
+	if err != nil {
+		return NetworkLink{unread: text}
+	}
+	return l
+}
+
+// NetworkLinks is a list of links. Its JSON is a list of texts.
+type NetworkLinks []NetworkLink
+
+// Links reads links as ParseNetworkLink does. A text that is not a link stays in the list, and the request that it is
+// for is refused.
+func Links(texts ...string) NetworkLinks { return readAll(texts, readNetworkLink) }
+
+// String returns the links as texts, with spaces between them.
+func (links NetworkLinks) String() string { return joinTexts(links) }
+
+// UnmarshalJSON implements json.Unmarshaler. Of a list that is too long it keeps enough for the request to be refused.
+func (links *NetworkLinks) UnmarshalJSON(b []byte) (err error) {
+	*links, err = readList(b, MaxNetworkLinks, readNetworkLink)
+	return err
+}
+
+// canonical returns the links in their order, each of them once.
+func (links NetworkLinks) canonical() (list NetworkLinks, err error) {
+	if len(links) > MaxNetworkLinks {
+		return nil, Errorf(Invalid, "a sandbox may have at most %d links", MaxNetworkLinks).Naming(AboutField, "network.links")
 	}
 	names := map[string]bool{}
-	for _, text := range texts {
-		l, err := ParseNetworkLink(text)
-		if err != nil {
+	for _, l := range links {
+		if err := l.Check(); err != nil {
 			return nil, err
 		}
-		if text = l.String(); slices.Contains(links, text) {
+		if slices.Contains(list, l) {
 			continue
 		}
 		if names[l.Name] {
 			return nil, Errorf(Invalid, "two links have the name %s: give one another, as NAME=ID", l.Name).Naming(AboutField, "network.links")
 		}
 		names[l.Name] = true
-		links = append(links, text)
+		list = append(list, l)
 	}
-	slices.Sort(links)
-	return links, nil
+	slices.SortFunc(list, func(a, b NetworkLink) int { return strings.Compare(a.String(), b.String()) })
+	return list, nil
 }

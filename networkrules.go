@@ -1,7 +1,6 @@
 package hutch
 
 import (
-	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,32 +11,15 @@ type NetworkRules []NetworkRule
 
 // Rules reads rules as ParseNetworkRule does. A text that is not a rule stays in the list, and the request that it is
 // for is refused.
-func Rules(texts ...string) NetworkRules {
-	rules := slices.Grow(NetworkRules(nil), len(texts))
-	for _, text := range texts {
-		rules = append(rules, readNetworkRule(text))
-	}
-	return rules
-}
+func Rules(texts ...string) NetworkRules { return readAll(texts, readNetworkRule) }
 
 // String returns the rules in their canonical form, with spaces between them.
-func (rules NetworkRules) String() string {
-	texts := make([]string, len(rules))
-	for i, rule := range rules {
-		texts[i] = rule.String()
-	}
-	return strings.Join(texts, " ")
-}
+func (rules NetworkRules) String() string { return joinTexts(rules) }
 
-// UnmarshalJSON implements json.Unmarshaler. Of a list that is too long it keeps enough for the request to be refused:
-// a rule takes more memory than its text.
-func (rules *NetworkRules) UnmarshalJSON(b []byte) error {
-	var texts []string
-	if err := json.Unmarshal(b, &texts); err != nil {
-		return err
-	}
-	*rules = Rules(texts[:min(len(texts), MaxNetworkRules+1)]...)
-	return nil
+// UnmarshalJSON implements json.Unmarshaler. Of a list that is too long it keeps enough for the request to be refused.
+func (rules *NetworkRules) UnmarshalJSON(b []byte) (err error) {
+	*rules, err = readList(b, MaxNetworkRules, readNetworkRule)
+	return err
 }
 
 // ruleIndex finds the rules that cover another rule. A lookup takes time by the length of a name or prefix, not by the

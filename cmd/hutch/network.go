@@ -67,7 +67,7 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 			if err == nil && (mode != "" || len(allow)+len(deny)+len(link)+len(unlink) > 0) {
 				n, nerr := state.Network.Changed(hutch.NetworkMode(mode), hutch.Rules(allow...), hutch.Rules(deny...))
 				if nerr == nil {
-					n.Links, nerr = changeLinks(n.Links, link, unlink)
+					n.Links, nerr = changeLinks(n.Links, hutch.Links(link...), unlink)
 				}
 				if nerr != nil {
 					return nerr
@@ -95,14 +95,11 @@ is another sandbox of yours, whose ports it reaches as NAME.sandbox.internal.
 }
 
 // changeLinks adds and removes links.
-func changeLinks(links, more, less []string) ([]string, error) {
+func changeLinks(links, more hutch.NetworkLinks, less []string) (hutch.NetworkLinks, error) {
 	links = append(slices.Clone(links), more...)
 	for _, name := range less {
 		before := len(links)
-		links = slices.DeleteFunc(links, func(text string) bool {
-			l, err := hutch.ParseNetworkLink(text)
-			return err == nil && l.Name == name
-		})
+		links = slices.DeleteFunc(links, func(l hutch.NetworkLink) bool { return l.Name == name })
 		if len(links) == before {
 			return nil, hutch.Errorf(hutch.NotFound, "there is no link %s to take back: those that there are, are listed without flags", name)
 		}
@@ -118,7 +115,7 @@ func showNetwork(out io.Writer, s hutch.NetworkState) error {
 		fmt.Fprintf(w, "none\t%s\n", text.Line(s.Unavailable))
 	}
 	if len(s.Network.Links) > 0 {
-		fmt.Fprintf(w, "links\t%s\n", strings.Join(s.Network.Links, " "))
+		fmt.Fprintf(w, "links\t%s\n", s.Network.Links.String())
 	}
 	t := s.Traffic
 	fmt.Fprintf(w, "connections\t%d open, %d allowed, %d denied\n", t.Open, t.Allowed, t.Denied)

@@ -17,13 +17,9 @@ var linkNet = netip.MustParsePrefix("198.18.0.0/16")
 
 // linked gives every link an address. A name usually has the same address whatever the other links are, so a program
 // that remembers it reaches the right sandbox.
-func linked(texts []string) (map[netip.Addr]hutch.NetworkLink, error) {
+func linked(list hutch.NetworkLinks) map[netip.Addr]hutch.NetworkLink {
 	links := map[netip.Addr]hutch.NetworkLink{}
-	for _, text := range texts {
-		l, err := hutch.ParseNetworkLink(text)
-		if err != nil {
-			return nil, err
-		}
+	for _, l := range list {
 		addr := linkAddr(l.Name)
 		for links[addr].Name != "" {
 			if addr = addr.Next(); !linkNet.Contains(addr) {
@@ -32,7 +28,7 @@ func linked(texts []string) (map[netip.Addr]hutch.NetworkLink, error) {
 		}
 		links[addr] = l
 	}
-	return links, nil
+	return links
 }
 
 func linkAddr(name string) netip.Addr {

@@ -20,12 +20,11 @@ func newRules(n hutch.Network) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{network: n}
+	r := &rules{network: n, links: linked(n.Links)}
 	if n.Mode != hutch.NetworkNone {
 		r.list = n.Allow
 	}
-	r.links, err = linked(n.Links)
-	return r, err
+	return r, nil
 }
 
 // find returns the first matching rule, or "".

@@ -98,7 +98,7 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 	var state hutch.NetworkState
 	err = e.hold(ctx, id, func(s *sandbox) error {
 		old := s.Record().Sandbox.Network.Links
-		if err := e.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l string) bool { return slices.Contains(old, l) })); err != nil {
+		if err := e.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l hutch.NetworkLink) bool { return slices.Contains(old, l) })); err != nil {
 			return err
 		}
 		if err := e.setNetwork(ctx, s, n); err != nil {
@@ -118,13 +118,9 @@ func (e *lifecycle) networkFor(ctx context.Context, n hutch.Network) (hutch.Netw
 
 // checkLinks refuses links to what the caller does not have. That may come to
 // be later: so it is looked again whenever one is used.
-func (e *lifecycle) checkLinks(ctx context.Context, links []string) error {
-	for _, text := range links {
-		l, err := hutch.ParseNetworkLink(text)
-		if err == nil {
-			_, err = e.find(ctx, l.Sandbox)
-		}
-		if err != nil {
+func (e *lifecycle) checkLinks(ctx context.Context, links hutch.NetworkLinks) error {
+	for _, l := range links {
+		if _, err := e.find(ctx, l.Sandbox); err != nil {
 			return err
 		}
 	}
@@ -136,7 +132,7 @@ func (e *lifecycle) checkLinks(ctx context.Context, links []string) error {
 func (e *lifecycle) inherited(ctx context.Context, asked, first hutch.Network) hutch.Network {
 	n := asked.Or(first)
 	if len(n.Links) == 0 {
-		n.Links = slices.DeleteFunc(slices.Clone(first.Links), func(l string) bool { return e.checkLinks(ctx, []string{l}) != nil })
+		n.Links = slices.DeleteFunc(slices.Clone(first.Links), func(l hutch.NetworkLink) bool { return e.checkLinks(ctx, hutch.NetworkLinks{l}) != nil })
 	}
 	return n
 }

@@ -77,7 +77,7 @@ func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
 	b := start(t, nil)
 	ann, bob := caller.WithOwner(t.Context(), caller.Owner{ID: "ann"}), caller.WithOwner(t.Context(), caller.Owner{ID: "bob"})
 	create := func(ctx context.Context, id string, links ...string) error {
-		_, err := b.Create(ctx, hutch.CreateRequest{ID: id, Network: hutch.Network{Links: links}})
+		_, err := b.Create(ctx, hutch.CreateRequest{ID: id, Network: hutch.Network{Links: hutch.Links(links...)}})
 		return err
 	}
 	if err := errors.Join(create(bob, "db"), create(bob, "web", "db"), create(ann, "box")); err != nil {
@@ -86,17 +86,17 @@ func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
 	if err := create(ann, "other", "db"); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("another's sandbox is linked: %v", err)
 	}
-	if _, err := b.SetNetwork(ann, "box", hutch.Network{Links: []string{"db"}}); !errors.Is(err, hutch.NotFound) {
+	if _, err := b.SetNetwork(ann, "box", hutch.Network{Links: hutch.Links("db")}); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("another's sandbox is linked: %v", err)
 	}
 	if _, err := b.Destroy(bob, "db", true); err != nil {
 		t.Fatal(err)
 	}
-	state, err := b.SetNetwork(bob, "web", hutch.Network{Mode: hutch.NetworkOpen, Links: []string{"db"}})
+	state, err := b.SetNetwork(bob, "web", hutch.Network{Mode: hutch.NetworkOpen, Links: hutch.Links("db")})
 	if err != nil || len(state.Network.Links) != 1 {
 		t.Errorf("a link that was there before: %+v, %v", state, err)
 	}
-	if _, err := b.SetNetwork(bob, "web", hutch.Network{Links: []string{"db", "none"}}); !errors.Is(err, hutch.NotFound) {
+	if _, err := b.SetNetwork(bob, "web", hutch.Network{Links: hutch.Links("db", "none")}); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("a link to nothing: %v", err)
 	}
 }

@@ -219,7 +219,7 @@ func TestLinkedSandboxes(t *testing.T) {
 		if _, err := v.StartProcess(t.Context(), server.id, hutch.ProcessRequest{Command: "echo from another > page; exec python3 -m http.server 8000 --bind 127.0.0.1"}); err != nil {
 			t.Fatal(err)
 		}
-		client := v.sandbox(t, hutch.CreateRequest{Network: hutch.Network{Links: []string{"web=" + server.id}}})
+		client := v.sandbox(t, hutch.CreateRequest{Network: hutch.Network{Links: hutch.Links("web=" + server.id)}})
 		const ask = "curl -sS -m 20 --retry 20 --retry-connrefused --retry-delay 1 http://web.sandbox.internal:8000/page"
 		if out, code := client.run(t, ask); code != 0 || !strings.HasSuffix(out, "from another\n") {
 			t.Errorf("exits with %d: %s", code, out)

@@ -24,7 +24,7 @@ func (v *vaulted) connected(t *testing.T, req hutch.CreateRequest) *sandbox {
 		}
 	}
 	start(server.id, "web", "echo from another > page; exec python3 -m http.server 8000")
-	req.Network = hutch.Network{Allow: hutch.Rules(plain), Links: []string{"web=" + server.id}}
+	req.Network = hutch.Network{Allow: hutch.Rules(plain), Links: hutch.Links("web=" + server.id)}
 	req.Secrets = []string{"API_KEY"}
 	s := v.sandbox(t, req)
 	start(s.id, "stream", "curl -sSN http://"+plain+"/stream >stream; echo $? >ended")
