@@ -86,6 +86,8 @@ type CreateRequest struct {
 	// Pull says when the image is asked of its registry; default PullMissing.
 	Pull    PullPolicy `json:"pull,omitempty"`
 	Runtime string     `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
+	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Limits that are set win over it.
+	InstanceType string `json:"instanceType,omitempty"`
 	// Snapshot is the id or name of the snapshot that the sandbox starts from: it gets the files, the processes and
 	// the memory. Image, runtime and limits are those of the snapshot, as are the variables that Env does not set.
 	Snapshot string `json:"snapshot,omitempty"`
@@ -112,7 +114,7 @@ func (r CreateRequest) Check() error {
 		id = NormalizeID(id)
 	}
 	return cmp.Or(
-		checkOptionalID(id), checkOptionalImage(r.Image), r.Pull.Check(), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
+		checkOptionalID(id), checkOptionalImage(r.Image), r.Pull.Check(), checkOptionalType(r.InstanceType), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
 		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle),
 	)
 }
@@ -140,27 +142,28 @@ func (r UpdateRequest) Check() error {
 
 // Sandbox is the record of one sandbox at one moment.
 type Sandbox struct {
-	ID          string            `json:"sandboxId"`
-	Status      Status            `json:"status"`
-	Reason      string            `json:"reason,omitempty"` // why Status is error or stopped
-	Paused      bool              `json:"paused,omitempty"` // Status is paused
-	Owner       string            `json:"owner,omitempty"`
-	Image       string            `json:"image"`
-	Runtime     string            `json:"runtime"`
-	CreatedAt   time.Time         `json:"createdAt"`
-	LastUsedAt  time.Time         `json:"lastUsedAt"`
-	ExpiresAt   *time.Time        `json:"expiresAt,omitempty"` // end of the hard lifetime
-	Uptime      Seconds           `json:"uptime"`              // since it last started; 0 when it does not run
-	Resources   Resources         `json:"resources"`
-	Environment Environment       `json:"environment"`
-	KeepAlive   bool              `json:"keepAlive"`
-	SleepAfter  Seconds           `json:"sleepAfter"`
-	OnIdle      IdleAction        `json:"onIdle"`
-	Health      Health            `json:"health"`
-	Limits      Limits            `json:"limits"`
-	Network     Network           `json:"network"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Processes   []Process         `json:"processes"` // never null in JSON
+	ID           string            `json:"sandboxId"`
+	Status       Status            `json:"status"`
+	Reason       string            `json:"reason,omitempty"` // why Status is error or stopped
+	Paused       bool              `json:"paused,omitempty"` // Status is paused
+	Owner        string            `json:"owner,omitempty"`
+	Image        string            `json:"image"`
+	Runtime      string            `json:"runtime"`
+	InstanceType string            `json:"instanceType,omitempty"` // that it was created with
+	CreatedAt    time.Time         `json:"createdAt"`
+	LastUsedAt   time.Time         `json:"lastUsedAt"`
+	ExpiresAt    *time.Time        `json:"expiresAt,omitempty"` // end of the hard lifetime
+	Uptime       Seconds           `json:"uptime"`              // since it last started; 0 when it does not run
+	Resources    Resources         `json:"resources"`
+	Environment  Environment       `json:"environment"`
+	KeepAlive    bool              `json:"keepAlive"`
+	SleepAfter   Seconds           `json:"sleepAfter"`
+	OnIdle       IdleAction        `json:"onIdle"`
+	Health       Health            `json:"health"`
+	Limits       Limits            `json:"limits"`
+	Network      Network           `json:"network"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Processes    []Process         `json:"processes"` // never null in JSON
 }
 
 // Resources is what a sandbox uses now.

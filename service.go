@@ -23,6 +23,9 @@ type Service interface {
 	// Sandboxes lists the caller's sandboxes, oldest first.
 	Sandboxes(ctx context.Context, f Filter) ([]Sandbox, error)
 
+	// InstanceTypes lists the sizes that [CreateRequest.InstanceType] can name.
+	InstanceTypes(ctx context.Context) ([]InstanceType, error)
+
 	// Update changes how long a sandbox stays, and its labels. It does not wake the sandbox; the idle time starts
 	// again.
 	Update(ctx context.Context, id string, req UpdateRequest) (Sandbox, error)

@@ -150,6 +150,7 @@ var types = map[string]any{
 	"GitRepository":        hutch.GitRepository{},
 	"GitStatus":            hutch.GitStatus{},
 	"Grant":                hutch.Grant{},
+	"InstanceType":         hutch.InstanceType{},
 	"Language":             hutch.Language{},
 	"Limits":               hutch.Limits{},
 	"Logs":                 stream.Logs{},

@@ -71,6 +71,11 @@ func (c *Client) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 	return call[hutch.Sandbox](ctx, c, at("Sandbox", id), nil)
 }
 
+// InstanceTypes implements hutch.Service.
+func (c *Client) InstanceTypes(ctx context.Context) ([]hutch.InstanceType, error) {
+	return call[[]hutch.InstanceType](ctx, c, at("InstanceTypes"), nil)
+}
+
 // Update implements hutch.Service.
 func (c *Client) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
 	return call[hutch.Sandbox](ctx, c, at("Update", id).check(req.Check()), req)

@@ -17,6 +17,7 @@ import (
 type placement struct {
 	image, pull string
 	runtime     string
+	size        string // an instance type
 	limits      hutch.Limits
 	labels      map[string]string
 	network     networkFlags
@@ -24,7 +25,7 @@ type placement struct {
 
 // request asks for the sandbox of an id.
 func (p *placement) request(id string) hutch.CreateRequest {
-	return hutch.CreateRequest{ID: id, Image: p.image, Pull: hutch.PullPolicy(p.pull), Runtime: p.runtime, Limits: p.limits, Labels: p.labels, Network: p.network.network()}
+	return hutch.CreateRequest{ID: id, Image: p.image, Pull: hutch.PullPolicy(p.pull), Runtime: p.runtime, InstanceType: p.size, Limits: p.limits, Labels: p.labels, Network: p.network.network()}
 }
 
 func (p *placement) flags(c *cobra.Command) {
@@ -33,6 +34,7 @@ func (p *placement) flags(c *cobra.Command) {
 	f.StringVar(&p.pull, "pull", "", "when to ask the registry of the image: missing, always or never (default missing)")
 	f.StringVar(&p.runtime, "runtime", "", "runtime of a new sandbox: gvisor (strong isolation) or native (fast, for code you trust more); default: the server's")
 	p.network.flags(f, "network", "allow", "a new sandbox")
+	f.StringVar(&p.size, "type", "", "instance type of a new sandbox, such as basic: its cores, memory and disk, but for those that other flags set; see hutch types")
 	f.Float64Var(&p.limits.CPU, "cpu", 0, "cores of a new sandbox (default 1)")
 	f.IntVar(&p.limits.Memory, "memory", 0, "MiB of memory of a new sandbox (default 512)")
 	f.IntVar(&p.limits.Disk, "disk", 0, "MiB of written files of a new sandbox (default 1024; on native half the memory)")
@@ -95,6 +97,7 @@ func differences(sb hutch.Sandbox, req hutch.CreateRequest) (list []string) {
 	has, want := sb.Limits, req.Limits
 	differ(req.Runtime != "", sb.Runtime == req.Runtime, "its runtime is %s, not %s", sb.Runtime, req.Runtime)
 	differ(req.Image != "", sameImage(sb.Image, req.Image), "its image is %s, not %s", sb.Image, req.Image)
+	differ(req.InstanceType != "", sb.InstanceType == req.InstanceType, "its instance type is %s, not %s", cmp.Or(sb.InstanceType, "none"), req.InstanceType)
 	differ(want.CPU != 0, has.CPU == want.CPU, "it has %v cores, not %v", has.CPU, want.CPU)
 	differ(want.Memory != 0, has.Memory == want.Memory, "it has %d MiB of memory, not %d", has.Memory, want.Memory)
 	differ(want.Disk != 0, has.Disk == want.Disk, "it has %d MiB of disk, not %d", has.Disk, want.Disk)

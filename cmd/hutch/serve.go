@@ -32,7 +32,8 @@ type serveFlags struct {
 	config        string                     // the file
 	origins       map[string]settings.Origin // of the flags
 	warm          []string
-	trusted       []string // proxies
+	types         map[string]string // instance types
+	trusted       []string          // proxies
 	images        imageFlags
 	network       networkFlags
 	dns           string
@@ -84,8 +85,9 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "sandboxes at once")
 	f.Float64Var(&fl.Sandboxes.MaxLimits.CPU, "max-cpu", 0, "most cores that a sandbox can be given, 0 for no ceiling")
 	f.IntVar(&fl.Sandboxes.MaxLimits.Memory, "max-memory", 0, "most MiB of memory that a sandbox can be given, 0 for no ceiling (default: what the machine has)")
-	f.IntVar(&fl.Sandboxes.MaxLimits.Disk, "max-disk", 10240, "most MiB of written files that a sandbox can have, 0 for no ceiling")
+	f.IntVar(&fl.Sandboxes.MaxLimits.Disk, "max-disk", 20480, "most MiB of written files that a sandbox can have, 0 for no ceiling")
 	f.IntVar(&fl.Sandboxes.MaxLimits.PIDs, "max-pids", maxPIDs(), "most processes and threads that a sandbox can have, 0 for no ceiling")
+	f.StringToStringVar(&fl.types, "instance-type", nil, "further instance type, as NAME=CPU/MEMORY/DISK in cores and MiB, e.g. big=8/32768/65536; may be repeated")
 	f.IntVar(&fl.Sandboxes.Pool, "pool", 64, "most sandboxes to keep ready; the pool grows and shrinks with use, 0 turns it off")
 	f.StringArrayVar(&fl.warm, "warm", nil, "an interpreter to start in each sandbox of the pool, with modules imported, e.g. python=pandas,numpy; may be repeated")
 	f.BoolVar(&fl.Sandboxes.ColdCompilers, "cold-compilers", false, "do not compile the standard library of Go ahead, half a minute after the start; the first Go program in each sandbox then does")
@@ -144,6 +146,9 @@ func (fl *serveFlags) complete() (err error) {
 		return err
 	}
 	if sb.DNS, err = checkDNS(fl.dns); err != nil {
+		return err
+	}
+	if sb.Types, err = parseTypes(fl.types); err != nil {
 		return err
 	}
 	if sb.Warm, err = parseWarm(fl.warm); err != nil {

@@ -15,7 +15,7 @@ var groups = []struct {
 	commands  string
 }{
 	{"run", "Run code:", "run exec code shell languages"},
-	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template share usage"},
+	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template types share usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
 	{"images", "Images:", "image"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup"},

@@ -78,9 +78,10 @@ type Sandboxes struct {
 	// are set by the daemon.
 	Image image.HostOptions
 
-	Max         int          // at once; default 100
-	MaxLimits   hutch.Limits // of each
-	Pool        int          // most to keep ready, 0 for none
+	Max         int                  // at once; default 100
+	MaxLimits   hutch.Limits         // of each
+	Types       []hutch.InstanceType // default hutch.InstanceTypes
+	Pool        int                  // most to keep ready, 0 for none
 	Warm        []engine.Warm
 	ExecTimeout time.Duration // of a command that asks for none; default 30 s
 	MaxTimeout  time.Duration // the longest that a command can ask for; default 24 h

@@ -38,7 +38,7 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	d.traffic = metrics.NewTraffic()
 	d.engine = engine.New(engine.Options{
 		Dir: d.dir, Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store,
-		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
+		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
 		PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},

@@ -25,6 +25,9 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	if req.Snapshot != "" {
 		return e.createFrom(ctx, req)
 	}
+	if err := e.applyType(&req); err != nil {
+		return hutch.Sandbox{}, err
+	}
 	if err := e.resolveImage(ctx, &req); err != nil {
 		return hutch.Sandbox{}, err
 	}
@@ -103,7 +106,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	}
 	now := time.Now()
 	v := hutch.Sandbox{
-		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(),
+		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(), InstanceType: req.InstanceType,
 		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
 		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Network: network, Labels: req.Labels,

@@ -49,14 +49,15 @@ type Options struct {
 
 	Pool         Pool
 	Memory       Memory
-	MaxSandboxes int               // default 100
-	MaxLimits    hutch.Limits      // the most that a sandbox may be asked for with; 0 is no ceiling
-	ExecTimeout  time.Duration     // of a command that names none; default 30 s
-	MaxTimeout   time.Duration     // longest a command may ask for; default 24 h
-	ExecGrace    time.Duration     // of resumable commands; default hutch.ExecGrace
-	SleepAfter   time.Duration     // default 10 min
-	HealthEvery  time.Duration     // default 30 s
-	Env          map[string]string // for every sandbox
+	Types        []hutch.InstanceType // default hutch.InstanceTypes
+	MaxSandboxes int                  // default 100
+	MaxLimits    hutch.Limits         // the most that a sandbox may be asked for with; 0 is no ceiling
+	ExecTimeout  time.Duration        // of a command that names none; default 30 s
+	MaxTimeout   time.Duration        // longest a command may ask for; default 24 h
+	ExecGrace    time.Duration        // of resumable commands; default hutch.ExecGrace
+	SleepAfter   time.Duration        // default 10 min
+	HealthEvery  time.Duration        // default 30 s
+	Env          map[string]string    // for every sandbox
 	Prices       hutch.Prices
 	// Secret returns the value of an owner's secret; nil means that there are no
 	// secrets. The engine calls it for each program that it starts, and keeps no
@@ -108,6 +109,9 @@ var (
 
 // New returns an engine that has not started.
 func New(opt Options) *Engine {
+	if opt.Types == nil {
+		opt.Types = hutch.InstanceTypes
+	}
 	opt.MaxSandboxes = cmp.Or(opt.MaxSandboxes, 100)
 	opt.ExecTimeout = cmp.Or(opt.ExecTimeout, 30*time.Second)
 	opt.MaxTimeout = cmp.Or(opt.MaxTimeout, 24*time.Hour)

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"context"
+	"slices"
 
 	"hutch"
 	"hutch/internal/driver"
@@ -13,6 +15,29 @@ func (e *lifecycle) checkLimits(l hutch.Limits) error {
 	return cmp.Or(within("cpu", "cores", l.CPU, most.CPU), within("memory", "MiB", l.Memory, most.Memory),
 		within("disk", "MiB", l.Disk, most.Disk), within("pids", "processes", l.PIDs, most.PIDs),
 		within("processes", "processes", l.Processes, most.Processes))
+}
+
+// InstanceTypes implements hutch.Service.
+func (e *Engine) InstanceTypes(context.Context) ([]hutch.InstanceType, error) {
+	return slices.Clone(e.opt.Types), nil
+}
+
+// applyType sets the limits that a request leaves out to those of its instance type,
+// and refuses a type that is over what this server gives.
+func (e *lifecycle) applyType(req *hutch.CreateRequest) error {
+	if req.InstanceType == "" {
+		return nil
+	}
+	t, err := hutch.FindInstanceType(e.opt.Types, req.InstanceType)
+	if err != nil {
+		return err
+	}
+	given := req.Limits
+	req.Limits = t.Fill(given)
+	if err := e.checkLimits(req.Limits); err != nil && e.checkLimits(given) == nil {
+		return hutch.Errorf(hutch.Invalid, "the instance type %s is larger than this server allows: %v", t.Name, err).Naming(hutch.AboutField, "instanceType")
+	}
+	return nil
 }
 
 // within refuses a limit above the server's maximum; a maximum of 0 is none.

@@ -29,6 +29,45 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
+// A type gives the limits that the request leaves out. The server's ceilings hold
+// over it, and the record names it, as that of a copy does.
+func TestInstanceTypes(t *testing.T) {
+	b := start(t, func(o *engine.Options) {
+		o.MaxLimits = hutch.Limits{Memory: 1 << 10, Disk: 1 << 20, PIDs: 100}
+		o.Types = append([]hutch.InstanceType{{Name: "own", CPU: 3, Memory: 100, Disk: 50}}, hutch.InstanceTypes...)
+	})
+	for name, c := range map[string]struct {
+		req  hutch.CreateRequest
+		want hutch.Limits
+	}{
+		"lite":        {hutch.CreateRequest{InstanceType: "lite"}, hutch.Limits{CPU: 0.0625, Memory: 256, Disk: 2048, PIDs: 100, Processes: 10}},
+		"own":         {hutch.CreateRequest{InstanceType: "own"}, hutch.Limits{CPU: 3, Memory: 100, Disk: 50, PIDs: 100, Processes: 10}},
+		"with limits": {hutch.CreateRequest{InstanceType: "basic", Limits: hutch.Limits{CPU: 2, PIDs: 50}}, hutch.Limits{CPU: 2, Memory: 1024, Disk: 4096, PIDs: 50, Processes: 10}},
+		"over a ceiling, but for a limit": {hutch.CreateRequest{InstanceType: "standard-1", Limits: hutch.Limits{Memory: 64}},
+			hutch.Limits{CPU: 0.5, Memory: 64, Disk: 8192, PIDs: 100, Processes: 10}},
+	} {
+		if sb := b.create(t, c.req); sb.Limits != c.want || sb.InstanceType != c.req.InstanceType {
+			t.Errorf("%s: %q %+v, want %+v", name, sb.InstanceType, sb.Limits, c.want)
+		}
+	}
+	for req, words := range map[string]string{"standard-1": "limits.memory is 4096 MiB", "huge": "use own, lite, basic, standard-1"} {
+		if _, err := b.Create(t.Context(), hutch.CreateRequest{InstanceType: req}); !errors.Is(err, hutch.Invalid) || !strings.Contains(fmt.Sprint(err), words) {
+			t.Errorf("the type %s: %v", req, err)
+		}
+	}
+	b.create(t, hutch.CreateRequest{ID: "first", InstanceType: "own"})
+	snap, err := b.Snapshot(t.Context(), "first", hutch.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sb := b.create(t, hutch.CreateRequest{Snapshot: snap.ID}); sb.InstanceType != "own" || sb.Limits.CPU != 3 {
+		t.Errorf("the copy has the type %q and %+v", sb.InstanceType, sb.Limits)
+	}
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{Snapshot: snap.ID, InstanceType: "lite"}); !errors.Is(err, hutch.Invalid) {
+		t.Errorf("a copy with another type: %v", err)
+	}
+}
+
 // What is kept of every sandbox, and handed to each of its programs, is bounded.
 func TestRecordsAreBounded(t *testing.T) {
 	b := start(t, nil)

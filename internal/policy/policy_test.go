@@ -197,10 +197,10 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 // Each scope allows its verbs, and no others.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
-		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images Languages ListFiles Logs Network Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Wait Watch WatchPorts",
-		hutch.ScopeExec: "CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
+		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Wait Watch WatchPorts",
+		hutch.ScopeExec: "CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
 			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Unshare Update ValidatePortToken Wait WatchPorts",
-		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy Delete DeleteBackup EditFile GitDiff GitStatus Image Images ListFiles Mkdir Move Network Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Snapshots Stat Unpack Watch WriteFile",
+		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy Delete DeleteBackup EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Snapshots Stat Unpack Watch WriteFile",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
 	}

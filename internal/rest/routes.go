@@ -20,7 +20,7 @@ func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
 func (h *Handler) verbs() map[string]http.HandlerFunc {
 	f := fileRoutes{h}
 	return map[string]http.HandlerFunc{
-		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "Update": posts(h, h.update), "Destroy": h.destroy,
+		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "InstanceTypes": h.instanceTypes, "Update": posts(h, h.update), "Destroy": h.destroy,
 
 		"Exec":       h.firstUse(byMethod(h.exec, h.socket)),
 		"ResumeExec": h.resumeExec, "CancelExec": h.cancelExec,

@@ -59,6 +59,11 @@ func (h *Handler) sandboxes(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(orEmpty(list), err)
 }
 
+func (h *Handler) instanceTypes(w http.ResponseWriter, r *http.Request) {
+	list, err := h.svc.InstanceTypes(r.Context())
+	reply(h, w, r)(orEmpty(list), err)
+}
+
 func (h *Handler) update(r *http.Request, req hutch.UpdateRequest) (hutch.Sandbox, error) {
 	return h.svc.Update(r.Context(), r.PathValue("id"), req)
 }

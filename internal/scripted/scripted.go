@@ -79,7 +79,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	req.SleepAfter, req.OnIdle = cmp.Or(req.SleepAfter, 600), cmp.Or(req.OnIdle, hutch.IdleHibernate)
 	now := time.Now().UTC()
 	sb := hutch.Sandbox{
-		ID: req.ID, Status: hutch.Running, Image: cmp.Or(req.Image, "host"), Runtime: "scripted", CreatedAt: now, LastUsedAt: now,
+		ID: req.ID, Status: hutch.Running, Image: cmp.Or(req.Image, "host"), Runtime: "scripted", InstanceType: req.InstanceType, CreatedAt: now, LastUsedAt: now,
 		KeepAlive: req.KeepAlive, SleepAfter: req.SleepAfter, OnIdle: req.OnIdle, Health: hutch.Healthy,
 		Limits: req.Limits, Network: req.Network, Labels: req.Labels, Processes: []hutch.Process{},
 	}
@@ -95,6 +95,10 @@ func (s *Service) Sandbox(_ context.Context, id string) (hutch.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.findLocked(id)
+}
+
+func (s *Service) InstanceTypes(context.Context) ([]hutch.InstanceType, error) {
+	return slices.Clone(hutch.InstanceTypes), nil
 }
 
 func (s *Service) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {

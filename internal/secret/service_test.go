@@ -146,6 +146,9 @@ func (l *leaks) Create(context.Context, hutch.CreateRequest) (hutch.Sandbox, err
 func (l *leaks) Sandbox(context.Context, string) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }
+func (l *leaks) InstanceTypes(context.Context) ([]hutch.InstanceType, error) {
+	return full[[]hutch.InstanceType](), l.err()
+}
 func (l *leaks) Update(context.Context, string, hutch.UpdateRequest) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }

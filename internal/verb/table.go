@@ -62,6 +62,7 @@ var table = []Verb{
 	keeping("Create", run, "POST "+sandboxes),
 	looking("Sandbox", see, "GET "+sandbox),
 	keeping("Sandboxes", see, "GET "+sandboxes).looks(),
+	serving("InstanceTypes", see, "GET /v1/instance-types").looks(),
 	owning("Update", run, "PATCH "+sandbox),
 	owning("Destroy", run, "DELETE "+sandbox).frees(),
 	acting("Exec", run, "POST "+sandbox+"/exec", "GET "+sandbox+"/exec"),

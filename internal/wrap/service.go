@@ -29,6 +29,13 @@ func (s *Service) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbo
 	})
 }
 
+// InstanceTypes implements hutch.Service.
+func (s *Service) InstanceTypes(ctx context.Context) ([]hutch.InstanceType, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "InstanceTypes"}, func(ctx context.Context) ([]hutch.InstanceType, error) {
+		return s.Next.InstanceTypes(ctx)
+	})
+}
+
 // Update implements hutch.Service.
 func (s *Service) Update(ctx context.Context, id string, req hutch.UpdateRequest) (hutch.Sandbox, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Update", Sandbox: id, Request: req}, func(ctx context.Context) (hutch.Sandbox, error) {
