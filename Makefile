@@ -92,15 +92,22 @@ module: | go
 # Tests build and use the programs in bin. What needs root is skipped without
 # it, and what concerns ordinary users runs as one when root runs the tests.
 # The suites in ALONE fill a machine each, with programs that want all of it:
-# they run one after the other.
+# they run one after the other. What fails is run once more by itself, unless
+# much fails or the race detector found something; what passes only then is
+# listed at the end, and is a fault all the same.
+GOTESTS = $(GO) run gotest.tools/gotestsum@v1.13.0 --format standard-quiet --hide-summary skipped \
+	--rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS)/$(1)
+RERUNS  = bin/tests-run-again
+
 test: build
 	@[ -n "$(RACE)" ] || echo 'gcc is missing: testing without the race detector (apt-get install gcc)'
 	$(GO) vet ./...
 	$(GO) test $(TESTFLAGS) ./internal/driver/gvisor/filter # is empty with -race
+	@rm -rf $(RERUNS) && mkdir -p $(RERUNS)
 	result=0; \
-	$(GO) test $(RACE) -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$') || result=1; \
-	$(GO) test $(RACE) -timeout 20m -p 1 $(TESTFLAGS) $(ALONE:%=./test/%) || result=1; \
-	exit $$result
+	$(call GOTESTS,together) --packages="$$($(GO) list ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- $(RACE) -timeout 20m $(TESTFLAGS) || result=1; \
+	$(call GOTESTS,alone) --packages="$(ALONE:%=./test/%)" -- $(RACE) -timeout 20m -p 1 $(TESTFLAGS) || result=1; \
+	find $(RERUNS) -type f -size +0 -exec echo 'failed once, and passed when run again:' ';' -exec cat {} +; exit $$result
 
 # On a kernel with control groups of version 2, in qemu: apt-get install
 # qemu-system-x86, and test/vm/kernel fetches the kernel.
