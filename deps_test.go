@@ -48,6 +48,7 @@ var layers = []layer{
 	{"hutch/internal/excerpt", []string{"hutch"}},
 	{"hutch/internal/room", nil},
 	{"hutch/internal/caller", []string{"hutch", "hutch/internal/room"}},
+	{"hutch/internal/ceiling", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/turn", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
@@ -99,7 +100,7 @@ var layers = []layer{
 	{"hutch/internal/linesearch", []string{"hutch"}},
 	{"hutch/internal/coderesult", []string{"hutch", "hutch/internal/excerpt", "hutch/internal/kernel"}},
 	{"hutch/internal/engine", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
+		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
 	}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
@@ -112,7 +113,7 @@ var layers = []layer{
 	{"hutch/internal/audit", []string{"hutch", "hutch/internal/caller", "hutch/internal/verb"}},
 	{"hutch/internal/auth", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
-	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
+	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},

@@ -156,7 +156,7 @@ func (c Connection) MissingRule() NetworkRule {
 
 // Allows reports whether the rules of n allow everything that the given rule allows.
 func (n Network) Allows(rule NetworkRule) bool {
-	return n.Mode == NetworkAllowList && indexRules(n.Allow).cover(rule)
+	return n.Mode == NetworkAllowList && slices.ContainsFunc(n.Allow, func(have NetworkRule) bool { return have.Covers(rule) })
 }
 
 // ConnectionQuery chooses lines of the log.
@@ -192,68 +192,6 @@ func (q ConnectionQuery) Check() error {
 		return Errorf(Invalid, "verdict is %.40q: use allowed or denied", q.Verdict).Naming(AboutField, "verdict")
 	}
 	return nil
-}
-
-// Within returns an error if n, which is canonical, allows more than the ceiling. Limits that n leaves out become
-// those of the ceiling.
-func (n Network) Within(ceiling Network) error {
-	beyond := func(format string, args ...any) error {
-		return Errorf(Denied, "%s, which is beyond what this token may allow: ask someone with the scope admin", Errorf(Denied, format, args...).Message).Naming(AboutField, "network")
-	}
-	if n.Mode == NetworkOpen && ceiling.Mode != NetworkOpen {
-		return beyond("the network is to be open")
-	}
-	if rule, ok := n.firstBeyond(ceiling); ok {
-		return beyond("the network is to reach %s", rule)
-	}
-	over := func(l, most int64) bool { return most > 0 && l > most }
-	if l, most := n.Limits, ceiling.Limits; over(int64(l.Connections), int64(most.Connections)) || over(int64(l.Rate), int64(most.Rate)) || over(l.Bandwidth, most.Bandwidth) || over(l.Total, most.Total) {
-		return beyond("a limit of the network is over the most, which is %+v", most)
-	}
-	return nil
-}
-
-// firstBeyond returns the first rule that the ceiling does not allow. An open ceiling allows every rule about names.
-// A rule about addresses always needs a rule of the ceiling, because it can name private networks.
-func (n Network) firstBeyond(ceiling Network) (beyond NetworkRule, ok bool) {
-	rules := indexRules(ceiling.Allow)
-	for _, rule := range n.Allow {
-		if !rules.cover(rule) && (ceiling.Mode != NetworkOpen || rule.Name == "") {
-			return rule, true
-		}
-	}
-	return NetworkRule{}, false
-}
-
-// Or returns n; fields that n leaves out come from the server's default.
-func (n Network) Or(fallback Network) Network {
-	if n.Mode == "" && len(n.Allow) == 0 {
-		n.Mode, n.Allow = fallback.Mode, fallback.Allow
-	}
-	l, other := &n.Limits, fallback.Limits
-	l.Connections, l.Rate = cmp.Or(l.Connections, other.Connections), cmp.Or(l.Rate, other.Rate)
-	l.Bandwidth, l.Total = cmp.Or(l.Bandwidth, other.Bandwidth), cmp.Or(l.Total, other.Total)
-	return n
-}
-
-// Below returns the network of a sandbox whose creator asked for n, on a server with the given default and ceiling.
-// An empty n becomes the default or, if that allows more than the ceiling, the ceiling. A request beyond the ceiling
-// is refused.
-func (n Network) Below(ceiling *Network, fallback Network) (Network, error) {
-	if ceiling == nil {
-		return n.Or(fallback).Canonical()
-	}
-	fallback, err := fallback.Canonical()
-	if err != nil {
-		return n, err
-	}
-	if fallback.Within(*ceiling) != nil {
-		fallback = *ceiling
-	}
-	if n, err = n.Or(fallback).Or(Network{Limits: ceiling.Limits}).Canonical(); err != nil {
-		return n, err
-	}
-	return n, n.Within(*ceiling)
 }
 
 // Changed returns n with another mode, unless mode is empty, and with the given rules added and removed.

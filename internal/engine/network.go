@@ -8,6 +8,7 @@ import (
 	"hutch"
 	"hutch/internal/box"
 	"hutch/internal/caller"
+	"hutch/internal/ceiling"
 	"hutch/internal/driver"
 	"hutch/internal/netstack"
 	"hutch/internal/store"
@@ -110,10 +111,10 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 	return state, err
 }
 
-// networkFor is what a sandbox of the caller's has that asks for n, if it may.
+// networkFor returns the network of a sandbox whose creator asks for n.
 func (e *lifecycle) networkFor(ctx context.Context, n hutch.Network) (hutch.Network, error) {
 	owner, _ := caller.OwnerOf(ctx)
-	return n.Below(owner.Network, e.opt.Network)
+	return ceiling.Give(owner.Network, n, e.opt.Network)
 }
 
 // checkLinks refuses links to what the caller does not have. That may come to
@@ -130,7 +131,7 @@ func (e *lifecycle) checkLinks(ctx context.Context, links hutch.NetworkLinks) er
 // inherited returns the network of a copy: the one of the request, or else the one of
 // the original without links to sandboxes that no longer exist.
 func (e *lifecycle) inherited(ctx context.Context, asked, first hutch.Network) hutch.Network {
-	n := asked.Or(first)
+	n := ceiling.Fill(asked, first)
 	if len(n.Links) == 0 {
 		n.Links = slices.DeleteFunc(slices.Clone(first.Links), func(l hutch.NetworkLink) bool { return e.checkLinks(ctx, hutch.NetworkLinks{l}) != nil })
 	}

@@ -5,6 +5,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/ceiling"
 	"hutch/internal/verb"
 )
 
@@ -25,22 +26,9 @@ func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 	return nil
 }
 
-// mayReach refuses a network that allows more than the caller's token does or, if the token has no network of its
-// own, than the server does. A caller with the scope admin can set any.
+// mayReach refuses a network that the caller cannot ask for.
 func (p *Policy) mayReach(ctx context.Context, n hutch.Network) error {
-	who := caller.From(ctx).Principal
-	if n.IsZero() || who.Has(hutch.ScopeAdmin) {
-		return nil
-	}
-	ceiling := p.opt.Network
-	if who.Network != nil {
-		ceiling = *who.Network
-	}
-	n, err := n.Canonical()
-	if err != nil {
-		return err
-	}
-	return n.Within(ceiling)
+	return ceiling.Ask(caller.From(ctx).Principal, n, p.opt.Network)
 }
 
 // mayBroker refuses to broker a secret for hosts that the caller's sandboxes cannot reach, because a sandbox that
