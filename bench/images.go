@@ -8,17 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"hutch"
 	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/testimage"
 )
 
 const benchImage = "localhost/bench:1"
@@ -147,17 +145,8 @@ func makeImage(layerPath, archive string) error {
 	if err != nil {
 		return err
 	}
-	img, err := mutate.AppendLayers(empty.Image, layer)
+	img, err := testimage.Image(v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}, layer)
 	if err != nil {
-		return err
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return err
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config = "linux", runtime.GOARCH, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
-	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return err
 	}
 	tag, err := name.NewTag("localhost/bench-source:1")

@@ -1,11 +1,9 @@
 package images
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -13,16 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/hutchtest/testimage"
 	"hutch/internal/image"
 	"hutch/internal/oci"
 )
@@ -67,43 +61,17 @@ func (b *bed) push(t *testing.T, as, content string) {
 
 func (b *bed) pushConfig(t *testing.T, as, content string, config v1.Config) {
 	t.Helper()
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: 30})
-	io.WriteString(w, "ada:x:1234:1234::/home/ada:/a\n")
-	w.WriteHeader(&tar.Header{Name: "file", Mode: 0o644, Size: int64(len(content))})
-	io.WriteString(w, content)
-	w.Close()
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	layer, err := testimage.Layer("etc/passwd", "ada:x:1234:1234::/home/ada:/a\n", "file", content)
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := mutate.AppendLayers(empty.Image, l)
-	if err == nil {
-		img, err = mutate.ConfigFile(img, &v1.ConfigFile{
-			Architecture: "amd64", OS: "linux", RootFS: mustConfig(t, img).RootFS,
-			Config: config,
-		})
-	}
+	img, err := testimage.Image(config, layer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, err := name.ParseReference(b.registry+"/"+as, name.Insecure)
-	if err == nil {
-		err = remote.Write(ref, img)
-	}
-	if err != nil {
+	if err := testimage.Push(b.registry, as, img); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func mustConfig(t *testing.T, img v1.Image) *v1.ConfigFile {
-	t.Helper()
-	c, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func as(t *testing.T, owner string) context.Context {

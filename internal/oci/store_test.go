@@ -32,6 +32,7 @@ import (
 
 	"hutch"
 	"hutch/internal/hutchtest/disk"
+	"hutch/internal/hutchtest/testimage"
 )
 
 // world is a registry in this process, and a store.
@@ -138,14 +139,8 @@ func (w *world) files(dirs ...string) (list []string) {
 
 // layerOf makes a layer of files: names and contents in turns.
 func layerOf(t testing.TB, files ...string) v1.Layer {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for i := 0; i < len(files); i += 2 {
-		w.WriteHeader(&tar.Header{Name: files[i], Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(files[i+1]))})
-		io.WriteString(w, files[i+1])
-	}
-	w.Close()
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+	t.Helper()
+	l, err := testimage.Layer(files...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,19 +158,9 @@ func noise(n int, seed string) string {
 }
 
 func imageOf(t testing.TB, layers ...v1.Layer) v1.Image {
-	image, err := mutate.AppendLayers(empty.Image, layers...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config = config.DeepCopy()
-	config.Architecture, config.OS = runtime.GOARCH, "linux"
-	config.Config = v1.Config{Env: []string{"A=b"}, WorkingDir: "/w", User: "web", Entrypoint: []string{"/e"}, Cmd: []string{"c"}, Labels: map[string]string{"l": "m"},
-		ExposedPorts: map[string]struct{}{"80/tcp": {}}, StopSignal: "SIGQUIT", Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "x"}, Interval: time.Second}}
-	image, err = mutate.ConfigFile(image, config)
+	t.Helper()
+	image, err := testimage.Image(v1.Config{Env: []string{"A=b"}, WorkingDir: "/w", User: "web", Entrypoint: []string{"/e"}, Cmd: []string{"c"}, Labels: map[string]string{"l": "m"},
+		ExposedPorts: map[string]struct{}{"80/tcp": {}}, StopSignal: "SIGQUIT", Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "x"}, Interval: time.Second}}, layers...)
 	if err != nil {
 		t.Fatal(err)
 	}

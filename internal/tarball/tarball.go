@@ -10,6 +10,13 @@
 // The archive is GNU tar's in what it says and in what it forgives: a file that
 // vanishes or shrinks meanwhile is no error, nor is a mode or time of a folder that
 // belongs to another user.
+//
+// Package files writes tar, too, and the two writers differ in each decision. That
+// one is for a caller who asked for the files: it refuses a file that changed while
+// it was read, leaves out the agent's temporary files, writes no owner or setuid bit,
+// and can write zip. This one keeps a state that is put back later: it must not fail
+// because a program still runs, and it keeps second names, named pipes and setuid bits.
+// What they could share is one header.
 package tarball
 
 import (

@@ -13,17 +13,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"hutch"
@@ -33,6 +28,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/testimage"
 	"hutch/internal/image"
 	"hutch/internal/oci"
 )
@@ -68,24 +64,11 @@ func publish(at, as string, c v1.Config, write func(*tar.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	img, err := mutate.AppendLayers(empty.Image, layer)
+	img, err := testimage.Image(c, layer)
 	if err != nil {
 		return err
 	}
-	file0, err := img.ConfigFile()
-	if err != nil {
-		return err
-	}
-	whole := file0.DeepCopy()
-	whole.Architecture, whole.OS, whole.Config = runtime.GOARCH, "linux", c
-	if img, err = mutate.ConfigFile(img, whole); err != nil {
-		return err
-	}
-	ref, err := name.ParseReference(at+"/"+as, name.Insecure)
-	if err != nil {
-		return err
-	}
-	return remote.Write(ref, img)
+	return testimage.Push(at, as, img)
 }
 
 // static writes one program without any library, and nothing else.
