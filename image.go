@@ -3,6 +3,7 @@ package hutch
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -215,6 +216,16 @@ type ImageConfig struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	ExposedPorts []string          `json:"exposedPorts,omitempty"` // such as 8080/tcp
 	StopSignal   string            `json:"stopSignal,omitempty"`
+}
+
+// Program is the command line that starts the image's program: its ENTRYPOINT, and CMD after it. It is empty if the
+// image names none.
+func (c ImageConfig) Program() string {
+	words := slices.Concat(c.Entrypoint, c.Command)
+	for i, word := range words {
+		words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return strings.Join(words, " ")
 }
 
 // MaxImageName is the longest reference of an image, in bytes.

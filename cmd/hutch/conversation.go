@@ -24,9 +24,10 @@ no arguments. All is set in the environment:
   SANDBOX_ROOT     folder of the conversations (default: in the data folder)
   PUBLIC_BASE_URL  how people reach the server, for links
   MCP_HTTP_ADDR    address and port (default :8080)
+  DOCKER_HOST      Docker engine whose images with the label sandbox.runner=true
+                   are languages, too
 
-DOCKER_HOST and TUNNEL_TOKEN may be set and are not used: runners are the
-languages of this host, and the tunnel is a program of its own.
+TUNNEL_TOKEN may be set and is not used: the tunnel is a program of its own.
 
 With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 		Args: cobra.NoArgs,
@@ -36,6 +37,7 @@ With ls and rm it asks a server that runs: this one, or that of hutch serve.`,
 			}
 			fl.Limits.Sandboxes = hutch.Unlimited // see --max-sandboxes
 			fl.Conversations.Only, fl.previewDomain = true, "localhost"
+			fl.Conversations.Docker = os.Getenv("DOCKER_HOST") != ""
 			fl.Listen = cmp.Or(os.Getenv("MCP_HTTP_ADDR"), ":8080")
 			// It is called by names that nobody told it, behind tunnels and
 			// proxies. A page that is made to reach it under another name

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 
 	"hutch"
 	"hutch/internal/datadir"
@@ -86,9 +85,9 @@ func (b begun) entrypoint(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	words := slices.Concat(img.Config.Entrypoint, img.Config.Command)
-	if len(words) == 0 {
+	program := img.Config.Program()
+	if program == "" {
 		return "", hutch.Errorf(hutch.Invalid, "the image %s does not say which program it runs: give a command", name).Naming(hutch.AboutField, "command")
 	}
-	return quoted(words), nil
+	return program, nil
 }

@@ -221,9 +221,6 @@ func (h *home) runDaemon(ctx context.Context, std streams, fl *serveFlags) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if os.Getenv("DOCKER_HOST") != "" && fl.Conversations.Only {
-		d.Log().Info("DOCKER_HOST is not used: runners are the languages of this host")
-	}
 	banner{d, fl, h, token, std}.write(std.out)
 	return d.Serve(ctx)
 }

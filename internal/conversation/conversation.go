@@ -60,7 +60,14 @@ type Options struct {
 	// API is the path of the page about the server's API, to which the page at /
 	// links; empty when the server has none.
 	API string
-	Log *slog.Logger
+	// Images has the images of runners; nil means none.
+	Images Store
+	Log    *slog.Logger
+}
+
+// Store lists the images of the owner in the context, and the shared ones.
+type Store interface {
+	Images(context.Context) ([]hutch.Image, error)
 }
 
 // Server keeps conversations. Its zero value is not usable: call [New].
@@ -76,9 +83,10 @@ type Server struct {
 
 	accounts accounts
 
-	turns   turn.Locks // by sandbox
-	began   time.Time  // what is older was made by another process
-	runners runners
+	turns     turn.Locks // by sandbox
+	began     time.Time  // what is older was made by another process
+	store     Store
+	languages languages
 }
 
 // New returns a server of the conversations in a folder, which it creates if missing. Close ends it.
@@ -98,7 +106,7 @@ func New(svc hutch.Service, opt Options) (*Server, error) {
 	}
 	s := &Server{
 		svc: svc, log: opt.Log, root: root, events: newFeed(), began: time.Now(),
-		most: opt.Most, room: opt.Room,
+		most: opt.Most, room: opt.Room, store: opt.Images,
 		api:   opt.API,
 		links: links{secret: opt.Secret, base: strings.TrimSuffix(opt.BaseURL, "/"), life: opt.LinkLife},
 	}
@@ -151,13 +159,15 @@ func (s *Server) Run(ctx context.Context, req Request, out func(hutch.Output) er
 	}
 	done := s.events.run(at, req)
 	defer func() { done(res, err) }()
-	box, err := s.enter(ctx, at)
+	with, err := s.runnerFor(ctx, req.Language)
 	if err != nil {
 		return Result{}, err
 	}
-	res.ExecResult, err = s.svc.Exec(ctx, box, hutch.ExecRequest{
-		Command: req.Code, Language: req.Language, Dir: inside, Timeout: hutch.InSeconds(runTime), MaxOutput: maxOutput,
-	}, out)
+	box, err := s.enter(ctx, at, with)
+	if err != nil {
+		return Result{}, err
+	}
+	res.ExecResult, err = s.svc.Exec(ctx, box, with.exec(req), out)
 	keep, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(ctx)), keepTime)
 	defer cancel()
 	var kept error
@@ -219,15 +229,17 @@ func (p place) sandbox() string {
 
 const (
 	labelConversation = "conversation"
-	labelMaker        = "conversation-run" // the run that the sandbox was made for
+	labelMaker        = "conversation-run"   // the run that the sandbox was made for
+	labelImage        = "conversation-image" // the runner's image; empty for the host's programs
 )
 
-// enter returns a sandbox that has the files of a conversation. The caller holds the conversation's turn.
-func (s *Server) enter(ctx context.Context, at place) (string, error) {
+// enter returns a sandbox that has the files of a conversation and the programs of a runner. A conversation has one
+// sandbox: a run with another runner destroys it. The caller holds the conversation's turn.
+func (s *Server) enter(ctx context.Context, at place, with runner) (string, error) {
 	maker := hutch.NewID("run")
 	req := hutch.CreateRequest{
 		ID: at.sandbox(), Limits: limits, SleepAfter: hutch.InSeconds(idleTime), OnIdle: hutch.IdleDestroy,
-		Labels: map[string]string{labelConversation: at.folder(), labelMaker: maker},
+		Labels: map[string]string{labelConversation: at.folder(), labelMaker: maker, labelImage: with.ID}, Image: with.ID,
 	}
 	for {
 		sb, err := s.svc.Create(ctx, req)
@@ -238,10 +250,10 @@ func (s *Server) enter(ctx context.Context, at place) (string, error) {
 			return "", err
 		case sb.Labels[labelMaker] == maker:
 			return sb.ID, s.furnish(ctx, at, sb.ID)
-		case (sb.Status == hutch.Running || sb.Status == hutch.Paused) && sb.CreatedAt.After(s.began):
+		case (sb.Status == hutch.Running || sb.Status == hutch.Paused) && sb.CreatedAt.After(s.began) && sb.Labels[labelImage] == with.ID:
 			return sb.ID, nil
 		}
-		// Its creation failed, or another process created it and its content is unknown.
+		// Its creation failed, another process created it and its content is unknown, or it has other programs.
 		if _, err := s.svc.Destroy(ctx, sb.ID, true); err != nil {
 			return "", err
 		}

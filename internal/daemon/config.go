@@ -122,6 +122,7 @@ type Conversations struct {
 	LinkLife time.Duration // how long links are good for; 0 is for ever
 	Max      int           // of one owner
 	Room     int64         // bytes that one owner's files may take
+	Docker   bool          // runners are also images of the Docker engine that the environment names
 }
 
 // Backups are where copies of folders are kept.

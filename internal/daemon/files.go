@@ -10,6 +10,7 @@ import (
 
 	"hutch/internal/backup"
 	"hutch/internal/conversation"
+	"hutch/internal/docker"
 )
 
 // sweepBackups is how often expired backups are looked for.
@@ -42,10 +43,26 @@ func (d *Daemon) openConversations(context.Context) (err error) {
 	}
 	d.talks, err = conversation.New(d.policy, conversation.Options{
 		Folder: cmp.Or(c.Folder, d.cfg.Data.Path("conversations")), Own: c.Folder == "", Secret: []byte(secret),
-		BaseURL: d.BaseURL(), LinkLife: c.LinkLife, Most: c.Max, Room: c.Room, API: d.APIPage(), Log: d.log,
+		BaseURL: d.BaseURL(), LinkLife: c.LinkLife, Most: c.Max, Room: c.Room, API: d.APIPage(), Images: d.images, Log: d.log,
 	})
-	if err == nil {
-		d.onClose(d.talks.Close)
+	if err != nil {
+		return err
 	}
-	return err
+	d.onClose(d.talks.Close)
+	if c.Docker {
+		return d.followDocker()
+	}
+	return nil
+}
+
+// followDocker keeps the store of images supplied with the runners of the Docker
+// engine.
+func (d *Daemon) followDocker() error {
+	engine, err := docker.Open(d.images, d.log)
+	if err != nil {
+		return err
+	}
+	d.onClose(engine.Close)
+	d.runs(func(ctx context.Context) { engine.Follow(ctx, conversation.LabelRunner+"=true") })
+	return nil
 }

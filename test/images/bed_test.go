@@ -44,7 +44,9 @@ var serveRegistry = sync.OnceValues(func() (string, error) {
 	at := strings.TrimPrefix(srv.URL, "http://")
 	return at, errors.Join(
 		publish(at, "library/"+python, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "COLOUR=red"}, Cmd: []string{"python3"}}, debian.Write),
-		publish(at, "library/hello:1", v1.Config{User: "7000:7001", WorkingDir: "/data", Entrypoint: []string{"/hello"}}, static),
+		publish(at, "library/hello:1", v1.Config{User: "7000:7001", WorkingDir: "/data", Entrypoint: []string{"/program"}}, static(hello)),
+		publish(at, "library/shout:1", v1.Config{Entrypoint: []string{"/program", "it's"}, Labels: map[string]string{"sandbox.runner": "true", "sandbox.language": "Shout"}}, static(shout)),
+		publish(at, "library/mute:1", v1.Config{Labels: map[string]string{"sandbox.runner": "true", "sandbox.language": "mute"}}, static(hello)),
 	)
 })
 
@@ -71,15 +73,19 @@ func publish(at, as string, c v1.Config, write func(*tar.Writer) error) error {
 	return testimage.Push(at, as, img)
 }
 
-// static writes one program without any library, and nothing else.
-func static(w *tar.Writer) error {
+// static writes one program without any library, /program, and nothing else.
+func static(text string) func(*tar.Writer) error {
+	return func(w *tar.Writer) error { return writeProgram(w, text) }
+}
+
+func writeProgram(w *tar.Writer, text string) error {
 	dir, err := os.MkdirTemp("", "hutch-static-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	source, program := filepath.Join(dir, "hello.go"), filepath.Join(dir, "hello")
-	if err := os.WriteFile(source, []byte(hello), 0o644); err != nil {
+	source, program := filepath.Join(dir, "program.go"), filepath.Join(dir, "program")
+	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
 		return err
 	}
 	build := exec.Command("go", "build", "-o", program, source)
@@ -89,7 +95,7 @@ func static(w *tar.Writer) error {
 	}
 	b, err := os.ReadFile(program)
 	if err == nil {
-		err = w.WriteHeader(&tar.Header{Name: "hello", Mode: 0o755, Size: int64(len(b))})
+		err = w.WriteHeader(&tar.Header{Name: "program", Mode: 0o755, Size: int64(len(b))})
 	}
 	if err == nil {
 		_, err = w.Write(b)
@@ -105,6 +111,25 @@ import ("fmt"; "os")
 func main() {
 	wd, _ := os.Getwd()
 	fmt.Println("hello", os.Getuid(), os.Getgid(), wd, len(os.Args))
+}
+`
+
+// shout is a runner: it prints the source that it reads in capitals, and who and where it is, and adds it to a file.
+const shout = `package main
+
+import ("bytes"; "fmt"; "io"; "os")
+
+func main() {
+	source, _ := io.ReadAll(os.Stdin)
+	wd, _ := os.Getwd()
+	fmt.Println(string(bytes.ToUpper(source)), os.Getuid(), wd, os.Args[1:])
+	f, err := os.OpenFile("all", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	defer f.Close()
+	f.Write(append(source, '\n'))
 }
 `
 

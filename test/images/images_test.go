@@ -118,7 +118,7 @@ func TestState(t *testing.T) {
 func TestStatic(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		sb := b.make(t, "hello:1")
-		res, err := b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "/hello"}, nil)
+		res, err := b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "/program"}, nil)
 		if got := string(res.Stdout) + string(res.Stderr); err == nil && !strings.Contains(got, "shell") && !strings.Contains(got, "hello") {
 			t.Errorf("a command without a shell: %q, %v", got, err)
 		}

@@ -1,0 +1,110 @@
+// Package docker copies labelled images from a Docker engine into the store of
+// images, so that an image which somebody has built with Docker on this machine is
+// there for sandboxes. Nothing runs in Docker.
+package docker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"hutch"
+	"hutch/internal/caller"
+)
+
+// every is how often the engine is asked. A question is one request to a socket of
+// this machine.
+const every = 10 * time.Second
+
+// Store is the part of the images that a copy needs.
+type Store interface {
+	Image(ctx context.Context, name string) (hutch.Image, error)
+	LoadImages(ctx context.Context, name string, r io.Reader) ([]hutch.Image, error)
+}
+
+// Engine is a Docker engine. Its zero value is not usable: call [Open].
+type Engine struct {
+	api    *client.Client
+	store  Store
+	log    *slog.Logger
+	failed string // the last failure, which is logged once
+}
+
+// Open returns the engine of the environment: DOCKER_HOST, DOCKER_TLS_VERIFY and DOCKER_CERT_PATH.
+// Images go to store, where all owners have them.
+func Open(store Store, log *slog.Logger) (*Engine, error) {
+	api, err := client.New(client.FromEnv)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "the Docker engine cannot be used: %v. Correct DOCKER_HOST, or remove it from the environment", err)
+	}
+	return &Engine{api: api, store: store, log: log}, nil
+}
+
+// Close ends the connections.
+func (e *Engine) Close() error { return e.api.Close() }
+
+// Follow copies the images that have a label, such as sandbox.runner=true, now and whenever there is a new one, until
+// ctx is done. An engine that does not answer is asked again.
+func (e *Engine) Follow(ctx context.Context, label string) {
+	for {
+		e.report(ctx, e.Copy(ctx, label))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// report logs a failure, but not the same one twice.
+func (e *Engine) report(ctx context.Context, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != e.failed && ctx.Err() == nil {
+		e.log.Warn("images of the Docker engine could not be copied; the next try is in a few seconds", "err", err)
+	}
+	e.failed = text
+}
+
+// Copy copies the images that have a label and are not in the store yet.
+func (e *Engine) Copy(ctx context.Context, label string) error {
+	list, err := e.api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", label)})
+	if err != nil {
+		return err
+	}
+	ctx = caller.WithOwner(ctx, caller.Owner{})
+	var failed []error
+	for _, img := range list.Items {
+		failed = append(failed, e.copy(ctx, img.ID, img.RepoTags))
+	}
+	return errors.Join(failed...)
+}
+
+// copy copies one image, unless it is in the store. There it has a name of its Docker id, and its own names.
+func (e *Engine) copy(ctx context.Context, id string, tags []string) error {
+	name := "docker.engine.internal/image:" + strings.TrimPrefix(id, "sha256:")
+	if _, err := e.store.Image(ctx, name); hutch.KindOf(err) != hutch.NotFound {
+		return err
+	}
+	which := []string{id}
+	if len(tags) > 0 {
+		which = tags
+	}
+	archive, err := e.api.ImageSave(ctx, which)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	if _, err := e.store.LoadImages(ctx, name, archive); err != nil {
+		return err
+	}
+	e.log.Info("copied an image of the Docker engine", "names", tags, "id", id)
+	return nil
+}
