@@ -15,7 +15,7 @@ const (
 	maxLifetime = 10 * 365 * 24 * 3600 // s
 	maxLabels   = 64
 	maxLabel    = 1 << 10 // bytes of a name and its value
-	maxEnv      = 1 << 20 // bytes, of which no program can be given many more
+	maxEnv      = 1 << 20 // bytes; the kernel gives a program not many more
 
 	// MaxSecretUses is how many secrets one request can ask for.
 	MaxSecretUses = 64

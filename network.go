@@ -165,7 +165,7 @@ type ConnectionQuery struct {
 	Verdict Verdict `json:"verdict,omitempty"` // only these
 	// Limit is the highest number of lines: the newest ones, or the first ones after After; default 100.
 	Limit int `json:"limit,omitempty"`
-	// Wait is how long to wait for a line when there is none yet; at most 60.
+	// Wait is how long to wait when no line is there yet; at most 60.
 	Wait Seconds `json:"wait,omitempty"`
 }
 

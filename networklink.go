@@ -23,7 +23,7 @@ const (
 
 var linkName = pattern(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// ParseNetworkLink reads NAME=ID, or ID alone, whose name is then the id.
+// ParseNetworkLink reads NAME=ID, or only an ID, whose name is then the id.
 func ParseNetworkLink(text string) (NetworkLink, error) {
 	name, id, named := strings.Cut(text, "=")
 	if !named {

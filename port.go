@@ -16,7 +16,7 @@ import (
 )
 
 // Ports are the verbs on servers in a sandbox: connect to one, and give it a
-// URL. There is no other way to reach a program that listens in a sandbox.
+// URL. A program that listens in a sandbox cannot be reached in another way.
 //
 // An exposed port is a record: it survives the end of the program inside, the
 // sandbox's sleep and a restart of the daemon, and ends with the sandbox. A port
@@ -36,7 +36,7 @@ type Ports interface {
 	// ValidatePortToken reports whether the port is exposed with that token.
 	ValidatePortToken(ctx context.Context, sandbox string, port int, token string) (bool, error)
 
-	// LinkPort signs a URL of an exposed port, public or private, with which anybody can see it for a while.
+	// LinkPort signs a URL that shows an exposed port, public or private, to every visitor for a while.
 	// Unexposing the port ends it.
 	LinkPort(ctx context.Context, sandbox string, port int, lifetime Seconds) (PortLink, error)
 

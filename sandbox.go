@@ -124,7 +124,7 @@ type UpdateRequest struct {
 	KeepAlive  *bool             `json:"keepAlive,omitempty"`
 	SleepAfter *Seconds          `json:"sleepAfter,omitempty"` // 0 is the server's default
 	OnIdle     IdleAction        `json:"onIdle,omitempty"`
-	Timeout    *Seconds          `json:"timeout,omitempty"` // hard lifetime from now on; 0 is none
+	Timeout    *Seconds          `json:"timeout,omitempty"` // hard lifetime from now on; 0 means no end
 	Labels     map[string]string `json:"labels,omitzero"`   // replaces all labels; empty removes them
 }
 

@@ -13,7 +13,7 @@ import "context"
 type Service interface {
 	Files
 
-	// Create returns the sandbox of the given id, and creates it if there is none; callers that race for one id get
+	// Create returns the sandbox of the given id, and creates it if it does not exist; callers that race for one id get
 	// the same sandbox. A create that fails leaves nothing behind.
 	Create(ctx context.Context, req CreateRequest) (Sandbox, error)
 

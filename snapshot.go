@@ -69,7 +69,7 @@ type Snapshot struct {
 	Shared    bool       `json:"shared,omitempty"`
 	CreatedAt time.Time  `json:"createdAt"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-	Memory    bool       `json:"memory"` // false: files alone
+	Memory    bool       `json:"memory"` // false: only files
 	Size      int64      `json:"size"`   // bytes on disk
 	Stood     Seconds    `json:"stood"`  // how long the sandbox was frozen for it
 	Image     string     `json:"image"`

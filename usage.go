@@ -26,7 +26,7 @@ type Usage struct {
 
 	Executions int64   `json:"executions"` // commands, runs of code and processes that were started
 	WallTime   Seconds `json:"wallTime"`   // that it ran
-	Cost       float64 `json:"cost"`       // by the server's prices, in whatever money those are
+	Cost       float64 `json:"cost"`       // by the server's prices, in their currency
 }
 
 // Add returns the sum of u and v, as a record of an owner.

@@ -125,7 +125,7 @@ func (t *transfers) round(ctx context.Context, svc hutch.Service, id string, siz
 	return nil
 }
 
-// reads measures reading a small file: alone, and while a command runs in the same sandbox, which must make no
+// reads measures reading a small file: without other work, and while a command runs in the same sandbox, which must make no
 // difference.
 func (l *lab) reads(ctx context.Context) (table, error) {
 	t := newTable("", "alone", "while a command runs", "×")

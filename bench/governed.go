@@ -18,7 +18,7 @@ import (
 	"hutch/internal/secret"
 )
 
-// governedLoad measures one engine behind three servers: MCP alone, MCP behind everything in `hutch serve` except the
+// governedLoad measures one engine with three servers: MCP only, MCP behind everything in `hutch serve` except the
 // redaction of secrets, and MCP behind all of it. Server, callers and sandboxes share the cores.
 func (l *lab) governedLoad(ctx context.Context) (table, error) {
 	t := newTable("callers", fmt.Sprint(l.callers[0]), fmt.Sprint(l.callers[1]), fmt.Sprint(l.callers[2]), "× nothing", "success")

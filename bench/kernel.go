@@ -15,7 +15,7 @@ import (
 	"hutch/internal/linux/clone"
 )
 
-// The baselines: what the kernel alone takes for the same.
+// The baselines: what the kernel by itself takes for the same.
 const (
 	bareFork       = "vfork + exec /bin/true"
 	bareExec       = "os/exec true"

@@ -30,7 +30,7 @@ type figure struct {
 
 // logs measures the output of background processes: how long a line takes from the write inside to a follower, how
 // much of a flood reaches it, and how fast the program can write, since a follower must not slow it down. The
-// baseline is a program behind a cat: two pipes, and a process between.
+// baseline is a program that writes into a cat: two pipes, and a process between.
 func (l *lab) logs(ctx context.Context) (table, error) {
 	t := newTable("", "a line, p50 ms", "p95", "followed, MB/s", "× through cat", "written, MB/s")
 	bare, err := bareTicks(ctx, l.calls)

@@ -161,7 +161,7 @@ func kilobytes(path string) (map[string]float64, error) {
 }
 
 // tick is the unit of times in proc_pid_stat(5); Linux shows 100 a second
-// whatever it counts with.
+// whatever its own tick is.
 const tick = 10 * time.Millisecond
 
 // cpuOf is the CPU time of processes and of their children that have ended.

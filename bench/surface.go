@@ -19,7 +19,7 @@ const (
 )
 
 // ways are the subjects that run a program in the sandbox that choose names,
-// of which bareFork is the baseline.
+// whose baseline is bareFork.
 func (l *lab) ways(choose func(caller int) string) []subject {
 	through := func(svc hutch.Service) func(context.Context, int) error {
 		return func(ctx context.Context, caller int) error { return runIn(ctx, svc, choose(caller), program) }

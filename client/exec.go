@@ -239,7 +239,7 @@ func (a *attached) grant(taken int64) {
 	case <-a.room: // only the newest count matters
 	default:
 	}
-	a.room <- taken // this goroutine alone sends
+	a.room <- taken // only this goroutine sends
 }
 
 // pump sends stdin, at most stream.StdinWindow bytes ahead of what the program has taken.

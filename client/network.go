@@ -57,7 +57,7 @@ func (s *Sandbox) Network(ctx context.Context) (hutch.NetworkState, error) {
 	return s.client.Network(ctx, s.ID)
 }
 
-// Connections returns the lines of the log after a cursor. If there are none, it waits for them.
+// Connections returns the lines of the log after a cursor. If there are no such lines, it waits for them.
 func (s *Sandbox) Connections(ctx context.Context, after int64, wait time.Duration) (hutch.ConnectionLog, error) {
 	return s.client.Connections(ctx, s.ID, hutch.ConnectionQuery{After: after, Wait: hutch.InSeconds(wait)})
 }

@@ -72,7 +72,7 @@ func (s *Sandbox) Ports(ctx context.Context) ([]hutch.Port, error) {
 	return s.client.Ports(ctx, s.ID)
 }
 
-// Link signs a URL with which anybody can see an exposed port for a while.
+// Link signs a URL that shows an exposed port to every visitor for a while.
 func (s *Sandbox) Link(ctx context.Context, port int, lifetime time.Duration) (hutch.PortLink, error) {
 	return s.client.LinkPort(ctx, s.ID, port, hutch.InSeconds(lifetime))
 }

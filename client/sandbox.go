@@ -15,7 +15,7 @@ type Sandbox struct {
 	client *Client
 }
 
-// Open returns a handle on the sandbox that the request names, and creates it if there is none; without an id, it
+// Open returns a handle on the sandbox that the request names, and creates it if it does not exist; without an id, it
 // creates a new one.
 func (c *Client) Open(ctx context.Context, req hutch.CreateRequest) (*Sandbox, error) {
 	sb, err := c.Create(ctx, req)

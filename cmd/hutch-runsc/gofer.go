@@ -44,7 +44,7 @@ func goOn() { extension.Register(&successor{program: openGofer()}) }
 
 // successor is an extension of gVisor's gofer: gVisor calls PrepareGofer when the process has its file system.
 type successor struct {
-	program *os.File // nil where there is none
+	program *os.File // nil if hutch-gofer is missing
 	flags   *flag.FlagSet
 }
 
@@ -59,7 +59,7 @@ func (s *successor) TryHandleMount(*specs.Spec, *specs.Mount, string, bool) (lis
 // the files that this process has open.
 const servedRoot, processFiles = "/root", sandboxsetup.ProcFDBindMount
 
-// PrepareGofer returns only with an error, or where there is no hutch-gofer. It does
+// PrepareGofer returns only with an error, or when hutch-gofer is missing. It does
 // what gVisor's gofer does from there on until it serves, except for what only
 // hutch-gofer can do for itself.
 func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.GoferPrepareResult, error) {

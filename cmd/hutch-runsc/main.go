@@ -49,7 +49,7 @@ func main() {
 
 var commands = map[util.SubCommand]string{
 	new(cmd.Create): "",
-	// What it runs itself as, for each sandbox.
+	// The names that it runs itself as, for each sandbox.
 	new(cmd.Gofer):        "internal",
 	new(sentrycmd.Boot):   "internal",
 	new(sentrycmd.Umount): "internal",
@@ -121,7 +121,7 @@ func grantMemory(args []string) {
 	}
 }
 
-// memoryLimit reads linux.resources.memory.limit of a bundle; 0 is none.
+// memoryLimit reads linux.resources.memory.limit of a bundle; 0 means no limit.
 func memoryLimit(bundle string) int64 {
 	text, err := os.ReadFile(filepath.Join(bundle, "config.json"))
 	if err != nil {

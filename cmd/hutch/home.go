@@ -67,7 +67,7 @@ func environmentToken() localToken {
 }
 
 // savedToken returns the token of a data folder's server, for clients, and where it came from. Clients mint no token:
-// "" means that there is none.
+// "" means that no token was found.
 func savedToken(dir string) (secret, from string) {
 	if t := environmentToken(); t.secret != "" {
 		return t.secret, "$" + t.env

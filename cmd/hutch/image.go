@@ -288,7 +288,7 @@ your pulls and pushes. It is a secret, REGISTRY_ and the registry's name, and
 		std, func(args []string) done { return done{"registry": args[0], "secret": hutch.RegistrySecret(args[0])} })
 }
 
-// pullFirst gets the image of a new sandbox, and shows the progress: a create alone
+// pullFirst gets the image of a new sandbox, and shows the progress: a create by itself
 // would be silent for as long.
 func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest, std streams) error {
 	images, ok := svc.(hutch.Images)
@@ -318,7 +318,7 @@ func sameImage(has, want string) bool {
 	switch {
 	case err != nil || asked.Digest() != "" && asked.Digest() != began.Digest():
 		return false
-	case asked.Repository() == "": // host, or a digest alone
+	case asked.Repository() == "": // host, or only a digest
 		return asked.IsHost() == began.IsHost()
 	}
 	beganName, _, _ := strings.Cut(began.String(), "@")

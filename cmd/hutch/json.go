@@ -22,5 +22,5 @@ func tellsJSON(c *cobra.Command, std streams, tell func(args []string) done) *co
 	return c
 }
 
-// onPaths tells of a command whose arguments are a sandbox and paths in it.
+// onPaths marks a command whose arguments are a sandbox and paths in it.
 func onPaths(args []string) done { return done{"sandboxId": args[0], "paths": args[1:]} }

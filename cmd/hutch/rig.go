@@ -20,7 +20,7 @@ import (
 	"hutch/internal/secret"
 )
 
-// embedded is an engine of this process alone; nothing of it outlives it.
+// embedded is an engine for this process only; nothing of it outlives the process.
 type embedded struct {
 	hutch.Service // the engine behind the redactor
 	engine        *engine.Engine

@@ -182,7 +182,7 @@ func newTokenVerb(h *home, std streams, name, short string, do func(context.Cont
 	return c
 }
 
-// writeToken prints a token. A new secret goes to standard output alone, for scripts, and the explanation beside it.
+// writeToken prints a token. Only a new secret goes to standard output, for scripts, and the explanation beside it.
 func writeToken(std streams, v any, asJSON bool) error {
 	if asJSON {
 		return writeJSON(std.out, v)

@@ -216,7 +216,7 @@ func (a *agent) hangUp() {
 	}
 }
 
-// track records that output of p is still being read: p or a process that it left behind is alive.
+// track records that output of p is still being read: p is alive, or a process that it started.
 func (a *agent) track(p *running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

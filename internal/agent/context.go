@@ -193,7 +193,7 @@ func (c *codeContext) live() {
 	c.close()
 }
 
-// next takes a run from the queue; nil when there is none.
+// next takes a run from the queue; nil when the queue is empty.
 func (c *codeContext) next() *codeRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 const (
 	// sentryOwn is about how much an idle sandbox's kernel uses itself.
 	sentryOwn = 32 << 20
-	// countTime bounds counting open files, of which there can be a million.
+	// countTime bounds counting open files: there can be a million.
 	countTime = 100 * time.Millisecond
 	// maxHandle is the most that a pipe or a socket holds.
 	maxHandle = 4 << 20

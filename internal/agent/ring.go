@@ -24,7 +24,7 @@ type ring struct {
 
 	mu      sync.Mutex
 	buf     []byte // the byte at cursor c is buf[c%len(buf)]
-	old     *spill // older output, on disk; nil if there is none
+	old     *spill // older output, on disk; nil if no output is there
 	begin   int64  // cursors of the kept output
 	end     int64
 	runs    []run  // the kept output by stream; the last run ends at end
@@ -40,7 +40,7 @@ type run struct {
 	end int64
 }
 
-// mark is consecutive output up to a cursor, all of which had been read at a Unix time.
+// mark says when the output from the mark before to a cursor had been read, as a Unix time.
 type mark struct{ end, ms int64 }
 
 // add is a [sink].

@@ -116,7 +116,7 @@ func TestRingWithoutDisk(t *testing.T) {
 	}
 }
 
-// Readers that are behind never get data that was overwritten during their read.
+// Readers that are late never get data that was overwritten during their read.
 func TestRingIsReadWhileWritten(t *testing.T) {
 	t.Parallel()
 	l := ring{room: &spills{dir: t.TempDir(), each: 2 << 20, free: 2 << 20}}

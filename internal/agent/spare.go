@@ -93,7 +93,7 @@ func (cs *contexts) takeSpare(req wire.Context) *interpreter {
 		return nil
 	}
 	env[wire.ProcessEnv] = s.mark
-	text, _ := json.Marshal(env) // of texts alone
+	text, _ := json.Marshal(env) // of texts only
 	if s.gone() || s.tell(s.news+strings.ReplaceAll(req.Become, wire.EnvArg, string(text))) != nil {
 		s.tree.kill()
 		return nil

@@ -63,7 +63,7 @@ func (t tree) signal(sig syscall.Signal) {
 // the time.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
-	defer t.killRoot() // where there is no /proc to be read
+	defer t.killRoot() // where /proc cannot be read
 	c := newCensus(t)
 	switch {
 	case c.stop(time.Now().Add(hurry)):

@@ -78,7 +78,7 @@ func (r *reader) next() ([]byte, error) {
 	}
 }
 
-// turn switches to the next file, or returns io.EOF if there is none. It reads the old file once more after it has
+// turn switches to the next file, or returns io.EOF after the last one. It reads the old file once more after it has
 // seen the next: only then can no more lines come.
 func (r *reader) turn() error {
 	later, err := r.later()

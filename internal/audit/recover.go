@@ -184,7 +184,7 @@ func (l *Log) remove(path string) error {
 		err = l.markLocked(AuditExpire, expired(last))
 		l.mu.Unlock()
 	}
-	if err != nil && !errors.Is(err, errMalformed) { // a file without lines is no loss
+	if err != nil && !errors.Is(err, errMalformed) { // a file without lines holds nothing to lose
 		return err
 	}
 	if err := l.sync(); err != nil {

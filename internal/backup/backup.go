@@ -4,7 +4,7 @@
 // A backup is two objects. The first is a tar archive of the folder, compressed with
 // Zstandard; it is packed and unpacked inside the sandbox, and is only bytes to us.
 // The second is a record with its description and checksum, written after the first.
-// So there is no partial backup: an archive without a record does not count, and an
+// So no backup is partial: an archive without a record does not count, and an
 // archive that does not match its checksum is not restored.
 package backup
 

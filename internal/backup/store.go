@@ -18,7 +18,7 @@ type Store interface {
 	// Put stores all that r gives under a key or, on any error, nothing.
 	Put(ctx context.Context, key string, r io.Reader) error
 
-	// Get opens an object. The error is fs.ErrNotExist when there is none.
+	// Get opens an object. The error is fs.ErrNotExist when the object does not exist.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
 
 	// List returns the keys that begin with prefix.

@@ -8,7 +8,7 @@ import (
 	"hutch/internal/kernel"
 )
 
-// What is kept of the results of one run.
+// Limits on what is kept of the results of one run.
 const (
 	maxResults     = 1000
 	maxResultBytes = 32 << 20
@@ -49,7 +49,7 @@ func (r *Record) Output(o hutch.Output) error {
 	return r.hand(hutch.RunEvent{Output: &o})
 }
 
-// Message takes a message of the interpreter. One that is none is dropped, as
+// Message takes a message of the interpreter. One that cannot be read is dropped, as
 // anything may be written where they come from.
 func (r *Record) Message(m []byte) error {
 	e, err := kernel.Parse(m)

@@ -207,7 +207,7 @@ func TestOwnersShareNothing(t *testing.T) {
 	}
 }
 
-// TestTokens uses tokens of several scopes and owners, behind the daemon's policy.
+// TestTokens uses tokens of several scopes and owners, with the daemon's policy.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	p, err := policy.New(t.Context(), hutchtest.Engine(t, "native", nil), policy.Options{})

@@ -153,8 +153,8 @@ func (f *feed) exit(owner string) {
 	}
 }
 
-// stream writes events to a client until it leaves: from the one behind since
-// on or, when that is negative, those to come.
+// stream writes events to a client until it leaves: from the one after since
+// on or, when that is negative, from the next one.
 func (f *feed) stream(w http.ResponseWriter, r *http.Request, since int64) {
 	owner := ownerOf(r.Context())
 	if since < 0 {

@@ -135,7 +135,7 @@ type Backups struct {
 // Monitor is how the daemon is watched.
 type Monitor struct {
 	AuditKeep time.Duration // negative is for ever
-	Metrics   string        // another address that serves /metrics to anyone; "" is none
+	Metrics   string        // another address that serves /metrics to anyone; "" for no such address
 	Prices    hutch.Prices
 	Trace     trace.Options // without an endpoint there are no traces
 }

@@ -122,7 +122,7 @@ type Networked interface {
 type Connector interface {
 	Instance
 
-	// Connect connects to a server on the place's own loopback. An error does not mean that there is no server: the
+	// Connect connects to a server on the place's own loopback. An error does not mean that no server listens: the
 	// agent knows more addresses. ctx bounds only the connecting; the connection has CloseWrite, and can outlive the
 	// place.
 	Connect(ctx context.Context, port int) (net.Conn, error)

@@ -22,7 +22,7 @@ func Explained(err error, dir string) error {
 	return Full.Because(err)
 }
 
-// tells reports whether err says more than that something failed.
+// tells reports whether err says more than "it failed".
 func tells(err error) bool {
 	return !slices.Contains([]hutch.Kind{hutch.Internal, hutch.Unavailable, hutch.Timeout}, hutch.KindOf(err))
 }

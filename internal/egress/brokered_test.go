@@ -34,7 +34,7 @@ type brokered struct {
 	uses    []string
 }
 
-// brokered is as inside. The server at the shared address tells what it got.
+// brokered is like inside. The server at the shared address answers with what it got.
 func (w *world) brokered(mode hutch.NetworkMode, allow ...string) *brokered {
 	w.t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

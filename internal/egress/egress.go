@@ -237,7 +237,7 @@ func (g *Gateway) decideLocked(protocol string, dst netip.AddrPort) verdict {
 	return denied("no rule allows %s, and it is the answer to no name that was asked for: %s", addr, g.mend(ruleFor(dst)))
 }
 
-// mend returns the command that adds a missing rule.
+// mend returns the command that adds a missing rule to the sandbox.
 func (g *Gateway) mend(rule string) string {
 	return "hutch network " + g.opt.Sandbox + " --allow " + rule
 }

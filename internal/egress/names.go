@@ -206,7 +206,7 @@ func (g *Gateway) silence(name string) string {
 }
 
 // reachable returns those addresses of a name that can be reached: the owner of a name can point it at any address,
-// also at somebody else's.
+// also at another program's.
 func (g *Gateway) reachable(addrs []netip.Addr) []netip.Addr {
 	g.mu.Lock()
 	r := g.rules

@@ -188,7 +188,7 @@ func (e *Engine) checkRun(req hutch.RunRequest) (time.Duration, error) {
 	return e.execTime(req.Timeout)
 }
 
-// findContext finds the context of a run, and makes it when there is none.
+// findContext finds the context of a run, and makes one when it is missing.
 func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client, req hutch.RunRequest) (string, kernel.Kernel, error) {
 	want, err := kernel.Lookup(req.Language)
 	if err != nil {
@@ -265,7 +265,7 @@ func (e *Engine) execIn(ctx context.Context, id string, req hutch.ExecRequest, o
 	return result, err
 }
 
-// languageOf is the language of a context; empty when there is none.
+// languageOf returns the language of a context; empty when the context does not exist.
 func (e *Engine) languageOf(ctx context.Context, id, contextID string) (string, error) {
 	agent, done, err := e.withContexts(ctx, id)
 	if agent == nil {

@@ -134,7 +134,7 @@ func (e *Engine) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp
 // maxProgram bounds the steps that a pattern takes for each byte.
 const maxProgram = 1000
 
-// compile compiles a pattern; an empty one is none.
+// compile compiles a pattern; nil for an empty one.
 func compile(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, nil

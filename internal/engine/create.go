@@ -40,7 +40,7 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	})
 }
 
-// make returns the sandbox of a record. If there is none yet, it makes one with the
+// make returns the sandbox of a record. If it does not exist yet, make creates one with the
 // plan that how returns; it calls how with the lifecycle lock held.
 func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbox) startPlan) (hutch.Sandbox, error) {
 	s, made, err := e.enter(ctx, rec)

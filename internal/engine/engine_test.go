@@ -193,7 +193,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A sandbox of which it cannot be noted that it sleeps runs on.
+// A sandbox stays awake when its sleep cannot be recorded.
 func TestStopThatCannotBeNoted(t *testing.T) {
 	tried := make(chan bool, 1)
 	b := start(t, func(o *engine.Options) {
@@ -416,7 +416,7 @@ func TestDeathIsAnErrorWithAReason(t *testing.T) {
 		return nil
 	})
 	// A client must not repeat the call by itself: it would find an empty sandbox.
-	// On a busy host the death may not be known yet; then the next use tells of it.
+	// On a busy host the death may not be known yet; then the next use reports it.
 	late := hutch.KindOf(err) == hutch.Unavailable
 	if !late && (!errors.Is(err, hutch.Conflict) || !strings.Contains(err.Error(), "empty")) {
 		t.Errorf("the command under way: %v", err)

@@ -24,7 +24,7 @@ func (b *bench) expose(t *testing.T, owner, id, token string) (string, error) {
 }
 
 // TestLabelsAreNotHandedOn holds that the URL of a preview which is gone is given to
-// no other owner, in whatever words it is asked for, also after a restart, and
+// no other owner, however it is asked for, also after a restart, and
 // that its own owner has it again.
 func TestLabelsAreNotHandedOn(t *testing.T) {
 	b := start(t, withPreviews)

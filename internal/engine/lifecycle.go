@@ -287,7 +287,7 @@ func (e *lifecycle) fail(s *sandbox, inst driver.Instance, reason string) {
 	if !s.RunsIn(inst) {
 		return
 	}
-	e.account(e.ctx, s, inst) // some tell even when they are dead
+	e.account(e.ctx, s, inst) // some report it even when they are dead
 	agent, ok := s.Fail(inst, reason)
 	if !ok {
 		return

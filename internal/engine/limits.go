@@ -40,7 +40,7 @@ func (e *lifecycle) applyType(req *hutch.CreateRequest) error {
 	return nil
 }
 
-// within refuses a limit above the server's maximum; a maximum of 0 is none.
+// within refuses a limit above the server's maximum; a maximum of 0 means no limit.
 func within[N int | float64](limit, unit string, asked, most N) error {
 	if most <= 0 || asked <= most {
 		return nil

@@ -21,7 +21,7 @@ func TestMemoryShort(t *testing.T) {
 	b.run(t, "sleeps", "echo kept > file")
 	b.until(t, "sleeps", hutch.Stopped)
 	short.Store(true)
-	<-time.After(100 * time.Millisecond) // a look counts for a moment
+	<-time.After(100 * time.Millisecond) // the result of a look is used again for a moment
 	_, err := b.Create(t.Context(), hutch.CreateRequest{ID: "new"})
 	wantShort(t, err)
 	_, err = b.Exec(t.Context(), "sleeps", hutch.ExecRequest{Command: "true"}, nil)
@@ -37,7 +37,7 @@ func TestMemoryShort(t *testing.T) {
 	}
 }
 
-// A place that the kernel ends as it is made, for want of memory, is no fault of
+// A place that the kernel ends as it is made, for lack of memory, is not a fault of
 // the runtime.
 func TestKilledForWantOfMemory(t *testing.T) {
 	var kills atomic.Int32

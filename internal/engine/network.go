@@ -27,7 +27,7 @@ type Exit struct {
 	Secrets func() []string
 }
 
-// gateway returns the gateway of a sandbox; nil where there are none.
+// gateway returns the gateway of a sandbox; nil where sandboxes have no gateways.
 func (e *lifecycle) gateway(s *sandbox) (Gateway, error) {
 	if e.opt.Gateway == nil {
 		return nil, nil
@@ -39,7 +39,7 @@ func (e *lifecycle) gateway(s *sandbox) (Gateway, error) {
 }
 
 // connectNetwork makes the network of a place end at the gateway of the sandbox,
-// until the returned function is called. What programs sent before, waits.
+// until the returned function is called. Packets that programs sent before wait.
 func (e *lifecycle) connectNetwork(s *sandbox, inst driver.Instance) (disconnect func()) {
 	stack, err := e.startNetwork(s, inst)
 	s.NoteNetwork(err)

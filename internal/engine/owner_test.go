@@ -74,7 +74,7 @@ func TestOwnersShareNoIDs(t *testing.T) {
 	b.runAs(t, "ada", "hers", "true")
 }
 
-// What is another's is answered as what never was.
+// A sandbox of another owner is answered like one that never existed.
 func TestAnothersSandboxIsNotFound(t *testing.T) {
 	b := start(t, nil)
 	exec := func(owner string) error {

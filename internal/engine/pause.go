@@ -49,8 +49,8 @@ func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, 
 	}
 }
 
-// afterQuiesce is the error to report of a sandbox that was detached. What a runtime
-// could not do, for whatever reason of the host's, it can perhaps do the next time.
+// afterQuiesce returns the error to report of a sandbox that was detached. What a runtime
+// could not do now, it can perhaps do the next time.
 func (e *lifecycle) afterQuiesce(s *sandbox, inst driver.Instance, err error) error {
 	e.noticeDeath(s, inst)
 	if _, told := errors.AsType[*hutch.Error](err); err == nil || told || errors.Is(err, context.Canceled) {

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Pool says how many instances are kept ready for sandboxes to come. Their number
+// Pool says how many instances are kept ready for new sandboxes. Their number
 // follows demand (package pool); the zero Pool keeps none.
 type Pool struct {
 	Max int // most instances, of all kinds together

@@ -127,7 +127,7 @@ func TestPoolFillsBesideCopies(t *testing.T) {
 	}})
 	defer b.driver.Break(fake.Faults{})
 	defer close(end)
-	for range 2 { // it is not kept for one alone
+	for range 2 { // a single create makes no ready copy
 		b.create(t, hutch.CreateRequest{Snapshot: snap.ID})
 	}
 	select {
@@ -344,8 +344,8 @@ func TestPoolOfTemplatesKnowsOwners(t *testing.T) {
 	}
 }
 
-// A snapshot is large, and many may be asked for: there is a bound, and when
-// memory is short they go before the rest.
+// Ready copies of snapshots are large: their number is bounded, and when
+// memory is short they are removed first.
 func TestPoolOfTemplatesIsBounded(t *testing.T) {
 	var short atomic.Bool
 	b := pooled(t, engine.Pool{Max: 8, Min: 2, Room: 1, Short: short.Load})

@@ -130,7 +130,7 @@ func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire
 	return agent.Dial(ctx, port)
 }
 
-// undialled says why there is no connection.
+// undialled says why a connection could not be made.
 func (e *Engine) undialled(ctx context.Context, s *sandbox, agent *wire.Client, port int, err error) error {
 	if !errors.Is(err, hutch.NotFound) {
 		return e.diagnose(ctx, s, agent, err)
@@ -180,7 +180,7 @@ func (e *Engine) WatchPorts(ctx context.Context, id string, out func(hutch.PortE
 	}
 }
 
-// tell tells of what has come and gone between two looks.
+// tell reports the ports that opened and closed between two looks.
 func (e *Engine) tell(s *sandbox, before, now []int, out func(hutch.PortEvent) error) error {
 	for _, p := range before {
 		if !slices.Contains(now, p) {

@@ -77,7 +77,7 @@ func (e *lifecycle) lose(ctx context.Context, s *sandbox) {
 
 // onThisClock is a record from disk with times of this run's clock. The machine's
 // clock may have been put back meanwhile: then the sandbox was not made in the
-// future, and its end is no later for that.
+// future, and that does not move its end.
 func onThisClock(v hutch.Sandbox, now time.Time) hutch.Sandbox {
 	if v.ExpiresAt != nil {
 		end := now.Add(v.ExpiresAt.Sub(later(v.CreatedAt, now)))

@@ -30,7 +30,7 @@ func traced(ctx context.Context, env map[string]string) map[string]string {
 
 // account reads what the place of s uses, and adds what is new to the
 // sandbox's account. It does so now and then, and before the place goes: what
-// is between two readings is told from their difference.
+// is between two readings follows from their difference.
 func (e *lifecycle) account(ctx context.Context, s *sandbox, inst driver.Instance) (driver.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

@@ -23,7 +23,7 @@ func (b *bench) usage(t *testing.T, owner string) hutch.UsageReport {
 	return r
 }
 
-// What an owner's sandboxes used is known for good: over restarts, and when
+// The use of an owner's sandboxes is never forgotten: over restarts, and when
 // they are gone.
 func TestUsage(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.Prices = hutch.Prices{Execution: 2} })
@@ -60,7 +60,7 @@ func TestUsage(t *testing.T) {
 	check("destroyed, after a restart", 0)
 }
 
-// What kill -9 takes of the count is what ran since the last look: after one,
+// A kill -9 loses the count since the last look: after one,
 // all is in the store.
 func TestUsageIsKeptAtEachLook(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })

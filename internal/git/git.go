@@ -122,10 +122,10 @@ func Begun(stderr []byte) bool { return strings.Contains("\n"+string(stderr), "\
 // TopLevel prints the folder of the working tree.
 func TopLevel(dir string) Command { return reading(dir, "rev-parse", "--show-toplevel") }
 
-// Branch prints the name of the branch, or fails with 1 when there is none.
+// Branch prints the name of the branch, or fails with 1 when it does not exist.
 func Branch(dir string) Command { return reading(dir, "symbolic-ref", "-q", "--short", "HEAD") }
 
-// Head prints the commit, or fails with 1 when there is none.
+// Head prints the commit, or fails with 1 when it does not exist.
 func Head(dir string) Command { return reading(dir, "rev-parse", "-q", "--verify", "HEAD") }
 
 // Status prints what ParseStatus reads.

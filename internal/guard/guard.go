@@ -58,7 +58,7 @@ type Options struct {
 	// Room bounds the memory held for principals: the bodies of their requests here, and what surfaces hold for them;
 	// nil does not.
 	Room *room.Room
-	// Claim counts the connection of a request towards a class, each of which is bounded: the class of an owner, or
+	// Claim counts the connection of a request towards a class, and each class is bounded: the class of an owner, or
 	// that of callers without a token. It returns false when the class has too many connections. nil accepts all.
 	Claim func(ctx context.Context, class string) bool
 	Log   *slog.Logger
@@ -337,7 +337,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// What of a refused upload is read, in bytes and time, before the connection is
+// How much of a refused upload is read, in bytes and time, before the connection is
 // closed.
 const (
 	maxDrained = 256 << 20
@@ -361,7 +361,7 @@ func tooLarge(w http.ResponseWriter, limit int64) {
 	refuse(w, http.StatusRequestEntityTooLarge, hutch.Errorf(hutch.Invalid, "the body of the request is over the limit of %d bytes: send it in parts", limit))
 }
 
-// refuse answers with a status that the error's kind alone does not give.
+// refuse answers with a status that does not follow from the error's kind.
 func refuse(w http.ResponseWriter, status int, err error) {
 	d := problem.New(err)
 	d.Status, d.Title = status, http.StatusText(status)

@@ -162,7 +162,7 @@ func TestRateLimit(t *testing.T) {
 			t.Errorf("call %d: Retry-After %q", i, head.Get("Retry-After"))
 		}
 	}
-	// Requests without a token do not use up anybody's limit.
+	// Requests without a token do not use up the limit of a token.
 	if w := ask(t, h, func(r *http.Request) { r.Header.Del("Authorization") }); w.Code != 401 || w.Header().Get("X-RateLimit-Limit") != "" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}

@@ -280,7 +280,7 @@ func (a *above) addToBundles(authority string) (path, text string, err error) {
 	return path, text, nil
 }
 
-// read returns the text of a file; false for what is no regular file of at most mostBundle bytes.
+// read returns the text of a file; false unless it is a regular file of at most mostBundle bytes.
 func (a *above) read(path string) (string, bool, error) {
 	info, err := a.below.Lstat(inFS(path))
 	if err != nil || !info.Mode().IsRegular() || info.Size() > mostBundle {

@@ -54,7 +54,7 @@ func Host(ctx context.Context, dir string, opt HostOptions) (Root, error) {
 	}
 	found := lookTools(opt.Path)
 	key := fingerprint(opt, found, warmGo(dir, opt, found))
-	for n := 0; ; n++ { // one that the host has moved on from is left to its users, and followed by the next
+	for n := 0; ; n++ { // an outdated tree stays for the sandboxes that use it, and a new one is made
 		place := filepath.Join(dir, fmt.Sprintf("host-%s-%d", key, n))
 		root, err := loadRoot(place)
 		if errors.Is(err, fs.ErrNotExist) {

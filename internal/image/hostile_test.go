@@ -57,7 +57,7 @@ func TestManyJavaStores(t *testing.T) {
 	}
 }
 
-// What the image has in place of a bundle of certificates is no reason to fail.
+// An image can have anything in place of a bundle of certificates, and nothing fails.
 func TestStrangeBundles(t *testing.T) {
 	t.Parallel()
 	authority, _ := newAuthority(t)

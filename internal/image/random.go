@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A program that keeps random numbers to come in its memory would give the same
+// A program that keeps its next random numbers in memory would give the same
 // ones in every copy of its sandbox. The image therefore makes OpenSSL and Node
 // ask the kernel each time: see random/provider.c and random/node.cjs.
 const (
@@ -75,7 +75,7 @@ func (s *skeleton) configureOpenSSL() (first string, err error) {
 //
 // OpenSSL merges sections of one name, and the last value of a name counts. Node
 // reads nodejs_conf in the place of openssl_conf. The ? before the property says
-// that another generator will do where there is no such provider.
+// that another generator will do where this provider is missing.
 func withProvider(text string) string {
 	c := parseConfig(text)
 	top := ""

@@ -220,7 +220,7 @@ func (r Root) masked() (paths []string) {
 }
 
 // bare returns the paths inside, free of links, that are to be masked and show
-// something. What is empty needs no mask, which would cost a mount.
+// something. An empty folder needs no mask, which would cost a mount.
 func (r Root) bare() (paths []string) {
 	for _, path := range r.masked() {
 		host := r.onHost(path)

@@ -67,7 +67,7 @@ type foundTool struct {
 	tool
 	dir  string // the folder of the search path
 	path string // in it
-	real string // behind all links
+	real string // after all links
 }
 
 func lookTools(path string) (found []foundTool) {
@@ -133,7 +133,7 @@ func isScript(path string) bool {
 }
 
 // searchPath is the host's, with what the image does not show left out and
-// the programs behind shims in the place of those.
+// the programs that shims lead to, in the place of the shims.
 func (s *skeleton) searchPath(host string, bins map[string][]string) string {
 	dirs := []string{Home + "/.local/bin"}
 	add := func(dir string) {

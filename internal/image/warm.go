@@ -131,7 +131,7 @@ type warmer struct {
 	root string // of Go
 }
 
-// newWarmer asks the go command for the toolchain behind it.
+// newWarmer asks the go command for the toolchain that it uses.
 func newWarmer(ctx context.Context, dir string, opt HostOptions, found []foundTool) (warmer, error) {
 	prefixes := found[slices.IndexFunc(found, isGo)].prefixes(ctx, opt)
 	if len(prefixes) == 0 {

@@ -214,7 +214,7 @@ func (s *Images) PruneImages(ctx context.Context, req hutch.PruneRequest) (hutch
 	if err := req.Check(); err != nil {
 		return hutch.Pruned{}, err
 	}
-	unused := max(req.Unused.Duration(), time.Nanosecond) // to the store, zero is no condition
+	unused := max(req.Unused.Duration(), time.Nanosecond) // for the store, zero sets no condition
 	return s.prune(ctx, ownerOf(ctx), oci.PruneOptions{Unused: unused, Roots: unused})
 }
 

@@ -86,7 +86,7 @@ func (s *Images) present(root image.Root, digest string) error {
 	return nil
 }
 
-// open makes the root file system of an image, if there is none yet.
+// open makes the root file system of an image, unless it exists.
 func (s *Images) open(ctx context.Context, digest string) (image.Root, error) {
 	img, err := s.find(digest)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Sandboxes that begin as one snapshot share its files where the runtime can: the
-// files are unpacked once, in an instance for that alone, which becomes the layer
+// files are unpacked once, in an instance that is made for this and becomes the layer
 // that the instances of the sandboxes lie on. Those that run hold it. A daemon that
 // starts again knows no layers: it makes another when one is wanted, and the old
 // one goes with the last instance that lies on it.
@@ -117,7 +117,7 @@ func FromMemory(s *snapshots.Snapshot, env map[string]string, restore func(conte
 	}}
 }
 
-// GiveIdentity tells an instance, whose memory knows the token, who it is from now
+// GiveIdentity tells an instance, whose memory has the token, which sandbox it is from now
 // on; or leaves nothing of it.
 func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who wire.Identity) (driver.Instance, error) {
 	agent := wire.NewClient(inst.Dial, token)

@@ -1,5 +1,5 @@
 // Package instance makes the instances that sandboxes run in: new ones, copies of
-// snapshots, and those that the pool keeps ready before anybody asks.
+// snapshots, and those that the pool keeps ready in advance.
 //
 // A Plan says how an instance comes to be, and Open carries it out. What it
 // returns runs and belongs to the caller; on an error nothing is left. A Maker
@@ -83,8 +83,8 @@ type Create func(context.Context, driver.Spec) (driver.Instance, error)
 type Plan struct {
 	Spare  *Spare            // an instance of the pool that is to be used; nil for none
 	Tell   map[string]string // what the interpreters that live in it get
-	Create Create            // makes one where there is no spare, or the spare is of no use
-	// Fill writes files into what Create made, before anybody else uses it. It can
+	Create Create            // makes one where no spare is ready, or the spare cannot be used
+	// Fill writes files into what Create made, before any caller uses it. It can
 	// be nil.
 	Fill func(*wire.Client) error
 	// Base is the layer that the instance shares with others. The caller that opens the

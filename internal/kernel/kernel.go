@@ -48,7 +48,7 @@ type Kernel struct {
 	// input turns a run into what the interpreter is sent.
 	input func(Code) (input, source string)
 	// fixed are patterns of the variables that a spare interpreter cannot be
-	// given any more; nil when there are none to spare.
+	// given any more; nil for a language without spare interpreters.
 	fixed []string
 	// convert turns code into what the interpreter takes.
 	convert func(code string) (string, error)
@@ -126,7 +126,7 @@ func (k Kernel) Context() wire.Context {
 	return c
 }
 
-// Spare says how the agent is to start an interpreter for a context to come,
+// Spare says how the agent starts an interpreter for a future context,
 // with these modules imported.
 func (k Kernel) Spare(modules []string) (wire.Context, error) {
 	if k.fixed == nil {
@@ -176,7 +176,7 @@ func jsonInput(c Code) (input, source string) {
 		Fault *hutch.CodeError  `json:"error,omitempty"`
 	}{c.ID, c.Text, c.Env, c.Dir, c.fault})
 	if err != nil {
-		panic(err) // of texts alone
+		panic(err) // of texts only
 	}
 	line := strings.TrimSuffix(string(b), "}")
 	if c.Stdin {
@@ -221,7 +221,7 @@ func shellInput(c Code) (input, source string) {
 // quote is s as one word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// What a message may hold.
+// Bounds of a message.
 const (
 	maxForms = 64
 	maxName  = 200

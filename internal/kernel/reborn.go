@@ -11,7 +11,7 @@ import (
 func Reborn(env map[string]string) map[string]string {
 	text, err := json.Marshal(env)
 	if err != nil {
-		panic(err) // of texts alone
+		panic(err) // of texts only
 	}
 	var shell strings.Builder
 	for k, v := range env {

@@ -88,7 +88,7 @@ func (s *Search) Output(o hutch.Output) error {
 }
 
 // takeLocked adds the next part of rest, up to the end of a line, to l, and
-// returns what comes behind it. end is the cursor behind rest.
+// returns what comes after it. end is the cursor after rest.
 func (s *Search) takeLocked(l *line, rest []byte, end int64) []byte {
 	n := min(len(rest), maxLine-len(l.data))
 	whole := false
@@ -112,7 +112,7 @@ func (s *Search) takeLocked(l *line, rest []byte, end int64) []byte {
 	return rest[n:]
 }
 
-// lookLocked searches a line, which ends at cursor end; next is behind its
+// lookLocked searches a line, which ends at cursor end; next is after its
 // line feed.
 func (s *Search) lookLocked(l *line, end, next int64) {
 	if s.match != nil {

@@ -289,7 +289,7 @@ func (g *Gate) end(c *guest) {
 }
 
 // Claim assigns the connection of a request to the named class. It returns false if the class uses its whole share
-// already; then the caller refuses the request. Without a gate there is no bound.
+// already; then the caller refuses the request. Without a gate nothing is bounded.
 func Claim(ctx context.Context, name string) bool {
 	c, ok := ctx.Value(guestKey{}).(*guest)
 	return !ok || c.gate.claim(c, "of "+name)

@@ -67,7 +67,7 @@ func (h *house) visit(t *testing.T, path string) (net.Conn, int) {
 	return conn, ask(conn, path)
 }
 
-// ask returns the status of an answer, 0 if there is none.
+// ask returns the status of an answer, 0 without an answer.
 func ask(conn net.Conn, path string) int {
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)

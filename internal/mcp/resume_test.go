@@ -190,7 +190,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestMalformed sends what is no message, or no message of this protocol, to a
+// TestMalformed sends bytes that are not a message, or not one of this protocol, to a
 // session and without one: each is refused in JSON-RPC, or not at all, and the
 // session continues.
 func TestMalformed(t *testing.T) {

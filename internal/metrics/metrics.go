@@ -26,7 +26,7 @@ type Options struct {
 	Version string
 	// Usage is asked when the metrics are read; nil leaves sandboxes out.
 	Usage func(context.Context) (hutch.UsageReport, error)
-	// Pool tells of the sandboxes that are kept ready; nil leaves them out.
+	// Pool reports the sandboxes that are kept ready; nil leaves them out.
 	Pool func(context.Context) (hutch.PoolState, error)
 	// Traffic gets what goes over sandboxes' networks; nil leaves it out.
 	Traffic *Traffic

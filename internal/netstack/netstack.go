@@ -3,7 +3,7 @@
 //
 // The other end of a sandbox's network device is a descriptor, and no packet from it
 // is forwarded. A connection that begins inside is a [Flow], and a [Handler] decides
-// whether to accept it, and what to do with its bytes. So there is no way around the
+// whether to accept it, and what to do with its bytes. So no packet gets around the
 // handler, no route of the host leads in or out, and no privilege is needed.
 //
 // Everything that a sandbox sends is hostile. Packets that no honest kernel sends on
@@ -144,7 +144,7 @@ func (s *Stack) Close() error {
 	return err
 }
 
-// abort ends connections until there are none: a handler that has not checked its context can still be creating one.
+// abort ends connections until all have ended: a handler that has not checked its context can still be creating one.
 func (s *Stack) abort(ip *stack.Stack) {
 	over := make(chan struct{})
 	go func() { s.group.Wait(); close(over) }()

@@ -192,7 +192,7 @@ func (s *Store) removeFile(file string) (freed int64, err error) {
 	return freed, nil
 }
 
-// size is the size of a file of the store, or of what is in a folder; 0 when there is none.
+// size is the size of a file of the store, or of what is in a folder; 0 when it does not exist.
 func (s *Store) size(file string) int64 {
 	info, err := os.Lstat(s.path(file))
 	switch {

@@ -4,7 +4,7 @@
 // Two ideas make it small.
 //
 // A folder is content, and a record is a name. Blobs lie in the layout of OCI, under their SHA-256, and are written
-// before the record of the image that needs them. A record is one small file for one owner and one image. It alone
+// before the record of the image that needs them. A record is one small file for one owner and one image. Only the record
 // decides what exists: [Store] keeps a blob or a root file system as long as a record needs it, and removes the rest.
 // A server that is killed at any moment leaves temporary files and blobs without a record, never a record without its
 // blobs. [Open] removes the temporary files, and keeps what was received of a layer, so that the next pull continues.

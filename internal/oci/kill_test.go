@@ -43,7 +43,7 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// Whenever the server is killed, the next one has whole images only, each name once, and nothing that nobody needs.
+// Whenever the server is killed, the next one has whole images only, each name once, and nothing that is not needed.
 func TestKilled(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {

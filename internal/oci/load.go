@@ -234,7 +234,7 @@ func (a *archive) layoutImages(ctx context.Context, want platform) ([]foundImage
 	return found, nil
 }
 
-// layoutNames are the names that an index gives an image. A tag alone is none.
+// layoutNames are the names that an index gives an image. A tag without a name does not count.
 func layoutNames(m v1.Descriptor) []Reference {
 	for _, annotation := range []string{"io.containerd.image.name", "org.opencontainers.image.ref.name"} {
 		text := m.Annotations[annotation]

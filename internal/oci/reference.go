@@ -103,7 +103,7 @@ func (r *Reference) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// IsHost reports whether the reference is `host`, which is no image of a store.
+// IsHost reports whether the reference is `host`, which is never in a store.
 func (r Reference) IsHost() bool { return r == Reference{} }
 
 // IsLocal reports whether no registry can have the image.

@@ -228,7 +228,7 @@ func TestPull(t *testing.T) {
 	}
 	blobs := w.count("GET/blobs/")
 	if _, err := w.pull("a/b:1", PullOptions{Owner: "ann", Policy: hutch.PullAlways}); err != nil || w.count("GET/manifests/") == asked || w.count("GET/blobs/") != blobs+1 {
-		t.Errorf("always: %v, %d blobs", err, w.count("GET/blobs/")-blobs) // the configuration alone
+		t.Errorf("always: %v, %d blobs", err, w.count("GET/blobs/")-blobs) // only the configuration
 	}
 	w.open(Options{})
 	if kept, err := w.store.Inspect("ann", Reference{digest: image.Digest}); err != nil || kept.Size != image.Size || kept.Config.User != "web" {
@@ -601,7 +601,7 @@ func TestGreedyManifests(t *testing.T) {
 	}
 }
 
-// Pulls of one image at once are one transfer; the one who leaves takes it from nobody.
+// Pulls of one image at once are one transfer; when one caller leaves, the others still get the image.
 func TestPullsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.push("a:1", plainImage(t))
@@ -675,7 +675,7 @@ func TestPullIsLeft(t *testing.T) {
 	w.store.Close()
 }
 
-// Owners see their own images and public ones, and get nobody else's layers by knowing a digest.
+// Owners see their own images and public ones, and get no layers of another owner by knowing a digest.
 func TestOwners(t *testing.T) {
 	w := newWorld(t)
 	secret := layerOf(t, "secret", "of ann")
@@ -695,7 +695,7 @@ func TestOwners(t *testing.T) {
 	if err := w.store.Remove("bob", w.ref("ann:1")); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("bob removes: %v", err)
 	}
-	w.on(func(answer http.ResponseWriter, r *http.Request) bool { // the registry of bob, which has the manifest alone
+	w.on(func(answer http.ResponseWriter, r *http.Request) bool { // the registry of bob, which has only the manifest
 		_, digest := compressed(t, secret)
 		if strings.HasSuffix(r.URL.Path, digest) {
 			http.NotFound(answer, r)
@@ -765,7 +765,7 @@ func TestTagsAndRemoval(t *testing.T) {
 	}
 }
 
-// A name that two records have is the newer one's; a record without its folder's name is no record.
+// A name that two records have is the newer one's; a record without its folder's name does not count.
 func TestKilledWhileNaming(t *testing.T) {
 	w := newWorld(t)
 	w.push("a:1", imageOf(t, layerOf(t, "a", "1")))
@@ -1010,7 +1010,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// A full disk, while layers come and while a root is made, is told and leaves nothing half there.
+// A full disk, while layers come and while a root is made, is reported and leaves nothing half done.
 func TestFullDisk(t *testing.T) {
 	w := newWorld(t)
 	w.store.Close()

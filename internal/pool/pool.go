@@ -88,7 +88,7 @@ func New[I Instance](opt Options, least map[Kind]int) *Pool[I] {
 // Changed has a value when the keeper has reason to look.
 func (p *Pool[I]) Changed() <-chan struct{} { return p.changed }
 
-// Take hands out an instance of a kind; ok is false when there is none.
+// Take hands out an instance of a kind; ok is false when none is ready.
 func (p *Pool[I]) Take(k Kind) (taken I, ok bool) {
 	if p.opt.Max == 0 {
 		return taken, false
@@ -168,7 +168,7 @@ func (p *Pool[I]) Put(k Kind, inst I) {
 	b.fault = nil
 }
 
-// Copying says of which kind a copy is being made; nil when the copy is done. It
+// Copying records the kind of which a copy is being made; nil when the copy is done. It
 // counts as an instance meanwhile, and no second copy is begun.
 func (p *Pool[I]) Copying(k *Kind) {
 	p.mu.Lock()

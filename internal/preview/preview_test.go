@@ -28,7 +28,7 @@ import (
 type house struct {
 	previews map[string]hutch.Preview
 	inside   http.Handler
-	addr     string // of what serves inside, where that is no handler
+	addr     string // of the server inside, where that is not a handler
 	dialled  chan caller.Owner
 }
 

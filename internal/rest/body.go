@@ -162,7 +162,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, b []byte) {
 	h.writer(w, r).Write(b) // an error here is a client that has gone
 }
 
-// writer writes an answer, each piece of which the client must read in time.
+// writer writes an answer. The client must read each piece in time.
 func (h *Handler) writer(w http.ResponseWriter, r *http.Request) *httpio.Writer {
 	return httpio.NewWriter(w, r, h.stall)
 }

@@ -119,7 +119,7 @@ func (a *answers) finish(call *remembered, f func() (any, error)) (answer []byte
 	return json.Marshal(v)
 }
 
-// idempotencyKey reads the header; "" when there is none.
+// idempotencyKey reads the header; "" without a header.
 func idempotencyKey(r *http.Request) (string, error) {
 	keys := r.Header.Values("Idempotency-Key")
 	if len(keys) == 0 {

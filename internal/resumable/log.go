@@ -42,7 +42,7 @@ type outputLog struct {
 type piece struct {
 	stream      hutch.Stream
 	data        []byte
-	end, weight int64 // behind data
+	end, weight int64 // after data
 }
 
 // reader is where one connection reads.

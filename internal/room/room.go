@@ -18,7 +18,7 @@ type Room struct {
 	sum   int
 }
 
-// New returns a Room of total bytes, of which one owner can take at most share.
+// New returns a Room of total bytes. One owner can take at most share of them.
 func New(total, share int) *Room {
 	return &Room{total: total, share: share, taken: map[string]int{}}
 }
@@ -30,7 +30,7 @@ type Tab struct {
 
 	// Guarded by room.mu.
 	taken   int
-	holders int // what is taken is given back when there are none left
+	holders int // what is taken is given back when no holder is left
 }
 
 // Open begins the Tab of an owner's request. The returned function, called once, gives everything back. Without a Room

@@ -18,7 +18,7 @@ type javaType struct {
 
 // javaNames finds what a Java source has to be called, which is as its public
 // type, and the class to run: the first with a main, else the first. It reads
-// what javac is to judge, so of what is no Java it says anything.
+// what javac will judge, so it can say anything about text that is not Java.
 func javaNames(source string) (file, class string) {
 	in, types := javaTypes(source)
 	file, class = "Main", "Main"

@@ -8,11 +8,11 @@ import (
 	"hutch/internal/wire"
 )
 
-// Look is a run that tells which of the languages a sandbox has. Its stdout is
+// Look is a run that reports which of the languages a sandbox has. Its stdout is
 // for [Found].
 //
 // All programs are asked at a time, as some start a virtual machine. One that
-// cannot even tell its version does not count. What each says is written by one
+// cannot even print its version does not count. What each says is written by one
 // printf, and so in one piece.
 func Look() wire.Start {
 	var script strings.Builder

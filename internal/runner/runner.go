@@ -24,7 +24,7 @@ type Language struct {
 	Programs []string
 	Package  string // of Debian, which has the programs
 
-	// version are words of a shell that make the first program tell its version.
+	// version are words of a shell that make the first program print its version.
 	version string
 	// These fields say how to run it: run is the interpreter's command, with wire.SourceArg for the source; compile
 	// is the compiler's command, which writes the program wire.ProgramArg; then run runs that program.
@@ -92,7 +92,7 @@ var byName = func() map[string]Language {
 	return m
 }()
 
-// clip bounds a text of the client's that we tell it again.
+// clip bounds a text of the client's that we quote in an answer.
 func clip(s string, most int) string {
 	if len(s) > most {
 		return s[:most] + "…"

@@ -61,9 +61,9 @@ func stripTypes(source string) (string, string, error) {
 	return answer.Code, ".cjs", nil
 }
 
-// StripTypes turns a piece of TypeScript into JavaScript of which other pieces
-// may use what it declares and imports. The error is of kind Invalid when it is
-// no TypeScript.
+// StripTypes turns a piece of TypeScript into JavaScript. Other pieces can
+// use what it declares and imports. The error is of kind Invalid when it is not
+// TypeScript.
 func StripTypes(source string) (string, error) {
 	answer, err := parsed(source, pieceArg)
 	return answer.Code, err
@@ -143,7 +143,7 @@ func strip(source string, piece bool) stripped {
 	return stripped{Code: string(result.OutputFiles[0].Contents), Module: isModule(result.Metafile)}
 }
 
-// sourceMap lets an error at run time tell the line of the source. It is
+// sourceMap lets an error at run time name the line of the source. It is
 // larger than the code, so a source that is very large goes without.
 func sourceMap(source string) api.SourceMap {
 	if len(source) > 256<<10 {

@@ -3,7 +3,7 @@
 //
 // What is saved is whole or not there: it is written under another name, synced
 // and renamed. A sandbox is found by its place, the name that no other sandbox on
-// this host has. Which of them sleep is known from their records alone: [Dir.Sweep]
+// this host has. Only their records say which of them sleep: [Dir.Sweep]
 // removes the rest.
 package saved
 
@@ -126,7 +126,7 @@ func (d *Dir) Has(place string, status hutch.Status) bool {
 }
 
 // Sweep removes what belongs to no sandbox that sleeps; status is that of the
-// sandbox of a place, and empty when there is none.
+// sandbox of a place, and empty when the place has no sandbox.
 func (d *Dir) Sweep(status func(place string) hutch.Status) error {
 	err := sweep(d.files(), func(name string) bool {
 		place, whole := strings.CutSuffix(name, ".tar")

@@ -7,7 +7,7 @@ import (
 	"hutch"
 )
 
-// Network tells of a network that is never used.
+// Network reports a network that is never used.
 func (s *Service) Network(_ context.Context, sandbox string) (hutch.NetworkState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,7 +75,7 @@ func (s *Service) DialPort(ctx context.Context, sandbox string, port int) (net.C
 	return s.OnDial(ctx, sandbox, port)
 }
 
-// WatchPorts tells of one server.
+// WatchPorts reports one server.
 func (s *Service) WatchPorts(ctx context.Context, sandbox string, out func(hutch.PortEvent) error) error {
 	if _, err := s.Sandbox(ctx, sandbox); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 type Service struct {
 	// OnExec is what a command does, in a sandbox that exists.
 	OnExec func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error)
-	// OnFiles are the files of every sandbox; without it there are none.
+	// OnFiles are the files of every sandbox; without it sandboxes have no files.
 	OnFiles hutch.Files
 	// OnRun is what code does in a context.
 	OnRun func(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error)

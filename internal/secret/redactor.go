@@ -134,7 +134,7 @@ func agree(list []*needle, b []byte, final bool) (n *needle, open bool) {
 	return nil, false
 }
 
-// Bytes returns b with the secrets replaced: b itself if there are none.
+// Bytes returns b with the secrets replaced: b itself if it has no secrets.
 func (r *Redactor) Bytes(b []byte) []byte {
 	if r == nil {
 		return b

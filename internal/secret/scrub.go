@@ -36,7 +36,7 @@ func (r *Redactor) value(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.String:
 		if s := r.String(v.String()); v.Type() == number && s != v.String() {
-			return reflect.ValueOf(s) // which is no number
+			return reflect.ValueOf(s) // which is not a number
 		}
 		return reflect.ValueOf(r.String(v.String())).Convert(v.Type())
 	case reflect.Pointer, reflect.Interface:

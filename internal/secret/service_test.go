@@ -310,7 +310,7 @@ func of(texts ...string) (l log) {
 	return l
 }
 
-// read hands out what is behind a cursor, in its pieces.
+// read hands out what comes after a cursor, in its pieces.
 func (l log) read(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	cursor := req.Cursor
 	for _, o := range l {

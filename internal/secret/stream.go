@@ -5,7 +5,7 @@ package secret
 type stream struct {
 	r    *Redactor
 	held []byte
-	told int // of held, bytes that were told already
+	told int // of held, bytes that were passed on already
 }
 
 // emit receives text that can be shown, or a marker in its place; end is the text's end within what the stream got

@@ -42,7 +42,7 @@ const (
 // Vault holds secrets. It implements hutch.Secrets for the owner in the context. Its methods are safe for concurrent
 // use.
 type Vault struct {
-	path  string // empty: in memory alone
+	path  string // empty: only in memory
 	key   *Key
 	given map[string]string // the server's
 	// brokered are those of the given that are.

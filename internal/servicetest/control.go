@@ -103,7 +103,7 @@ func (s *suite) types(t *testing.T, p hutch.Process, text string) {
 
 var errShown = errors.New("shown")
 
-// shows waits until a process has printed text behind a cursor, and returns
+// shows waits until a process has printed text after a cursor, and returns
 // what it has printed from there.
 func (s *suite) shows(t *testing.T, p hutch.Process, cursor int64, text string) string {
 	t.Helper()

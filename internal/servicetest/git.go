@@ -28,7 +28,7 @@ func (s *suite) origin(t *testing.T, id string) {
 // password is one that must be escaped in a URL and a shell.
 const password = `p@ss/w'rd "$(x)`
 
-// server is git's own, behind HTTP and a password, which it knows as a hash.
+// server is git's own, over HTTP with a password, which it knows as a hash.
 // When it is asked for a clone it looks for the password in whatever its user
 // can see of all processes' arguments and environments.
 const server = `

@@ -27,7 +27,7 @@ func (s *suite) networkDefault(t *testing.T) {
 	}
 }
 
-// What is set is kept in its one form, in place of what was there.
+// Rules are kept in their canonical form, in place of those before.
 func (s *suite) networkSet(t *testing.T) {
 	id := s.open(t)
 	for _, n := range []hutch.Network{

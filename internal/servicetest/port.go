@@ -16,8 +16,8 @@ import (
 	"hutch"
 )
 
-// listener is a server that says what it is told back when it has been told
-// all, behind a greeting. It prints its port.
+// listener is a server that sends back what it received when it has received
+// all, after a greeting. It prints its port.
 const listener = `
 import socket, sys, threading
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
@@ -161,7 +161,7 @@ func (s *suite) dial(t *testing.T, id string, port int) net.Conn {
 	return c
 }
 
-// converse tells a listener a lot, and hears it only when all is said.
+// converse sends a listener a lot, and reads only when all is sent.
 func (s *suite) converse(t *testing.T, id string, port int) {
 	c, err := s.svc.DialPort(bounded(t), id, port)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *suite) testExpose(t *testing.T) {
 	s.testTokens(t, id, first.Token)
 }
 
-// testTokens wants port 8080 to have the token a_b-c alone.
+// testTokens wants port 8080 to accept only the token a_b-c.
 func (s *suite) testTokens(t *testing.T, id, old string) {
 	t.Helper()
 	for token, want := range map[string]bool{"a_b-c": true, old: false, "": false, "x": false} {

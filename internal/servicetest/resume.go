@@ -13,7 +13,7 @@ import (
 
 var errLeft = errors.New("the reader left")
 
-// collector keeps output and the cursor behind it.
+// collector keeps output and the cursor after it.
 type collector struct {
 	t      *testing.T
 	data   bytes.Buffer

@@ -159,7 +159,7 @@ func (s *suite) forks(t *testing.T) {
 	}
 }
 
-// Copies have the files as their own, whatever they share of them: each may do
+// Copies have the files as their own, also where they share them: each may do
 // all to them, be copied again, and outlive what it was made of.
 func (s *suite) sharesFiles(t *testing.T) {
 	parent := s.open(t)

@@ -1,7 +1,7 @@
 // Package servicetest is the contract that every hutch.Service keeps, as
 // tests: the engine on each of its runtimes, policy around it, and the client
 // over HTTP are all held to it. What package hutch promises in words is
-// promised here in commands, which use bash, coreutils, python3 and git alone.
+// promised here in commands, which use only bash, coreutils, python3 and git.
 package servicetest
 
 import (

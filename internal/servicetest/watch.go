@@ -147,7 +147,7 @@ func (s *suite) watchBurst(t *testing.T) {
 	for {
 		e := w.next()
 		if e == "overflow" {
-			t.Log("overflow") // which is allowed, if told
+			t.Log("overflow") // which is allowed, if it is reported
 			return
 		}
 		if e == "create end" {

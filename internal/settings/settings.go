@@ -1,7 +1,7 @@
 // Package settings gives the flags of a program further sources: its environment and a configuration file.
 //
 // The set of flags is the only list of settings. A key of the file is the name of a flag; a variable is a prefix and
-// that name in upper case, with _ for -. So a new flag is a setting at once, and a setting that is no flag does not
+// that name in upper case, with _ for -. So a new flag is a setting at once, and a setting that is not a flag does not
 // exist. A flag of the command line wins over the environment, that over the file, and that over the default.
 //
 // Apply is strict: it refuses a key that no flag has, and a value of another type than the flag's, also where a stronger

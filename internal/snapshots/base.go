@@ -19,7 +19,7 @@ type Base struct {
 	users int
 }
 
-// Hold returns the layer, and makes it when there is none. The caller releases it.
+// Hold returns the layer, and makes it when it does not exist. The caller releases it.
 // After an error of kind hutch.Unsupported, Hold does not try again.
 func (b *Base) Hold(open func() (driver.Layer, error)) (driver.Layer, error) {
 	b.mu.Lock()

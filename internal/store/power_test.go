@@ -30,7 +30,7 @@ func newDisk(t *testing.T) disk {
 	return d
 }
 
-// loses has the power go, and come back once the store has noticed: what nobody
+// loses switches the power off, and on again once the store has noticed: what nobody
 // synced is lost.
 func (d disk) loses(t *testing.T, power *store.Store) {
 	t.Helper()

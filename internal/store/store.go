@@ -80,7 +80,7 @@ type Store struct {
 	delete *sql.Stmt
 }
 
-// Open opens the store at path, making it when there is none. A process that
+// Open opens the store at path, and makes it when it does not exist. A process that
 // is killed at any moment loses no committed record; a machine that loses its
 // power may lose the last few since Keep, whose sandboxes are gone with it.
 func Open(ctx context.Context, path string) (*Store, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Pipe is a connection with a server in a sandbox, over a WebSocket: binary
-// messages are bytes, of which an empty one is the end of its direction.
+// messages are bytes; an empty one ends its direction.
 // A deadline that passes ends the whole connection.
 type Pipe struct {
 	conn *websocket.Conn
@@ -98,7 +98,7 @@ func (p *Pipe) Close() error {
 	return p.conn.CloseNow()
 }
 
-// LocalAddr and RemoteAddr are names: there is no telling what lies between.
+// LocalAddr and RemoteAddr are names: what lies between is not known.
 func (p *Pipe) LocalAddr() net.Addr  { return pipeAddr{} }
 func (p *Pipe) RemoteAddr() net.Addr { return pipeAddr{} }
 

@@ -22,7 +22,7 @@
 // and the server sends
 //
 //	binary  output: one byte stream (1 stdout, 2 stderr; 4 more where a secret
-//	        was replaced), eight bytes cursor behind the data, big endian, then
+//	        was replaced), eight bytes cursor after the data, big endian, then
 //	        the data
 //	text    a [Note]: how much stdin the program has taken; at last the
 //	        result or the error, after which the server closes

@@ -176,7 +176,7 @@ func (zeros) Read(b []byte) (int, error) {
 }
 
 // Unpack puts what Pack wrote below root, which is "/" but in tests. The archive was
-// made in a sandbox: what it says is no worse than what programs inside can do.
+// made in a sandbox: it can do nothing that programs inside could not do.
 func Unpack(in io.Reader, root string) error {
 	r := tar.NewReader(in)
 	var folders []*tar.Header

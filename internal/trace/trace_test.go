@@ -81,7 +81,7 @@ func TestSpans(t *testing.T) {
 func TestNobodyReceives(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.NotFoundHandler())
-	srv.Close() // so that nobody is there
+	srv.Close() // so that no server is there
 	tr, err := trace.New(t.Context(), trace.Options{Endpoint: srv.URL})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@
 // # The idea
 //
 // A connection carries one request at a time: the daemon sends a request, the
-// agent answers with a stream of frames, the last of which ends the request,
+// agent answers with a stream of frames whose last one ends the request,
 // and the connection is free for the next one. There is no multiplexing:
 // requests in parallel are connections in parallel, so the kernel's own flow
 // control holds a slow reader back without holding anyone else, and to cancel
@@ -49,7 +49,7 @@
 //	r  reply, JSON               ends a request that has one answer
 //	s  started, JSON [Process]   first frame of start, attach, input and wait,
 //	                             with a [ContextInfo] of run
-//	1  stdout                    8 bytes cursor behind the data, then the data
+//	1  stdout                    8 bytes cursor after the data, then the data
 //	2  stderr                    likewise
 //	g  gap, 8 bytes              so many bytes of output are no longer kept
 //	t  time, 8 bytes             Unix time in ms at which the output that follows
@@ -61,7 +61,7 @@
 //	                             or [hutch.FileEvent]
 //	x  exit, JSON [Exit]         ends start and attach; of a run, JSON [RunEnd]
 //	b  begun, JSON [Begun]       the turn of a run has come
-//	m  a piece of a message of a run's interpreter, behind a byte: + when
+//	m  a piece of a message of a run's interpreter, after a byte: + when
 //	                             more pieces of it follow, else .
 //
 // The daemon has at most [StdinWindow] bytes of stdin, or [FileWindow] of an
@@ -134,7 +134,7 @@
 //	context  makes a code context, a queue of runs before an interpreter that
 //	         keeps its state; r with its [ContextInfo]. One of the same id is
 //	         returned as it is; without Argv none is made.
-//	spare    starts an interpreter for a context to come; r with {} when it is
+//	spare    starts an interpreter for a future context; r with {} when it is
 //	         prepared. The first context that can takes it.
 //	contexts r with a []ContextInfo, oldest first.
 //	uncontext  ends a context and all it started; r with {}.
@@ -144,7 +144,7 @@
 //	         their order, x. The time limit counts from b. At its end, or when
 //	         the connection closes, the run is interrupted; what it started is
 //	         killed, and at last the interpreter. The next run then gets a new
-//	         one, which its b tells.
+//	         one, which its b says.
 //
 // Cursors count bytes of stdout and stderr together, in the order in which the
 // agent read them, from 0.

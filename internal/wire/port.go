@@ -12,7 +12,7 @@ import (
 // maxListening is how many ports of a list the daemon reports; it drops the rest.
 const maxListening = 1024
 
-// ports is a list of ports, each of which there may be.
+// ports is a list of valid port numbers.
 type ports []int
 
 func (ps *ports) UnmarshalJSON(b []byte) error {

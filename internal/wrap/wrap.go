@@ -42,7 +42,7 @@ func AroundError(ctx context.Context, h Hook, c verb.Call, run func(context.Cont
 	return h(ctx, c, nil, run)
 }
 
-// networkTarget describes a network for the record; nil is none.
+// networkTarget describes a network for the record; nil is the empty text.
 func networkTarget(n *hutch.Network) string {
 	if n == nil {
 		return ""

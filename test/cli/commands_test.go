@@ -202,7 +202,7 @@ func endByDown(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
-// nothing is alone, and also expects no control group.
+// nothing is like alone, and also expects no control group.
 func nothing(ts *testscript.TestScript, neg bool, args []string) {
 	alone(ts, neg, args)
 	for _, runtime := range hutchtest.Runtimes {
@@ -332,7 +332,7 @@ func killHolders(dir string) {
 func ungroup(data string) error {
 	tree, err := cgroup.Find()
 	if err != nil {
-		return nil // there are none here
+		return nil // no control groups here
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

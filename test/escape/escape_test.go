@@ -27,7 +27,7 @@ var sources embed.FS
 type attack struct {
 	name  string
 	gives string // what success would give
-	// but lists the attempts that are allowed to succeed on a runtime, and why they are no escape.
+	// but lists the attempts that are allowed to succeed on a runtime, and why they are not escapes.
 	but map[string]allowances
 }
 

@@ -69,7 +69,7 @@ func TestCommit(t *testing.T) {
 	})
 }
 
-// TestCommitIsRefused: the image host is no base, and a sandbox's own files are never larger than its disk.
+// TestCommitIsRefused: the image host cannot be a base, and a sandbox's own files are never larger than its disk.
 func TestCommitIsRefused(t *testing.T) {
 	b := newBed(t, "native")
 	host, err := b.Create(t.Context(), hutch.CreateRequest{})

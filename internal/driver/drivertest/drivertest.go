@@ -155,7 +155,7 @@ func explain(err error) string {
 	return err.Error()
 }
 
-// run runs a bash command and returns its output, stderr behind stdout.
+// run runs a bash command and returns its output, stderr after stdout.
 func (p *place) run(t *testing.T, command string) (string, wire.Exit) {
 	t.Helper()
 	var stdout, stderr strings.Builder

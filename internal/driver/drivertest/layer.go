@@ -125,7 +125,7 @@ ctypes.CDLL(None).renameat2(-100, b"moved", -100, b"here", 4) # RENAME_WHITEOUT
 END`)
 	p := s.onto(t, l, "one")
 	p.want(t, "cd /workspace; chmod 700 dir; cat dir/file; cat root/etc/hostname; cat up 2>/dev/null || echo none; readlink fd; ls -d odd*", "below\none\nnone\n/proc/self/fd/0\nodd\nname:,\\")
-	p.want(t, "cd /workspace; stat -c %n * >/dev/null || ls; ls -d white moved here 2>/dev/null | cat", "moved") // no name without a file behind it
+	p.want(t, "cd /workspace; stat -c %n * >/dev/null || ls; ls -d white moved here 2>/dev/null | cat", "moved") // no name that leads to no file
 	p.want(t, `python3 -c '
 import os
 for name in ["trusted.overlay.opaque", "trusted.overlay.redirect"]:

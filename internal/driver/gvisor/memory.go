@@ -128,7 +128,7 @@ func (g *guard) read() (cgroup.MemoryReading, error) {
 	return cgroup.MemoryReading{Charged: used, Used: used}, nil
 }
 
-// memoryFile returns the size of the file behind the memory inside. It uses a descriptor of the sentry whose number
+// memoryFile returns the size of the file that holds the memory inside. It uses a descriptor of the sentry whose number
 // never changes.
 func (g *guard) memoryFile() int64 {
 	if g.file == "" {

@@ -13,7 +13,7 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// process identifies a process for good: the number alone can be reused.
+// process identifies a process for good: its number can be reused.
 type process struct {
 	PID     int    `json:"pid"`
 	Started uint64 `json:"started"` // as pidfd.Started tells
@@ -46,7 +46,7 @@ func (p process) end(ctx context.Context) error {
 	return nil
 }
 
-// killNamed kills every process with arg among its arguments, until there are none. A look at all processes is not
+// killNamed kills every process with arg among its arguments, until no such process is left. A look at all processes is not
 // atomic: one that ends during the look can have started another that the look missed. So two empty looks in a row
 // are needed.
 func killNamed(ctx context.Context, arg string) error {

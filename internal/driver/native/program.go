@@ -12,7 +12,7 @@ import (
 
 // program is the agent program as a sealed file in memory. A place that got
 // hold of it through /proc could not write to it (CVE-2019-5736), the ids of a
-// place need no way to the file on disk, and an upgrade of that is no concern of
+// place need no way to the file on disk, and an upgrade of that file does not affect
 // places that run. Without root, what runs inside is the file on disk, read only:
 // there the file in memory belongs to the user of the place, who could change its mode.
 type program struct {

@@ -42,7 +42,7 @@ type answer struct {
 	} `json:"error"`
 }
 
-// Open starts a browser, which ends with the test. Where there is no Chromium
+// Open starts a browser, which ends with the test. Without Chromium
 // the test is skipped, and fails in CI.
 func Open(t testing.TB) *Browser {
 	t.Helper()

@@ -4,7 +4,7 @@
 // could change, so killing before each is killing everywhere.
 //
 // The program is traced (ptrace), its children are not: nothing in it is there
-// for the test, and a step that is added is one more without anybody's doing.
+// for the test, and a step that is added is counted without further work.
 package steps
 
 import (
@@ -23,7 +23,7 @@ import (
 const patience = 2 * time.Minute
 
 // Kill traces a child of this process, the first of a process group of its own,
-// calls begin, which has it begin, and kills it right before its nth step, counted
+// calls begin, which starts the program, and kills it right before its nth step, counted
 // from 1. It returns, when the process has ended and was waited for, how many
 // steps it took, which are less than n where it ended by itself.
 func Kill(pid, n int, begin func() error) (taken int, err error) {
@@ -148,7 +148,7 @@ type call struct {
 	_, _   uint64
 	number uint64
 	args   [6]uint64
-	_      [8]uint64 // whatever it grows by
+	_      [8]uint64 // however much it grows
 }
 
 const getSyscallInfo, entry = 0x420e, 1

@@ -28,7 +28,7 @@ type Clock struct {
 	added  int64 // the address of the seconds that are added
 }
 
-// ErrUnsupported is of processors for which there is no code.
+// ErrUnsupported means that this package has no code for the processor.
 var ErrUnsupported = errors.New("no wall clock for this processor")
 
 // Start starts a program, which is then like any other, with a clock that is
@@ -61,7 +61,7 @@ func Start(cmd *exec.Cmd) (*Clock, error) {
 	return c, nil
 }
 
-// Set has the clock go wrong by d from now on.
+// Set makes the clock wrong by d from now on.
 func (c *Clock) Set(d time.Duration) error {
 	_, err := c.memory.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(d/time.Second)), c.added)
 	return err

@@ -12,7 +12,7 @@ import (
 
 const env = "HUTCH_TEST_WALLCLOCK"
 
-// TestJump has this test's own program tell the time.
+// TestJump asks this test's own program for the time.
 func TestJump(t *testing.T) {
 	if os.Getenv(env) != "" {
 		tell()

@@ -129,7 +129,7 @@ func (g *Group) leaveIcebox(dir string) error {
 	return nil
 }
 
-// icebox returns the group's folder in version 1's freezer, "" if there is none.
+// icebox returns the group's folder in version 1's freezer, "" if the host has no such freezer.
 func (g *Group) icebox() string {
 	base := g.tree.base1["freezer"]
 	if base == "" {

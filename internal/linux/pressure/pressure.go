@@ -19,7 +19,7 @@ const (
 )
 
 // Memory reports whether this process is short of memory: programs wait for it,
-// or little is left. What the kernel does not tell is taken for good.
+// or little is left. What the kernel does not report counts as good.
 func Memory() bool {
 	psi, _ := os.ReadFile("/proc/pressure/memory")
 	all, free := room()

@@ -121,12 +121,12 @@ var conditions = map[string][]bpf.Instruction{
 	"prctl":   keepSubreaper,
 	"unshare": without(0, unshareNamespace, unix.EPERM),
 	// Devices, which no program could open, and the mark of a deleted file among
-	// them, which anybody may make: copies would miss the name, or what is below.
+	// them, which every program can make: copies would miss the name, or what is below.
 	"mknod":     without(1, device, unix.EPERM),
 	"mknodat":   without(2, device, unix.EPERM),
 	"renameat2": without(4, unix.RENAME_WHITEOUT, unix.EINVAL),
 	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD
-	// loads a driver for a line. The rest tell of the host's disks: where a file
+	// loads a driver for a line. The rest reveal the host's disks: where a file
 	// lies on them, and what they are called.
 	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, fibmap, fiemap, getFSUUID, getFSPath, getFSLabel),
 	// Who has opened a file, and in whose way a program can be: of files that the

@@ -65,7 +65,7 @@ func (p Pass) rules(machine *arch.Info) []rule {
 	return all.list(allow)
 }
 
-// only allows a call with the pass, and says of all others that there is none.
+// only allows a call with the pass, and answers all others as if the call did not exist.
 func (p Pass) only() (code []bpf.Instruction) {
 	code = slices.Concat(allow)
 	for i := 3; i >= 0; i-- { // from the last comparison to the first
@@ -206,7 +206,7 @@ func without(n int, bits uint32, errno unix.Errno) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: bits, SkipFalse: 1}}, fail(errno), allow)
 }
 
-// unless allows a call when its argument is none of the values.
+// unless allows a call when its argument is not one of the values.
 func unless(n int, errno unix.Errno, values ...uint32) []bpf.Instruction {
 	return oneOf(n, fail(errno), allow, values)
 }

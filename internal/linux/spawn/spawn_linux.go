@@ -6,7 +6,7 @@
 // kernel has no way to ask for that from outside, and a second program that
 // asks and then executes costs a millisecond, so this package has its own
 // vfork and execve. A child shares its parent's memory until it executes, which
-// is also how it tells why it could not.
+// is also how it reports why it could not.
 package spawn
 
 import (

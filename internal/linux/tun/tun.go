@@ -1,5 +1,5 @@
 // Package tun is the one network that every sandbox sees: a device with always
-// the same addresses, behind which all the world seems to be, and a descriptor
+// the same addresses, which seem to lead to all the world, and a descriptor
 // through which its packets come and go.
 //
 // Nothing else is on that net, so that two sandboxes with the same addresses

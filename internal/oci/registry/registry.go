@@ -201,7 +201,7 @@ func redact(err error) error {
 	return err
 }
 
-// of returns what to tell a registry.
+// of returns the login for a registry.
 func (c Credentials) of(registry string) authn.Authenticator {
 	if registry == name.DefaultRegistry {
 		registry = dockerHub

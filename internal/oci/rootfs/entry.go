@@ -132,7 +132,7 @@ func describe(h *tar.Header) *inode {
 	return i
 }
 
-// id32 is a user or a group; an id that no kernel can have becomes the user nobody.
+// id32 returns the id of a user or a group; an id that no kernel can have becomes that of the user nobody.
 func id32(id int) uint32 {
 	if id < 0 || int64(id) >= 1<<32-1 {
 		return 65534

@@ -83,7 +83,7 @@ func (t *tree) split(p string) ([]string, error) {
 }
 
 // folder returns the folder at a path, and makes what is missing of it. A link of the layer that is being read leads
-// on, within the image; anything else that is no folder is replaced by one.
+// on, within the image; anything else that is not a folder is replaced by one.
 func (t *tree) folder(names []string) (*node, error) {
 	at, trail := t.root, []*node{}
 	for hops := 0; len(names) > 0; {

@@ -4,5 +4,5 @@ package filter
 
 import "gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 
-// There are none.
+// No filters are compiled for this processor.
 var Gofer, Sentry precompiledseccomp.Program
