@@ -88,7 +88,7 @@ func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 //	web := http.Client{Transport: sb.Transport(8000)}
 //	resp, err := web.Get("http://sandbox/")
 //
-// It also is what a reverse proxy of one's own needs (net/http/httputil).
+// A reverse proxy (net/http/httputil) can use it, too.
 func (s *Sandbox) Transport(port int) *http.Transport {
 	return &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, port) },

@@ -4,10 +4,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// done is what a command that prints nothing else says of itself as JSON.
+// done is what a command did, as JSON, for commands that print nothing else.
 type done map[string]any
 
-// tellsJSON gives a command that prints nothing a flag --json, with which it says
+// tellsJSON gives a command that prints nothing a flag --json, which makes it print
 // what it has done.
 func tellsJSON(c *cobra.Command, std streams, tell func(args []string) done) *cobra.Command {
 	var asJSON bool

@@ -76,7 +76,7 @@ func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
 	return k.out.Bytes(), k.err.Bytes(), k.out.Cut() || k.err.Cut()
 }
 
-// little is what each half keeps without asking.
+// little is how much each half keeps before it asks for memory.
 const little = 16 << 10
 
 // Ends keeps Limit bytes of its input: the first half and the newest.

@@ -108,7 +108,7 @@ func TestResolvePinsTheDigest(t *testing.T) {
 	}
 }
 
-// An owner sees its own images; one that a sandbox began with stays.
+// An owner sees its own images only. An image that a sandbox uses cannot be deleted.
 func TestOwnersAndUse(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
