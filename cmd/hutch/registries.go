@@ -15,6 +15,7 @@ import (
 // imageFlags say where a server gets images from.
 type imageFlags struct {
 	allowed, mirrors, private, insecure []string
+	proxy                               string
 	most, room                          int64
 	keep                                time.Duration
 }
@@ -24,6 +25,7 @@ func (fl *imageFlags) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&fl.mirrors, "registry-mirror", nil, "a mirror that is asked before a registry, `REGISTRY=URL`, e.g. docker.io=https://mirror.example.com; may be repeated")
 	f.StringSliceVar(&fl.private, "registry-private", nil, "registry that may have a private address, e.g. registry.internal:5000")
 	f.StringSliceVar(&fl.insecure, "registry-insecure", nil, "registry without TLS, e.g. localhost:5000; it may have a private address")
+	f.StringVar(&fl.proxy, "registry-proxy", "", "HTTP proxy to registries with public addresses, as `URL`, e.g. http://proxy.internal:3128")
 	f.Int64Var(&fl.most, "max-image", 32<<10, "most MiB of unpacked files that an image can have")
 	f.Int64Var(&fl.room, "image-room", 20<<10, "most MiB of disk that the images of one token can take")
 	durationVar(f, &fl.keep, "image-keep", "", 30*24*time.Hour, "remove images that no sandbox, no snapshot and no create has used for this long; 0 keeps them")
@@ -38,6 +40,13 @@ func (fl *imageFlags) set(c *daemon.Images) error {
 	c.Limits.Bytes, c.Limits.Room, c.Keep = fl.most<<20, fl.room<<20, fl.keep
 	if c.Keep != 0 && c.Keep < leastKeep {
 		return usageError{fmt.Errorf("--image-keep %v: give at least %v, or 0 to keep images for ever", c.Keep, leastKeep)}
+	}
+	if fl.proxy != "" {
+		u, err := url.Parse(fl.proxy)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return usageError{fmt.Errorf("--registry-proxy is no http or https URL: write http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT")}
+		}
+		c.Proxy = u
 	}
 	for _, text := range fl.mirrors {
 		name, at, ok := strings.Cut(text, "=")

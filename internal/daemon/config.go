@@ -98,6 +98,7 @@ type Sandboxes struct {
 // Images are where images come from, and how large they may be.
 type Images struct {
 	Registries map[string]oci.Registry // by name: mirrors, and those on private addresses
+	Proxy      *url.URL                // to public registries; nil for none
 	Allowed    []string                // registries; none allows all
 	Limits     oci.Limits
 	// Keep is how long images stay that nothing uses; 0 is for ever.

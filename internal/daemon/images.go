@@ -29,7 +29,7 @@ func (d *Daemon) openImages(context.Context) error {
 		return hutch.Errorf(hutch.Conflict, "a command has the images of the data folder %s open: wait until it ends, then start the server again", d.cfg.Data)
 	}
 	d.onClose(lock.Close)
-	store, err := oci.Open(dir, oci.Options{Limits: c.Limits, Registries: c.Registries, Allowed: c.Allowed, Log: d.log})
+	store, err := oci.Open(dir, oci.Options{Limits: c.Limits, Registries: c.Registries, Proxy: c.Proxy, Allowed: c.Allowed, Log: d.log})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/url"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ type Options struct {
 	Limits Limits
 	// Registries are settings by the name of a registry, such as docker.io or registry.example:5000.
 	Registries map[string]Registry
+	// Proxy makes the connections to registries that have public addresses; nil for none.
+	Proxy *url.URL
 	// Allowed are the registries that images can be pulled from and pushed to; empty allows all.
 	Allowed []string
 	// Patience is how long a registry can send nothing before the store gives up; 0 is 30 seconds.

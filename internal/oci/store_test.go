@@ -12,9 +12,12 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -893,6 +896,50 @@ func TestMirrors(t *testing.T) {
 	}
 	if _, err := w.pull("own:1", PullOptions{Owner: "ann"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestProxy: with a proxy, a registry that only the proxy can resolve works, and a private one and a mirror are asked directly. What the
+// registry redirects to is checked.
+func TestProxy(t *testing.T) {
+	w := newWorld(t)
+	w.push("demo:1", plainImage(t))
+	var asked sync.Map
+	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		asked.Store(r.URL.Host, true)
+		if strings.Contains(r.URL.Path, "/stray/") {
+			http.Redirect(rw, r, "http://169.254.169.254/latest/meta-data", http.StatusTemporaryRedirect)
+			return
+		}
+		to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: w.host})
+		to.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(proxy.Close)
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	insecure := Registry{Insecure: true}
+	w.open(Options{Proxy: at, Registries: map[string]Registry{
+		"registry.example": insecure, "localhost:5000": insecure, "10.0.0.1:5000": insecure, w.host: {Insecure: true, Private: true},
+	}})
+	for text, want := range map[string]hutch.Kind{
+		"registry.example/demo:1": "", w.host + "/demo:1": "",
+		"registry.example/stray/x:1": hutch.Denied, "localhost:5000/x:1": hutch.Denied, "10.0.0.1:5000/x:1": hutch.Denied,
+	} {
+		ref, err := ParseReference(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = w.store.Pull(context.Background(), ref, PullOptions{Policy: hutch.PullAlways})
+		if (want == "") != (err == nil) || err != nil && hutch.KindOf(err) != want {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	var hosts []string
+	asked.Range(func(host, _ any) bool { hosts = append(hosts, host.(string)); return true })
+	if len(hosts) == 0 || slices.ContainsFunc(hosts, func(h string) bool { return strings.TrimSuffix(h, ":443") != "registry.example" }) {
+		t.Errorf("the proxy was asked for %q", hosts)
 	}
 }
 

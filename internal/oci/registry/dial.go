@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,16 +15,21 @@ import (
 )
 
 // transport makes connections for all endpoints of a repository, and for the servers that these redirect to.
-func (r *Repository) transport() *http.Transport {
-	var private []string
+func (r *Repository) transport(proxy *url.URL) *http.Transport {
+	var direct []string // what the administrator wrote down
 	for _, e := range r.endpoints {
 		if e.private {
-			private = append(private, hostPort(e.registry.RegistryStr(), e.insecure))
+			direct = append(direct, hostPort(e.registry.RegistryStr(), e.insecure))
 		}
 	}
+	trusted := direct
+	if proxy != nil {
+		trusted = append(slices.Clone(direct), hostPort(proxy.Host, proxy.Scheme == "http"))
+	}
 	return &http.Transport{
+		Proxy: through(proxy, direct),
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			d := net.Dialer{Timeout: 10 * time.Second, Control: check(address, slices.Contains(private, address))}
+			d := net.Dialer{Timeout: 10 * time.Second, Control: check(address, slices.Contains(trusted, address))}
 			return d.DialContext(ctx, network, address)
 		},
 		ForceAttemptHTTP2:      true,
@@ -33,6 +39,26 @@ func (r *Repository) transport() *http.Transport {
 		MaxIdleConnsPerHost:    8,
 		IdleConnTimeout:        30 * time.Second,
 		DisableCompression:     true, // what was promised is of the bytes as they are stored
+	}
+}
+
+// through returns the proxy of a request; none for the hosts in direct. The proxy resolves names, so only addresses
+// and the names of its own machine can be refused here.
+func through(proxy *url.URL, direct []string) func(*http.Request) (*url.URL, error) {
+	if proxy == nil {
+		return nil
+	}
+	return func(r *http.Request) (*url.URL, error) {
+		to := hostPort(r.URL.Host, r.URL.Scheme == "http")
+		if slices.Contains(direct, to) {
+			return nil, nil
+		}
+		name := strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), "."))
+		at, err := netip.ParseAddr(name)
+		if err == nil && !allowed(at, false) || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+			return nil, refused(r.URL.Host, name)
+		}
+		return proxy, nil
 	}
 }
 
@@ -53,8 +79,12 @@ func check(name string, private bool) func(network, address string, _ syscall.Ra
 		if err == nil && allowed(at.Addr(), private) {
 			return nil
 		}
-		return hutch.Errorf(hutch.Denied, "the registry leads to %s (%s), which is private, local or metadata: registries there must be allowed by the server's administrator", name, address)
+		return refused(name, address)
 	}
+}
+
+func refused(name, address string) error {
+	return hutch.Errorf(hutch.Denied, "the registry leads to %s (%s), which is private, local or metadata: registries there must be allowed by the server's administrator", name, address)
 }
 
 // never are addresses that no registry can have, whatever the settings allow: this network, link-local with the metadata of most

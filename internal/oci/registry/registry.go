@@ -51,6 +51,8 @@ type Options struct {
 	Credentials Credentials
 	Patience    time.Duration // how long a server can send nothing
 	Push        bool          // asks for the right to write, and leaves out mirrors
+	// Proxy makes the connections to all but mirrors and private registries; nil for none. Its address can be private.
+	Proxy *url.URL
 }
 
 // Open prepares for a repository, such as library/python of docker.io. It connects to nothing.
@@ -70,7 +72,7 @@ func Open(registry, repository string, o Options) (*Repository, error) {
 		return nil, err
 	}
 	r.endpoints = append(r.endpoints, origin)
-	r.base = r.transport()
+	r.base = r.transport(o.Proxy)
 	for _, e := range r.endpoints {
 		e.auth, e.push = o.Credentials.of(e.registry.RegistryStr()), o.Push
 		e.base = secured{r.base, e.insecure}
