@@ -1,0 +1,296 @@
+package volume
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"hutch"
+	"hutch/internal/durable"
+)
+
+// window is how much memory a reader of a volume needs.
+const window = 1 << 20
+
+// Read calls read with the content of a volume, a tar archive without compression.
+func (s *Store) Read(owner, name string, read func(io.Reader) error) error {
+	f, err := s.openContent(key{owner, name})
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		return read(strings.NewReader(""))
+	}
+	defer f.Close()
+	return expand(f, name, read)
+}
+
+// openContent opens the file with the content of a volume, which can be replaced and removed meanwhile; nil for a
+// volume without files.
+func (s *Store) openContent(k key) (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, err := s.findLocked(k)
+	if err != nil || rec.Content == "" {
+		return nil, err
+	}
+	f, err := os.Open(filepath.Join(s.folder(k), rec.Content))
+	if err != nil {
+		return nil, damaged(k.name, err)
+	}
+	return f, nil
+}
+
+func damaged(volume string, err error) error {
+	return hutch.Errorf(hutch.Internal, "the files of the volume %q are damaged on the server's disk: write a backup of it into a new volume", volume).Because(err)
+}
+
+// expand calls read with the archive in a compressed file.
+func expand(f io.Reader, volume string, read func(io.Reader) error) error {
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return damaged(volume, err)
+	}
+	in := &source{r: z} // z is not closed: it holds only memory, and what gave up can still be reading
+	err = read(in)
+	if broken := in.failure(); broken != nil {
+		return damaged(volume, broken)
+	}
+	return err
+}
+
+// source remembers that its reader failed.
+type source struct {
+	mu  sync.Mutex
+	r   io.Reader
+	err error
+}
+
+func (s *source) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// ReadPath writes the file or folder at a path of a volume as a tar archive.
+func (s *Store) ReadPath(owner, name, at string, w io.Writer) error {
+	if err := hutch.CheckVolumePath(at); err != nil {
+		return err
+	}
+	clean := clean(at)
+	return s.Read(owner, name, func(r io.Reader) error {
+		found, err := selectEntries(r, clean, w)
+		if err == nil && !found {
+			return hutch.Errorf(hutch.NotFound, "there is no %.200q in the volume %q", at, name).Naming(hutch.AboutFile, at)
+		}
+		return err
+	})
+}
+
+// clean is a path of a volume as its archive has it; the volume itself is ".".
+func clean(at string) string {
+	if at = strings.TrimPrefix(path.Clean("/"+at), "/"); at == "" {
+		return "."
+	}
+	return at
+}
+
+// Save replaces the content of a volume by the archive that pack writes. If pack or the save fails, the volume does
+// not change, and its record says why.
+func (s *Store) Save(ctx context.Context, owner, name string, pack func(io.Writer) error) error {
+	err := s.replace(ctx, key{owner, name}, always, func(w *writer, _ string) error {
+		return piped(pack, func(r io.Reader) error { return w.addAll(r, ".") })
+	})
+	if ctx.Err() == nil {
+		s.note(key{owner, name}, err)
+	}
+	return err
+}
+
+func always() error { return nil }
+
+// piped calls pack and read at the same time: read gets what pack writes. The archive is whole only if pack says so.
+func piped(pack func(io.Writer) error, read func(io.Reader) error) error {
+	r, w := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := pack(w)
+		w.CloseWithError(err)
+		packed <- err
+	}()
+	err := read(r)
+	r.CloseWithError(errReaderLeft)
+	if packing := <-packed; packing != nil && !errors.Is(packing, errReaderLeft) {
+		return packing
+	}
+	return err
+}
+
+var errReaderLeft = errors.New("the archive is not read to its end")
+
+// Write puts the entries of an archive into a folder of a volume. free is called with the store locked, before the
+// content changes; its error leaves the content as it is.
+func (s *Store) Write(ctx context.Context, owner, name, at string, in io.Reader, free func() error) error {
+	if err := hutch.CheckVolumePath(at); err != nil {
+		return err
+	}
+	return s.replace(ctx, key{owner, name}, free, func(w *writer, dir string) error {
+		return s.merge(key{owner, name}, w, dir, clean(at), in)
+	})
+}
+
+// merge writes the content of a volume with the entries of an archive in it. The archive is stored first: which old
+// files it replaces is known at its end only.
+func (s *Store) merge(k key, w *writer, dir, at string, in io.Reader) error {
+	f, err := os.CreateTemp(dir, halfPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	z, err := compressor(f)
+	if err != nil {
+		return err
+	}
+	fresh := newWriter(z, k.name, w.quota, w.most)
+	if at != "." {
+		err = fresh.addFolders(at, time.Now())
+	}
+	if err == nil {
+		err = fresh.addAll(in, at)
+	}
+	if err = errors.Join(err, fresh.tar.Close(), z.Close()); err != nil {
+		return firstOf(err)
+	}
+	if err := s.Read(k.owner, k.name, func(r io.Reader) error { return w.keep(r, fresh.folder) }); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return expand(f, k.name, func(r io.Reader) error { return w.addAll(r, ".") })
+}
+
+// firstOf returns the error that says most, of several that followed from it.
+func firstOf(err error) error {
+	if e, ok := errors.AsType[*hutch.Error](err); ok {
+		return e
+	}
+	return err
+}
+
+// keep adds the entries of an archive, except files that others replace.
+func (w *writer) keep(in io.Reader, others map[string]bool) error {
+	for r := tar.NewReader(in); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if folder, ok := others[h.Name]; ok && !folder && h.Typeflag != tar.TypeDir {
+			continue
+		}
+		if err := w.add(h, ".", r); err != nil {
+			return err
+		}
+	}
+}
+
+func compressor(out io.Writer) (*zstd.Encoder, error) {
+	return zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(true))
+}
+
+// replace gives a volume the content that build writes, as a whole or not at all. One change of a volume follows the
+// other.
+func (s *Store) replace(ctx context.Context, k key, free func() error, build func(w *writer, dir string) error) error {
+	dir := s.folder(k)
+	if err := s.turns.Take(ctx, dir); err != nil {
+		return err
+	}
+	defer s.turns.Put(dir)
+	v, err := s.Find(k.owner, k.name)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, halfPrefix)
+	if err != nil {
+		return durable.Explained(err, s.dir)
+	}
+	defer os.Remove(f.Name()) // it has another name, or is not needed
+	defer f.Close()
+	w, sum, err := s.fill(f, v, func(w *writer) error { return build(w, dir) })
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = s.publish(k, f.Name(), w, sum, free)
+	}
+	return durable.Explained(err, s.dir)
+}
+
+// fill writes new content of a volume to a file.
+func (s *Store) fill(f *os.File, v hutch.Volume, build func(*writer) error) (*writer, string, error) {
+	z, err := compressor(f)
+	if err != nil {
+		return nil, "", err
+	}
+	sum := sha256.New()
+	w := newWriter(io.MultiWriter(z, sum), v.Name, int64(v.Quota)<<20, s.entries)
+	if err = errors.Join(build(w), w.tar.Close(), z.Close()); err != nil {
+		return nil, "", firstOf(err)
+	}
+	return w, hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// publish makes a file the content of a volume. Content that has not changed is not a new version.
+func (s *Store) publish(k key, file string, w *writer, sum string, free func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, err := s.findLocked(k)
+	if err == nil {
+		err = free()
+	}
+	if err != nil || old.SHA256 == sum {
+		return err
+	}
+	rec := *old
+	rec.SHA256, rec.Volume.Version = sum, rec.Volume.Version+1
+	rec.Volume.Size, rec.Volume.Entries, rec.Volume.SavedAt = w.size, len(w.folder), time.Now().UTC()
+	rec.Content = fmt.Sprintf("v%d%s", rec.Volume.Version, contentSuffix)
+	dir := s.folder(k)
+	if err := os.Rename(file, filepath.Join(dir, rec.Content)); err != nil {
+		return err
+	}
+	if err := s.write(k, &rec); err != nil {
+		return err // the record may be on disk: Open removes the file that it does not name
+	}
+	s.volumes[k] = &rec
+	if old.Content != "" {
+		err = os.Remove(filepath.Join(dir, old.Content))
+	}
+	return err
+}

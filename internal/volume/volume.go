@@ -1,0 +1,285 @@
+// Package volume keeps volumes: named folders that outlive sandboxes.
+//
+// The content of a volume is one compressed tar archive, and no program of the host ever unpacks it. The agent of a
+// sandbox unpacks it inside, when the sandbox is created, and packs the folder again when it is saved. So the daemon
+// opens no path that a sandbox has chosen, and a volume works on every runtime, also without root. What arrives from
+// a sandbox or a client is read entry by entry and written again: the archive on disk has only entries that every
+// sandbox can unpack.
+//
+// New content is written beside the old one. The record, which names the file with the content, is then replaced: a
+// save that is interrupted at any moment changes nothing, and [Open] removes what it left.
+//
+// The store does not know who uses a volume: the records of sandboxes say that. A claim can therefore not be left
+// behind by a sandbox that is gone.
+package volume
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/durable"
+	"hutch/internal/turn"
+)
+
+// DefaultRoom is how many bytes the quotas of one owner's volumes can add up to.
+const DefaultRoom = 20 << 30
+
+const (
+	defaultQuota  = 1024 // MiB
+	mostVolumes   = 1000 // of one owner
+	mostProblem   = 1000 // bytes of text in a record
+	format        = 1
+	recordFile    = "volume.json"
+	contentSuffix = ".tar.zst"
+	halfPrefix    = ".new-"
+)
+
+// Options configure a store.
+type Options struct {
+	// Room is how many bytes the quotas of one owner's volumes can add up to; default DefaultRoom. The server's own
+	// volumes have no such bound.
+	Room int64
+	Log  *slog.Logger
+}
+
+// Store has the volumes of all owners. Its methods are safe for concurrent use.
+type Store struct {
+	dir     string
+	opt     Options
+	entries int        // most of one volume
+	turns   turn.Locks // by folder of a volume: one change of content at a time
+
+	mu      sync.Mutex
+	volumes map[key]*record
+}
+
+type key struct{ owner, name string }
+
+// record is a volume on disk.
+type record struct {
+	Format  int          `json:"format"`
+	Owner   string       `json:"owner"`
+	Volume  hutch.Volume `json:"volume"`
+	Content string       `json:"content,omitempty"` // the name of its file; empty for a volume without files
+	SHA256  string       `json:"sha256,omitempty"`  // of the plain archive
+}
+
+// Open opens the volumes in a folder, which no other process uses, and removes what interrupted changes have left.
+func Open(dir string, opt Options) (*Store, error) {
+	opt.Room, opt.Log = cmp.Or(opt.Room, DefaultRoom), cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
+	s := &Store{dir: dir, opt: opt, entries: mostEntries, volumes: map[key]*record{}}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if err := s.load(path); err != nil { // it stays as it is, for somebody to look at
+			s.opt.Log.Error("a volume cannot be used", "folder", path, "err", err)
+		}
+	}
+	return s, nil
+}
+
+// load reads the volume in a folder. A folder without a record is that of a volume that was never made, or is gone.
+func (s *Store) load(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(dir)
+	}
+	if err != nil {
+		return err
+	}
+	var rec record
+	if err := json.Unmarshal(text, &rec); err != nil {
+		return err
+	}
+	k := key{rec.Owner, rec.Volume.Name}
+	if rec.Format != format || s.folder(k) != dir {
+		return fmt.Errorf("%s is not the record of a volume of this version of Hutch", recordFile)
+	}
+	s.volumes[k] = &rec
+	return s.sweep(dir, rec.Content)
+}
+
+// sweep removes the files of a volume that its record does not name.
+func (s *Store) sweep(dir, content string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != recordFile && e.Name() != content {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
+}
+
+// folder is where a volume is.
+func (s *Store) folder(k key) string {
+	sum := sha256.Sum256([]byte(k.owner))
+	return filepath.Join(s.dir, hex.EncodeToString(sum[:16]), k.name)
+}
+
+// Create makes an empty volume.
+func (s *Store) Create(owner string, req hutch.VolumeRequest) (hutch.Volume, error) {
+	if err := req.Check(); err != nil {
+		return hutch.Volume{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := key{owner, req.Name}
+	if s.volumes[k] != nil {
+		return hutch.Volume{}, hutch.Errorf(hutch.Conflict, "there is a volume %q already: use it, or choose another name", req.Name)
+	}
+	quota := cmp.Or(req.Quota, defaultQuota)
+	if err := s.roomLocked(owner, int64(quota)<<20); err != nil {
+		return hutch.Volume{}, err
+	}
+	now := time.Now().UTC()
+	rec := &record{Format: format, Owner: owner, Volume: hutch.Volume{Name: req.Name, Quota: quota, CreatedAt: now, SavedAt: now}}
+	dir := s.folder(k)
+	if err := makeFolder(dir); err != nil {
+		return hutch.Volume{}, durable.Explained(err, s.dir)
+	}
+	if err := s.write(k, rec); err != nil {
+		return hutch.Volume{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	s.volumes[k] = rec
+	return rec.shown(), nil
+}
+
+// makeFolder makes the folder of a new volume.
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return hutch.Errorf(hutch.Internal, "there is a volume %q whose record is damaged, as the log of the server says: choose another name", filepath.Base(dir))
+	}
+	return err
+}
+
+// roomLocked refuses a volume that would be one too many, or whose quota is more than what is left for the owner.
+func (s *Store) roomLocked(owner string, quota int64) error {
+	n, left := 0, s.opt.Room
+	for k, rec := range s.volumes {
+		if k.owner == owner {
+			n, left = n+1, left-int64(rec.Volume.Quota)<<20
+		}
+	}
+	switch {
+	case n >= mostVolumes:
+		return hutch.Errorf(hutch.Exhausted, "there are %d volumes, as many as one owner can have: delete some", n).With("limit", "volumes")
+	case owner != "" && quota > left:
+		return hutch.Errorf(hutch.Exhausted, "the quotas of the volumes would be more than the server has for one owner, of which %d MiB are left: choose a smaller quota, or delete volumes", max(left, 0)>>20).With("limit", "volumes")
+	}
+	return nil
+}
+
+// write writes the record of a volume.
+func (s *Store) write(k key, rec *record) error {
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(s.folder(k), recordFile), text)
+}
+
+// shown is the record as callers see it.
+func (r *record) shown() hutch.Volume {
+	v := r.Volume
+	v.Uses = []hutch.VolumeUse{}
+	return v
+}
+
+// List returns the volumes of an owner, by name.
+func (s *Store) List(owner string) []hutch.Volume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []hutch.Volume{}
+	for k, rec := range s.volumes {
+		if k.owner == owner {
+			list = append(list, rec.shown())
+		}
+	}
+	slices.SortFunc(list, func(a, b hutch.Volume) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Find returns the record of a volume.
+func (s *Store) Find(owner, name string) (hutch.Volume, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, err := s.findLocked(key{owner, name})
+	if err != nil {
+		return hutch.Volume{}, err
+	}
+	return rec.shown(), nil
+}
+
+func (s *Store) findLocked(k key) (*record, error) {
+	if rec := s.volumes[k]; rec != nil {
+		return rec, nil
+	}
+	return nil, hutch.Errorf(hutch.NotFound, "there is no volume %q: list the volumes, or create it", k.name)
+}
+
+// Remove removes a volume. No content of it is being replaced meanwhile. free is called with the store locked, and its
+// error keeps the volume.
+func (s *Store) Remove(ctx context.Context, owner, name string, free func() error) error {
+	k := key{owner, name}
+	dir := s.folder(k)
+	if err := s.turns.Take(ctx, dir); err != nil {
+		return err
+	}
+	defer s.turns.Put(dir)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.findLocked(k); err != nil {
+		return err
+	}
+	if err := free(); err != nil {
+		return err
+	}
+	// Without its record the volume is gone, whatever is left of it.
+	if err := os.Remove(filepath.Join(dir, recordFile)); err != nil {
+		return err
+	}
+	delete(s.volumes, k)
+	return errors.Join(durable.Sync(dir), os.RemoveAll(dir))
+}
+
+// note writes into a record why the last save of a volume did not work.
+func (s *Store) note(k key, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.volumes[k]
+	text := ""
+	if cause != nil {
+		text = hutch.AsError(cause).Message
+	}
+	text = strings.ToValidUTF8(text[:min(len(text), mostProblem)], "")
+	if rec == nil || rec.Volume.Problem == text {
+		return
+	}
+	rec.Volume.Problem = text
+	if err := s.write(k, rec); err != nil {
+		s.opt.Log.Warn("write why a volume could not be saved", "volume", k.name, "err", err)
+	}
+}
