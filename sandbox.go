@@ -97,7 +97,10 @@ type CreateRequest struct {
 	Env       map[string]string `json:"env,omitempty"` // for all programs inside
 	// Secrets are given to every command, process and context as environment variables: each is NAME, or
 	// VARIABLE=NAME. Their values are looked up when a program starts, and are not part of the sandbox.
-	Secrets    []string          `json:"secrets,omitempty"`
+	Secrets []string `json:"secrets,omitempty"`
+	// Volumes are put into folders before the first program starts: see [Volumes]. Forks and copies of the sandbox have
+	// the files, and not the volumes.
+	Volumes    []VolumeMount     `json:"volumes,omitempty"`
 	Network    Network           `json:"network,omitzero"` // what it can reach; default: the server's
 	Limits     Limits            `json:"limits,omitzero"`
 	KeepAlive  bool              `json:"keepAlive,omitempty"`  // never idles
@@ -115,7 +118,7 @@ func (r CreateRequest) Check() error {
 	}
 	return cmp.Or(
 		checkOptionalID(id), checkOptionalImage(r.Image), r.Pull.Check(), checkOptionalType(r.InstanceType), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
-		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle),
+		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle), checkVolumes(r.Volumes),
 	)
 }
 
@@ -163,6 +166,7 @@ type Sandbox struct {
 	Limits       Limits            `json:"limits"`
 	Network      Network           `json:"network"`
 	Labels       map[string]string `json:"labels,omitempty"`
+	Volumes      []VolumeMount     `json:"volumes,omitempty"`
 	Processes    []Process         `json:"processes"` // never null in JSON
 }
 

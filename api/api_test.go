@@ -189,6 +189,10 @@ var types = map[string]any{
 	"Backup":               hutch.Backup{},
 	"BackupRequest":        hutch.BackupRequest{},
 	"RestoreBackupRequest": hutch.RestoreBackupRequest{},
+	"Volume":               hutch.Volume{},
+	"VolumeUse":            hutch.VolumeUse{},
+	"VolumeRequest":        hutch.VolumeRequest{},
+	"VolumeMount":          hutch.VolumeMount{},
 	"Image":                hutch.Image{},
 	"ImageConfig":          hutch.ImageConfig{},
 	"PullRequest":          hutch.PullRequest{},
@@ -405,7 +409,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Accounts: books{}, Pools: books{}, Audit: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Pools: books{}, Audit: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +417,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Accounts: p, Pools: p, Audit: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Pools: p, Audit: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(caller.As(r.Context(), who)))
 	}))
@@ -467,6 +471,35 @@ func (stored) PruneImages(context.Context, hutch.PruneRequest) (hutch.Pruned, er
 	return hutch.Pruned{Images: []string{}}, nil
 }
 
+// folders has the volume that the examples use.
+type folders struct{}
+
+func (folders) volume() hutch.Volume {
+	return hutch.Volume{Name: "models", Quota: 4096, CreatedAt: time.Now(), SavedAt: time.Now(), Uses: []hutch.VolumeUse{}}
+}
+
+func (f folders) CreateVolume(_ context.Context, req hutch.VolumeRequest) (hutch.Volume, error) {
+	return f.volume(), req.Check()
+}
+func (f folders) Volumes(context.Context) ([]hutch.Volume, error) {
+	return []hutch.Volume{f.volume()}, nil
+}
+func (f folders) Volume(_ context.Context, name string) (hutch.Volume, error) {
+	return f.volume(), hutch.CheckVolume(name)
+}
+func (folders) DeleteVolume(context.Context, string) error { return nil }
+func (folders) ReadVolume(_ context.Context, _, _ string, w io.Writer) error {
+	_, err := io.WriteString(w, "archive")
+	return err
+}
+func (f folders) WriteVolume(_ context.Context, _, _ string, r io.Reader) (hutch.Volume, error) {
+	_, err := io.Copy(io.Discard, r)
+	return f.volume(), err
+}
+func (f folders) SaveVolumes(context.Context, string) ([]hutch.Volume, error) {
+	return []hutch.Volume{f.volume()}, nil
+}
+
 // vault has a secret of the name that the examples use.
 func vault(t *testing.T) *secret.Vault {
 	t.Helper()
@@ -488,7 +521,7 @@ func vault(t *testing.T) *secret.Vault {
 // prepare makes what the examples name: values of path parameters.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
-	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "snapshot": "python-warm"}
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "snapshot": "python-warm"}
 	post := func(path, body string) (answer map[string]any) {
 		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
 		if err != nil {

@@ -21,11 +21,12 @@ type placement struct {
 	limits      hutch.Limits
 	labels      map[string]string
 	network     networkFlags
+	volumes     []string
 }
 
 // request asks for the sandbox of an id.
 func (p *placement) request(id string) hutch.CreateRequest {
-	return hutch.CreateRequest{ID: id, Image: p.image, Pull: hutch.PullPolicy(p.pull), Runtime: p.runtime, InstanceType: p.size, Limits: p.limits, Labels: p.labels, Network: p.network.network()}
+	return hutch.CreateRequest{ID: id, Image: p.image, Pull: hutch.PullPolicy(p.pull), Runtime: p.runtime, InstanceType: p.size, Limits: p.limits, Labels: p.labels, Network: p.network.network(), Volumes: mounts(p.volumes)}
 }
 
 func (p *placement) flags(c *cobra.Command) {
@@ -39,6 +40,7 @@ func (p *placement) flags(c *cobra.Command) {
 	f.IntVar(&p.limits.Memory, "memory", 0, "MiB of memory of a new sandbox (default 512)")
 	f.IntVar(&p.limits.Disk, "disk", 0, "MiB of written files of a new sandbox (default 1024; on native half the memory)")
 	f.IntVar(&p.limits.PIDs, "pids", 0, "processes and threads of a new sandbox (default 512)")
+	f.StringArrayVar(&p.volumes, "volume", nil, "put a volume into a folder of a new sandbox, `NAME:/PATH`, or NAME:/PATH:ro to only read it; may be repeated")
 	f.StringToStringVar(&p.labels, "label", nil, "label of a new sandbox, `NAME=VALUE`, which hutch ls --label looks for; may be repeated")
 }
 
@@ -104,6 +106,9 @@ func differences(sb hutch.Sandbox, req hutch.CreateRequest) (list []string) {
 	differ(want.PIDs != 0, has.PIDs == want.PIDs, "it can have %d processes and threads, not %d", has.PIDs, want.PIDs)
 	differ(!req.Network.IsZero(), sameNetwork(sb.Network, req.Network), "its network is %s, not %s (change it with `hutch network %s`)",
 		reach(sb.Network), reach(req.Network), sb.ID)
+	for _, m := range req.Volumes {
+		differ(true, slices.Contains(sb.Volumes, m), "it has no volume %s at %s as the flag says", m.Name, m.Path)
+	}
 	for name, value := range req.Labels {
 		differ(true, sb.Labels[name] == value, "its label %s is %q, not %q", name, sb.Labels[name], value)
 	}

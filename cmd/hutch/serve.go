@@ -23,6 +23,7 @@ import (
 	"hutch/internal/linux/cgroup"
 	"hutch/internal/listen"
 	"hutch/internal/settings"
+	"hutch/internal/volume"
 )
 
 // serveFlags are the flags of a server: those of its configuration, and texts that
@@ -42,6 +43,7 @@ type serveFlags struct {
 	previewDomain string
 	anthropic     string // the host that alone gets the key for Anthropic's API; "" gives it to sandboxes
 	backupRoom    int64  // MiB
+	volumeRoom    int64  // MiB
 	talkRoom      int64  // MiB
 	quiet         bool
 	verbose       bool
@@ -116,6 +118,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	fl.conversationFlags(f, 1000, 10<<10)
 	f.StringVar(&fl.Secrets.KeyFile, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
 	f.StringVar(&fl.Backups.To, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
+	f.Int64Var(&fl.volumeRoom, "volume-room", volume.DefaultRoom>>20, "MiB that the quotas of the volumes of one token may add up to")
 	f.Int64Var(&fl.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")
 	f.StringVar(&fl.anthropic, "broker-anthropic", "", "keep ANTHROPIC_API_KEY out of sandboxes, and add it to what they send to `HOST` (default api.anthropic.com)")
 	f.Lookup("broker-anthropic").NoOptDefVal = "api.anthropic.com"
@@ -169,7 +172,7 @@ func (fl *serveFlags) complete() (err error) {
 	if fl.Log.JSON, err = isJSON(fl.logFormat); err != nil {
 		return err
 	}
-	fl.Backups.Room, fl.Conversations.Room = fl.backupRoom<<20, fl.talkRoom<<20
+	fl.Backups.Room, fl.Conversations.Room, fl.VolumeRoom = fl.backupRoom<<20, fl.talkRoom<<20, fl.volumeRoom<<20
 	if fl.quiet {
 		fl.Log.Level = slog.LevelWarn
 	}

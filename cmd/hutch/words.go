@@ -18,7 +18,7 @@ var groups = []struct {
 	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template types share usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
 	{"images", "Images:", "image"},
-	{"files", "Files in a sandbox:", "cp fs watch git backup"},
+	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
 	{"server", "The server:", "serve config down conversation token audit pool authority doctor"},
 	{"clients", "Clients:", "login context mcp version completion help"},

@@ -47,6 +47,7 @@ type Config struct {
 	Secrets       Secrets
 	Conversations Conversations
 	Backups       Backups
+	VolumeRoom    int64 // bytes that the quotas of one owner's volumes can add up to; default volume.DefaultRoom
 	Monitor       Monitor
 	// Preview is the domain whose subdomains show exposed ports, with a scheme and
 	// a port if they are not this server's own; default localhost.

@@ -33,6 +33,7 @@ import (
 	"hutch/internal/quota"
 	"hutch/internal/secret"
 	"hutch/internal/store"
+	"hutch/internal/volume"
 )
 
 // Daemon is a server whose parts are open.
@@ -58,6 +59,7 @@ type Daemon struct {
 	engine     *engine.Engine
 	redacted   *secret.RedactedService // around the engine
 	backups    *backup.Backups
+	volumes    *volume.Store
 	policy     *policy.Policy
 	talks      *conversation.Server
 	tls        *tls.Config // nil for none
@@ -106,6 +108,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"listen", d.listen},
 		{"look for runtimes", d.findRuntimes},
 		{"open the images", d.openImages},
+		{"open the volumes", d.openVolumes},
 		{"start the engine", d.startEngine},
 		{"remove unused images", d.keepImagesSwept},
 		{"open the metrics and traces", d.openMonitors},

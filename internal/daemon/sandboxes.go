@@ -37,7 +37,7 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	c := d.cfg.Sandboxes
 	d.traffic = metrics.NewTraffic()
 	d.engine = engine.New(engine.Options{
-		Dir: d.dir, Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store,
+		Dir: d.dir, Drivers: d.runtimes, Pool: d.pool(), Image: d.images.Root, Resolve: d.images.Resolve, Store: d.store, Volumes: d.volumes,
 		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,

@@ -101,3 +101,6 @@ func Authority(server string) string { return filepath.Join(server, "authority.p
 
 // AuditLog is the folder of a server's audit log.
 func AuditLog(server string) string { return filepath.Join(server, "audit") }
+
+// Volumes is the folder of a server's volumes.
+func Volumes(server string) string { return filepath.Join(server, "volumes") }

@@ -56,6 +56,7 @@ func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbo
 	if o.Base != nil {
 		s.SetBase(o.Base)
 	}
+	o.volumes = true
 	if err := e.open(ctx, s, o); err != nil {
 		e.abandon(s, err)
 		return hutch.Sandbox{}, err
@@ -109,7 +110,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(), InstanceType: req.InstanceType,
 		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
-		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Network: network, Labels: req.Labels,
+		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Network: network, Labels: req.Labels, Volumes: req.Volumes,
 	}
 	if v.Image == "" {
 		v.Image = image.HostName
@@ -132,7 +133,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	env["SANDBOX_ID"] = v.ID
 	env["SANDBOX_TIMEOUT"] = strconv.FormatFloat(e.opt.ExecTimeout.Seconds(), 'f', -1, 64)
 	rec := store.Record{Sandbox: v, Place: v.ID, Env: env, Secrets: req.Secrets, Token: rand.Text()}
-	if err := e.checkSecrets(&rec); err != nil {
+	if err := cmp.Or(e.checkSecrets(&rec), e.checkVolumes(v.Owner, v.Volumes)); err != nil {
 		return store.Record{}, nil, err
 	}
 	if v.Owner != "" { // others may have a sandbox of that id
@@ -155,7 +156,7 @@ func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, ma
 	if err := hutch.CheckNewID(rec.Sandbox.ID); err != nil { // one that exists may have such a name
 		return nil, false, err
 	}
-	if err := e.roomLocked(ctx, 1); err != nil {
+	if err := cmp.Or(e.roomLocked(ctx, 1), e.claimLocked(rec.Sandbox)); err != nil {
 		return nil, false, err
 	}
 	e.tasks.Add(1) // until make is done
@@ -228,6 +229,7 @@ type startPlan struct {
 	instance.Plan
 	reason   *string // what its record says of that; can be nil
 	snapshot string  // that it begins as
+	volumes  bool    // whether it gets the files of its volumes
 }
 
 // open makes an instance for the sandbox and starts it. The caller holds the
@@ -245,7 +247,12 @@ func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 	if err != nil {
 		return durable.Explained(err, e.opt.Dir)
 	}
-	err = e.admit(ctx, s, inst, agent, how.reason)
+	if how.volumes {
+		err = e.fillVolumes(ctx, v, agent)
+	}
+	if err == nil {
+		err = e.admit(ctx, s, inst, agent, how.reason)
+	}
 	if err != nil {
 		e.instances.Discard(inst, agent)
 	}

@@ -38,6 +38,9 @@ func (e *lifecycle) sleepNow(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	inst, agent, since := s.LastUse()
+	if err := e.saveVolumes(ctx, s, agent); err != nil {
+		return err
+	}
 	if saver, ok := driver.As[driver.Saver](inst); ok {
 		if err := e.hibernate(ctx, s, saver, agent, since, true); err != nil {
 			e.log.Warn("hibernate; its files are kept instead", "sandbox", s.ID(), "err", err)

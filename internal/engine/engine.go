@@ -63,6 +63,8 @@ type Options struct {
 	// secrets. The engine calls it for each program that it starts, and keeps no
 	// value.
 	Secret func(owner, name string) (string, error)
+	// Volumes keeps the content of volumes; nil means that there are none.
+	Volumes Volumes
 	// Gateway makes the gateway through which a sandbox reaches the network. If it is
 	// nil, sandboxes have no network.
 	Gateway func(Exit) (Gateway, error)
@@ -145,6 +147,9 @@ func (e *Engine) Start(ctx context.Context) error {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	e.tasks.Go(e.watchHealth)
+	if e.opt.Volumes != nil {
+		e.tasks.Go(e.keepVolumesSaved)
+	}
 	if e.opt.Pool.Max > 0 {
 		e.tasks.Go(e.instances.KeepPool)
 	}

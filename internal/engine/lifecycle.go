@@ -117,7 +117,7 @@ func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver)
 		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).Naming(hutch.AboutSandbox, s.ID())
 	}
 	why := "started empty: " + strings.TrimPrefix(reason, "started empty: ")
-	return e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create}, reason: &why})
+	return e.open(ctx, s, startPlan{Plan: instance.Plan{Create: d.Create}, reason: &why, volumes: true})
 }
 
 // reserveRoom counts a sandbox that is about to wake as running, if the limits allow
@@ -159,9 +159,9 @@ func (e *lifecycle) due(s *sandbox) {
 	case s.Gone():
 		return
 	case due == box.Expired:
-		err = e.destroy(e.ctx, s, "its lifetime ended")
+		err = e.saveAndDestroy(e.ctx, s, "its lifetime ended")
 	case due == box.Idle && onIdle == hutch.IdleDestroy:
-		err = e.destroy(e.ctx, s, "idle")
+		err = e.saveAndDestroy(e.ctx, s, "idle")
 	case due == box.Idle:
 		err = e.sleep(s, onIdle)
 	}
@@ -183,6 +183,9 @@ func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 		var stop context.CancelFunc
 		ctx, stop = context.WithDeadline(ctx, *expires)
 		defer stop()
+	}
+	if err := e.saveVolumes(ctx, s, agent); err != nil {
+		return err
 	}
 	if saver, ok := driver.As[driver.Saver](inst); ok && how == hutch.IdleHibernate {
 		return e.hibernate(ctx, s, saver, agent, since, false)
@@ -318,10 +321,27 @@ func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 			return hutch.Destruction{}, err
 		}
 	}
-	if err := e.destroy(ctx, s, "asked for"); err != nil {
+	if force {
+		err = e.saveAndDestroy(ctx, s, "asked for")
+	} else if err = e.lastSave(ctx, s); err != nil {
+		err = hutch.Errorf(hutch.KindOf(err), "the sandbox %q was not destroyed: %s. Fix that, or destroy with force, which loses what is not saved", id, hutch.AsError(err).Message).Because(err)
+	} else {
+		err = e.destroy(ctx, s, "asked for")
+	}
+	if err != nil {
 		return hutch.Destruction{}, err
 	}
 	return receipt(id), nil
+}
+
+// saveAndDestroy destroys a sandbox, also one whose volumes cannot be saved. The caller holds the lifecycle lock.
+func (e *lifecycle) saveAndDestroy(ctx context.Context, s *sandbox, why string) error {
+	saving, cancel := context.WithTimeout(ctx, lastSaveTime)
+	defer cancel()
+	if err := e.lastSave(saving, s); err != nil {
+		e.log.Error("a sandbox is destroyed with files of a volume that could not be saved", "sandbox", s.ID(), "why", why, "err", err)
+	}
+	return e.destroy(ctx, s, why)
 }
 
 func receipt(id string) hutch.Destruction {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"hutch/internal/box"
 	"hutch/internal/caller"
@@ -20,6 +21,8 @@ type sandbox struct {
 	*box.Box
 	execs   resumable.Table
 	servers atomic.Int32 // connections with servers inside
+
+	nextSave time.Time // of its volumes; only keepVolumesSaved uses it
 }
 
 // newSandbox puts the sandbox of a record into memory.

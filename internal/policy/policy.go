@@ -34,6 +34,8 @@ type Options struct {
 	Backups hutch.Backups
 	// Images stores images, for callers that can run programs.
 	Images hutch.Images
+	// Volumes stores folders that outlive sandboxes.
+	Volumes hutch.Volumes
 	// Accounts reports usage, and Audit reads the audit log.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
@@ -60,6 +62,7 @@ type Policy struct {
 	wrap.SecretService
 	wrap.BackupService
 	wrap.ImageService
+	wrap.VolumeService
 
 	next   hutch.Service
 	opt    Options
@@ -76,6 +79,7 @@ var (
 	_ hutch.Secrets  = (*Policy)(nil)
 	_ hutch.Backups  = (*Policy)(nil)
 	_ hutch.Images   = (*Policy)(nil)
+	_ hutch.Volumes  = (*Policy)(nil)
 )
 
 // New returns a policy that wraps next.
@@ -94,6 +98,7 @@ func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) 
 	p.SecretService = wrap.SecretService{Next: opt.Secrets, Hook: p.around}
 	p.BackupService = wrap.BackupService{Next: opt.Backups, Hook: p.around}
 	p.ImageService = wrap.ImageService{Next: opt.Images, Hook: p.around}
+	p.VolumeService = wrap.VolumeService{Next: opt.Volumes, Hook: p.around}
 	return p, err
 }
 

@@ -94,7 +94,7 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	}
 	w := &world{tokens: tokens, seen: &observer{}}
 	opt.Tokens, opt.Secrets = tokens, secret.Given(nil)
-	opt.Backups, opt.Images = noBackups{}, noImages{}
+	opt.Backups, opt.Images, opt.Volumes = noBackups{}, noImages{}, noVolumes{}
 	if opt.Observer == nil {
 		opt.Observer = w.seen
 	}
@@ -131,6 +131,20 @@ func (noImages) PruneImages(context.Context, hutch.PruneRequest) (hutch.Pruned, 
 	return hutch.Pruned{}, nil
 }
 
+type noVolumes struct{}
+
+func (noVolumes) CreateVolume(context.Context, hutch.VolumeRequest) (hutch.Volume, error) {
+	return hutch.Volume{}, nil
+}
+func (noVolumes) Volumes(context.Context) ([]hutch.Volume, error)             { return nil, nil }
+func (noVolumes) Volume(context.Context, string) (hutch.Volume, error)        { return hutch.Volume{}, nil }
+func (noVolumes) DeleteVolume(context.Context, string) error                  { return nil }
+func (noVolumes) ReadVolume(context.Context, string, string, io.Writer) error { return nil }
+func (noVolumes) WriteVolume(context.Context, string, string, io.Reader) (hutch.Volume, error) {
+	return hutch.Volume{}, nil
+}
+func (noVolumes) SaveVolumes(context.Context, string) ([]hutch.Volume, error) { return nil, nil }
+
 func (noBackups) Backup(context.Context, string, hutch.BackupRequest) (hutch.Backup, error) {
 	return hutch.Backup{}, nil
 }
@@ -163,7 +177,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
-		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images]()) {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes]()) {
 			if _, may := reflect.TypeFor[hutch.Ports]().MethodByName(m.Name); may && who == "ports" {
 				continue
 			}
@@ -181,7 +195,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 // If the observer refuses a call, the call is not made: what cannot be recorded is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
-	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images]()) {
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes]()) {
 		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
@@ -197,10 +211,10 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 // Each scope allows its verbs, and no others.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
-		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadFile Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Wait Watch WatchPorts",
+		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadFile ReadVolume Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Volume Volumes Wait Watch WatchPorts",
 		hutch.ScopeExec: "CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
-			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Unshare Update ValidatePortToken Wait WatchPorts",
-		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy Delete DeleteBackup EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile RestoreBackup Sandbox Sandboxes SearchFiles Snapshots Stat Unpack Watch WriteFile",
+			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Unshare Update ValidatePortToken Volume Volumes Wait WatchPorts",
+		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteVolume EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup Sandbox Sandboxes SaveVolumes SearchFiles Snapshots Stat Unpack Volume Volumes Watch WriteFile WriteVolume",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
 	}
@@ -209,7 +223,7 @@ func TestScopes(t *testing.T) {
 			w := newWorld(t, empty(), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
-			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images]()) {
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes]()) {
 				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 					allowed = append(allowed, m.Name)
 				}

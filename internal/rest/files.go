@@ -22,7 +22,7 @@ import (
 // Uploads reports whether a request's body is a file or an archive. Such a body has no size limit, because it is
 // never held in memory.
 func Uploads(r *http.Request) bool {
-	return r.Method == http.MethodPut && (r.URL.Path == "/v1/images/archive" || strings.HasPrefix(r.URL.Path, "/v1/sandboxes/") &&
+	return r.Method == http.MethodPut && (r.URL.Path == "/v1/images/archive" || strings.HasPrefix(r.URL.Path, "/v1/volumes/") && strings.HasSuffix(r.URL.Path, "/archive") || strings.HasPrefix(r.URL.Path, "/v1/sandboxes/") &&
 		(strings.HasSuffix(r.URL.Path, "/files/content") || strings.HasSuffix(r.URL.Path, "/files/archive")))
 }
 

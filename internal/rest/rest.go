@@ -32,9 +32,10 @@ type Options struct {
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// The same holds for Backups, Images, Accounts, Pools and Audit.
+	// The same holds for Backups, Images, Volumes, Accounts, Pools and Audit.
 	Backups  hutch.Backups
 	Images   hutch.Images
+	Volumes  hutch.Volumes
 	Accounts hutch.Accounts
 	Pools    hutch.Pools
 	Audit    audit.Reader
@@ -50,6 +51,7 @@ type Handler struct {
 	vault    hutch.Secrets
 	backups  hutch.Backups
 	images   hutch.Images
+	volumes  hutch.Volumes
 	accounts hutch.Accounts
 	pools    hutch.Pools
 	audit    audit.Reader
@@ -69,7 +71,7 @@ type Handler struct {
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, accounts: opt.Accounts, pools: opt.Pools, audit: opt.Audit, version: opt.Version, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, pools: opt.Pools, audit: opt.Audit, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}

@@ -68,6 +68,11 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 		"PullImage": transfers(i, i.pull), "PushImage": transfers(i, i.push), "LoadImages": i.load, "CommitImage": posts(h, i.commit), "SaveImage": i.save, "TagImage": posts(h, i.tag),
 		"Image": i.inspect, "Images": i.list, "DeleteImage": i.delete, "PruneImages": posts(h, i.prune),
 	})
+	v := volumeRoutes{h}
+	add(h.volumes != nil, map[string]http.HandlerFunc{
+		"CreateVolume": posts(h, v.create), "Volumes": v.list, "Volume": v.inspect, "DeleteVolume": v.delete,
+		"ReadVolume": v.read, "WriteVolume": v.write, "SaveVolumes": v.save,
+	})
 	add(h.tokens != nil, map[string]http.HandlerFunc{
 		"CreateToken": posts(h, h.createToken), "Token": h.token, "Tokens": h.listTokens, "RotateToken": h.rotateToken, "RevokeToken": h.revokeToken,
 	})

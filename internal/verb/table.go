@@ -24,6 +24,7 @@ const (
 	files     = sandbox + "/files"
 	port      = sandbox + "/ports/{port}"
 	images    = "/v1/images"
+	volumes   = "/v1/volumes"
 )
 
 // The common kinds of rows. A row that differs sets its fields itself.
@@ -155,6 +156,15 @@ var table = []Verb{
 	keeping("Images", see, "GET "+images).looks(),
 	keeping("DeleteImage", run, "DELETE "+images).frees(),
 	keeping("PruneImages", run, "POST "+images+"/prune").frees(),
+
+	// Volumes
+	keeping("CreateVolume", change, "POST "+volumes),
+	keeping("Volumes", see, "GET "+volumes).looks(),
+	keeping("Volume", see, "GET "+volumes+"/{volume}").looks(),
+	keeping("DeleteVolume", change, "DELETE "+volumes+"/{volume}").frees(),
+	keeping("ReadVolume", read, "GET "+volumes+"/{volume}/archive").looks(),
+	keeping("WriteVolume", change, "PUT "+volumes+"/{volume}/archive"),
+	owning("SaveVolumes", change, "POST "+sandbox+"/volumes"),
 
 	// Sharing
 	owning("Share", run, "PUT "+sandbox+"/grants/{token}"),

@@ -1,12 +1,15 @@
 package tenants
 
 import (
+	"archive/tar"
 	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
 	"hutch/internal/secret"
+	"hutch/internal/volume"
 )
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
@@ -89,6 +93,64 @@ func TestBackups(t *testing.T) {
 	}
 }
 
+// TestVolumes: knowing the name of a volume gives no access, and eve can use the name herself.
+func TestVolumes(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.adaAndEve(t)
+	ada.want(t, "POST", "/v1/volumes", `{"name":"adas-data"}`)
+	ada.want(t, "PUT", "/v1/volumes/adas-data/archive", packed(t, "file", "of ada"))
+	dir := filepath.Join(t.TempDir(), "v")
+	use := `{"sandboxId":"box-of","volumes":[{"name":"NAME","path":"` + dir + `","readOnly":RO}]}`
+	for route, body := range map[string]string{
+		"GET /v1/volumes/NAME": "", "DELETE /v1/volumes/NAME": "", "GET /v1/volumes/NAME/archive": "", "PUT /v1/volumes/NAME/archive": packed(t, "file", "of eve"),
+		"POST /v1/sandboxes": strings.Replace(use, "RO", "false", 1), "POST /v1/sandboxes?": strings.Replace(use, "RO", "true", 1),
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		at := func(name string) string {
+			a := eve.ask(t, method, strings.Replace(path, "NAME", name, 1), strings.Replace(body, "NAME", name, 1))
+			return fmt.Sprint(a.status, " ", strings.ReplaceAll(a.body, name, "NAME"))
+		}
+		if hers, none := at("adas-data"), at("no-volume"); hers != none || !strings.HasPrefix(hers, "404") {
+			t.Errorf("%s of ada's: %s\nand of nobody's: %s", route, hers, none)
+		}
+	}
+	if a := eve.ask(t, "GET", "/v1/volumes", ""); strings.TrimSpace(a.body) != "[]" {
+		t.Errorf("eve lists %s", a.body)
+	}
+	eve.want(t, "POST", "/v1/volumes", `{"name":"adas-data"}`)
+	eve.want(t, "POST", "/v1/sandboxes", strings.NewReplacer("RO", "false", "NAME", "adas-data").Replace(use))
+	eve.want(t, "POST", "/v1/sandboxes/box-of/exec", `{"command":"echo of eve > `+dir+`/file"}`)
+	if a := ada.ask(t, "POST", "/v1/sandboxes/box-of/volumes", ""); a.status != http.StatusNotFound {
+		t.Errorf("ada saves the volumes of eve's sandbox: %d %s", a.status, a.body)
+	}
+	if a := eve.ask(t, "POST", "/v1/sandboxes/box-of/volumes", ""); a.status != http.StatusOK {
+		t.Errorf("eve saves her own: %d %s", a.status, a.body)
+	}
+	if a := ada.ask(t, "GET", "/v1/volumes/adas-data/archive?path=file", ""); !strings.Contains(a.body, "of ada") {
+		t.Errorf("ada's file is now %q", a.body)
+	}
+	if v := ada.want(t, "GET", "/v1/volumes/adas-data", ""); fmt.Sprint(v["uses"]) != "[]" {
+		t.Errorf("ada sees who uses eve's volume: %v", v)
+	}
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box","volumes":[{"name":"adas-data","path":"`+dir+`-ada"}]}`)
+	if a := ada.ask(t, "DELETE", "/v1/volumes/adas-data", ""); a.status != http.StatusConflict || !strings.Contains(a.body, "adas-box") {
+		t.Errorf("a volume in use is deleted: %d %s", a.status, a.body)
+	}
+}
+
+// packed is a tar archive with one file.
+func packed(t *testing.T, name, text string) string {
+	t.Helper()
+	var b strings.Builder
+	w := tar.NewWriter(&b)
+	must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}))
+	_, err := io.WriteString(w, text)
+	must(t, err)
+	must(t, w.Close())
+	return b.String()
+}
+
 // TestRecords: eve cannot read what ada did and used, and eve's attempts are recorded.
 func TestRecords(t *testing.T) {
 	t.Parallel()
@@ -132,7 +194,7 @@ func TestMissingScope(t *testing.T) {
 // TestConversations: conversations of ada and eve with the same id are separate, and no link to a file opens another.
 func TestConversations(t *testing.T) {
 	t.Parallel()
-	h := openWith(t, func(v *secret.Vault) *engine.Engine {
+	h := openWith(t, func(v *secret.Vault, _ *volume.Store) *engine.Engine {
 		return hutchtest.Engine(t, "native", func(o *engine.Options) { o.Secret = v.Value })
 	})
 	ada, eve := h.adaAndEve(t)

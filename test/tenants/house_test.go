@@ -31,6 +31,7 @@ import (
 	"hutch/internal/quota"
 	"hutch/internal/rest"
 	"hutch/internal/secret"
+	"hutch/internal/volume"
 )
 
 // house is a server with everything in front of its engine.
@@ -47,9 +48,9 @@ const local = "root-of-the-house"
 // open opens a house whose sandboxes are of the fake runtime.
 func open(t *testing.T) *house {
 	t.Helper()
-	return openWith(t, func(vault *secret.Vault) *engine.Engine {
+	return openWith(t, func(vault *secret.Vault, volumes *volume.Store) *engine.Engine {
 		e := engine.New(engine.Options{
-			Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true, Secret: vault.Value,
+			Volumes: volumes, Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Ephemeral: true, Secret: vault.Value,
 			PreviewURL: func(label string) string { return "http://" + label + ".localhost" },
 			Image:      func(context.Context, string) (image.Root, error) { return image.Root{}, nil },
 		})
@@ -65,7 +66,7 @@ func open(t *testing.T) *house {
 	})
 }
 
-func openWith(t *testing.T, build func(*secret.Vault) *engine.Engine) *house {
+func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Engine) *house {
 	t.Helper()
 	dir := t.TempDir()
 	key, err := secret.LoadKey(filepath.Join(dir, "key"), filepath.Join(dir, "secrets"))
@@ -74,7 +75,9 @@ func openWith(t *testing.T, build func(*secret.Vault) *engine.Engine) *house {
 	must(t, err)
 	record, err := audit.Open(t.Context(), audit.Options{Dir: filepath.Join(dir, "audit")})
 	must(t, err)
-	e := build(vault)
+	volumes, err := volume.Open(filepath.Join(dir, "volumes"), volume.Options{})
+	must(t, err)
+	e := build(vault, volumes)
 	tokens, err := auth.Open(t.Context(), auth.Options{Local: local, LocalFree: true})
 	must(t, err)
 	requests, err := quota.Open(t.Context(), quota.Options{Window: time.Minute, What: "requests of a minute", Limit: "requestsPerMinute"})
@@ -90,12 +93,12 @@ func openWith(t *testing.T, build func(*secret.Vault) *engine.Engine) *house {
 	})
 	veil := secret.Redact(e, vault.Redactor)
 	p, err := policy.New(t.Context(), veil, policy.Options{
-		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Images: all, Accounts: e, Pools: e, Audit: record, Observer: record,
+		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Images: all, Volumes: volume.NewService(volume.ServiceOptions{Store: volumes, Uses: e.VolumeUses, Save: e.SaveVolumes}), Accounts: e, Pools: e, Audit: record, Observer: record,
 	})
 	must(t, err)
 	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Accounts: p, Pools: p, Audit: p})}
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Pools: p, Audit: p})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)

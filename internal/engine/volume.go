@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"hutch"
+	"hutch/internal/wire"
+)
+
+// A volume is put into a new sandbox as files, and saved from there: see package volume. That a sandbox writes to a
+// volume is known from its record alone, asleep or awake, so such a claim ends with the sandbox and survives whatever
+// the sandbox does.
+//
+// A sandbox that was put to sleep has nothing unsaved: it is saved before. One whose volume cannot be saved stays
+// awake, and is destroyed only by force.
+
+// Volumes keeps the content of volumes.
+type Volumes interface {
+	// Find returns the record of an owner's volume.
+	Find(owner, name string) (hutch.Volume, error)
+	// Read calls read with the content of a volume, a tar archive.
+	Read(owner, name string, read func(io.Reader) error) error
+	// Save replaces the content of a volume by the archive that pack writes, as a whole or not at all.
+	Save(ctx context.Context, owner, name string, pack func(io.Writer) error) error
+}
+
+const (
+	// saveVolumesEvery is how often the volumes of running sandboxes are saved. A save that takes long is less frequent:
+	// it takes at most one part in saveShare of the time.
+	saveVolumesEvery = time.Minute
+	saveShare        = 20
+	// packVolumeTime bounds the transfer of a volume.
+	packVolumeTime = 10 * time.Minute
+	// lastSaveTime bounds the save of a sandbox that is destroyed whether it can be saved or not.
+	lastSaveTime = 2 * time.Minute
+)
+
+// checkVolumes refuses volumes that a new sandbox of an owner cannot have.
+func (e *lifecycle) checkVolumes(owner string, list []hutch.VolumeMount) error {
+	if len(list) > 0 && e.opt.Volumes == nil {
+		return hutch.Errorf(hutch.Unsupported, "this command has no volumes: start a server with `hutch serve`, and use `hutch create` and `hutch exec`").Naming(hutch.AboutField, "volumes")
+	}
+	for _, m := range list {
+		if _, err := e.opt.Volumes.Find(owner, m.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimLocked refuses a new sandbox that would write to a volume to which another one writes.
+func (e *lifecycle) claimLocked(v hutch.Sandbox) error {
+	for _, m := range v.Volumes {
+		if m.ReadOnly {
+			continue
+		}
+		for name, s := range e.sandboxes {
+			if name.Owner == v.Owner && s.writesTo(m.Name) {
+				return hutch.Errorf(hutch.Conflict, "the sandbox %q writes to the volume %q, awake or asleep: destroy it first, or add :ro (readOnly) to read what it has saved", name.ID, m.Name).Naming(hutch.AboutSandbox, name.ID)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *sandbox) writesTo(volume string) bool {
+	for _, m := range s.Record().Sandbox.Volumes {
+		if m.Name == volume && !m.ReadOnly {
+			return true
+		}
+	}
+	return false
+}
+
+// VolumeUses lists the sandboxes of an owner that have volumes, by the volume's name.
+func (e *Engine) VolumeUses(owner string) map[string][]hutch.VolumeUse {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	uses := map[string][]hutch.VolumeUse{}
+	for _, s := range e.tableLocked() {
+		if s.Owner() != owner {
+			continue
+		}
+		for _, m := range s.Record().Sandbox.Volumes {
+			uses[m.Name] = append(uses[m.Name], hutch.VolumeUse{SandboxID: s.ID(), Path: m.Path, ReadOnly: m.ReadOnly})
+		}
+	}
+	return uses
+}
+
+// fillVolumes puts the files of its volumes into a sandbox that no caller uses yet.
+func (e *lifecycle) fillVolumes(ctx context.Context, v hutch.Sandbox, agent *wire.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, packVolumeTime)
+	defer cancel()
+	for _, m := range v.Volumes {
+		if err := e.fillVolume(ctx, v.Owner, m, agent); err != nil {
+			return explainFill(m, err)
+		}
+	}
+	return nil
+}
+
+// fillVolume puts the files of a volume into an empty folder. Without the permission to write, a program cannot
+// change a read-only volume by mistake; what it changes nevertheless is never saved.
+func (e *lifecycle) fillVolume(ctx context.Context, owner string, m hutch.VolumeMount, agent *wire.Client) error {
+	if err := agent.Mkdir(ctx, m.Path, true); err != nil {
+		return err
+	}
+	empty := true
+	err := agent.Files(ctx, hutch.ListRequest{Path: m.Path, Hidden: true, Limit: 1}, func(hutch.FileInfo) error {
+		empty = false
+		return nil
+	})
+	if err == nil && !empty {
+		err = hutch.Errorf(hutch.Conflict, "there are files already")
+	}
+	if err != nil {
+		return err
+	}
+	err = e.opt.Volumes.Read(owner, m.Name, func(r io.Reader) error {
+		to := hutch.UnpackRequest{Dir: m.Path, Format: hutch.Tar}
+		if !m.ReadOnly {
+			return agent.Unpack(ctx, to, r)
+		}
+		locked, stop := withoutWrites(r)
+		defer stop()
+		return agent.Unpack(ctx, to, locked)
+	})
+	if err == nil && m.ReadOnly {
+		err = agent.Chmod(ctx, m.Path, hutch.FileMode(0o555))
+	}
+	return err
+}
+
+// explainFill says what to do about a volume that could not be put into a sandbox.
+func explainFill(m hutch.VolumeMount, err error) error {
+	switch kind := hutch.KindOf(err); kind {
+	case hutch.Denied, hutch.Conflict, hutch.NotFound:
+		return hutch.Errorf(kind, "the volume %q cannot be at %s: %s. Choose an empty folder that the user of the sandbox can create, such as /workspace/%[1]s", m.Name, m.Path, hutch.AsError(err).Message).
+			Naming(hutch.AboutField, "volumes").Because(err)
+	case hutch.Exhausted:
+		return hutch.Errorf(kind, "the files of the volume %q do not fit into the sandbox: %s. Choose a higher disk limit; on the runtime native also more memory", m.Name, hutch.AsError(err).Message).Because(err)
+	}
+	return err
+}
+
+// withoutWrites is the archive that r reads, with the permissions to write removed. stop ends the work on it.
+func withoutWrites(r io.Reader) (locked io.Reader, stop func()) {
+	out, in := io.Pipe()
+	go func() { in.CloseWithError(lockEntries(r, in)) }()
+	return out, func() { out.Close() }
+}
+
+func lockEntries(r io.Reader, w io.Writer) error {
+	from, to := tar.NewReader(r), tar.NewWriter(w)
+	for {
+		h, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			return to.Close()
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag != tar.TypeSymlink {
+			h.Mode &^= 0o222
+		}
+		if err := to.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := io.Copy(to, from); err != nil {
+			return err
+		}
+	}
+}
+
+// SaveVolumes saves the volumes that a sandbox can write to, and returns their names.
+func (e *Engine) SaveVolumes(ctx context.Context, id string) ([]string, error) {
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.EndUse()
+	var names []string
+	for _, m := range s.Record().Sandbox.Volumes {
+		if !m.ReadOnly {
+			names = append(names, m.Name)
+		}
+	}
+	return names, e.saveVolumes(ctx, s, agent)
+}
+
+// saveVolumes saves the volumes that a running sandbox can write to.
+func (e *lifecycle) saveVolumes(ctx context.Context, s *sandbox, agent *wire.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, packVolumeTime)
+	defer cancel()
+	v := s.Record().Sandbox
+	var errs []error
+	for _, m := range v.Volumes {
+		if m.ReadOnly {
+			continue
+		}
+		if err := e.saveVolume(ctx, v.Owner, m, agent); err != nil {
+			e.log.Warn("save a volume", "sandbox", s.ID(), "volume", m.Name, "err", err)
+			errs = append(errs, hutch.Errorf(hutch.KindOf(err), "the volume %q was not saved: %s", m.Name, hutch.AsError(err).Message).Because(err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// packTries is how often a volume is packed in which files become shorter meanwhile.
+const packTries = 3
+
+func (e *lifecycle) saveVolume(ctx context.Context, owner string, m hutch.VolumeMount, agent *wire.Client) (err error) {
+	for range packTries {
+		err = e.opt.Volumes.Save(ctx, owner, m.Name, func(w io.Writer) error { return packVolume(ctx, agent, m, w) })
+		if !errors.Is(err, hutch.Conflict) {
+			break
+		}
+	}
+	return err
+}
+
+func packVolume(ctx context.Context, agent *wire.Client, m hutch.VolumeMount, w io.Writer) error {
+	info, err := agent.Stat(ctx, m.Path)
+	if err != nil {
+		return err
+	}
+	if info.Type != hutch.Directory {
+		return hutch.Errorf(hutch.Conflict, "%s is no longer a folder: make it one again", m.Path)
+	}
+	return agent.Pack(ctx, hutch.PackRequest{Dir: m.Path, Format: hutch.Tar}, w)
+}
+
+// lastSave saves the volumes of a sandbox that is about to be destroyed. The caller holds the lifecycle lock.
+func (e *lifecycle) lastSave(ctx context.Context, s *sandbox) error {
+	if !s.writes() || !s.Running() || s.Gone() {
+		return nil
+	}
+	if err := e.unpause(ctx, s); err != nil {
+		return err
+	}
+	agent := s.BeginUse()
+	if agent == nil {
+		return nil
+	}
+	defer s.EndUse()
+	return e.saveVolumes(ctx, s, agent)
+}
+
+// writes reports whether a sandbox can write to a volume.
+func (s *sandbox) writes() bool {
+	for _, m := range s.Record().Sandbox.Volumes {
+		if !m.ReadOnly {
+			return true
+		}
+	}
+	return false
+}
+
+// keepVolumesSaved saves the volumes of running sandboxes now and then, until the engine closes.
+func (e *lifecycle) keepVolumesSaved() {
+	tick := time.NewTicker(saveVolumesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		e.mu.Lock()
+		all := e.tableLocked()
+		e.mu.Unlock()
+		for _, s := range all {
+			e.saveInPassing(s)
+		}
+	}
+}
+
+// saveInPassing saves the volumes of a sandbox if that is due. It is no use of the sandbox.
+func (e *lifecycle) saveInPassing(s *sandbox) {
+	if !s.writes() || time.Now().Before(s.nextSave) || s.Lock(e.ctx) != nil {
+		return
+	}
+	defer s.Unlock()
+	_, agent, _ := s.LastUse()
+	if agent == nil || !s.Running() || s.Gone() {
+		return
+	}
+	began := time.Now()
+	e.saveVolumes(e.ctx, s, agent) // the log and the record of the volume say what failed
+	s.nextSave = time.Now().Add(saveShare * time.Since(began))
+}

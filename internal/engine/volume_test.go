@@ -1,0 +1,226 @@
+package engine_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/engine"
+	"hutch/internal/volume"
+)
+
+// withVolumes starts an engine with the volume "data" of 1 MiB.
+func withVolumes(t *testing.T) (*bench, *volume.Store) {
+	t.Helper()
+	s, err := volume.Open(t.TempDir(), volume.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create("", hutch.VolumeRequest{Name: "data", Quota: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return start(t, func(o *engine.Options) { o.Volumes = s }), s
+}
+
+// mounted creates a sandbox that has the volume in a folder of its own.
+func (b *bench) mounted(t *testing.T, id string, change func(*hutch.CreateRequest)) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	req := hutch.CreateRequest{ID: id, Volumes: []hutch.VolumeMount{{Name: "data", Path: dir}}}
+	if change != nil {
+		change(&req)
+	}
+	b.create(t, req)
+	return dir
+}
+
+// kept is the text of a file in the volume, with what is around it.
+func kept(t *testing.T, s *volume.Store, file string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.ReadPath("", "data", file, &b); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
+
+func (b *bench) wantKept(t *testing.T, s *volume.Store, file, text string) {
+	t.Helper()
+	if got := kept(t, s, file); !strings.Contains(got, text) {
+		t.Errorf("the volume has %.200q, not %q", got, text)
+	}
+}
+
+func TestVolumeOutlivesItsSandbox(t *testing.T) {
+	b, s := withVolumes(t)
+	dir := b.mounted(t, "a", nil)
+	b.run(t, "a", "echo first > "+dir+"/f")
+	if _, err := b.SaveVolumes(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.wantKept(t, s, "f", "first")
+	b.run(t, "a", "echo second > "+dir+"/f")
+	if _, err := b.Destroy(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	b.wantKept(t, s, "f", "second")
+	dir = b.mounted(t, "b", nil)
+	if got := b.run(t, "b", "cat "+dir+"/f"); got != "second\n" {
+		t.Errorf("the next sandbox has %q", got)
+	}
+	b.run(t, "b", "echo third > "+dir+"/f")
+	if _, err := b.Destroy(t.Context(), "b", true); err != nil {
+		t.Fatal(err)
+	}
+	b.wantKept(t, s, "f", "third")
+}
+
+func TestOneSandboxWritesToAVolume(t *testing.T) {
+	b, s := withVolumes(t)
+	dir := b.mounted(t, "a", func(r *hutch.CreateRequest) { r.SleepAfter, r.OnIdle = 0.1, hutch.IdleStop })
+	b.run(t, "a", "echo first > "+dir+"/f")
+	refused := func(when string) {
+		t.Helper()
+		_, err := b.Create(t.Context(), hutch.CreateRequest{ID: "b", Volumes: []hutch.VolumeMount{{Name: "data", Path: "/b"}}})
+		if hutch.KindOf(err) != hutch.Conflict || !strings.Contains(err.Error(), `"a"`) {
+			t.Errorf("%s, another writer: %v", when, err)
+		}
+	}
+	refused("awake")
+	b.until(t, "a", hutch.Stopped)
+	b.wantKept(t, s, "f", "first") // saved before it slept
+	refused("asleep")
+	b.end(t)
+	b.boot(t)
+	refused("after a restart")
+	read := b.mounted(t, "r", func(r *hutch.CreateRequest) { r.Volumes[0].ReadOnly = true })
+	if got := b.run(t, "r", "cat "+read+"/f; stat -c %a "+read+" "+read+"/f"); got != "first\n555\n444\n" {
+		t.Errorf("a reader has %q", got)
+	}
+	uses := b.VolumeUses("")["data"]
+	if len(uses) != 2 || uses[0].SandboxID != "a" || !uses[1].ReadOnly {
+		t.Errorf("uses: %+v", uses)
+	}
+	if uses := b.VolumeUses("bob"); len(uses) != 0 {
+		t.Errorf("bob sees %+v", uses)
+	}
+	if _, err := b.Destroy(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	b.mounted(t, "b", nil)
+	b.run(t, "r", "chmod -R u+w "+read+"; echo of the reader > "+read+"/f")
+	if _, err := b.Destroy(t.Context(), "r", true); err != nil {
+		t.Fatal(err)
+	}
+	b.wantKept(t, s, "f", "first")
+}
+
+// A volume that cannot be saved keeps its sandbox awake and from being destroyed, unless by force.
+func TestVolumeOverItsQuota(t *testing.T) {
+	b, s := withVolumes(t)
+	dir := b.mounted(t, "a", func(r *hutch.CreateRequest) { r.SleepAfter, r.OnIdle = 0.1, hutch.IdleStop })
+	b.run(t, "a", "echo first > "+dir+"/f")
+	if _, err := b.SaveVolumes(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.run(t, "a", "head -c 2000000 /dev/zero > "+dir+"/big; echo second > "+dir+"/f")
+	if _, err := b.SaveVolumes(t.Context(), "a"); hutch.KindOf(err) != hutch.Exhausted {
+		t.Errorf("saved: %v", err)
+	}
+	if _, err := b.Destroy(t.Context(), "a", false); hutch.KindOf(err) != hutch.Exhausted {
+		t.Errorf("destroyed: %v", err)
+	}
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if sb, err := b.Sandbox(t.Context(), "a"); err != nil || sb.Status != hutch.Running {
+			t.Fatalf("it is %s, %v", sb.Status, err)
+		}
+	}
+	b.wantKept(t, s, "f", "first")
+	if v, err := s.Find("", "data"); err != nil || !strings.Contains(v.Problem, "1 MiB") {
+		t.Errorf("the record says %q, %v", v.Problem, err)
+	}
+	b.run(t, "a", "rm "+dir+"/big")
+	b.until(t, "a", hutch.Stopped)
+	b.wantKept(t, s, "f", "second")
+	if _, err := b.Destroy(t.Context(), "a", true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestForceDestroysWhatCannotBeSaved(t *testing.T) {
+	b, s := withVolumes(t)
+	dir := b.mounted(t, "a", nil)
+	b.run(t, "a", "rmdir "+dir+"; ln -s /etc "+dir)
+	if _, err := b.Destroy(t.Context(), "a", false); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("a link in place of the folder: %v", err)
+	}
+	if _, err := b.Destroy(t.Context(), "a", true); err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := s.Find("", "data"); v.Version != 0 {
+		t.Errorf("what a link leads to was saved: %+v", v)
+	}
+}
+
+func TestCreateWithAVolumeIsAllOrNothing(t *testing.T) {
+	b, _ := withVolumes(t)
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		mount hutch.VolumeMount
+		want  hutch.Kind
+	}{
+		"no such volume":    {hutch.VolumeMount{Name: "none", Path: full + "/x"}, hutch.NotFound},
+		"files already":     {hutch.VolumeMount{Name: "data", Path: full}, hutch.Conflict},
+		"a file":            {hutch.VolumeMount{Name: "data", Path: full + "/f"}, hutch.Conflict},
+		"the whole":         {hutch.VolumeMount{Name: "data", Path: "/"}, hutch.Invalid},
+		"proc":              {hutch.VolumeMount{Name: "data", Path: "/proc/self"}, hutch.Invalid},
+		"the agent's":       {hutch.VolumeMount{Name: "data", Path: "/.hutch/run"}, hutch.Invalid},
+		"dots":              {hutch.VolumeMount{Name: "data", Path: "/tmp/../proc"}, hutch.Invalid},
+		"not absolute":      {hutch.VolumeMount{Name: "data", Path: "data"}, hutch.Invalid},
+		"no name":           {hutch.VolumeMount{Name: "../x", Path: "/tmp/x"}, hutch.Invalid},
+		"in the devices":    {hutch.VolumeMount{Name: "data", Path: "/dev/shm/x"}, hutch.Invalid},
+		"a zero byte":       {hutch.VolumeMount{Name: "data", Path: "/tmp/\x00"}, hutch.Invalid},
+		"slash at the end":  {hutch.VolumeMount{Name: "data", Path: "/tmp/x/"}, hutch.Invalid},
+		"control files too": {hutch.VolumeMount{Name: "data", Path: "/sys/fs/cgroup"}, hutch.Invalid},
+	} {
+		if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "a", Volumes: []hutch.VolumeMount{c.mount}}); hutch.KindOf(err) != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if _, err := b.Sandbox(t.Context(), "a"); hutch.KindOf(err) != hutch.NotFound {
+			t.Fatalf("%s: there is a sandbox: %v", name, err)
+		}
+	}
+	two := []hutch.VolumeMount{{Name: "data", Path: "/tmp/a"}, {Name: "other", Path: "/tmp/a/b"}}
+	for _, list := range [][]hutch.VolumeMount{two, {two[0], two[0]}, make([]hutch.VolumeMount, 17)} {
+		if _, err := b.Create(t.Context(), hutch.CreateRequest{Volumes: list}); hutch.KindOf(err) != hutch.Invalid {
+			t.Errorf("%v: %v", list, err)
+		}
+	}
+	b.mounted(t, "a", nil) // nothing holds the volume
+}
+
+// A sandbox that died begins again with what was saved.
+func TestVolumeOfALostSandbox(t *testing.T) {
+	b, _ := withVolumes(t)
+	dir := b.mounted(t, "a", nil)
+	b.run(t, "a", "echo first > "+dir+"/f")
+	if _, err := b.SaveVolumes(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.driver.Kill("a")
+	b.until(t, "a", hutch.Failed)
+	if err := os.RemoveAll(dir); err != nil { // the fake runtime has only one file system
+		t.Fatal(err)
+	}
+	b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil) // reports the loss
+	if got := b.run(t, "a", "cat "+dir+"/f"); got != "first\n" {
+		t.Errorf("it began again with %q", got)
+	}
+}

@@ -1,0 +1,62 @@
+package wrap
+
+import (
+	"context"
+	"io"
+
+	"hutch"
+	"hutch/internal/verb"
+)
+
+// VolumeService is a hutch.Volumes that calls Next with Hook around each call.
+type VolumeService struct {
+	Next hutch.Volumes
+	Hook Hook
+}
+
+// CreateVolume implements hutch.Volumes.
+func (s *VolumeService) CreateVolume(ctx context.Context, req hutch.VolumeRequest) (hutch.Volume, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "CreateVolume", Target: req.Name, Request: req}, func(ctx context.Context) (hutch.Volume, error) {
+		return s.Next.CreateVolume(ctx, req)
+	})
+}
+
+// Volumes implements hutch.Volumes.
+func (s *VolumeService) Volumes(ctx context.Context) ([]hutch.Volume, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Volumes"}, s.Next.Volumes)
+}
+
+// Volume implements hutch.Volumes.
+func (s *VolumeService) Volume(ctx context.Context, name string) (hutch.Volume, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Volume", Target: name}, func(ctx context.Context) (hutch.Volume, error) {
+		return s.Next.Volume(ctx, name)
+	})
+}
+
+// DeleteVolume implements hutch.Volumes.
+func (s *VolumeService) DeleteVolume(ctx context.Context, name string) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteVolume", Target: name}, func(ctx context.Context) error {
+		return s.Next.DeleteVolume(ctx, name)
+	})
+}
+
+// ReadVolume implements hutch.Volumes.
+func (s *VolumeService) ReadVolume(ctx context.Context, name, path string, w io.Writer) error {
+	return AroundError(ctx, s.Hook, verb.Call{Verb: "ReadVolume", Target: name + ":" + path}, func(ctx context.Context) error {
+		return s.Next.ReadVolume(ctx, name, path, w)
+	})
+}
+
+// WriteVolume implements hutch.Volumes.
+func (s *VolumeService) WriteVolume(ctx context.Context, name, path string, r io.Reader) (hutch.Volume, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "WriteVolume", Target: name + ":" + path}, func(ctx context.Context) (hutch.Volume, error) {
+		return s.Next.WriteVolume(ctx, name, path, r)
+	})
+}
+
+// SaveVolumes implements hutch.Volumes.
+func (s *VolumeService) SaveVolumes(ctx context.Context, sandbox string) ([]hutch.Volume, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "SaveVolumes", Sandbox: sandbox}, func(ctx context.Context) ([]hutch.Volume, error) {
+		return s.Next.SaveVolumes(ctx, sandbox)
+	})
+}
