@@ -20,10 +20,10 @@ const (
 	hurry = 300 * time.Millisecond
 )
 
-// tree is a process and all it started: what descends from it, what is in its
-// session, and what bears its id. The first is certain while the root lives,
-// being a subreaper, and after that as orphans of the agent's; the others find what
-// is left behind where the agent inherits nothing.
+// tree is a process and all it started: its descendants, the processes of its
+// session, and those with its id in the environment. Descendants are certain while the root lives,
+// as it is a subreaper, and after that as orphans of the agent's; the others find
+// processes that the agent does not inherit.
 type tree struct {
 	root func() int // its pid; 0 when it has ended
 	mark string     // KEY=id in the environment

@@ -21,7 +21,7 @@ type Gateway = box.Gateway
 type Exit struct {
 	Owner, Sandbox string
 	Network        hutch.Network
-	Traffic        hutch.Traffic // what went out by the one before, under an earlier server
+	Traffic        hutch.Traffic // traffic through the gateway before this one, under an earlier server
 	// Secrets returns the names of the secrets that the sandbox has asked for so
 	// far. It can be called at any time.
 	Secrets func() []string

@@ -34,7 +34,7 @@ func (*way) Connections(context.Context, hutch.ConnectionQuery) hutch.Connection
 	return hutch.ConnectionLog{}
 }
 
-// TestSecretsASandboxAskedFor are known to its way out, also after a restart.
+// TestSecretsASandboxAskedFor: the gateway knows the secrets that its sandbox asked for, also after a restart.
 func TestSecretsASandboxAskedFor(t *testing.T) {
 	made := exits{}
 	b := start(t, func(o *engine.Options) {

@@ -124,9 +124,9 @@ func (s *skeleton) javaStores() (list []string) {
 	return list
 }
 
-// storeOf is where a store at path inside, on the host file, is written. It may
-// be a link to one in /etc that is not there: Debian's is made by a package of
-// its own.
+// storeOf returns where to write the trust store that is at path inside, and is file
+// on the host. The path can be a link to a store in /etc that the host does not have: on Debian
+// another package makes it.
 func (s *skeleton) storeOf(file, path string) (string, bool) {
 	if inside, ok := s.follow(path); ok {
 		return inside, true
