@@ -114,6 +114,13 @@ type VolumeMount struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
+// ParseVolumeMount reads NAME:/PATH or NAME:/PATH:ro. Its result can be one that Check refuses.
+func ParseVolumeMount(text string) VolumeMount {
+	name, path, _ := strings.Cut(text, ":")
+	path, readOnly := strings.CutSuffix(path, ":ro")
+	return VolumeMount{Name: name, Path: path, ReadOnly: readOnly}
+}
+
 // MaxVolumeMounts is how many volumes a sandbox can have.
 const MaxVolumeMounts = 16
 

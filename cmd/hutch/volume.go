@@ -200,12 +200,10 @@ func outOfVolume(ctx context.Context, svc *client.Client, name, from, to string,
 	})
 }
 
-// mounts reads the flags --volume. One that cannot be read is sent as it is: the server says what is wrong.
+// mounts reads the flags --volume. The server says what is wrong with them.
 func mounts(flags []string) (list []hutch.VolumeMount) {
 	for _, text := range flags {
-		name, path, _ := strings.Cut(text, ":")
-		path, ro := strings.CutSuffix(path, ":ro")
-		list = append(list, hutch.VolumeMount{Name: name, Path: path, ReadOnly: ro})
+		list = append(list, hutch.ParseVolumeMount(text))
 	}
 	return list
 }

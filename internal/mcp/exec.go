@@ -20,6 +20,7 @@ type execArgs struct {
 	SandboxID string            `json:"sandboxId,omitempty" jsonschema:"sandbox to run in; without it a fresh one is made and its id returned"`
 	Image     string            `json:"image,omitempty" jsonschema:"image of the fresh sandbox, such as python:3.12-slim; default: the programs of the server's machine"`
 	Type      string            `json:"instanceType,omitempty" jsonschema:"size of the fresh sandbox, such as basic or standard-1"`
+	Volumes   []string          `json:"volumes,omitempty" jsonschema:"volumes of the fresh sandbox: NAME:/PATH, or NAME:/PATH:ro to only read"`
 	Command   string            `json:"command" jsonschema:"bash command line or, with language, source code"`
 	Language  string            `json:"language,omitempty" jsonschema:"run command as source in this language, such as python, javascript, typescript, bash, go, ruby, c"`
 	SessionID string            `json:"sessionId,omitempty" jsonschema:"name of a session, made if there is none: its calls share cwd, variables and functions; with language python, javascript or typescript it is an interpreter that keeps its state and shows figures"`
@@ -109,9 +110,15 @@ func (s *server) place(ctx context.Context, c *call, in execArgs) (discard func(
 		if in.Type != "" {
 			return nil, hutch.Errorf(hutch.Invalid, "a sandbox keeps the size that it began with: leave out instanceType to use %q, or sandboxId to make a new one", in.SandboxID).Naming(hutch.AboutField, "instanceType")
 		}
+		if len(in.Volumes) > 0 {
+			return nil, hutch.Errorf(hutch.Invalid, "a sandbox keeps the volumes that it began with: leave out volumes to use %q, or sandboxId to make a new one", in.SandboxID).Naming(hutch.AboutField, "volumes")
+		}
 		return func() {}, s.setKeepAlive(ctx, c, keepAlive)
 	}
 	req := hutch.CreateRequest{Image: in.Image, InstanceType: in.Type, SleepAfter: hutch.InSeconds(sleepAfter), OnIdle: hutch.IdleDestroy}
+	for _, text := range in.Volumes {
+		req.Volumes = append(req.Volumes, hutch.ParseVolumeMount(text))
+	}
 	if req.KeepAlive = keepAlive != nil && *keepAlive; req.KeepAlive {
 		req.OnIdle = hutch.IdleHibernate
 	} else if c.session != nil {

@@ -81,7 +81,7 @@ func (s *Service) Create(_ context.Context, req hutch.CreateRequest) (hutch.Sand
 	sb := hutch.Sandbox{
 		ID: req.ID, Status: hutch.Running, Image: cmp.Or(req.Image, "host"), Runtime: "scripted", InstanceType: req.InstanceType, CreatedAt: now, LastUsedAt: now,
 		KeepAlive: req.KeepAlive, SleepAfter: req.SleepAfter, OnIdle: req.OnIdle, Health: hutch.Healthy,
-		Limits: req.Limits, Network: req.Network, Labels: req.Labels, Processes: []hutch.Process{},
+		Limits: req.Limits, Network: req.Network, Labels: req.Labels, Volumes: req.Volumes, Processes: []hutch.Process{},
 	}
 	if s.sandboxes == nil {
 		s.sandboxes = map[string]hutch.Sandbox{}
