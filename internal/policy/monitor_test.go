@@ -9,7 +9,6 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/caller"
 	"hutch/internal/policy"
-	"hutch/internal/scripted"
 )
 
 // books records on whose behalf it is read.
@@ -32,7 +31,7 @@ func (b *books) Follow(context.Context, audit.Query, func(audit.Record) error) e
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	var b books
-	p, err := policy.New(t.Context(), &scripted.Service{}, policy.Options{Accounts: &b, Audit: &b, Pools: &b})
+	p, err := policy.New(t.Context(), nowhere{}, policy.Options{Accounts: &b, Audit: &b, Pools: &b})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/policy"
-	"hutch/internal/scripted"
 )
 
 // A caller who can run code cannot allow more of the network than the server does.
@@ -33,15 +33,17 @@ func TestNetworkCeiling(t *testing.T) {
 		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen, Allow: hutch.Rules("example.com:*")}, nil},
 		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen, Allow: hutch.Rules("192.168.0.0/16")}, hutch.Denied},
 	} {
-		w := newWorld(t, &scripted.Service{}, policy.Options{Network: c.ceiling})
+		w := newWorld(t, fakeengine.Start(t), policy.Options{Network: c.ceiling})
 		agent := w.as(t, hutch.TokenRequest{Name: "agent", Scopes: []hutch.Scope{hutch.ScopeExec}})
 		admin := w.as(t, hutch.TokenRequest{Name: "admin", Scopes: []hutch.Scope{hutch.ScopeExec, hutch.ScopeAdmin}})
 		_, err := w.Create(agent, hutch.CreateRequest{ID: "made", Network: c.n})
 		if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("create with %+v below %+v: %v", c.n, c.ceiling, err)
 		}
-		if _, err := w.Create(agent, hutch.CreateRequest{ID: "box"}); err != nil {
-			t.Fatal(err)
+		for _, ctx := range []context.Context{agent, admin} {
+			if _, err := w.Create(ctx, hutch.CreateRequest{ID: "box"}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		_, err = w.SetNetwork(agent, "box", c.n)
 		if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
@@ -56,7 +58,7 @@ func TestNetworkCeiling(t *testing.T) {
 // A secret brokered for a host makes the host reachable, so the same ceiling holds for it.
 func TestBrokeringCeiling(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, &scripted.Service{}, policy.Options{Network: hutch.Network{Allow: hutch.Rules("api.example.com")}})
+	w := newWorld(t, nowhere{}, policy.Options{Network: hutch.Network{Allow: hutch.Rules("api.example.com")}})
 	agent := w.as(t, hutch.TokenRequest{Name: "agent", Scopes: []hutch.Scope{hutch.ScopeExec}})
 	admin := w.as(t, hutch.TokenRequest{Name: "admin", Scopes: []hutch.Scope{hutch.ScopeExec, hutch.ScopeAdmin}})
 	for _, c := range []struct {

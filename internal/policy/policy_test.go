@@ -16,6 +16,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/caller"
+	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/policy"
 	"hutch/internal/quota"
 	"hutch/internal/secret"
@@ -50,11 +51,24 @@ func call(ctx context.Context, on any, m reflect.Method, sandbox string) error {
 		case v.Type() == reflect.TypeFor[hutch.CreateRequest]():
 			v.FieldByName("ID").SetString(sandbox)
 		}
+		fill(v)
 		args = append(args, v)
 	}
 	out := f.Call(args)
 	err, _ := out[len(out)-1].Interface().(error)
 	return err
+}
+
+// fill makes a request pass its Check, so that the call gets as far as the sandbox.
+func fill(req reflect.Value) {
+	if req.Kind() != reflect.Struct {
+		return
+	}
+	for field, text := range map[string]string{"Command": "true", "Code": "1", "Path": "/workspace/x", "Dir": "/workspace", "Name": "x", "Text": "x", "Old": "x", "New": "y", "Message": "x"} {
+		if f := req.FieldByName(field); f.IsValid() && f.Kind() == reflect.String && f.IsZero() {
+			f.SetString(text)
+		}
+	}
 }
 
 // observer records the calls that it gets.
@@ -220,7 +234,7 @@ func TestScopes(t *testing.T) {
 	}
 	for _, scope := range hutch.Scopes {
 		t.Run(string(scope), func(t *testing.T) {
-			w := newWorld(t, empty(), policy.Options{})
+			w := newWorld(t, fakeengine.Start(t), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
 			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes]()) {
@@ -238,7 +252,7 @@ func TestScopes(t *testing.T) {
 
 // Waiting for a port makes a request to the server in the sandbox, so it needs the scope exec.
 func TestWaitForPortRuns(t *testing.T) {
-	w := newWorld(t, empty(), policy.Options{})
+	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ctx := w.as(t, hutch.TokenRequest{Name: "reader", Scopes: []hutch.Scope{hutch.ScopeRead}})
 	if _, err := w.Wait(ctx, "box", "pr", hutch.WaitRequest{Port: 80, Path: "/delete-all"}); !errors.Is(err, hutch.Denied) {
 		t.Error(err)
@@ -250,14 +264,14 @@ func TestOperationsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, empty(), policy.Options{Operations: meter})
+	w := newWorld(t, fakeengine.Start(t), policy.Options{Operations: meter})
 	ctx := w.as(t, hutch.TokenRequest{Name: "few", Limits: hutch.TokenLimits{Operations: 64}})
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	kinds := map[hutch.Kind]int{}
 	for range 100 {
 		wg.Go(func() {
-			_, err := w.Exec(ctx, "box", hutch.ExecRequest{}, nil)
+			_, err := w.Exec(ctx, "box", hutch.ExecRequest{Command: "true"}, nil)
 			mu.Lock()
 			defer mu.Unlock()
 			kinds[hutch.KindOf(err)]++
@@ -267,7 +281,7 @@ func TestOperationsAreCounted(t *testing.T) {
 	if kinds[hutch.NotFound] != 64 || kinds[hutch.Exhausted] != 36 {
 		t.Errorf("%v", kinds)
 	}
-	_, err = w.Exec(ctx, "box", hutch.ExecRequest{}, nil)
+	_, err = w.Exec(ctx, "box", hutch.ExecRequest{Command: "true"}, nil)
 	if e := hutch.AsError(err); e.Data["limit"] != "operationsPerHour" || e.Data["retryAfter"].(int) < 3500 {
 		t.Errorf("%v %v", e, e.Data)
 	}
@@ -275,20 +289,20 @@ func TestOperationsAreCounted(t *testing.T) {
 	if _, err := w.Destroy(ctx, "box", true); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.Exec(w.with(t, "root"), "box", hutch.ExecRequest{}, nil); !errors.Is(err, hutch.NotFound) {
+	if _, err := w.Exec(w.with(t, "root"), "box", hutch.ExecRequest{Command: "true"}, nil); !errors.Is(err, hutch.NotFound) {
 		t.Errorf("the local token: %v", err)
 	}
 }
 
 // The observer also learns the caller and the minted id of a call that succeeds.
 func TestObserved(t *testing.T) {
-	w := newWorld(t, newHouse(), policy.Options{})
+	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ctx := w.as(t, hutch.TokenRequest{Name: "ada"})
 	sb, err := w.Create(ctx, hutch.CreateRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Exec(ctx, "none", hutch.ExecRequest{}, nil)
+	w.Exec(ctx, "none", hutch.ExecRequest{Command: "true"}, nil)
 	want := []string{"ada Create " + sb.ID + " ok", "ada Exec none not_found"}
 	if got := w.seen.take(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -301,7 +315,7 @@ func TestGrantsSurviveReopening(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	house := newHouse()
+	house := fakeengine.Start(t)
 	opt := policy.Options{Grants: db.Shelf("grants")}
 	w := newWorld(t, house, opt)
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})

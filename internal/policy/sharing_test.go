@@ -5,94 +5,31 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/policy"
-	"hutch/internal/scripted"
 )
 
-// empty is a service without sandboxes.
-func empty() hutch.Service { return &scripted.Service{} }
-
-// house keeps sandboxes by owner, as the engine does.
-type house struct {
-	*scripted.Service // for verbs that the tests do not use
-
-	mu    sync.Mutex
-	boxes map[[2]string]hutch.Sandbox
-}
-
-func newHouse() *house {
-	return &house{Service: &scripted.Service{}, boxes: map[[2]string]hutch.Sandbox{}}
-}
-
-func (h *house) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if req.ID == "" {
-		req.ID = hutch.NewID("sb")
-	}
-	owner, _ := caller.OwnerOf(ctx)
-	name := [2]string{owner.ID, req.ID}
-	if sb, ok := h.boxes[name]; ok {
-		return sb, nil
-	}
-	h.boxes[name] = hutch.Sandbox{ID: req.ID, Owner: owner.ID, CreatedAt: time.Now()}
-	return h.boxes[name], nil
-}
-
-func (h *house) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	owner, _ := caller.OwnerOf(ctx)
-	sb, ok := h.boxes[[2]string{owner.ID, id}]
-	if !ok {
-		return sb, hutch.Errorf(hutch.NotFound, "there is no sandbox %q", id)
-	}
-	return sb, nil
-}
-
-func (h *house) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	owner, _ := caller.OwnerOf(ctx)
-	var list []hutch.Sandbox
-	for name, sb := range h.boxes {
-		if name[0] == owner.ID && f.Match(sb) {
-			list = append(list, sb)
-		}
-	}
-	return list, nil
-}
-
-func (h *house) Destroy(ctx context.Context, id string, _ bool) (hutch.Destruction, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	owner, _ := caller.OwnerOf(ctx)
-	delete(h.boxes, [2]string{owner.ID, id})
-	return hutch.Destruction{ID: id}, nil
-}
-
-func (h *house) Exec(ctx context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {
-	sb, err := h.Sandbox(ctx, id)
-	return hutch.ExecResult{Stdout: []byte(sb.Owner)}, err
+// ofOwner asks for a sandbox whose programs know the owner in the context.
+func ofOwner(ctx context.Context) hutch.CreateRequest {
+	return hutch.CreateRequest{ID: "box", Env: map[string]string{"WHOSE": caller.From(ctx).Principal.Owner}}
 }
 
 func TestSharing(t *testing.T) {
-	w := newWorld(t, newHouse(), policy.Options{})
+	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob, eve := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"}), w.as(t, hutch.TokenRequest{Name: "eve"})
 	for _, ctx := range []context.Context{ada, eve} {
-		if _, err := w.Create(ctx, hutch.CreateRequest{ID: "box"}); err != nil {
+		if _, err := w.Create(ctx, ofOwner(ctx)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// exec returns the owner of the sandbox in which bob runs something.
 	exec := func() (string, error) {
-		res, err := w.Exec(bob, "box", hutch.ExecRequest{}, nil)
+		res, err := w.Exec(bob, "box", hutch.ExecRequest{Command: "printf %s $WHOSE"}, nil)
 		return string(res.Stdout), err
 	}
 	must := func(err error) {
@@ -135,7 +72,7 @@ func TestSharing(t *testing.T) {
 	want(hutch.Conflict, share(eve, "bob", hutch.WriteAccess)) // bob has a grant for this id already
 
 	must(share(ada, "bob", hutch.WriteAccess))
-	_, err = w.Exec(bob, "box", hutch.ExecRequest{Secrets: []string{"OF_ADA"}}, nil)
+	_, err = w.Exec(bob, "box", hutch.ExecRequest{Command: "true", Secrets: []string{"OF_ADA"}}, nil)
 	want(hutch.Denied, err)
 	owner, err := exec()
 	must(err)
@@ -152,7 +89,7 @@ func TestSharing(t *testing.T) {
 	}
 
 	// The caller's own sandbox comes first, also in lists.
-	_, err = w.Create(bob, hutch.CreateRequest{ID: "box"})
+	_, err = w.Create(bob, ofOwner(bob))
 	must(err)
 	owner, err = exec()
 	must(err)
@@ -175,7 +112,7 @@ func TestSharing(t *testing.T) {
 
 // A new sandbox of the same id is not shared.
 func TestGrantEndsWithTheSandbox(t *testing.T) {
-	w := newWorld(t, newHouse(), policy.Options{})
+	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
 	w.Create(ada, hutch.CreateRequest{ID: "box"})
 	if _, err := w.Share(ada, "box", "bob", hutch.WriteAccess); err != nil {
@@ -194,21 +131,21 @@ func TestGrantEndsWithTheSandbox(t *testing.T) {
 
 // A grant adds no scopes.
 func TestGrantStaysWithinScopes(t *testing.T) {
-	w := newWorld(t, newHouse(), policy.Options{})
+	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada := w.as(t, hutch.TokenRequest{Name: "ada"})
 	bob := w.as(t, hutch.TokenRequest{Name: "bob", Scopes: []hutch.Scope{hutch.ScopeRead}})
 	w.Create(ada, hutch.CreateRequest{ID: "box"})
 	if _, err := w.Share(ada, "box", "bob", hutch.WriteAccess); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Exec(bob, "box", hutch.ExecRequest{}, nil); !errors.Is(err, hutch.Denied) {
+	if _, err := w.Exec(bob, "box", hutch.ExecRequest{Command: "true"}, nil); !errors.Is(err, hutch.Denied) {
 		t.Error(err)
 	}
 }
 
 // Every verb answers for another owner's sandbox as for one that never existed.
 func TestAnothersIsAsIfItNeverWas(t *testing.T) {
-	w := newWorld(t, newHouse(), policy.Options{})
+	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
 	all := slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing]())
 	all = slices.DeleteFunc(all, func(m reflect.Method) bool { return m.Name == "Create" || m.Name == "Sandboxes" })
@@ -233,25 +170,25 @@ func sameWords(a, b error) bool {
 
 // looking counts how often sandboxes are asked for more than their records.
 type looking struct {
-	*house
+	hutch.Service
 	looks int
 }
 
 func (l *looking) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) {
 	l.looks++
-	return l.house.Sandbox(ctx, id)
+	return l.Service.Sandbox(ctx, id)
 }
 
 func (l *looking) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
 	if !f.Brief {
 		l.looks++
 	}
-	return l.house.Sandboxes(ctx, f)
+	return l.Service.Sandboxes(ctx, f)
 }
 
 // Finding a sandbox's owner reads only its record: a caller with a grant never waits for two agents.
 func TestGrantsAskNoAgent(t *testing.T) {
-	l := &looking{house: newHouse()}
+	l := &looking{Service: fakeengine.Start(t)}
 	w := newWorld(t, l, policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
 	if _, err := w.Create(ada, hutch.CreateRequest{ID: "box"}); err != nil {
