@@ -17,6 +17,9 @@ const (
 	maxLabel    = 1 << 10 // bytes of a name and its value
 	maxEnv      = 1 << 20 // bytes; the kernel gives a program not many more
 
+	// MaxUser is the most bytes of the user of a request.
+	MaxUser = 200
+
 	// MaxSecretUses is how many secrets one request can ask for.
 	MaxSecretUses = 64
 )
@@ -129,6 +132,15 @@ func checkLife(sleepAfter, timeout Seconds, onIdle IdleAction) error {
 func checkMaxOutput(n int) error {
 	if n < 0 || n > MaxOutput {
 		return Errorf(Invalid, "maxOutput is %d bytes: give 1 to %d, or leave it out for %d", n, MaxOutput, DefaultOutput)
+	}
+	return nil
+}
+
+// checkOptionalUser checks a user that a request can leave out: a name or UID, or one of them with :GROUP.
+func checkOptionalUser(user string) error {
+	name, _, _ := strings.Cut(user, ":")
+	if user != "" && (name == "" || len(user) > MaxUser || strings.ContainsFunc(user, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' }) || strings.Count(user, ":") > 1) {
+		return Errorf(Invalid, "%.100q is no user: give a name or a number, or one of them with a group, as in 1000:1000", user).Naming(AboutField, "user")
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ type ContextRequest struct {
 	Language string            `json:"language,omitempty"`  // python, javascript, typescript, bash; default python
 	Dir      string            `json:"cwd,omitempty"`       // default /workspace
 	Env      map[string]string `json:"env,omitempty"`
+	User     string            `json:"user,omitempty"`    // as in CreateRequest; default: the sandbox's user
 	Secrets  []string          `json:"secrets,omitempty"` // as in CreateRequest, for this context
 	// IdleTimeout ends a context after this time without a run; default 1800.
 	IdleTimeout Seconds `json:"idleTimeout,omitempty"`
@@ -48,7 +49,7 @@ const ContextIdle = 30 * time.Minute
 
 // Check refuses a request that no server can answer.
 func (r ContextRequest) Check() error {
-	if err := checkOptionalID(r.ID); err != nil {
+	if err := cmp.Or(checkOptionalID(r.ID), checkOptionalUser(r.User)); err != nil {
 		return err
 	}
 	if longest := Seconds(1e8); !(r.IdleTimeout >= 0 && r.IdleTimeout <= longest) {

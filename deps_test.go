@@ -38,7 +38,8 @@ var layers = []layer{
 	{"hutch/internal/linux/pressure", []string{"hutch/internal/linux/cgroup", sys}}, // pressure looks at the limits of control groups
 	{"hutch/internal/linux/...", []string{sys, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/..."}},
 	{"hutch/internal/image/gocache", nil}, // runs in every sandbox, compiled by the host's Go
-	{"hutch/internal/image", []string{"hutch/internal/linux/names", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12", "github.com/erofs/go-erofs"}},
+	{"hutch/internal/account", []string{"hutch"}},
+	{"hutch/internal/image", []string{"hutch", "hutch/internal/account", "hutch/internal/linux/names", "hutch/internal/linux/tun", sys, "software.sslmate.com/src/go-pkcs12", "github.com/erofs/go-erofs"}},
 	{"hutch/internal/text", nil},
 	{"hutch/internal/tarball", []string{sys}},
 	{"hutch/internal/window", nil},
@@ -56,7 +57,7 @@ var layers = []layer{
 	{"hutch/internal/wire", []string{"hutch", sys}},
 	{"hutch/internal/runner", []string{"hutch", "hutch/internal/wire", "github.com/evanw/esbuild/pkg/api", sys}},
 	{"hutch/internal/kernel", []string{"hutch", "hutch/internal/runner", "hutch/internal/wire"}},
-	{"hutch/internal/agent", []string{"hutch", "hutch/internal/files", "hutch/internal/window", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
+	{"hutch/internal/agent", []string{"hutch", "hutch/internal/account", "hutch/internal/files", "hutch/internal/window", "hutch/internal/wire", "hutch/internal/linux/...", sys}},
 
 	{"hutch/internal/git", []string{"hutch", "hutch/internal/text"}},
 
@@ -123,7 +124,7 @@ var layers = []layer{
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
-	{"hutch/internal/oci/rootfs", []string{"hutch", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd"}},
 	{"hutch/internal/oci/registry", []string{"hutch", "github.com/google/go-containerregistry/pkg/..."}},
 	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/..."}},
 	{"hutch/internal/images", []string{"hutch", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci"}},
@@ -148,7 +149,7 @@ var layers = []layer{
 	// For tests only: no line above names these.
 	{"hutch/internal/scripted", []string{"hutch"}},
 	{"hutch/internal/servicetest", []string{"hutch"}},
-	{"hutch/internal/driver/drivertest/probe", nil}, // runs in sandboxes of the suite
+	{"hutch/internal/driver/drivertest/probe", []string{sys}}, // runs in sandboxes of the suite
 	{"hutch/internal/driver/drivertest", []string{"hutch", "github.com/erofs/go-erofs", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/netstack", "hutch/internal/wire", sys}},
 	{"hutch/internal/hutchtest/...", []string{anything}},
 	{"hutch/test/...", []string{anything}},

@@ -36,6 +36,8 @@ type ExecRequest struct {
 	Args []string          `json:"args,omitempty"`
 	Dir  string            `json:"cwd,omitempty"` // default /workspace
 	Env  map[string]string `json:"env,omitempty"`
+	// User is who the command runs as, as in CreateRequest; default: the sandbox's user.
+	User string `json:"user,omitempty"`
 	// Secrets are as in CreateRequest, for this command.
 	Secrets []string `json:"secrets,omitempty"`
 	// Timeout ends the whole process tree; default 30, and at most the
@@ -65,8 +67,11 @@ func (r ExecRequest) Check() error {
 	if r.SessionID != "" && len(r.Args) > 0 {
 		return Errorf(Invalid, "a session takes no args: write them into the command").Naming(AboutField, "args")
 	}
+	if r.SessionID != "" && r.User != "" {
+		return Errorf(Invalid, "a session has the user that it was created with: create it with that user first, and leave user out here").Naming(AboutField, "user")
+	}
 	return cmp.Or(
-		checkProgram(r.Command, r.Dir, r.Env, r.Secrets), checkArgs(r.Args), checkMaxOutput(r.MaxOutput), checkOptionalID(r.SessionID),
+		checkProgram(r.Command, r.Dir, r.Env, r.Secrets), checkArgs(r.Args), checkMaxOutput(r.MaxOutput), checkOptionalID(r.SessionID), checkOptionalUser(r.User),
 	)
 }
 
@@ -236,6 +241,7 @@ type ProcessRequest struct {
 	Name          string            `json:"name,omitempty"` // for people; 1-63 printable characters, not necessarily unique
 	Dir           string            `json:"cwd,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`
+	User          string            `json:"user,omitempty"`          // as in CreateRequest; default: the sandbox's user
 	Secrets       []string          `json:"secrets,omitempty"`       // as in CreateRequest, for this process
 	RestartPolicy RestartPolicy     `json:"restartPolicy,omitempty"` // default never
 	// Stdin keeps the standard input open, so that [ProcessControl] can write to it. Otherwise the input is empty.
@@ -247,7 +253,7 @@ type ProcessRequest struct {
 
 // Check refuses a request that no server can answer.
 func (r ProcessRequest) Check() error {
-	if err := cmp.Or(checkProgram(r.Command, r.Dir, r.Env, r.Secrets), checkProcessName(r.Name)); err != nil {
+	if err := cmp.Or(checkProgram(r.Command, r.Dir, r.Env, r.Secrets), checkProcessName(r.Name), checkOptionalUser(r.User)); err != nil {
 		return err
 	}
 	switch r.RestartPolicy {

@@ -88,8 +88,11 @@ type CreateRequest struct {
 	Runtime string     `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
 	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Limits that are set win over it.
 	InstanceType string `json:"instanceType,omitempty"`
+	// User is who commands run as: a name of the image's /etc/passwd or a number, or one of them with a group, as in
+	// "1000:1000". Default: the image's user. The image "host" has the user 1000 only.
+	User string `json:"user,omitempty"`
 	// Snapshot is the id or name of the snapshot that the sandbox starts from: it gets the files, the processes and
-	// the memory. Image, runtime and limits are those of the snapshot, as are the variables that Env does not set.
+	// the memory. Image, user, runtime and limits are those of the snapshot, as are the variables that Env does not set.
 	Snapshot string `json:"snapshot,omitempty"`
 	// FilesOnly takes only the files of the snapshot. Use it when the memory was saved by another version of Hutch,
 	// or programs on the host have changed.
@@ -117,7 +120,7 @@ func (r CreateRequest) Check() error {
 		id = NormalizeID(id)
 	}
 	return cmp.Or(
-		checkOptionalID(id), checkOptionalImage(r.Image), r.Pull.Check(), checkOptionalType(r.InstanceType), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
+		checkOptionalID(id), checkOptionalImage(r.Image), checkOptionalUser(r.User), r.Pull.Check(), checkOptionalType(r.InstanceType), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
 		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle), checkVolumes(r.Volumes),
 	)
 }
@@ -151,6 +154,7 @@ type Sandbox struct {
 	Paused       bool              `json:"paused,omitempty"` // Status is paused
 	Owner        string            `json:"owner,omitempty"`
 	Image        string            `json:"image"`
+	User         string            `json:"user,omitempty"` // as it was asked for; empty for the image's user
 	Runtime      string            `json:"runtime"`
 	InstanceType string            `json:"instanceType,omitempty"` // that it was created with
 	CreatedAt    time.Time         `json:"createdAt"`

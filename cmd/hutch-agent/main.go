@@ -34,12 +34,15 @@ func run(args []string) error {
 		return tarball.Pack(os.Stdout, "/")
 	case args[0] == "unpack":
 		return tarball.Unpack(os.Stdin, "/")
+	case args[0] == inside.Hold:
+		inside.Wait()
+		return nil
 	case args[0] == "gvisor":
 		boot, err := agent.TakeBoot() // the filter in it is a secret, which the arguments are not
 		if err != nil {
 			return err
 		}
-		if err := inside.Prepare(boot.Filter, args[1:]); err != nil {
+		if boot.Namespace, err = inside.Prepare(boot.Filter, args[1:], boot.Apart); err != nil {
 			return err
 		}
 		return agent.Run(boot)

@@ -53,7 +53,8 @@ type Options struct {
 type agent struct {
 	opt      Options
 	boot     wire.Boot
-	user     *spawn.User
+	user     user         // of commands that name none
+	apart    *spawn.Apart // nil where commands are in the agent's own user namespace
 	files    *files.FS
 	null     *os.File
 	children *children
@@ -85,10 +86,10 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	}
 	defer null.Close()
 	a := &agent{
-		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: user(boot), null: null, idle: newIdle(),
+		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: usual(boot), apart: apart(boot), null: null, idle: newIdle(),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
-	a.files = filesOf(boot, a.user)
+	a.files = filesOf(boot, a.user.ids)
 	a.jobs = newJobs(a)
 	a.contexts = &contexts{agent: a}
 	defer a.idle.stop()
@@ -106,23 +107,18 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	return err
 }
 
-// user returns the user that commands run as; nil for the agent's own user.
-func user(boot wire.Boot) *spawn.User {
-	if boot.UID == os.Geteuid() && boot.GID == os.Getegid() || !mayBecome() {
+// commandRights are the capabilities that root has where commands are apart: those of
+// a container of Docker's, without raw sockets and devices.
+const commandRights = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FSETID | 1<<unix.CAP_FOWNER |
+	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_NET_BIND_SERVICE |
+	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_AUDIT_WRITE
+
+// apart returns where commands live; nil is in the agent's own user namespace.
+func apart(boot wire.Boot) *spawn.Apart {
+	if boot.Namespace == 0 {
 		return nil
 	}
-	setgroups, _ := os.ReadFile("/proc/self/setgroups")
-	return &spawn.User{UID: boot.UID, GID: boot.GID, Groups: boot.Groups, KeepGroups: string(setgroups) == "deny\n"}
-}
-
-// mayBecome reports whether this process has the right to change its user and group.
-func mayBecome() bool {
-	var caps [2]unix.CapUserData
-	if unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &caps[0]) != nil {
-		return false
-	}
-	const need = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
-	return caps[0].Effective&need == need
+	return &spawn.Apart{Namespace: boot.Namespace, Keep: commandRights}
 }
 
 // listen accepts from ln, and from its successors after the place was saved.

@@ -117,7 +117,7 @@ func (t *attached) next() error {
 	default:
 	}
 	source := filepath.Join(t.run.source, t.start.SourceName)
-	p, err := t.agent.launchOn(t.start, source)
+	p, err := t.agent.launchOn(t.start, t.run.user, source)
 	if err != nil {
 		return err
 	}

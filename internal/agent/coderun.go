@@ -26,6 +26,7 @@ const (
 type codeRun struct {
 	peer
 	req  wire.Run
+	user user          // of the context
 	halt chan struct{} // holds a token when the run should be interrupted
 	over chan int      // the exit code, once
 	dir  string        // of its files
@@ -43,6 +44,9 @@ func (c *conn) runCode(w *wire.Writer, req wire.Run) error {
 		return err
 	}
 	r := &codeRun{peer: peer{conn: c, w: w, gone: make(chan struct{})}, req: req, halt: make(chan struct{}, 1), over: make(chan int, 1)}
+	if r.user, err = c.agent.userOf(ctx.req.User); err != nil {
+		return err
+	}
 	if err := r.files(); err != nil {
 		return err
 	}
@@ -62,8 +66,7 @@ func (r *codeRun) files() (err error) {
 	if r.req.Source == "" && !r.req.Stdin {
 		return nil
 	}
-	a := r.conn.agent
-	source, err := a.writeSource(r.req.Source, "code")
+	source, err := r.user.writeSource(r.req.Source, "code")
 	if err != nil {
 		return err
 	}
@@ -71,7 +74,7 @@ func (r *codeRun) files() (err error) {
 	paths := []string{wire.SourceArg, source}
 	if r.req.Stdin {
 		stdin := filepath.Join(r.dir, "stdin")
-		if r.pipe, r.keep, err = a.fifo(r.dir, "stdin"); err != nil {
+		if r.pipe, r.keep, err = r.user.fifo(r.dir, "stdin"); err != nil {
 			r.discard()
 			return noRoom(err)
 		}
@@ -94,9 +97,9 @@ func folder(source string) string {
 // fifo creates a named pipe that the user can read, and opens it twice in both directions: so opening it never
 // blocks, and it has a reader until both are closed. It is created with the user's rights, because the folder is the
 // user's.
-func (a *agent) fifo(dir, name string) (pipe, keep *os.File, err error) {
+func (u user) fifo(dir, name string) (pipe, keep *os.File, err error) {
 	fd := -1
-	err = a.asUser(func() (err error) {
+	err = u.do(func() (err error) {
 		fd, err = openFIFO(filepath.Join(dir, name))
 		return err
 	})
@@ -134,7 +137,7 @@ func (r *codeRun) discard() {
 		r.keep.Close()
 		r.pipe.Close()
 	}
-	r.conn.agent.removeSource(r.dir)
+	r.user.removeSource(r.dir)
 }
 
 // in runs r in an interpreter, to its end.

@@ -62,14 +62,14 @@ func checkSteps(s wire.Start) error {
 	return nil
 }
 
-// commands returns the commands to try for s, in order, in folder dir. source is the path of an existing source file.
-func (a *agent) commands(s wire.Start, source string) []spawn.Command {
+// commands returns the commands to try for s as a user, in order. source is the path of an existing source file.
+func (a *agent) commands(s wire.Start, u user, source string) []spawn.Command {
 	dir := s.Dir
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join("/", a.boot.Dir, dir)
 	}
-	env := a.environ(s, dir)
-	base := spawn.Command{Env: env, Dir: dir, User: a.user, ReadAll: s.ReadAll, MaxFiles: commandFile, Terminal: s.Terminal != nil, Pass: a.boot.Pass}
+	env := a.environ(s, u.home, dir)
+	base := spawn.Command{Env: env, Dir: dir, User: u.ids, Apart: a.apart, ReadAll: s.ReadAll, MaxFiles: commandFile, Terminal: s.Terminal != nil, Pass: a.boot.Pass}
 	with := func(path string, argv []string) spawn.Command {
 		c := base
 		c.Path, c.Argv = path, argv
@@ -107,15 +107,15 @@ func (a *agent) commands(s wire.Start, source string) []spawn.Command {
 }
 
 // environ returns the environment of s: the sandbox's, then the request's over it, then the agent's own variables.
-func (a *agent) environ(s wire.Start, dir string) []string {
+func (a *agent) environ(s wire.Start, home, dir string) []string {
 	base := a.baseEnv()
 	env := make([]string, 0, len(base)+len(s.Env)+4)
 	if s.Terminal != nil {
 		env = append(env, "TERM="+terminalType)
 	}
 	env = append(env, wire.ProcessEnv+"="+s.ID, "PWD="+dir)
-	if a.boot.Home != "" {
-		env = append(env, "HOME="+a.boot.Home)
+	if home != "" {
+		env = append(env, "HOME="+home)
 	}
 	at := make(map[string]int, cap(env)) // there may be tens of thousands
 	for i, kv := range env {

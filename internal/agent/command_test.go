@@ -84,10 +84,10 @@ func TestParseStat(t *testing.T) {
 func TestEnviron(t *testing.T) {
 	t.Parallel()
 	a := &agent{}
-	a.boot.Home, a.env = "/home/user", []string{"A=1", "AB=2", "A=3"}
+	a.env = []string{"A=1", "AB=2", "A=3"}
 	s := wire.Start{ID: "x", Env: []string{"A=4", "HUTCH_PROCESS=y", "HOME=/h"}}
 	want := []string{"HUTCH_PROCESS=x", "PWD=/d", "HOME=/h", "A=4", "AB=2"}
-	if got := a.environ(s, "/d"); !slices.Equal(got, want) {
+	if got := a.environ(s, "/home/user", "/d"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -100,7 +100,7 @@ func TestEnvironOfMany(t *testing.T) {
 		many = append(many, fmt.Sprintf("V%d=", i))
 	}
 	a := &agent{env: many}
-	if got := a.environ(wire.Start{ID: "x-1", Env: many}, "/d"); len(got) != len(many)+2 {
+	if got := a.environ(wire.Start{ID: "x-1", Env: many}, "", "/d"); len(got) != len(many)+2 {
 		t.Errorf("%d variables became %d", len(many), len(got))
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,25 @@ func setHostname(name string) error {
 	if err := unix.Sethostname([]byte(name)); err != nil {
 		return err
 	}
-	_ = os.WriteFile("/etc/hostname", []byte(name+"\n"), 0o644)
-	_ = os.WriteFile("/etc/hosts", []byte(names.Hosts(name)), 0o644)
+	_ = asRoot(func() error {
+		return errors.Join(overwrite("/etc/hostname", name+"\n"), overwrite("/etc/hosts", names.Hosts(name)))
+	})
 	return nil
+}
+
+// overwrite writes a regular file. Root inside may have put anything else there, which is left as it is.
+func overwrite(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.New("no regular file")
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return err
 }

@@ -47,7 +47,7 @@ type interpreter struct {
 
 // interpret starts the interpreter of a context.
 func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
-	s := wire.Start{ID: mark, Argv: c.Argv, Source: c.Source, SourceName: c.SourceName, Dir: c.Dir, Env: c.Env}
+	s := wire.Start{ID: mark, Argv: c.Argv, Source: c.Source, SourceName: c.SourceName, Dir: c.Dir, Env: c.Env, User: c.User}
 	if err := checkStart(s); err != nil {
 		return nil, err
 	}
@@ -73,18 +73,22 @@ func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
 
 // launchControlled is launch with a socket for standard input.
 func (a *agent) launchControlled(s wire.Start) (_ *running, control *os.File, err error) {
-	source, err := a.source(s)
+	u, err := a.userOf(s.User)
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &running{agent: a, source: folder(source), keeps: true}
+	source, err := u.source(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &running{agent: a, user: u, source: folder(source), keeps: true}
 	p.tree = a.tree(s.ID, p.root)
 	files, err := p.pipes(false)
 	if err == nil {
 		control, err = takeSocket(&files[0])
 	}
 	if err == nil {
-		err = p.exec(a.commands(s, source), files)
+		err = p.exec(a.commands(s, u, source), files)
 		p.agent.closeAll(files)
 	}
 	if err != nil {

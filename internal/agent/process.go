@@ -22,6 +22,7 @@ type sink func(t wire.Type, data []byte)
 // running is a process that was started.
 type running struct {
 	agent   *agent
+	user    user
 	tree    tree
 	pid     int
 	status  <-chan syscall.WaitStatus // comes once
@@ -39,16 +40,20 @@ type running struct {
 
 // launch starts s, whose fields have been checked.
 func (a *agent) launch(s wire.Start) (*running, error) {
-	source, err := a.source(s)
+	u, err := a.userFor(s)
 	if err != nil {
 		return nil, err
 	}
-	return a.launchOn(s, source)
+	source, err := u.source(s)
+	if err != nil {
+		return nil, err
+	}
+	return a.launchOn(s, u, source)
 }
 
-// launchOn starts s with its source file, and takes over the file.
-func (a *agent) launchOn(s wire.Start, source string) (p *running, err error) {
-	p = &running{agent: a, over: make(chan struct{})}
+// launchOn starts s as a user with its source file, and takes over the file.
+func (a *agent) launchOn(s wire.Start, u user, source string) (p *running, err error) {
+	p = &running{agent: a, user: u, over: make(chan struct{})}
 	if source != "" {
 		p.source = filepath.Dir(source)
 	}
@@ -60,7 +65,7 @@ func (a *agent) launchOn(s wire.Start, source string) (p *running, err error) {
 		files, err = p.pipes(s.Stdin)
 	}
 	if err == nil {
-		err = p.exec(a.commands(s, source), files)
+		err = p.exec(a.commands(s, u, source), files)
 		a.closeAll(files)
 	}
 	if err != nil {
@@ -72,12 +77,12 @@ func (a *agent) launchOn(s wire.Start, source string) (p *running, err error) {
 
 // source writes the source file of s, if it has one, and returns its path. A command line that is too long for an
 // argument becomes a file too.
-func (a *agent) source(s wire.Start) (string, error) {
+func (u user) source(s wire.Start) (string, error) {
 	switch {
 	case s.Source != "" || s.SourceName != "":
-		return a.writeSource(s.Source, s.SourceName)
+		return u.writeSource(s.Source, s.SourceName)
 	case len(s.Command) > maxArg:
-		return a.writeSource(s.Command, "command")
+		return u.writeSource(s.Command, "command")
 	}
 	return "", nil
 }
@@ -135,9 +140,7 @@ func (p *running) pipe(name string, mine int) (*os.File, int, error) {
 		return nil, -1, err
 	}
 	unix.FcntlInt(uintptr(fd[mine]), unix.F_SETFL, unix.O_NONBLOCK)
-	if u := p.agent.user; u != nil {
-		syscall.Fchown(fd[mine], u.UID, u.GID)
-	}
+	p.user.own(fd[mine])
 	return os.NewFile(uintptr(fd[mine]), name), fd[1-mine], nil
 }
 
@@ -167,7 +170,7 @@ func (p *running) closeOuts() {
 }
 
 // clean removes the source file.
-func (p *running) clean() { p.agent.removeSource(p.source) }
+func (p *running) clean() { p.user.removeSource(p.source) }
 
 // read starts to pass output to out, until the last process has closed the pipes.
 func (p *running) read(out sink) {

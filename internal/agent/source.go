@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"hutch"
-	"hutch/internal/linux/creds"
 )
 
 // tempDir is where source files are. Every process in the sandbox can write to it.
@@ -17,11 +16,11 @@ const tempDir = "/tmp"
 // writeSource writes text to a file in a new folder that only the user can enter, and returns the file's path. The
 // user can replace every name there, so all of it is done with the user's rights: a link leads to nothing that the
 // user could not reach.
-func (a *agent) writeSource(text, name string) (path string, err error) {
+func (u user) writeSource(text, name string) (path string, err error) {
 	if name == "" || len(name) > 100 || name[0] == '.' || strings.ContainsAny(name, "/\x00") {
 		return "", hutch.Errorf(hutch.Invalid, "a source file cannot be called %s", quote(name))
 	}
-	err = a.asUser(func() error {
+	err = u.do(func() error {
 		dir, err := os.MkdirTemp(tempDir, "hutch-")
 		if err != nil {
 			return err
@@ -39,14 +38,6 @@ func (a *agent) writeSource(text, name string) (path string, err error) {
 	return path, nil
 }
 
-// asUser calls do with the rights of the user that commands run as.
-func (a *agent) asUser(do func() error) error {
-	if a.user == nil {
-		return do()
-	}
-	return creds.Do(a.user.UID, a.user.GID, do)
-}
-
 // writeNew writes a file that must not exist yet.
 func writeNew(path, text string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -59,9 +50,9 @@ func writeNew(path, text string) error {
 
 // removeSource removes the folder of a source file, and what programs have put into it, with the rights of the user.
 // Files that the user has locked stay.
-func (a *agent) removeSource(dir string) {
+func (u user) removeSource(dir string) {
 	if dir != "" {
-		a.asUser(func() error { return os.RemoveAll(dir) })
+		u.do(func() error { return os.RemoveAll(dir) })
 	}
 }
 

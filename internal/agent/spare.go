@@ -82,7 +82,7 @@ func (cs *contexts) addSpare(s *spare) error {
 
 // takeSpare gives a context a spare interpreter, or returns nil if none fits.
 func (cs *contexts) takeSpare(req wire.Context) *interpreter {
-	if req.Become == "" || req.Dir != "" {
+	if req.Become == "" || req.Dir != "" || req.User != "" {
 		return nil
 	}
 	env := cs.agent.variables(req)
@@ -124,7 +124,7 @@ func (i *interpreter) tell(text string) error {
 // variables is the environment of a context.
 func (a *agent) variables(c wire.Context) map[string]string {
 	all := map[string]string{}
-	for _, kv := range a.environ(wire.Start{Env: c.Env}, filepath.Join("/", a.boot.Dir, c.Dir)) {
+	for _, kv := range a.environ(wire.Start{Env: c.Env}, a.user.home, filepath.Join("/", a.boot.Dir, c.Dir)) {
 		name, value, _ := strings.Cut(kv, "=")
 		all[name] = value
 	}

@@ -80,8 +80,8 @@ func (s *spills) open(cursor int64) *spill {
 	return sp
 }
 
-// ownDir is a folder that only root can enter, in sandboxes where the agent is
-// root and can make one.
+// ownDir is a folder that only the agent can enter, in sandboxes where it has an id
+// that commands do not have, and can make one.
 const ownDir = "/.hutch/log"
 
 // nameless creates a file that no other process can open. If the kernel cannot create one without a name (gVisor),
@@ -91,7 +91,7 @@ func nameless(dir string) (*os.File, error) {
 	if err == nil || !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOENT) {
 		return f, err
 	}
-	if os.Geteuid() == 0 && dir == tempDir {
+	if id := os.Geteuid(); (id == 0 || id == wire.AgentID) && dir == tempDir {
 		if err := os.MkdirAll(ownDir, 0o700); err != nil {
 			return nil, err
 		}

@@ -60,9 +60,7 @@ func (p *running) farEnd(fd int) (int, error) {
 	if errno != 0 {
 		return -1, errno
 	}
-	if u := p.agent.user; u != nil {
-		syscall.Fchown(int(far), u.UID, u.GID)
-	}
+	p.user.own(int(far))
 	if t, err := unix.IoctlGetTermios(int(far), unix.TCGETS); err == nil {
 		t.Iflag |= unix.IUTF8 // erase whole characters
 		unix.IoctlSetTermios(int(far), unix.TCSETS, t)

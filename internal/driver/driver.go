@@ -56,6 +56,8 @@ type Defaults struct {
 	FilesInMemory bool
 	// CreateTime bounds how long the driver may take to make a place.
 	CreateTime time.Duration
+	// Root says that commands can be root in a place whose root is an EROFS file.
+	Root bool
 }
 
 // Usual are the defaults of a driver that has no reason for others.
@@ -288,6 +290,16 @@ func SetUser(b *wire.Boot, root image.Root) error {
 	user := root.Account()
 	if user.UID <= 0 || user.GID < 0 {
 		return hutch.Errorf(hutch.Unsupported, "no command can run as user %d, group %d: choose a user of the image other than root", user.UID, user.GID)
+	}
+	b.UID, b.GID, b.Groups = user.UID, user.GID, user.Groups
+	return nil
+}
+
+// SetAnyUser is SetUser where commands can be root, because the agent has another id, wire.AgentID.
+func SetAnyUser(b *wire.Boot, root image.Root) error {
+	user := root.Account()
+	if user.UID < 0 || user.GID < 0 || user.UID >= wire.AgentID || user.GID >= wire.AgentID {
+		return hutch.Errorf(hutch.Unsupported, "no command can run as user %d, group %d: choose ids below %d", user.UID, user.GID, wire.AgentID)
 	}
 	b.UID, b.GID, b.Groups = user.UID, user.GID, user.Groups
 	return nil

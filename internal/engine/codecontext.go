@@ -48,7 +48,7 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 // place describes a context to the agent.
 func place(k kernel.Kernel, req hutch.ContextRequest) wire.Context {
 	c := k.Context()
-	c.ID, c.Dir, c.Env = req.ID, req.Dir, instance.Environ(req.Env)
+	c.ID, c.Dir, c.User, c.Env = req.ID, req.Dir, req.User, instance.Environ(req.Env)
 	idle := req.IdleTimeout.Duration()
 	if idle == 0 {
 		idle = hutch.ContextIdle

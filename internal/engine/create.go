@@ -107,7 +107,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	}
 	now := time.Now()
 	v := hutch.Sandbox{
-		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, Runtime: d.Name(), InstanceType: req.InstanceType,
+		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, User: req.User, Runtime: d.Name(), InstanceType: req.InstanceType,
 		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
 		SleepAfter: req.SleepAfter, OnIdle: req.OnIdle,
 		Limits: fillLimits(req.Limits, e.opt.MaxLimits, d.Defaults()), Network: network, Labels: req.Labels, Volumes: req.Volumes,
@@ -238,7 +238,7 @@ func (e *lifecycle) open(ctx context.Context, s *sandbox, how startPlan) error {
 	defer e.instances.Begin()()
 	rec := s.Record()
 	v := rec.Sandbox
-	root, err := e.opt.Image(ctx, v.Image)
+	root, err := e.instances.Root(ctx, instance.KindOf(v))
 	if err != nil {
 		return err
 	}

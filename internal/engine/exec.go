@@ -106,7 +106,7 @@ func (e *Engine) start(req hutch.ExecRequest) (wire.Start, error) {
 	}
 	start.Argv = append(start.Argv, req.Args...)
 	start.ID = hutch.NewID("x")
-	start.Dir = req.Dir
+	start.Dir, start.User = req.Dir, req.User
 	start.Stdin = req.Stdin != nil
 	start.TimeoutMS = limit.Milliseconds()
 	return start, nil
@@ -194,7 +194,7 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 	}
 	p, err := agent.Start(ctx, wire.Start{
 		ID: hutch.NewID("p"), Name: req.Name, Command: req.Command,
-		Dir: req.Dir, Env: instance.Environ(traced(ctx, env)), Restart: cmp.Or(req.RestartPolicy, hutch.RestartNever), Stdin: req.Stdin, Terminal: req.Terminal,
+		Dir: req.Dir, User: req.User, Env: instance.Environ(traced(ctx, env)), Restart: cmp.Or(req.RestartPolicy, hutch.RestartNever), Stdin: req.Stdin, Terminal: req.Terminal,
 	})
 	if err != nil {
 		return hutch.Process{}, e.diagnose(ctx, s, agent, err)

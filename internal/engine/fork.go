@@ -120,10 +120,10 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 // cannot differ from those of the snapshot, and are taken from it.
 func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
 	v, was := snap.Snapshot, snap.Record
-	if req.Image != "" && req.Image != v.Image || req.Runtime != "" && req.Runtime != v.Runtime && v.Memory && !req.FilesOnly || req.Limits != (hutch.Limits{}) && req.Limits != v.Limits || req.InstanceType != "" && req.InstanceType != was.Sandbox.InstanceType {
-		return store.Record{}, nil, hutch.Errorf(hutch.Invalid, "image, runtime, limits and instance type of a sandbox that begins as a snapshot are the snapshot's: leave them out")
+	if req.Image != "" && req.Image != v.Image || req.User != "" && req.User != was.Sandbox.User || req.Runtime != "" && req.Runtime != v.Runtime && v.Memory && !req.FilesOnly || req.Limits != (hutch.Limits{}) && req.Limits != v.Limits || req.InstanceType != "" && req.InstanceType != was.Sandbox.InstanceType {
+		return store.Record{}, nil, hutch.Errorf(hutch.Invalid, "image, user, runtime, limits and instance type of a sandbox that begins as a snapshot are the snapshot's: leave them out")
 	}
-	req.Image, req.Limits, req.InstanceType = v.Image, v.Limits, was.Sandbox.InstanceType
+	req.Image, req.User, req.Limits, req.InstanceType = v.Image, was.Sandbox.User, v.Limits, was.Sandbox.InstanceType
 	if req.Runtime == "" {
 		req.Runtime = v.Runtime
 	}

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/erofs/go-erofs"
 	"software.sslmate.com/src/go-pkcs12"
 
 	"hutch/internal/linux/names"
@@ -21,8 +19,7 @@ import (
 type EROFSOptions struct {
 	// Env is the image's environment, KEY=VALUE. Without a PATH it gets the usual one.
 	Env []string
-	// User is the image's user. No command can run as user 0, which is the agent's: if
-	// User is nil or has that id, commands run as the user of host images.
+	// User is the image's user; nil is the user of host images.
 	User *Account
 	// WorkingDir is the folder in which commands start; empty is Workspace.
 	WorkingDir string
@@ -59,7 +56,7 @@ func checkFolder(path string) error {
 // holds. It reads the file, and writes nothing. Paths of the options that are not
 // absolute begin at the root.
 func FromEROFS(path string, opt EROFSOptions) (Root, error) {
-	user := account(opt.User)
+	user := accountOf(opt.User)
 	if err := cmp.Or(checkFolder(opt.WorkingDir), checkFolder(user.Home)); err != nil {
 		return Root{}, err
 	}
@@ -67,19 +64,11 @@ func FromEROFS(path string, opt EROFSOptions) (Root, error) {
 	if opt.WorkingDir != "" {
 		opt.WorkingDir = fromRoot(opt.WorkingDir)
 	}
-	f, err := os.Open(path)
+	links, f, err := openEROFS(path)
 	if err != nil {
 		return Root{}, err
 	}
 	defer f.Close()
-	below, err := erofs.Open(f)
-	if err != nil {
-		return Root{}, fmt.Errorf("open the image file %s: %w", path, err)
-	}
-	links, ok := below.(linkFS)
-	if !ok {
-		return Root{}, fmt.Errorf("open the image file %s: its links cannot be read", path)
-	}
 	a := above{below: links, root: Root{
 		EROFS: path, Env: slices.Clone(opt.Env), User: user, WorkingDir: opt.WorkingDir,
 	}}
@@ -96,10 +85,11 @@ func FromEROFS(path string, opt EROFSOptions) (Root, error) {
 // fromRoot is a path below the root.
 func fromRoot(path string) string { return filepath.Clean("/" + path) }
 
-// account returns the user of an image; its result is never user 0.
-func account(user *Account) *Account {
-	if user == nil || user.UID == 0 {
-		return &Account{UID: UID, GID: GID, Home: Home}
+// accountOf returns the user of an image.
+func accountOf(user *Account) *Account {
+	if user == nil {
+		host := HostAccount()
+		return &host
 	}
 	copied := *user
 	copied.Home = cmp.Or(copied.Home, Home)
@@ -204,9 +194,15 @@ func (a *above) addFolders() {
 	}
 	a.addNames()
 	for _, path := range []string{user.Home, a.root.Workdir()} {
-		if _, ok := a.follow(path); !ok && a.free(path) {
-			a.add(File{Path: path, Mode: 0o755 | fs.ModeDir, UID: user.UID, GID: user.GID})
-		}
+		a.addOwn(path)
+	}
+}
+
+// addOwn adds a folder of the user's, if the image does not have it.
+func (a *above) addOwn(path string) {
+	if _, ok := a.follow(path); !ok && a.free(path) {
+		user := a.root.Account()
+		a.add(File{Path: path, Mode: 0o755 | fs.ModeDir, UID: user.UID, GID: user.GID})
 	}
 }
 

@@ -70,11 +70,8 @@ func (r Root) file(path string) (File, bool) {
 // An image without a single file gets all that a sandbox needs.
 func TestEmptyEROFS(t *testing.T) {
 	t.Parallel()
-	root, err := FromEROFS(writeEROFS(t, map[string]string{"/program": "x"}), EROFSOptions{User: &Account{UID: 0, Home: "/root"}, WorkingDir: "/srv/app"})
+	root, err := FromEROFS(writeEROFS(t, map[string]string{"/program": "x"}), EROFSOptions{WorkingDir: "/srv/app"})
 	check(t, err)
-	if a := root.Account(); a.UID != UID || a.GID != GID || a.Home != Home {
-		t.Errorf("commands would run as %+v", a)
-	}
 	for path, want := range map[string]File{
 		"/proc": {Mode: 0o755 | fs.ModeDir}, "/tmp": {Mode: 0o777 | fs.ModeDir | fs.ModeSticky}, AgentPath: {Mode: 0o755},
 		Workspace: {Mode: 0o755 | fs.ModeDir, UID: UID, GID: GID}, Home: {Mode: 0o755 | fs.ModeDir, UID: UID, GID: GID},
@@ -88,6 +85,16 @@ func TestEmptyEROFS(t *testing.T) {
 	}
 	if root.Getenv("PATH") == "" {
 		t.Error("there is no PATH")
+	}
+	other, err := root.As(Account{UID: 7, GID: 8, Home: "home/seven"})
+	check(t, err)
+	for path, want := range map[string]int{Workspace: 7, "/srv/app": 7, "/home/seven": 7, Home: UID, "/tmp": 0, "/home": 0} {
+		if got, ok := other.file(path); !ok || got.UID != want {
+			t.Errorf("for another user, %s is %+v", path, got)
+		}
+	}
+	if kept, _ := root.file(Workspace); kept.UID != UID || other.Account().Home != "/home/seven" {
+		t.Errorf("another user is %+v, and has changed the first root to %+v", other.Account(), kept)
 	}
 	seen := map[string]bool{"/": true}
 	for _, f := range root.Files {

@@ -79,7 +79,7 @@ func (r Root) Account() Account {
 	if r.User != nil {
 		return *r.User
 	}
-	return Account{UID: UID, GID: GID, Home: Home}
+	return HostAccount()
 }
 
 // Workdir returns the folder in which commands start.

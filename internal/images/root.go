@@ -102,10 +102,8 @@ func (s *Images) open(ctx context.Context, digest string) (image.Root, error) {
 	if err != nil {
 		return image.Root{}, err
 	}
-	opt.User = &image.Account{UID: int(user.UID), GID: int(user.GID), Home: user.Home}
-	for _, g := range user.Groups {
-		opt.User.Groups = append(opt.User.Groups, int(g))
-	}
+	account := image.FromUser(user)
+	opt.User = &account
 	root, err := image.FromEROFS(path, opt)
 	if errors.Is(err, image.ErrFolder) {
 		err = hutch.Errorf(hutch.Invalid, "the image has a working folder, or its user a home, with a path that no system takes: have it built again").Naming(hutch.AboutField, "image").Because(err)

@@ -83,7 +83,7 @@ func shareable(s *snapshots.Snapshot) bool {
 // layer makes the layer of a snapshot's files.
 func (m *Maker) layer(ctx context.Context, snap *snapshots.Snapshot, r driver.Layerer) (driver.Layer, error) {
 	v := snap.Snapshot
-	root, err := m.opt.Image(ctx, v.Image)
+	root, err := m.Root(ctx, KindOf(snap.Record.Sandbox))
 	if err != nil {
 		return nil, err
 	}

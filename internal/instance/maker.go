@@ -9,6 +9,7 @@ package instance
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,40 @@ func (m *Maker) Open(ctx context.Context, runtime string, plan Plan, spec driver
 		return nil, nil, err
 	}
 	return inst, agent, nil
+}
+
+// Root returns the root file system of an instance of a kind, for the user whom its commands run as. A runtime on which
+// no command can be root has the user of host images in the place of an image's root.
+func (m *Maker) Root(ctx context.Context, k pool.Kind) (image.Root, error) {
+	root, err := m.opt.Image(ctx, k.Image)
+	if err != nil {
+		return image.Root{}, err
+	}
+	return m.forUser(root, k)
+}
+
+func (m *Maker) forUser(root image.Root, k pool.Kind) (image.Root, error) {
+	d, err := m.Driver(k.Runtime)
+	if err != nil {
+		return image.Root{}, err
+	}
+	user := root.Account()
+	if k.User != "" {
+		if user, err = root.Lookup(k.User); err != nil {
+			return image.Root{}, err
+		}
+	}
+	switch {
+	case user.UID != 0 || d.Defaults().Root:
+	case k.User != "":
+		return image.Root{}, hutch.Errorf(hutch.Unsupported, "no command can be root on the runtime %s: use the runtime gvisor, or leave the user out for user %d", d.Name(), image.UID).Naming(hutch.AboutField, "user")
+	default:
+		user = image.HostAccount()
+	}
+	if reflect.DeepEqual(user, root.Account()) {
+		return root, nil
+	}
+	return root.As(user)
 }
 
 // Boot is what the agent of an instance gets at its start.

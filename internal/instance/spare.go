@@ -22,7 +22,8 @@ import (
 type Spare struct {
 	kind         pool.Kind
 	place, token string
-	root         image.Root
+	image        image.Root      // of the kind's image, as it was then
+	root         image.Root      // the image for the kind's user
 	inst         driver.Instance // of a vacant one a driver.Vacancy
 	agent        *wire.Client    // of a vacant one nil
 	frozen       bool
@@ -124,7 +125,7 @@ func (m *Maker) KeepPool() {
 	}()
 	for {
 		roots := m.currentRoots()
-		m.discardSpares(m.pool.Surplus(func(k pool.Kind, s *Spare) bool { return !reflect.DeepEqual(s.root, roots[k.Image]) }))
+		m.discardSpares(m.pool.Surplus(func(k pool.Kind, s *Spare) bool { return !reflect.DeepEqual(s.image, roots[k.Image]) }))
 		for k, ok := m.pool.Lacks(); ok && m.calm(); k, ok = m.pool.Lacks() {
 			if k.Snapshot == "" {
 				m.stock(k)
@@ -205,7 +206,11 @@ func (m *Maker) stock(k pool.Kind) {
 
 // prepare makes a place of a kind, which no sandbox has yet.
 func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
-	root, err := m.opt.Image(m.ctx, k.Image)
+	img, err := m.opt.Image(m.ctx, k.Image)
+	if err != nil {
+		return nil, err
+	}
+	root, err := m.forUser(img, k)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +218,7 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), root: root, base: how.Base}
+	s := &Spare{kind: k, place: hutch.NewID("w"), token: rand.Text(), image: img, root: root, base: how.Base}
 	spec := driver.Spec{ID: s.place, Image: k.Image, Root: root, Limits: k.Limits}
 	if k.Vacant {
 		s.inst, err = m.create(m.ctx, k.Runtime, how.Create, spec)
@@ -290,7 +295,7 @@ func (m *Maker) warm(s *Spare) {
 
 // KindOf is the kind of instance that a sandbox needs.
 func KindOf(v hutch.Sandbox) pool.Kind {
-	return pool.Kind{Runtime: v.Runtime, Image: v.Image, Limits: v.Limits}
+	return pool.Kind{Runtime: v.Runtime, Image: v.Image, User: v.User, Limits: v.Limits}
 }
 
 // Vacant is a kind in which nothing has begun.

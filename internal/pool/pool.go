@@ -26,6 +26,7 @@ type Options struct {
 type Kind struct {
 	Runtime string
 	Image   string
+	User    string // as a sandbox's record has it
 	Limits  hutch.Limits
 	// Snapshot is the id of the snapshot that they begin as, and Memory whether
 	// they begin with what was running in it. Any caller that can use the

@@ -82,7 +82,7 @@ func Unpack(ctx context.Context, agent *wire.Client, imageName, path string) err
 }
 
 func tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader, out func(hutch.Output) error) error {
-	start := wire.Start{ID: hutch.NewID("tar"), Argv: argv, Stdin: stdin != nil, TimeoutMS: packTime, ReadAll: stdin == nil}
+	start := wire.Start{ID: hutch.NewID("tar"), Argv: argv, Stdin: stdin != nil, TimeoutMS: packTime, Whole: true, ReadAll: stdin == nil}
 	exit, err := agent.Run(ctx, start, stdin, out)
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@
 // over its image. It runs inside, as the user, in place of a tar program, which an
 // image need not have.
 //
+// As root it packs the files of all users with their owners.
+//
 // The root is an overlay: what was written lies on another device than what is the
 // image's, so a walk over all names finds it wherever it is. Folders do not show
 // where they lie; all that belong to the user are packed. Files of the image that the
@@ -81,8 +83,11 @@ var others = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/.hutc
 
 // written reports whether the user has written an entry.
 func (p *packer) written(path string, st *syscall.Stat_t) bool {
-	if int(st.Uid) != p.user || slices.Contains(others, path) {
+	if slices.Contains(others, path) || p.user != 0 && int(st.Uid) != p.user {
 		return false
+	}
+	if p.user == 0 && st.Uid == 0 && st.Mtim.Nano() == 0 {
+		return false // what every sandbox begins with, and nobody has changed
 	}
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR || p.files == 0 || st.Dev == p.files
 }
@@ -197,12 +202,14 @@ func Unpack(in io.Reader, root string) error {
 	}
 	for i := len(folders) - 1; i >= 0; i-- { // what is in a folder changes its time, and may need its mode
 		path := filepath.Join(root, folders[i].Name)
+		give(path, folders[i])
 		os.Chmod(path, folders[i].FileInfo().Mode())
 		os.Chtimes(path, time.Time{}, folders[i].ModTime)
 	}
 	return nil
 }
 
+// put makes one entry of the archive.
 func put(root string, h *tar.Header, r io.Reader) error {
 	path := filepath.Join(root, h.Name)
 	if h.Typeflag == tar.TypeDir {
@@ -217,15 +224,29 @@ func put(root string, h *tar.Header, r io.Reader) error {
 	}
 	switch h.Typeflag {
 	case tar.TypeSymlink:
-		return os.Symlink(h.Linkname, path)
+		if err := os.Symlink(h.Linkname, path); err != nil {
+			return err
+		}
+		return give(path, h)
 	case tar.TypeLink:
 		return os.Link(filepath.Join(root, h.Linkname), path)
 	case tar.TypeFifo:
-		return unix.Mkfifo(path, uint32(h.FileInfo().Mode().Perm()))
+		if err := unix.Mkfifo(path, uint32(h.FileInfo().Mode().Perm())); err != nil {
+			return err
+		}
+		return give(path, h)
 	case tar.TypeReg:
 		return write(path, h, r)
 	}
 	return nil
+}
+
+// give gives what is at path its owner, if this is root. Others can only unpack what is theirs.
+func give(path string, h *tar.Header) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return os.Lchown(path, h.Uid, h.Gid)
 }
 
 func write(path string, h *tar.Header, r io.Reader) error {
@@ -235,6 +256,9 @@ func write(path string, h *tar.Header, r io.Reader) error {
 	}
 	defer f.Close()
 	if err := sparsely(f, r, h.Size); err != nil {
+		return err
+	}
+	if err := give(path, h); err != nil { // before its mode, which the kernel would change
 		return err
 	}
 	if err := f.Chmod(h.FileInfo().Mode()); err != nil {

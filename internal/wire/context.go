@@ -44,6 +44,7 @@ type Context struct {
 	// SourceName is the name of the file that Source is written to.
 	SourceName string   `json:"sourceName"`
 	Dir        string   `json:"dir,omitempty"`
+	User       string   `json:"user,omitempty"` // as in Start
 	Env        []string `json:"env,omitempty"`
 	IdleMS     int64    `json:"idleMs,omitempty"` // how long it can be without a run; 0 is for ever
 	// Become is sent to a spare interpreter to make it this context's. Only an interpreter can be used that is in the

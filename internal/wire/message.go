@@ -50,7 +50,19 @@ type Boot struct {
 	// under one already. With Pass it may call clone3, which no other process may.
 	Filter []byte    `json:"filter,omitempty"`
 	Pass   [2]uint64 `json:"pass"`
+	// Apart says that commands live in a user namespace of their own, in which they can be root, and the agent has
+	// the id AgentID.
+	Apart bool `json:"apart,omitempty"`
+	// Namespace is a descriptor of that user namespace, which the agent's program makes at its start.
+	Namespace int `json:"-"`
 }
+
+// AgentID is the user and group that an agent has where commands can be root. No command can have it, and nothing
+// of it belongs to one.
+const AgentID = 1<<32 - 2
+
+// PrivateDir is a folder that only the agent can enter, where commands can be root.
+const PrivateDir = "/.hutch/own"
 
 // Hello opens a connection.
 type Hello struct {
@@ -102,8 +114,12 @@ type Start struct {
 	Source     string   `json:"source,omitempty"`
 	SourceName string   `json:"sourceName,omitempty"`
 	Dir        string   `json:"dir,omitempty"`
-	Env        []string `json:"env,omitempty"` // KEY=VALUE over Boot.Env
+	User       string   `json:"user,omitempty"` // a name or UID, or one of them with :GROUP; default: Boot.UID
+	Env        []string `json:"env,omitempty"`  // KEY=VALUE over Boot.Env
 	TimeoutMS  int64    `json:"timeoutMs,omitempty"`
+	// Whole runs it as root where commands can be, in place of User: for the programs that save and restore the files
+	// of all users.
+	Whole bool `json:"whole,omitempty"`
 	// ReadAll lets the process read files that even their user cannot read, if the agent can: it is for the program
 	// that saves files. No other process gets a privilege.
 	ReadAll bool                `json:"readAll,omitempty"`

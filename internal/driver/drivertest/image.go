@@ -25,7 +25,7 @@ var imaged = map[string]func(*testing.T, *suite){
 	"ImageDiskLimit":     imageDiskLimit,
 	"ImageIsShared":      imageIsShared,
 	"ImageOfTheHostile":  imageOfTheHostile,
-	"ImageRefusesUser0":  imageRefusesUser0,
+	"ImageRoot":          imageRoot,
 	"ImageEnvIsData":     imageEnvIsData,
 	"ImageRecovers":      imageRecovers,
 	"ImageThatIsMissing": imageThatIsMissing,
@@ -196,16 +196,24 @@ func imageOfTheHostile(t *testing.T, s *suite) {
 	}
 }
 
-// No command can have the agent's own id.
-func imageRefusesUser0(t *testing.T, s *suite) {
-	s = s.onImage(t, probeImage(t), image.EROFSOptions{})
-	s.Root.User = &image.Account{Home: "/root"}
-	if inst, err := s.driver.Create(t.Context(), s.spec("root")); err == nil {
-		own(t, inst)
-		t.Fatal("commands run as user 0")
-	} else if !strings.Contains(explain(err), "user 0") {
-		t.Errorf("the refusal is %s", explain(err))
+// Commands are root where the image says so and the runtime can keep root from the agent; else root is refused.
+func imageRoot(t *testing.T, s *suite) {
+	s = s.onImage(t, probeImage(t), image.EROFSOptions{User: &image.Account{Home: "/root"}})
+	if !s.driver.Defaults().Root {
+		if inst, err := s.driver.Create(t.Context(), s.spec("root")); err == nil {
+			own(t, inst)
+			t.Fatal("commands run as user 0")
+		} else if !strings.Contains(explain(err), "user 0") {
+			t.Errorf("the refusal is %s", explain(err))
+		}
+		return
 	}
+	p := s.create(t, "root")
+	p.wantProbe(t, "0 0 [] /workspace /root", "id")
+	if out, exit := p.probe(t, "attack-as-root"); exit.Code != 0 || strings.Contains(out, "REACHED") || !strings.Contains(out, "denied\tthe root of a changed root") {
+		t.Errorf("exit code %d:\n%s", exit.Code, out)
+	}
+	p.wantProbe(t, "0 0 [] /workspace /root", "id")
 }
 
 // The environment of an image says nothing to the agent.

@@ -94,12 +94,17 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 	boot := spec.Boot
 	boot.Version, boot.Listen = wire.Version, "unix:"+meeting+"/"+agentSocket
 	boot.Saved = "/proc/gvisor/checkpoint"
-	err := driver.SetUser(&boot, spec.Root)
+	boot.Pass = seccomp.NewPass()
+	ancestry, setUser, capabilities := seccomp.Ancestry, driver.SetUser, agentCapabilities
+	if boot.Apart = spec.Root.EROFS != ""; boot.Apart {
+		ancestry, setUser, capabilities = seccomp.AncestryApart, driver.SetAnyUser, apartCapabilities
+		boot.Listen = "unix:" + wire.PrivateDir + "/run/" + agentSocket
+	}
+	err := setUser(&boot, spec.Root)
 	if err != nil {
 		return nil, err
 	}
-	boot.Pass = seccomp.NewPass()
-	if boot.Filter, err = seccomp.Ancestry(boot.Pass); err != nil {
+	if boot.Filter, err = ancestry(boot.Pass); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(boot)
@@ -117,8 +122,8 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 			// Nothing of the image's environment: it could contain a boot message of its own.
 			Env:             []string{"HUTCH_BOOT=" + base64.StdEncoding.EncodeToString(text)},
 			Cwd:             "/",
-			Capabilities:    agentCapabilities,
-			NoNewPrivileges: true,
+			Capabilities:    capabilities(),
+			NoNewPrivileges: !boot.Apart, // the agent would pass it on to programs with a setuid bit
 		},
 		Linux: &specs.Linux{
 			Resources: &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &memory}},
@@ -133,14 +138,19 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 // agentCapabilities let the agent, which is root inside, become the ordinary user, kill that user's programs, give
 // files to it and remove them, read the environment of processes, and set the host name. The agent then drops all of
 // them from the bounding set, so that programs it starts have none.
-var agentCapabilities = func() *specs.LinuxCapabilities {
-	caps := []string{
+func agentCapabilities() *specs.LinuxCapabilities { return capabilities() }
+
+// apartCapabilities are agentCapabilities, and that to give the namespace of commands user 0.
+func apartCapabilities() *specs.LinuxCapabilities { return capabilities("CAP_SETFCAP") }
+
+func capabilities(more ...string) *specs.LinuxCapabilities {
+	caps := append([]string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE",
 		"CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_SETPCAP", "CAP_SYS_ADMIN",
-	}
+	}, more...)
 	handed := []string{"CAP_DAC_READ_SEARCH"} // passed to the program that saves all files, by spawn.Command.ReadAll
 	return &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps, Inheritable: handed}
-}()
+}
 
 func mounts(root image.Root, agent string) []specs.Mount {
 	list := []specs.Mount{

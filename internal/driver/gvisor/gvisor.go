@@ -70,7 +70,11 @@ func New(opt Options) (*Driver, error) {
 func (d *Driver) Name() string { return "gvisor" }
 
 // Defaults implements driver.Driver.
-func (d *Driver) Defaults() driver.Defaults { return driver.Usual }
+func (d *Driver) Defaults() driver.Defaults {
+	usual := driver.Usual
+	usual.Root = true
+	return usual
+}
 
 func (d *Driver) place(id string) place {
 	p := place{dir: filepath.Join(d.opt.Dir, id)}

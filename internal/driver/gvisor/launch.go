@@ -78,6 +78,7 @@ func (d *Driver) runsc(p place, l hutch.Limits) *exec.Cmd {
 		"--host-uds=create",
 		fmt.Sprintf("--overlay2=root:dir=%s,size=%dm", p.files(), l.Disk),
 		"--allow-rootfs-tar-annotation",
+		"--allow-suid", // where the bundle allows new privileges
 		"create", "--bundle="+p.dir, container,
 	)
 	cmd.Env = []string{contract.Gate + "=3", "GOGC=off", "PATH=/usr/bin:/bin"}

@@ -1,14 +1,14 @@
 // Package creds lets a thread act with the rights of another user for a while.
 //
-// Only the effective ids change, which the kernel checks when a file is opened; the
-// effective capabilities disappear with the effective user, and come back with it. The
-// real and the saved ids stay, so processes of the other user can neither signal nor
-// trace this process meanwhile.
+// Only the effective ids change, which the kernel checks when a file is opened, and the
+// effective capabilities are gone meanwhile. The real and the saved ids stay, so
+// processes of the other user can neither signal nor trace this process.
 package creds
 
 import (
 	"fmt"
 	"runtime"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,11 +17,20 @@ const keep = ^uintptr(0) // leaves an id unchanged
 
 // Do calls f with the effective ids uid and gid in place of the process's own. It needs CAP_SETUID and CAP_SETGID,
 // and a process without supplementary groups, because those would give f more rights. Goroutines that f starts have
-// the process's own rights.
+// the process's own rights. Where that process is not root, and uid is, it needs PR_SET_KEEPCAPS: the kernel would
+// take its capabilities when it returns from root.
 func Do(uid, gid int, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	euid, egid := uintptr(unix.Geteuid()), uintptr(unix.Getegid())
+	if euid != 0 { // the kernel does that for root
+		c, err := readCapabilities()
+		if err != nil {
+			return fmt.Errorf("take on user %d: %w", uid, err)
+		}
+		defer c.raise()
+		f = c.without(f)
+	}
 	// Package syscall would change all threads.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, keep, uintptr(gid), keep); errno != 0 {
 		return fmt.Errorf("take on group %d: %w", gid, errno)
@@ -40,4 +49,42 @@ func must(call, id uintptr) {
 	if _, _, errno := unix.RawSyscall(call, keep, id, keep); errno != 0 {
 		panic(fmt.Sprintf("return to id %d: %v", id, errno))
 	}
+}
+
+// capabilities are those of the calling thread.
+type capabilities struct {
+	header unix.CapUserHeader
+	own    [2]unix.CapUserData
+}
+
+func readCapabilities() (*capabilities, error) {
+	c := &capabilities{header: unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}}
+	return c, unix.Capget(&c.header, &c.own[0])
+}
+
+// without is f with no capability in effect.
+func (c *capabilities) without(f func() error) func() error {
+	return func() error {
+		if err := c.set(0, 0); err != nil {
+			return fmt.Errorf("put capabilities aside: %w", err)
+		}
+		return f()
+	}
+}
+
+// raise puts them into effect again. A thread that had none would be of no use.
+func (c *capabilities) raise() {
+	if err := c.set(c.own[0].Effective, c.own[1].Effective); err != nil {
+		panic(fmt.Sprintf("take up capabilities: %v", err))
+	}
+}
+
+// set puts these capabilities into effect, and keeps all that are permitted.
+func (c *capabilities) set(low, high uint32) error {
+	now := c.own
+	now[0].Effective, now[1].Effective = low, high
+	if _, _, errno := unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&c.header)), uintptr(unsafe.Pointer(&now[0])), 0); errno != 0 {
+		return errno
+	}
+	return nil
 }

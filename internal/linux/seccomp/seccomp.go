@@ -37,12 +37,29 @@ var Filter = sync.OnceValues(func() ([]byte, error) {
 // Ancestry returns a filter that allows everything but to leave the tree of
 // processes that one was started in, in the same form: for a kernel that is the
 // sandbox's own. It allows clone3 to those who know the pass.
-func Ancestry(p Pass) ([]byte, error) {
+func Ancestry(p Pass) ([]byte, error) { return p.compile(ancestry) }
+
+// AncestryApart is [Ancestry] for programs that can be root inside, in a user namespace
+// of their own. They can make no further one: there they would have capabilities over
+// files of theirs that the first one withholds. And they choose no signals for input.
+func AncestryApart(p Pass) ([]byte, error) { return p.compile(apart()) }
+
+func apart() map[string][]bpf.Instruction {
+	conditions := maps.Clone(ancestry)
+	conditions["clone"] = without(0, unix.CLONE_NEWUSER|unix.CLONE_PARENT, unix.EPERM)
+	conditions["unshare"] = without(0, unix.CLONE_NEWUSER, unix.EPERM)
+	// gVisor sends a signal for input on behalf of root to any process: SIGIO, which the agent does not mind, unless
+	// another one is chosen.
+	conditions["fcntl"] = unless(1, unix.EINVAL, unix.F_SETSIG)
+	return conditions
+}
+
+func (p Pass) compile(conditions map[string][]bpf.Instruction) ([]byte, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
 		return nil, fmt.Errorf("compile the seccomp filter of ancestry: %w", err)
 	}
-	return encode(machine, p.rules(machine))
+	return encode(machine, p.rules(machine, conditions))
 }
 
 // Pass opens clone3 for one program under a filter that cannot look into the
@@ -57,10 +74,10 @@ func NewPass() (p Pass) {
 	return Pass{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:])}
 }
 
-// rules are those of [Ancestry].
-func (p Pass) rules(machine *arch.Info) []rule {
+// rules are the conditions, and that of clone3.
+func (p Pass) rules(machine *arch.Info, conditions map[string][]bpf.Instruction) []rule {
 	all := bodies{}
-	all.addEach(machine, ancestry)
+	all.addEach(machine, conditions)
 	all.add(machine, []string{"clone3"}, p.only())
 	return all.list(allow)
 }

@@ -207,7 +207,35 @@ func TestPass(t *testing.T) {
 			{"prctl", [6]uint64{unix.PR_SET_CHILD_SUBREAPER, 0, pass[0], pass[1]}, errno(unix.EPERM)},
 			{"execve", [6]uint64{}, unix.SECCOMP_RET_ALLOW},
 		} {
-			if got := judgeBy(t, pass.rules(m), m, uint32(m.ID), uint32(m.SyscallNames[c.name]), c.args); got != c.want {
+			if got := judgeBy(t, pass.rules(m, ancestry), m, uint32(m.ID), uint32(m.SyscallNames[c.name]), c.args); got != c.want {
+				t.Errorf("%s: %s(%x): verdict %#x, want %#x", m.Name, c.name, c.args, got, c.want)
+			}
+		}
+	}
+}
+
+// Programs apart make no user namespace, and any other call is as under the filter of ancestry.
+func TestApart(t *testing.T) {
+	t.Parallel()
+	pass := NewPass()
+	for _, m := range []*arch.Info{arch.X86_64, arch.AARCH64} {
+		for _, c := range []struct {
+			name string
+			args [6]uint64
+			want uint32
+		}{
+			{"clone", [6]uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, errno(unix.EPERM)},
+			{"clone", [6]uint64{unix.CLONE_NEWUSER | unix.CLONE_NEWNS | 1<<32}, errno(unix.EPERM)},
+			{"clone", [6]uint64{unix.CLONE_PARENT}, errno(unix.EPERM)},
+			{"clone", [6]uint64{unix.CLONE_VM | unix.CLONE_THREAD}, unix.SECCOMP_RET_ALLOW},
+			{"unshare", [6]uint64{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}, errno(unix.EPERM)},
+			{"unshare", [6]uint64{unix.CLONE_FILES}, unix.SECCOMP_RET_ALLOW},
+			{"fcntl", [6]uint64{3, unix.F_SETSIG, uint64(unix.SIGKILL)}, errno(unix.EINVAL)},
+			{"fcntl", [6]uint64{3, unix.F_SETFL}, unix.SECCOMP_RET_ALLOW},
+			{"clone3", [6]uint64{4096, 64}, errno(unix.ENOSYS)},
+			{"prctl", [6]uint64{unix.PR_SET_CHILD_SUBREAPER}, errno(unix.EPERM)},
+		} {
+			if got := judgeBy(t, pass.rules(m, apart()), m, uint32(m.ID), uint32(m.SyscallNames[c.name]), c.args); got != c.want {
 				t.Errorf("%s: %s(%x): verdict %#x, want %#x", m.Name, c.name, c.args, got, c.want)
 			}
 		}

@@ -71,6 +71,18 @@ func forkExec(p *plan) (pid, errno uintptr) {
 			goto failed
 		}
 	}
+	if p.namespace != 0 {
+		p.step = Become
+		if _, _, e = syscall.RawSyscall(unix.SYS_SETNS, p.namespace, unix.CLONE_NEWUSER, 0); e != 0 {
+			goto failed
+		}
+		for i = 0; i < uintptr(len(p.shed)); i++ {
+			if _, _, e = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, p.shed[i], 0); e != 0 && e != syscall.EINVAL {
+				goto failed
+			}
+		}
+		p.step = Setup
+	}
 	// Before Linux 5.9 close-on-exec has to do.
 	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 3, 1<<32-1, 0)
 	if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
@@ -84,8 +96,10 @@ func forkExec(p *plan) (pid, errno uintptr) {
 	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0); e != 0 {
 		goto failed
 	}
-	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
-		goto failed
+	if p.namespace == 0 {
+		if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+			goto failed
+		}
 	}
 	if p.limit != nil {
 		syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(p.limit)), 0, 0, 0)
@@ -107,9 +121,11 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		if _, _, e = syscall.RawSyscall(unix.SYS_SETRESUID, p.uid, p.uid, p.uid); e != 0 {
 			goto failed
 		}
-		_, _, e = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.rights)), uintptr(unsafe.Pointer(&p.right[0])), 0)
-		if e != 0 && !p.readAll {
-			goto failed
+		if !p.root { // root has what is left of the bounding set, from exec on
+			_, _, e = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.rights)), uintptr(unsafe.Pointer(&p.right[0])), 0)
+			if e != 0 && !p.readAll {
+				goto failed
+			}
 		}
 		if p.readAll { // what fails of this, or is kept without need, exec takes away
 			syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_READ_SEARCH, 0, 0, 0)

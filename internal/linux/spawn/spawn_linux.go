@@ -36,12 +36,22 @@ type Command struct {
 	// capability for that, where the parent has it and may pass it on. No other
 	// User has or could inherit any.
 	ReadAll bool
+	// Apart, when set, puts the child into a user namespace. It needs a User.
+	Apart *Apart
 	// MaxFiles, when not zero, is the soft limit of open files: the runtime of
 	// Go raises its own, which a child should not inherit.
 	MaxFiles uint64
 	// Pass is what a seccomp filter wants to see in the two arguments of clone3
 	// behind the kernel's: see [Start].
 	Pass [2]uint64
+}
+
+// Apart is the user namespace of children that can be root there and must not be
+// root outside. A child can gain privileges inside, by the setuid bit of a
+// program; of capabilities it can have no others than Keep.
+type Apart struct {
+	Namespace int    // an open user namespace, not the parent's
+	Keep      uint64 // bit n is capability n
 }
 
 // User is what a child becomes, before it enters its folder and executes.
@@ -128,8 +138,11 @@ type plan struct {
 	readAll   bool
 	rights    unix.CapUserHeader
 	right     [2]unix.CapUserData
-	mask      uint64 // no signal is blocked
-	bare      bool   // the child is born without signal handlers
+	namespace uintptr   // of Apart, else 0
+	shed      []uintptr // the capabilities that a child apart gives up for ever
+	root      bool      // a child apart that is root there
+	mask      uint64    // no signal is blocked
+	bare      bool      // the child is born without signal handlers
 	pass      [2]uint64
 
 	step  Step // what the child is at
@@ -172,9 +185,26 @@ func (c Command) plan() (*plan, error) {
 			p.right[0] = unix.CapUserData{Effective: readAll, Permitted: readAll, Inheritable: readAll}
 		}
 	}
+	if c.Apart != nil {
+		if c.User == nil || c.Apart.Namespace < 3 {
+			return nil, &Error{Become, c.Path, syscall.EINVAL}
+		}
+		p.namespace, p.root = uintptr(c.Apart.Namespace), c.User.UID == 0
+		p.shed = c.Apart.shed()
+	}
 	p.terminal, p.pass = c.Terminal, c.Pass
 	p.limit = c.limit()
 	return p, nil
+}
+
+// shed are the capabilities that are not kept.
+func (a *Apart) shed() (list []uintptr) {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if a.Keep&(1<<c) == 0 {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 func (c Command) limit() *unix.Rlimit {

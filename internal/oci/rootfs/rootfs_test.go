@@ -344,7 +344,7 @@ func TestUsers(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"nobody", "web:none", "-1", "4294967295", "bad"} {
-		if u, err := LookupUser(path, text); !errors.Is(err, hutch.NotFound) {
+		if u, err := LookupUser(path, text); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%q: %v %v", text, u, err)
 		}
 	}

@@ -1,30 +1,18 @@
 package rootfs
 
 import (
-	"bufio"
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/erofs/go-erofs"
 
-	"hutch"
+	"hutch/internal/account"
 )
 
 // User is a user as an image knows it.
-type User struct {
-	Name   string   `json:"name,omitempty"` // empty for a number that /etc/passwd does not have
-	UID    uint32   `json:"uid"`
-	GID    uint32   `json:"gid"`
-	Groups []uint32 `json:"groups,omitempty"` // supplementary
-	Home   string   `json:"home"`             // "/" when unknown
-	Shell  string   `json:"shell,omitempty"`
-}
-
-// mostPasswd is how much of /etc/passwd and /etc/group is read.
-const mostPasswd = 4 << 20
+type User = account.User
 
 // LookupUser finds a user in the EROFS file at a path. The text is USER, UID, USER:GROUP or a mix; empty is root.
 func LookupUser(path, text string) (User, error) {
@@ -37,102 +25,17 @@ func LookupUser(path, text string) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	return lookup(lines(root, "etc/passwd"), lines(root, "etc/group"), text)
+	passwd, group := open(root, "etc/passwd"), open(root, "etc/group")
+	defer passwd.Close()
+	defer group.Close()
+	return account.Lookup(passwd, group, text)
 }
 
-func lookup(passwd, group [][]string, text string) (User, error) {
-	name, groupName, withGroup := strings.Cut(text, ":")
-	if name == "" {
-		name = "0"
-	}
-	u, err := findUser(passwd, name)
-	if err != nil {
-		return User{}, err
-	}
-	if withGroup && groupName != "" {
-		u.GID, err = findGroup(group, groupName)
-		return u, err
-	}
-	u.Groups = groupsOf(group, u)
-	return u, nil
-}
-
-// findUser finds a name before a number, as a user can be called 7.
-func findUser(passwd [][]string, name string) (User, error) {
-	number, isNumber := parseID(name)
-	for _, byName := range []bool{true, false} {
-		for _, l := range passwd {
-			if len(l) < 7 || byName && l[0] != name {
-				continue
-			}
-			uid, okUID := parseID(l[2])
-			gid, okGID := parseID(l[3])
-			if okUID && okGID && (byName || isNumber && uid == number) {
-				return User{Name: l[0], UID: uid, GID: gid, Home: homeOr(l[5]), Shell: l[6]}, nil
-			}
-		}
-	}
-	if isNumber {
-		return User{UID: number, Home: "/"}, nil
-	}
-	return User{}, hutch.Errorf(hutch.NotFound, "the image has no user %.100q in /etc/passwd: name another one, or a number such as 1000", name)
-}
-
-func homeOr(home string) string {
-	if !strings.HasPrefix(home, "/") {
-		return "/"
-	}
-	return home
-}
-
-func findGroup(group [][]string, name string) (uint32, error) {
-	for _, l := range group {
-		if len(l) >= 3 && l[0] == name {
-			if gid, ok := parseID(l[2]); ok {
-				return gid, nil
-			}
-		}
-	}
-	if gid, ok := parseID(name); ok {
-		return gid, nil
-	}
-	return 0, hutch.Errorf(hutch.NotFound, "the image has no group %.100q in /etc/group: name another one, or a number such as 1000", name)
-}
-
-// mostGroups is how many supplementary groups a user can have.
-const mostGroups = 1024
-
-func groupsOf(group [][]string, u User) []uint32 {
-	var groups []uint32
-	for _, l := range group {
-		if u.Name == "" || len(l) < 4 || len(groups) == mostGroups {
-			continue
-		}
-		for member := range strings.SplitSeq(l[3], ",") {
-			if gid, ok := parseID(l[2]); ok && member == u.Name && gid != u.GID {
-				groups = append(groups, gid)
-				break
-			}
-		}
-	}
-	return groups
-}
-
-func parseID(s string) (uint32, bool) {
-	n, err := strconv.ParseUint(s, 10, 32)
-	return uint32(n), err == nil && n < 1<<32-1
-}
-
-// lines are the fields of each line of a file; none when the image does not have it.
-func lines(root fs.FS, name string) [][]string {
+// open opens a file; one that the image does not have is empty.
+func open(root fs.FS, name string) io.ReadCloser {
 	f, err := root.Open(name)
 	if err != nil {
-		return nil
+		return io.NopCloser(strings.NewReader(""))
 	}
-	defer f.Close()
-	var all [][]string
-	for s := bufio.NewScanner(io.LimitReader(f, mostPasswd)); s.Scan(); {
-		all = append(all, strings.Split(s.Text(), ":"))
-	}
-	return all
+	return f
 }

@@ -11,10 +11,7 @@ import (
 
 // attempts are what a hostile image lets its own program try. Each reports
 // success by a nil error.
-var attempts = []struct {
-	name string
-	try  func() error
-}{
+var attempts = []attempt{
 	{"root by the setuid bit", func() error {
 		if os.Geteuid() == 0 {
 			return nil
@@ -28,7 +25,7 @@ var attempts = []struct {
 	{"disk of the host by the image's node", func() error { return readSome("/nodes/disk") }},
 	{"memory of the agent", func() error { return readSome("/proc/1/mem") }},
 	{"environment of the agent", func() error { return readSome("/proc/1/environ") }},
-	{"descriptors of the agent", func() error { _, err := os.ReadDir("/proc/1/fd"); return err }},
+	{"descriptors of the agent", openDescriptor},
 	{"root of the agent", func() error { _, err := os.ReadDir("/proc/1/root/"); return err }},
 	{"trace the agent", func() error { return syscall.PtraceAttach(1) }},
 	{"stop the agent", func() error { return stopped(1) }},
@@ -51,7 +48,7 @@ var attempts = []struct {
 }
 
 // attack prints a line for each attempt.
-func attack() {
+func attack(attempts []attempt) {
 	for _, a := range attempts {
 		if err := a.try(); err != nil {
 			fmt.Printf("denied\t%s\t%v\n", a.name, err)
@@ -59,6 +56,24 @@ func attack() {
 			fmt.Printf("REACHED\t%s\n", a.name)
 		}
 	}
+}
+
+// openDescriptor opens a file that the agent has open. The numbers of those are no secret.
+func openDescriptor() error {
+	list, err := os.ReadDir("/proc/1/fd")
+	if err != nil {
+		return err
+	}
+	for _, entry := range list {
+		path := "/proc/1/fd/" + entry.Name()
+		if _, err = os.Readlink(path); err == nil {
+			return nil
+		}
+		if _, err = syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func readSome(path string) error {

@@ -46,7 +46,10 @@ func run(what string, args []string) error {
 	case "fill":
 		return fill(args[0], args[1])
 	case "attack":
-		attack()
+		attack(attempts)
+		return nil
+	case "attack-as-root":
+		attack(rootAttempts)
 		return nil
 	case "tick":
 		return tick(args[0])

@@ -22,25 +22,48 @@ const Threads = 16
 // sock_filter. It empties the bounding set of this process, so that nothing it
 // starts can gain privileges, and writes the control files that settings give as
 // path=value.
-func Prepare(filter []byte, settings []string) error {
+//
+// Where commands are to be apart, it returns a descriptor of their user namespace;
+// else 0.
+func Prepare(filter []byte, settings []string, apart bool) (namespace int, err error) {
 	// This must come before further threads exist: each has its own bounding set.
 	if err := shed(); err != nil {
-		return err
+		return 0, err
 	}
-	if err := load(filter); err != nil {
-		return fmt.Errorf("load the seccomp filter: %w", err)
-	}
-	reserve(Threads)
 	for _, s := range settings {
 		path, value, ok := strings.Cut(s, "=")
 		if !ok {
-			return fmt.Errorf("setting %q is not path=value", s)
+			return 0, fmt.Errorf("setting %q is not path=value", s)
 		}
 		if err := set(path, value); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	if apart {
+		if namespace, err = separate(); err != nil {
+			return 0, fmt.Errorf("keep commands away from the agent: %w", err)
+		}
+	}
+	if err := load(filter); err != nil {
+		return 0, fmt.Errorf("load the seccomp filter: %w", err)
+	}
+	reserve(Threads)
+	return namespace, nil
+}
+
+// separate makes the user namespace of commands, and takes from its reach what is the agent's.
+func separate() (int, error) {
+	if err := protect(); err != nil {
+		return 0, err
+	}
+	if err := becomeAgent(); err != nil {
+		return 0, fmt.Errorf("become user %d: %w", agentID, err)
+	}
+	namespace, err := newNamespace()
+	if err != nil {
+		return 0, fmt.Errorf("make a user namespace: %w", err)
+	}
+	return namespace, nil
 }
 
 // load puts all threads of this process under a filter, permanently.

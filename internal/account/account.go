@@ -1,0 +1,123 @@
+// Package account finds users as the files /etc/passwd and /etc/group know them. Both files are an image's or a
+// sandbox's: what they say is bounded, and nothing in them is trusted.
+package account
+
+import (
+	"bufio"
+	"io"
+	"strconv"
+	"strings"
+
+	"hutch"
+)
+
+// User is a user as an image knows it.
+type User struct {
+	Name   string   `json:"name,omitempty"` // empty for a number that /etc/passwd does not have
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"` // supplementary
+	Home   string   `json:"home"`             // "/" when unknown
+	Shell  string   `json:"shell,omitempty"`
+}
+
+// most is how much of each file is read, and mostLines of how many lines.
+const most, mostLines = 4 << 20, 1 << 16
+
+// Lookup finds a user. The text is USER, UID, USER:GROUP or a mix; empty is root. A number need not be in the files.
+func Lookup(passwd, group io.Reader, text string) (User, error) {
+	return lookup(lines(passwd), lines(group), text)
+}
+
+func lookup(passwd, group [][]string, text string) (User, error) {
+	name, groupName, withGroup := strings.Cut(text, ":")
+	if name == "" {
+		name = "0"
+	}
+	u, err := findUser(passwd, name)
+	if err != nil {
+		return User{}, err
+	}
+	if withGroup && groupName != "" {
+		u.GID, err = findGroup(group, groupName)
+		return u, err
+	}
+	u.Groups = groupsOf(group, u)
+	return u, nil
+}
+
+// findUser finds a name before a number, as a user can be called 7.
+func findUser(passwd [][]string, name string) (User, error) {
+	number, isNumber := parseID(name)
+	for _, byName := range []bool{true, false} {
+		for _, l := range passwd {
+			if len(l) < 7 || byName && l[0] != name {
+				continue
+			}
+			uid, okUID := parseID(l[2])
+			gid, okGID := parseID(l[3])
+			if okUID && okGID && (byName || isNumber && uid == number) {
+				return User{Name: l[0], UID: uid, GID: gid, Home: homeOr(l[5]), Shell: l[6]}, nil
+			}
+		}
+	}
+	if isNumber {
+		return User{UID: number, Home: "/"}, nil
+	}
+	return User{}, hutch.Errorf(hutch.Invalid, "there is no user %.100q in /etc/passwd of the sandbox's image: name another one, or give a number such as 1000", name).Naming(hutch.AboutField, "user")
+}
+
+func homeOr(home string) string {
+	if !strings.HasPrefix(home, "/") {
+		return "/"
+	}
+	return home
+}
+
+func findGroup(group [][]string, name string) (uint32, error) {
+	for _, l := range group {
+		if len(l) >= 3 && l[0] == name {
+			if gid, ok := parseID(l[2]); ok {
+				return gid, nil
+			}
+		}
+	}
+	if gid, ok := parseID(name); ok {
+		return gid, nil
+	}
+	return 0, hutch.Errorf(hutch.Invalid, "there is no group %.100q in /etc/group of the sandbox's image: name another one, or give a number such as 1000", name).Naming(hutch.AboutField, "user")
+}
+
+// mostGroups is how many supplementary groups a user can have.
+const mostGroups = 1024
+
+func groupsOf(group [][]string, u User) []uint32 {
+	var groups []uint32
+	for _, l := range group {
+		if u.Name == "" || len(l) < 4 || len(groups) == mostGroups {
+			continue
+		}
+		for member := range strings.SplitSeq(l[3], ",") {
+			if gid, ok := parseID(l[2]); ok && member == u.Name && gid != u.GID {
+				groups = append(groups, gid)
+				break
+			}
+		}
+	}
+	return groups
+}
+
+func parseID(s string) (uint32, bool) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err == nil && n < 1<<32-1
+}
+
+// lines are the fields of each line of a file.
+func lines(f io.Reader) (all [][]string) {
+	for s := bufio.NewScanner(io.LimitReader(f, most)); s.Scan() && len(all) < mostLines; {
+		if line := strings.Split(s.Text(), ":"); len(line) > 2 {
+			all = append(all, line)
+		}
+	}
+	return all
+}

@@ -1,0 +1,122 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/clone"
+	"hutch/internal/wire"
+)
+
+// Commands of an image can run as root, and the agent must be out of their reach. So
+// they live in a user namespace of their own, which has every id but the agent's: the
+// agent takes an id that nobody else can have or reach. The capabilities of root there
+// are good for files and processes with ids of that namespace, and for nothing that
+// belongs to the sandbox as a whole: not for the agent, mounts, the host name, devices
+// of the network or the control groups.
+//
+// Only what goes by the owner of a file is left, since the files of gVisor's own file
+// systems belong to user 0: Protect makes those read only, and takes the folder where
+// daemon and agent meet to one that the agent owns.
+
+const (
+	agentID   = wire.AgentID
+	agentPath = "/.hutch/agent"
+	ownDir    = "/.hutch"
+	private   = wire.PrivateDir
+	meeting   = "/.hutch/run"
+	groups    = "/sys/fs/cgroup"
+	settings  = "/proc/sys"
+)
+
+// readOnly are the flags of a mount that no program can write to.
+const readOnly = unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// protect takes what only the agent and the daemon may use from the reach of root.
+func protect() error {
+	if err := unix.Mount("", groups, "", readOnly, ""); err != nil {
+		return fmt.Errorf("make %s read only: %w", groups, err)
+	}
+	if err := unix.Mount(settings, settings, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", settings, err)
+	}
+	if err := unix.Mount("", settings, "", readOnly, ""); err != nil {
+		return fmt.Errorf("make %s read only: %w", settings, err)
+	}
+	to := filepath.Join(private, "run")
+	err := errors.Join(os.MkdirAll(to, 0o700), os.Chown(ownDir, agentID, agentID), os.Chown(private, agentID, agentID))
+	if err == nil {
+		err = unix.Mount(meeting, to, "", unix.MS_MOVE, "")
+	}
+	if err == nil {
+		err = os.Chown(meeting, agentID, agentID) // the empty folder that was below
+	}
+	if err != nil {
+		return fmt.Errorf("hide %s: %w", meeting, err)
+	}
+	return nil
+}
+
+// The arguments of capset for all threads. They must not move in memory.
+var (
+	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	sets   [2]unix.CapUserData
+)
+
+// becomeAgent gives this process the agent's id, with the capabilities that it has.
+func becomeAgent() error {
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	// It stays set: package creds takes on the id of root, and returns from it.
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1, 0, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setresgid(agentID, agentID, agentID), syscall.Setresuid(agentID, agentID, agentID)); err != nil {
+		return err
+	}
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// newNamespace makes the user namespace of commands, and returns a descriptor of it. A process makes it and ends: in
+// a program with threads none can.
+func newNamespace() (int, error) {
+	pid, pidfd, err := clone.Start(clone.Command{Path: agentPath, Argv: []string{"hutch-agent", Hold}, Namespaces: unix.CLONE_NEWUSER})
+	if err != nil {
+		return -1, err
+	}
+	defer func() {
+		unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		unix.Close(pidfd)
+		for {
+			if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
+				return
+			}
+		}
+	}()
+	proc, ids := fmt.Sprintf("/proc/%d/", pid), fmt.Sprintf("0 0 %d\n", agentID)
+	if err := errors.Join(set(proc+"uid_map", ids), set(proc+"gid_map", ids)); err != nil {
+		return -1, err
+	}
+	return unix.Open(proc+"ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+}
+
+// Hold is the argument with which the agent's program only waits to be killed.
+const Hold = "hold"
+
+// Wait never returns.
+func Wait() {
+	for {
+		unix.Pause()
+	}
+}

@@ -1,0 +1,130 @@
+package images
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"hutch"
+)
+
+// as runs a command as a user and returns what it printed; it must succeed.
+func (b *bed) as(t *testing.T, id, user, command string) string {
+	t.Helper()
+	res, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: command, User: user}, nil)
+	if err != nil || res.ExitCode != 0 {
+		t.Fatalf("as %q: %s: exit code %d, %v\n%s%s", user, command, res.ExitCode, err, res.Stdout, res.Stderr)
+	}
+	return strings.TrimSpace(string(res.Stdout))
+}
+
+// TestRoot: root of an image is root inside. It gives files away, becomes others, and others become root by a setuid
+// bit; all of that is in copies.
+func TestRoot(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "gvisor")
+	sb := b.make(t, python)
+	b.run(t, sb.ID, "cp /usr/bin/id /usr/local/bin/rootid && chmod 4755 /usr/local/bin/rootid; touch f && chown 500:600 f && chmod 2750 f; install -d -o 500 -m 700 private; mkdir -p /opt/tool && echo tool >/opt/tool/t")
+	check := func(when string) {
+		t.Helper()
+		for command, want := range map[string]string{
+			"id -u; id -g; pwd; echo ~; stat -c %u /workspace /data": "0\n0\n/workspace\n/root\n0\n0",
+			"stat -c '%u %g %a' f private":                           "500 600 2750\n500 0 700",
+			"cat /opt/tool/t; head -c 5 /etc/shadow":                 "tool\nroot:",
+			"grep CapEff /proc/self/status":                          "CapEff:\t00000000a00404fb",
+			"python3 -c 'import os; os.setgroups([5]); os.setgid(7); os.setuid(9); os.execv(\"/bin/bash\", [\"bash\", \"-c\", \"id -u; id -G; rootid -u; cat /etc/shadow 2>&1 | tail -c 18\"])'": "9\n7 5\n0\nPermission denied",
+		} {
+			if got := b.run(t, sb.ID, command); got != want {
+				t.Errorf("%s, %s prints %q, not %q", when, command, got, want)
+			}
+		}
+	}
+	check("at first")
+	forks, err := b.Fork(t.Context(), sb.ID, hutch.ForkRequest{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("after it was copied")
+	sb = forks[0]
+	check("as a copy with memory")
+	snap, err := b.Snapshot(t.Context(), sb.ID, hutch.SnapshotRequest{FilesOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sb, err = b.Create(t.Context(), hutch.CreateRequest{Snapshot: snap.ID}); err != nil {
+		t.Fatal(err)
+	}
+	check("from its files")
+}
+
+// TestUsers: a command runs as the user that it asks for, by the sandbox's own list of users; so do processes,
+// terminals and contexts, and the files of a sandbox are its user's.
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "gvisor")
+	sb, err := b.Create(t.Context(), hutch.CreateRequest{Image: python, User: "1234:2345"})
+	if err != nil || sb.User != "1234:2345" {
+		t.Fatalf("created for the user %q, %v", sb.User, err)
+	}
+	for user, want := range map[string]string{"": "1234 2345 /", "root": "0 0 /root", "0": "0 0 /root", "0:5": "0 5 /root", "77": "77 0 /"} {
+		if got := b.as(t, sb.ID, user, "echo $(id -u) $(id -g) $HOME"); got != want {
+			t.Errorf("as %q: %q, not %q", user, got, want)
+		}
+	}
+	b.as(t, sb.ID, "root", "echo 'web:x:500:500::/srv/web:/bin/sh' >>/etc/passwd; echo 'adm:x:9:web' >>/etc/group; mkdir -p /srv/web; chown 500 /srv/web")
+	if got := b.as(t, sb.ID, "web", "id -u; id -G; echo ~; touch ~/x; stat -c %u ~/x"); got != "500\n500 9\n/srv/web\n500" {
+		t.Errorf("as a user that was just made: %q", got)
+	}
+	if _, err := b.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "id", User: "stranger"}, nil); !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), "stranger") {
+		t.Errorf("an unknown user: %v", err)
+	}
+	for _, size := range []*hutch.Size{nil, {Columns: 80, Rows: 24}} {
+		p, err := b.StartProcess(t.Context(), sb.ID, hutch.ProcessRequest{Command: "id -u >/dev/stdout", User: "web", Terminal: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if _, err := b.Logs(t.Context(), hutch.LogsRequest{SandboxID: sb.ID, ProcessID: p.ID, Follow: true}, func(o hutch.Output) error { out.Write(o.Data); return nil }); err != nil || strings.TrimSpace(out.String()) != "500" {
+			t.Errorf("a process prints %q, %v", out.String(), err)
+		}
+	}
+	c, err := b.CreateContext(t.Context(), sb.ID, hutch.ContextRequest{Language: "python", User: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run, err := b.RunCode(t.Context(), sb.ID, hutch.RunRequest{ContextID: c.ID, Code: "import os; print(os.getuid(), input())", Stdin: strings.NewReader("in\n")}, nil); err != nil || string(run.Stdout) != "500 in\n" {
+		t.Errorf("a context prints %q %q, %v", run.Stdout, run.Stderr, err)
+	}
+	if _, err := b.WriteFile(t.Context(), sb.ID, hutch.WriteRequest{Path: "new", Create: true}, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WriteFile(t.Context(), sb.ID, hutch.WriteRequest{Path: "/srv/web/new", Create: true}, strings.NewReader("x")); !errors.Is(err, hutch.Denied) {
+		t.Errorf("a file in a folder of another user: %v", err)
+	}
+	if got := b.as(t, sb.ID, "", "stat -c '%u %g' new"); got != "1234 2345" {
+		t.Errorf("a file of the API belongs to %q", got)
+	}
+}
+
+// TestUsersRefused: what cannot be has an error that says what can.
+func TestUsersRefused(t *testing.T) {
+	each(t, func(t *testing.T, b *bed) {
+		if _, err := b.Create(t.Context(), hutch.CreateRequest{Image: python, User: "stranger"}); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("a user that the image does not know: %v", err)
+		}
+		if _, err := b.Create(t.Context(), hutch.CreateRequest{User: "root"}); !errors.Is(err, hutch.Unsupported) || !strings.Contains(err.Error(), "--image") {
+			t.Errorf("root on the host's image: %v", err)
+		}
+		host, err := b.Create(t.Context(), hutch.CreateRequest{User: "1000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.as(t, host.ID, "user", "id -u"); got != "1000" {
+			t.Errorf("the host image's user is %q", got)
+		}
+		if _, err := b.Exec(t.Context(), host.ID, hutch.ExecRequest{Command: "id", User: "root"}, nil); !errors.Is(err, hutch.Unsupported) {
+			t.Errorf("root in a sandbox of the host's image: %v", err)
+		}
+	})
+}
