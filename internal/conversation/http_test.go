@@ -22,7 +22,6 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/conversation"
 	"hutch/internal/hutchtest"
-	"hutch/internal/scripted"
 )
 
 // serve puts a server of conversations on the network.
@@ -200,7 +199,7 @@ func TestLinksFromInside(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	t.Parallel()
-	s, _ := open(t, &scripted.Service{}, conversation.Options{BaseURL: "https://code.example.com/x/"})
+	s, _ := open(t, nil, conversation.Options{BaseURL: "https://code.example.com/x/"})
 	status, h, body := fetch(t, serve(t, s)+"/")
 	policy := h.Get("Content-Security-Policy")
 	if status != 200 || !strings.HasPrefix(h.Get("Content-Type"), "text/html") || !strings.HasPrefix(policy, "default-src 'none'; connect-src 'self'; ") || !strings.Contains(policy, "img-src 'self' https://code.example.com") {
@@ -215,7 +214,7 @@ func TestPage(t *testing.T) {
 	if strings.Contains(body, "/v1/docs") {
 		t.Error("the page links to an API that this server has not")
 	}
-	s, _ = open(t, &scripted.Service{}, conversation.Options{API: "/v1/docs"})
+	s, _ = open(t, nil, conversation.Options{API: "/v1/docs"})
 	if _, _, body := fetch(t, serve(t, s)+"/"); !strings.Contains(body, `<a href="/v1/docs">`) {
 		t.Error("the page of the daemon does not link to its API")
 	}
@@ -295,7 +294,7 @@ func listen(t *testing.T, base, last string) func() event {
 
 // FuzzFile makes arbitrary requests: only signed files are served.
 func FuzzFile(f *testing.F) {
-	s, _ := open(f, &scripted.Service{}, conversation.Options{Folder: f.TempDir()})
+	s, _ := open(f, nil, conversation.Options{Folder: f.TempDir()})
 	mux := http.NewServeMux()
 	s.Routes(mux)
 	for _, seed := range []string{"a/b?sig=00", "a/..%2f..%2fetc%2fpasswd?sig=", "../../etc/passwd", "a%2f/b?exp=1&sig=%00", "//?exp=-1", "a/b;sig=1"} {

@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"hutch"
-	"hutch/internal/scripted"
 )
 
 // kept is a resumable command that has ended, whose output is kept from a byte on.
 type kept struct {
-	scripted.Service
-	text string
-	from int
-	res  hutch.ExecResult
+	hutch.Service // nil: no other verb is called
+	text          string
+	from          int
+	res           hutch.ExecResult
 }
 
 func (k *kept) ResumeExec(_ context.Context, _, _ string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {

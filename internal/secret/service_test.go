@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/scripted"
 	"hutch/internal/secret"
 )
 
@@ -30,6 +29,21 @@ func token() *secret.Redactor {
 // veil covers svc for one who has a secret.
 func veil(svc hutch.Service) *secret.RedactedService {
 	return secret.Redact(svc, func(context.Context) *secret.Redactor { return token() })
+}
+
+// played is a service that plays a command or a log. It has no other verb.
+type played struct {
+	hutch.Service // nil
+	exec          func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error)
+	logs          func(context.Context, hutch.LogsRequest, func(hutch.Output) error) (int64, error)
+}
+
+func (p *played) Exec(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+	return p.exec(ctx, id, req, out)
+}
+
+func (p *played) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+	return p.logs(ctx, req, out)
 }
 
 // TestEveryVerbIsCovered calls every verb of a service whose answers have the secret in every text. Future verbs are
@@ -329,17 +343,8 @@ func (l log) read(_ context.Context, req hutch.LogsRequest, out func(hutch.Outpu
 }
 
 // service has one process, p, with this log.
-func (l log) service(t *testing.T) (svc hutch.Service, req hutch.LogsRequest) {
-	t.Helper()
-	s := &scripted.Service{OnLogs: l.read}
-	if _, err := s.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.StartProcess(t.Context(), "s", hutch.ProcessRequest{Command: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return veil(s), hutch.LogsRequest{SandboxID: "s", ProcessID: p.ID}
+func (l log) service() (svc hutch.Service, req hutch.LogsRequest) {
+	return veil(&played{logs: l.read}), hutch.LogsRequest{SandboxID: "s", ProcessID: "p"}
 }
 
 // shown is what a reader sees, and the cursors at which it can stop.
@@ -377,7 +382,7 @@ func TestCursorsGoOn(t *testing.T) {
 	whole := "begin " + value + " middle " + value + value + " end"
 	pieces := []string{"begin ", value[:5], value[5:] + " mid", "dle " + value[:20], value[20:], value, " end"}
 	want := strings.ReplaceAll(whole, value, hidden)
-	svc, req := of(pieces...).service(t)
+	svc, req := of(pieces...).service()
 	first := read(t, svc, req)
 	if got := first.text[hutch.Stdout]; got != want {
 		t.Fatalf("%q, not %q", got, want)
@@ -424,7 +429,7 @@ func TestStreamsDoNotHideBehindEachOther(t *testing.T) {
 				pieces, b = append(pieces, "!"+b[:n]), b[n:]
 			}
 		}
-		svc, req := of(pieces...).service(t)
+		svc, req := of(pieces...).service()
 		first := read(t, svc, req)
 		wantOut, wantErr := token().String(out), token().String(errs)
 		if first.text[hutch.Stdout] != wantOut || first.text[hutch.Stderr] != wantErr {
@@ -454,10 +459,8 @@ func TestAPromptIsNotHeldBack(t *testing.T) {
 			}
 			return cursor, nil
 		}
-		s := &scripted.Service{OnLogs: script}
-		s.Create(t.Context(), hutch.CreateRequest{ID: "s"})
-		p, _ := s.StartProcess(t.Context(), "s", hutch.ProcessRequest{Command: "x"})
-		_, err := veil(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: p.ID}, func(o hutch.Output) error {
+		s := &played{logs: script}
+		_, err := veil(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: "p"}, func(o hutch.Output) error {
 			seen = append(seen, fmt.Sprintf("%v %s", o.Cursor, o.Data))
 			return nil
 		})
@@ -473,12 +476,11 @@ func TestWhoLeavesWhileAPromptIsShownEndsTheRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("gone")
-		s := &scripted.Service{OnExec: func(ctx context.Context, _ string, _ hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		s := &played{exec: func(ctx context.Context, _ string, _ hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 			out(hutch.Output{Stream: hutch.Stdout, Data: []byte(value[:9]), Cursor: 9})
 			<-ctx.Done()
 			return hutch.ExecResult{}, context.Cause(ctx)
 		}}
-		s.Create(t.Context(), hutch.CreateRequest{ID: "s"})
 		_, err := veil(s).Exec(t.Context(), "s", hutch.ExecRequest{}, func(hutch.Output) error { return gone })
 		if !errors.Is(err, gone) {
 			t.Error(err)
@@ -491,10 +493,9 @@ func TestWhoLeavesWhileAPromptIsShownEndsTheRun(t *testing.T) {
 func TestCutOutputCutsNoSecret(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit < 3*len(value); limit++ {
-		s := &scripted.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
-			return scripted.Print(id, req, out, hutch.Stdout, strings.Repeat(value, 3))
+		s := &played{exec: func(_ context.Context, _ string, _ hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+			return hutch.ExecResult{}, out(hutch.Output{Stream: hutch.Stdout, Data: []byte(strings.Repeat(value, 3))})
 		}}
-		s.Create(t.Context(), hutch.CreateRequest{ID: "s"})
 		res, err := veil(s).Exec(t.Context(), "s", hutch.ExecRequest{MaxOutput: limit}, nil)
 		if err != nil || len(res.Stdout) > limit || strings.Contains(string(res.Stdout), value[4:8]) {
 			t.Errorf("%d bytes: %q, %v", limit, res.Stdout, err)
@@ -538,16 +539,9 @@ func TestLogsSinceTheMiddleOfASecret(t *testing.T) {
 			return out(o)
 		})
 	}
-	s := &scripted.Service{OnLogs: since}
-	if _, err := s.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.StartProcess(t.Context(), "s", hutch.ProcessRequest{Command: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := &played{logs: since}
 	var text string
-	end, err := veil(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: p.ID, Since: began, Times: true}, func(o hutch.Output) error {
+	end, err := veil(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: "p", Since: began, Times: true}, func(o hutch.Output) error {
 		text += string(o.Data)
 		if !o.Time.Equal(began.Add(time.Duration(whole[2].Cursor))) {
 			t.Errorf("%q came at %v", o.Data, o.Time)
