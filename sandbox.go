@@ -94,6 +94,9 @@ type CreateRequest struct {
 	// Snapshot is the id or name of the snapshot that the sandbox starts from: it gets the files, the processes and
 	// the memory. Image, user, runtime and limits are those of the snapshot, as are the variables that Env does not set.
 	Snapshot string `json:"snapshot,omitempty"`
+	// Template is the name of the template that the sandbox starts from: as Snapshot, and what the template starts
+	// is ready. Image can name a template, too.
+	Template string `json:"template,omitempty"`
 	// FilesOnly takes only the files of the snapshot. Use it when the memory was saved by another version of Hutch,
 	// or programs on the host have changed.
 	FilesOnly bool              `json:"filesOnly,omitempty"`
@@ -120,9 +123,19 @@ func (r CreateRequest) Check() error {
 		id = NormalizeID(id)
 	}
 	return cmp.Or(
-		checkOptionalID(id), checkOptionalImage(r.Image), checkOptionalUser(r.User), r.Pull.Check(), checkOptionalType(r.InstanceType), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
+		checkOptionalID(id), checkOptionalImage(r.Image), checkOptionalUser(r.User), r.Pull.Check(), checkOptionalType(r.InstanceType), r.checkTemplate(), checkEnv(r.Env), checkSecretUses(r.Env, r.Secrets), checkLabels(r.Labels),
 		r.Limits.Check(), checkLife(r.SleepAfter, r.Timeout, r.OnIdle), checkVolumes(r.Volumes),
 	)
+}
+
+func (r CreateRequest) checkTemplate() error {
+	switch {
+	case r.Template == "":
+		return nil
+	case r.Snapshot != "":
+		return Errorf(Invalid, "a sandbox begins as one thing: give template or snapshot").Naming(AboutField, "template")
+	}
+	return CheckTemplateName(r.Template)
 }
 
 // UpdateRequest changes an existing sandbox. Fields that are left out do not change.
@@ -157,6 +170,7 @@ type Sandbox struct {
 	User         string            `json:"user,omitempty"` // as it was asked for; empty for the image's user
 	Runtime      string            `json:"runtime"`
 	InstanceType string            `json:"instanceType,omitempty"` // that it was created with
+	Template     string            `json:"template,omitempty"`     // that it began as, by its name
 	CreatedAt    time.Time         `json:"createdAt"`
 	LastUsedAt   time.Time         `json:"lastUsedAt"`
 	ExpiresAt    *time.Time        `json:"expiresAt,omitempty"` // end of the hard lifetime

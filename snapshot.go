@@ -19,6 +19,10 @@ type Snapshots interface {
 	// which only background processes run: it waits some seconds for one, then returns Conflict.
 	Snapshot(ctx context.Context, sandbox string, req SnapshotRequest) (Snapshot, error)
 
+	// CreateTemplate makes a template of a sandbox, and returns its snapshot. If it does not become ready, the error
+	// says why and has the end of its output, and nothing is left behind.
+	CreateTemplate(ctx context.Context, req TemplateRequest) (Snapshot, error)
+
 	// Snapshots lists the caller's snapshots and the shared ones, oldest first.
 	Snapshots(ctx context.Context) ([]Snapshot, error)
 
@@ -75,6 +79,7 @@ type Snapshot struct {
 	Image     string     `json:"image"`
 	Runtime   string     `json:"runtime"`
 	Limits    Limits     `json:"limits"`
+	Template  *Template  `json:"template,omitempty"` // nil for a snapshot that was not made as a template
 }
 
 // MaxForks is the highest number of copies in one call.

@@ -151,6 +151,8 @@ var types = map[string]any{
 	"GitStatus":            hutch.GitStatus{},
 	"Grant":                hutch.Grant{},
 	"InstanceType":         hutch.InstanceType{},
+	"Template":             hutch.Template{},
+	"TemplateRequest":      hutch.TemplateRequest{},
 	"Language":             hutch.Language{},
 	"Limits":               hutch.Limits{},
 	"Logs":                 stream.Logs{},

@@ -61,6 +61,8 @@ func checkParameter(name, value string) error {
 			return hutch.Errorf(hutch.NotFound, "there is no resumable command %.80q in the sandbox", value)
 		}
 		return nil
+	case "snapshot": // or the name of a template
+		return hutch.CheckTemplateName(value)
 	case "name":
 		return hutch.CheckSecretName(value)
 	case "port":

@@ -11,6 +11,11 @@ func (c *Client) Snapshot(ctx context.Context, sandbox string, req hutch.Snapsho
 	return call[hutch.Snapshot](ctx, c, at("Snapshot", sandbox).check(req.Check()), req)
 }
 
+// CreateTemplate implements hutch.Service.
+func (c *Client) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) (hutch.Snapshot, error) {
+	return call[hutch.Snapshot](ctx, c, at("CreateTemplate").check(req.Check()), req)
+}
+
 // Snapshots implements hutch.Service.
 func (c *Client) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 	return call[[]hutch.Snapshot](ctx, c, at("Snapshots"), nil)
@@ -18,9 +23,6 @@ func (c *Client) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 
 // DeleteSnapshot implements hutch.Service.
 func (c *Client) DeleteSnapshot(ctx context.Context, snapshot string) error {
-	if err := hutch.CheckID(snapshot); err != nil {
-		return err
-	}
 	_, err := call[struct{}](ctx, c, at("DeleteSnapshot", snapshot), nil)
 	return err
 }

@@ -73,6 +73,7 @@ func (f *createFlags) flags(c *cobra.Command) {
 	s.StringArrayVarP(&f.env, "env", "e", nil, "environment variable for all that runs inside, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
 	s.StringArrayVar(&f.req.Secrets, "secret", nil, "secret for all that runs inside, `NAME` or VARIABLE=NAME; may be repeated")
 	s.StringVar(&f.req.Snapshot, "snapshot", "", "begin as this snapshot or template, by its id or name")
+	s.StringVar(&f.req.Template, "template", "", "begin as this template, by its name; --image takes the name, too")
 	s.BoolVar(&f.req.FilesOnly, "files-only", false, "take only the files of the snapshot")
 	s.BoolVar(&f.req.KeepAlive, "keep-alive", false, "never sleep")
 	durationVar(s, &f.sleepAfter, "sleep-after", "", 0, "sleep after this time without use (default: the server's, 10m)")
@@ -90,6 +91,7 @@ func (f *createFlags) request(args []string) (hutch.CreateRequest, error) {
 		req.ID = args[0]
 	}
 	req.Env, req.Secrets, req.Snapshot, req.FilesOnly = env, f.req.Secrets, f.req.Snapshot, f.req.FilesOnly
+	req.Template = f.req.Template
 	req.KeepAlive, req.OnIdle = f.req.KeepAlive, hutch.IdleAction(f.onIdle)
 	req.SleepAfter, req.Timeout = hutch.InSeconds(f.sleepAfter), hutch.InSeconds(f.lifetime)
 	return req, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -300,11 +301,25 @@ func pullFirst(ctx context.Context, svc hutch.Service, req *hutch.CreateRequest,
 			return nil
 		}
 	}
+	if isTemplate(ctx, svc, req.Image) {
+		return nil
+	}
 	p := newTransfers(std.err, !showsTerminal(std.err))
 	defer p.end()
 	_, err := images.PullImage(ctx, hutch.PullRequest{Image: req.Image, Pull: cmp.Or(req.Pull, hutch.PullMissing)}, p.show)
 	req.Pull = hutch.PullMissing
 	return err
+}
+
+// isTemplate reports whether the server takes the name of an image for a template's.
+func isTemplate(ctx context.Context, svc hutch.Service, image string) bool {
+	if hutch.CheckTemplateName(image) != nil {
+		return false
+	}
+	list, err := svc.Snapshots(ctx)
+	return err == nil && slices.ContainsFunc(list, func(s hutch.Snapshot) bool {
+		return s.Template != nil && s.Name == hutch.TemplateName(image)
+	})
 }
 
 // sameImage reports whether an image that a sandbox began with is the one of a

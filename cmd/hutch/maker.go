@@ -98,7 +98,7 @@ func differences(sb hutch.Sandbox, req hutch.CreateRequest) (list []string) {
 	}
 	has, want := sb.Limits, req.Limits
 	differ(req.Runtime != "", sb.Runtime == req.Runtime, "its runtime is %s, not %s", sb.Runtime, req.Runtime)
-	differ(req.Image != "", sameImage(sb.Image, req.Image), "its image is %s, not %s", sb.Image, req.Image)
+	differ(req.Image != "", sameImage(sb.Image, req.Image) || sb.Template != "" && sb.Template == hutch.TemplateName(req.Image), "its image is %s, not %s", sb.Image, req.Image)
 	differ(req.InstanceType != "", sb.InstanceType == req.InstanceType, "its instance type is %s, not %s", cmp.Or(sb.InstanceType, "none"), req.InstanceType)
 	differ(want.CPU != 0, has.CPU == want.CPU, "it has %v cores, not %v", has.CPU, want.CPU)
 	differ(want.Memory != 0, has.Memory == want.Memory, "it has %d MiB of memory, not %d", has.Memory, want.Memory)

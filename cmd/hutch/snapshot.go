@@ -22,77 +22,38 @@ gvisor, its processes, their memory and its code contexts. The sandbox runs on.
   hutch restore before
   hutch snapshot rm before`,
 	}
-	c.AddCommand(newSnapshotCreate(h, std, "create SANDBOX", ""), newSnapshotList(h, std, false), newSnapshotRemove(h, std))
+	c.AddCommand(newSnapshotCreate(h, std), newSnapshotList(h, std, false), newSnapshotRemove(h, std))
 	return c
 }
 
-// newTemplate is newSnapshot for snapshots with a name, from which many sandboxes are created.
-func newTemplate(h *home, std streams) *cobra.Command {
-	c := &cobra.Command{
-		Use: "template", Short: "Make sandboxes that begin warm, with libraries imported",
-		Long: `Make templates: snapshots with a name, that sandboxes begin as. What a code context of
-the first has imported, theirs have imported, too.
-` + remoteHelp,
-		Example: `  hutch code -c 'import pandas' warm
-  hutch template create pandas --from warm
-  hutch restore pandas --id demo`,
-	}
-	c.AddCommand(newSnapshotCreate(h, std, "create NAME --from SANDBOX", "from"), newSnapshotList(h, std, true), newSnapshotRemove(h, std))
-	return c
-}
-
-// newSnapshotCreate takes the sandbox as its argument and optionally a name; for templates it is the other way round.
-func newSnapshotCreate(h *home, std streams, use, from string) *cobra.Command {
+func newSnapshotCreate(h *home, std streams) *cobra.Command {
 	var req hutch.SnapshotRequest
 	var ttl time.Duration
 	var asJSON bool
-	var sandbox string
 	c := &cobra.Command{
-		Use: use, Short: "Keep what a sandbox is now, and print the snapshot's id",
+		Use: "create SANDBOX", Short: "Keep what a sandbox is now, and print the snapshot's id",
 		Long: "Keep what a sandbox is now, and print the snapshot's id. With memory it waits some\nseconds for a moment at which no command is under way.\n" + remoteHelp,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			first := &sandbox
-			if from != "" {
-				first = &req.Name
-			}
-			if len(args) == 1 {
-				*first = args[0]
-			}
-			switch {
-			case sandbox == "":
-				return usageError{fmt.Errorf("say of which sandbox\nusage: %s", c.UseLine())}
-			case *first == "":
-				return usageError{fmt.Errorf("a template needs a name\nusage: %s", c.UseLine())}
-			}
-			svc, err := h.dial()
-			if err != nil {
-				return err
-			}
+		Args: cobra.ExactArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req.TTL = hutch.InSeconds(ttl)
-			snap, err := svc.Snapshot(c.Context(), sandbox, req)
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return writeJSON(std.out, snap)
-			case !snap.Memory && !req.FilesOnly:
-				fmt.Fprintf(std.err, "hutch: the runtime %s saves no memory: the snapshot has the files alone\n", plain(snap.Runtime))
-			}
-			fmt.Fprintln(std.out, snap.ID)
-			return nil
-		},
+			snap, err := svc.Snapshot(ctx, args[0], req)
+			return printSnapshot(std, snap, req.FilesOnly, asJSON, err)
+		}),
 	}
 	f := c.Flags()
-	if from != "" {
-		f.StringVar(&sandbox, from, "", "the sandbox that it is made of")
-		f.BoolVar(&req.Shared, "shared", false, "let everybody on the server make sandboxes of it (for administrators)")
-	}
 	f.StringVar(&req.Name, "name", "", "a name, like no other of yours")
 	f.BoolVar(&req.FilesOnly, "files-only", false, "leave memory out")
 	durationVar(f, &ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// printSnapshot prints the id of a new snapshot or, as JSON, its record.
+func printSnapshot(std streams, snap hutch.Snapshot, filesOnly, asJSON bool, err error) error {
+	if err == nil && !asJSON && !snap.Memory && !filesOnly {
+		fmt.Fprintf(std.err, "hutch: the runtime %s saves no memory: the snapshot has the files alone\n", plain(snap.Runtime))
+	}
+	return printMade(std, snap.ID, snap, asJSON, err)
 }
 
 func newSnapshotList(h *home, std streams, named bool) *cobra.Command {

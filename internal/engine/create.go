@@ -22,7 +22,7 @@ import (
 
 // Create implements hutch.Service.
 func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
-	if req.Snapshot != "" {
+	if e.namesTemplate(ctx, &req); req.Snapshot != "" || req.Template != "" {
 		return e.createFrom(ctx, req)
 	}
 	if err := e.applyType(&req); err != nil {
@@ -157,6 +157,9 @@ func (e *lifecycle) enter(ctx context.Context, rec store.Record) (s *sandbox, ma
 		return nil, false, err
 	}
 	if err := cmp.Or(e.roomLocked(ctx, 1), e.claimLocked(rec.Sandbox)); err != nil {
+		return nil, false, err
+	}
+	if err := e.templateRoomLocked(rec); err != nil {
 		return nil, false, err
 	}
 	e.tasks.Add(1) // until make is done

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -56,7 +57,7 @@ func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, 
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			forks[i], errs[i] = e.beginAs(ctx, snap, hutch.CreateRequest{Env: env})
+			forks[i], _, errs[i] = e.beginAs(ctx, snap, hutch.CreateRequest{Env: env})
 		})
 	}
 	wg.Wait()
@@ -74,32 +75,41 @@ func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, 
 }
 
 // createFrom implements Create for a sandbox that starts from a snapshot.
-func (e *lifecycle) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
-	snap, err := e.snaps.Find(viewer(ctx), req.Snapshot)
+func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	if err := req.Check(); err != nil {
+		return hutch.Sandbox{}, err
+	}
+	snap, err := e.snaps.Find(viewer(ctx), cmp.Or(req.Template, req.Snapshot))
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
 	if err := snap.Verify(); err != nil {
 		return hutch.Sandbox{}, err
 	}
-	return e.beginAs(ctx, snap, req)
+	sb, made, err := e.beginAs(ctx, snap, req)
+	if t := snap.Snapshot.Template; err == nil && made && t != nil && (req.FilesOnly || !snap.Snapshot.Memory) {
+		return sb, e.startTemplate(ctx, sb.ID, *t)
+	}
+	return sb, err
 }
 
 // beginAs makes a sandbox from a snapshot. If the pool has an instance of this
-// snapshot, it takes that one.
-func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (hutch.Sandbox, error) {
+// snapshot, it takes that one. It reports whether it has made the sandbox, or there was
+// one.
+func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (sb hutch.Sandbox, made bool, err error) {
 	rec, d, err := e.draftFrom(ctx, snap, req)
 	if err != nil {
-		return hutch.Sandbox{}, err
+		return hutch.Sandbox{}, false, err
 	}
 	k := instance.KindFrom(snap, rec.Sandbox, !req.FilesOnly)
 	r, ok := driver.As[driver.Restorer](d)
 	if k.Memory {
 		if err := fits(snap, r, ok); err != nil {
-			return hutch.Sandbox{}, err
+			return hutch.Sandbox{}, false, err
 		}
 	}
-	return e.make(ctx, rec, func(s *sandbox) (how startPlan) {
+	sb, err = e.make(ctx, rec, func(s *sandbox) (how startPlan) {
+		made = true
 		sp := e.claim(s, k)
 		switch {
 		case k.Memory:
@@ -114,6 +124,7 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 		how.Spare, how.snapshot = sp, snap.Snapshot.ID
 		return how
 	})
+	return sb, made, err
 }
 
 // draftFrom makes the record of a sandbox that starts from a snapshot. Some settings
@@ -134,7 +145,25 @@ func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req
 		req.Secrets = append(slices.Clone(was.Secrets), req.Secrets...)
 		req.Network = e.inherited(ctx, req.Network, was.Sandbox.Network)
 	}
-	return e.draft(ctx, req)
+	t := v.Template
+	if t != nil {
+		req.Labels = merged(t.Labels, req.Labels)
+	}
+	rec, d, err := e.draft(ctx, req)
+	if rec.Sandbox.Template, rec.Template = was.Sandbox.Template, was.Template; t != nil {
+		rec.Sandbox.Template, rec.Template = v.Name, v.ID
+	}
+	return rec, d, err
+}
+
+// merged is a with b over it.
+func merged(a, b map[string]string) map[string]string {
+	if len(a) == 0 {
+		return b
+	}
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
 }
 
 // fits reports whether this server can restore the memory of a snapshot.

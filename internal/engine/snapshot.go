@@ -37,18 +37,28 @@ func (e *Engine) Snapshot(ctx context.Context, id string, req hutch.SnapshotRequ
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	v := draftSnapshot(s, req)
-	release, err := e.snaps.Reserve(v)
+	return e.keepSnapshot(ctx, id, draftSnapshot(s, req), !req.FilesOnly, "")
+}
+
+// keepSnapshot makes a snapshot of a sandbox and puts it into the catalog, in place of
+// the one with the id in over, if there is one.
+func (e *lifecycle) keepSnapshot(ctx context.Context, id string, v hutch.Snapshot, memory bool, over string) (hutch.Snapshot, error) {
+	release, err := e.snaps.Reserve(v, over)
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
 	defer release()
-	snap, err := e.capture(ctx, id, v, parts{files: true, memory: !req.FilesOnly})
+	snap, err := e.capture(ctx, id, v, parts{files: true, memory: memory})
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
 	if err := e.snaps.Keep(snap); err != nil {
 		return hutch.Snapshot{}, e.snaps.Discard(snap, err)
+	}
+	if old, err := e.snaps.ByID(over); err == nil {
+		if err := e.dropSnapshot(old); err != nil {
+			e.log.Error("delete a snapshot that was replaced", "snapshot", over, "err", err)
+		}
 	}
 	e.log.Info("snapshot", "sandbox", id, "snapshot", v.ID, "size", snap.Snapshot.Size, "stood", snap.Snapshot.Stood)
 	return snap.Snapshot, nil

@@ -55,6 +55,13 @@ type Root struct {
 	User *Account
 	// WorkingDir is the folder in which commands start; empty is Workspace.
 	WorkingDir string
+	// Program is what the image says of its own program; the host image says nothing.
+	Program Program
+}
+
+// Program is what an image says of the program that it is made for. It is untrusted.
+type Program struct {
+	Command []string // the ENTRYPOINT and CMD
 }
 
 // File is a folder or a regular file that a sandbox has over an EROFS file. It

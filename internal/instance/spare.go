@@ -11,6 +11,7 @@ import (
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/image"
+	"hutch/internal/kernel"
 	"hutch/internal/pool"
 	"hutch/internal/snapshots"
 	"hutch/internal/wire"
@@ -286,11 +287,28 @@ func (m *Maker) warm(s *Spare) {
 	if s.kind.Memory {
 		return
 	}
-	for _, w := range m.opt.Warm {
+	for _, w := range m.warmOf(s.kind) {
 		if err := s.agent.Spare(m.ctx, w); err != nil && m.ctx.Err() == nil {
 			m.log.Warn("make a spare interpreter", "place", s.place, "context", w.ID, "err", err)
 		}
 	}
+}
+
+// warmOf are the interpreters that wait in an instance of a kind: those of its template,
+// or else those of the server.
+func (m *Maker) warmOf(k pool.Kind) []wire.Context {
+	if k.Snapshot == "" {
+		return m.opt.Warm
+	}
+	snap, err := m.snaps.ByID(k.Snapshot)
+	if err != nil || snap.Snapshot.Template == nil || len(snap.Snapshot.Template.Warm) == 0 {
+		return m.opt.Warm
+	}
+	all, err := kernel.Spares(snap.Snapshot.Template.Warm)
+	if err != nil { // they were checked when the template was made
+		m.log.Warn("no interpreters wait in copies of a template", "snapshot", k.Snapshot, "err", err)
+	}
+	return all
 }
 
 // KindOf is the kind of instance that a sandbox needs.

@@ -143,6 +143,29 @@ func (k Kernel) Spare(modules []string) (wire.Context, error) {
 	return c, err
 }
 
+// Spares reads texts such as "python" and "python=pandas,numpy", and says how the agent
+// is to start those interpreters.
+func Spares(texts []string) ([]wire.Context, error) {
+	var all []wire.Context
+	for _, text := range texts {
+		language, list, some := strings.Cut(text, "=")
+		k, err := Lookup(language)
+		if err != nil {
+			return nil, err
+		}
+		var modules []string
+		if some {
+			modules = strings.Split(list, ",")
+		}
+		c, err := k.Spare(modules)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
 // module is what the names of modules look like.
 var module = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 

@@ -18,6 +18,11 @@ func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 		return p.mayReach(ctx, req)
 	case hutch.SecretRequest:
 		return p.mayBroker(ctx, c.Target, req.Brokered)
+	case hutch.TemplateRequest:
+		if err := p.mayReach(ctx, req.Network); err != nil {
+			return err
+		}
+		return mayShare(ctx, "a template", req.Shared)
 	case hutch.SnapshotRequest:
 		return mayShare(ctx, "a snapshot", req.Shared)
 	case hutch.PullRequest:

@@ -43,7 +43,7 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 
 		"Network": h.network, "SetNetwork": posts(h, h.setNetwork), "Connections": h.netConnections,
 
-		"Snapshot": posts(h, h.snapshot), "Snapshots": h.snapshots, "DeleteSnapshot": h.deleteSnapshot,
+		"Snapshot": posts(h, h.snapshot), "CreateTemplate": posts(h, h.createTemplate), "Snapshots": h.snapshots, "DeleteSnapshot": h.deleteSnapshot,
 		"Fork": posts(h, h.fork), "Pause": h.pause, "Resume": h.resume,
 	}
 }

@@ -10,6 +10,10 @@ func (h *Handler) snapshot(r *http.Request, req hutch.SnapshotRequest) (hutch.Sn
 	return h.svc.Snapshot(r.Context(), r.PathValue("id"), req)
 }
 
+func (h *Handler) createTemplate(r *http.Request, req hutch.TemplateRequest) (hutch.Snapshot, error) {
+	return h.svc.CreateTemplate(r.Context(), req)
+}
+
 func (h *Handler) snapshots(w http.ResponseWriter, r *http.Request) {
 	list, err := h.svc.Snapshots(r.Context())
 	reply(h, w, r)(orEmpty(list), err)

@@ -507,6 +507,9 @@ func (l *leaks) Snapshot(context.Context, string, hutch.SnapshotRequest) (hutch.
 	return full[hutch.Snapshot](), l.err()
 }
 
+func (l *leaks) CreateTemplate(context.Context, hutch.TemplateRequest) (hutch.Snapshot, error) {
+	return full[hutch.Snapshot](), l.err()
+}
 func (l *leaks) Snapshots(context.Context) ([]hutch.Snapshot, error) {
 	return full[[]hutch.Snapshot](), l.err()
 }

@@ -60,6 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Ports", s.ports()},
 		{"Network", s.networks()},
 		{"Snapshots", s.snapshots()},
+		{"Templates", s.templates()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

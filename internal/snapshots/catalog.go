@@ -56,7 +56,27 @@ func Open(dir string, log *slog.Logger) (*Catalog, error) {
 		}
 		c.all[s.Snapshot.ID] = s
 	}
-	return c, nil
+	return c, c.dropReplaced()
+}
+
+// dropReplaced removes the older of two snapshots with one name: the server ended
+// before it could.
+func (c *Catalog) dropReplaced() error {
+	newest := map[[2]string]*Snapshot{}
+	for _, s := range c.listLocked(Viewer{Server: true}) { // the oldest first
+		if s.Snapshot.Name == "" {
+			continue
+		}
+		key := [2]string{s.Snapshot.Owner, s.Snapshot.Name}
+		if old := newest[key]; old != nil {
+			delete(c.all, old.Snapshot.ID)
+			if err := c.Remove(old); err != nil {
+				return err
+			}
+		}
+		newest[key] = s
+	}
+	return nil
 }
 
 func load(dir string) (*Snapshot, error) {
@@ -69,11 +89,12 @@ func load(dir string) (*Snapshot, error) {
 }
 
 // Reserve takes the name of a snapshot to be made, and its place among the
-// owner's. The caller calls release when the snapshot is kept, or was given up.
-func (c *Catalog) Reserve(v hutch.Snapshot) (release func(), err error) {
+// owner's. The snapshot of the id in over, if there is one, does not count: it is to be
+// replaced. The caller calls release when the snapshot is kept, or was given up.
+func (c *Catalog) Reserve(v hutch.Snapshot, over string) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.checkLocked(v); err != nil {
+	if err := c.checkLocked(v, over); err != nil {
 		return nil, err
 	}
 	c.making = append(c.making, v)
@@ -85,10 +106,10 @@ func (c *Catalog) Reserve(v hutch.Snapshot) (release func(), err error) {
 }
 
 // checkLocked refuses a snapshot whose name is taken, or that is one too many.
-func (c *Catalog) checkLocked(v hutch.Snapshot) error {
+func (c *Catalog) checkLocked(v hutch.Snapshot, over string) error {
 	others := slices.Clone(c.making)
 	for _, s := range c.all {
-		if !s.Expired(time.Now()) {
+		if !s.Expired(time.Now()) && s.Snapshot.ID != over {
 			others = append(others, s.Snapshot)
 		}
 	}
@@ -200,9 +221,10 @@ func (c *Catalog) listLocked(v Viewer) []*Snapshot {
 
 // Find returns a snapshot by id or name: the viewer's own before a shared one.
 func (c *Catalog) Find(v Viewer, id string) (*Snapshot, error) {
-	if err := hutch.CheckID(id); err != nil {
+	if err := hutch.CheckTemplateName(id); err != nil {
 		return nil, err
 	}
+	id = hutch.TemplateName(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found *Snapshot

@@ -47,7 +47,7 @@ func TestReserve(t *testing.T) {
 		c := open(t, t.TempDir())
 		full := hutch.Snapshot{ID: "snap-a", Name: "base", Owner: "alice", Size: maxSize}
 		c.all[full.ID] = &Snapshot{Manifest: Manifest{Snapshot: full}}
-		release, err := c.Reserve(hutch.Snapshot{ID: "snap-b", Owner: test.owner, Name: test.name})
+		release, err := c.Reserve(hutch.Snapshot{ID: "snap-b", Owner: test.owner, Name: test.name}, "")
 		if !errors.Is(err, test.want) {
 			t.Errorf("%s %q: %v, want %v", test.owner, test.name, err, test.want)
 		}
@@ -61,16 +61,16 @@ func TestReservedNameIsTaken(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
 	v := hutch.Snapshot{ID: "snap-a", Name: "base"}
-	release, err := c.Reserve(v)
+	release, err := c.Reserve(v, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	v.ID = "snap-b"
-	if _, err := c.Reserve(v); !errors.Is(err, hutch.Conflict) {
+	if _, err := c.Reserve(v, ""); !errors.Is(err, hutch.Conflict) {
 		t.Errorf("reserved twice: %v", err)
 	}
 	release()
-	if _, err := c.Reserve(v); err != nil {
+	if _, err := c.Reserve(v, ""); err != nil {
 		t.Error(err)
 	}
 }

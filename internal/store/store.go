@@ -24,15 +24,17 @@ type Record struct {
 	Place   string            `json:"place"`
 	Sandbox hutch.Sandbox     `json:"sandbox"`
 	Env     map[string]string `json:"env,omitempty"`
-	Secrets []string          `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values
-	Lent    []string          `json:"lent,omitempty"`    // secrets that its programs have asked for, by name
-	Token   string            `json:"token"`             // the agent's
-	Handle  driver.Handle     `json:"handle"`            // the driver's, while it runs
-	Seat    string            `json:"seat,omitempty"`    // the driver's name of where it runs or last ran; empty is Place
-	Used    Used              `json:"used"`
-	Traffic hutch.Traffic     `json:"traffic,omitzero"` // what went over its network
-	Books   *Books            `json:"books,omitempty"`
-	Ports   []Exposure        `json:"ports,omitempty"`
+	// Template is the id of the template that it began as, or the sandbox that it is a copy of.
+	Template string        `json:"template,omitempty"`
+	Secrets  []string      `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values
+	Lent     []string      `json:"lent,omitempty"`    // secrets that its programs have asked for, by name
+	Token    string        `json:"token"`             // the agent's
+	Handle   driver.Handle `json:"handle"`            // the driver's, while it runs
+	Seat     string        `json:"seat,omitempty"`    // the driver's name of where it runs or last ran; empty is Place
+	Used     Used          `json:"used"`
+	Traffic  hutch.Traffic `json:"traffic,omitzero"` // what went over its network
+	Books    *Books        `json:"books,omitempty"`
+	Ports    []Exposure    `json:"ports,omitempty"`
 }
 
 // Exposure is an exposed port, without its URL.

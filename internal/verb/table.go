@@ -128,6 +128,7 @@ var table = []Verb{
 
 	// Snapshots
 	owning("Snapshot", run, "POST "+sandbox+"/snapshots"),
+	keeping("CreateTemplate", run, "POST /v1/templates"),
 	keeping("Snapshots", see, "GET /v1/snapshots").looks(),
 	keeping("DeleteSnapshot", run, "DELETE /v1/snapshots/{snapshot}").frees(),
 	owning("Fork", run, "POST "+sandbox+"/fork"),

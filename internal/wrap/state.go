@@ -86,6 +86,13 @@ func (s *Service) Snapshot(ctx context.Context, sandbox string, req hutch.Snapsh
 	})
 }
 
+// CreateTemplate implements hutch.Snapshots.
+func (s *Service) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) (hutch.Snapshot, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "CreateTemplate", Target: req.Name, Request: req}, func(ctx context.Context) (hutch.Snapshot, error) {
+		return s.Next.CreateTemplate(ctx, req)
+	})
+}
+
 // Snapshots implements hutch.Snapshots.
 func (s *Service) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Snapshots"}, func(ctx context.Context) ([]hutch.Snapshot, error) {

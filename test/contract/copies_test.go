@@ -25,7 +25,7 @@ type copying struct {
 }
 
 func (c copying) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
-	if req.Snapshot == "" && req.Limits == (hutch.Limits{}) && req.Image == "" {
+	if req.Snapshot == "" && req.Template == "" && req.Limits == (hutch.Limits{}) && req.Image == "" {
 		req.Snapshot = c.snapshot
 	}
 	return c.Service.Create(ctx, req)

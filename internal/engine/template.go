@@ -1,0 +1,240 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/image"
+	"hutch/internal/kernel"
+	"hutch/internal/snapshots"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// A template is a snapshot that says what runs in it (hutch.Template). It is made in a
+// sandbox of its own, the builder: what the template starts becomes ready there, and
+// then the builder's state is kept. A snapshot with memory has all that running, so a
+// sandbox made from it only continues. Without memory, a new sandbox starts it again
+// and Create returns when it is ready.
+
+// buildTime is how long a builder can live, beside the time that its start command is
+// given. It matters only when the server ends meanwhile: otherwise it is destroyed at
+// the end of the call.
+const buildTime = time.Hour
+
+// CreateTemplate implements hutch.Snapshots.
+func (e *Engine) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) (hutch.Snapshot, error) {
+	if err := e.checkTemplate(req); err != nil {
+		return hutch.Snapshot{}, err
+	}
+	req.Name = hutch.TemplateName(req.Name)
+	over, err := e.freeName(ctx, req)
+	if err != nil {
+		return hutch.Snapshot{}, err
+	}
+	from := req.From
+	if from == "" {
+		if from, err = e.buildTemplate(ctx, &req); err != nil {
+			return hutch.Snapshot{}, err
+		}
+		defer e.discardSandbox(ctx, from)
+	}
+	s, err := e.find(ctx, from)
+	if err != nil {
+		return hutch.Snapshot{}, err
+	}
+	v := draftSnapshot(s, hutch.SnapshotRequest{Name: req.Name, TTL: req.TTL, Shared: req.Shared})
+	v.Template = &req.Template
+	return e.keepSnapshot(ctx, from, v, !req.FilesOnly, over)
+}
+
+// checkTemplate refuses what cannot become a template, before anything is made.
+func (e *Engine) checkTemplate(req hutch.TemplateRequest) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
+	if req.Ready != nil {
+		if _, _, err := e.checkWait(*req.Ready); err != nil {
+			return err
+		}
+	}
+	_, err := kernel.Spares(req.Warm)
+	return err
+}
+
+// freeName returns the id of the snapshot that a new template replaces, if there is
+// one. It refuses a name that is taken, before the template is made.
+func (e *Engine) freeName(ctx context.Context, req hutch.TemplateRequest) (over string, err error) {
+	v := hutch.Snapshot{Name: req.Name, Owner: viewer(ctx).Owner}
+	if old, err := e.snaps.Find(viewer(ctx), req.Name); err == nil && req.Replace && old.Snapshot.Owner == v.Owner {
+		over = old.Snapshot.ID
+	}
+	release, err := e.snaps.Reserve(v, over)
+	if err != nil {
+		return "", err
+	}
+	release()
+	return over, nil
+}
+
+// buildTemplate makes the builder of a template and starts what the template starts. It
+// leaves nothing behind when that fails.
+func (e *Engine) buildTemplate(ctx context.Context, req *hutch.TemplateRequest) (id string, err error) {
+	create := req.SandboxRequest()
+	create.ID, create.OnIdle, create.Timeout = hutch.NewID("template"), hutch.IdleDestroy, hutch.InSeconds(buildTime)
+	if req.Ready != nil {
+		create.Timeout += req.Ready.Timeout
+	}
+	sb, err := e.Create(ctx, create)
+	if err != nil {
+		return "", err
+	}
+	if req.Entrypoint {
+		req.Start, err = e.entrypoint(ctx, sb.Image)
+	}
+	if err == nil {
+		err = e.startReady(ctx, sb.ID, req.Template)
+	}
+	if err == nil {
+		err = e.warm(ctx, sb.ID, req.Warm)
+	}
+	if err != nil {
+		e.discardSandbox(ctx, sb.ID)
+		return "", err
+	}
+	return sb.ID, nil
+}
+
+// discardSandbox destroys a sandbox that no caller is to have.
+func (e *Engine) discardSandbox(ctx context.Context, id string) {
+	if _, err := e.Destroy(context.WithoutCancel(ctx), id, true); err != nil {
+		e.log.Error("destroy the sandbox of a template", "sandbox", id, "err", err)
+	}
+}
+
+// entrypoint is the program that an image names, as a command line.
+func (e *Engine) entrypoint(ctx context.Context, name string) (string, error) {
+	root, err := e.opt.Image(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	words := slices.Clone(root.Program.Command)
+	if len(words) == 0 {
+		return "", hutch.Errorf(hutch.Invalid, "the image %.200s does not say which program it runs: give start", name).Naming(hutch.AboutField, "entrypoint")
+	}
+	for i, w := range words {
+		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	command := strings.Join(words, " ")
+	return command, hutch.ProcessRequest{Command: command}.Check()
+}
+
+// startName is the name of the process that a template starts.
+const startName = "template"
+
+// startTemplate starts what a template starts, in a new sandbox that has only the files
+// of it. If that does not become ready, the sandbox is destroyed.
+func (e *Engine) startTemplate(ctx context.Context, id string, t hutch.Template) error {
+	err := e.startReady(ctx, id, t)
+	if err != nil {
+		e.discardSandbox(ctx, id)
+	}
+	return err
+}
+
+// startReady starts the process of a template, and waits until it is ready.
+func (e *Engine) startReady(ctx context.Context, id string, t hutch.Template) error {
+	if t.Start == "" {
+		return nil
+	}
+	p, err := e.StartProcess(ctx, id, hutch.ProcessRequest{Command: t.Start, Name: startName})
+	if err != nil || t.Ready == nil {
+		return err
+	}
+	res, err := e.Wait(ctx, id, p.ID, *t.Ready)
+	if err != nil || res.Met {
+		return err
+	}
+	why := "was not ready in time"
+	if res.Process.ExitCode != nil {
+		why = fmt.Sprintf("ended with exit code %d before it was ready", *res.Process.ExitCode)
+	}
+	return hutch.Errorf(hutch.Conflict, "the start command of the template %s%s: correct it, or what ready waits for, or give ready a longer timeout", why, e.lastWords(ctx, id, p.ID)).
+		Naming(hutch.AboutField, "start")
+}
+
+// lastWords quotes the end of the output of a process, for an error.
+func (e *Engine) lastWords(ctx context.Context, id, process string) string {
+	const most = 1 << 10
+	var end []byte
+	_, err := e.Logs(ctx, hutch.LogsRequest{SandboxID: id, ProcessID: process}, func(o hutch.Output) error {
+		end = append(end, o.Data...)
+		end = end[max(0, len(end)-most):]
+		return nil
+	})
+	text := strings.TrimSpace(clean(string(end), most))
+	if err != nil || text == "" {
+		return " and printed nothing"
+	}
+	return fmt.Sprintf("; at last it printed %q", text)
+}
+
+// warm starts the interpreters that wait.
+func (e *Engine) warm(ctx context.Context, id string, texts []string) error {
+	all, err := kernel.Spares(texts)
+	if err != nil {
+		return err
+	}
+	for i, c := range all {
+		if err := e.ask(ctx, id, func(agent *wire.Client) error { return agent.Spare(ctx, c) }); err != nil {
+			return hutch.Errorf(hutch.KindOf(err), "the interpreter %s cannot wait: %v", texts[i], err).Naming(hutch.AboutField, "warm").Because(err)
+		}
+	}
+	return nil
+}
+
+// namesTemplate makes a request whose image is the name of a template one for the
+// template. The name of a snapshot that is not a template stays an image.
+func (e *lifecycle) namesTemplate(ctx context.Context, req *hutch.CreateRequest) {
+	if req.Image == "" || req.Image == image.HostName || req.Template != "" || req.Snapshot != "" {
+		return
+	}
+	if snap := e.template(ctx, req.Image); snap != nil {
+		req.Image, req.Template = "", req.Image
+	}
+}
+
+// template returns the template of a name, if the caller can use one; else nil.
+func (e *lifecycle) template(ctx context.Context, name string) *snapshots.Snapshot {
+	snap, err := e.snaps.Find(viewer(ctx), name)
+	if err != nil || snap.Snapshot.Template == nil || snap.Snapshot.Name != hutch.TemplateName(name) {
+		return nil
+	}
+	return snap
+}
+
+// templateRoomLocked refuses a sandbox over the number of its template.
+func (e *lifecycle) templateRoomLocked(rec store.Record) error {
+	if rec.Template == "" {
+		return nil
+	}
+	snap, err := e.snaps.ByID(rec.Template)
+	if errors.Is(err, hutch.NotFound) || snap.Snapshot.Template.MaxSandboxes == 0 {
+		return nil
+	}
+	most, n := snap.Snapshot.Template.MaxSandboxes, 0
+	for _, s := range e.sandboxes {
+		if s.Record().Template == rec.Template {
+			n++
+		}
+	}
+	if n < most {
+		return nil
+	}
+	return hutch.Errorf(hutch.Exhausted, "the limit of %d sandboxes at once of the template %q, awake or asleep, is reached: destroy one", most, rec.Sandbox.Template).With("limit", "template sandboxes")
+}

@@ -1,0 +1,120 @@
+package hutch
+
+import (
+	"cmp"
+	"strings"
+)
+
+// Template is what a snapshot that serves as a template says of the sandboxes made from it. If the snapshot has no
+// memory, each new sandbox starts what is said here; otherwise it is running in the snapshot already.
+type Template struct {
+	// Start is the command line of a background process that runs in every sandbox.
+	Start string `json:"start,omitempty"`
+	// Ready says when Start is ready; without it, once it has started.
+	Ready *WaitRequest `json:"ready,omitempty"`
+	// Warm are the interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE.
+	Warm []string `json:"warm,omitempty"`
+	// Labels are those of the sandboxes, beside their own.
+	Labels map[string]string `json:"labels,omitempty"`
+	// MaxSandboxes is how many sandboxes of the template there can be at once, of all owners, awake or asleep; 0 is
+	// no limit.
+	MaxSandboxes int `json:"maxSandboxes,omitempty"`
+}
+
+// TemplateRequest asks for a template. It is made of a sandbox: of the one in From, or of a new one with the settings
+// here, in which Start has become ready. The new sandbox is destroyed afterwards.
+type TemplateRequest struct {
+	// Name is NAME or NAME:TAG, unique among the owner's snapshots. NAME:latest is the same as NAME.
+	Name string `json:"name"`
+	// Replace lets the new template take the name of an older one, which is deleted once the new one is there.
+	Replace bool `json:"replace,omitempty"`
+	// From is an existing sandbox, of whose present state the template is made.
+	From string `json:"from,omitempty"`
+
+	// The following are as in CreateRequest, for the sandbox that the template is made of and all that are made from it.
+
+	Image        string            `json:"image,omitempty"`
+	Pull         PullPolicy        `json:"pull,omitempty"`
+	User         string            `json:"user,omitempty"`
+	Runtime      string            `json:"runtime,omitempty"`
+	InstanceType string            `json:"instanceType,omitempty"`
+	Limits       Limits            `json:"limits,omitzero"`
+	Snapshot     string            `json:"snapshot,omitempty"`
+	Env          map[string]string `json:"env,omitempty"`
+	Secrets      []string          `json:"secrets,omitempty"`
+	Network      Network           `json:"network,omitzero"`
+
+	Template
+	// Entrypoint starts the program that the image names: its ENTRYPOINT and CMD.
+	Entrypoint bool `json:"entrypoint,omitempty"`
+
+	FilesOnly bool    `json:"filesOnly,omitempty"` // leave memory out
+	TTL       Seconds `json:"ttl,omitempty"`       // how long the template is kept; default: until it is deleted
+	// Shared is as in SnapshotRequest. A shared template can have no Secrets.
+	Shared bool `json:"shared,omitempty"`
+}
+
+// maxWarm bounds the interpreters of one template that wait.
+const maxWarm = 8
+
+// Check refuses a request that no server can answer.
+func (r TemplateRequest) Check() error {
+	if err := cmp.Or(CheckTemplateName(r.Name), checkOptionalID(r.From), r.SandboxRequest().Check(),
+		SnapshotRequest{TTL: r.TTL}.Check(), r.Template.check()); err != nil {
+		return err
+	}
+	begins := r.SandboxRequest()
+	begins.Labels = nil
+	switch {
+	case r.From != "" && !isZeroCreate(begins):
+		return Errorf(Invalid, "from names a sandbox, whose image, runtime, limits, network and environment the template has: leave those out").Naming(AboutField, "from")
+	case r.From != "" && (r.Entrypoint || len(r.Warm) > 0):
+		return Errorf(Invalid, "from names a sandbox, and nothing is started in it: leave out entrypoint and warm, or from").Naming(AboutField, "from")
+	case r.Entrypoint && r.Start != "":
+		return Errorf(Invalid, "give one of start and entrypoint").Naming(AboutField, "entrypoint")
+	case r.Ready != nil && r.Start == "" && !r.Entrypoint:
+		return Errorf(Invalid, "ready needs start, whose process it waits for").Naming(AboutField, "ready")
+	case r.Shared && len(r.Secrets) > 0:
+		return Errorf(Invalid, "a template for all owners can have no secrets: its memory would show them").Naming(AboutField, "secrets")
+	}
+	return nil
+}
+
+func isZeroCreate(r CreateRequest) bool {
+	return r.Image == "" && r.User == "" && r.Pull == "" && r.Runtime == "" && r.InstanceType == "" && r.Limits == (Limits{}) && r.Snapshot == "" &&
+		len(r.Env) == 0 && len(r.Secrets) == 0 && r.Network.IsZero()
+}
+
+func (t Template) check() error {
+	switch {
+	case t.MaxSandboxes < 0:
+		return Errorf(Invalid, "maxSandboxes is %d: give a number, or 0 for no limit", t.MaxSandboxes).Naming(AboutField, "maxSandboxes")
+	case len(t.Warm) > maxWarm:
+		return Errorf(Invalid, "there are %d interpreters to wait: at most %d are allowed", len(t.Warm), maxWarm).Naming(AboutField, "warm")
+	case t.Ready != nil && t.Ready.Port == 0 && t.Ready.Text == "" && t.Ready.Pattern == "":
+		return Errorf(Invalid, "ready says nothing to wait for: give port, text or pattern").Naming(AboutField, "ready")
+	case t.Ready != nil:
+		return t.Ready.Check()
+	case t.Start != "":
+		return ProcessRequest{Command: t.Start}.Check()
+	}
+	return nil
+}
+
+// SandboxRequest asks for the sandbox that the template is made of.
+func (r TemplateRequest) SandboxRequest() CreateRequest {
+	return CreateRequest{Image: r.Image, Pull: r.Pull, User: r.User, Runtime: r.Runtime, InstanceType: r.InstanceType, Limits: r.Limits, Snapshot: r.Snapshot,
+		Env: r.Env, Secrets: r.Secrets, Network: r.Network, Labels: r.Labels}
+}
+
+// CheckTemplateName refuses text that is neither NAME nor NAME:TAG.
+func CheckTemplateName(name string) error {
+	base, tag, tagged := strings.Cut(name, ":")
+	if err := CheckID(base); err != nil || !tagged {
+		return err
+	}
+	return CheckID(tag)
+}
+
+// TemplateName returns the one form of a template's name: NAME:latest is NAME.
+func TemplateName(name string) string { return strings.TrimSuffix(name, ":latest") }

@@ -1,0 +1,58 @@
+package tenants
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestTemplates: eve learns nothing of ada's template and its sandbox, cannot begin as it by any field, makes none that
+// reaches more than her token may, and shares none.
+func TestTemplates(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.adaAndEve(t)
+	ada.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"adas-box"}`)
+	ada.want(t, "POST", "/v1/templates", `{"name":"adas-tmpl:v1","from":"adas-box","filesOnly":true,"maxSandboxes":1}`)
+	for route, body := range map[string]string{
+		"POST /v1/sandboxes":    `{"template":"NAME"}`,
+		"POST /v1/sandboxes ":   `{"snapshot":"NAME"}`,
+		"POST /v1/templates":    `{"name":"mine","snapshot":"NAME"}`,
+		"DELETE /v1/snapshots/": "NAME",
+	} {
+		method, path, _ := strings.Cut(strings.TrimSpace(route), " ")
+		at := func(name string) string {
+			if method == "DELETE" {
+				path = "/v1/snapshots/" + name
+			}
+			a := eve.ask(t, method, path, strings.ReplaceAll(body, "NAME", name))
+			if method != "DELETE" && a.status < 400 {
+				t.Errorf("%s with %s: %d %s", route, name, a.status, a.body)
+			}
+			return fmt.Sprint(a.status, strings.ReplaceAll(a.body, name, "NAME"))
+		}
+		if hers, none := at("adas-tmpl:v1"), at("nobodys-x:v1"); hers != none {
+			t.Errorf("%s %s of ada's: %s\nand of nobody's: %s", route, body, hers, none)
+		}
+	}
+	if a := eve.ask(t, "POST", "/v1/sandboxes", `{"image":"adas-tmpl:v1"}`); strings.Contains(a.body, `"template"`) {
+		t.Errorf("eve begins as ada's template: %s", a.body)
+	}
+	if a := eve.ask(t, "POST", "/v1/templates", `{"name":"mine","from":"adas-box"}`); a.status != http.StatusNotFound {
+		t.Errorf("a template of ada's sandbox: %d %s", a.status, a.body)
+	}
+	if a := eve.ask(t, "POST", "/v1/templates", `{"name":"mine","network":{"mode":"open"}}`); a.status != http.StatusForbidden {
+		t.Errorf("a template that reaches everything: %d %s", a.status, a.body)
+	}
+	if a := eve.ask(t, "POST", "/v1/templates", `{"name":"mine","shared":true}`); a.status != http.StatusForbidden {
+		t.Errorf("a template for all: %d %s", a.status, a.body)
+	}
+	if a := eve.ask(t, "GET", "/v1/snapshots", ""); strings.Contains(a.body, "adas-tmpl") {
+		t.Errorf("eve lists %s", a.body)
+	}
+	ada.want(t, "POST", "/v1/sandboxes", `{"template":"adas-tmpl:v1"}`)
+	if a := ada.ask(t, "POST", "/v1/sandboxes", `{"template":"adas-tmpl:v1"}`); a.status != http.StatusTooManyRequests {
+		t.Errorf("one more than ada's template allows: %d %s", a.status, a.body)
+	}
+}
