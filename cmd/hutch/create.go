@@ -69,6 +69,7 @@ type createFlags struct {
 func (f *createFlags) flags(c *cobra.Command) {
 	f.placement.flags(c)
 	s := c.Flags()
+	userVar(s, &f.req.User, "who commands run as, and whose its files are")
 	s.IntVar(&f.limits.Processes, "processes", 0, "background processes at once (default 10)")
 	s.StringArrayVarP(&f.env, "env", "e", nil, "environment variable for all that runs inside, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
 	s.StringArrayVar(&f.req.Secrets, "secret", nil, "secret for all that runs inside, `NAME` or VARIABLE=NAME; may be repeated")
@@ -90,6 +91,7 @@ func (f *createFlags) request(args []string) (hutch.CreateRequest, error) {
 	if len(args) > 0 {
 		req.ID = args[0]
 	}
+	req.User = f.req.User
 	req.Env, req.Secrets, req.Snapshot, req.FilesOnly = env, f.req.Secrets, f.req.Snapshot, f.req.FilesOnly
 	req.Template = f.req.Template
 	req.KeepAlive, req.OnIdle = f.req.KeepAlive, hutch.IdleAction(f.onIdle)

@@ -193,6 +193,7 @@ none, and print the process's id. It outlives this command.
 	f.StringVar(&req.Name, "name", "", "what to call it")
 	f.StringVar(&restart, "restart", "never", "when to start it again after it ended: never, on-failure or always")
 	f.StringVarP(&req.Dir, "cwd", "w", "", "working directory inside (default /workspace)")
+	userVar(f, &req.User, "who the process runs as")
 	f.StringArrayVarP(&env, "env", "e", nil, "environment variable, NAME=VALUE or NAME to pass ours on; may be repeated")
 	f.StringArrayVar(&req.Secrets, "secret", nil, "secret to set as environment variable, NAME or VARIABLE=NAME; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print JSON")

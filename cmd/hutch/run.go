@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"hutch"
@@ -22,6 +23,7 @@ type job struct {
 	language string
 	code     string
 	dir      string
+	user     string
 	env      []string
 	secrets  []string
 	timeout  time.Duration
@@ -42,11 +44,17 @@ func (j *job) flags(c *cobra.Command) {
 	f.StringVarP(&j.language, "language", "l", "", "run source text in this language: python, javascript, typescript, bash, go ...")
 	f.StringVarP(&j.code, "code", "c", "", "the source text itself, instead of a file")
 	f.StringVarP(&j.dir, "cwd", "w", "", "working directory inside (default /workspace)")
+	userVar(f, &j.user, "who the command runs as")
 	f.StringArrayVarP(&j.env, "env", "e", nil, "environment variable, NAME=VALUE or NAME to pass ours on; may be repeated")
 	f.StringArrayVar(&j.secrets, "secret", nil, "secret to set as environment variable, NAME or VARIABLE=NAME; may be repeated")
 	durationVar(f, &j.timeout, "timeout", "t", 0, "kill everything that it started after this time, e.g. 90s")
 	f.BoolVarP(&j.noStdin, "no-stdin", "n", false, "give the program an empty standard input")
 	f.BoolVar(&j.asJSON, "json", false, "print the result as JSON at the end, instead of output as it comes")
+}
+
+// userVar defines the flag of a user.
+func userVar(f *pflag.FlagSet, user *string, usage string) {
+	f.StringVarP(user, "user", "u", "", usage+", `NAME` or UID, or one of them with :GROUP (default: the user of the image)")
 }
 
 // request turns flags and arguments into what the engine is asked for.
@@ -58,7 +66,7 @@ func (j *job) request(c *cobra.Command, args []string, stdin *os.File) (hutch.Ex
 	if err != nil {
 		return hutch.ExecRequest{}, err
 	}
-	req := hutch.ExecRequest{Language: j.language, Dir: j.dir, Env: env, Secrets: j.secrets, Timeout: hutch.InSeconds(j.timeout)}
+	req := hutch.ExecRequest{Language: j.language, Dir: j.dir, User: j.user, Env: env, Secrets: j.secrets, Timeout: hutch.InSeconds(j.timeout)}
 	if j.language != "" && j.code != "" {
 		req.Args, args = args, nil
 	} else if j.language != "" && len(args) > 1 {

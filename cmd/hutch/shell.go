@@ -22,6 +22,7 @@ func newShell(h *home, std streams) *cobra.Command {
 	var p placement
 	var attach string
 	var verbose bool
+	var user string
 	var m maker
 	c := &cobra.Command{
 		Use:   "shell [flags] [SANDBOX [COMMAND [ARG...]]]",
@@ -49,7 +50,7 @@ code is the program's.
 				return err
 			}
 			if len(args) == 0 {
-				return h.ownShell(c.Context(), t, p, newLog(std, verbose))
+				return h.ownShell(c.Context(), t, p, user, newLog(std, verbose))
 			}
 			svc, err := h.dial()
 			if err != nil {
@@ -59,7 +60,7 @@ code is the program's.
 			if attach != "" {
 				t.process, err = findProcess(c.Context(), svc, args[0], attach)
 			} else if err = m.ensure(c.Context(), svc, p.request(args[0]), std); err == nil {
-				err = t.start(c.Context(), args[1:])
+				err = t.start(c.Context(), user, args[1:])
 			}
 			if err != nil {
 				return err
@@ -69,6 +70,7 @@ code is the program's.
 	}
 	p.flags(c)
 	c.Flags().SetInterspersed(false)
+	userVar(c.Flags(), &user, "who the shell runs as")
 	c.Flags().StringVar(&attach, "attach", "", "go back to this terminal, by its process id or name")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what is done, without a server")
 	m.flags(c)
@@ -88,14 +90,14 @@ func (j *job) inTerminal(ctx context.Context, svc hutch.Service, m maker, sandbo
 		return err
 	}
 	t.svc, t.sandbox = svc, sandbox.ID
-	if err := t.run(ctx, hutch.ProcessRequest{Command: req.Command, Dir: req.Dir, Env: req.Env, Secrets: req.Secrets}); err != nil {
+	if err := t.run(ctx, hutch.ProcessRequest{Command: req.Command, Dir: req.Dir, User: req.User, Env: req.Env, Secrets: req.Secrets}); err != nil {
 		return err
 	}
 	return t.show(ctx)
 }
 
 // ownShell opens a shell in a new sandbox.
-func (h *home) ownShell(ctx context.Context, t *terminal, p placement, log *slog.Logger) (err error) {
+func (h *home) ownShell(ctx context.Context, t *terminal, p placement, user string, log *slog.Logger) (err error) {
 	b, err := p.begin(ctx, h, t.streams, log)
 	if err != nil {
 		return err
@@ -106,7 +108,7 @@ func (h *home) ownShell(ctx context.Context, t *terminal, p placement, log *slog
 		}
 	}()
 	t.svc, t.sandbox = b, b.sandbox
-	if err := t.start(ctx, nil); err != nil {
+	if err := t.start(ctx, user, nil); err != nil {
 		return err
 	}
 	return t.show(ctx)
@@ -138,8 +140,8 @@ func (t *terminal) size() *hutch.Size {
 }
 
 // start starts the program.
-func (t *terminal) start(ctx context.Context, args []string) (err error) {
-	req := hutch.ProcessRequest{Command: "bash"}
+func (t *terminal) start(ctx context.Context, user string, args []string) (err error) {
+	req := hutch.ProcessRequest{Command: "bash", User: user}
 	if len(args) > 0 {
 		if req.Command, err = commandLine(args); err != nil {
 			return err

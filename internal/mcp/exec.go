@@ -28,6 +28,7 @@ type execArgs struct {
 	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables"`
 	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of secrets to set as environment variables, or VARIABLE=NAME; their values are never shown"`
 	Dir       string            `json:"cwd,omitempty" jsonschema:"absolute path to run in; default /workspace"`
+	User      string            `json:"user,omitempty" jsonschema:"who it runs as, such as root; only in sandboxes with an image"`
 	KeepAlive *bool             `json:"keepAlive,omitempty" jsonschema:"true: the sandbox never sleeps and outlives the session; destroy it when done"`
 }
 
@@ -90,11 +91,11 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 
 // run runs the command. With a session and a language it runs code in a context, which can show images.
 func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.Output) error) (hutch.ExecResult, error) {
-	if in.SessionID != "" && in.Language != "" {
+	if in.SessionID != "" && in.Language != "" && in.User == "" { // Exec says why a session takes no user
 		return s.runCode(ctx, c, in, out)
 	}
 	return s.svc.Exec(ctx, c.sandbox, hutch.ExecRequest{
-		Command: in.Command, Language: in.Language, SessionID: in.SessionID, Dir: in.Dir, Env: in.Env, Secrets: in.Secrets, Timeout: in.Timeout, MaxOutput: maxShown,
+		Command: in.Command, Language: in.Language, SessionID: in.SessionID, Dir: in.Dir, User: in.User, Env: in.Env, Secrets: in.Secrets, Timeout: in.Timeout, MaxOutput: maxShown,
 	}, out)
 }
 
