@@ -56,8 +56,11 @@ func (s banner) caveats() string {
 
 func (s banner) endWords() string {
 	words := "Ctrl-C ends the server; its sandboxes keep running, and `hutch down` ends them."
-	if s.fl.Sandboxes.DestroyAll {
+	switch {
+	case s.fl.Sandboxes.DestroyAll:
 		words = "Ctrl-C ends the server and destroys its sandboxes."
+	case s.fl.Sandboxes.SleepAll:
+		words = "Ctrl-C ends the server and puts its sandboxes to sleep."
 	}
 	if !s.fl.verbose && !s.fl.quiet {
 		words += " --verbose shows requests here."

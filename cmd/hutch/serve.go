@@ -123,6 +123,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.anthropic, "broker-anthropic", "", "keep ANTHROPIC_API_KEY out of sandboxes, and add it to what they send to `HOST` (default api.anthropic.com)")
 	f.Lookup("broker-anthropic").NoOptDefVal = "api.anthropic.com"
 	f.BoolVar(&fl.Sandboxes.DestroyAll, "destroy-on-exit", false, "destroy all sandboxes when the server ends, instead of leaving them running")
+	f.BoolVar(&fl.Sandboxes.SleepAll, "sleep-on-exit", false, "put all sandboxes to sleep when the server ends, for containers and machines that end with it")
 	f.BoolVarP(&fl.quiet, "quiet", "q", false, "log warnings only")
 	f.BoolVarP(&fl.verbose, "verbose", "v", false, "log requests, also at a terminal")
 }
@@ -156,6 +157,9 @@ func (fl *serveFlags) complete() (err error) {
 	}
 	if sb.Warm, err = parseWarm(fl.warm); err != nil {
 		return err
+	}
+	if sb.DestroyAll && sb.SleepAll {
+		return usageError{errors.New("--destroy-on-exit and --sleep-on-exit exclude each other: give one of them")}
 	}
 	if err := fl.images.set(&fl.Images); err != nil {
 		return err

@@ -92,6 +92,8 @@ type Sandboxes struct {
 	// DestroyAll destroys all sandboxes when the daemon closes. Otherwise they go
 	// on running, and the next one finds them.
 	DestroyAll bool
+	// SleepAll puts all sandboxes to sleep when the daemon closes, for machines and containers that end with it.
+	SleepAll bool
 	// ColdCompilers leaves the standard library of Go uncompiled.
 	ColdCompilers bool
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -51,15 +52,18 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	return nil
 }
 
-// closeEngine destroys the sandboxes if they are to go, which takes longer.
-func (d *Daemon) closeEngine() error {
-	limit := closeTime
-	if d.cfg.Sandboxes.DestroyAll {
+// closeEngine destroys the sandboxes or puts them to sleep if the server is to do so, which takes longer.
+func (d *Daemon) closeEngine() (err error) {
+	c, limit := d.cfg.Sandboxes, closeTime
+	if c.DestroyAll || c.SleepAll {
 		limit = 2 * time.Minute
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	return d.engine.Close(ctx)
+	if c.SleepAll && !c.DestroyAll {
+		err = d.engine.SleepAll(ctx)
+	}
+	return errors.Join(err, d.engine.Close(ctx))
 }
 
 // pool is what sandboxes are kept ready. While no caller asks for any, that is two of the

@@ -70,8 +70,11 @@ func (d *Daemon) Serve(ctx context.Context) error {
 
 func (d *Daemon) sayEnd() {
 	words := "ending; sandboxes keep running (hutch down ends them)"
-	if d.cfg.Sandboxes.DestroyAll {
+	switch {
+	case d.cfg.Sandboxes.DestroyAll:
 		words = "ending; all sandboxes are destroyed"
+	case d.cfg.Sandboxes.SleepAll:
+		words = "ending; all sandboxes are put to sleep"
 	}
 	d.log.Info(words, "cause", context.Cause(d.life))
 }

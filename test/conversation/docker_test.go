@@ -30,7 +30,7 @@ func main() {
 func TestRunnerOfDocker(t *testing.T) {
 	t.Parallel()
 	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // or skip
-	host := dockerd.Start(t)
+	host := dockerd.Start(t).Host
 	dockerd.Build(t, host, "runner-other:1", runnerFiles(t, "other"))
 	d := deploy(t)
 	for i, kv := range d.env {

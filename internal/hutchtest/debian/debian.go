@@ -16,28 +16,31 @@ import (
 
 // Write writes a Debian with Python: the files of this machine's own packages, with
 // what they need.
-func Write(w *tar.Writer) error {
-	out, err := exec.Command("apt-cache", "depends", "--recurse", "--installed", "--no-recommends", "--no-suggests", "--no-conflicts",
-		"--no-breaks", "--no-replaces", "--no-enhances", "base-files", "bash", "coreutils", "grep", "python3", "ca-certificates").Output()
+func Write(w *tar.Writer) error { return WriteWith(w) }
+
+// WriteWith writes a Debian with Python and more packages. Its dpkg knows what is installed, and its apt has no sources.
+func WriteWith(w *tar.Writer, more ...string) error {
+	names, err := installed(append([]string{"base-files", "bash", "coreutils", "grep", "python3", "ca-certificates"}, more...))
 	if err != nil {
-		return fmt.Errorf("apt-cache: %w", err)
+		return err
 	}
-	args := []string{"-L"}
-	for line := range strings.Lines(string(out)) {
-		if name := strings.TrimSpace(line); name != "" && line[0] != ' ' && !strings.HasPrefix(name, "<") {
-			args = append(args, name)
-		}
-	}
-	out, err = exec.Command("dpkg", args...).Output() // fails for packages that only others provide
+	out, err := exec.Command("dpkg", append([]string{"-L"}, names...)...).Output() // fails for packages that only others provide
 	if len(out) == 0 {
 		return fmt.Errorf("dpkg: %w", err)
 	}
 	paths := strings.Fields(string(out))
+	for i, path := range paths {
+		paths[i] = merged(path)
+	}
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
 		if err := addPath(w, path); err != nil {
 			return err
 		}
+	}
+	status, err := exec.Command("dpkg", append([]string{"--status"}, names...)...).Output() // likewise
+	if len(status) == 0 {
+		return fmt.Errorf("dpkg: %w", err)
 	}
 	for _, f := range []struct {
 		path, content string
@@ -46,6 +49,7 @@ func Write(w *tar.Writer) error {
 	}{
 		{"etc/passwd", "root:x:0:0:root:/root:/bin/bash\n", 0o644, 0},
 		{"etc/shadow", "root:*:1::::::\n", 0o640, 42},
+		{"var/lib/dpkg/status", string(status), 0o644, 0},
 		{"usr/local/bin/greet", "#!/usr/bin/python3\nprint('hello from the image')\n", 0o755, 0},
 	} {
 		if err := w.WriteHeader(&tar.Header{Name: f.path, Mode: f.mode, Gid: f.gid, Size: int64(len(f.content))}); err != nil {
@@ -58,13 +62,33 @@ func Write(w *tar.Writer) error {
 	return addPath(w, "/etc/ssl/certs/ca-certificates.crt")
 }
 
-// addPath writes a file of this machine. Folders that are links in a merged /usr stay links.
-func addPath(w *tar.Writer, path string) error {
-	for _, merged := range []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"} {
-		if strings.HasPrefix(path, merged+"/") {
-			path = "/usr" + path
+// installed lists packages of this machine, and those that they need.
+func installed(names []string) (list []string, err error) {
+	out, err := exec.Command("apt-cache", append([]string{"depends", "--recurse", "--installed", "--no-recommends", "--no-suggests", "--no-conflicts",
+		"--no-breaks", "--no-replaces", "--no-enhances"}, names...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("apt-cache: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if name := strings.TrimSpace(line); name != "" && line[0] != ' ' && !strings.HasPrefix(name, "<") {
+			list = append(list, name)
 		}
 	}
+	return list, nil
+}
+
+// merged is the path of a file of a package with a merged /usr, in which /bin and others are links.
+func merged(path string) string {
+	for _, link := range []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"} {
+		if strings.HasPrefix(path, link+"/") {
+			return "/usr" + path
+		}
+	}
+	return path
+}
+
+// addPath writes a file of this machine.
+func addPath(w *tar.Writer, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&(fs.ModeDevice|fs.ModeSocket|fs.ModeNamedPipe) != 0 {
 		return nil

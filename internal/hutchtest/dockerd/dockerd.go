@@ -4,23 +4,55 @@ package dockerd
 import (
 	"archive/tar"
 	"bytes"
+	"context"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"hutch/internal/hutchtest"
 )
 
-// Start starts an engine without a network, and returns its address as DOCKER_HOST has it. The test is skipped where
-// there is no Docker, or no root.
-func Start(t testing.TB) string {
+// Mirror is where an engine looks for the images of Docker Hub: an address in its own network.
+const Mirror = "127.0.0.1:5000"
+
+// isolated makes the proc file system and the loopback interface of new namespaces, and becomes another program.
+const isolated = `mount --make-rprivate / && mount -t proc proc /proc && ip link set lo up && exec "$@"`
+
+// runc is a runtime in place of runc. An engine gives privileged containers all capabilities, and runc fails where the
+// machine itself, perhaps a container, has no CAP_SYS_RESOURCE.
+const runc = `#!/bin/sh
+previous=
+for arg; do
+	case $previous in
+	--bundle) file=$arg/config.json ;;
+	--process) file=$arg ;;
+	esac
+	previous=$arg
+done
+[ -z "${file:-}" ] || setpriv --dump | grep -q sys_resource || sed -i 's/"CAP_SYS_RESOURCE",//g; s/,"CAP_SYS_RESOURCE"//g' "$file"
+exec runc "$@"
+`
+
+// Engine is a Docker engine with process ids, mounts and a network of its own. Everything that it starts ends with it.
+type Engine struct {
+	Host string // as DOCKER_HOST has it
+	pid  int
+}
+
+// Start starts an engine whose containers reach each other, and nothing outside. The test is skipped where there is
+// no Docker, or no root.
+func Start(t testing.TB) *Engine {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a Docker engine")
@@ -30,12 +62,17 @@ func Start(t testing.TB) string {
 		hutchtest.Skip(t, "dockerd is missing (apt-get install docker.io)")
 	}
 	dir := hutchtest.Dir(t)
+	runtime := filepath.Join(dir, "runc")
+	if err := os.WriteFile(runtime, []byte(runc), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	host := "unix://" + filepath.Join(dir, "s")
-	cmd := exec.Command(program, "-H", host, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
-		"--pidfile", filepath.Join(dir, "pid"), "--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false")
+	cmd := exec.Command("sh", "-c", isolated, "sh", program, "-H", host, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
+		"--pidfile", filepath.Join(dir, "pid"), "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--registry-mirror", "http://"+Mirror,
+		"--add-runtime", "here="+runtime, "--default-runtime", "here")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +80,7 @@ func Start(t testing.TB) string {
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil || t.Failed() {
 			t.Logf("dockerd ended with %v\n%s", err, log.Bytes())
 		}
 	})
@@ -51,12 +88,48 @@ func Start(t testing.TB) string {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		_, err := api.Ping(t.Context(), client.PingOptions{})
 		if err == nil {
-			return host
+			return &Engine{host, cmd.Process.Pid}
 		}
 		if time.Now().After(end) {
 			t.Fatalf("dockerd does not answer: %v", err)
 		}
 	}
+}
+
+// Listen listens in the engine's network.
+func (e *Engine) Listen(address string) (l net.Listener, err error) {
+	return l, e.inside(func() error { l, err = net.Listen("tcp", address); return err })
+}
+
+// Dial connects to an address, whose host is an IP address, in the engine's network.
+func (e *Engine) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	return c, e.inside(func() error { c, err = new(net.Dialer).DialContext(ctx, network, address); return err })
+}
+
+// inside calls do in the engine's network. The sockets that do opens stay there. The thread comes back: the engine is
+// killed when the thread that started it ends.
+func (e *Engine) inside(do func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", e.pid))
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	defer func() {
+		if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
+			panic(err) // the thread would open the sockets of others in the wrong network
+		}
+	}()
+	return do()
 }
 
 // Client returns a client of an engine.
