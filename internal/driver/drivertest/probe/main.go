@@ -51,6 +51,15 @@ func run(what string, args []string) error {
 	case "attack-as-root":
 		attack(rootAttempts)
 		return nil
+	case "kill-all":
+		return syscall.Kill(-1, syscall.SIGKILL)
+	case "bomb":
+		return bomb()
+	case "eat":
+		return eat()
+	case "spoil":
+		spoil()
+		return nil
 	case "tick":
 		return tick(args[0])
 	}

@@ -103,6 +103,8 @@ type attempt struct {
 
 const agentID = 1<<32 - 2
 
+func mkfifo(path string) error { return unix.Mkfifo(path, 0o666) }
+
 func eachThread(pid int, do func(int) error) error {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 // of the network or the control groups.
 //
 // Only what goes by the owner of a file is left, since the files of gVisor's own file
-// systems belong to user 0: Protect makes those read only, and takes the folder where
+// systems belong to user 0: protect makes those read only, and takes the folder where
 // daemon and agent meet to one that the agent owns.
 
 const (
@@ -33,6 +33,7 @@ const (
 	meeting   = "/.hutch/run"
 	groups    = "/sys/fs/cgroup"
 	settings  = "/proc/sys"
+	devices   = "/dev"
 )
 
 // readOnly are the flags of a mount that no program can write to.
@@ -49,6 +50,10 @@ func protect() error {
 	if err := unix.Mount("", settings, "", readOnly, ""); err != nil {
 		return fmt.Errorf("make %s read only: %w", settings, err)
 	}
+	// It is memory without a limit. Devices can be written to nevertheless.
+	if err := unix.Mount("", devices, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
+		return fmt.Errorf("make %s read only: %w", devices, err)
+	}
 	to := filepath.Join(private, "run")
 	err := errors.Join(os.MkdirAll(to, 0o700), os.Chown(ownDir, agentID, agentID), os.Chown(private, agentID, agentID))
 	if err == nil {
@@ -56,6 +61,9 @@ func protect() error {
 	}
 	if err == nil {
 		err = os.Chown(meeting, agentID, agentID) // the empty folder that was below
+	}
+	if err == nil { // a mount, which root cannot move
+		err = unix.Mount(ownDir, ownDir, "", unix.MS_BIND|unix.MS_REC, "")
 	}
 	if err != nil {
 		return fmt.Errorf("hide %s: %w", meeting, err)
