@@ -111,7 +111,7 @@ func ParseBrokeredHost(text string) (host string, port uint16, err error) {
 }
 
 func badHost(text string) error {
-	return Errorf(Invalid, "%.80q is no host that a secret can be brokered for: write its full name, such as api.example.com, or with a port as api.example.com:8443", text).Naming(AboutField, "brokered.hosts")
+	return Errorf(Invalid, "%.80q is not a host that a secret can be brokered for: write its full name, such as api.example.com, or with a port as api.example.com:8443", text).Naming(AboutField, "brokered.hosts")
 }
 
 var headerName = pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
@@ -137,7 +137,7 @@ func ParsePlacement(text string) (kind, name string, err error) {
 		ok = name != "" && len(name) <= 256 && headerText(name)
 	}
 	if !ok {
-		return "", "", Errorf(Invalid, "%.80q is no place for a secret: use replace, header:NAME, basic:USER or query:NAME", text).Naming(AboutField, "brokered.as")
+		return "", "", Errorf(Invalid, "%.80q is not a place for a secret: use replace, header:NAME, basic:USER or query:NAME", text).Naming(AboutField, "brokered.as")
 	}
 	return kind, name, nil
 }

@@ -30,7 +30,7 @@ func ParseNetworkLink(text string) (NetworkLink, error) {
 		id = name
 	}
 	if !linkName().MatchString(name) || CheckID(id) != nil {
-		return NetworkLink{}, Errorf(Invalid, "%.120q is no link: write the id of another sandbox, or NAME=ID with a name of a-z, 0-9 and hyphens", text).Naming(AboutField, "network.links")
+		return NetworkLink{}, Errorf(Invalid, "%.120q is not a link: write the id of another sandbox, or NAME=ID with a name of a-z, 0-9 and hyphens", text).Naming(AboutField, "network.links")
 	}
 	return NetworkLink{Name: name, Sandbox: id}, nil
 }

@@ -42,7 +42,7 @@ func ParseNetworkRule(text string) (NetworkRule, error) {
 	if port != "" && !r.AllPorts {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 || port[0] == '0' || port[0] == '+' {
-			return NetworkRule{}, badRule(text, "%.20q is no port: give 1 to 65535, or *", port)
+			return NetworkRule{}, badRule(text, "%.20q is not a port: give 1 to 65535, or *", port)
 		}
 		r.Port = uint16(n)
 	}
@@ -113,7 +113,7 @@ func parseNet(text, host string) (netip.Prefix, error) {
 		if _, path, _ := strings.Cut(host, "/"); !isNumber(path) {
 			return netip.Prefix{}, badRule(text, "a rule has no path: give the name alone")
 		}
-		return netip.Prefix{}, badRule(text, "it is no net: write an address, a slash, and how many of its bits count")
+		return netip.Prefix{}, badRule(text, "it is not a net: write an address, a slash, and how many of its bits count")
 	}
 	return checkNet(text, p)
 }

@@ -81,7 +81,7 @@ func instant(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usageError{fmt.Errorf("%q is no time: give an age such as 2h, a day such as 2026-01-31, or a time like 2026-01-31T15:04:05Z", s)}
+	return time.Time{}, usageError{fmt.Errorf("%q is not a time: give an age such as 2h, a day such as 2026-01-31, or a time like 2026-01-31T15:04:05Z", s)}
 }
 
 // showRecord prints records as lines for people. Text from callers is quoted if a terminal could interpret it.

@@ -44,7 +44,7 @@ func (fl *imageFlags) set(c *daemon.Images) error {
 	if fl.proxy != "" {
 		u, err := url.Parse(fl.proxy)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return usageError{fmt.Errorf("--registry-proxy is no http or https URL: write http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT")}
+			return usageError{fmt.Errorf("--registry-proxy is not an http or https URL: write http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT")}
 		}
 		c.Proxy = u
 	}

@@ -68,7 +68,7 @@ func (c *conn) hello() bool {
 	w := wire.NewWriter(c.Conn)
 	var h wire.Hello
 	if json.Unmarshal(payload, &h) != nil {
-		return refuse(w, hutch.Errorf(hutch.Denied, "this is no hello"))
+		return refuse(w, hutch.Errorf(hutch.Denied, "this is not a hello"))
 	}
 	if h.Version != wire.Version {
 		return refuse(w, hutch.Errorf(hutch.Unsupported, "the agent speaks version %d of the protocol, not %d: make the sandbox anew", wire.Version, h.Version))

@@ -39,7 +39,7 @@ type Issuer struct {
 func NewIssuer(opt IssuerOptions) (*Issuer, error) {
 	for name, text := range map[string]string{"issuer": opt.URL, "audience": opt.Audience} {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Fragment != "" {
-			return nil, hutch.Errorf(hutch.Invalid, "the %s %q of tokens is no URL: give one such as https://id.example.com", name, text)
+			return nil, hutch.Errorf(hutch.Invalid, "the %s %q of tokens is not a URL: give one such as https://id.example.com", name, text)
 		}
 	}
 	return &Issuer{opt: opt, http: &http.Client{Timeout: 10 * time.Second, Transport: &sparing{next: http.DefaultTransport}}}, nil

@@ -34,7 +34,7 @@ func OpenBucket(address string, creds *credentials.Credentials) (*Bucket, error)
 	q := u.Query()
 	endpoint, err := url.Parse(q.Get("endpoint"))
 	if err != nil || endpoint.Host == "" && q.Has("endpoint") || strings.Trim(endpoint.Path, "/") != "" {
-		return nil, hutch.Errorf(hutch.Invalid, "the endpoint %q is no URL: write https://HOST or http://HOST:PORT", q.Get("endpoint"))
+		return nil, hutch.Errorf(hutch.Invalid, "the endpoint %q is not a URL: write https://HOST or http://HOST:PORT", q.Get("endpoint"))
 	}
 	host := endpoint.Host
 	if host == "" {

@@ -78,7 +78,7 @@ const maxSteps = 5000
 func expression(pattern string) (*regexp.Regexp, error) {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return nil, hutch.Errorf(hutch.Invalid, "the pattern is no regular expression in RE2's form: %v", err).With("field", "pattern")
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern is not a regular expression in RE2's form: %v", err).With("field", "pattern")
 	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err == nil && len(program.Inst) > maxSteps {

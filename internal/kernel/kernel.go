@@ -134,7 +134,7 @@ func (k Kernel) Spare(modules []string) (wire.Context, error) {
 	}
 	for _, name := range modules {
 		if !module.MatchString(name) {
-			return wire.Context{}, hutch.Errorf(hutch.Invalid, "%.80q is no name of a module", name)
+			return wire.Context{}, hutch.Errorf(hutch.Invalid, "%.80q is not the name of a module", name)
 		}
 	}
 	text, err := json.Marshal(map[string][]string{"prepare": append([]string{}, modules...)})

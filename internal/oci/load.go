@@ -116,7 +116,7 @@ func (a *archive) read(ctx context.Context, r io.Reader) error {
 		}
 		name := path.Clean("/" + h.Name)
 		if a.entries++; a.entries > mostFiles || len(name) > l.Path {
-			return hutch.Errorf(hutch.Exhausted, "the file has more than %d entries, or a name of more than %d bytes: it is no archive of images", mostFiles, l.Path).With("limit", "archive entries")
+			return hutch.Errorf(hutch.Exhausted, "the file has more than %d entries, or a name of more than %d bytes: it is not an archive of images", mostFiles, l.Path).With("limit", "archive entries")
 		}
 		switch h.Typeflag {
 		case tar.TypeSymlink:
@@ -144,7 +144,7 @@ func badArchive(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*hutch.Error](err); ok {
 		return err
 	}
-	return hutch.Errorf(hutch.Invalid, "the file is no tar archive of images, or it is cut off: save it again with `docker save`, or as an OCI layout").Because(err)
+	return hutch.Errorf(hutch.Invalid, "the file is not a tar archive of images, or it is cut off: save it again with `docker save`, or as an OCI layout").Because(err)
 }
 
 // keep writes one file of the archive to disk. Each has a file of its own, also when the archive has its name twice:

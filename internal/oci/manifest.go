@@ -27,7 +27,7 @@ func parseDocument(body []byte) (document, error) {
 	err := json.Unmarshal(body, &d)
 	switch {
 	case err != nil:
-		return d, hutch.Errorf(hutch.Invalid, "the manifest of the image is no JSON document, or has a bad digest: have the image pushed again").Because(err)
+		return d, hutch.Errorf(hutch.Invalid, "the manifest of the image is not a JSON document, or has a bad digest: have the image pushed again").Because(err)
 	case d.SchemaVersion != 2:
 		return d, hutch.Errorf(hutch.Unsupported, "the manifest of the image has schema version %d: push the image again with a newer tool, which writes version 2", d.SchemaVersion)
 	case (d.Config != nil) == (d.Manifests != nil):
@@ -46,7 +46,7 @@ func parsePlatform(text string) (platform, error) {
 	}
 	parts := strings.Split(text, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
-		return platform{}, hutch.Errorf(hutch.Invalid, "%.100q is no platform: write linux/amd64, linux/arm64 or linux/arm/v7", text).Naming(hutch.AboutField, "platform")
+		return platform{}, hutch.Errorf(hutch.Invalid, "%.100q is not a platform: write linux/amd64, linux/arm64 or linux/arm/v7", text).Naming(hutch.AboutField, "platform")
 	}
 	return platform{parts[0], parts[1], strings.Join(parts[2:], "")}, nil
 }
@@ -165,7 +165,7 @@ func (s *Store) check(d document) error {
 			return hutch.Errorf(hutch.Exhausted, "the image has a layer of %d MiB, and %d MiB are more than is allowed for a layer (%d MiB) or an image (%d MiB)", b.Size>>20, sum>>20, l.Blob>>20, l.Bytes>>20).With("limit", "image bytes")
 		}
 		if kind := string(b.MediaType); kind != "" && !strings.Contains(kind, "image") {
-			return hutch.Errorf(hutch.Unsupported, "%.100q is no image that can run: it holds %.100q", b.Digest, kind)
+			return hutch.Errorf(hutch.Unsupported, "%.100q is not an image that can run: it holds %.100q", b.Digest, kind)
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func (s *Store) Pull(ctx context.Context, ref Reference, o PullOptions) (Image, 
 		}
 	case hutch.PullAlways:
 	default:
-		return Image{}, hutch.Errorf(hutch.Invalid, "%.100q is no pull policy: write always, missing or never", o.Policy)
+		return Image{}, hutch.Errorf(hutch.Invalid, "%.100q is not a pull policy: write always, missing or never", o.Policy)
 	}
 	if err := needsRegistry(ref); err != nil {
 		return Image{}, err

@@ -64,7 +64,7 @@ func decode(b []byte, v any) error {
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
 	if err == nil && d.InputOffset() < int64(len(bytes.TrimRight(b, " \t\r\n"))) {
-		return hutch.Errorf(hutch.Invalid, "the body goes on behind the end of its JSON value, at byte %d", d.InputOffset())
+		return hutch.Errorf(hutch.Invalid, "the body continues after the end of its JSON value, at byte %d", d.InputOffset())
 	}
 	if err == nil {
 		return nil

@@ -41,7 +41,7 @@ func (c *Content) Read(p []byte) (n int, err error) {
 func (c *Content) strip(b []byte, err error) (n int, _ error) {
 	for rest := b; len(rest) > 0; {
 		if c.ended {
-			return n, fmt.Errorf("%d bytes behind the end", len(rest))
+			return n, fmt.Errorf("%d bytes after the end", len(rest))
 		}
 		if c.left > 0 {
 			k := copy(b[n:], rest[:min(c.left, len(rest))])

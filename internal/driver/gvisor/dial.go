@@ -66,7 +66,7 @@ func dialFD(ctx context.Context, fd int, path string) (*net.UnixConn, error) {
 		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, fmt.Errorf("%s is no socket", path)
+		return nil, fmt.Errorf("%s is not a socket", path)
 	}
 	addr := &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d", fd), Net: "unix"}
 	for {

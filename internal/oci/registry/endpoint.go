@@ -37,7 +37,7 @@ func newEndpoint(registry, repository string, s Settings) (*endpoint, error) {
 	}
 	r, err := name.NewRegistry(registry, options...)
 	if err != nil {
-		return nil, hutch.Errorf(hutch.Invalid, "%.100q is no name of a registry: write HOST or HOST:PORT", registry).Because(err)
+		return nil, hutch.Errorf(hutch.Invalid, "%.100q is not the name of a registry: write HOST or HOST:PORT", registry).Because(err)
 	}
 	return &endpoint{registry: r, repository: repository, insecure: s.Insecure, private: s.Private}, nil
 }
@@ -45,7 +45,7 @@ func newEndpoint(registry, repository string, s Settings) (*endpoint, error) {
 func mirror(base, repository string) (*endpoint, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return nil, hutch.Errorf(hutch.Invalid, "%.100q is no mirror of a registry: write http://HOST:PORT or https://HOST/PREFIX", base)
+		return nil, hutch.Errorf(hutch.Invalid, "%.100q is not a mirror of a registry: write http://HOST:PORT or https://HOST/PREFIX", base)
 	}
 	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
 		repository = prefix + "/" + repository

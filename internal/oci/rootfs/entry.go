@@ -102,7 +102,7 @@ func (t *tree) addNode(dir *node, name string, depth int, h *tar.Header, content
 	case tar.TypeFifo:
 		i.mode |= fs.ModeNamedPipe
 	default:
-		return hutch.Errorf(hutch.Unsupported, "%.200q of the image is of the kind %q, which is no file, folder, link or pipe", h.Name, h.Typeflag)
+		return hutch.Errorf(hutch.Unsupported, "%.200q of the image is of the kind %q, which is not a file, folder, link or pipe", h.Name, h.Typeflag)
 	}
 	_, err := t.put(dir, name, depth, i)
 	return err
@@ -189,7 +189,7 @@ func (t *tree) linked(h *tar.Header) (*inode, error) {
 	}
 	n := t.find(names)
 	if n == nil || n.mode.IsDir() {
-		return nil, hutch.Errorf(hutch.Invalid, "%.200q of the image is a hard link to %.200q, which is no file in it", h.Name, h.Linkname)
+		return nil, hutch.Errorf(hutch.Invalid, "%.200q of the image is a hard link to %.200q, which is not a file in it", h.Name, h.Linkname)
 	}
 	return n.inode, t.take(n.size)
 }
