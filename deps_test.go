@@ -71,6 +71,11 @@ var layers = []layer{
 		"hutch", "hutch/internal/driver", "hutch/internal/driver/native/...",
 		"hutch/internal/image", "hutch/internal/wire", "hutch/internal/agent", "hutch/internal/linux/...", "hutch/internal/turn", sys,
 	}},
+	{"hutch/internal/driver/docker/inside", []string{"hutch/internal/wire", sys}}, // runs in every container
+	{"hutch/internal/driver/docker", []string{
+		"hutch", "hutch/internal/driver", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", "hutch/internal/turn", sys,
+		"github.com/containerd/errdefs", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
+	}},
 	{"hutch/internal/driver/gvisor/filter", []string{"gvisor.dev/gvisor/..."}},
 	{"hutch/internal/driver/gvisor/contract", nil},
 	{"hutch/internal/driver/gvisor/gofer", []string{"hutch/internal/driver/gvisor/filter", "gvisor.dev/gvisor/...", sys}},
@@ -136,7 +141,7 @@ var layers = []layer{
 
 	// The data folder and the machine, for whatever runs an engine.
 	{"hutch/internal/datadir", []string{"hutch", "hutch/internal/durable", sys}},
-	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/gvisor", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun"}},
+	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun"}},
 
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
@@ -162,7 +167,7 @@ var layers = []layer{
 	// The programs.
 	{"hutch/cmd/hutch-agent", []string{
 		"hutch", "hutch/internal/agent", "hutch/internal/wire", "hutch/internal/linux/...",
-		"hutch/internal/driver/native/place", "hutch/internal/tarball", "hutch/internal/driver/gvisor/inside", sys,
+		"hutch/internal/driver/docker/inside", "hutch/internal/driver/native/place", "hutch/internal/tarball", "hutch/internal/driver/gvisor/inside", sys,
 	}},
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},

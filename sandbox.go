@@ -85,7 +85,7 @@ type CreateRequest struct {
 	Image string `json:"image,omitempty"`
 	// Pull says when the image is asked of its registry; default PullMissing.
 	Pull    PullPolicy `json:"pull,omitempty"`
-	Runtime string     `json:"runtime,omitempty"` // "gvisor" or "native"; default: the server's
+	Runtime string     `json:"runtime,omitempty"` // "gvisor", "native" or "docker"; default: the server's
 	// InstanceType names a size, such as "basic": see [Service.InstanceTypes]. Limits that are set win over it.
 	InstanceType string `json:"instanceType,omitempty"`
 	// User is who commands run as: a name of the image's /etc/passwd or a number, or one of them with a group, as in

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"hutch/internal/agent"
+	docker "hutch/internal/driver/docker/inside"
 	"hutch/internal/driver/gvisor/inside"
 	"hutch/internal/driver/native/place"
 	"hutch/internal/tarball"
@@ -43,6 +44,15 @@ func run(args []string) error {
 			return err
 		}
 		if boot.Namespace, err = inside.Prepare(boot.Filter, args[1:], boot.Apart); err != nil {
+			return err
+		}
+		return agent.Run(boot)
+	case args[0] == "docker":
+		boot, err := docker.Boot()
+		if err != nil {
+			return err
+		}
+		if _, err := inside.Prepare(boot.Filter, nil, false); err != nil {
 			return err
 		}
 		return agent.Run(boot)

@@ -83,7 +83,7 @@ variable over the file. See ` + "`hutch config --help`.",
 func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.config, "config", "", "file with settings, one for each flag, e.g. /etc/hutch/hutch.yaml (default $HUTCH_CONFIG, else none)")
 	f.StringVar(&fl.Listen, "listen", daemon.DefaultListen, "address and port")
-	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "default runtime: gvisor or native (default: the first that works)")
+	f.StringVar(&fl.Sandboxes.Runtime, "runtime", "", "default runtime: gvisor, native or docker (default: the first that works)")
 	f.IntVar(&fl.Sandboxes.Max, "max-sandboxes", 100, "sandboxes at once")
 	f.Float64Var(&fl.Sandboxes.MaxLimits.CPU, "max-cpu", 0, "most cores that a sandbox can be given, 0 for no ceiling")
 	f.IntVar(&fl.Sandboxes.MaxLimits.Memory, "max-memory", 0, "most MiB of memory that a sandbox can be given, 0 for no ceiling (default: what the machine has)")

@@ -23,7 +23,7 @@ import (
 // Driver creates places. Its methods are safe for concurrent use; a driver keeps under its own state folder what it
 // needs to find its places again.
 type Driver interface {
-	// Name is the runtime's name in the APIs: "gvisor", "native".
+	// Name is the runtime's name in the APIs: "gvisor", "native", "docker".
 	Name() string
 
 	// Defaults is what the driver gives a place that asks for nothing else. It

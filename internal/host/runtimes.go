@@ -15,6 +15,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/driver/docker"
 	"hutch/internal/driver/gvisor"
 	"hutch/internal/driver/native"
 )
@@ -31,21 +32,29 @@ func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}
-	return []driver.Driver{g, n}, nil
+	c, err := docker.New(driver.Options{Dir: filepath.Join(dir, onRequest), Agent: agent})
+	if err != nil {
+		return nil, fmt.Errorf("docker: %w", err)
+	}
+	return []driver.Driver{g, n, c}, nil
 }
+
+// onRequest is the runtime that is used only where somebody chose it: the way to its engine is the way to everything
+// on the host.
+const onRequest = "docker"
 
 // CheckRuntime refuses the name of a runtime that Drivers does not return; "" is
 // no choice.
 func CheckRuntime(name string) error {
 	switch name {
-	case "", "gvisor", "native":
+	case "", "gvisor", "native", onRequest:
 		return nil
 	}
 	return unknownRuntime(name)
 }
 
 func unknownRuntime(name string) error {
-	return hutch.Errorf(hutch.Invalid, "there is no runtime %q: use gvisor or native", name)
+	return hutch.Errorf(hutch.Invalid, "there is no runtime %q: use gvisor, native or docker", name)
 }
 
 // program finds one of the programs that are shipped with this one: in the same
@@ -72,7 +81,8 @@ func program(name string) string {
 
 // Working returns the drivers that can create sandboxes now, the wanted one first,
 // and the inhabited ones, which have sandboxes already. The latter are needed to
-// find these sandboxes again, even if the disk is too full to create others.
+// find these sandboxes again, even if the disk is too full to create others. The
+// runtime docker is among them only if it is wanted or inhabited.
 func Working(ctx context.Context, all []driver.Driver, want string, inhabited []string, log *slog.Logger) ([]driver.Driver, error) {
 	all, err := Prefer(all, want)
 	if err != nil {
@@ -80,6 +90,10 @@ func Working(ctx context.Context, all []driver.Driver, want string, inhabited []
 	}
 	var ok []driver.Driver
 	for _, d := range all {
+		if d.Name() == onRequest && want != onRequest && !slices.Contains(inhabited, onRequest) {
+			sweepAll(ctx, d, log)
+			continue
+		}
 		report := d.Check(ctx)
 		switch {
 		case report.OK:
@@ -97,6 +111,13 @@ func Working(ctx context.Context, all []driver.Driver, want string, inhabited []
 		return nil, hutch.Errorf(hutch.Unsupported, "no runtime works on this host: run `hutch doctor`, which says what to do")
 	}
 	return ok, nil
+}
+
+// sweepAll removes what an earlier server has left of a runtime that this one does not use. No record claims any of it.
+func sweepAll(ctx context.Context, d driver.Driver, log *slog.Logger) {
+	if _, err := d.Sweep(ctx, func(string) bool { return false }); err != nil && log != nil {
+		log.Warn("what an earlier server left of a runtime could not be removed", "driver", d.Name(), "err", err)
+	}
 }
 
 // Prefer puts the wanted driver first; "" is no choice.

@@ -18,6 +18,8 @@ type half struct {
 
 func (h half) Name() string { return h.name }
 
+func (h half) Sweep(context.Context, func(string) bool) (int, error) { return 0, nil }
+
 func (h half) Check(context.Context) driver.Report { return driver.Report{OK: h.works} }
 
 // A server that starts, for example, on a full disk can create no sandboxes, and must not treat its existing ones as
@@ -32,11 +34,18 @@ func TestRuntimesWithSandboxesAreKept(t *testing.T) {
 		{"native", "gvisor", "native", []string{"native", "gvisor"}},
 		{"native", "gvisor", "gvisor", []string{"gvisor", "native"}},
 		{"", "native", "", []string{"native"}},
+		{"docker", "", "docker", []string{"docker"}},
+		{"docker", "docker", "", []string{"docker"}},
+		{"docker", "gvisor", "", []string{"gvisor"}}, // it works, and nobody has chosen it
+		{"docker", "", "", nil},
 		{"native", "", "", []string{"native"}},
 		{"native", "", "gvisor", nil},
 		{"", "", "", nil},
 	} {
-		all := []driver.Driver{half{name: "gvisor", works: c.works == "gvisor"}, half{name: "native", works: c.works == "native"}}
+		var all []driver.Driver
+		for _, name := range []string{"gvisor", "native", "docker"} {
+			all = append(all, half{name: name, works: c.works == name})
+		}
 		ok, err := Working(t.Context(), all, c.want, []string{c.inhabited}, slog.New(slog.DiscardHandler))
 		var taken []string
 		for _, d := range ok {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"hutch/internal/driver"
+	"hutch/internal/driver/docker"
 	"hutch/internal/driver/gvisor"
 	"hutch/internal/driver/native"
 	"hutch/internal/engine"
@@ -75,6 +76,8 @@ func Driver(t testing.TB, name, dir string) driver.Driver {
 	switch name {
 	case "native":
 		d, err = native.New(opt)
+	case "docker":
+		d, err = docker.New(opt)
 	case "gvisor":
 		d, err = gvisor.New(gvisor.Options{Options: opt, Runsc: Program(t, "hutch-runsc")})
 	default:

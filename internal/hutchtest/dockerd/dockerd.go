@@ -44,15 +44,41 @@ done
 exec runc "$@"
 `
 
-// Engine is a Docker engine with process ids, mounts and a network of its own. Everything that it starts ends with it.
+// Engine is a Docker engine. One of [Start] has process ids, mounts and a network of its own, and everything that it
+// starts ends with it.
 type Engine struct {
 	Host string // as DOCKER_HOST has it
+	dir  string
+	args []string // the program and its arguments
 	pid  int
 }
 
 // Start starts an engine whose containers reach each other, and nothing outside. The test is skipped where there is
 // no Docker, or no root.
 func Start(t testing.TB) *Engine {
+	t.Helper()
+	e := begin(t)
+	wrapper := filepath.Join(e.dir, "runc")
+	if err := os.WriteFile(wrapper, []byte(runc), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e.args = append(e.args, "--registry-mirror", "http://"+Mirror, "--add-runtime", "here="+wrapper, "--default-runtime", "here")
+	cmd := exec.Command("sh", append([]string{"-c", isolated, "sh"}, e.args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID}
+	return e.start(t, cmd)
+}
+
+// StartHere starts an engine as hosts have it: in the namespaces of the test. Its containers have no network.
+func StartHere(t testing.TB) *Engine {
+	t.Helper()
+	e := begin(t)
+	cmd := exec.Command(e.args[0], append(e.args[1:], "--bridge=none")...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	return e.start(t, cmd)
+}
+
+// begin prepares the command line of an engine.
+func begin(t testing.TB) *Engine {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a Docker engine")
@@ -62,33 +88,41 @@ func Start(t testing.TB) *Engine {
 		hutchtest.Skip(t, "dockerd is missing (apt-get install docker.io)")
 	}
 	dir := hutchtest.Dir(t)
-	runtime := filepath.Join(dir, "runc")
-	if err := os.WriteFile(runtime, []byte(runc), 0o755); err != nil {
-		t.Fatal(err)
+	e := &Engine{Host: "unix://" + filepath.Join(dir, "s"), dir: dir}
+	e.args = []string{
+		program, "-H", e.Host, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
+		"--pidfile", filepath.Join(dir, "pid"), "--iptables=false", "--ip6tables=false", "--ip-forward=false",
 	}
-	host := "unix://" + filepath.Join(dir, "s")
-	cmd := exec.Command("sh", "-c", isolated, "sh", program, "-H", host, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
-		"--pidfile", filepath.Join(dir, "pid"), "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--registry-mirror", "http://"+Mirror,
-		"--add-runtime", "here="+runtime, "--default-runtime", "here")
+	return e
+}
+
+// start starts the engine, and waits until it answers.
+func (e *Engine) start(t testing.TB, cmd *exec.Cmd) *Engine {
+	t.Helper()
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID}
-	if err := cmd.Start(); err != nil {
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the engine gets its signal when the thread that starts it ends
+		defer runtime.UnlockOSThread()
+		started <- cmd.Start()
+		ended <- cmd.Wait()
+	}()
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
 		if err := <-ended; err != nil || t.Failed() {
 			t.Logf("dockerd ended with %v\n%s", err, log.Bytes())
 		}
 	})
-	api := Client(t, host)
+	api := Client(t, e.Host)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		_, err := api.Ping(t.Context(), client.PingOptions{})
 		if err == nil {
-			return &Engine{host, cmd.Process.Pid}
+			e.pid = cmd.Process.Pid
+			return e
 		}
 		if time.Now().After(end) {
 			t.Fatalf("dockerd does not answer: %v", err)

@@ -1,0 +1,63 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/client"
+
+	"hutch/internal/driver"
+	"hutch/internal/image"
+)
+
+var _ driver.Archiver = (*instance)(nil)
+
+// stopAndPack stops all programs but the agent, which is the first process, and packs the folders in its arguments with
+// the tar program of the image. The kernel stops all of them at once: none can start another meanwhile.
+const stopAndPack = `kill -STOP -1; tar --create --sparse --file=- --directory=/ --warning=no-all --ignore-failed-read "$@"; code=$?; [ $code -le 1 ] || kill -CONT -1; exit $code`
+
+// Archive implements driver.Archiver. A tar that ends with 1 has seen a file change.
+func (i *instance) Archive(ctx context.Context, w io.Writer) error {
+	if err := i.Thaw(ctx); err != nil { // nothing can be executed in what is frozen
+		return err
+	}
+	command := []string{"/bin/bash", "-c", stopAndPack, "pack"}
+	for _, dir := range image.Writable {
+		command = append(command, dir[1:])
+	}
+	made, err := i.api.ExecCreate(ctx, i.record.Container, client.ExecCreateOptions{
+		User: "0:0", Env: []string{"PATH=/usr/bin:/bin"}, WorkingDir: "/", AttachStdout: true, AttachStderr: true, Cmd: command,
+	})
+	if err != nil {
+		return fmt.Errorf("archive the files of a place: %w", err)
+	}
+	stream, err := i.api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
+	if err != nil {
+		return fmt.Errorf("archive the files of a place: %w", err)
+	}
+	defer stream.Close()
+	defer context.AfterFunc(ctx, stream.Close)()
+	var said bytes.Buffer
+	_, err = stdcopy.StdCopy(w, &limited{&said}, stream.Reader)
+	ended, ierr := i.api.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
+	if err := errors.Join(err, ierr); err != nil {
+		return fmt.Errorf("archive the files of a place: %w", err)
+	}
+	if ended.Running || ended.ExitCode > 1 {
+		return fmt.Errorf("archive the files of a place with tar: exit code %d: %.300q", ended.ExitCode, said.String())
+	}
+	return nil
+}
+
+// limited keeps the beginning of what is written.
+type limited struct{ kept *bytes.Buffer }
+
+func (l *limited) Write(b []byte) (int, error) {
+	const most = 4 << 10
+	l.kept.Write(b[:min(len(b), most-l.kept.Len())])
+	return len(b), nil
+}

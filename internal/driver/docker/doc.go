@@ -1,0 +1,36 @@
+// Package docker makes places with a Docker engine, through its API: for hosts where
+// sandboxes have to be containers. The engine must be on this host, because it
+// binds files of this host into containers.
+//
+// # A place
+//
+// A place is one container with the agent as its first process. Its root is read
+// only: a Docker image that is made once from the skeleton of the host image, with
+// the folders of the host bound over it, read only. The folders of the user are in
+// memory, and so is everything that the place writes. The container has no network of
+// Docker's, no capability but those of the agent, and Docker's own seccomp profile;
+// the agent adds the filter of the runtime native.
+//
+// The daemon and the agent meet at a socket in a folder that both see. Inside, only
+// root can reach it. The boot message goes through the container's standard input, because
+// Docker keeps arguments and environment on disk, and the message holds the
+// token.
+//
+// # What takes root
+//
+// As root, the daemon enters the namespaces of a container: to make its network
+// device and open the other end of it, to connect to a server inside, and to change the
+// host name. As an ordinary user, who can use the engine's socket, places have
+// no network.
+//
+// The network device is persistent: it belongs to the network namespace and not to a
+// descriptor, so a later daemon opens it again, and no process inside has to keep it.
+//
+// # What is outside
+//
+// A folder below the driver's own, named after the place; the container, with the
+// driver's folder in a label; and the image, with the skeleton's folder in a
+// label, which all drivers on this host share. Sweep removes the containers of its folder that
+// nobody claims, and the images whose skeleton is gone. It touches nothing else in
+// the engine.
+package docker

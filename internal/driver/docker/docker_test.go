@@ -1,0 +1,122 @@
+package docker_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"hutch/internal/driver"
+	"hutch/internal/driver/docker"
+	"hutch/internal/driver/drivertest"
+	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/dockerd"
+)
+
+func TestMain(m *testing.M) { hutchtest.Main(m) }
+
+func newDriver(t *testing.T, dir string) *docker.Driver {
+	t.Helper()
+	d, err := docker.New(driver.Options{Dir: dir, Agent: hutchtest.Program(t, "hutch-agent")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestContract(t *testing.T) {
+	host := dockerd.StartHere(t).Host
+	t.Setenv("DOCKER_HOST", host)
+	if r := newDriver(t, hutchtest.Dir(t)).Check(t.Context()); !r.OK {
+		t.Fatalf("the driver does not work: %+v", r.Findings)
+	}
+	drivertest.Run(t, drivertest.Config{
+		Dir:  func(t *testing.T) string { return hutchtest.Dir(t) },
+		New:  func(t *testing.T, dir string) driver.Driver { return newDriver(t, dir) },
+		Root: hutchtest.Image(t),
+		Kill: func(t *testing.T, d driver.Driver, id string) {
+			api := dockerd.Client(t, host)
+			all, err := api.ContainerList(t.Context(), client.ContainerListOptions{Filters: client.Filters{}.Add("label", "hutch.sandbox="+id)})
+			if err != nil || len(all.Items) != 1 {
+				t.Fatalf("the containers of %s: %v, %v", id, all.Items, err)
+			}
+			if _, err := api.ContainerKill(t.Context(), all.Items[0].ID, client.ContainerKillOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Isolated:  true,
+		Adopts:    true,
+		Networked: true,
+		Limited:   []string{"memory", "pids", "disk"},
+	})
+}
+
+// TestOthersAreSpared: sweeping removes what this driver has left, and nothing else that the engine has.
+func TestOthersAreSpared(t *testing.T) {
+	host := dockerd.StartHere(t).Host
+	t.Setenv("DOCKER_HOST", host)
+	api := dockerd.Client(t, host)
+	dockerd.Build(t, host, "theirs:1", map[string][]byte{"Dockerfile": []byte("FROM scratch\nCOPY Dockerfile /\n")})
+	put := func(name string, labels map[string]string) {
+		t.Helper()
+		config := &container.Config{Image: "theirs:1", Cmd: []string{"/none"}, Labels: labels}
+		if _, err := api.ContainerCreate(t.Context(), client.ContainerCreateOptions{Name: name, Config: config}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := hutchtest.Dir(t)
+	d := newDriver(t, dir)
+	if r := d.Check(t.Context()); !r.OK { // which leaves nothing
+		t.Fatalf("%+v", r.Findings)
+	}
+	put("theirs", nil)
+	put("neighbour", map[string]string{"hutch.folder": dir + "-2", "hutch.sandbox": "lost"})
+	put("named-as-ours", map[string]string{"hutch.sandbox": "lost"})
+	if n, err := d.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
+		t.Errorf("of others' %d were removed, %v", n, err)
+	}
+	if got := inEngine(t, api); got != "/named-as-ours /neighbour /theirs theirs:1" {
+		t.Errorf("the engine has %s", got)
+	}
+}
+
+// inEngine lists the containers and images of an engine.
+func inEngine(t *testing.T, api *client.Client) string {
+	t.Helper()
+	var names []string
+	containers, err := api.ContainerList(t.Context(), client.ContainerListOptions{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range containers.Items {
+		names = append(names, c.Names...)
+	}
+	images, err := api.ImageList(t.Context(), client.ImageListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range images.Items {
+		names = append(names, i.RepoTags...)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// TestNoEngine: an engine that cannot be used is named, with what to do; nothing of it is needed where nothing was made.
+func TestNoEngine(t *testing.T) {
+	for host, want := range map[string]string{
+		"unix:///nonexistent/docker.sock": "/nonexistent/docker.sock", "tcp://192.0.2.1:2375": "on this host", "nonsense": "nonsense",
+	} {
+		t.Setenv("DOCKER_HOST", host)
+		d := newDriver(t, t.TempDir()+"/docker")
+		r := d.Check(t.Context())
+		if r.OK || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Detail, want) || !strings.Contains(r.Findings[0].Mend, "DOCKER_HOST") {
+			t.Errorf("%s: %+v", host, r)
+		}
+		if n, err := d.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
+			t.Errorf("%s: swept %d, %v", host, n, err)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package docker
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"hutch/internal/image"
+)
+
+// A container needs an image of Docker's. Ours holds the skeleton of a host image: its
+// links, its /etc and the mount points. What is bound over it is not in it.
+
+// private is a folder that only root can enter, and meeting the folder in it where daemon and agent meet.
+const private, meeting = "/.hutch/private", "/.hutch/private/run"
+
+// image returns the name of the Docker image with a skeleton, which it makes if the engine does not have it.
+func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root) (string, error) {
+	d.images.Lock()
+	defer d.images.Unlock()
+	name := imageName(root)
+	_, err := api.ImageInspect(ctx, name)
+	if !errdefs.IsNotFound(err) {
+		return name, err
+	}
+	return name, d.importImage(ctx, api, name, root.Dir)
+}
+
+// imageName names the image after the skeleton's folder. A skeleton never changes: that of a changed host is in another
+// folder. So drivers with different state folders share the image.
+func imageName(root image.Root) string {
+	sum := sha256.Sum256([]byte(root.Dir))
+	return "hutch-host:" + filepath.Base(filepath.Dir(root.Dir)) + "-" + hex.EncodeToString(sum[:6])
+}
+
+// sweepImages removes the images whose skeleton is gone, and those that lost their name to a second import. The engine
+// refuses to remove an image that a container uses.
+func sweepImages(ctx context.Context, api *client.Client) error {
+	all, err := api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", skeletonLabel)})
+	if err != nil {
+		return err
+	}
+	var errs error
+	for _, img := range all.Items {
+		named := slices.ContainsFunc(img.RepoTags, func(tag string) bool { return strings.HasPrefix(tag, "hutch-host:") })
+		if _, err := os.Stat(img.Labels[skeletonLabel]); named && !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		_, err := api.ImageRemove(ctx, img.ID, client.ImageRemoveOptions{})
+		if err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
+}
+
+func (d *Driver) importImage(ctx context.Context, api *client.Client, name, dir string) error {
+	r, w := io.Pipe()
+	defer r.Close()
+	go func() { w.CloseWithError(writeSkeleton(w, dir)) }()
+	label, err := json.Marshal(dir)
+	if err != nil {
+		return err
+	}
+	source := client.ImageImportSource{Source: r, SourceName: "-"}
+	answer, err := api.ImageImport(ctx, source, name, client.ImageImportOptions{Changes: []string{"LABEL " + skeletonLabel + "=" + string(label)}})
+	if err != nil {
+		return fmt.Errorf("import an image: %w", err)
+	}
+	defer answer.Close()
+	return importFailure(answer)
+}
+
+// importFailure reads the engine's progress messages to the end.
+func importFailure(r io.Reader) error {
+	for messages := json.NewDecoder(r); ; {
+		var m struct{ Error string }
+		if err := messages.Decode(&m); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("import an image: %w", err)
+		}
+		if m.Error != "" {
+			return fmt.Errorf("import an image: %s", m.Error)
+		}
+	}
+}
+
+// writeSkeleton writes a skeleton as a tar archive in which everything belongs to root.
+func writeSkeleton(out io.Writer, dir string) error {
+	w := tar.NewWriter(out)
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return add(w, dir, path, e)
+	})
+	for _, path := range []string{private, meeting} {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "." + path + "/", Mode: 0o700}))
+	}
+	return errors.Join(err, w.Close())
+}
+
+func add(w *tar.Writer, dir, path string, e fs.DirEntry) error {
+	info, err := e.Info()
+	if err != nil {
+		return err
+	}
+	target := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if target, err = os.Readlink(path); err != nil {
+			return err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return err
+	}
+	h.Name, h.Uid, h.Gid, h.Uname, h.Gname = "."+path[len(dir):], 0, 0, "", ""
+	if err := w.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}

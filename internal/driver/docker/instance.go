@@ -1,0 +1,144 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/turn"
+)
+
+// record is how a place is found again.
+type record struct {
+	Container string `json:"container"` // the engine's id of it
+}
+
+// instance is a place.
+type instance struct {
+	driver *Driver
+	api    *client.Client
+	id     string
+	dir    string
+	record record
+	done   chan struct{} // closed by watch
+	turn   turn.Lock     // held by the caller that destroys
+	gone   bool          // it is destroyed
+}
+
+func (d *Driver) newInstance(api *client.Client, id string, r record) *instance {
+	return &instance{driver: d, api: api, id: id, dir: filepath.Join(d.dir, id), record: r, done: make(chan struct{}), turn: turn.New()}
+}
+
+// watch ends with the container. While the engine does not answer, the container can run.
+func (i *instance) watch() {
+	defer close(i.done)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		wait := i.api.ContainerWait(context.Background(), i.record.Container, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+		select {
+		case <-wait.Result:
+			return
+		case err := <-wait.Error:
+			if errdefs.IsNotFound(err) {
+				return
+			}
+		}
+		time.Sleep(pause)
+	}
+}
+
+// ID implements driver.Instance.
+func (i *instance) ID() string { return i.id }
+
+// Handle is the record.
+func (i *instance) Handle() driver.Handle {
+	b, _ := json.Marshal(i.record) // text, so no error
+	return b
+}
+
+// Done implements driver.Instance.
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+// Dial implements driver.Instance.
+func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
+	conn, err := i.dial(ctx)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Unavailable, "the sandbox %q cannot be reached: look at its status, or destroy it and make a new one", i.id).Because(err)
+	}
+	return conn, nil
+}
+
+// dial connects by a path that is short enough for a socket. No link in the meeting folder is followed: a socket that
+// is one leads nowhere.
+func (i *instance) dial(ctx context.Context) (net.Conn, error) {
+	fd, err := unix.Open(filepath.Join(i.dir, meetingFolder, socketFile), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: i.dir, Err: err}
+	}
+	defer unix.Close(fd)
+	return new(net.Dialer).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// Destroy implements driver.Instance.
+func (i *instance) Destroy(ctx context.Context) error {
+	if err := i.turn.Take(ctx); err != nil {
+		return i.undestroyed(err)
+	}
+	defer i.turn.Put()
+	if i.gone {
+		return nil
+	}
+	if err := i.remove(ctx); err != nil {
+		return i.undestroyed(err)
+	}
+	i.gone = true
+	return nil
+}
+
+func (i *instance) undestroyed(err error) error {
+	return hutch.Errorf(hutch.Unavailable, "the sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
+}
+
+// remove removes the container, by its name if its id was never known, and then the folder: after that there can be
+// another place of this id.
+func (i *instance) remove(ctx context.Context) error {
+	which := i.record.Container
+	if which == "" {
+		which = i.driver.container(i.id)
+	}
+	_, err := i.api.ContainerRemove(ctx, which, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	for errdefs.IsConflict(err) { // another call removes it already
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		_, err = i.api.ContainerRemove(ctx, which, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("remove a container: %w", err)
+	}
+	if !i.owned(ctx) {
+		return nil
+	}
+	return os.RemoveAll(i.dir)
+}
+
+// owned reports whether the folder still belongs to this place, and not to a later one.
+func (i *instance) owned(ctx context.Context) bool {
+	if i.record.Container == "" {
+		return true
+	}
+	now, err := i.api.ContainerInspect(ctx, i.driver.container(i.id), client.ContainerInspectOptions{})
+	return err != nil || now.Container.ID == i.record.Container
+}

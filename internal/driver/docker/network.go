@@ -1,0 +1,111 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/linux/tun"
+)
+
+var (
+	_ driver.Networked = (*instance)(nil)
+	_ driver.Connector = (*instance)(nil)
+	_ driver.Renamer   = (*instance)(nil)
+)
+
+// makeNetwork makes the network device. Where there is no way to one, the place works without a network.
+func (i *instance) makeNetwork(ctx context.Context) error {
+	err := i.withDevice(ctx, func(fd int) error {
+		if err := tun.Create(fd); err != nil {
+			return err
+		}
+		return tun.Keep(fd)
+	})
+	if errors.Is(err, errElsewhere) || errors.Is(err, tun.ErrNone) {
+		return nil
+	}
+	return err
+}
+
+// Network implements driver.Networked.
+func (i *instance) Network() (*os.File, error) {
+	var file *os.File
+	err := i.withDevice(context.Background(), func(fd int) error {
+		if err := tun.Attach(fd); err != nil {
+			return err
+		}
+		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err == nil {
+			file = os.NewFile(uintptr(own), tun.Path)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Unavailable, "the sandbox %q has no network: it did not ask for one, or `hutch doctor` tells what this machine lacks for one", i.id).Because(err)
+	}
+	return file, nil
+}
+
+// withDevice opens the path of network devices in the network namespace of the container.
+func (i *instance) withDevice(ctx context.Context, do func(fd int) error) error {
+	p, err := i.process(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return p.within(unix.CLONE_NEWNET, func() error {
+		fd, err := unix.Open(tun.Path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return fmt.Errorf("%w: %w", tun.ErrNone, err)
+		}
+		defer unix.Close(fd)
+		return do(fd)
+	})
+}
+
+// Connect implements driver.Connector. A socket stays in the network namespace in which it was created.
+func (i *instance) Connect(ctx context.Context, port int) (net.Conn, error) {
+	p, err := i.process(ctx)
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Unsupported, "the servers of sandbox %q are reached by its agent only", i.id).Because(err)
+	}
+	defer p.Close()
+	fd := -1
+	err = p.within(unix.CLONE_NEWNET, func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	socket := os.NewFile(uintptr(fd), "socket")
+	defer socket.Close() // the returned connection is a copy
+	if err := connect(ctx, socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}); err != nil {
+		return nil, fmt.Errorf("connect with port %d of a place: %w", port, err)
+	}
+	return net.FileConn(socket)
+}
+
+// connect connects a socket. While that is under way, the kernel reports it with one of those two errors.
+func connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { socket.Close() })()
+	failed := raw.Write(func(fd uintptr) bool {
+		err = unix.Connect(int(fd), to)
+		return !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.EALREADY)
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(failed, err)
+}
