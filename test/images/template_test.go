@@ -9,7 +9,7 @@ import (
 	"hutch"
 )
 
-// TestTemplate: a template of an image has the image's files, user and environment, its program runs and is ready, and
+// TestTemplate: a template of an image has the image's files and environment, its program runs and is ready, and
 // the interpreter that waits has imported what it should. Later ones come out of the pool.
 func TestTemplate(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
@@ -34,8 +34,8 @@ func TestTemplate(t *testing.T) {
 			if err != nil || sb.Template != "web" || sb.Image != snap.Image {
 				t.Fatalf("%+v, %v", sb, err)
 			}
-			const ask = `python3 -c "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8000/colour').read().decode().strip())"; id -u; grep -o bookworm /etc/os-release | head -1; echo $SANDBOX_ID`
-			if got, want := b.run(t, sb.ID, ask), "red\n1000\nbookworm\n"+sb.ID; got != want {
+			const ask = `python3 -c "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8000/colour').read().decode().strip())"; grep -o bookworm /etc/os-release | head -1; echo $SANDBOX_ID`
+			if got, want := b.run(t, sb.ID, ask), "red\nbookworm\n"+sb.ID; got != want {
 				t.Errorf("sandbox %d prints %q, not %q", i, got, want)
 			}
 			run, err := b.RunCode(t.Context(), sb.ID, hutch.RunRequest{Language: "python", Code: "import sys; print('colorsys' in sys.modules)"}, nil)
@@ -83,7 +83,7 @@ func TestTemplateOfEntrypoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all, err := b.Processes(t.Context(), sb.ID); err != nil || len(all) != 1 || all[0].Command != "'/hello'" {
+		if all, err := b.Processes(t.Context(), sb.ID); err != nil || len(all) != 1 || all[0].Command != "'/program'" {
 			t.Errorf("its processes are %+v, %v", all, err)
 		}
 	})
