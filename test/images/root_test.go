@@ -58,6 +58,29 @@ func TestRoot(t *testing.T) {
 	check("from its files")
 }
 
+// TestRootReadsAll: the API reads and archives the files of all users where the sandbox is root's, and nothing of the agent's.
+func TestRootReadsAll(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "gvisor")
+	sb := b.make(t, python)
+	b.run(t, sb.ID, "install -d -o 500 -m 700 web; echo text >web/file; chown 500 web/file; chmod 600 web/file; ln -s /.hutch/own/run/agent.sock socket; ln -s /proc/1/environ environ")
+	var got, archive bytes.Buffer
+	if _, err := b.ReadFile(t.Context(), sb.ID, hutch.ReadRequest{Path: "web/file"}, &got); err != nil || got.String() != "text\n" {
+		t.Errorf("a file of another user is %q, %v", got.String(), err)
+	}
+	if err := b.Pack(t.Context(), sb.ID, hutch.PackRequest{Dir: "/workspace", Paths: []string{"web"}, Format: hutch.Tar}, &archive); err != nil || !bytes.Contains(archive.Bytes(), []byte("text\n")) {
+		t.Errorf("an archive of %d bytes, %v", archive.Len(), err)
+	}
+	for _, path := range []string{"socket", "environ", "/proc/1/environ", "/proc/1/mem"} {
+		if _, err := b.ReadFile(t.Context(), sb.ID, hutch.ReadRequest{Path: path}, &got); err == nil {
+			t.Errorf("%s can be read", path)
+		}
+	}
+	if _, err := b.WriteFile(t.Context(), sb.ID, hutch.WriteRequest{Path: "/.hutch/own/file", Create: true}, strings.NewReader("x")); !errors.Is(err, hutch.Denied) {
+		t.Errorf("a file in the agent's folder: %v", err)
+	}
+}
+
 // TestUsers: a command runs as the user that it asks for, by the sandbox's own list of users; so do processes,
 // terminals and contexts, and the files of a sandbox are its user's.
 func TestUsers(t *testing.T) {

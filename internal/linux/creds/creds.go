@@ -19,7 +19,11 @@ const keep = ^uintptr(0) // leaves an id unchanged
 // and a process without supplementary groups, because those would give f more rights. Goroutines that f starts have
 // the process's own rights. Where that process is not root, and uid is, it needs PR_SET_KEEPCAPS: the kernel would
 // take its capabilities when it returns from root.
-func Do(uid, gid int, f func() error) error {
+func Do(uid, gid int, f func() error) error { return DoWith(uid, gid, 0, f) }
+
+// DoWith is Do with some capabilities that this process has: bit n is capability n, below 32. It is for processes other
+// than root.
+func DoWith(uid, gid int, rights uint32, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	euid, egid := uintptr(unix.Geteuid()), uintptr(unix.Getegid())
@@ -29,7 +33,7 @@ func Do(uid, gid int, f func() error) error {
 			return fmt.Errorf("take on user %d: %w", uid, err)
 		}
 		defer c.raise()
-		f = c.without(f)
+		f = c.only(rights, f)
 	}
 	// Package syscall would change all threads.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, keep, uintptr(gid), keep); errno != 0 {
@@ -62,10 +66,10 @@ func readCapabilities() (*capabilities, error) {
 	return c, unix.Capget(&c.header, &c.own[0])
 }
 
-// without is f with no capability in effect.
-func (c *capabilities) without(f func() error) func() error {
+// only is f with only these capabilities in effect.
+func (c *capabilities) only(low uint32, f func() error) func() error {
 	return func() error {
-		if err := c.set(0, 0); err != nil {
+		if err := c.set(low, 0); err != nil {
 			return fmt.Errorf("put capabilities aside: %w", err)
 		}
 		return f()

@@ -17,15 +17,17 @@ func bomb() error {
 
 // eat takes memory without end.
 func eat() error {
-	var all [][]byte
 	for {
 		b := make([]byte, 16<<20)
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = 1
 		}
-		all = append(all, b)
+		eaten = append(eaten, b)
 	}
 }
+
+// eaten is what eat has taken.
+var eaten [][]byte
 
 // spoil puts pipes and links where the agent or the daemon could look for files, and moves what it can.
 func spoil() {
