@@ -43,7 +43,7 @@ func (s *suite) template(t *testing.T, req hutch.TemplateRequest) hutch.Snapshot
 func (s *suite) templateIsReady(t *testing.T) {
 	name := hutch.NewID("tmpl")
 	snap := s.template(t, hutch.TemplateRequest{
-		Name: name + ":v1", InstanceType: "lite", Limits: hutch.Limits{Memory: 512, Disk: 100}, Env: map[string]string{"COLOUR": "green"},
+		Name: name + ":v1", InstanceType: "lite", Limits: hutch.Limits{CPU: 1, Memory: 512}, Env: map[string]string{"COLOUR": "green"},
 		Network: hutch.Network{Mode: hutch.NetworkNone},
 		Template: hutch.Template{
 			Start: "echo $COLOUR is up; exec sleep 600", Ready: &hutch.WaitRequest{Text: "is up"},
@@ -57,7 +57,7 @@ func (s *suite) templateIsReady(t *testing.T) {
 		t.Errorf("the sandbox that it was made of is still there: %v", err)
 	}
 	sb := s.make(t, hutch.CreateRequest{Template: name + ":v1", Labels: map[string]string{"made": "here"}})
-	if sb.Template != name+":v1" || sb.InstanceType != "lite" || sb.Limits.CPU != 1.0/16 || sb.Network.Mode != hutch.NetworkNone ||
+	if sb.Template != name+":v1" || sb.InstanceType != "lite" || sb.Limits.CPU != 1 || sb.Limits.Disk != 2048 || sb.Network.Mode != hutch.NetworkNone ||
 		sb.Labels["team"] != "red" || sb.Labels["made"] != "here" {
 		t.Errorf("the sandbox is %+v", sb)
 	}
