@@ -38,6 +38,14 @@ type Images interface {
 	// sandbox of the image host is Unsupported.
 	CommitImage(ctx context.Context, sandbox string, req CommitRequest) (Image, error)
 
+	// BuildImage makes an image of a Dockerfile and of the files of a context: a tar archive, plain or compressed with
+	// gzip or zstd. What its .dockerignore names is left out. Each RUN is a command in a sandbox of the caller; nothing
+	// of a build runs on the server itself. If progress is not nil, it gets what the steps do, in order; an error from it
+	// ends the build. A step that was done before is not done again while its inputs are the same. A build that fails
+	// leaves no image and no sandbox; the steps that were done stay, and the next build goes on from them. A command that
+	// fails is Invalid, a file that is not there NotFound, and what Hutch cannot build Unsupported.
+	BuildImage(ctx context.Context, req BuildRequest, files io.Reader, progress func(BuildEvent) error) (Image, error)
+
 	// SaveImage writes an image as an archive that docker load and LoadImages read.
 	SaveImage(ctx context.Context, image string, w io.Writer) error
 

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -200,6 +202,8 @@ var types = map[string]any{
 	"PullRequest":          hutch.PullRequest{},
 	"PushRequest":          hutch.PushRequest{},
 	"CommitRequest":        hutch.CommitRequest{},
+	"BuildRequest":         hutch.BuildRequest{},
+	"BuildEvent":           hutch.BuildEvent{},
 	"TagRequest":           hutch.TagRequest{},
 	"PruneRequest":         hutch.PruneRequest{},
 	"Pruned":               hutch.Pruned{},
@@ -458,6 +462,10 @@ func (s stored) LoadImages(_ context.Context, _ string, r io.Reader) ([]hutch.Im
 func (s stored) CommitImage(_ context.Context, _ string, req hutch.CommitRequest) (hutch.Image, error) {
 	return s.image(), req.Check()
 }
+func (s stored) BuildImage(_ context.Context, req hutch.BuildRequest, r io.Reader, _ func(hutch.BuildEvent) error) (hutch.Image, error) {
+	_, err := io.Copy(io.Discard, r)
+	return s.image(), errors.Join(err, req.Check())
+}
 func (stored) SaveImage(_ context.Context, _ string, w io.Writer) error {
 	_, err := io.WriteString(w, "archive")
 	return err
@@ -631,6 +639,21 @@ func TestCurlLinesWork(t *testing.T) {
 	}
 }
 
+// form is a body of two parts: request, which is JSON, and context.
+func form(t *testing.T, parts object) (io.Reader, string) {
+	t.Helper()
+	var out bytes.Buffer
+	w := multipart.NewWriter(&out)
+	b, err := json.Marshal(parts["request"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.WriteField("request", string(b)), w.WriteField("context", parts["context"].(string)), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return &out, w.Boundary()
+}
+
 // request is the one that the examples of the operation make.
 func (o operation) request(t *testing.T, base string, values map[string]string) *http.Request {
 	t.Helper()
@@ -669,12 +692,18 @@ func (o operation) request(t *testing.T, base string, values map[string]string) 
 			t.Fatalf("%s: the body needs an example", o)
 		}
 		validate(t, "the body", at(c, "schema"), example)
-		if b, err := json.Marshal(example); mediaType == "application/json" {
-			if err != nil {
-				t.Fatal(err)
-			}
+		b, err := json.Marshal(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch mediaType {
+		case "application/json":
 			body = bytes.NewReader(b)
-		} else {
+		case "multipart/form-data":
+			var boundary string
+			body, boundary = form(t, example.(object))
+			header.Set("Content-Type", mediaType+"; boundary="+boundary)
+		default:
 			body = strings.NewReader(example.(string))
 		}
 	}
@@ -842,7 +871,7 @@ func TestDocumentIsInOrder(t *testing.T) {
 	}
 	for kind, items := range doc["components"].(object) {
 		for name := range items.(object) {
-			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && name != "CodeError" && name != "FileEvent" && name != "PortEvent" && name != "Transfer" {
+			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && name != "CodeError" && name != "FileEvent" && name != "PortEvent" && name != "Transfer" && name != "BuildEvent" {
 				t.Errorf("%s is not used", path)
 			}
 		}

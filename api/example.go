@@ -123,11 +123,25 @@ func (o operation) data() string {
 		case c.Value.Example == nil:
 		case c.Key == "application/json":
 			return " -d " + quoted(c.Value.Example.JSON)
+		case c.Key == "multipart/form-data":
+			return formFlags(c.Value.Example.JSON)
 		default:
 			return " -H " + quoted("Content-Type: "+c.Key) + " --data-binary " + quoted(c.Value.Example.text)
 		}
 	}
 	return ""
+}
+
+// formFlags are the flags for the parts of a build: a request, and behind it a context.
+func formFlags(example string) string {
+	var parts struct {
+		Request json.RawMessage
+		Context string
+	}
+	if err := json.Unmarshal([]byte(example), &parts); err != nil {
+		panic(err) // the document is ours
+	}
+	return " -F " + quoted("request="+string(parts.Request)) + " -F " + quoted("context="+parts.Context)
 }
 
 // quoted is one word for a shell.

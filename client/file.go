@@ -344,6 +344,17 @@ func followTo[E any](ctx context.Context, c *Client, to endpoint, req any, name 
 		return err
 	}
 	defer resp.Body.Close()
+	return c.followAnswer(ctx, resp, name, func(data []byte) error {
+		var e E
+		if err := json.Unmarshal(data, &e); err != nil {
+			return c.fault(ctx, err)
+		}
+		return out(e)
+	}, answer)
+}
+
+// followAnswer is followTo for an answer that has begun.
+func (c *Client) followAnswer(ctx context.Context, resp *http.Response, name string, out func(data []byte) error, answer any) error {
 	if resp.StatusCode != http.StatusOK {
 		return c.refusal(ctx, resp).Err()
 	}
@@ -354,11 +365,7 @@ func followTo[E any](ctx context.Context, c *Client, to endpoint, req any, name 
 		}
 		switch event {
 		case name:
-			var e E
-			if err := json.Unmarshal(data, &e); err != nil {
-				return c.fault(ctx, err)
-			}
-			if err := out(e); err != nil {
+			if err := out(data); err != nil {
 				return err
 			}
 		case "end":

@@ -35,6 +35,8 @@ func run(args []string) error {
 		return tarball.Pack(os.Stdout, "/")
 	case args[0] == "unpack":
 		return tarball.Unpack(os.Stdin, "/")
+	case args[0] == "list":
+		return tarball.List(os.Stdout, "/")
 	case args[0] == inside.Hold:
 		inside.Wait()
 		return nil

@@ -17,7 +17,7 @@ var groups = []struct {
 	{"run", "Run code:", "run exec code shell languages"},
 	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template types share usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
-	{"images", "Images:", "image"},
+	{"images", "Images:", "image build"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
 	{"server", "The server:", "serve config down conversation token audit pool authority doctor"},

@@ -23,6 +23,7 @@ import (
 	"hutch/internal/auth"
 	"hutch/internal/backup"
 	"hutch/internal/broker"
+	"hutch/internal/build"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
@@ -56,6 +57,7 @@ type Daemon struct {
 	operations *quota.Meter
 	runtimes   []driver.Driver
 	images     *images.Images
+	builder    *build.Builder
 	engine     *engine.Engine
 	redacted   *secret.RedactedService // around the engine
 	backups    *backup.Backups
@@ -111,6 +113,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"open the volumes", d.openVolumes},
 		{"start the engine", d.startEngine},
 		{"remove unused images", d.keepImagesSwept},
+		{"end broken builds", d.sweepBuilds},
 		{"open the metrics and traces", d.openMonitors},
 		{"open the backups", d.openBackups},
 		{"read what is shared", d.openPolicy},

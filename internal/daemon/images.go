@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/build"
 	"hutch/internal/caller"
 	"hutch/internal/datadir"
 	"hutch/internal/host"
@@ -36,12 +37,56 @@ func (d *Daemon) openImages(context.Context) error {
 	d.onClose(store.Close)
 	root := d.cfg.Sandboxes.Image
 	root.Authority, root.Log = d.authority.Certificate(), d.log
+	d.builder = build.New(build.Options{Store: store, Sandboxes: builders{d}, Log: d.log,
+		Resolve: func(ctx context.Context, name string, pull hutch.PullPolicy) (string, error) {
+			return d.images.Digest(ctx, name, pull)
+		}})
 	d.images = images.New(images.Options{
 		Store: store, Host: host.Images(d.cfg.Data.Images(), root), Authority: root.Authority,
 		Login: d.registryLogin, Began: d.imagesBegan,
 		Sandbox: func(ctx context.Context, id string) (hutch.Sandbox, error) { return d.engine.Sandbox(ctx, id) },
+		Build:   d.builder.Build,
 		Written: func(ctx context.Context, id string, w io.Writer) error { return d.engine.PackWritten(ctx, id, w) },
 	})
+	return nil
+}
+
+// builders are the sandboxes of builds: those of the engine, which starts after the images are open.
+type builders struct{ d *Daemon }
+
+func (b builders) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	return b.d.engine.Create(ctx, req)
+}
+
+func (b builders) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	return b.d.engine.Sandboxes(ctx, f)
+}
+
+func (b builders) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
+	return b.d.engine.Destroy(ctx, id, force)
+}
+
+func (b builders) RunProgram(ctx context.Context, id string, argv, env []string, dir string, out func(hutch.Output) error) (int, error) {
+	return b.d.engine.RunProgram(ctx, id, argv, env, dir, out)
+}
+
+func (b builders) PackWritten(ctx context.Context, id string, w io.Writer) error {
+	return b.d.engine.PackWritten(ctx, id, w)
+}
+
+func (b builders) UnpackWritten(ctx context.Context, id string, r io.Reader) error {
+	return b.d.engine.UnpackWritten(ctx, id, r)
+}
+
+func (b builders) ListWritten(ctx context.Context, id string, w io.Writer) error {
+	return b.d.engine.ListWritten(ctx, id, w)
+}
+
+// sweepBuilds destroys the sandboxes of builds that an earlier server was killed in.
+func (d *Daemon) sweepBuilds(ctx context.Context) error {
+	if err := d.builder.Sweep(ctx); err != nil {
+		d.log.Warn("sandboxes of broken builds stay until their time is over", "err", err)
+	}
 	return nil
 }
 

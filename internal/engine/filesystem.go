@@ -30,6 +30,33 @@ func (e *Engine) PackWritten(ctx context.Context, id string, w io.Writer) error 
 	return saved.Pack(ctx, agent, sb.Image, saved.Bounded(w, saved.Most(sb.Limits)))
 }
 
+// UnpackWritten writes files over the image of a sandbox, from a tar archive.
+func (e *Engine) UnpackWritten(ctx context.Context, id string, r io.Reader) error {
+	return e.ask(ctx, id, func(a *wire.Client) error { return saved.UnpackStream(ctx, a, r) })
+}
+
+// ListWritten writes all names in a sandbox with an image, each with a zero byte at its end.
+func (e *Engine) ListWritten(ctx context.Context, id string, w io.Writer) error {
+	return e.ask(ctx, id, func(a *wire.Client) error { return saved.List(ctx, a, w) })
+}
+
+// RunProgram runs a program without a shell until it or ctx ends, and returns its exit code.
+func (e *Engine) RunProgram(ctx context.Context, id string, argv, env []string, dir string, out func(hutch.Output) error) (int, error) {
+	s, agent, err := e.use(ctx, id)
+	if err != nil {
+		return noExit, err
+	}
+	defer s.EndUse()
+	exit, err := agent.Run(ctx, wire.Start{ID: hutch.NewID("run"), Argv: argv, Env: env, Dir: dir}, nil, out)
+	if err != nil {
+		return noExit, e.diagnose(ctx, s, agent, err)
+	}
+	if exit.Memory {
+		return exit.Code, hutch.Errorf(hutch.Exhausted, "the sandbox has no memory left: give it more with --memory").With("limit", "memory")
+	}
+	return exit.Code, nil
+}
+
 // ReadFile implements hutch.Service.
 func (e *Engine) ReadFile(ctx context.Context, id string, req hutch.ReadRequest, w io.Writer) (info hutch.FileInfo, err error) {
 	err = e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error {

@@ -34,6 +34,8 @@ type Options struct {
 	// written in it over its image, as a tar archive.
 	Sandbox func(ctx context.Context, id string) (hutch.Sandbox, error)
 	Written func(ctx context.Context, id string, w io.Writer) error
+	// Build makes an image of a Dockerfile; nil for a server that cannot.
+	Build func(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (oci.Image, error)
 	// Authority is the certificate that programs are to trust beside those of the image; nil for none.
 	Authority []byte
 }
@@ -129,6 +131,33 @@ func (s *Images) CommitImage(ctx context.Context, sandbox string, req hutch.Comm
 	return record(img), err
 }
 
+// BuildImage implements hutch.Images.
+func (s *Images) BuildImage(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
+	if s.opt.Build == nil {
+		return hutch.Image{}, hutch.Errorf(hutch.Unsupported, "images are built by a server: start one with hutch serve")
+	}
+	if req.Name != "" {
+		if _, err := s.parse(req.Name); err != nil {
+			return hutch.Image{}, err
+		}
+	}
+	img, err := s.opt.Build(ctx, req, files, progress)
+	return record(img), err
+}
+
+// Digest returns the digest of the image that a name stands for. It is pulled if it is missing.
+func (s *Images) Digest(ctx context.Context, name string, pull hutch.PullPolicy) (string, error) {
+	pinned, err := s.Resolve(ctx, name, pull)
+	if err != nil {
+		return "", err
+	}
+	ref, err := oci.ParseReference(pinned)
+	if err == nil && ref.IsHost() {
+		err = pullable(ref)
+	}
+	return ref.Digest(), err
+}
+
 // SaveImage implements hutch.Images.
 func (s *Images) SaveImage(ctx context.Context, image string, w io.Writer) error {
 	ref, err := s.parse(image)
@@ -190,7 +219,7 @@ func (s *Images) Image(ctx context.Context, image string) (hutch.Image, error) {
 
 // Images implements hutch.Images.
 func (s *Images) Images(ctx context.Context) ([]hutch.Image, error) {
-	list := s.opt.Store.Images(ownerOf(ctx))
+	list := slices.DeleteFunc(s.opt.Store.Images(ownerOf(ctx)), func(img oci.Image) bool { return img.Step })
 	slices.Reverse(list) // the oldest first, as all lists of Hutch
 	return records(list), nil
 }

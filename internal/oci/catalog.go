@@ -19,7 +19,8 @@ type key struct{ owner, digest string }
 type record struct {
 	Image
 	ConfigDigest string    `json:"configDigest"`
-	Changed      time.Time `json:"changed"` // when its names did
+	Changed      time.Time `json:"changed"`        // when its names did
+	Keys         []string  `json:"keys,omitempty"` // of a step
 }
 
 func (r *record) key() key { return key{r.Owner, r.Digest} }
@@ -105,7 +106,9 @@ func (s *Store) Tag(owner string, source, target Reference) error {
 	if err != nil {
 		return err
 	}
-	return s.explained(s.addLocked(record{Image: r.Image, ConfigDigest: r.ConfigDigest}, owner, target))
+	tagged := record{Image: r.Image, ConfigDigest: r.ConfigDigest}
+	tagged.Step = false
+	return s.explained(s.addLocked(tagged, owner, target))
 }
 
 // nameable refuses what cannot be the name of an image.
@@ -121,8 +124,9 @@ func (s *Store) addLocked(r record, owner string, names ...Reference) error {
 	now := time.Now().UTC()
 	r.Owner, r.References, r.Added, r.Used, r.Changed = owner, nil, now, now, now
 	if old := s.records[r.key()]; old != nil {
-		r.References, r.Added = slices.Clone(old.References), old.Added
-	} else if err := s.roomLocked(owner); err != nil {
+		r.References, r.Added, r.Step = slices.Clone(old.References), old.Added, r.Step && old.Step
+		r.Keys = lastKeys(append(slices.Clone(old.Keys), r.Keys...))
+	} else if err := s.roomLocked(owner, r.Step); err != nil {
 		return err
 	}
 	for _, n := range names {
@@ -137,10 +141,13 @@ func (s *Store) addLocked(r record, owner string, names ...Reference) error {
 }
 
 // roomLocked refuses one more image of an owner that has as many as are allowed: all records are in memory.
-func (s *Store) roomLocked(owner string) error {
+func (s *Store) roomLocked(owner string, step bool) error {
+	if step {
+		return s.stepRoomLocked(owner)
+	}
 	count := 0
-	for k := range s.records {
-		if k.owner == owner {
+	for k, r := range s.records {
+		if k.owner == owner && !r.Step {
 			count++
 		}
 	}

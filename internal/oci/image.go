@@ -18,7 +18,8 @@ type Image struct {
 	Architecture string      `json:"architecture"`
 	OS           string      `json:"os"`
 	Config       Config      `json:"config"`
-	Layers       []Layer     `json:"layers"` // from the base up
+	Layers       []Layer     `json:"layers"`         // from the base up
+	Step         bool        `json:"step,omitempty"` // what a build left behind, to go on from
 }
 
 // Layer is one layer of an image.

@@ -14,6 +14,8 @@ func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 	switch req := c.Request.(type) {
 	case hutch.CreateRequest:
 		return p.mayReach(ctx, req.Network)
+	case hutch.BuildRequest:
+		return p.mayReach(ctx, req.Network)
 	case hutch.Network:
 		return p.mayReach(ctx, req)
 	case hutch.SecretRequest:

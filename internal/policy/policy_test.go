@@ -131,6 +131,9 @@ func (noImages) LoadImages(context.Context, string, io.Reader) ([]hutch.Image, e
 func (noImages) CommitImage(context.Context, string, hutch.CommitRequest) (hutch.Image, error) {
 	return hutch.Image{}, nil
 }
+func (noImages) BuildImage(context.Context, hutch.BuildRequest, io.Reader, func(hutch.BuildEvent) error) (hutch.Image, error) {
+	return hutch.Image{}, nil
+}
 func (noImages) SaveImage(context.Context, string, io.Writer) error { return nil }
 func (noImages) PushImage(context.Context, hutch.PushRequest, func(hutch.Transfer) error) error {
 	return nil
@@ -226,7 +229,7 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
 		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadFile ReadVolume Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Volume Volumes Wait Watch WatchPorts",
-		hutch.ScopeExec: "CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
+		hutch.ScopeExec: "BuildImage CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
 			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Unshare Update ValidatePortToken Volume Volumes Wait WatchPorts",
 		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteVolume EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup Sandbox Sandboxes SaveVolumes SearchFiles Snapshots Stat Unpack Volume Volumes Watch WriteFile WriteVolume",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",

@@ -65,7 +65,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	})
 	i := imageRoutes{h}
 	add(h.images != nil, map[string]http.HandlerFunc{
-		"PullImage": transfers(i, i.pull), "PushImage": transfers(i, i.push), "LoadImages": i.load, "CommitImage": posts(h, i.commit), "SaveImage": i.save, "TagImage": posts(h, i.tag),
+		"PullImage": transfers(i, i.pull), "PushImage": transfers(i, i.push), "LoadImages": i.load, "CommitImage": posts(h, i.commit), "BuildImage": i.build, "SaveImage": i.save, "TagImage": posts(h, i.tag),
 		"Image": i.inspect, "Images": i.list, "DeleteImage": i.delete, "PruneImages": posts(h, i.prune),
 	})
 	v := volumeRoutes{h}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -79,6 +80,31 @@ func Unpack(ctx context.Context, agent *wire.Client, imageName, path string) err
 		return fmt.Errorf("restore files: %w", err)
 	}
 	return nil
+}
+
+// UnpackStream puts the files of an archive into a sandbox with an image.
+func UnpackStream(ctx context.Context, agent *wire.Client, r io.Reader) error {
+	start := wire.Start{ID: hutch.NewID("tar"), Argv: []string{agentProgram, "unpack"}, Stdin: true, TimeoutMS: packTime, Whole: true}
+	var said []byte
+	exit, err := agent.Run(ctx, start, r, func(o hutch.Output) error {
+		said = append(said, o.Data[:min(len(o.Data), 1000-min(len(said), 1000))]...)
+		return nil
+	})
+	if err == nil && exit.Code != 0 {
+		err = hutch.Errorf(hutch.Invalid, "the files cannot be put into the sandbox: its user may not write there, or its disk is full: %s", strings.TrimSpace(strings.TrimPrefix(string(said), "hutch-agent: ")))
+	}
+	return err
+}
+
+// List writes the names of all files in a sandbox with an image.
+func List(ctx context.Context, agent *wire.Client, w io.Writer) error {
+	return tar(ctx, agent, []string{agentProgram, "list"}, nil, func(o hutch.Output) error {
+		if o.Stream != hutch.Stdout {
+			return nil
+		}
+		_, err := w.Write(o.Data)
+		return err
+	})
 }
 
 func tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader, out func(hutch.Output) error) error {

@@ -150,6 +150,7 @@ var table = []Verb{
 	keeping("PullImage", run, "POST "+images+"/pull"),
 	keeping("LoadImages", run, "PUT "+images+"/archive"),
 	owning("CommitImage", run, "POST "+sandbox+"/image"),
+	keeping("BuildImage", run, "POST "+images+"/build"),
 	keeping("SaveImage", run, "GET "+images+"/archive").looks(),
 	keeping("PushImage", run, "POST "+images+"/push"),
 	keeping("TagImage", run, "POST "+images+"/tag"),

@@ -35,6 +35,13 @@ func (s *ImageService) CommitImage(ctx context.Context, sandbox string, req hutc
 	})
 }
 
+// BuildImage implements hutch.Images.
+func (s *ImageService) BuildImage(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "BuildImage", Target: req.Name, Request: req}, func(ctx context.Context) (hutch.Image, error) {
+		return s.Next.BuildImage(ctx, req, files, progress)
+	})
+}
+
 // SaveImage implements hutch.Images.
 func (s *ImageService) SaveImage(ctx context.Context, image string, w io.Writer) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "SaveImage", Target: image}, func(ctx context.Context) error {

@@ -24,19 +24,8 @@ func WriteWith(w *tar.Writer, more ...string) error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command("dpkg", append([]string{"-L"}, names...)...).Output() // fails for packages that only others provide
-	if len(out) == 0 {
-		return fmt.Errorf("dpkg: %w", err)
-	}
-	paths := strings.Fields(string(out))
-	for i, path := range paths {
-		paths[i] = merged(path)
-	}
-	slices.Sort(paths)
-	for _, path := range slices.Compact(paths) {
-		if err := addPath(w, path); err != nil {
-			return err
-		}
+	if err := addFiles(w, names); err != nil {
+		return err
 	}
 	status, err := exec.Command("dpkg", append([]string{"--status"}, names...)...).Output() // likewise
 	if len(status) == 0 {
@@ -60,6 +49,46 @@ func WriteWith(w *tar.Writer, more ...string) error {
 		}
 	}
 	return addPath(w, "/etc/ssl/certs/ca-certificates.crt")
+}
+
+// WriteShell writes a Debian that has little more than a shell.
+func WriteShell(w *tar.Writer) error {
+	for _, link := range []string{"bin", "lib", "lib64"} {
+		if err := w.WriteHeader(&tar.Header{Name: link, Typeflag: tar.TypeSymlink, Linkname: "usr/" + link, Mode: 0o777}); err != nil {
+			return err
+		}
+	}
+	passwd := "root:x:0:0:root:/root:/bin/sh\n"
+	if err := w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: int64(len(passwd))}); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, passwd); err != nil {
+		return err
+	}
+	names, err := installed([]string{"dash", "coreutils"})
+	if err != nil {
+		return err
+	}
+	return addFiles(w, names)
+}
+
+// addFiles writes the files of packages.
+func addFiles(w *tar.Writer, names []string) error {
+	out, err := exec.Command("dpkg", append([]string{"-L"}, names...)...).Output() // fails for packages that only others provide
+	if len(out) == 0 {
+		return fmt.Errorf("dpkg: %w", err)
+	}
+	paths := strings.Fields(string(out))
+	for i, path := range paths {
+		paths[i] = merged(path)
+	}
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		if err := addPath(w, path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // installed lists packages of this machine, and those that they need.

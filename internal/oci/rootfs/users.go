@@ -25,6 +25,11 @@ func LookupUser(path, text string) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
+	return LookupIn(root, text)
+}
+
+// LookupIn finds a user in a tree of files, as LookupUser does.
+func LookupIn(root fs.FS, text string) (User, error) {
 	passwd, group := open(root, "etc/passwd"), open(root, "etc/group")
 	defer passwd.Close()
 	defer group.Close()

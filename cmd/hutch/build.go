@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hutch"
+	"hutch/client"
+	buildcontext "hutch/internal/build/context"
+	"hutch/internal/text"
+)
+
+// buildFlags are what a build needs to know beside the folder.
+type buildFlags struct {
+	placement
+	req     hutch.BuildRequest
+	file    string
+	args    []string
+	secrets []string
+	timeout time.Duration
+	output  string
+	quiet   bool
+}
+
+func newBuild(h *home, std streams) *cobra.Command {
+	var f buildFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "build [flags] FOLDER", Short: "Make an image of a Dockerfile",
+		Long: `Make an image of a Dockerfile and of the files in a folder, and print its id. Each RUN
+is a command in a sandbox on the server, which reaches what --network and --allow say.
+Steps that were done before are not done again while nothing that they use has changed.
+What .dockerignore names is not sent.
+` + remoteHelp,
+		Example: `  hutch build -t my-app .
+  hutch build -t my-app --allow pypi.org --allow files.pythonhosted.org .
+  hutch build -t my-app --target test --build-arg VERSION=2 --secret id=key,src=key.txt .
+  hutch run --image my-app`,
+		Args: cobra.ExactArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			img, err := f.build(ctx, svc, std, args[0])
+			if err == nil && f.output != "" {
+				err = intoFile(f.output, func(w io.Writer) error { return svc.SaveImage(ctx, img.ID, w) })
+			}
+			return printMade(std, img.ID, img, asJSON, err)
+		}),
+	}
+	f.flags(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (f *buildFlags) flags(c *cobra.Command) {
+	s := c.Flags()
+	s.StringVarP(&f.req.Name, "tag", "t", "", "name of the image, such as my-app or my-app:2")
+	s.StringVarP(&f.file, "file", "f", "", "the Dockerfile (default: Dockerfile in the folder; - is the standard input)")
+	s.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
+	s.StringVar(&f.req.Target, "target", "", "the stage to build (default: the last)")
+	s.StringArrayVar(&f.secrets, "secret", nil, "secret for RUN --mount=type=secret, `id=ID,src=FILE` or id=ID,env=VARIABLE; may be repeated")
+	s.BoolVar(&f.req.NoCache, "no-cache", false, "do all steps again")
+	s.StringVar(&f.pull, "pull", "", "when to ask the registries of the images in FROM: missing, always or never (default missing)")
+	s.StringToStringVar(&f.labels, "label", nil, "label of the image, `NAME=VALUE`; may be repeated")
+	s.StringVarP(&f.output, "output", "o", "", "write the image to this file, too, as an archive that docker load reads")
+	s.StringVar(&f.runtime, "runtime", "", "runtime of the steps (default: the server's)")
+	f.network.flags(s, "network", "allow", "a step")
+	s.Float64Var(&f.limits.CPU, "cpu", 0, "cores of a step (default 1)")
+	s.IntVar(&f.limits.Memory, "memory", 0, "MiB of memory of a step (default 512)")
+	s.IntVar(&f.limits.Disk, "disk", 0, "MiB of files that a step can write (default 1024)")
+	durationVar(s, &f.timeout, "timeout", "", 0, "end the build after this time (default 1h)")
+	s.BoolVarP(&f.quiet, "quiet", "q", false, "print the id only")
+}
+
+// build sends the folder, and shows what the steps do.
+func (f *buildFlags) build(ctx context.Context, svc *client.Client, std streams, dir string) (hutch.Image, error) {
+	if err := f.request(std, dir); err != nil {
+		return hutch.Image{}, err
+	}
+	ignore := filepath.Join(dir, ".dockerignore")
+	if own := f.file + ".dockerignore"; f.file != "" && exists(own) {
+		ignore = own
+	}
+	r, w := io.Pipe()
+	packed := make(chan struct{})
+	go func() {
+		defer close(packed)
+		w.CloseWithError(buildcontext.Pack(w, dir, ignore))
+	}()
+	defer func() { r.Close(); <-packed }()
+	shown := newSteps(std.err, f.quiet)
+	img, err := svc.BuildImage(ctx, f.req, r, shown.show)
+	return img, err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// request reads what the flags name.
+func (f *buildFlags) request(std streams, dir string) (err error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return hutch.Errorf(hutch.NotFound, "%s is no folder: name the one whose files the Dockerfile copies", dir)
+	}
+	f.req.Pull, f.req.Labels, f.req.Runtime, f.req.Limits, f.req.Network = hutch.PullPolicy(f.pull), f.labels, f.runtime, f.limits, f.network.network()
+	f.req.Timeout = hutch.InSeconds(f.timeout)
+	if f.req.Args, err = environment(f.args); err != nil {
+		return err
+	}
+	if f.req.Secrets, err = buildSecrets(f.secrets); err != nil {
+		return err
+	}
+	var text []byte
+	switch f.file {
+	case "-":
+		text, err = io.ReadAll(io.LimitReader(std.in, hutch.MaxDockerfile+1))
+	case "":
+		text, err = os.ReadFile(filepath.Join(dir, "Dockerfile"))
+	default:
+		text, err = os.ReadFile(f.file)
+	}
+	if err != nil {
+		return hutch.Errorf(hutch.NotFound, "%v: name the Dockerfile with --file", err)
+	}
+	if f.req.Dockerfile = string(text); f.req.Dockerfile == "" {
+		return hutch.Errorf(hutch.Invalid, "the Dockerfile is empty: begin it with FROM")
+	}
+	return nil
+}
+
+// buildSecrets reads secrets of the form that docker build takes.
+func buildSecrets(list []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, given := range list {
+		fields := map[string]string{}
+		for part := range strings.SplitSeq(given, ",") {
+			name, value, _ := strings.Cut(part, "=")
+			fields[name] = value
+		}
+		id := fields["id"]
+		file, variable := fields["src"]+fields["source"], fields["env"]
+		switch {
+		case id == "" || fields["type"] == "ssh":
+			return nil, usageError{fmt.Errorf("--secret %q names no secret: write id=ID,src=FILE or id=ID,env=VARIABLE", given)}
+		case file == "" && variable == "":
+			variable = id
+			if _, ok := os.LookupEnv(id); !ok {
+				file = id
+			}
+		}
+		value := os.Getenv(variable)
+		if file != "" {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				return nil, hutch.Errorf(hutch.NotFound, "the secret %s: %v", id, err)
+			}
+			value = string(b)
+		} else if _, ok := os.LookupEnv(variable); !ok {
+			return nil, hutch.Errorf(hutch.NotFound, "the secret %s: the environment has no variable %s", id, variable)
+		}
+		all[id] = value
+	}
+	return all, nil
+}
+
+// steps shows what a build does, as docker build does in plain text.
+type steps struct {
+	w     *bufio.Writer
+	quiet bool
+	last  int
+}
+
+func newSteps(w io.Writer, quiet bool) *steps { return &steps{w: bufio.NewWriter(w), quiet: quiet} }
+
+func (s *steps) show(e hutch.BuildEvent) error {
+	if s.quiet {
+		return nil
+	}
+	if e.Step != s.last && s.last != 0 {
+		fmt.Fprintln(s.w)
+	}
+	s.last = e.Step
+	switch e.State {
+	case hutch.BuildStarted:
+		fmt.Fprintf(s.w, "#%d %s\n", e.Step, text.Line(e.Name))
+	case hutch.BuildCached:
+		fmt.Fprintf(s.w, "#%d CACHED\n", e.Step)
+	case hutch.BuildDone:
+		fmt.Fprintf(s.w, "#%d DONE %.1fs\n", e.Step, float64(e.Seconds))
+	case hutch.BuildFailed:
+		fmt.Fprintf(s.w, "#%d ERROR: %s\n", e.Step, text.Line(e.Text))
+	case hutch.BuildWarning:
+		fmt.Fprintf(s.w, "warning: %s\n", text.Line(e.Text))
+	default:
+		fmt.Fprintf(s.w, "#%d %.3f %s\n", e.Step, float64(e.Seconds), text.Line(e.Text))
+	}
+	return s.w.Flush()
+}

@@ -1,0 +1,355 @@
+package build
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/moby/buildkit/solver/pb"
+
+	"hutch"
+	"hutch/internal/oci"
+)
+
+// Label marks the sandboxes of builds, with the id of the build. A server that starts destroys those that are left.
+const Label = "hutch.build"
+
+// idPrefix begins the ids of these sandboxes.
+const idPrefix = "build"
+
+// exec runs a command in a sandbox, and keeps what was written there.
+func (r *run) exec(ctx context.Context, op *pb.ExecOp) (*state, error) {
+	m, err := r.mounts(op)
+	if err != nil {
+		return nil, err
+	}
+	key, err := r.execKey(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if st, ok := r.known(ctx, m.root, key); ok {
+		return st, nil
+	}
+	image, err := r.store.AddStep(ctx, oci.StepOptions{
+		Owner: r.owner, Base: m.root.image, User: op.Meta.User, WorkingDir: op.Meta.Cwd, Key: digestOf("sandbox", m.root.key, op.Meta.User, op.Meta.Cwd),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer r.store.Use(r.owner, image.Digest)()
+	before, err := r.rootOf(ctx, image.Digest)
+	if err != nil {
+		return nil, err
+	}
+	box, err := r.sandbox(ctx, op, image.Digest)
+	if err != nil {
+		return nil, err
+	}
+	defer box.destroy()
+	out, err := box.work(ctx, op, m, before)
+	if err != nil {
+		return nil, err
+	}
+	st, err := r.save(ctx, m.root, out, key)
+	if err == nil {
+		st.root, st.trees = image.Digest, []*layer{{tree: out}}
+	}
+	return st, err
+}
+
+// execKey is that of the command and of what it can see. Secrets and caches are not in it.
+func (r *run) execKey(ctx context.Context, m *mounts) (string, error) {
+	keys := []string{m.root.key}
+	for _, b := range m.binds {
+		k := b.from.key
+		if b.from.image == "" {
+			v, err := r.view(ctx, b.from)
+			if err != nil {
+				return "", err
+			}
+			if k, err = contentKey(v, b.selector); err != nil {
+				return "", err
+			}
+		}
+		keys = append(keys, k)
+	}
+	return r.keyOf(keys), nil
+}
+
+// contentKey is the digest of what is at a path of a context.
+func contentKey(v view, selector string) (string, error) {
+	at, err := v.resolve(selector, true)
+	if err != nil {
+		return "", err
+	}
+	parts := []string{"content"}
+	for _, t := range v.trees {
+		var names []string
+		for _, name := range t.paths() {
+			if at == "." || name == at || strings.HasPrefix(name, at+"/") {
+				names = append(names, name)
+			}
+		}
+		parts = append(parts, t.digestOf(names))
+	}
+	return digestOf(parts...), nil
+}
+
+// box is the sandbox of one command.
+type box struct {
+	*run
+	id string
+}
+
+// mostTime is how long a sandbox lives beyond its build, if nobody destroys it.
+const mostTime = time.Minute
+
+func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, error) {
+	network := r.req.Network
+	switch {
+	case op.Network == pb.NetMode_HOST:
+		return nil, hutch.Errorf(hutch.Unsupported, "RUN --network=host is not possible: a sandbox has no network of the host; leave it out")
+	case op.Security != pb.SecurityMode_SANDBOX:
+		return nil, hutch.Errorf(hutch.Unsupported, "RUN --security=insecure is not possible: a sandbox has no privileges on the host; leave it out")
+	case len(op.CdiDevices) > 0:
+		return nil, hutch.Errorf(hutch.Unsupported, "RUN --device is not possible: a sandbox has no devices of the host; leave it out")
+	case op.Network == pb.NetMode_NONE:
+		network = hutch.Network{Mode: hutch.NetworkNone}
+	}
+	left := r.req.Timeout
+	if end, ok := ctx.Deadline(); ok {
+		left = hutch.InSeconds(time.Until(end) + mostTime)
+	}
+	id := hutch.NewID(idPrefix)
+	sb, err := r.opt.Sandboxes.Create(ctx, hutch.CreateRequest{
+		ID: id, Image: image, Pull: hutch.PullNever, Runtime: r.req.Runtime, Network: network, Limits: r.req.Limits,
+		Timeout: left, OnIdle: hutch.IdleDestroy, Labels: map[string]string{Label: r.id},
+	})
+	return &box{r, sb.ID}, err
+}
+
+// destroy ends the sandbox, also when the build was ended.
+func (b *box) destroy() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.life), time.Minute)
+	defer cancel()
+	if _, err := b.opt.Sandboxes.Destroy(ctx, b.id, true); err != nil && !errors.Is(err, hutch.NotFound) {
+		b.opt.Log.Warn("the sandbox of a build stays until its time is over", "sandbox", b.id, "err", err)
+	}
+}
+
+// work runs the command and returns the layer that it wrote.
+func (b *box) work(ctx context.Context, op *pb.ExecOp, m *mounts, before view) (*tree, error) {
+	if err := b.bring(ctx, m, before); err != nil {
+		return nil, err
+	}
+	env := op.Meta.Env
+	for _, s := range op.Secretenv {
+		value, ok := b.req.Secrets[s.ID]
+		if !ok && !s.Optional {
+			return nil, noSecret(s.ID)
+		}
+		if ok {
+			env = append(env, s.Name+"="+value)
+		}
+	}
+	lines := &logLines{run: b.run}
+	code, err := b.opt.Sandboxes.RunProgram(ctx, b.id, op.Meta.Args, env, cmp.Or(op.Meta.Cwd, "/"), lines.take)
+	if err = errors.Join(err, lines.end()); err != nil {
+		return nil, err
+	}
+	if code != 0 {
+		return nil, hutch.Errorf(hutch.Invalid, "the command of %.300s ended with exit code %d: its output says why", b.v.title(), code).With("exitCode", code)
+	}
+	return b.written(ctx, m, before)
+}
+
+// written is the layer of what the command wrote and removed.
+func (b *box) written(ctx context.Context, m *mounts, before view) (*tree, error) {
+	out, err := b.tree("what " + b.v.title() + " writes")
+	if err != nil {
+		return nil, err
+	}
+	hidden := append([]string{}, m.hidden...)
+	if err := stream(func(w io.Writer) error { return b.opt.Sandboxes.PackWritten(ctx, b.id, w) }, func(r io.Reader) error {
+		return out.read(ctx, r, reading{place: func(name string, n *node) (string, bool) {
+			return name, !below(name, ours) && !below(name, hidden)
+		}})
+	}); err != nil {
+		return nil, err
+	}
+	if err := b.keepCaches(ctx, m, out); err != nil {
+		return nil, err
+	}
+	for _, name := range out.paths() {
+		if out.nodes[name] != nil && sameFolder(out, before, name) {
+			out.drop(name)
+		}
+	}
+	var listed bytes.Buffer
+	names := &boundedBuffer{&listed, b.store.Bounds().Entries * 128}
+	if err := b.opt.Sandboxes.ListWritten(ctx, b.id, names); err != nil {
+		return nil, err
+	}
+	return out, addRemoved(out, before, listed.String(), append(hidden, m.caches()...))
+}
+
+// ours are paths that each sandbox has of its own.
+var ours = []string{"dev", "proc", "sys", ".hutch", "etc/hosts", "etc/hostname", "etc/resolv.conf"}
+
+// made are folders that each sandbox has, whatever its image.
+var made = []string{"workspace", "data", "home", "home/user", "tmp", "var/tmp", "run", "."}
+
+func below(name string, dirs []string) bool {
+	for _, dir := range dirs {
+		if name == dir || strings.HasPrefix(name, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// sameFolder reports whether a folder of a layer says nothing new.
+func sameFolder(out *tree, before view, name string) bool {
+	n := out.nodes[name]
+	if !n.mode.IsDir() {
+		return false
+	}
+	was, ok := before.lookup(name)
+	if ok {
+		return was.mode == n.mode && was.uid == n.uid && was.gid == n.gid
+	}
+	if len(out.children[name]) > 0 {
+		return false
+	}
+	for _, dir := range made {
+		if name == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// addRemoved adds what was there before and is in no list of the sandbox. Folders that could not be read, and mounts,
+// end with a slash in the list: nothing is known of what is in them.
+func addRemoved(out *tree, before view, list string, hidden []string) error {
+	there, unknown := map[string]bool{}, map[string]bool{}
+	for name := range strings.SplitSeq(list, "\x00") {
+		if dir, ok := strings.CutSuffix(name, "/"); ok {
+			unknown[clean(dir)] = true
+		}
+		there[clean(name)] = true
+	}
+	var gone func(dir string) error
+	gone = func(dir string) error {
+		for _, name := range before.names(dir) {
+			at := path.Join(dir, name)
+			f, ok := before.lookup(at)
+			switch {
+			case below(at, ours) || below(at, hidden) || !ok:
+			case !there[at]:
+				if err := out.add(at, &node{mode: removed}); err != nil {
+					return err
+				}
+			case f.mode.IsDir() && !unknown[at] && (out.nodes[at] == nil || out.nodes[at].mode.IsDir()):
+				if err := gone(at); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return gone(".")
+}
+
+// stream gives one function what the other writes.
+func stream(from func(io.Writer) error, to func(io.Reader) error) error {
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := from(w)
+		w.CloseWithError(err)
+		done <- err
+	}()
+	err := to(r)
+	if err == nil {
+		_, err = io.Copy(io.Discard, r) // what is behind the end of the archive
+	}
+	r.CloseWithError(errors.New("nobody reads"))
+	return errors.Join(err, func() error {
+		if sent := <-done; err == nil {
+			return sent
+		}
+		return nil
+	}())
+}
+
+// boundedBuffer refuses more than so many bytes.
+type boundedBuffer struct {
+	*bytes.Buffer
+	left int
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, hutch.Errorf(hutch.Exhausted, "the files after the command have too many names: remove some in the same RUN").With("limit", "image entries")
+	}
+	return b.Buffer.Write(p)
+}
+
+// logLines passes on output line by line, a long line in pieces.
+type logLines struct {
+	*run
+	part []byte
+	sent int
+}
+
+const (
+	mostLine   = 8 << 10
+	mostOutput = 16 << 20 // bytes of one step
+)
+
+func (l *logLines) take(o hutch.Output) error {
+	l.part = append(l.part, o.Data...)
+	for {
+		i := bytes.IndexByte(l.part, '\n')
+		switch {
+		case i >= 0 && i <= mostLine:
+		case len(l.part) > mostLine:
+			i = mostLine - 1
+		default:
+			return nil
+		}
+		line := l.part[:i+1]
+		if err := l.send(line); err != nil {
+			return err
+		}
+		l.part = l.part[i+1:]
+	}
+}
+
+func (l *logLines) end() error {
+	if len(l.part) == 0 {
+		return nil
+	}
+	return l.send(l.part)
+}
+
+func (l *logLines) send(line []byte) error {
+	if l.sent += len(line); l.sent > mostOutput {
+		if l.sent-len(line) > mostOutput {
+			return nil
+		}
+		return l.tell(hutch.BuildLog, "the step has more than 16 MiB of output: the rest is not shown")
+	}
+	text := strings.TrimRight(string(line), "\r\n")
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\ufffd")
+	}
+	return l.tell(hutch.BuildLog, text)
+}

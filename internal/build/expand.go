@@ -1,0 +1,58 @@
+package build
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"context"
+	"io"
+
+	"hutch"
+	"hutch/internal/oci/rootfs"
+)
+
+// expand returns the tar stream in a file, or nil for a file that is no archive.
+func expand(ctx context.Context, r io.Reader, ratio int64) (plain io.Reader, kind string, err error) {
+	head := bufio.NewReaderSize(r, 64<<10)
+	magic, _ := head.Peek(6)
+	kind = kindOf(magic)
+	switch kind {
+	case "xz":
+		return nil, kind, hutch.Errorf(hutch.Unsupported, "ADD cannot unpack an archive that is compressed with xz: compress it with gzip or zstd, or COPY it and unpack it in a RUN")
+	case "bzip2":
+		plain = bzip2.NewReader(head) // what comes out is bounded as files are
+	case "":
+		plain = head
+	default:
+		z, err := rootfs.Decompress(ctx, head, "the archive", ratio)
+		if err != nil {
+			return nil, kind, nil // its first bytes lie: it is a file
+		}
+		plain = z
+	}
+	again := bufio.NewReaderSize(plain, 64<<10)
+	if !beginsTar(again) {
+		return nil, kind, nil
+	}
+	return again, kind, nil
+}
+
+func kindOf(magic []byte) string {
+	for kind, begin := range map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ\x00"} {
+		if bytes.HasPrefix(magic, []byte(begin)) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// beginsTar reports whether a stream begins with the header of a tar archive.
+func beginsTar(r *bufio.Reader) bool {
+	block, err := r.Peek(512)
+	if err != nil {
+		return false
+	}
+	_, err = tar.NewReader(bytes.NewReader(append(bytes.Clone(block), make([]byte, 1024)...))).Next()
+	return err == nil && string(block[257:262]) == "ustar"
+}

@@ -1,0 +1,124 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+
+	"github.com/moby/buildkit/client/llb"
+	"github.com/moby/buildkit/client/llb/sourceresolver"
+	"github.com/moby/buildkit/frontend/dockerfile/dockerfile2llb"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/buildkit/frontend/dockerui"
+	"github.com/moby/buildkit/solver/pb"
+	"github.com/opencontainers/go-digest"
+	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"hutch"
+)
+
+// mostVertices is how many operations a build can have.
+const mostVertices = 1000
+
+// vertex is one operation of a graph.
+type vertex struct {
+	op    *pb.Op
+	name  string // as people read it
+	again bool   // it must be done again
+}
+
+// graph is what a Dockerfile asks for.
+type graph struct {
+	vertices map[string]*vertex // by digest
+	last     *pb.Input          // whose files the image has; nil for none at all
+	config   []byte             // of the image
+}
+
+// baseResolver finds an image that a FROM names: its digest and its configuration.
+type baseResolver func(ctx context.Context, ref string) (digest string, config []byte, err error)
+
+// ResolveImageConfig implements BuildKit's interface.
+func (r baseResolver) ResolveImageConfig(ctx context.Context, ref string, _ sourceresolver.Opt) (string, digest.Digest, []byte, error) {
+	d, config, err := r(ctx, ref)
+	return ref, digest.Digest(d), config, err
+}
+
+// parse makes the graph of a Dockerfile.
+func parse(ctx context.Context, text []byte, req hutch.BuildRequest, resolve baseResolver, warn func(string)) (*graph, error) {
+	if err := checkExpansion(text, req.Args); err != nil {
+		return nil, err
+	}
+	if frontend, _, _, ok := parser.DetectSyntax(text); ok {
+		warn("the line # syntax=" + frontend + " is ignored: Hutch has a frontend of its own")
+	}
+	st, image, _, _, err := dockerfile2llb.Dockerfile2LLB(ctx, text, dockerfile2llb.ConvertOpt{
+		Config:         dockerui.Config{BuildArgs: req.Args, Labels: req.Labels, Target: req.Target},
+		TargetPlatform: &ocispecs.Platform{OS: "linux", Architecture: runtime.GOARCH},
+		MetaResolver:   resolve,
+		Warn: func(_, description, _, message string, _ []parser.Range) {
+			warn(cmp.Or(message, description))
+		},
+	})
+	if err != nil {
+		return nil, badDockerfile(err)
+	}
+	definition, err := st.Marshal(ctx, llb.Platform(ocispecs.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if err != nil {
+		return nil, badDockerfile(err)
+	}
+	g := &graph{vertices: map[string]*vertex{}}
+	if err := g.read(definition); err != nil {
+		return nil, err
+	}
+	g.config, err = json.Marshal(image)
+	return g, err
+}
+
+// badDockerfile is the error for what the frontend refuses. Errors of ours keep their kind.
+func badDockerfile(err error) error {
+	if own, ok := errors.AsType[*hutch.Error](err); ok {
+		return own
+	}
+	text := err.Error()
+	if at := lineOf(err); at != "" {
+		text = at + ": " + text
+	}
+	return hutch.Errorf(hutch.Invalid, "the Dockerfile cannot be built: %s", strings.TrimPrefix(text, "dockerfile parse error on "))
+}
+
+func lineOf(err error) string {
+	var located *parser.LocationError
+	if !errors.As(err, &located) || len(located.Locations) == 0 || len(located.Locations[0]) == 0 {
+		return ""
+	}
+	return "line " + itoa(located.Locations[0][0].Start.Line)
+}
+
+// read takes the operations of a definition, which come in order: the last one names the result.
+func (g *graph) read(d *llb.Definition) error {
+	if len(d.Def) > mostVertices {
+		return hutch.Errorf(hutch.Exhausted, "the Dockerfile has more than %d steps: make several images of it", mostVertices).With("limit", "build steps")
+	}
+	for _, text := range d.Def {
+		op := &pb.Op{}
+		if err := op.Unmarshal(text); err != nil {
+			return err
+		}
+		if op.Op == nil {
+			if len(op.Inputs) > 0 {
+				g.last = op.Inputs[0]
+			}
+			continue
+		}
+		at := digest.FromBytes(text)
+		v := &vertex{op: op}
+		if about, ok := d.Metadata[at]; ok {
+			v.name, v.again = about.Description["llb.customname"], about.IgnoreCache
+		}
+		g.vertices[at.String()] = v
+	}
+	return nil
+}

@@ -1,0 +1,360 @@
+// Package builds makes images of Dockerfiles, on a server in this process, and looks at what comes out.
+package builds
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/daemon"
+	"hutch/internal/datadir"
+	"hutch/internal/driver"
+	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/debian"
+	"hutch/internal/image"
+)
+
+func TestMain(m *testing.M) { hutchtest.Main(m) }
+
+// The images that the Dockerfiles of the tests begin with: one with few files, and one with a shell.
+const (
+	base  = "localhost/base"
+	shell = "localhost/shell"
+)
+
+var (
+	smallBase = sync.OnceValues(func() ([]byte, error) { return archiveOf(writeSmall) })
+	shellBase = sync.OnceValues(func() ([]byte, error) { return archiveOf(debian.WriteShell) })
+)
+
+// writeSmall writes what the tests without commands look at.
+func writeSmall(w *tar.Writer) error {
+	for _, h := range []*tar.Header{
+		{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "usr/bin/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "bin", Typeflag: tar.TypeSymlink, Linkname: "usr/bin", Mode: 0o777},
+	} {
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+	}
+	passwd := "root:x:0:0:root:/root:/bin/bash\n"
+	if err := w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: int64(len(passwd))}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, passwd)
+	return err
+}
+
+// archiveOf is an archive of an image with one layer.
+func archiveOf(write func(*tar.Writer) error) ([]byte, error) {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := errors.Join(write(w), w.Close()); err != nil {
+		return nil, err
+	}
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	if err != nil {
+		return nil, err
+	}
+	img, err := mutate.AppendLayers(empty.Image, l)
+	if err != nil {
+		return nil, err
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.Architecture, file.OS = runtime.GOARCH, "linux"
+	file.Config = v1.Config{Env: []string{"PATH=/usr/bin:/bin", "COLOUR=red"}, Labels: map[string]string{"of": "base"}}
+	if img, err = mutate.ConfigFile(img, file); err != nil {
+		return nil, err
+	}
+	var archive bytes.Buffer
+	err = tarball.Write(nil, img, &archive)
+	return archive.Bytes(), err
+}
+
+// bed is a server, and a client that is its administrator.
+type bed struct {
+	*client.Client
+	cfg    daemon.Config
+	server *daemon.Daemon
+	end    func()
+}
+
+func newBed(t *testing.T, change ...func(*daemon.Config)) *bed {
+	t.Helper()
+	dir := hutchtest.Dir(t)
+	data, err := datadir.Open(filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{cfg: daemon.Config{
+		Data: data, Listen: "127.0.0.1:0", Log: daemon.Log{To: t.Output(), Level: slog.LevelWarn},
+		Sandboxes: daemon.Sandboxes{
+			Drivers: func(dir string, _ *slog.Logger) ([]driver.Driver, error) {
+				return []driver.Driver{hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor"))}, nil
+			},
+			Image: image.HostOptions{Path: os.Getenv("PATH")}, Max: 100, ColdCompilers: true,
+		},
+	}}
+	for _, c := range change {
+		c(&b.cfg)
+	}
+	b.start(t)
+	t.Cleanup(func() { b.end() })
+	b.load(t, base, smallBase)
+	return b
+}
+
+// load gives the server an image.
+func (b *bed) load(t *testing.T, name string, archive func() ([]byte, error)) {
+	t.Helper()
+	text, err := archive()
+	if err == nil {
+		_, err = b.LoadImages(t.Context(), name, bytes.NewReader(text))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts the server, after its end once more.
+func (b *bed) start(t *testing.T) {
+	t.Helper()
+	d, err := daemon.Open(t.Context(), b.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- d.Serve(ctx) }()
+	b.end = func() {
+		cancel()
+		if err := errors.Join(<-served, d.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	b.server = d
+	token, _ := d.Token()
+	b.Client = client.New(d.URL(), token)
+}
+
+// entry is one thing in the context of a build.
+type entry struct {
+	name, content string
+	mode          int64
+	link          string // target of a link
+}
+
+// files are a context: paths and contents. A path with a slash at its end is a folder.
+func files(list ...any) []entry {
+	var all []entry
+	for i := 0; i < len(list); i++ {
+		switch v := list[i].(type) {
+		case entry:
+			all = append(all, v)
+		case string:
+			e := entry{name: v}
+			if !strings.HasSuffix(v, "/") {
+				i++
+				e.content = list[i].(string)
+			}
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// pack is a context as an archive.
+func pack(t *testing.T, list []entry) io.Reader {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, e := range list {
+		h := &tar.Header{Name: e.name, Mode: 0o644, Size: int64(len(e.content)), Typeflag: tar.TypeReg, Uid: 501, Gid: 20}
+		switch {
+		case e.link != "":
+			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, e.link, 0
+		case strings.HasSuffix(e.name, "/"):
+			h.Typeflag, h.Mode = tar.TypeDir, 0o755
+		}
+		if e.mode != 0 {
+			h.Mode = e.mode
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(w, e.content)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &out
+}
+
+// built is what a build gave.
+type built struct {
+	hutch.Image
+	events []hutch.BuildEvent
+	config v1.Config
+	files  map[string]*tar.Header // of all layers above the base
+	text   map[string]string
+	layers int
+}
+
+func (b *bed) build(t *testing.T, req hutch.BuildRequest, list []entry) (*built, error) {
+	t.Helper()
+	out := &built{files: map[string]*tar.Header{}, text: map[string]string{}}
+	img, err := b.BuildImage(t.Context(), req, pack(t, list), func(e hutch.BuildEvent) error {
+		out.events = append(out.events, e)
+		return nil
+	})
+	out.Image = img
+	if err != nil {
+		return out, err
+	}
+	var archive bytes.Buffer
+	if err := b.SaveImage(t.Context(), img.ID, &archive); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := tarball.Image(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, out.read(opened)
+}
+
+// read notes the configuration of an image, and the files of its layers but those of the base.
+func (o *built) read(img v1.Image) error {
+	file, err := img.ConfigFile()
+	if err != nil {
+		return err
+	}
+	o.config = file.Config
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	o.layers = len(layers)
+	for _, l := range layers {
+		err := o.layer(l)
+		if err == errBase {
+			clear(o.files)
+			clear(o.text)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errBase = errors.New("the layer of a base")
+
+// layer notes the files of a layer. That of a base has the folder usr/bin.
+func (o *built) layer(l v1.Layer) error {
+	r, err := l.Uncompressed()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for a := tar.NewReader(r); ; {
+		h, err := a.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if h.Name == "usr/bin/" || h.Name == "usr/bin/cat" {
+			return errBase
+		}
+		content, err := io.ReadAll(a)
+		if err != nil {
+			return err
+		}
+		name := strings.TrimSuffix(h.Name, "/")
+		o.files[name], o.text[name] = h, string(content)
+	}
+}
+
+// did returns the state in which each step ended, by its name without the numbers.
+func (o *built) did() map[string]hutch.BuildState {
+	names, states := map[int]string{}, map[string]hutch.BuildState{}
+	for _, e := range o.events {
+		switch e.State {
+		case hutch.BuildStarted:
+			_, name, _ := strings.Cut(e.Name, "] ")
+			names[e.Step] = name
+		case hutch.BuildCached, hutch.BuildDone, hutch.BuildFailed:
+			states[names[e.Step]] = e.State
+		}
+	}
+	return states
+}
+
+// log is the output of all commands.
+func (o *built) log() string {
+	var all []string
+	for _, e := range o.events {
+		if e.State == hutch.BuildLog || e.State == hutch.BuildWarning {
+			all = append(all, e.Text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// paths are the names of all files above the base, in order.
+func (o *built) paths() []string {
+	var all []string
+	for name, h := range o.files {
+		if h.Typeflag != tar.TypeDir {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// clean fails the test if a sandbox is left.
+func (b *bed) clean(t *testing.T) {
+	t.Helper()
+	list, err := b.Sandboxes(t.Context(), hutch.Filter{})
+	if err != nil || len(list) != 0 {
+		t.Errorf("the builds leave %+v, %v", list, err)
+	}
+}
+
+func show(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
+
+func modeOf(h *tar.Header) string {
+	if h == nil {
+		return "nothing"
+	}
+	return strconv.FormatInt(h.Mode&0o7777, 8) + " " + strconv.Itoa(h.Uid) + " " + strconv.Itoa(h.Gid)
+}
