@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hutch/internal/linux/creds"
 	"hutch/internal/wire"
 )
 
@@ -129,10 +130,23 @@ func stockThreads() {
 	done.Wait()
 }
 
+// listenUnix makes a socket that is root's, also where the agent has another id: the folder where daemon and agent meet
+// is in a file system of the host, which may have no other id.
+func listenUnix(path string) (ln net.Listener, err error) {
+	if os.Geteuid() != wire.AgentID {
+		return net.Listen("unix", path)
+	}
+	err = creds.DoWith(0, 0, 1<<unix.CAP_DAC_OVERRIDE, func() error {
+		ln, err = net.Listen("unix", path)
+		return err
+	})
+	return ln, err
+}
+
 // listen opens what Boot.Listen names.
 func listen(where string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
-		return net.Listen("unix", path)
+		return listenUnix(path)
 	}
 	number, ok := strings.CutPrefix(where, "fd:")
 	fd, err := strconv.Atoi(number)
