@@ -56,6 +56,9 @@ func (e *lifecycle) salvage(s *sandbox, g driver.Guarded, cause error) {
 	e.account(e.ctx, s, g)
 	err := e.keepFiles(s, g)
 	if err == nil {
+		err = e.noteUnsaved(s)
+	}
+	if err == nil {
 		err = s.CommitSleep(e.ctx, hutch.Stopped, stoppedForMemory)
 	}
 	if err != nil {

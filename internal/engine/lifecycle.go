@@ -336,9 +336,7 @@ func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 
 // saveAndDestroy destroys a sandbox, also one whose volumes cannot be saved. The caller holds the lifecycle lock.
 func (e *lifecycle) saveAndDestroy(ctx context.Context, s *sandbox, why string) error {
-	saving, cancel := context.WithTimeout(ctx, lastSaveTime)
-	defer cancel()
-	if err := e.lastSave(saving, s); err != nil {
+	if err := e.lastSaveByForce(ctx, s); err != nil {
 		e.log.Error("a sandbox is destroyed with files of a volume that could not be saved", "sandbox", s.ID(), "why", why, "err", err)
 	}
 	return e.destroy(ctx, s, why)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/box"
+	"hutch/internal/store"
 	"hutch/internal/wire"
 )
 
@@ -16,7 +18,8 @@ import (
 // the sandbox does.
 //
 // A sandbox that was put to sleep has nothing unsaved: it is saved before. One whose volume cannot be saved stays
-// awake, and is destroyed only by force.
+// awake, and is destroyed only by force. Where a sandbox had to be stopped without its agent, its record says that it is
+// unsaved, and it is woken before it is destroyed.
 
 // Volumes keeps the content of volumes.
 type Volumes interface {
@@ -37,6 +40,8 @@ const (
 	packVolumeTime = 10 * time.Minute
 	// lastSaveTime bounds the save of a sandbox that is destroyed whether it can be saved or not.
 	lastSaveTime = 2 * time.Minute
+	// lastAnswerTime is how long the agent of such a sandbox may take to answer at all.
+	lastAnswerTime = 5 * time.Second
 )
 
 // checkVolumes refuses volumes that a new sandbox of an owner cannot have.
@@ -208,7 +213,18 @@ func (e *lifecycle) saveVolumes(ctx context.Context, s *sandbox, agent *wire.Cli
 			errs = append(errs, hutch.Errorf(hutch.KindOf(err), "the volume %q was not saved: %s", m.Name, hutch.AsError(err).Message).Because(err))
 		}
 	}
+	if len(errs) == 0 && s.Record().VolumesUnsaved {
+		errs = append(errs, s.Update(ctx, func(r *store.Record) { r.VolumesUnsaved = false }))
+	}
 	return errors.Join(errs...)
+}
+
+// noteUnsaved records that a sandbox is about to be stopped without a save of its volumes.
+func (e *lifecycle) noteUnsaved(s *sandbox) error {
+	if !s.writes() {
+		return nil
+	}
+	return s.Update(e.ctx, func(r *store.Record) { r.VolumesUnsaved = true })
 }
 
 // packTries is how often a volume is packed in which files become shorter meanwhile.
@@ -237,10 +253,12 @@ func packVolume(ctx context.Context, agent *wire.Client, m hutch.VolumeMount, w 
 
 // lastSave saves the volumes of a sandbox that is about to be destroyed. The caller holds the lifecycle lock.
 func (e *lifecycle) lastSave(ctx context.Context, s *sandbox) error {
-	if !s.writes() || !s.Running() || s.Gone() {
+	rec := s.Record()
+	asleep := box.Sleeps(rec.Sandbox.Status) && rec.VolumesUnsaved
+	if !s.writes() || s.Gone() || !s.Running() && !asleep {
 		return nil
 	}
-	if err := e.unpause(ctx, s); err != nil {
+	if err := e.wake(ctx, s); err != nil {
 		return err
 	}
 	agent := s.BeginUse()
@@ -249,6 +267,28 @@ func (e *lifecycle) lastSave(ctx context.Context, s *sandbox) error {
 	}
 	defer s.EndUse()
 	return e.saveVolumes(ctx, s, agent)
+}
+
+// lastSaveByForce is lastSave for a sandbox that is destroyed whatever becomes of the save: it does not wait long, and not for an
+// agent that does not answer.
+func (e *lifecycle) lastSaveByForce(ctx context.Context, s *sandbox) error {
+	if !s.writes() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastSaveTime)
+	defer cancel()
+	if agent := s.BeginUse(); agent != nil {
+		defer s.EndUse()
+		if s.Sandbox().Health == hutch.Unhealthy {
+			return hutch.Errorf(hutch.Unavailable, "its agent does not answer")
+		}
+		asking, stop := context.WithTimeout(ctx, lastAnswerTime)
+		defer stop()
+		if _, err := agent.Ping(asking); err != nil {
+			return err
+		}
+	}
+	return e.lastSave(ctx, s)
 }
 
 // writes reports whether a sandbox can write to a volume.
@@ -286,11 +326,13 @@ func (e *lifecycle) saveInPassing(s *sandbox) {
 		return
 	}
 	defer s.Unlock()
-	_, agent, _ := s.LastUse()
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	_, agent, _ := s.BeginSleep(cancel) // a destroy ends it, as it ends the work of putting to sleep
 	if agent == nil || !s.Running() || s.Gone() {
 		return
 	}
 	began := time.Now()
-	e.saveVolumes(e.ctx, s, agent) // the log and the record of the volume say what failed
+	e.saveVolumes(ctx, s, agent) // the log and the record of the volume say what failed
 	s.nextSave = time.Now().Add(saveShare * time.Since(began))
 }

@@ -2,6 +2,9 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +12,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 	"hutch/internal/volume"
 )
@@ -23,7 +27,7 @@ func withVolumes(t *testing.T) (*bench, *volume.Store) {
 	if _, err := s.Create("", hutch.VolumeRequest{Name: "data", Quota: 1}); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, func(o *engine.Options) { o.Volumes = s }), s
+	return start(t, func(o *engine.Options) { o.Volumes, o.HealthEvery = s, 50*time.Millisecond }), s
 }
 
 // mounted creates a sandbox that has the volume in a folder of its own.
@@ -222,5 +226,42 @@ func TestVolumeOfALostSandbox(t *testing.T) {
 	b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil) // reports the loss
 	if got := b.run(t, "a", "cat "+dir+"/f"); got != "first\n" {
 		t.Errorf("it began again with %q", got)
+	}
+}
+
+// A sandbox that was stopped without its agent, and so without a save, is saved before it is destroyed asleep.
+func TestStoppedWithoutItsAgent(t *testing.T) {
+	b, s := withVolumes(t)
+	dir := b.mounted(t, "a", nil)
+	b.run(t, "a", "echo first > "+dir+"/f")
+	b.end(t)
+	b.driver.Break(fake.Faults{Converse: earlier})
+	b.boot(t)
+	b.until(t, "a", hutch.Stopped)
+	b.driver.Break(fake.Faults{})
+	if got := kept(t, s, "f"); !strings.Contains(got, "there is no") {
+		t.Fatalf("saved without an agent: %q", got)
+	}
+	if _, err := b.Destroy(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	b.wantKept(t, s, "f", "first")
+}
+
+// An agent that does not answer holds up no destroy by force, and prevents one without.
+func TestSilentAgentAndVolume(t *testing.T) {
+	b, _ := withVolumes(t)
+	b.mounted(t, "a", nil)
+	b.end(t) // with its connections
+	b.driver.Break(fake.Faults{Converse: func(_ string, c net.Conn) { io.Copy(io.Discard, c) }})
+	b.boot(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := b.Destroy(ctx, "a", false); err == nil {
+		t.Error("destroyed without a save")
+	}
+	began := time.Now()
+	if _, err := b.Destroy(t.Context(), "a", true); err != nil || time.Since(began) > 20*time.Second {
+		t.Errorf("by force: %v after %v", err, time.Since(began))
 	}
 }

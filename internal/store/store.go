@@ -35,6 +35,8 @@ type Record struct {
 	Traffic  hutch.Traffic `json:"traffic,omitzero"` // what went over its network
 	Books    *Books        `json:"books,omitempty"`
 	Ports    []Exposure    `json:"ports,omitempty"`
+	// VolumesUnsaved says that it was put to sleep without its agent, and so without a save of its volumes.
+	VolumesUnsaved bool `json:"volumesUnsaved,omitempty"`
 }
 
 // Exposure is an exposed port, without its URL.
