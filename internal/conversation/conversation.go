@@ -241,6 +241,9 @@ func (s *Server) enter(ctx context.Context, at place, with runner) (string, erro
 		ID: at.sandbox(), Limits: limits, SleepAfter: hutch.InSeconds(idleTime), OnIdle: hutch.IdleDestroy,
 		Labels: map[string]string{labelConversation: at.folder(), labelMaker: maker, labelImage: with.ID}, Image: with.ID,
 	}
+	if with.ID != "" {
+		req.User = "1000" // also if the image says root
+	}
 	for {
 		sb, err := s.svc.Create(ctx, req)
 		switch {
