@@ -147,15 +147,17 @@ func (s *solver) nothing(w io.Writer) error {
 	return t.write(w)
 }
 
-// resolve finds the image of a FROM.
+// resolve finds the image of a FROM. Those of several stages are looked for at once.
 func (s *solver) resolve(ctx context.Context, ref string) (string, []byte, error) {
 	digest, err := s.opt.Resolve(ctx, ref, s.req.Pull)
 	if err != nil {
 		return "", nil, err
 	}
+	s.mu.Lock()
 	s.held = append(s.held, s.store.Use(s.owner, digest))
-	config, err := s.store.ConfigOf(s.owner, digest)
 	s.base[ref] = digest
+	s.mu.Unlock()
+	config, err := s.store.ConfigOf(s.owner, digest)
 	return digest, config, err
 }
 

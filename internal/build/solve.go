@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/moby/buildkit/solver/pb"
@@ -28,10 +29,12 @@ type solver struct {
 	graph   *graph
 	context *state
 	done    map[string]*state // by digest of the operation
-	base    map[string]string // digests by the reference of a FROM
 	out     func(hutch.BuildEvent) error
 	steps   int
-	held    []func()
+
+	mu   sync.Mutex
+	base map[string]string // digests by the reference of a FROM
+	held []func()          // let go of these images
 }
 
 // eval returns the files that an operation gives.

@@ -53,7 +53,7 @@ func TestCompose(t *testing.T) {
 	if _, err := os.Stat("../../" + s.Build.Dockerfile); err != nil || s.Build.Context != ".." {
 		t.Errorf("build %+v, %v", s.Build, err)
 	}
-	if !strings.HasPrefix(s.Environment["SANDBOX_ROOT"], "/data/") || len(s.Volumes) != 1 || s.Volumes[0] != "data:/data" {
+	if !strings.HasPrefix(s.Environment["SANDBOX_ROOT"], "/var/lib/hutch/") || len(s.Volumes) != 1 || s.Volumes[0] != "data:/var/lib/hutch" {
 		t.Errorf("the conversations are in no volume: %+v", s)
 	}
 	beside := compose(t, tunnel).Services
