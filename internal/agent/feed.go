@@ -20,6 +20,8 @@ type feed struct {
 	queue  []byte
 	ending bool // no more will be added
 	dead   bool // the program is gone
+
+	telling sync.Mutex // held while a report is written, which can block
 }
 
 func newFeed(w *wire.Writer) *feed {
@@ -50,7 +52,8 @@ func (f *feed) end() {
 	f.more.Signal()
 }
 
-// close gives up, because the program has ended.
+// close gives up, because the program has ended. After it no report is sent: the frame that ends the request follows,
+// and a report after that would be taken for the answer to the next request on the connection.
 func (f *feed) close() {
 	f.mu.Lock()
 	f.dead = true
@@ -59,6 +62,20 @@ func (f *feed) close() {
 	f.mu.Unlock()
 	if pipe != nil {
 		pipe.Close() // ends a blocked write
+	}
+	f.telling.Lock() // waits for a report that has begun
+	defer f.telling.Unlock()
+}
+
+// tell reports how many bytes the program took.
+func (f *feed) tell(taken int64) {
+	f.telling.Lock()
+	defer f.telling.Unlock()
+	f.mu.Lock()
+	dead := f.dead
+	f.mu.Unlock()
+	if !dead {
+		f.w.WriteCount(wire.TypeWindow, taken)
 	}
 }
 
@@ -81,7 +98,7 @@ func (f *feed) run(pipe *os.File) (broken error) {
 		f.took(len(data))
 		if taken += int64(len(data)); taken-told >= report {
 			told = taken
-			f.w.WriteCount(wire.TypeWindow, taken)
+			f.tell(taken)
 		}
 	}
 }

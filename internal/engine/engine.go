@@ -90,7 +90,9 @@ type lifecycle struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	uses   atomic.Int32 // uses of sandboxes that are under way
-	saved  *saved.Dir   // what is on disk of those that sleep
+
+	measured sync.Map   // seen, by *sandbox, of those whose work is measured
+	saved    *saved.Dir // what is on disk of those that sleep
 
 	instances *instance.Maker
 

@@ -27,8 +27,8 @@ func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver
 	if err != nil {
 		return err
 	}
-	e.account(ctx, s, inst)
-	if !busy && alive(listing) && working(ctx, inst) || !s.Detach(listing, since) {
+	used, _ := e.account(ctx, s, inst)
+	if !busy && alive(listing) && e.working(ctx, s, inst, seen{listing.Processes, s.Resources(used)}) || !s.Detach(listing, since) {
 		return nil // idle it is not, or used meanwhile
 	}
 	err = e.saveMemory(ctx, s, inst, agent)
@@ -71,7 +71,9 @@ const (
 	workShare = 0.1
 )
 
-func working(ctx context.Context, inst driver.Instance) bool {
+func (e *lifecycle) working(ctx context.Context, s *sandbox, inst driver.Instance, now seen) bool {
+	e.measured.Store(s, now)
+	defer e.measured.Delete(s)
 	before, err := inst.Usage(ctx)
 	if err != nil {
 		return false
@@ -82,6 +84,13 @@ func working(ctx context.Context, inst driver.Instance) bool {
 	}
 	after, err := inst.Usage(ctx)
 	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
+}
+
+// seen is what a record shows of a running sandbox. To look is work inside: whoever asks while work is measured gets what
+// was seen before, or a client that asks often would keep the sandbox awake.
+type seen struct {
+	processes []hutch.Process
+	resources hutch.Resources
 }
 
 // saveMemory writes the sandbox's folder, under a temporary name first.

@@ -64,13 +64,24 @@ func (l folder) Close() error {
 	return os.RemoveAll(l.path)
 }
 
+// want waits until so many layers were made and closed: what a sandbox held is closed soon after its status shows its end.
 func (d *sharing) want(t *testing.T, made, closed int) {
 	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		nowMade, nowClosed := d.counts()
+		if nowMade == made && nowClosed == closed {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d layers were made and %d closed, not %d and %d", nowMade, nowClosed, made, closed)
+		}
+	}
+}
+
+func (d *sharing) counts() (made, closed int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.made != made || d.closed != closed {
-		t.Errorf("%d layers were made and %d closed, not %d and %d", d.made, d.closed, made, closed)
-	}
+	return d.made, d.closed
 }
 
 // share starts an engine with a sandbox that has files.

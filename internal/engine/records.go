@@ -93,6 +93,10 @@ func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	if inst == nil {
 		return v
 	}
+	if now, ok := e.measured.Load(s); ok {
+		v.Processes, v.Resources = slices.Clone(now.(seen).processes), now.(seen).resources
+		return v
+	}
 	if u, err := e.account(ctx, s, inst); err == nil {
 		v.Resources = s.Resources(u)
 	}

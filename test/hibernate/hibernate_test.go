@@ -271,6 +271,28 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// Clients that ask for the record of a sandbox all the time do not keep it awake.
+func TestLooksKeepNothingAwake(t *testing.T) {
+	r := newRoom(t)
+	id, _ := r.sleeper(t, hutch.CreateRequest{})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	for range 16 {
+		looking.Go(func() {
+			for ctx.Err() == nil {
+				if sb, err := r.Sandbox(ctx, id); err == nil && sb.Status == hutch.Running && sb.Health == hutch.Healthy && len(sb.Processes) != 1 {
+					t.Errorf("a look finds %d processes", len(sb.Processes))
+					return
+				}
+			}
+		})
+	}
+	r.until(t, id, hutch.Hibernated)
+	stop()
+}
+
 // On a full disk no snapshot is made, an error reports that, and nothing is lost.
 func TestSnapshotOnAFullDisk(t *testing.T) {
 	r := newRoom(t)
