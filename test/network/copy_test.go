@@ -32,6 +32,11 @@ func (v *vaulted) connected(t *testing.T, req hutch.CreateRequest) *sandbox {
 	if out, code := s.run(t, "echo the first >page; for i in {1..300}; do test -s stream && break; sleep 0.05; done; test -s stream"); code != 0 {
 		t.Fatalf("the stream does not begin: %s", out)
 	}
+	for _, at := range []string{"web.sandbox.internal:8000", "127.0.0.1:8123"} { // Python takes a while to listen
+		if out, code := s.run(t, "curl -sS -m 20 --retry 60 --retry-connrefused --retry-delay 1 http://"+at+"/page"); code != 0 {
+			t.Fatalf("the server at %s does not answer: %s", at, out)
+		}
+	}
 	if _, err := v.Expose(t.Context(), s.id, hutch.ExposeRequest{Port: 8123}); err != nil {
 		t.Fatal(err)
 	}
