@@ -19,6 +19,7 @@ import (
 	"hutch/internal/engine"
 	"hutch/internal/host"
 	"hutch/internal/store"
+	"hutch/internal/volume"
 )
 
 // endTime is how long a server may take to end.
@@ -31,8 +32,8 @@ func newDown(h *home, std streams) *cobra.Command {
 		Long: `End the server that runs with the data folder, put its sandboxes to sleep, and
 leave no process, mount or control group of Hutch behind. On gvisor a sandbox
 keeps its memory, elsewhere its files; it wakes when it is used after the next
-start. With --destroy the sandboxes are destroyed. Snapshots, backups, tokens and
-secrets stay.
+start. With --destroy the sandboxes are destroyed. Snapshots, volumes, images,
+backups, tokens and secrets stay.
 
 It also works when no server runs, such as after a crash. Afterwards the data
 folder can be removed.`,
@@ -128,7 +129,11 @@ func (h *home) emptyOut(ctx context.Context, dir string, destroy bool, log *slog
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeImages()) }()
-	e := engine.New(engine.Options{Dir: dir, Drivers: ds, Image: own.Root, Store: st, Ephemeral: destroy, Log: log})
+	volumes, err := volume.Open(datadir.Volumes(dir), volume.Options{Log: log}) // the sandboxes save to them
+	if err != nil {
+		return nil, err
+	}
+	e := engine.New(engine.Options{Dir: dir, Drivers: ds, Image: own.Root, Store: st, Volumes: volumes, Ephemeral: destroy, Log: log})
 	if err := e.Start(ctx); err != nil {
 		return nil, err
 	}
