@@ -4,25 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
+	"time"
 
 	"hutch"
 	"hutch/internal/driver"
 )
 
+// callsTime is how long SleepAll waits for the ends of commands.
+const callsTime = 5 * time.Second
+
 // SleepAll puts all running sandboxes to sleep, busy ones and those with keepAlive
 // too. Their memory is kept if the runtime can save it, else their files. Call it
 // before Close, when there are no callers left: after it nothing runs on this
-// machine. A sandbox that cannot sleep continues to run, and the error names it.
+// machine. Resumable commands end. A sandbox that cannot sleep continues to run, and
+// the error names it. Owners do not wait for each other's sandboxes.
 func (e *Engine) SleepAll(ctx context.Context) error {
-	e.mu.Lock()
-	all := e.tableLocked()
-	e.mu.Unlock()
-	var errs []error
-	for _, s := range all {
-		if err := e.sleepNow(ctx, s); err != nil {
-			errs = append(errs, fmt.Errorf("put the sandbox %s to sleep: %w", s.ID(), err))
-		}
+	e.endAll()
+	for end := time.Now().Add(callsTime); e.uses.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
 	}
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, max(2, runtime.NumCPU()))
+	for _, list := range e.byOwner() {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			for _, s := range list {
+				if err := e.sleepNow(ctx, s); err != nil {
+					mu.Lock()
+					errs = append(errs, fmt.Errorf("put the sandbox %s to sleep: %w", s.ID(), err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
 	return errors.Join(errs...)
 }
 

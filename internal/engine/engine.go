@@ -65,6 +65,8 @@ type Options struct {
 	Secret func(owner, name string) (string, error)
 	// Volumes keeps the content of volumes; nil means that there are none.
 	Volumes Volumes
+	// SaveEvery is how often the volumes of running sandboxes are saved; default 1 min. Slow saves are less frequent.
+	SaveEvery time.Duration
 	// Gateway makes the gateway through which a sandbox reaches the network. If it is
 	// nil, sandboxes have no network.
 	Gateway func(Exit) (Gateway, error)
@@ -88,6 +90,8 @@ type lifecycle struct {
 	log    *slog.Logger
 	ctx    context.Context // done when the engine closes
 	cancel context.CancelFunc
+	calls  context.Context // done before that, when SleepAll ends the commands that outlive their callers
+	endAll context.CancelFunc
 	tasks  sync.WaitGroup
 	uses   atomic.Int32 // uses of sandboxes that are under way
 
@@ -122,10 +126,12 @@ func New(opt Options) *Engine {
 	opt.ExecGrace = cmp.Or(opt.ExecGrace, hutch.ExecGrace)
 	opt.SleepAfter = cmp.Or(opt.SleepAfter, 10*time.Minute)
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
+	opt.SaveEvery = cmp.Or(opt.SaveEvery, time.Minute)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
+	calls, endAll := context.WithCancel(ctx)
 	e := &lifecycle{
-		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel,
+		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log),
 	}
@@ -198,6 +204,17 @@ func (e *lifecycle) tableLocked() []*sandbox {
 	slices.SortFunc(all, func(a, b *sandbox) int {
 		return cmp.Or(a.Created().Compare(b.Created()), cmp.Compare(a.ID(), b.ID()), cmp.Compare(a.Owner(), b.Owner()))
 	})
+	return all
+}
+
+// byOwner lists the sandboxes of each owner, oldest first.
+func (e *lifecycle) byOwner() map[string][]*sandbox {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := map[string][]*sandbox{}
+	for _, s := range e.tableLocked() {
+		all[s.Owner()] = append(all[s.Owner()], s)
+	}
 	return all
 }
 

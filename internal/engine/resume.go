@@ -17,7 +17,7 @@ func (e *Engine) execResumable(ctx context.Context, id string, req hutch.ExecReq
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
-	if e.ctx.Err() != nil {
+	if e.calls.Err() != nil {
 		return hutch.ExecResult{}, hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
 	}
 	run, free := caller.OwnBudget(context.WithoutCancel(ctx))
@@ -27,7 +27,7 @@ func (e *Engine) execResumable(ctx context.Context, id string, req hutch.ExecReq
 		return hutch.ExecResult{}, err
 	}
 	e.tasks.Go(func() {
-		defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
+		defer context.AfterFunc(e.calls, func() { cancel(context.Cause(e.calls)) })()
 		x.Finish(e.execAttached(run, id, req, func(o hutch.Output) error { return x.Output(run, o) }))
 	})
 	if req.Started != nil {

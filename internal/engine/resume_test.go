@@ -74,3 +74,21 @@ func TestResumableCommandsAreBounded(t *testing.T) {
 		t.Errorf("what made way: %v", err)
 	}
 }
+
+// A command that nobody reads keeps no sandbox awake when all are put to sleep.
+func TestSleepAllEndsResumableCommands(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	if _, err := b.drop(t, "echo kept > f; echo begun; sleep 600"); !errors.Is(err, errLeft) {
+		t.Fatal(err)
+	}
+	if err := b.SleepAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if sb, err := b.Sandbox(t.Context(), "a"); err != nil || sb.Status != hutch.Stopped {
+		t.Errorf("it is %s, %v", sb.Status, err)
+	}
+	if got := b.run(t, "a", "cat f"); got != "kept\n" {
+		t.Errorf("it has %q", got)
+	}
+}

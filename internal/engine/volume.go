@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"hutch"
@@ -32,10 +33,8 @@ type Volumes interface {
 }
 
 const (
-	// saveVolumesEvery is how often the volumes of running sandboxes are saved. A save that takes long is less frequent:
-	// it takes at most one part in saveShare of the time.
-	saveVolumesEvery = time.Minute
-	saveShare        = 20
+	// saveShare bounds how much of the time goes into saves of a running sandbox: at most one part in so many.
+	saveShare = 20
 	// packVolumeTime bounds the transfer of a volume.
 	packVolumeTime = 10 * time.Minute
 	// lastSaveTime bounds the save of a sandbox that is destroyed whether it can be saved or not.
@@ -301,21 +300,28 @@ func (s *sandbox) writes() bool {
 	return false
 }
 
-// keepVolumesSaved saves the volumes of running sandboxes now and then, until the engine closes.
+// keepVolumesSaved saves the volumes of running sandboxes now and then, until the engine closes. The sandboxes of one
+// owner take turns. Owners do not wait for each other, because a sandbox can make its save slow.
 func (e *lifecycle) keepVolumesSaved() {
-	tick := time.NewTicker(saveVolumesEvery)
+	tick := time.NewTicker(e.opt.SaveEvery)
 	defer tick.Stop()
+	var busy sync.Map // owners whose sandboxes are being saved
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-tick.C:
 		}
-		e.mu.Lock()
-		all := e.tableLocked()
-		e.mu.Unlock()
-		for _, s := range all {
-			e.saveInPassing(s)
+		for owner, list := range e.byOwner() {
+			if _, is := busy.LoadOrStore(owner, true); is {
+				continue
+			}
+			e.background(func() {
+				defer busy.Delete(owner)
+				for _, s := range list {
+					e.saveInPassing(s)
+				}
+			})
 		}
 	}
 }

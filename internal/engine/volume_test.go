@@ -210,6 +210,70 @@ func TestCreateWithAVolumeIsAllOrNothing(t *testing.T) {
 	b.mounted(t, "a", nil) // nothing holds the volume
 }
 
+// stuck is a store in which saves of one owner do not end by themselves.
+type stuck struct {
+	*volume.Store
+	owner string
+}
+
+func (s stuck) Save(ctx context.Context, owner, name string, pack func(io.Writer) error) error {
+	if owner == s.owner {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return s.Store.Save(ctx, owner, name, pack)
+}
+
+// A save that takes long holds up neither the saves of other owners nor the sleep of their sandboxes.
+func TestOwnersDoNotWaitForSaves(t *testing.T) {
+	var s *volume.Store
+	b := start(t, func(o *engine.Options) {
+		var err error
+		if s, err = volume.Open(t.TempDir(), volume.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		o.Volumes, o.SaveEvery = stuck{s, "ada"}, 10*time.Millisecond
+	})
+	dirs := map[string]string{}
+	for _, owner := range []string{"ada", "bob"} { // ada's sandbox is the older one
+		dirs[owner] = filepath.Join(t.TempDir(), "data")
+		if _, err := s.Create(owner, hutch.VolumeRequest{Name: "data"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Create(as(t, owner), hutch.CreateRequest{ID: "a", Volumes: []hutch.VolumeMount{{Name: "data", Path: dirs[owner]}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // ada's save is under way
+	b.runAs(t, "bob", "a", "echo first > "+dirs["bob"]+"/f")
+	soon(t, "bob's volume is saved", func() bool {
+		v, err := s.Find("bob", "data")
+		return err == nil && v.Entries == 1
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- b.SleepAll(ctx) }()
+	soon(t, "bob's sandbox sleeps", func() bool {
+		sb, err := b.Sandbox(as(t, "bob"), "a")
+		return err == nil && sb.Status == hutch.Stopped
+	})
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("ada's sandbox sleeps, unsaved")
+	}
+}
+
+// soon waits until something is so.
+func soon(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so: %s", what)
+		}
+	}
+}
+
 // A sandbox that died begins again with what was saved.
 func TestVolumeOfALostSandbox(t *testing.T) {
 	b, _ := withVolumes(t)
