@@ -240,7 +240,7 @@ func newRemove(h *home, std streams) *cobra.Command {
 			return errors.Join(append(errs, err)...)
 		},
 	}
-	c.Flags().BoolVarP(&force, "force", "f", false, "even with running background processes")
+	c.Flags().BoolVarP(&force, "force", "f", false, "even with running background processes, and with files of volumes that cannot be saved")
 	c.Flags().BoolVar(&all, "all", false, "all of them")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -248,13 +248,13 @@ func newRemove(h *home, std streams) *cobra.Command {
 
 // forceHint replaces the server's word force by our flag.
 func forceHint(err error, id string) error {
-	if errors.Is(err, hutch.Conflict) {
+	if errors.Is(err, hutch.Conflict) || errors.Is(err, hutch.Exhausted) {
 		return fmt.Errorf("%w (`hutch rm --force %s`)", err, id)
 	}
 	return err
 }
 
-const goneHelp = `What is not there to be removed is a warning, and no error.
+const goneHelp = `A name that does not exist is a warning, not an error.
 `
 
 // wasNot warns that something to remove was not there: the result is as requested, but the name can be a typo.

@@ -16,7 +16,12 @@ const (
 	mostEntries = 300_000
 	mostNames   = 64 << 20 // bytes of all paths, which are in memory while an archive is written
 	mostAfter   = 1 << 20  // bytes after the end of an archive
+	entryMemory = 64       // bytes of memory that an entry takes beside its path
 )
+
+// errNoRoom refuses what the server has no memory for.
+var errNoRoom = hutch.Errorf(hutch.Exhausted, "the requests of this token that are under way take as much memory as it can have: wait until other copies of volumes have ended").
+	With("limit", "memory of requests").With("retryAfter", 1)
 
 // writer writes an archive that every sandbox can unpack: every path stays below the folder, every folder comes before
 // its content, no entry is there twice or below anything but a folder, and there are only files, folders and symbolic
@@ -29,6 +34,7 @@ type writer struct {
 	size   int64
 	names  int
 	folder map[string]bool // by path: whether it is a folder
+	room   func(int) bool  // takes memory for so many bytes, if there is any; nil does not ask
 }
 
 func newWriter(out io.Writer, volume string, quota int64, most int) *writer {
@@ -161,6 +167,9 @@ func (w *writer) put(h *tar.Header, body io.Reader) error {
 	w.names += len(h.Name)
 	if len(w.folder) >= w.most || w.names > mostNames {
 		return hutch.Errorf(hutch.Exhausted, "the volume %q would have more than %d entries, or more than %d MiB of paths: pack small files into archives", w.volume, w.most, mostNames>>20).With("limit", "volume")
+	}
+	if w.room != nil && !w.room(len(h.Name)+entryMemory) {
+		return errNoRoom
 	}
 	if h.Size > w.quota-w.size {
 		return w.full()

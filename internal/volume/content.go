@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/durable"
 )
 
@@ -123,7 +124,10 @@ func (s *Store) Save(ctx context.Context, owner, name string, pack func(io.Write
 	err := s.replace(ctx, key{owner, name}, always, func(w *writer, _ string) error {
 		return piped(pack, func(r io.Reader) error { return w.addAll(r, ".") })
 	})
-	if ctx.Err() == nil {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = hutch.Errorf(hutch.Timeout, "the save did not end in time: keep fewer or smaller files in the volume, or give the sandbox more CPU").Because(err)
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) {
 		s.note(key{owner, name}, err)
 	}
 	return err
@@ -157,13 +161,13 @@ func (s *Store) Write(ctx context.Context, owner, name, at string, in io.Reader,
 		return err
 	}
 	return s.replace(ctx, key{owner, name}, free, func(w *writer, dir string) error {
-		return s.merge(key{owner, name}, w, dir, clean(at), in)
+		return s.merge(ctx, key{owner, name}, w, dir, clean(at), in)
 	})
 }
 
 // merge writes the content of a volume with the entries of an archive in it. The archive is stored first: which old
 // files it replaces is known at its end only.
-func (s *Store) merge(k key, w *writer, dir, at string, in io.Reader) error {
+func (s *Store) merge(ctx context.Context, k key, w *writer, dir, at string, in io.Reader) error {
 	f, err := os.CreateTemp(dir, halfPrefix)
 	if err != nil {
 		return err
@@ -175,6 +179,7 @@ func (s *Store) merge(k key, w *writer, dir, at string, in io.Reader) error {
 		return err
 	}
 	fresh := newWriter(z, k.name, w.quota, w.most)
+	fresh.room = caller.From(ctx).Budget.Take
 	if at != "." {
 		err = fresh.addFolders(at, time.Now())
 	}

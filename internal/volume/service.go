@@ -10,6 +10,12 @@ import (
 	"hutch/internal/caller"
 )
 
+// The memory of compression for one request, in bytes.
+const (
+	readMemory  = 4 << 20
+	writeMemory = 8 << 20
+)
+
 // ServiceOptions are what the verbs on volumes need.
 type ServiceOptions struct {
 	Store *Store
@@ -93,6 +99,9 @@ func (s *Service) ReadVolume(ctx context.Context, name, path string, w io.Writer
 	if err := hutch.CheckVolume(name); err != nil {
 		return err
 	}
+	if !caller.From(ctx).Budget.Take(readMemory) {
+		return errNoRoom
+	}
 	return s.opt.Store.ReadPath(ownerOf(ctx), name, path, w)
 }
 
@@ -112,6 +121,9 @@ func (s *Service) WriteVolume(ctx context.Context, name, path string, r io.Reade
 	}
 	if err := free(); err != nil { // before anything is sent
 		return hutch.Volume{}, err
+	}
+	if !caller.From(ctx).Budget.Take(writeMemory) {
+		return hutch.Volume{}, errNoRoom
 	}
 	if err := s.opt.Store.Write(ctx, owner, name, path, r, free); err != nil {
 		return hutch.Volume{}, err

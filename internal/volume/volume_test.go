@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/room"
 )
 
 func open(t *testing.T, dir string) *Store {
@@ -394,5 +396,64 @@ func TestServiceSeesUses(t *testing.T) {
 	}
 	if err := svc.DeleteVolume(context.WithoutCancel(ada), "../data"); hutch.KindOf(err) != hutch.Invalid {
 		t.Error(err)
+	}
+}
+
+// The memory of uploads and downloads is charged to their owner, and bounded.
+func TestMemoryOfRequests(t *testing.T) {
+	s, _ := newStore(t)
+	service := NewService(ServiceOptions{Store: s, Uses: func(string) map[string][]hutch.VolumeUse { return nil }})
+	all := room.New(64<<20, writeMemory+2000)
+	begin := func() (context.Context, func()) {
+		tab, end := all.Open("ada")
+		return caller.WithOwner(caller.With(t.Context(), caller.Caller{Budget: tab}), caller.Owner{ID: "ada"}), end
+	}
+	ctx, end := begin()
+	long := strings.Repeat("x", 200)
+	many := []string{}
+	for i := range 20 {
+		many = append(many, fmt.Sprintf("%s%d=", long, i))
+	}
+	if _, err := service.WriteVolume(ctx, "data", "", bytes.NewReader(archive(t, many...))); hutch.KindOf(err) != hutch.Exhausted {
+		t.Errorf("names of 4000 bytes: %v", err)
+	}
+	if _, err := service.WriteVolume(ctx, "data", "", bytes.NewReader(archive(t, "f=1"))); hutch.KindOf(err) != hutch.Exhausted {
+		t.Errorf("another upload beside it: %v", err)
+	}
+	end()
+	ctx, end = begin()
+	defer end()
+	if _, err := service.WriteVolume(ctx, "data", "", bytes.NewReader(archive(t, "f=1"))); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	if err := service.ReadVolume(ctx, "data", "", io.Discard); hutch.KindOf(err) != hutch.Exhausted {
+		t.Errorf("a download beside that: %v", err)
+	}
+	if got := content(t, s, ""); got != "f=1" {
+		t.Errorf("the volume has %q", got)
+	}
+}
+
+// A save that never ends in time is a problem that the record names; one that was cancelled is not.
+func TestSlowSaveIsAProblem(t *testing.T) {
+	s, _ := newStore(t)
+	slow := func(ctx context.Context) (problem string, err error) {
+		err = s.Save(ctx, "ada", "data", func(io.Writer) error { <-ctx.Done(); return context.Cause(ctx) })
+		v, _ := s.Find("ada", "data")
+		return v.Problem, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if problem, err := slow(ctx); problem != "" || err == nil {
+		t.Errorf("cancelled: %v, and the problem is %q", err, problem)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if problem, err := slow(ctx); !strings.Contains(problem, "in time") || hutch.KindOf(err) != hutch.Timeout {
+		t.Errorf("late: %v, and the problem is %q", err, problem)
+	}
+	save(t, s, "f=1")
+	if v, _ := s.Find("ada", "data"); v.Problem != "" {
+		t.Errorf("after a save the problem is %q", v.Problem)
 	}
 }
