@@ -201,12 +201,18 @@ func (fl *serveFlags) explainOrigin(err error) error {
 
 var namedDefault = regexp.MustCompile(`\(default:? ([^()]*)\)$`)
 
+// urlPassword is the password of a URL, with what is around it.
+var urlPassword = regexp.MustCompile(`(://[^/@\s:]*:)[^/@\s]+@`)
+
+// withoutPassword hides the password of each URL in a text, such as that of a proxy.
+func withoutPassword(text string) string { return urlPassword.ReplaceAllString(text, "${1}xxxxx@") }
+
 // valueText is the value of a flag as the command line takes it, or what the help says of its default.
 func valueText(f *pflag.Flag) string {
-	text := f.Value.String()
+	text := withoutPassword(f.Value.String())
 	switch list, ok := f.Value.(pflag.SliceValue); {
 	case ok:
-		text = strings.Join(list.GetSlice(), " ")
+		text = withoutPassword(strings.Join(list.GetSlice(), " "))
 	case f.Value.Type() == "stringToString":
 		text = strings.Trim(text, "[]")
 	}
@@ -219,10 +225,14 @@ func valueText(f *pflag.Flag) string {
 
 // jsonValue is the value of a flag in its own type.
 func jsonValue(f *pflag.Flag) json.RawMessage {
-	var v any = f.Value.String()
+	var v any = withoutPassword(f.Value.String())
 	switch list, ok := f.Value.(pflag.SliceValue); {
 	case ok:
-		v = append([]string{}, list.GetSlice()...) // never null
+		texts := append([]string{}, list.GetSlice()...) // never null
+		for i, text := range texts {
+			texts[i] = withoutPassword(text)
+		}
+		v = texts
 	case f.Value.Type() == "stringToString":
 		one := pflag.NewFlagSet("", pflag.ContinueOnError)
 		one.AddFlag(f)

@@ -65,6 +65,29 @@ func TestEveryFlagIsASetting(t *testing.T) {
 	}
 }
 
+// What `hutch config show` prints has no password of a proxy or a mirror.
+func TestConfigShowsNoPassword(t *testing.T) {
+	t.Parallel()
+	f := serveCommandFlags(t)
+	for flag, value := range map[string]string{
+		"registry-proxy": "http://me:pass-w0rd:1@proxy.example:3128", "registry-mirror": "docker.io=https://me:pass-w0rd@mirror.example", "registry-private": "a:1,b@c",
+	} {
+		if err := f.Set(flag, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for flag, want := range map[string]string{
+		"registry-proxy": "http://me:xxxxx@proxy.example:3128", "registry-mirror": "docker.io=https://me:xxxxx@mirror.example", "registry-private": "a:1 b@c",
+	} {
+		if got := valueText(f.Lookup(flag)); got != want {
+			t.Errorf("--%s is shown as %s, not %s", flag, got, want)
+		}
+		if got := string(jsonValue(f.Lookup(flag))); strings.Contains(got, "pass-w0rd") || !strings.Contains(got, strings.Fields(want)[0]) {
+			t.Errorf("--%s is %s in JSON", flag, got)
+		}
+	}
+}
+
 // sole sets one flag by an environment and a file.
 func sole(t *testing.T, name string, env map[string]string, file string) (string, settings.Origin) {
 	t.Helper()

@@ -52,7 +52,7 @@ func (fl *imageFlags) set(c *daemon.Images) error {
 		name, at, ok := strings.Cut(text, "=")
 		u, err := url.Parse(at)
 		if !ok || name == "" || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return usageError{fmt.Errorf("--registry-mirror %s: write REGISTRY=URL, such as docker.io=https://mirror.example.com", text)}
+			return usageError{fmt.Errorf("--registry-mirror %s: write REGISTRY=URL, such as docker.io=https://mirror.example.com", withoutPassword(text))}
 		}
 		r := c.Registries[name]
 		r.Mirrors = append(r.Mirrors, at)

@@ -926,6 +926,7 @@ func TestProxy(t *testing.T) {
 	for text, want := range map[string]hutch.Kind{
 		"registry.example/demo:1": "", w.host + "/demo:1": "",
 		"registry.example/stray/x:1": hutch.Denied, "localhost:5000/x:1": hutch.Denied, "10.0.0.1:5000/x:1": hutch.Denied,
+		"127.1:5000/x:1": hutch.Denied, "0x7f000001:5000/x:1": hutch.Denied,
 	} {
 		ref, err := ParseReference(text)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -55,11 +56,17 @@ func through(proxy *url.URL, direct []string) func(*http.Request) (*url.URL, err
 		}
 		name := strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), "."))
 		at, err := netip.ParseAddr(name)
-		if err == nil && !allowed(at, false) || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		if err == nil && !allowed(at, false) || err != nil && numeric(name) || name == "localhost" || strings.HasSuffix(name, ".localhost") {
 			return nil, refused(r.URL.Host, name)
 		}
 		return proxy, nil
 	}
+}
+
+// numeric reports whether a name is one that some programs read as an address, such as 127.1 or 0x7f000001.
+func numeric(name string) bool {
+	_, err := strconv.ParseUint(name[strings.LastIndexByte(name, '.')+1:], 0, 64)
+	return err == nil
 }
 
 func hostPort(host string, insecure bool) string {
