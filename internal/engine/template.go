@@ -48,6 +48,9 @@ func (e *Engine) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) 
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
+	if req.Shared && len(s.Record().Secrets) > 0 {
+		return hutch.Snapshot{}, hutch.Errorf(hutch.Invalid, "the sandbox asked for secrets, and a template for all owners would show them in its memory: leave shared out, or begin with a sandbox or a snapshot without secrets").Naming(hutch.AboutField, "shared")
+	}
 	v := draftSnapshot(s, hutch.SnapshotRequest{Name: req.Name, TTL: req.TTL, Shared: req.Shared})
 	v.Template = &req.Template
 	return e.keepSnapshot(ctx, from, v, !req.FilesOnly, over)
