@@ -32,8 +32,20 @@ type Engine struct {
 	api    *client.Client
 	store  Store
 	log    *slog.Logger
-	failed string // the last failure, which is logged once
+	failed string             // the last failure, which is logged once
+	bad    map[string]failure // by Docker id: images that could not be copied
 }
+
+// failure is why an image could not be copied. The next try is after a wait, which grows with each failure: an archive
+// can be large.
+type failure struct {
+	err  error
+	wait time.Duration
+	next time.Time
+}
+
+// longest is the longest wait before an image is tried again.
+const longest = time.Hour
 
 // Open returns the engine of the environment: DOCKER_HOST, DOCKER_TLS_VERIFY and DOCKER_CERT_PATH.
 // Images go to store, where all owners have them.
@@ -42,7 +54,7 @@ func Open(store Store, log *slog.Logger) (*Engine, error) {
 	if err != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "the Docker engine cannot be used: %v. Correct DOCKER_HOST, or remove it from the environment", err)
 	}
-	return &Engine{api: api, store: store, log: log}, nil
+	return &Engine{api: api, store: store, log: log, bad: map[string]failure{}}, nil
 }
 
 // Close ends the connections.
@@ -73,7 +85,8 @@ func (e *Engine) report(ctx context.Context, err error) {
 	e.failed = text
 }
 
-// Copy copies the images that have a label and are not in the store yet.
+// Copy copies the images that have a label and are not in the store yet. It returns the last error of an image that is
+// not tried again yet.
 func (e *Engine) Copy(ctx context.Context, label string) error {
 	list, err := e.api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", label)})
 	if err != nil {
@@ -82,9 +95,24 @@ func (e *Engine) Copy(ctx context.Context, label string) error {
 	ctx = caller.WithOwner(ctx, caller.Owner{})
 	var failed []error
 	for _, img := range list.Items {
-		failed = append(failed, e.copy(ctx, img.ID, img.RepoTags))
+		failed = append(failed, e.try(ctx, img.ID, img.RepoTags))
 	}
 	return errors.Join(failed...)
+}
+
+// try copies one image, unless it failed a short time ago.
+func (e *Engine) try(ctx context.Context, id string, tags []string) error {
+	was := e.bad[id]
+	if time.Now().Before(was.next) {
+		return was.err
+	}
+	err := e.copy(ctx, id, tags)
+	delete(e.bad, id)
+	if err != nil {
+		wait := min(max(2*was.wait, every), longest)
+		e.bad[id] = failure{err, wait, time.Now().Add(wait)}
+	}
+	return err
 }
 
 // copy copies one image, unless it is in the store. There it has a name of its Docker id, and its own names.
