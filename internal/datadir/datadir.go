@@ -3,7 +3,8 @@
 //
 //	token          the token of this machine's user, when the environment gives none
 //	images/        root file systems, shared by all that runs here
-//	server/        the daemon's: its lock, its store, its engine and drivers
+//	oci/           the images of registries, and those that were loaded, built or committed
+//	server/        the daemon's: its lock, its store, its engine, drivers and volumes
 //	conversation/  the same of `hutch conversation`
 //	conversations/ the files that conversations keep
 //	file-secret    the key that signs links to these files
