@@ -18,10 +18,16 @@ const callsTime = 5 * time.Second
 // SleepAll puts all running sandboxes to sleep, busy ones and those with keepAlive
 // too. Their memory is kept if the runtime can save it, else their files. Call it
 // before Close, when there are no callers left: after it nothing runs on this
-// machine. Resumable commands end. A sandbox that cannot sleep continues to run, and
+// machine. Resumable commands and connections to the outside end. A sandbox that cannot sleep continues to run, and
 // the error names it. Owners do not wait for each other's sandboxes.
 func (e *Engine) SleepAll(ctx context.Context) error {
 	e.endAll()
+	owners := e.byOwner()
+	for _, list := range owners {
+		for _, s := range list {
+			s.Disconnect() // a link is a use of the sandbox that it leads to
+		}
+	}
 	for end := time.Now().Add(callsTime); e.uses.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -29,7 +35,7 @@ func (e *Engine) SleepAll(ctx context.Context) error {
 	var errs []error
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, max(2, runtime.NumCPU()))
-	for _, list := range e.byOwner() {
+	for _, list := range owners {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +91,40 @@ func TestSleepAllEndsResumableCommands(t *testing.T) {
 	}
 	if got := b.run(t, "a", "cat f"); got != "kept\n" {
 		t.Errorf("it has %q", got)
+	}
+}
+
+// cutting is a way out that cuts a connection when it is closed.
+type cutting struct {
+	way
+	cut func()
+}
+
+func (c *cutting) Close() { c.cut() }
+
+// A link from another sandbox keeps no sandbox awake when all are put to sleep.
+func TestSleepAllEndsLinks(t *testing.T) {
+	var link net.Conn
+	b := start(t, func(o *engine.Options) {
+		o.Gateway = func(engine.Exit) (engine.Gateway, error) { return &cutting{cut: func() { link.Close() }}, nil }
+	})
+	b.create(t, hutch.CreateRequest{ID: "a"})
+	b.create(t, hutch.CreateRequest{ID: "b"})
+	if _, err := b.Network(t.Context(), "b"); err != nil { // its gateway is made
+		t.Fatal(err)
+	}
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if link, err = b.DialPort(t.Context(), "a", server.Addr().(*net.TCPAddr).Port); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SleepAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if sb, err := b.Sandbox(t.Context(), "a"); err != nil || sb.Status != hutch.Stopped {
+		t.Errorf("it is %s, %v", sb.Status, err)
 	}
 }
