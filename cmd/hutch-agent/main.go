@@ -41,8 +41,11 @@ func run(args []string) error {
 		inside.Wait()
 		return nil
 	case args[0] == "gvisor":
-		boot, err := agent.TakeBoot() // the filter in it is a secret, which the arguments are not
+		boot, err := agent.TakeBoot()
 		if err != nil {
+			return err
+		}
+		if err := inside.RenewPass(&boot); err != nil {
 			return err
 		}
 		if boot.Namespace, err = inside.Prepare(boot.Filter, args[1:], boot.Apart); err != nil {

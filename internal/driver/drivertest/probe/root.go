@@ -32,6 +32,11 @@ var rootAttempts = []attempt{
 	{"become the agent's user", func() error { return syscall.Setresuid(agentID, agentID, agentID) }},
 	{"join the agent's group", func() error { return syscall.Setgroups([]int{agentID}) }},
 	{"give a file to the agent", func() error { return giveTo("/tmp/agents", agentID) }},
+	{"read the agent's boot message", func() error { return readSome("/proc/gvisor/spec_environ") }},
+	{"uncover the agent's boot message", func() error {
+		unix.Unmount("/proc/gvisor/spec_environ", unix.MNT_DETACH)
+		return readSome("/proc/gvisor/spec_environ")
+	}},
 	{"list the private folder", func() error { _, err := os.ReadDir("/.hutch/own"); return err }},
 	{"list the moved meeting folder", func() error { _, err := os.ReadDir("/.hutch/own/run"); return err }},
 	{"connect to the agent's moved socket", func() error { _, err := net.Dial("unix", "/.hutch/own/run/agent.sock"); return err }},

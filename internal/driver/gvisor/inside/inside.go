@@ -27,7 +27,7 @@ const Threads = 16
 // else 0.
 func Prepare(filter []byte, settings []string, apart bool) (namespace int, err error) {
 	// This must come before further threads exist: each has its own bounding set.
-	if err := shed(); err != nil {
+	if err := errors.Join(shed(), coverStart()); err != nil {
 		return 0, err
 	}
 	for _, s := range settings {
@@ -68,7 +68,6 @@ func separate() (int, error) {
 
 // load puts all threads of this process under a filter, permanently.
 func load(filter []byte) error {
-	const instruction = 8
 	if len(filter) == 0 || len(filter)%instruction != 0 {
 		return fmt.Errorf("a filter of %d bytes", len(filter))
 	}
