@@ -55,7 +55,8 @@ type agent struct {
 	boot     wire.Boot
 	user     user         // of commands that name none
 	apart    *spawn.Apart // nil where commands are in the agent's own user namespace
-	files    *files.FS
+	files    *files.FS    // to change; see filesFor
+	readable *files.FS    // to read
 	null     *os.File
 	children *children
 	jobs     *jobs
@@ -89,7 +90,7 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: usual(boot), apart: apart(boot), null: null, idle: newIdle(),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
-	a.files = filesOf(boot, a.user.ids)
+	a.files, a.readable = filesOf(boot, a.user.ids)
 	a.jobs = newJobs(a)
 	a.contexts = &contexts{agent: a}
 	defer a.idle.stop()

@@ -21,25 +21,37 @@ import (
 	"hutch/internal/wire"
 )
 
-// filesOf returns the files as the user sees them; without a user, as the agent does.
-func filesOf(boot wire.Boot, user *spawn.User) *files.FS {
-	f := &files.FS{Dir: boot.Dir, Secret: "/proc/" + strconv.Itoa(os.Getpid())}
+// filesOf returns the files as the user sees them, to change and to read; without a user, as the agent does.
+func filesOf(boot wire.Boot, user *spawn.User) (f, readable *files.FS) {
+	f = &files.FS{Dir: boot.Dir, Secret: "/proc/" + strconv.Itoa(os.Getpid())}
 	if user == nil {
-		return f
+		return f, f
 	}
 	if !user.KeepGroups {
 		syscall.Setgroups(nil) // they would count for the user, too
 	}
 	f.As = func(do func() error) error { return creds.Do(user.UID, user.GID, do) }
-	if user.UID == 0 && os.Geteuid() == wire.AgentID { // root reads what is closed to others, and archives it
-		f.As = func(do func() error) error { return creds.DoWith(0, user.GID, 1<<unix.CAP_DAC_READ_SEARCH, do) }
+	if user.UID != 0 || os.Geteuid() != wire.AgentID {
+		return f, f
 	}
-	return f
+	all := *f // root reads what is closed to others, and archives it
+	all.As = func(do func() error) error { return creds.DoWith(0, user.GID, 1<<unix.CAP_DAC_READ_SEARCH, do) }
+	return f, &all
+}
+
+// filesFor returns the files for a request. One that changes files has no right to enter each folder: in that of the
+// agent is the one where daemon and agent meet, and the files there are root's.
+func (a *agent) filesFor(op string) *files.FS {
+	switch op {
+	case "stat", "read", "files", "search", "watch", "pack":
+		return a.readable
+	}
+	return a.files
 }
 
 // file answers a request about files, or starts one that can take long.
 func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err error) {
-	ctx, disk, p := context.Background(), c.agent.files, string(f.Path)
+	ctx, disk, p := context.Background(), c.agent.filesFor(op), string(f.Path)
 	switch op {
 	case "stat":
 		return disk.Stat(ctx, "", p)
@@ -56,7 +68,7 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 	if !ok {
 		return nil, hutch.Errorf(hutch.Unsupported, "the agent knows no request %.40q: it may be older than the daemon", op)
 	}
-	t := &fileTask{conn: c, request: f, in: window.NewQueue(wire.FileWindow, func(n int64) { w.WriteCount(wire.TypeWindow, n) })}
+	t := &fileTask{conn: c, disk: disk, request: f, in: window.NewQueue(wire.FileWindow, func(n int64) { w.WriteCount(wire.TypeWindow, n) })}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	t.buffer = bufio.NewWriterSize(c.Conn, 4<<10)
 	t.out = wire.NewWriter(t.buffer)
@@ -94,6 +106,7 @@ var errLeft = errors.New("the daemon hung up")
 // fileTask is a request about files that is under way.
 type fileTask struct {
 	conn    *conn
+	disk    *files.FS
 	request wire.File
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -105,7 +118,7 @@ type fileTask struct {
 func (t *fileTask) run(work func(*fileTask, *files.FS, wire.File) (any, error)) {
 	defer t.cancel(nil)
 	defer t.conn.agent.idle.touch()
-	answer, err := work(t, t.conn.agent.files, t.request)
+	answer, err := work(t, t.disk, t.request)
 	t.conn.end()
 	if err != nil {
 		refuse(t.out, err)
