@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"hutch"
@@ -301,7 +302,9 @@ func SetAnyUser(b *wire.Boot, root image.Root) error {
 	if user.UID < 0 || user.GID < 0 || user.UID >= wire.AgentID || user.GID >= wire.AgentID {
 		return hutch.Errorf(hutch.Unsupported, "no command can run as user %d, group %d: choose ids below %d", user.UID, user.GID, wire.AgentID)
 	}
-	b.UID, b.GID, b.Groups = user.UID, user.GID, user.Groups
+	// A group that is not below is the image's own invention, and no process inside can have it.
+	groups := slices.DeleteFunc(slices.Clone(user.Groups), func(g int) bool { return g >= wire.AgentID })
+	b.UID, b.GID, b.Groups = user.UID, user.GID, groups
 	return nil
 }
 
