@@ -1,6 +1,13 @@
 package docker_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,12 +60,13 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestOthersAreSpared: sweeping removes what this driver has left, and nothing else that the engine has.
+// TestOthersAreSpared: sweeping removes what this driver has left, and nothing else that the engine has. An image can set
+// every label for its containers, so labels alone lead to no container, image or folder.
 func TestOthersAreSpared(t *testing.T) {
 	host := dockerd.StartHere(t).Host
 	t.Setenv("DOCKER_HOST", host)
 	api := dockerd.Client(t, host)
-	dockerd.Build(t, host, "theirs:1", map[string][]byte{"Dockerfile": []byte("FROM scratch\nCOPY Dockerfile /\n")})
+	importTheirs(t, api)
 	put := func(name string, labels map[string]string) {
 		t.Helper()
 		config := &container.Config{Image: "theirs:1", Cmd: []string{"/none"}, Labels: labels}
@@ -66,19 +74,55 @@ func TestOthersAreSpared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dir := hutchtest.Dir(t)
+	base := hutchtest.Dir(t)
+	dir, victim := filepath.Join(base, "docker"), filepath.Join(base, "victim")
 	d := newDriver(t, dir)
 	if r := d.Check(t.Context()); !r.OK { // which leaves nothing
 		t.Fatalf("%+v", r.Findings)
 	}
+	sum := sha256.Sum256([]byte(dir))
+	ours := fmt.Sprintf("hutch-%x-", sum[:6])
 	put("theirs", nil)
 	put("neighbour", map[string]string{"hutch.folder": dir + "-2", "hutch.sandbox": "lost"})
 	put("named-as-ours", map[string]string{"hutch.sandbox": "lost"})
-	if n, err := d.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
-		t.Errorf("of others' %d were removed, %v", n, err)
+	put("forged", map[string]string{"hutch.folder": dir, "hutch.sandbox": "lost"})
+	put("forged-folder", map[string]string{"hutch.folder": dir, "hutch.sandbox": "../victim"})
+	put("forged-all", map[string]string{"hutch.folder": dir})
+	put(ours+"taken", nil)
+	for _, name := range []string{victim, filepath.Join(dir, "taken"), filepath.Join(dir, "kept")} {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got := inEngine(t, api); got != "/named-as-ours /neighbour /theirs theirs:1" {
-		t.Errorf("the engine has %s", got)
+	if n, err := d.Sweep(t.Context(), func(id string) bool { return id == "kept" }); n != 1 || err != nil {
+		t.Errorf("%d were removed, not only the folder of a lost place, %v", n, err)
+	}
+	for _, name := range []string{victim, filepath.Join(dir, "kept")} {
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("a label led to a folder: %v", err)
+		}
+	}
+	want := "/forged /forged-all /forged-folder /" + ours + "taken /named-as-ours /neighbour /theirs theirs:1"
+	if got := inEngine(t, api); got != want {
+		t.Errorf("the engine has %s, not %s", got, want)
+	}
+}
+
+// importTheirs makes the image theirs:1, which has a label of ours.
+func importTheirs(t *testing.T, api *client.Client) {
+	t.Helper()
+	var empty bytes.Buffer
+	if err := tar.NewWriter(&empty).Close(); err != nil {
+		t.Fatal(err)
+	}
+	source := client.ImageImportSource{Source: &empty, SourceName: "-"}
+	answer, err := api.ImageImport(t.Context(), source, "theirs:1", client.ImageImportOptions{Changes: []string{"LABEL hutch.skeleton=/nowhere"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Close()
+	if text, err := io.ReadAll(answer); err != nil || bytes.Contains(text, []byte("error")) {
+		t.Fatalf("%s, %v", text, err)
 	}
 }
 

@@ -46,8 +46,12 @@ func imageName(root image.Root) string {
 	return "hutch-host:" + filepath.Base(filepath.Dir(root.Dir)) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// sweepImages removes the images whose skeleton is gone, and those that lost their name to a second import. The engine
-// refuses to remove an image that a container uses.
+// noTag is what older engines list for an image without a name.
+const noTag = "<none>:<none>"
+
+// sweepImages removes the images whose skeleton is gone, and those that lost their name to a second import. An image
+// with another name is another's: one that was made from ours has its label. The engine refuses to remove an image that
+// a container uses.
 func sweepImages(ctx context.Context, api *client.Client) error {
 	all, err := api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", skeletonLabel)})
 	if err != nil {
@@ -55,7 +59,11 @@ func sweepImages(ctx context.Context, api *client.Client) error {
 	}
 	var errs error
 	for _, img := range all.Items {
-		named := slices.ContainsFunc(img.RepoTags, func(tag string) bool { return strings.HasPrefix(tag, "hutch-host:") })
+		foreign := func(tag string) bool { return tag != noTag && !strings.HasPrefix(tag, "hutch-host:") }
+		if slices.ContainsFunc(img.RepoTags, foreign) || img.ParentID != "" {
+			continue
+		}
+		named := len(img.RepoTags) > 0 && img.RepoTags[0] != noTag
 		if _, err := os.Stat(img.Labels[skeletonLabel]); named && !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -109,13 +109,43 @@ func (i *instance) undestroyed(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 
-// remove removes the container, by its name if its id was never known, and then the folder: after that there can be
-// another place of this id.
+// remove removes the container, and then the folder: after that there can be another place of this id.
 func (i *instance) remove(ctx context.Context) error {
-	which := i.record.Container
-	if which == "" {
-		which = i.driver.container(i.id)
+	which, err := i.container(ctx)
+	if err != nil {
+		return err
 	}
+	if which != "" {
+		if err := i.removeContainer(ctx, which); err != nil {
+			return err
+		}
+	}
+	if !i.owned(ctx) {
+		return nil
+	}
+	return os.RemoveAll(i.dir)
+}
+
+// container returns the engine's id of the place's container, by its name if it was never known; empty for none. A
+// container that has only the name is another's.
+func (i *instance) container(ctx context.Context) (string, error) {
+	if i.record.Container != "" {
+		return i.record.Container, nil
+	}
+	found, err := i.api.ContainerInspect(ctx, i.driver.container(i.id), client.ContainerInspectOptions{})
+	switch c := found.Container; {
+	case errdefs.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("find a container: %w", err)
+	case c.Config == nil || c.Config.Labels[folderLabel] != i.driver.dir || c.Config.Labels[sandboxLabel] != i.id:
+		return "", nil
+	default:
+		return c.ID, nil
+	}
+}
+
+func (i *instance) removeContainer(ctx context.Context, which string) error {
 	_, err := i.api.ContainerRemove(ctx, which, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	for errdefs.IsConflict(err) { // another call removes it already
 		select {
@@ -128,10 +158,7 @@ func (i *instance) remove(ctx context.Context) error {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("remove a container: %w", err)
 	}
-	if !i.owned(ctx) {
-		return nil
-	}
-	return os.RemoveAll(i.dir)
+	return nil
 }
 
 // owned reports whether the folder still belongs to this place, and not to a later one.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -66,7 +67,10 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 		return 0, fmt.Errorf("list the containers of the Docker engine: %w", err)
 	}
 	for _, c := range all.Items {
-		left[c.Labels[sandboxLabel]] = true
+		// Labels can be copied, and an image can set them for its containers; the name is the driver's.
+		if id := c.Labels[sandboxLabel]; hutch.CheckID(id) == nil && slices.Contains(c.Names, "/"+d.container(id)) {
+			left[id] = true
+		}
 	}
 	n := 0
 	var errs error
