@@ -147,18 +147,18 @@ func (s *solver) nothing(w io.Writer) error {
 	return t.write(w)
 }
 
-// resolve finds the image of a FROM. Those of several stages are looked for at once.
+// resolve finds the image of a FROM. It is called for one image at a time.
 func (s *solver) resolve(ctx context.Context, ref string) (string, []byte, error) {
-	digest, err := s.opt.Resolve(ctx, ref, s.req.Pull)
-	if err != nil {
-		return "", nil, err
+	if s.base[ref] == "" {
+		digest, err := s.opt.Resolve(ctx, ref, s.req.Pull)
+		if err != nil {
+			return "", nil, err
+		}
+		s.held = append(s.held, s.store.Use(s.owner, digest))
+		s.base[ref] = digest
 	}
-	s.mu.Lock()
-	s.held = append(s.held, s.store.Use(s.owner, digest))
-	s.base[ref] = digest
-	s.mu.Unlock()
-	config, err := s.store.ConfigOf(s.owner, digest)
-	return digest, config, err
+	config, err := s.store.ConfigOf(s.owner, s.base[ref])
+	return s.base[ref], config, err
 }
 
 // receive reads the context. What its .dockerignore names is left out.
@@ -178,15 +178,22 @@ func (s *solver) receive(ctx context.Context, in io.Reader) error {
 			return err
 		}
 	}
-	if err := s.ignore(t); err != nil {
+	if err := s.ignore(ctx, t); err != nil {
 		return err
 	}
 	s.context.key = "context " + t.digest()
 	return nil
 }
 
+// mostPatterns is how many patterns a .dockerignore, or a COPY, can have: each of them is tried on each path.
+const mostPatterns = 1000
+
+func tooManyPatterns(where string) error {
+	return hutch.Errorf(hutch.Exhausted, "%s has more than %d patterns: write fewer", where, mostPatterns).With("limit", "build patterns")
+}
+
 // ignore drops what .dockerignore names.
-func (s *solver) ignore(t *tree) error {
+func (s *solver) ignore(ctx context.Context, t *tree) error {
 	name := ".dockerignore"
 	if own := cmp.Or(s.req.File, defaultFile) + ".dockerignore"; t.nodes[clean(own)] != nil {
 		name = clean(own)
@@ -199,6 +206,9 @@ func (s *solver) ignore(t *tree) error {
 	if err != nil {
 		return hutch.Errorf(hutch.Invalid, "%s cannot be read: %v", name, err)
 	}
+	if len(patterns) > mostPatterns {
+		return tooManyPatterns(name)
+	}
 	if s.req.Dockerfile == "" {
 		patterns = append(patterns, "!"+clean(cmp.Or(s.req.File, defaultFile)))
 	}
@@ -207,6 +217,9 @@ func (s *solver) ignore(t *tree) error {
 		return hutch.Errorf(hutch.Invalid, "%s has a pattern that cannot be read: %v", name, err)
 	}
 	for _, at := range slices.Backward(t.paths()) { // a folder after what is in it
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		out, err := m.MatchesOrParentMatches(at)
 		if err != nil {
 			return hutch.Errorf(hutch.Invalid, "%s has a pattern that cannot be read: %v", name, err)

@@ -75,6 +75,9 @@ func (c *copying) prepare() (err error) {
 		if len(patterns) == 0 {
 			continue
 		}
+		if len(patterns) > mostPatterns {
+			return tooManyPatterns("a COPY or ADD")
+		}
 		if *to, err = patternmatcher.New(patterns); err != nil {
 			return hutch.Errorf(hutch.Invalid, "a pattern of %.200q cannot be read: %v", patterns, err)
 		}
@@ -278,7 +281,7 @@ func (c *copying) unpack(f found) (bool, error) {
 		return false, err
 	}
 	defer content.Close()
-	plain, kind, err := expand(c.ctx, content, c.max)
+	plain, kind, err := expand(c.ctx, content, f.size, c.max)
 	if err != nil || plain == nil {
 		return false, err
 	}

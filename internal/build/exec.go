@@ -131,7 +131,12 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 		ID: id, Image: image, Pull: hutch.PullNever, Runtime: r.req.Runtime, Network: network, Limits: r.req.Limits,
 		Timeout: left, OnIdle: hutch.IdleDestroy, Labels: map[string]string{Label: r.id},
 	})
-	return &box{r, sb.ID}, err
+	b := &box{r, sb.ID}
+	if err == nil && sb.Runtime == "native" {
+		b.destroy()
+		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime native, where no command is root: give --runtime gvisor")
+	}
+	return b, err
 }
 
 // destroy ends the sandbox, also when the build was ended.
@@ -195,6 +200,9 @@ func (b *box) written(ctx context.Context, m *mounts, before view) (*tree, error
 	names := &boundedBuffer{&listed, b.store.Bounds().Entries * 128}
 	if err := b.opt.Sandboxes.ListWritten(ctx, b.id, names); err != nil {
 		return nil, err
+	}
+	if n := bytes.Count(listed.Bytes(), []byte{0}); n > 3*b.store.Bounds().Entries { // those of the image, of the layer, and folders twice
+		return nil, errNames()
 	}
 	return out, addRemoved(out, before, listed.String(), append(hidden, m.caches()...))
 }
@@ -297,9 +305,13 @@ type boundedBuffer struct {
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if b.left -= len(p); b.left < 0 {
-		return 0, hutch.Errorf(hutch.Exhausted, "the files after the command have too many names: remove some in the same RUN").With("limit", "image entries")
+		return 0, errNames()
 	}
 	return b.Buffer.Write(p)
+}
+
+func errNames() error {
+	return hutch.Errorf(hutch.Exhausted, "the files after the command have too many names: remove some in the same RUN").With("limit", "image entries")
 }
 
 // logLines passes on output line by line, a long line in pieces.

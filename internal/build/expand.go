@@ -12,8 +12,8 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// expand returns the tar stream in a file, or nil for a file that is no archive.
-func expand(ctx context.Context, r io.Reader, ratio int64) (plain io.Reader, kind string, err error) {
+// expand returns the tar stream in a file of a size, or nil for a file that is no archive.
+func expand(ctx context.Context, r io.Reader, size, ratio int64) (plain io.Reader, kind string, err error) {
 	head := bufio.NewReaderSize(r, 64<<10)
 	magic, _ := head.Peek(6)
 	kind = kindOf(magic)
@@ -21,7 +21,7 @@ func expand(ctx context.Context, r io.Reader, ratio int64) (plain io.Reader, kin
 	case "xz":
 		return nil, kind, hutch.Errorf(hutch.Unsupported, "ADD cannot unpack an archive that is compressed with xz: compress it with gzip or zstd, or COPY it and unpack it in a RUN")
 	case "bzip2":
-		plain = bzip2.NewReader(head) // what comes out is bounded as files are
+		plain = &unpacking{until{ctx, bzip2.NewReader(head)}, freeRatio + size*ratio, ratio}
 	case "":
 		plain = head
 	default:
@@ -55,4 +55,34 @@ func beginsTar(r *bufio.Reader) bool {
 	}
 	_, err = tar.NewReader(bytes.NewReader(append(bytes.Clone(block), make([]byte, 1024)...))).Next()
 	return err == nil && string(block[257:262]) == "ustar"
+}
+
+// until reads until ctx ends.
+type until struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (u until) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.Reader.Read(p)
+}
+
+// freeRatio is how many bytes an archive can unpack to, however small it is.
+const freeRatio = 64 << 20
+
+// unpacking ends a stream that unpacks to far more than the size of its file.
+type unpacking struct {
+	until
+	left, ratio int64
+}
+
+func (u *unpacking) Read(p []byte) (int, error) {
+	n, err := u.until.Read(p)
+	if u.left -= int64(n); u.left < 0 {
+		return 0, hutch.Errorf(hutch.Exhausted, "the archive unpacks to more than %d times its size: an archive like that is not taken", u.ratio).With("limit", "ratio")
+	}
+	return n, err
 }

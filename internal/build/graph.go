@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/moby/buildkit/client/llb"
 	"github.com/moby/buildkit/client/llb/sourceresolver"
@@ -46,9 +48,24 @@ func (r baseResolver) ResolveImageConfig(ctx context.Context, ref string, _ sour
 	return ref, digest.Digest(d), config, err
 }
 
+// bounded counts what images bring along before the frontend sees it. The frontend asks for many images at once.
+func (r baseResolver) bounded(size *growth) baseResolver {
+	var mu sync.Mutex
+	return func(ctx context.Context, ref string) (string, []byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		digest, config, err := r(ctx, ref)
+		if err == nil {
+			err = size.base(digest, config)
+		}
+		return digest, config, err
+	}
+}
+
 // parse makes the graph of a Dockerfile.
 func parse(ctx context.Context, text []byte, req hutch.BuildRequest, resolve baseResolver, warn func(string)) (*graph, error) {
-	if err := checkExpansion(text, req.Args); err != nil {
+	size, err := measure(text, req.Args)
+	if err != nil {
 		return nil, err
 	}
 	if frontend, _, _, ok := parser.DetectSyntax(text); ok {
@@ -57,7 +74,7 @@ func parse(ctx context.Context, text []byte, req hutch.BuildRequest, resolve bas
 	st, image, _, _, err := dockerfile2llb.Dockerfile2LLB(ctx, text, dockerfile2llb.ConvertOpt{
 		Config:         dockerui.Config{BuildArgs: req.Args, Labels: req.Labels, Target: req.Target},
 		TargetPlatform: &ocispecs.Platform{OS: "linux", Architecture: runtime.GOARCH},
-		MetaResolver:   resolve,
+		MetaResolver:   resolve.bounded(size),
 		Warn: func(_, description, _, message string, _ []parser.Range) {
 			warn(cmp.Or(message, description))
 		},
@@ -81,6 +98,9 @@ func parse(ctx context.Context, text []byte, req hutch.BuildRequest, resolve bas
 func badDockerfile(err error) error {
 	if own, ok := errors.AsType[*hutch.Error](err); ok {
 		return own
+	}
+	if disk, ok := errors.AsType[*fs.PathError](err); ok {
+		return disk
 	}
 	text := err.Error()
 	if at := lineOf(err); at != "" {

@@ -37,8 +37,21 @@ type cacheMount struct {
 	at        string // dest, resolved
 }
 
+const (
+	mostMounts   = 100       // of a RUN
+	mostVariable = 128 << 10 // bytes that Linux allows in a variable
+)
+
 // mounts reads what an operation asks for.
 func (r *run) mounts(op *pb.ExecOp) (*mounts, error) {
+	if len(op.Mounts)+len(op.Secretenv) > mostMounts {
+		return nil, hutch.Errorf(hutch.Exhausted, "a RUN has more than %d mounts: give it fewer", mostMounts).With("limit", "build mounts")
+	}
+	for _, s := range op.Secretenv {
+		if len(r.req.Secrets[s.ID]) > mostVariable {
+			return nil, hutch.Errorf(hutch.Exhausted, "the secret %.100q has more than %d KiB, which no variable can have: mount it as a file, without env=", s.ID, mostVariable>>10).With("limit", "build secrets")
+		}
+	}
 	m := &mounts{root: &state{key: "scratch"}}
 	for _, mt := range op.Mounts {
 		from := &state{key: "scratch"}
@@ -102,7 +115,11 @@ func (b *box) bring(ctx context.Context, m *mounts, before view) error {
 			return err
 		}
 	}
-	for _, dir := range m.hidden {
+	for i := range m.hidden { // that of temporary files can be behind a link
+		if m.hidden[i], err = before.resolve(m.hidden[i], true); err != nil {
+			return err
+		}
+		dir := m.hidden[i]
 		if _, ok := before.over(in).lookup(dir); !ok {
 			if err := in.add(dir, &node{mode: fs.ModeDir | fs.ModeSticky | 0o777}); err != nil {
 				return err
@@ -129,11 +146,13 @@ func (b *box) bring(ctx context.Context, m *mounts, before view) error {
 func (b *box) hide(m *mounts, before view, dest string) (string, error) {
 	at, err := before.resolve(dest, true)
 	if err == nil && at == "." {
-		err = hutch.Errorf(hutch.Invalid, "a mount over / is not possible: choose a folder below it")
+		err = errOverRoot
 	}
 	m.hidden = append(m.hidden, at)
 	return at, err
 }
+
+var errOverRoot = hutch.Errorf(hutch.Invalid, "a mount over / is not possible: choose a folder below it")
 
 // copyIn copies what is at a path of a state to a place of a tree.
 func (b *box) copyIn(ctx context.Context, in *tree, from *state, selector, to string) error {
@@ -154,7 +173,10 @@ func (b *box) copyIn(ctx context.Context, in *tree, from *state, selector, to st
 }
 
 func (b *box) bringCache(ctx context.Context, in *tree, c *cacheMount, before view) (err error) {
-	if c.at, err = before.resolve(c.dest, true); err != nil {
+	if c.at, err = before.resolve(c.dest, true); err == nil && c.at == "." {
+		err = errOverRoot
+	}
+	if err != nil {
 		return err
 	}
 	if err := in.add(c.at, &node{mode: fs.ModeDir | 0o777}); err != nil {

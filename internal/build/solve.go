@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/moby/buildkit/solver/pb"
@@ -31,10 +30,8 @@ type solver struct {
 	done    map[string]*state // by digest of the operation
 	out     func(hutch.BuildEvent) error
 	steps   int
-
-	mu   sync.Mutex
-	base map[string]string // digests by the reference of a FROM
-	held []func()          // let go of these images
+	base    map[string]string // digests by the reference of a FROM
+	held    []func()          // let go of these images
 }
 
 // eval returns the files that an operation gives.
@@ -77,7 +74,7 @@ func (s *solver) step(ctx context.Context, v *vertex, inputs []*state) (*state, 
 	st, err := r.do(ctx)
 	switch {
 	case err != nil:
-		r.tell(hutch.BuildFailed, messageOf(err))
+		r.tell(hutch.BuildFailed, hutch.AsError(s.store.Explained(err)).Message) // others say where the server has its files
 		return nil, err
 	case r.cached:
 		err = r.tell(hutch.BuildCached, "")
@@ -267,6 +264,3 @@ func digestOf(parts ...string) string {
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
-
-// messageOf is what a caller is told of an error.
-func messageOf(err error) string { return err.Error() }

@@ -44,6 +44,7 @@ type files struct {
 	store *oci.Store
 	owner string
 
+	left  *budget         // of all trees
 	roots map[string]view // by digest
 	open  []*os.File
 	made  []string // steps that were given a root file system
@@ -64,7 +65,11 @@ func (f *files) tree(what string) (*tree, error) {
 	}
 	f.open = append(f.open, file)
 	l := f.store.Bounds()
-	return newTree(file, what, limits{bytes: min(l.Bytes, f.store.RoomLeft(f.owner)), entries: l.Entries, path: l.Path}), nil
+	bytes := min(l.Bytes, f.store.RoomLeft(f.owner))
+	if f.left == nil {
+		f.left = &budget{bytes: 3 * bytes, entries: 3 * l.Entries}
+	}
+	return newTree(file, what, limits{bytes: bytes, entries: l.Entries, path: l.Path, shared: f.left}), nil
 }
 
 // rootOf opens the file system of an image.

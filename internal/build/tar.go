@@ -42,7 +42,7 @@ func (t *tree) read(ctx context.Context, r io.Reader, how reading) error {
 		if err != nil {
 			return t.bad(ctx, err)
 		}
-		if err := t.readEntry(h, a, how); err != nil {
+		if err := t.readEntry(h, until{ctx, a}, how); err != nil { // the holes of a file have no end that the stream knows
 			return t.bad(ctx, err)
 		}
 	}
@@ -69,8 +69,10 @@ func (t *tree) readEntry(h *tar.Header, content io.Reader, how reading) error {
 	if how.owned {
 		n.uid, n.gid = 0, 0
 	}
-	if how.layer && t.readWhiteout(name) {
-		return nil
+	if how.layer {
+		if taken, err := t.readWhiteout(name); taken || err != nil {
+			return err
+		}
 	}
 	if how.place != nil {
 		if name, ok = how.place(name, n); !ok {
@@ -89,17 +91,17 @@ func (t *tree) readEntry(h *tar.Header, content io.Reader, how reading) error {
 }
 
 // readWhiteout takes an entry that removes something.
-func (t *tree) readWhiteout(name string) bool {
+func (t *tree) readWhiteout(name string) (taken bool, err error) {
 	dir, base := path.Split(name)
 	switch {
 	case base == opaque:
 		t.opaque[path.Clean(dir)] = true
 	case strings.HasPrefix(base, whiteout):
-		t.add(path.Join(dir, base[len(whiteout):]), &node{mode: removed})
+		err = t.add(path.Join(dir, base[len(whiteout):]), &node{mode: removed})
 	default:
-		return false
+		return false, nil
 	}
-	return true
+	return true, err
 }
 
 // link adds a hard link. One to a file that the archive does not have is an error: it leads nowhere else.

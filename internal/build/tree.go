@@ -33,11 +33,18 @@ const removed = fs.ModeIrregular
 
 func (n *node) isGone() bool { return n != nil && n.mode&removed != 0 }
 
-// limits bound a tree.
+// limits bound a tree, and shared all trees of a build together.
 type limits struct {
 	bytes   int64
-	entries int
+	entries int // also folders that only the paths of others name
 	path    int
+	shared  *budget
+}
+
+// budget is what the trees of a build can still take: they are all there until it ends.
+type budget struct {
+	bytes   int64
+	entries int
 }
 
 // tree is an index of paths, which begin with no slash, and a file with all contents.
@@ -47,6 +54,7 @@ type tree struct {
 
 	nodes    map[string]*node
 	children map[string]map[string]bool // names in each folder
+	names    int                        // in all folders
 	opaque   map[string]bool            // folders that hide all that is below them
 
 	contents *os.File
@@ -64,20 +72,20 @@ func newTree(contents *os.File, what string, l limits) *tree {
 // add puts a node at a path, in place of what was there. Folders above it that the tree does not have get a name and no
 // node: a layer need not have them.
 func (t *tree) add(name string, n *node) error {
-	if len(name) > t.limits.path {
-		return hutch.Errorf(hutch.Exhausted, "%s has a path of %d bytes: at most %d are allowed", t.what, len(name), t.limits.path).With("limit", "path")
+	if long := max(len(name), len(n.target)); long > t.limits.path {
+		return hutch.Errorf(hutch.Exhausted, "%s has a path or a link of %d bytes: at most %d are allowed", t.what, long, t.limits.path).With("limit", "path")
 	}
 	if old := t.nodes[name]; old != nil && old.mode.IsDir() && !n.mode.IsDir() {
 		t.forget(name)
 	}
 	t.nodes[name] = n
-	if len(t.nodes) > t.limits.entries {
-		return hutch.Errorf(hutch.Exhausted, "%s has more than %d entries: make it smaller; a .dockerignore file leaves things out", t.what, t.limits.entries).With("limit", "image entries")
-	}
 	for ; name != "."; name = path.Dir(name) {
 		dir, base := path.Dir(name), path.Base(name)
 		if t.children[dir][base] {
 			break
+		}
+		if err := t.count(1); err != nil {
+			return err
 		}
 		if t.children[dir] == nil {
 			t.children[dir] = map[string]bool{}
@@ -87,11 +95,25 @@ func (t *tree) add(name string, n *node) error {
 	return nil
 }
 
+// count takes names off the limits, or gives them back.
+func (t *tree) count(more int) error {
+	if t.names+more > t.limits.entries {
+		return hutch.Errorf(hutch.Exhausted, "%s has more than %d entries: make it smaller; a .dockerignore file leaves things out", t.what, t.limits.entries).With("limit", "image entries")
+	}
+	if t.limits.shared.entries < more {
+		return hutch.Errorf(hutch.Exhausted, "the context and the steps of the build have too many entries together: make them smaller, or make several images; a .dockerignore file leaves things out").With("limit", "image entries")
+	}
+	t.names += more
+	t.limits.shared.entries -= more
+	return nil
+}
+
 // drop forgets a node, but not what is below it.
 func (t *tree) drop(name string) {
 	delete(t.nodes, name)
-	if len(t.children[name]) == 0 {
-		delete(t.children[path.Dir(name)], path.Base(name))
+	if dir, base := path.Dir(name), path.Base(name); len(t.children[name]) == 0 && t.children[dir][base] {
+		delete(t.children[dir], base)
+		t.count(-1)
 	}
 }
 
@@ -102,6 +124,7 @@ func (t *tree) forget(dir string) {
 		t.forget(below)
 		delete(t.nodes, below)
 	}
+	t.count(-len(t.children[dir]))
 	delete(t.children, dir)
 	delete(t.opaque, dir)
 }
@@ -109,14 +132,18 @@ func (t *tree) forget(dir string) {
 // keep appends the content of a file and fills in its size and digest.
 func (t *tree) keep(n *node, content io.Reader) error {
 	sum := sha256.New()
-	left := t.limits.bytes - t.end
+	left := min(t.limits.bytes-t.end, t.limits.shared.bytes)
 	size, err := io.Copy(struct{ io.Writer }{io.MultiWriter(t.unsaved, sum)}, io.LimitReader(content, left+1))
 	if err != nil {
 		return err
 	}
+	if size > left && left < t.limits.bytes-t.end {
+		return hutch.Errorf(hutch.Exhausted, "the files of the context and of the steps of the build take more room than there is: make them smaller, or make room with `hutch image prune`; a .dockerignore file leaves things out").With("limit", "image bytes")
+	}
 	if size > left {
 		return hutch.Errorf(hutch.Exhausted, "%s has more than %d MiB of files: make it smaller; a .dockerignore file leaves things out", t.what, t.limits.bytes>>20).With("limit", "image bytes")
 	}
+	t.limits.shared.bytes -= size
 	n.offset, n.size = t.end, size
 	t.end += size
 	sum.Sum(n.sum[:0])

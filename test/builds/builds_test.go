@@ -155,6 +155,8 @@ func cases(t *testing.T) []testCase {
 		{name: "names out of the context", dockerfile: "FROM localhost/base\nCOPY . /x/", files: files("../../evil", "1", "/abs", "2"), paths: []string{"x/abs", "x/evil"}},
 		{name: "names out of an archive", dockerfile: "FROM localhost/base\nADD a.tar /x/", files: files("a.tar", tarOf(t, "../../evil", "1", entry{name: "out", link: "/etc"}, "out/passwd", "2")), paths: []string{"x/evil", "x/out"}},
 		{name: "not a tar", dockerfile: "FROM localhost/base\nADD a.tar.bz2 /x/", files: files("a.tar.bz2", "BZh9 not"), paths: []string{"x/a.tar.bz2"}},
+		{name: "patterns without end", dockerfile: "FROM localhost/base\nCOPY a /x", files: files(".dockerignore", strings.Repeat("no\n", 1001), "a", "1"), kind: hutch.Exhausted, errors: []string{".dockerignore", "patterns"}},
+		{name: "patterns of a copy without end", dockerfile: "FROM localhost/base\nCOPY " + strings.Repeat("--exclude=no ", 1001) + "a /x", files: files("a", "1"), kind: hutch.Exhausted, errors: []string{"patterns"}},
 		{name: "a file as a whiteout", dockerfile: "FROM localhost/base\nCOPY . /usr/", files: files(".wh.bin", "1"), kind: hutch.Invalid, errors: []string{".wh."}},
 	}
 }

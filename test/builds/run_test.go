@@ -24,11 +24,11 @@ COPY d /d
 WORKDIR /d
 ARG WHAT=arg
 ENV SET=env
-RUN echo $WHAT $SET $(id -u) $PWD > out && rm old /usr/bin/wc && mkdir new && echo n > new/n && chown 7:8 new/n && ln -s out link && ln out hard
+RUN echo $WHAT $SET $(id -u) $PWD > out && rm old /usr/bin/wc && mkdir new && echo n > new/n && chown 7:8 new/n && ln -s out link && ln out hard && ln -s /behind /over
 RUN --mount=type=bind,source=m,target=/bound --mount=type=secret,id=key --mount=type=secret,id=key,env=KEY \
-    --mount=type=tmpfs,target=/scratch --mount=type=cache,target=/kept \
+    --mount=type=tmpfs,target=/scratch --mount=type=tmpfs,target=/over --mount=type=cache,target=/kept \
     cat /bound/text | tee bound && tr a-z A-Z < /run/secrets/key > upper && echo "${#KEY}" > length && \
-    echo gone > /scratch/x && cat /scratch/x && echo line >> /kept/lines && cp /kept/lines lines
+    echo gone > /over/x && echo gone > /scratch/x && cat /scratch/x && echo line >> /kept/lines && cp /kept/lines lines
 USER 1000
 RUN <<end
 echo here $(id -u)
@@ -60,7 +60,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s is %q, and not %q", name, o.text[name], want)
 		}
 	}
-	for _, gone := range []string{"d/old", "bound", "bound/text", "run/secrets/key", "run/secrets", "run", "scratch", "scratch/x", "kept", "kept/lines"} {
+	for _, gone := range []string{"d/old", "bound", "bound/text", "run/secrets/key", "run/secrets", "run", "scratch", "scratch/x", "behind", "behind/x", "kept", "kept/lines"} {
 		if o.files[gone] != nil {
 			t.Errorf("%s is in the image", gone)
 		}
@@ -176,6 +176,8 @@ func TestFailures(t *testing.T) {
 		{"ssh", "RUN --mount=type=ssh true", hutch.BuildRequest{}, hutch.Unsupported, "ssh"},
 		{"host network", "RUN --network=host true", hutch.BuildRequest{}, hutch.Unsupported, "--network=host"},
 		{"privileges", "RUN --security=insecure true", hutch.BuildRequest{}, hutch.Unsupported, "--security=insecure"},
+		{"large secret", "RUN --mount=type=secret,id=key,env=KEY true", hutch.BuildRequest{Secrets: map[string]string{"key": strings.Repeat("x", 200<<10)}}, hutch.Exhausted, "as a file"},
+		{"mounts", "RUN " + strings.Repeat("--mount=type=tmpfs,target=/t ", 101) + "true", hutch.BuildRequest{}, hutch.Exhausted, "mounts"},
 		{"time", "RUN sleep 1000", hutch.BuildRequest{Timeout: 4}, hutch.Exhausted, "--timeout"},
 		{"disk", "RUN dd if=/dev/zero of=/tmp/big bs=1M count=64", hutch.BuildRequest{Limits: hutch.Limits{Disk: 16}}, hutch.Invalid, "exit code"},
 	} {
