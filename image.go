@@ -229,11 +229,7 @@ type ImageConfig struct {
 // Program is the command line that starts the image's program: its ENTRYPOINT, and CMD after it. It is empty if the
 // image names none.
 func (c ImageConfig) Program() string {
-	words := slices.Concat(c.Entrypoint, c.Command)
-	for i, word := range words {
-		words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return strings.Join(words, " ")
+	return CommandLine(slices.Concat(c.Entrypoint, c.Command)...)
 }
 
 // MaxImageName is the longest reference of an image, in bytes.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -26,6 +27,15 @@ const ExecGrace = time.Minute
 
 // MaxResumable is the highest number of resumable commands of a sandbox, both running and kept after their end.
 const MaxResumable = 16
+
+// CommandLine returns a command line for a shell, in which each word means only itself.
+func CommandLine(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}
 
 // ExecRequest asks for one command, and waits for it.
 type ExecRequest struct {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hutch"
 	"hutch/internal/daemon"
 	"hutch/internal/linux/cgroup"
 )
@@ -108,7 +109,7 @@ func quote(path string) string {
 	if strings.ContainsFunc(path, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@%", r)
 	}) {
-		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+		return hutch.CommandLine(path)
 	}
 	return path
 }

@@ -122,16 +122,7 @@ func commandLine(args []string) (string, error) {
 	if len(args) == 1 {
 		return args[0], nil
 	}
-	return quoted(args), nil
-}
-
-// quoted is a command line of arguments that mean only themselves.
-func quoted(args []string) string {
-	all := make([]string, len(args))
-	for i, a := range args {
-		all[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-	}
-	return strings.Join(all, " ")
+	return hutch.CommandLine(args...), nil
 }
 
 func misplaced(flag, where string) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -126,14 +125,11 @@ func (e *Engine) entrypoint(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	words := slices.Clone(root.Program.Command)
+	words := root.Program.Command
 	if len(words) == 0 {
 		return "", hutch.Errorf(hutch.Invalid, "the image %.200s does not say which program it runs: give start", name).Naming(hutch.AboutField, "entrypoint")
 	}
-	for i, w := range words {
-		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	command := strings.Join(words, " ")
+	command := hutch.CommandLine(words...)
 	return command, hutch.ProcessRequest{Command: command}.Check()
 }
 

@@ -220,7 +220,7 @@ func shellInput(c Code) (input, source string) {
 		text = `builtin printf '\n` + c.ID + `<\n' >&200; ` + text
 		stdin = wire.StdinArg
 	}
-	code := quote(text)
+	code := hutch.CommandLine(text)
 	if len(text) > longCode {
 		source = text
 		b.WriteString("mapfile -d '' -t __hutch_code <" + wire.SourceArg + "; ")
@@ -229,20 +229,17 @@ func shellInput(c Code) (input, source string) {
 	if len(c.Env) > 0 {
 		b.WriteString("__hutch_lend")
 		for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-			b.WriteString(" " + quote(name+"="+c.Env[name]))
+			b.WriteString(" " + hutch.CommandLine(name+"="+c.Env[name]))
 		}
 		b.WriteString("; ")
 	}
 	if c.Dir != "" {
-		b.WriteString("builtin cd -- " + quote(c.Dir) + " && ")
+		b.WriteString("builtin cd -- " + hutch.CommandLine(c.Dir) + " && ")
 	}
 	b.WriteString("{ __hutch_status; ")
 	fmt.Fprintf(&b, "builtin eval %s <%s; }\n__hutch_end %s\n", code, stdin, c.ID)
 	return b.String(), source
 }
-
-// quote is s as one word of a shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // Bounds of a message.
 const (

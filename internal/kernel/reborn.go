@@ -3,6 +3,8 @@ package kernel
 import (
 	"encoding/json"
 	"strings"
+
+	"hutch"
 )
 
 // Reborn is what the interpreters of each language are sent in a copy of the
@@ -15,7 +17,7 @@ func Reborn(env map[string]string) map[string]string {
 	}
 	var shell strings.Builder
 	for k, v := range env {
-		shell.WriteString("builtin export -- " + quote(k+"="+v) + "; ")
+		shell.WriteString("builtin export -- " + hutch.CommandLine(k+"="+v) + "; ")
 	}
 	line := "reborn " + string(text) + "\n"
 	return map[string]string{
