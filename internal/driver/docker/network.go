@@ -11,6 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/linux/netns"
 	"hutch/internal/linux/tun"
 )
 
@@ -85,27 +86,5 @@ func (i *instance) Connect(ctx context.Context, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket := os.NewFile(uintptr(fd), "socket")
-	defer socket.Close() // the returned connection is a copy
-	if err := connect(ctx, socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}); err != nil {
-		return nil, fmt.Errorf("connect with port %d of a place: %w", port, err)
-	}
-	return net.FileConn(socket)
-}
-
-// connect connects a socket. While that is under way, the kernel reports it with one of those two errors.
-func connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	failed := raw.Write(func(fd uintptr) bool {
-		err = unix.Connect(int(fd), to)
-		return !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.EALREADY)
-	})
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return errors.Join(failed, err)
+	return netns.Dial(ctx, fd, port)
 }

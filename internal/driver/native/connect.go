@@ -2,15 +2,12 @@ package native
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"hutch/internal/driver"
 	"hutch/internal/linux/clone"
+	"hutch/internal/linux/netns"
 )
 
 var _ driver.Connector = (*instance)(nil)
@@ -31,31 +28,9 @@ func (i *instance) Connect(ctx context.Context, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket := os.NewFile(uintptr(fd), "socket")
-	defer socket.Close() // the returned connection is a copy
-	if err := connect(ctx, socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}); err != nil {
-		return nil, fmt.Errorf("connect with port %d of a place: %w", port, err)
-	}
-	conn, err := net.FileConn(socket)
+	conn, err := netns.Dial(ctx, fd, port)
 	if err == nil {
 		conn.(*net.TCPConn).SetReadBuffer(queue)
 	}
 	return conn, err
-}
-
-// connect connects a socket. While that is under way, the kernel reports it with one of those two errors.
-func connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	failed := raw.Write(func(fd uintptr) bool {
-		err = unix.Connect(int(fd), to)
-		return !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.EALREADY)
-	})
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return errors.Join(failed, err)
 }

@@ -1,0 +1,40 @@
+// Package netns connects with servers in another network namespace, by a socket that was made there.
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dial connects a socket of IPv4 that does not block with a port of the loopback address of its namespace. It closes fd: the
+// connection is a copy.
+func Dial(ctx context.Context, fd, port int) (net.Conn, error) {
+	socket := os.NewFile(uintptr(fd), "socket")
+	defer socket.Close()
+	if err := connect(ctx, socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}); err != nil {
+		return nil, fmt.Errorf("connect with port %d of a place: %w", port, err)
+	}
+	return net.FileConn(socket)
+}
+
+// connect connects a socket. While that is under way, the kernel reports it with one of those two errors.
+func connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { socket.Close() })()
+	failed := raw.Write(func(fd uintptr) bool {
+		err = unix.Connect(int(fd), to)
+		return !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.EALREADY)
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(failed, err)
+}
