@@ -132,7 +132,7 @@ func (o operation) data() string {
 	return ""
 }
 
-// formFlags are the flags for the parts of a build: a request, and behind it a context.
+// formFlags are the flags for the parts of a build: a request, and then a context.
 func formFlags(example string) string {
 	var parts struct {
 		Request json.RawMessage

@@ -83,7 +83,7 @@ func (fl *templateFlags) flags(c *cobra.Command) {
 	f.StringVar(&r.Snapshot, "snapshot", "", "begin as this snapshot, by its id or name")
 	f.BoolVar(&r.Replace, "replace", false, "replace the template of that name")
 	f.BoolVar(&r.Shared, "shared", false, "let everybody on the server make sandboxes of it (for administrators)")
-	f.BoolVar(&r.FilesOnly, "files-only", false, "leave memory out: each sandbox runs the start command anew")
+	f.BoolVar(&r.FilesOnly, "files-only", false, "leave memory out: each sandbox runs the start command again")
 	durationVar(f, &fl.ttl, "ttl", "", 0, "how long it is kept (default: until it is deleted)")
 }
 

@@ -53,7 +53,7 @@ type instruction struct {
 	times   int  // how often its own text is in it, beside the first
 	trigger bool // it is done when a stage begins that is made of its stage
 	uses    []use
-	stays   bool   // all steps behind it have a copy of it
+	stays   bool   // all later steps have a copy of it
 	sets    bool   // a variable
 	name    string // of the variable; empty for one that is not known yet
 }
