@@ -142,6 +142,13 @@ var layers = []layer{
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/durable", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
+
+	// The APIs of others, translated.
+	{"hutch/internal/compat/e2b/seam", []string{"hutch"}},
+	{"hutch/internal/compat/e2b/envd", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio"}},
+	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio"}},
+	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/httpio"}},
+
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 
 	// The data folder and the machine, for whatever runs an engine.
@@ -151,7 +158,7 @@ var layers = []layer{
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
 	{"hutch/internal/daemon", []string{
-		"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/guard", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/oci",
+		"hutch", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/compat/...", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/guard", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/oci",
 		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/trace", "hutch/internal/volume",
 		"github.com/minio/minio-go/v7/pkg/credentials",
 	}},
