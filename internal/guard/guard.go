@@ -3,9 +3,9 @@
 //
 // A request must name one of the server's hosts; otherwise any web page could
 // reach a server on loopback by pointing its own name at it (DNS rebinding). It
-// must come from an allowed page, or from no page. And it must carry a token;
-// the token's principal is then in the request's context for as long as the
-// token is valid. Only health, the description of the API, and what Options.Open
+// must come from an allowed page, or from no page. And it must carry a token, in
+// any of the places that package credential knows; the token's principal is then
+// in the request's context for as long as the token is valid. Only health, the description of the API, and what Options.Open
 // allows need no token.
 package guard
 
@@ -26,6 +26,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/credential"
 	"hutch/internal/httpio"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
@@ -41,8 +42,15 @@ type Options struct {
 	Metadata string
 	// Requests counts the requests of each principal; nil does not count.
 	Requests *quota.Meter
+	// Known, when set, returns the principal of a request that is let in by another credential than a token, and nil
+	// for every other request.
+	Known func(*http.Request) *caller.Principal
 	// Refuse answers a request over its principal's limit; the default is problem details.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
+	// Shape returns how the clients of a request expect errors to look; nil, and a nil result, mean problem details.
+	Shape func(*http.Request) Refusal
+	// Named, when set, reports further host names of the server.
+	Named func(host string) bool
 	// Hosts are names of the server, without a port, beside loopback names and the address that was called. "*"
 	// allows any, for a server behind a proxy that checks.
 	Hosts []string
@@ -63,6 +71,9 @@ type Options struct {
 	Claim func(ctx context.Context, class string) bool
 	Log   *slog.Logger
 }
+
+// Refusal answers a request with an error.
+type Refusal func(w http.ResponseWriter, status int, err error)
 
 type guard struct {
 	next http.Handler
@@ -111,6 +122,7 @@ func (g *guard) admit(w *recorder, r *http.Request) {
 		g.challenge(w, r, err)
 		return
 	}
+	credential.Hide(r)
 	w.token = who.Name
 	if !g.opt.Claim(r.Context(), "owner "+who.Owner) {
 		g.opt.Refuse(w, r, errTooMany)
@@ -132,7 +144,7 @@ func (g *guard) admit(w *recorder, r *http.Request) {
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 	if g.opt.MaxBody >= 0 && (g.opt.Unbounded == nil || !g.opt.Unbounded(r)) {
 		if r.ContentLength > g.opt.MaxBody {
-			tooLarge(w, g.opt.MaxBody)
+			g.refuse(w, r, http.StatusRequestEntityTooLarge, tooLarge(g.opt.MaxBody))
 			return
 		}
 		tab := caller.From(r.Context()).Budget
@@ -215,7 +227,8 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 	if ip, err := netip.ParseAddr(host); err == nil && (ip.IsLoopback() || ip.Unmap() == localAddr(r)) {
 		return true
 	}
-	return slices.ContainsFunc(g.opt.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) })
+	return slices.ContainsFunc(g.opt.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) ||
+		g.opt.Named != nil && g.opt.Named(host)
 }
 
 // hostname is a Host header without its port, in lower case.
@@ -267,11 +280,20 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 
 // identify returns the principal of a request.
 func (g *guard) identify(r *http.Request) (*caller.Principal, error) {
-	token := bearer(r)
+	if g.opt.Known != nil {
+		if who := g.opt.Known(r); who != nil {
+			return who, nil
+		}
+	}
+	token := credential.Of(r)
 	if token == "" || g.opt.Check == nil {
 		return nil, errNoToken
 	}
-	return g.opt.Check(r.Context(), token)
+	who, err := g.opt.Check(r.Context(), token)
+	if plain, ok := credential.Decoded(token); ok && errors.Is(err, hutch.Denied) {
+		return g.opt.Check(r.Context(), plain)
+	}
+	return who, err
 }
 
 var errNoToken = hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN")
@@ -279,18 +301,29 @@ var errNoToken = hutch.Errorf(hutch.Denied, "this needs a token: send the header
 // challenge answers a request without a valid token.
 func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, hutch.Denied) {
-		problem.Write(w, err) // we could not tell
+		g.refuse(w, r, problem.Status(hutch.KindOf(err)), err) // we could not tell
 		return
 	}
 	words := `Bearer realm="hutch"`
-	if bearer(r) != "" {
+	if credential.Of(r) != "" {
 		words += `, error="invalid_token"`
 	}
 	if g.opt.Metadata != "" {
 		words += fmt.Sprintf(`, resource_metadata=%q`, g.opt.Metadata)
 	}
 	w.Header().Set("WWW-Authenticate", words)
-	refuse(w, http.StatusUnauthorized, err)
+	g.refuse(w, r, http.StatusUnauthorized, err)
+}
+
+// refuse answers in the shape that the request's client expects.
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	if g.opt.Shape != nil {
+		if answer := g.opt.Shape(r); answer != nil {
+			answer(w, status, err)
+			return
+		}
+	}
+	refuse(w, status, err)
 }
 
 // count tells the client the state of its request limit, and refuses requests over it.
@@ -323,20 +356,6 @@ func hold(ctx context.Context, w http.ResponseWriter) (context.Context, func()) 
 // farewell bounds the last write to a client whose token has ended.
 const farewell = time.Second
 
-// bearer returns the token of a request, or "".
-func bearer(r *http.Request) string {
-	// Two headers are refused, because a proxy before us might read the other one.
-	given := r.Header.Values("Authorization")
-	if len(given) != 1 {
-		return ""
-	}
-	scheme, token, _ := strings.Cut(given[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
-}
-
 // How much of a refused upload is read, in bytes and time, before the connection is
 // closed.
 const (
@@ -357,8 +376,8 @@ func drain(w http.ResponseWriter, body io.Reader) {
 // silence is how long a body without a known end may bring nothing.
 const silence = time.Minute
 
-func tooLarge(w http.ResponseWriter, limit int64) {
-	refuse(w, http.StatusRequestEntityTooLarge, hutch.Errorf(hutch.Invalid, "the body of the request is over the limit of %d bytes: send it in parts", limit))
+func tooLarge(limit int64) error {
+	return hutch.Errorf(hutch.Invalid, "the body of the request is over the limit of %d bytes: send it in parts", limit)
 }
 
 // refuse answers with a status that does not follow from the error's kind.

@@ -18,6 +18,7 @@ import (
 	"hutch"
 	"hutch/internal/auth"
 	"hutch/internal/caller"
+	"hutch/internal/credential"
 	"hutch/internal/guard"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
@@ -76,6 +77,67 @@ func TestTokens(t *testing.T) {
 		if challenge := w.Header().Get("WWW-Authenticate"); (want == 401) != strings.HasPrefix(challenge, "Bearer ") {
 			t.Errorf("%q: challenge %q", auth, challenge)
 		}
+	}
+}
+
+// A token opens the server from every place where a client can put it, also in the form that old clients of E2B want.
+// The log has it in none of its lines.
+func TestPlacesOfTokens(t *testing.T) {
+	t.Parallel()
+	const token = "hutch_right-token"
+	var log bytes.Buffer
+	var query string
+	opt := guard.Options{Check: auth.Only(token), Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	h := guard.New(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { query = r.URL.RawQuery + r.RequestURI }), opt)
+	places := map[string]func(r *http.Request, token string){
+		"bearer":   func(r *http.Request, token string) { r.Header.Set("Authorization", "Bearer "+token) },
+		"key":      func(r *http.Request, token string) { r.Header.Set("X-API-KEY", token) },
+		"password": func(r *http.Request, token string) { r.SetBasicAuth("anyone", token) },
+		"name":     func(r *http.Request, token string) { r.SetBasicAuth(token, "") },
+		"query": func(r *http.Request, token string) {
+			r.URL.Path, r.URL.RawQuery = "/v1/sandboxes", "access_token="+token
+			r.RequestURI = r.URL.RequestURI()
+		},
+	}
+	for name, put := range places {
+		for _, c := range []struct {
+			token string
+			want  int
+		}{{token, 200}, {credential.Encoded(token), 200}, {token + "x", 401}, {credential.Encoded("wrong"), 401}, {"", 401}} {
+			w := ask(t, h, func(r *http.Request) { r.Header.Del("Authorization"); put(r, c.token) })
+			if w.Code != c.want {
+				t.Errorf("%s: %q: %d, not %d", name, c.token, w.Code, c.want)
+			}
+			for _, form := range []string{token, credential.Encoded(token)} {
+				if strings.Contains(log.String(), form) || strings.Contains(query, form) || strings.Contains(w.Body.String(), form) {
+					t.Fatalf("%s: the token is in the log, in the answer or in the URL after the guard", name)
+				}
+			}
+		}
+	}
+}
+
+// Clients of another API get errors in its shape.
+func TestShape(t *testing.T) {
+	t.Parallel()
+	opt := options
+	opt.Shape = func(r *http.Request) guard.Refusal {
+		if r.URL.Path != "/mcp" {
+			return nil
+		}
+		return func(w http.ResponseWriter, status int, err error) { w.WriteHeader(status); io.WriteString(w, "no") }
+	}
+	w := ask(t, guard.New(echo(), opt), func(r *http.Request) { r.Header.Del("Authorization") })
+	if w.Code != 401 || w.Body.String() != "no" || w.Header().Get("WWW-Authenticate") == "" {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
+	w = ask(t, guard.New(echo(), opt), func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("12345678901")), 11 })
+	if w.Code != 413 || w.Body.String() != "no" {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
+	w = ask(t, guard.New(echo(), opt), func(r *http.Request) { r.Header.Del("Authorization"); r.URL.Path = "/v1/sandboxes" })
+	if w.Code != 401 || !strings.Contains(w.Body.String(), `"kind":"denied"`) {
+		t.Errorf("%d %q", w.Code, w.Body)
 	}
 }
 

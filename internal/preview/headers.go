@@ -1,11 +1,14 @@
 package preview
 
 import (
+	"context"
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
 	"slices"
 	"strings"
+
+	"hutch/internal/credential"
 )
 
 const (
@@ -43,8 +46,10 @@ func (v *visit) scheme() string {
 // hide removes the daemon's credentials from a request.
 func (h *Handler) hide(r *http.Request) {
 	r.Header.Del(tokenHeader)
-	if given := r.Header["Authorization"]; len(given) > 0 {
-		r.Header["Authorization"] = slices.DeleteFunc(given, func(value string) bool { return h.opt.Known(r.Context(), bearer(value)) })
+	for name, token := range credential.Headers {
+		if given := r.Header[name]; len(given) > 0 {
+			r.Header[name] = slices.DeleteFunc(given, func(value string) bool { return h.known(r.Context(), token(value)) })
+		}
 	}
 	if visitOf(r).prefix != "" {
 		r.Header.Del("Cookie") // they belong to the daemon's host
@@ -56,6 +61,15 @@ func (h *Handler) hide(r *http.Request) {
 		}
 		r.Header["Cookie"] = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 	}
+}
+
+// known reports whether a token is one of this server, in either of its forms.
+func (h *Handler) known(ctx context.Context, token string) bool {
+	if token == "" {
+		return false
+	}
+	plain, ok := credential.Decoded(token)
+	return h.opt.Known(ctx, token) || ok && h.opt.Known(ctx, plain)
 }
 
 // without returns a Cookie header without one cookie.

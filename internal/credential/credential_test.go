@@ -1,0 +1,95 @@
+package credential
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func basic(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	type header map[string][]string
+	for _, c := range []struct {
+		name, url string
+		header    header
+		want      string
+	}{
+		{"nothing", "/", nil, ""},
+		{"bearer", "/", header{"Authorization": {"Bearer tok"}}, "tok"},
+		{"another case, more space", "/", header{"Authorization": {"bearer   tok "}}, "tok"},
+		{"two of them", "/", header{"Authorization": {"Bearer tok", "Bearer other"}}, ""},
+		{"two of them and a key", "/", header{"Authorization": {"Bearer tok", "Bearer tok"}, "X-Api-Key": {"tok"}}, ""},
+		{"key", "/", header{"X-Api-Key": {"tok"}}, "tok"},
+		{"two keys", "/", header{"X-Api-Key": {"tok", "tok"}}, ""},
+		{"bearer before key", "/", header{"Authorization": {"Bearer tok"}, "X-Api-Key": {"other"}}, "tok"},
+		{"password", "/", header{"Authorization": {basic("user:tok")}}, "tok"},
+		{"password with colons", "/", header{"Authorization": {basic("user:a:b")}}, "a:b"},
+		{"name without password", "/", header{"Authorization": {basic("tok:")}}, "tok"},
+		{"name alone", "/", header{"Authorization": {basic("tok")}}, "tok"},
+		{"no base64", "/", header{"Authorization": {"Basic !"}}, ""},
+		{"empty basic and a key", "/", header{"Authorization": {basic(":")}, "X-Api-Key": {"tok"}}, "tok"},
+		{"another scheme", "/", header{"Authorization": {"Digest tok"}}, ""},
+		{"query", "/x?a=b&access_token=t%6fk", nil, "tok"},
+		{"query twice", "/x?access_token=tok&access_token=tok", nil, ""},
+		{"query of MCP", "/mcp?access_token=tok", nil, ""},
+	} {
+		r := httptest.NewRequest(http.MethodGet, c.url, nil)
+		r.Header = http.Header(c.header)
+		if got := Of(r); got != c.want {
+			t.Errorf("%s: %q, not %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestHide(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"/x?a=b&access_token=tok&c=%20d": "/x?a=b&c=%20d",
+		"/x?access%5ftoken=tok":          "/x",
+		"/x?a=access_token":              "/x?a=access_token",
+	} {
+		r := httptest.NewRequest(http.MethodGet, given, nil)
+		if Hide(r); r.URL.String() != want || r.RequestURI != want {
+			t.Errorf("%s became %s and %s, not %s", given, r.URL, r.RequestURI, want)
+		}
+	}
+}
+
+func TestEncoded(t *testing.T) {
+	t.Parallel()
+	if got, ok := Decoded(Encoded("hutch_abc")); got != "hutch_abc" || !ok {
+		t.Errorf("%q, %v", got, ok)
+	}
+	for _, plain := range []string{"", "e2b_", "e2b_x", "e2b_abc", "hutch_00"} {
+		if got, ok := Decoded(plain); ok {
+			t.Errorf("%q is the form of %q", plain, got)
+		}
+	}
+}
+
+// Whatever a stranger sends, no token is longer than what was sent, and after Hide the query holds none.
+func FuzzOf(f *testing.F) {
+	f.Add("Bearer tok", "tok", "access_token=tok&a=b")
+	f.Add(basic("u:p"), "", "access%5ftoken=%zz")
+	f.Add("Basic", "e2b_00", "&&=&access_token")
+	f.Fuzz(func(t *testing.T, authorization, key, query string) {
+		r := httptest.NewRequest(http.MethodGet, "/x", nil)
+		r.URL.RawQuery = query
+		r.Header = http.Header{"Authorization": {authorization}, "X-Api-Key": {key}}
+		token := Of(r)
+		if len(token) > len(authorization)+len(key)+len(query) {
+			t.Errorf("%q from %q, %q and %q", token, authorization, key, query)
+		}
+		if plain, ok := Decoded(token); ok && strings.ToLower(token) != Encoded(plain) && strings.HasPrefix(token, "e2b_") {
+			t.Errorf("%q is not the form of %q", token, plain)
+		}
+		Hide(r)
+		if r.URL.Query().Has(parameter) {
+			t.Errorf("%q still holds a token after Hide", r.URL.RawQuery)
+		}
+	})
+}
