@@ -195,6 +195,21 @@ func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, 
 	return who, nil
 }
 
+// Holder returns what the live token of an owner stands for, and nil if there is none: people whom an issuer vouches for
+// have no token here.
+func (r *Registry) Holder(owner string) *caller.Principal {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e := r.byID[owner]
+	if owner == "" {
+		e = r.local
+	}
+	if e == nil || !e.Live(time.Now()) {
+		return nil
+	}
+	return e.who
+}
+
 // coarse is the precision of a token's last use: writing the time at each call would cost more than the call.
 const coarse = 10 * time.Minute
 

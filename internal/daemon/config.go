@@ -52,7 +52,10 @@ type Config struct {
 	// Preview is the domain whose subdomains show exposed ports, with a scheme and
 	// a port if they are not this server's own; default localhost.
 	Preview url.URL
-	Log     Log
+	// E2B is the domain below which E2B's clients find this server and the ports of their sandboxes, as api.DOMAIN and
+	// PORT-ID.DOMAIN; empty for none.
+	E2B string
+	Log Log
 }
 
 const (

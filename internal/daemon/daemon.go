@@ -24,6 +24,7 @@ import (
 	"hutch/internal/backup"
 	"hutch/internal/broker"
 	"hutch/internal/build"
+	"hutch/internal/compat/e2b"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
@@ -63,6 +64,8 @@ type Daemon struct {
 	backups    *backup.Backups
 	volumes    *volume.Store
 	policy     *policy.Policy
+	e2b        *e2b.Server // nil for none
+	e2bPorts   *ports      // nil for none
 	talks      *conversation.Server
 	tls        *tls.Config // nil for none
 	audit      *audit.Log
@@ -117,6 +120,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"open the metrics and traces", d.openMonitors},
 		{"open the backups", d.openBackups},
 		{"read what is shared", d.openPolicy},
+		{"open E2B's API", d.openE2B},
 		{"open the conversations", d.openConversations},
 		{"compile ahead", d.warmCompilers},
 	} {

@@ -31,11 +31,15 @@ func (d *Daemon) previewURL(label string) string {
 
 // previews puts the previews in front of the rest of the server.
 func (d *Daemon) previews(next http.Handler) *preview.Handler {
+	return preview.New(next, d.previewOptions())
+}
+
+func (d *Daemon) previewOptions() preview.Options {
 	login := d.URL()
 	if d.cfg.Conversations.BaseURL != "" {
 		login = d.BaseURL()
 	}
-	return preview.New(next, preview.Options{
+	return preview.Options{
 		Sandboxes: d.engine, Domain: d.cfg.Preview.Hostname(), Login: login, Log: d.log,
 		Known: func(ctx context.Context, token string) bool {
 			_, err := d.tokens.Check(ctx, token)
@@ -43,7 +47,7 @@ func (d *Daemon) previews(next http.Handler) *preview.Handler {
 		},
 		May: d.maySee, Own: d.isOwn, Client: d.clientOf,
 		Claim: func(ctx context.Context, owner string) bool { return listen.Claim(ctx, "previews "+owner) },
-	})
+	}
 }
 
 // isOwn reports whether a host name is the server's own, and not that of a

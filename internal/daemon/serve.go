@@ -8,13 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/compat/e2b"
 	"hutch/internal/conversation"
 	"hutch/internal/guard"
 	"hutch/internal/linux/pressure"
 	"hutch/internal/listen"
 	"hutch/internal/mcp"
-	"hutch/internal/preview"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
 	"hutch/internal/room"
@@ -26,8 +27,8 @@ const closeTime = 10 * time.Second
 // Serve answers requests until ctx is done. It is called once; Close follows.
 func (d *Daemon) Serve(ctx context.Context) error {
 	s := d.surfaces()
-	handler := d.handler(s)
-	defer handler.Close()
+	handler, end := d.handler(s)
+	defer end()
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
 	hs := &http.Server{
@@ -56,13 +57,13 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	}
 	d.end(context.Cause(ctx))
 	d.sayEnd()
-	end, cancel := context.WithTimeout(context.Background(), closeTime)
+	last, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	d.listener.Close()
-	s.mcp.Close(end)
+	s.mcp.Close(last)
 	s.rest.Close()
 	cut() // what still runs for a client ends with its request
-	hs.Shutdown(end)
+	hs.Shutdown(last)
 	hs.Close()
 	<-failed
 	return nil
@@ -97,8 +98,8 @@ func (d *Daemon) surfaces() surfaces {
 }
 
 // handler leads a request to its surface, past the guard; requests for previews do not
-// pass it.
-func (d *Daemon) handler(s surfaces) *preview.Handler {
+// pass it. The function ends what it keeps open.
+func (d *Daemon) handler(s surfaces) (http.Handler, func()) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
 	if !d.cfg.Conversations.Only {
@@ -108,11 +109,28 @@ func (d *Daemon) handler(s surfaces) *preview.Handler {
 	}
 	d.talks.Routes(mux)
 	d.monitorRoutes(mux)
-	return d.previews(guard.New(mux, guard.Options{
-		Metadata: d.issuerRoutes(mux), Check: d.tokens.Check, Requests: d.requests, Refuse: refuse,
-		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: rest.Uploads, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: d.requestLog(),
-	}))
+	shape := d.foreignRoutes(mux)
+	opt := guard.Options{
+		Metadata: d.issuerRoutes(mux), Check: d.tokens.Check, Requests: d.requests, Refuse: refuse(shape), Shape: shape,
+		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: unbounded, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: d.requestLog(),
+	}
+	var inside http.Handler = mux
+	if d.e2b != nil {
+		opt.Known, opt.Named = e2b.Known, d.e2b.Named
+		inside = d.e2b.Inside(mux)
+	}
+	guarded := guard.New(inside, opt)
+	shown := d.previews(guarded)
+	return d.front(guarded, shown), func() {
+		shown.Close()
+		if d.e2bPorts != nil {
+			d.e2bPorts.Close()
+		}
+	}
 }
+
+// unbounded reports whether the body of a request can have any size.
+func unbounded(r *http.Request) bool { return rest.Uploads(r) || e2b.Ours(r) && r.URL.Path == "/files" }
 
 // issuerRoutes answer MCP clients who vouches for people: RFC 9728.
 func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
@@ -127,7 +145,7 @@ func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 
 // isOpen reports whether anyone can make a request.
 func isOpen(r *http.Request) bool {
-	return conversation.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
+	return conversation.Open(r) || e2b.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
 // forCallers is how much memory the daemon has for what its callers send and have
@@ -140,10 +158,16 @@ func forCallers(memory int64) *room.Room {
 }
 
 // refuse answers a request over a limit in the form of its surface.
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if r.URL.Path == "/mcp" {
-		mcp.Refuse(w, r, err)
-		return
+func refuse(shape func(*http.Request) guard.Refusal) func(http.ResponseWriter, *http.Request, error) {
+	return func(w http.ResponseWriter, r *http.Request, err error) {
+		if r.URL.Path == "/mcp" {
+			mcp.Refuse(w, r, err)
+			return
+		}
+		if answer := shape(r); answer != nil {
+			answer(w, problem.Status(hutch.KindOf(err)), err)
+			return
+		}
+		problem.Write(w, err)
 	}
-	problem.Write(w, err)
 }

@@ -61,14 +61,21 @@ func (s *Service) Fork(ctx context.Context, sandbox string, req hutch.ForkReques
 	return forks, nil
 }
 
-func (s *Service) Pause(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
-	sb, err := s.Sandbox(ctx, sandbox)
-	if sb.Paused = err == nil; sb.Paused {
-		sb.Status = hutch.Paused
-	}
-	return sb, err
+func (s *Service) Pause(_ context.Context, sandbox string) (hutch.Sandbox, error) {
+	return s.become(sandbox, hutch.Paused)
 }
 
-func (s *Service) Resume(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
-	return s.Sandbox(ctx, sandbox)
+func (s *Service) Resume(_ context.Context, sandbox string) (hutch.Sandbox, error) {
+	return s.become(sandbox, hutch.Running)
+}
+
+func (s *Service) become(sandbox string, status hutch.Status) (hutch.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sb, err := s.findLocked(sandbox)
+	if err == nil {
+		sb.Status, sb.Paused = status, status == hutch.Paused
+		s.sandboxes[sandbox] = sb
+	}
+	return sb, err
 }

@@ -17,6 +17,8 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/backup"
+	"hutch/internal/compat/e2b"
+	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/driver/fake"
@@ -40,6 +42,7 @@ type house struct {
 	tokens *auth.Registry
 	policy *policy.Policy
 	rest   *rest.Handler
+	e2b    *e2b.Server
 }
 
 // local is the token that a server has without set-up.
@@ -104,13 +107,20 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	mux.Handle("/mcp", tools)
 	mux.Handle("/v1/", h.rest)
 	talks.Routes(mux)
-	h.Server = httptest.NewServer(guard.New(mux, guard.Options{Check: tokens.Check, Requests: requests, Open: conversation.Open, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+	h.e2b = e2b.New(e2b.Options{
+		Service: p, Accounts: p, Records: e.Sandboxes, Principal: tokens.Holder, Secret: []byte("makes the keys of sandboxes"),
+		Services: seam.Handlers{Envd: shows, Interpreter: shows},
+	})
+	mux.Handle(e2b.Prefix, http.StripPrefix("/e2b", h.e2b))
+	isOpen := func(r *http.Request) bool { return conversation.Open(r) || e2b.Open(r) }
+	guarded := guard.New(h.e2b.Inside(mux), guard.Options{Check: tokens.Check, Known: e2b.Known, Requests: requests, Open: isOpen, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
 		if r.URL.Path == "/mcp" {
 			mcp.Refuse(w, r, err)
 			return
 		}
 		problem.Write(w, err)
-	}}))
+	}})
+	h.Server = httptest.NewServer(h.e2b.Front(guarded, guarded))
 	t.Cleanup(func() {
 		h.rest.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -124,6 +134,14 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	})
 	return h
 }
+
+// shows is a service of a sandbox that shows a file in it.
+var shows = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	at := seam.From(r.Context())
+	if _, err := at.Service.ReadFile(r.Context(), at.Sandbox, hutch.ReadRequest{Path: "secret"}, w); err != nil {
+		problem.Write(w, err)
+	}
+})
 
 func must(t testing.TB, err error) {
 	t.Helper()

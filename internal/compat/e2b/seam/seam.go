@@ -19,6 +19,9 @@ const (
 	InterpreterPort = 49999
 )
 
+// EnvdVersion is the version of E2B's envd whose features the sandboxes have. Clients decide by it what to ask for.
+const EnvdVersion = "0.6.1"
+
 // Target is the sandbox that a request is for.
 type Target struct {
 	// Sandbox is the id, for calls of Service.

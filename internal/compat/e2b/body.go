@@ -1,0 +1,64 @@
+package e2b
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"hutch"
+)
+
+// maxBody is the longest request of the control plane, in bytes.
+const maxBody = 1 << 20
+
+// read decodes the body of a request into a struct; no body leaves it as it is. A field that the struct does not have
+// is an option that this server cannot honour, so the request is refused by the option's name.
+func read(w http.ResponseWriter, r *http.Request, into any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return hutch.Errorf(hutch.Invalid, "the request has over %d bytes", maxBody)
+	}
+	if err != nil {
+		return hutch.Errorf(hutch.Invalid, "the request could not be read to its end: send it again").Because(err)
+	}
+	return decode(body, into)
+}
+
+func decode(body []byte, into any) error {
+	if len(body) == 0 {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return hutch.Errorf(hutch.Invalid, "the request is not a JSON object: %v", err)
+	}
+	known := names(reflect.TypeOf(into).Elem())
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if string(fields[name]) != "null" && !slices.Contains(known, name) {
+			return unsupported(name)
+		}
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return hutch.Errorf(hutch.Invalid, "the request cannot be understood: %v", err)
+	}
+	return nil
+}
+
+// names are the fields of a struct in JSON.
+func names(t reflect.Type) (list []string) {
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		list = append(list, name)
+	}
+	return list
+}
+
+// unsupported refuses an option of E2B by its name.
+func unsupported(option string) error {
+	return hutch.Errorf(hutch.Unsupported, "this server cannot do what the option %.100q asks for: leave it out", option).Naming(hutch.AboutField, option)
+}

@@ -1,0 +1,180 @@
+// Package e2b answers E2B's API, so that its clients run against this server unchanged.
+//
+// It is a translation: each request becomes calls of a [hutch.Service] on behalf of the caller, and what cannot be
+// translated is refused by its name, with 501. Nothing is stored here. What our records have no field for is in labels
+// of the sandbox, whose names begin with "e2b."; tokens of sandboxes are computed (see keys.go).
+//
+// # Addresses
+//
+// Clients find the control plane at the path /e2b, and at api.DOMAIN if the server has a domain for E2B. The services
+// inside a sandbox, on ports 49983 and 49999, are found by the headers E2b-Sandbox-Id and E2b-Sandbox-Port, by the host
+// name PORT-ID.DOMAIN, or by the signature in the URL of a file. [Server.Front] reads the address of each request
+// before the guard does, as such a request has the access token of a sandbox in place of a token of this server.
+//
+// # Lives of sandboxes
+//
+// A sandbox with a timeout that kills it is kept awake until then: KeepAlive and a hard lifetime. One with a timeout
+// that pauses it hibernates when it was not used for that long; unlike E2B, use counts. What is hibernated, stopped or
+// paused is "paused" to a client, and nothing but connect wakes it, unless it resumes automatically.
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compat/e2b/seam"
+)
+
+// Options are what a server is made from. All but Images, Accounts, Domain and Log are needed.
+type Options struct {
+	// Service makes calls for the principal in their context.
+	Service hutch.Service
+	// Images and Accounts are beside it; nil lacks what needs them.
+	Images   hutch.Images
+	Accounts hutch.Accounts
+	// Records lists the records of sandboxes, brief, of the owner in the context, or of all owners. It is the server's
+	// own look, by which an address becomes a sandbox; no client sees its answer.
+	Records func(context.Context, hutch.Filter) ([]hutch.Sandbox, error)
+	// Principal returns what the live token of an owner stands for, or nil.
+	Principal func(owner string) *caller.Principal
+	// Secret makes the tokens of sandboxes.
+	Secret []byte
+	// Services are what sandboxes have at E2B's ports.
+	Services seam.Handlers
+	// Ports serves all other ports of sandboxes; nil serves none.
+	Ports http.Handler
+	// Domain is below which api.DOMAIN and PORT-ID.DOMAIN are this server; empty for none.
+	Domain string
+	Log    *slog.Logger
+}
+
+// Server answers E2B's clients.
+type Server struct {
+	opt Options
+	svc hutch.Service
+	log *slog.Logger
+	api *http.ServeMux
+}
+
+// New returns a server.
+func New(opt Options) *Server {
+	s := &Server{opt: opt, svc: opt.Service, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), api: http.NewServeMux()}
+	s.routes()
+	return s
+}
+
+// Prefix begins the paths of the control plane on the server's own host names.
+const Prefix = "/e2b/"
+
+// handler answers a request with a status and, unless it is nil, a body.
+type handler func(w http.ResponseWriter, r *http.Request) (status int, body any, err error)
+
+func (s *Server) routes() {
+	for pattern, h := range s.table() {
+		s.api.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			status, body, err := h(w, r)
+			if err != nil {
+				s.fail(w, r, err)
+				return
+			}
+			answer(w, status, body)
+		})
+	}
+	s.api.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		seam.Refuse(w, http.StatusNotImplemented, "this server does not have "+r.Method+" "+head(r.URL.Path)+" of E2B's API: docs/e2b.md has what there is")
+	})
+}
+
+// Routes lists the routes of the control plane, as "METHOD /path/{id}".
+func (s *Server) Routes() []string { return slices.Sorted(maps.Keys(s.table())) }
+
+// table has every route of the control plane.
+func (s *Server) table() map[string]handler {
+	return map[string]handler{
+		"POST /sandboxes":    s.createV1,
+		"POST /v2/sandboxes": s.createV2,
+		"GET /sandboxes":     s.listV1,
+		"GET /v2/sandboxes":  s.listV2,
+
+		"GET /sandboxes/{id}":             s.get,
+		"DELETE /sandboxes/{id}":          s.kill,
+		"POST /sandboxes/{id}/connect":    s.connect,
+		"POST /v2/sandboxes/{id}/connect": s.connect,
+		"POST /sandboxes/{id}/resume":     s.resume,
+		"POST /sandboxes/{id}/pause":      s.pause,
+		"POST /sandboxes/{id}/timeout":    s.timeout,
+		"POST /sandboxes/{id}/refreshes":  s.refresh,
+		"PUT /sandboxes/{id}/network":     s.network,
+		"GET /sandboxes/{id}/metrics":     s.metrics,
+		"POST /sandboxes/{id}/fork":       s.fork,
+
+		"POST /sandboxes/{id}/snapshots": s.snapshot,
+		"GET /snapshots":                 s.snapshots,
+		"DELETE /templates/{id}":         s.deleteTemplate,
+		"GET /templates/aliases/{alias}": s.alias,
+		"GET /sandboxes/{id}/logs":       lacks("the logs of a sandbox"),
+		"GET /v2/sandboxes/{id}/logs":    lacks("the logs of a sandbox"),
+		"GET /sandboxes/metrics":         lacks("the metrics of several sandboxes at once"),
+		"POST /v3/templates":             lacks("builds of templates; make one with hutch build and hutch template"),
+		"POST /v2/templates":             lacks("builds of templates; make one with hutch build and hutch template"),
+		"POST /templates":                lacks("builds of templates; make one with hutch build and hutch template"),
+		"POST /volumes":                  lacks("volumes made over E2B's API; make one with hutch volume"),
+		"POST /secrets":                  lacks("secrets set over E2B's API; set one with hutch secret"),
+		"POST /templates/tags":           lacks("tags of templates"),
+		"DELETE /templates/tags":         lacks("tags of templates"),
+		"PATCH /v2/templates/{id}":       lacks("templates that all can use; share one with hutch template"),
+		"GET /volumes":                   lacks("volumes listed over E2B's API; list them with hutch volume"),
+		"GET /secrets":                   lacks("secrets listed over E2B's API; list them with hutch secret"),
+		"GET /templates":                 lacks("lists of templates; list them with hutch template"),
+		"GET /teams":                     lacks("teams"),
+		"POST /access-tokens":            lacks("access tokens of people; create a token with hutch token create"),
+		"POST /api-keys":                 lacks("keys made over E2B's API; create a token with hutch token create"),
+	}
+}
+
+// lacks refuses a route by the name of what it is for.
+func lacks(what string) handler {
+	return func(http.ResponseWriter, *http.Request) (int, any, error) {
+		return 0, nil, hutch.Errorf(hutch.Unsupported, "this server does not have %s", what)
+	}
+}
+
+// ServeHTTP serves the control plane at the paths of E2B, without Prefix.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.api.ServeHTTP(w, r.WithContext(caller.WithSurface(r.Context(), "e2b")))
+}
+
+// fail answers with an error, and logs what the answer does not say.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	kind := hutch.KindOf(err)
+	if kind == hutch.Internal && !errors.Is(err, context.Canceled) {
+		s.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", hutch.AsError(err).Cause)
+	}
+	Refuse(w, seam.Status(kind), err)
+}
+
+// Refuse answers with an error in E2B's shape; it is the guard's way to refuse E2B's clients, too.
+func Refuse(w http.ResponseWriter, status int, err error) {
+	seam.Refuse(w, status, hutch.AsError(err).Message)
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	if body == nil {
+		w.WriteHeader(status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(body) // an error here is a client that has gone
+}
+
+// head is the beginning of a stranger's text, for a message.
+func head(text string) string { return text[:min(len(text), 100)] }

@@ -1,0 +1,408 @@
+package e2b
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/caller"
+	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/guard"
+	"hutch/internal/scripted"
+)
+
+const token = "right"
+
+// scene is a server behind a guard, whose sandboxes run nothing.
+type scene struct {
+	*Server
+	t   *testing.T
+	svc *scripted.Service
+	h   http.Handler
+}
+
+func open(t *testing.T) scene {
+	t.Helper()
+	svc := &scripted.Service{}
+	check := auth.Only(token)
+	who, err := check(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			at := seam.From(r.Context())
+			io.WriteString(w, text+" "+at.Sandbox+" "+strconv.FormatBool(at.Verified)+" "+strconv.FormatBool(caller.From(r.Context()).Principal != nil))
+		})
+	}
+	s := New(Options{
+		Service: svc, Records: svc.Sandboxes, Secret: []byte("secret"), Domain: "e2b.test", Ports: says("port"),
+		Services: seam.Handlers{Envd: says("envd"), Interpreter: says("interpreter")},
+		Principal: func(owner string) *caller.Principal {
+			if owner != "" {
+				return nil
+			}
+			return who
+		},
+	})
+	mux := http.NewServeMux()
+	mux.Handle(Prefix, http.StripPrefix("/e2b", s))
+	g := guard.New(s.Inside(mux), guard.Options{Check: check, Known: Known, Open: Open, Named: s.Named, Shape: func(*http.Request) guard.Refusal { return Refuse }})
+	return scene{s, t, svc, s.Front(g, g)}
+}
+
+// ask makes a request with the token of the server.
+func (s scene) ask(method, path, body string) *httptest.ResponseRecorder {
+	s.t.Helper()
+	return s.send(method, "http://localhost/e2b"+path, body, "X-API-KEY", token)
+}
+
+func (s scene) send(method, url, body string, headers ...string) *httptest.ResponseRecorder {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.h.ServeHTTP(w, r)
+	return w
+}
+
+func (s scene) want(status int, method, path, body string) map[string]any {
+	s.t.Helper()
+	w := s.ask(method, path, body)
+	var got map[string]any
+	if w.Body.Len() > 0 {
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			s.t.Fatalf("%s %s: %v: %s", method, path, err, w.Body)
+		}
+	}
+	if w.Code != status || status >= 400 && got["code"] != float64(status) {
+		s.t.Fatalf("%s %s: %d %v, not %d", method, path, w.Code, got, status)
+	}
+	return got
+}
+
+func (s scene) create(body string) (id, access string) {
+	s.t.Helper()
+	got := s.want(201, "POST", "/v2/sandboxes", body)
+	return got["sandboxID"].(string), got["envdAccessToken"].(string)
+}
+
+func TestLife(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id, access := s.create(`{"templateID":"base","metadata":{"a":"b"},"envVars":{"X":"1"},"timeout":60}`)
+	req := s.svc.Created()[0]
+	if !req.KeepAlive || req.Timeout != 60 || req.Image != "" || req.Env["X"] != "1" || req.Env["E2B_SANDBOX_ID"] != id || req.Labels["a"] != "b" {
+		t.Errorf("created %+v", req)
+	}
+	got := s.want(200, "GET", "/sandboxes/"+id, "")
+	if got["state"] != "running" || got["envdAccessToken"] != access || got["domain"] != "e2b.test" || !reflect.DeepEqual(got["metadata"], map[string]any{"a": "b"}) {
+		t.Errorf("%v", got)
+	}
+	s.want(200, "POST", "/sandboxes/"+id+"/connect", `{"timeout":10}`)
+	s.want(409, "POST", "/sandboxes/"+id+"/resume", `{}`)
+	s.want(204, "POST", "/sandboxes/"+id+"/timeout", `{"timeout":10}`)
+	s.want(204, "POST", "/sandboxes/"+id+"/refreshes", `{"duration":10}`)
+	s.want(204, "POST", "/sandboxes/"+id+"/pause", `{"memory":true}`)
+	s.want(409, "POST", "/sandboxes/"+id+"/pause", ``)
+	s.want(201, "POST", "/v2/sandboxes/"+id+"/connect", `{}`)
+	s.want(204, "DELETE", "/sandboxes/"+id, "")
+	s.want(404, "DELETE", "/sandboxes/"+id, "")
+	s.want(404, "GET", "/sandboxes/"+id, "")
+	s.want(404, "POST", "/sandboxes/"+id+"/connect", `{}`)
+	s.want(404, "GET", "/sandboxes/Not.An-Id", "")
+}
+
+// A timeout that pauses is the idle time of ours, and nothing ever destroys such a sandbox.
+func TestAutoPause(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.create(`{"templateID":"base","autoPause":true,"autoResume":{"enabled":true},"timeout":5}`)
+	s.create(`{"templateID":"base","autoPause":true,"autoPauseMemory":false}`)
+	made := s.svc.Created()
+	if r := made[0]; r.KeepAlive || r.Timeout != 0 || r.SleepAfter != 5 || r.OnIdle != hutch.IdleHibernate || r.Labels[labelResume] == "" {
+		t.Errorf("%+v", r)
+	}
+	if r := made[1]; r.SleepAfter != timeoutV2 || r.OnIdle != hutch.IdleStop {
+		t.Errorf("%+v", r)
+	}
+	s.want(400, "POST", "/sandboxes", `{"templateID":"base","autoResume":{"enabled":true}}`)
+	s.want(400, "POST", "/sandboxes", `{"templateID":"base","autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}}`)
+}
+
+// What cannot be translated is refused by its name, and nothing is made.
+func TestUnsupported(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for option, body := range map[string]string{
+		"network.egressProxy":     `{"network":{"egressProxy":{"address":"x:1"}}}`,
+		"network.rules":           `{"network":{"rules":{"a":[{}]}}}`,
+		"network.maskRequestHost": `{"network":{"maskRequestHost":"a"}}`,
+		"network.httpsPorts":      `{"network":{"httpsPorts":[1]}}`,
+		"network.denyOut":         `{"network":{"denyOut":["8.8.8.8"]}}`,
+		"iam":                     `{"iam":{"tokens":{}}}`,
+		"gpu":                     `{"gpu":"a lot"}`,
+	} {
+		got := s.want(501, "POST", "/v2/sandboxes", body)
+		if text, _ := got["message"].(string); !strings.Contains(text, option) {
+			t.Errorf("%s: %q", option, text)
+		}
+	}
+	for _, body := range []string{`[]`, `{`, `{"timeout":-1}`, `{"timeout":"x"}`, `{"metadata":{"e2b.template":"x"}}`, `"` + strings.Repeat("x", maxBody) + `"`} {
+		s.want(400, "POST", "/sandboxes", body)
+	}
+	s.want(404, "POST", "/sandboxes", `{"templateID":"No Template"}`)
+	s.want(501, "GET", "/teams", "")
+	s.want(501, "GET", "/nothing", "")
+	if made := s.svc.Created(); len(made) > 0 {
+		t.Errorf("%+v was made", made)
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	for _, c := range []struct {
+		net      network
+		internet *bool
+		mode     hutch.NetworkMode
+		allow    string
+	}{
+		{network{}, nil, "", ""},
+		{network{}, &yes, "", ""},
+		{network{}, &no, hutch.NetworkAllowList, ""},
+		{network{AllowOut: []string{"1.1.1.1"}}, nil, "", ""},
+		{network{DenyOut: []string{"0.0.0.0/0"}}, nil, hutch.NetworkAllowList, ""},
+		{network{DenyOut: []string{"0.0.0.0/0"}, AllowOut: []string{"1.1.1.1", "*.example.com"}}, nil, hutch.NetworkAllowList, "1.1.1.1/32 *.example.com"},
+		{network{DenyOut: []string{"0.0.0.0/0"}, AllowOut: []string{"0.0.0.0/0"}}, nil, hutch.NetworkOpen, ""},
+	} {
+		got, err := c.net.translate(c.internet)
+		if err != nil || got.Mode != c.mode || strings.ReplaceAll(got.Allow.String(), "/32", "") != strings.ReplaceAll(c.allow, "/32", "") {
+			t.Errorf("%+v: %q %q %v", c.net, got.Mode, got.Allow, err)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var ids []string
+	for range 3 {
+		id, _ := s.create(`{"templateID":"base","metadata":{"a b":"c&d"}}`)
+		ids = append(ids, id)
+		time.Sleep(time.Millisecond) // the list is by the time of the start
+	}
+	s.create(`{"templateID":"base"}`)
+	s.want(204, "POST", "/sandboxes/"+ids[0]+"/pause", "")
+	get := func(query string) (got []listed, next string) {
+		w := s.ask("GET", query, "")
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+			t.Fatalf("%s: %d %s", query, w.Code, w.Body)
+		}
+		return got, w.Header().Get("X-Next-Token")
+	}
+	const mine = "metadata=a%252520b%3Dc%252526d"
+	got, next := get("/v2/sandboxes?limit=2&" + mine)
+	if len(got) != 2 || got[0].SandboxID != ids[2] || got[1].SandboxID != ids[1] || next == "" {
+		t.Errorf("the first page is %+v, %q", got, next)
+	}
+	if got, next = get("/v2/sandboxes?limit=2&nextToken=" + next + "&" + mine); len(got) != 1 || got[0].SandboxID != ids[0] || got[0].State != paused || next != "" {
+		t.Errorf("the second page is %+v, %q", got, next)
+	}
+	for query, want := range map[string]int{
+		"/sandboxes?" + mine: 2, "/v2/sandboxes?state=paused": 1, "/v2/sandboxes?state=running,paused": 4, "/v2/sandboxes?state=running&state=paused": 4,
+		"/v2/sandboxes?template=base": 4, "/v2/sandboxes?template=other": 0, "/v2/sandboxes?startedAfter=" + url.QueryEscape(time.Now().Add(time.Hour).Format(time.RFC3339)): 0,
+		"/v2/sandboxes?metadata=x%3Dy": 0,
+	} {
+		if got, _ := get(query); len(got) != want {
+			t.Errorf("%s: %d sandboxes, not %d", query, len(got), want)
+		}
+	}
+	if got, _ := get("/v2/sandboxes?order=asc&" + mine); got[0].SandboxID != ids[0] {
+		t.Errorf("rising: %+v", got)
+	}
+	for _, bad := range []string{"limit=0", "limit=x", "state=dead", "order=up", "startedAfter=now", "metadata=%25zz", "metadata=e2b.template%3Dbase"} {
+		s.want(400, "GET", "/v2/sandboxes?"+bad, "")
+	}
+}
+
+func TestSnapshotsAndForks(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id, _ := s.create(`{"templateID":"base","metadata":{"a":"b"}}`)
+	snap := s.want(201, "POST", "/sandboxes/"+id+"/snapshots", `{"name":"mine"}`)
+	at := snap["snapshotID"].(string)
+	if !reflect.DeepEqual(snap["names"], []any{"mine"}) {
+		t.Errorf("%v", snap)
+	}
+	s.create(`{"templateID":"` + at + `"}`)
+	s.create(`{"templateID":"mine:latest"}`)
+	if made := s.svc.Created(); made[1].Snapshot != at || made[2].Snapshot != at {
+		t.Errorf("%+v", made[1:])
+	}
+	if w := s.ask("GET", "/snapshots?name=mine&sandboxID="+id, ""); !strings.Contains(w.Body.String(), at) {
+		t.Errorf("%s", w.Body)
+	}
+	if w := s.ask("GET", "/snapshots?name=other", ""); strings.TrimSpace(w.Body.String()) != "[]" {
+		t.Errorf("%s", w.Body)
+	}
+	s.want(200, "GET", "/templates/aliases/mine", "")
+	s.want(200, "GET", "/templates/aliases/base", "")
+	s.want(404, "GET", "/templates/aliases/none", "")
+	s.want(204, "DELETE", "/templates/"+at, "")
+	s.want(404, "DELETE", "/templates/"+at, "")
+
+	w := s.ask("POST", "/sandboxes/"+id+"/fork", `{"count":2,"timeout":7}`)
+	var forks []forked
+	if err := json.Unmarshal(w.Body.Bytes(), &forks); err != nil || w.Code != 201 || len(forks) != 2 || forks[0].Sandbox == nil || forks[0].Sandbox.SandboxID == forks[1].Sandbox.SandboxID {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if last := s.svc.Created()[4]; last.Timeout != 7 || last.Labels["a"] != "b" || last.Env["E2B_SANDBOX_ID"] != last.ID {
+		t.Errorf("%+v", last)
+	}
+	if left, _ := s.svc.Snapshots(t.Context()); len(left) > 0 {
+		t.Errorf("left behind: %+v", left)
+	}
+	s.want(400, "POST", "/sandboxes/"+id+"/fork", `{"count":0}`)
+}
+
+// Every address of a sandbox needs what opens it, and nothing else opens it.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id, access := s.create(`{"templateID":"base"}`)
+	_, others := s.create(`{"templateID":"base"}`)
+	const ok, shut, gone = 200, 401, 502
+	sign := func(key string) string {
+		return "?path=a.txt&signature=" + url.QueryEscape(signature("a.txt", "read", "", key, ""))
+	}
+	for _, c := range []struct {
+		name, method, url string
+		headers           []string
+		status            int
+		says              string
+	}{
+		{"header", "POST", "http://localhost/process.Process/List", []string{sandboxHeader, id, accessHeader, access}, ok, "envd " + id + " true true"},
+		{"header and prefix", "POST", "http://localhost/e2b/process.Process/List", []string{sandboxHeader, id, accessHeader, access}, ok, "envd " + id + " true true"},
+		{"host", "POST", "https://49983-" + id + ".e2b.test/process.Process/List", []string{accessHeader, access}, ok, "envd " + id + " true true"},
+		{"interpreter", "POST", "http://localhost/execute", []string{sandboxHeader, id, portHeader, "49999", accessHeader, access}, ok, "interpreter " + id + " true true"},
+		{"interpreter without a token", "POST", "http://localhost/execute", []string{sandboxHeader, id, portHeader, "49999"}, shut, "X-Access-Token"},
+		{"no token", "POST", "http://localhost/process.Process/List", []string{sandboxHeader, id}, shut, "X-Access-Token"},
+		{"another's token", "POST", "http://localhost/process.Process/List", []string{sandboxHeader, id, accessHeader, others}, shut, "X-Access-Token"},
+		{"the server's token", "POST", "http://localhost/process.Process/List", []string{sandboxHeader, id, "X-API-KEY", token}, shut, "X-Access-Token"},
+		{"an id of another kind", "POST", "http://localhost/x", []string{sandboxHeader, "../x", accessHeader, access}, gone, "not found"},
+		{"no such sandbox", "GET", "http://localhost/health", []string{sandboxHeader, "i" + strings.Repeat("a", 24)}, gone, "not found"},
+		{"health", "GET", "https://49983-" + id + ".e2b.test/health", nil, 204, ""},
+		{"E2B's own paths", "POST", "http://localhost/init", []string{sandboxHeader, id, accessHeader, access}, 404, "nothing"},
+		{"signed", "GET", "https://49983-" + id + ".e2b.test/files" + sign(access), nil, ok, "envd " + id + " false true"},
+		{"signed for another", "GET", "https://49983-" + id + ".e2b.test/files" + sign(others), nil, ok, "envd " + id + " false false"},
+		{"signed, no address", "GET", "http://localhost/files" + sign(access), nil, ok, "envd " + id + " false true"},
+		{"badly signed, no address", "GET", "http://localhost/files" + sign("x"), nil, 401, ""},
+		{"a port", "GET", "https://8000-" + id + ".e2b.test/", nil, ok, "port " + id},
+		{"a port of none", "GET", "https://8000-iabc.e2b.test/", nil, gone, "not found"},
+		{"the control plane", "GET", "https://api.e2b.test/sandboxes/" + id, []string{"X-API-KEY", token}, ok, id},
+		{"the control plane without a token", "GET", "https://api.e2b.test/sandboxes/" + id, nil, shut, `"code":401`},
+		{"with an access token", "GET", "https://api.e2b.test/sandboxes/" + id, []string{accessHeader, access}, shut, ""},
+	} {
+		if w := s.send(c.method, c.url, "", c.headers...); w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d %s, not %d %s", c.name, w.Code, w.Body, c.status, c.says)
+		}
+	}
+	s.want(204, "POST", "/sandboxes/"+id+"/pause", "")
+	for _, port := range []string{"49983", "49999", "8000"} {
+		if w := s.send("GET", "https://"+port+"-"+id+".e2b.test/health", "", accessHeader, access); w.Code != gone {
+			t.Errorf("the port %s of a paused sandbox: %d %s", port, w.Code, w.Body)
+		}
+	}
+}
+
+func TestTrafficTokens(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	got := s.want(201, "POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowPublicTraffic":false}}`)
+	at := "https://8000-" + got["sandboxID"].(string) + ".e2b.test/"
+	if w := s.send("GET", at, ""); w.Code != 403 {
+		t.Errorf("without a token: %d %s", w.Code, w.Body)
+	}
+	if w := s.send("GET", at, "", trafficHeader, got["envdAccessToken"].(string)); w.Code != 403 {
+		t.Errorf("with another token: %d %s", w.Code, w.Body)
+	}
+	if w := s.send("GET", at, "", trafficHeader, got["trafficAccessToken"].(string)); w.Code != 200 {
+		t.Errorf("with the token: %d %s", w.Code, w.Body)
+	}
+}
+
+// An id leads to its owner's sandbox alone: another owner can make a sandbox of the same id.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id := s.newID("ada")
+	if !s.isIDOf("ada", id) || s.isIDOf("eve", id) || s.isIDOf("ada", id[:len(id)-1]+"0") || s.isIDOf("", "") || hutch.CheckNewID(id) != nil || strings.Contains(id, "-") {
+		t.Errorf("the id %q", id)
+	}
+	key := s.accessToken("ada", id)
+	if owner, ok := s.ownerOf(key, id); owner != "ada" || !ok {
+		t.Errorf("%q, %v", owner, ok)
+	}
+	for _, forged := range []string{"", "..", s.accessToken("eve", id)[:20], strings.Replace(key, "616461", "657665", 1), key + "0", s.accessToken("ada", s.newID("ada")), s.trafficToken("ada", id)} {
+		if owner, ok := s.ownerOf(forged, id); ok {
+			t.Errorf("%q opens the sandbox of %q", forged, owner)
+		}
+	}
+}
+
+func FuzzCreate(f *testing.F) {
+	f.Add([]byte(`{"templateID":"base","timeout":1,"metadata":{"a":"b"},"network":{"denyOut":["0.0.0.0/0"],"allowOut":["a"]}}`))
+	f.Add([]byte(`{"timeout":1e999,"TIMEOUT":1}`))
+	f.Add([]byte(`{"network":null,"autoPause":true,"autoResume":{"enabled":true},"volumeMounts":[{"name":"x","path":"/y"}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var c created
+		if decode(body, &c) != nil {
+			return
+		}
+		req, err := c.translate(timeoutV2)
+		if err != nil {
+			return
+		}
+		if req.KeepAlive == (req.Timeout == 0) {
+			t.Errorf("%s becomes a sandbox that never ends: %+v", body, req)
+		}
+		req.Check()
+	})
+}
+
+func FuzzMetadata(f *testing.F) {
+	f.Add("a%2520b=c%2526d")
+	f.Add("&&=&%")
+	f.Fuzz(func(t *testing.T, text string) {
+		pairs, err := readMetadata(text)
+		for name := range pairs {
+			if err == nil && strings.HasPrefix(name, labelPrefix) {
+				t.Errorf("%q chooses by %q", text, name)
+			}
+		}
+	})
+}
+
+func FuzzAddress(f *testing.F) {
+	f.Add("8000-i.e2b.test", "i", "80", "hutche2b..", "/e2b/files")
+	f.Add("api.e2b.test:443", "", "", "", "//")
+	s := New(Options{Secret: []byte("x"), Domain: "e2b.test", Records: (&scripted.Service{}).Sandboxes, Principal: func(string) *caller.Principal { return nil }})
+	f.Fuzz(func(t *testing.T, host, id, port, access, path string) {
+		r := &http.Request{Method: "GET", Host: host, URL: &url.URL{Path: path}, Header: http.Header{sandboxHeader: {id}, portHeader: {port}, accessHeader: {access}}}
+		if v := s.visit(r); v != nil && (v.found || v.who != nil) {
+			t.Errorf("%q %q %q leads to a sandbox", host, id, access)
+		}
+	})
+}

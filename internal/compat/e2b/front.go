@@ -1,0 +1,315 @@
+package e2b
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/json"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compat/e2b/seam"
+)
+
+// The headers of E2B's clients.
+const (
+	sandboxHeader = "E2b-Sandbox-Id"
+	portHeader    = "E2b-Sandbox-Port"
+	accessHeader  = "X-Access-Token"
+	trafficHeader = "E2b-Traffic-Access-Token"
+)
+
+// visit is what a request's address and access token say, found once for each request.
+type visit struct {
+	control bool // it is for the control plane
+	id      string
+	port    int
+	found   bool // the sandbox is there
+	target  seam.Target
+	who     *caller.Principal // nil unless the request showed an access token, or a signature made with one
+}
+
+type visitKey struct{}
+
+func visitOf(r *http.Request) *visit {
+	v, _ := r.Context().Value(visitKey{}).(*visit)
+	return v
+}
+
+// Front reads the addresses of requests. Those of this package go to guarded, which leads through the guard to Inside,
+// but for visits of servers in sandboxes, which the guard does not see, as previews are not. All others go to next.
+func (s *Server) Front(guarded, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := s.visit(r)
+		if v == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+		if v.control || v.port == seam.EnvdPort || v.port == seam.InterpreterPort {
+			guarded.ServeHTTP(w, r)
+			return
+		}
+		s.enter(w, r, v)
+	})
+}
+
+// Inside answers the requests that Front has found; next answers the others.
+func (s *Server) Inside(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch v := visitOf(r); {
+		case v == nil:
+			next.ServeHTTP(w, r)
+		case v.control:
+			s.ServeHTTP(w, r)
+		default:
+			s.enter(w, r, v)
+		}
+	})
+}
+
+// Known is the principal of a request with an access token, for the guard.
+func Known(r *http.Request) *caller.Principal {
+	if v := visitOf(r); v != nil {
+		return v.who
+	}
+	return nil
+}
+
+// Open reports whether the guard is to pass a request on without a principal: this package refuses it itself, in the
+// words of E2B's services, unless it needs none.
+func Open(r *http.Request) bool {
+	v := visitOf(r)
+	return v != nil && !v.control && v.who == nil
+}
+
+// Ours reports whether the client of a request expects E2B's errors.
+func Ours(r *http.Request) bool { return visitOf(r) != nil }
+
+// visit finds out where a request leads; nil means that it is no request of this package.
+func (s *Server) visit(r *http.Request) *visit {
+	switch label, ok := s.labelOf(r.Host); {
+	case ok && label == "api":
+		return &visit{control: true}
+	case ok:
+		port, id, _ := strings.Cut(label, "-")
+		n, err := strconv.Atoi(port)
+		if err != nil || hutch.CheckPort(n) != nil {
+			return nil
+		}
+		return s.look(r, &visit{id: id, port: n})
+	case r.Header.Get(sandboxHeader) != "":
+		r.URL.Path, r.URL.RawPath = "/"+strings.TrimLeft(strings.TrimPrefix(r.URL.Path, Prefix), "/"), ""
+		port := seam.EnvdPort
+		if text := r.Header.Get(portHeader); text != "" {
+			port, _ = strconv.Atoi(text) // 0 is no port, and nothing is found there
+		}
+		return s.look(r, &visit{id: r.Header.Get(sandboxHeader), port: port})
+	case r.URL.Path == "/files" && r.URL.Query().Get("signature") != "":
+		return s.lookSigned(r)
+	}
+	return nil
+}
+
+// labelOf is the label of a host name below the domain.
+func (s *Server) labelOf(host string) (string, bool) {
+	if s.opt.Domain == "" {
+		return "", false
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	label, domain, ok := strings.Cut(strings.ToLower(strings.TrimSuffix(host, ".")), ".")
+	return label, ok && domain == s.opt.Domain
+}
+
+// Named reports whether a host name is below the domain.
+func (s *Server) Named(host string) bool {
+	_, ok := s.labelOf(host)
+	return ok
+}
+
+// look fills in the sandbox of a visit. An access token says whose it is; without one, the id does.
+func (s *Server) look(r *http.Request, v *visit) *visit {
+	if owner, ok := s.ownerOf(r.Header.Get(accessHeader), v.id); ok {
+		s.fill(r, v, owner)
+		return v
+	}
+	if sb, ok := s.minted(r.Context(), v.id); ok {
+		s.set(v, sb)
+		if s.signed(r, v.target.Secret) {
+			s.admit(v, sb.Owner)
+		}
+	}
+	return v
+}
+
+// fill looks for the sandbox of an owner.
+func (s *Server) fill(r *http.Request, v *visit, owner string) {
+	all, _ := s.opt.Records(caller.WithOwner(r.Context(), caller.Owner{ID: owner}), hutch.Filter{Brief: true, ID: v.id})
+	for _, sb := range all {
+		if sb.Owner == owner {
+			s.set(v, sb)
+			v.target.Verified = true
+			s.admit(v, owner)
+		}
+	}
+}
+
+func (s *Server) set(v *visit, sb hutch.Sandbox) {
+	if stateOf(sb) == "" {
+		return
+	}
+	v.found = true
+	v.target = seam.Target{
+		Sandbox: sb.ID, Service: s.svc, Record: sb, Secret: s.accessToken(sb.Owner, sb.ID), Template: templateOf(sb), Domain: s.opt.Domain,
+	}
+}
+
+// admit lets the request be made for the owner of its sandbox, while the owner's token lives.
+func (s *Server) admit(v *visit, owner string) {
+	if v.who = s.opt.Principal(owner); v.who == nil {
+		v.target.Verified = false
+	}
+}
+
+// lookSigned finds the sandbox whose access token a signature was made with: the URL of a file names no sandbox.
+func (s *Server) lookSigned(r *http.Request) *visit {
+	all, _ := s.opt.Records(caller.WithoutOwner(r.Context()), hutch.Filter{Brief: true})
+	for _, sb := range all {
+		if s.signed(r, s.accessToken(sb.Owner, sb.ID)) {
+			v := &visit{id: sb.ID, port: seam.EnvdPort}
+			s.set(v, sb)
+			s.admit(v, sb.Owner)
+			return v
+		}
+	}
+	return nil
+}
+
+// signed reports whether the URL of a request is signed with an access token. Whether it has expired is envd's to say.
+func (s *Server) signed(r *http.Request, token string) bool {
+	q := r.URL.Query()
+	given := q.Get("signature")
+	if r.URL.Path != "/files" || given == "" {
+		return false
+	}
+	operation := "read"
+	if r.Method == http.MethodPost {
+		operation = "write"
+	}
+	return hmac.Equal([]byte(given), []byte(signature(q.Get("path"), operation, q.Get("username"), token, q.Get("signature_expiration"))))
+}
+
+// internal are paths of envd that only E2B's own servers call.
+var internal = []string{"/init", "/freeze", "/unfreeze", "/fsfreeze", "/fsthaw", "/collapse", "/upgrade"}
+
+// enter passes a request on to what answers at a port of a sandbox.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request, v *visit) {
+	sb := v.target.Record
+	if !v.found || stateOf(sb) == paused && sb.Labels[labelResume] == "" {
+		missing(w, v.id)
+		return
+	}
+	r = r.WithContext(seam.With(caller.WithSurface(r.Context(), "e2b"), v.target))
+	switch v.port {
+	case seam.EnvdPort:
+		s.envd(w, r, v)
+	case seam.InterpreterPort:
+		if !v.target.Verified {
+			seam.Refuse(w, http.StatusUnauthorized, noAccess)
+			return
+		}
+		s.opt.Services.Interpreter.ServeHTTP(w, r)
+	default:
+		s.visitPort(w, r, v)
+	}
+}
+
+const noAccess = "this needs the access token of the sandbox, in the header X-Access-Token: connect to the sandbox again for it"
+
+func (s *Server) envd(w http.ResponseWriter, r *http.Request, v *visit) {
+	switch {
+	case r.URL.Path == "/health" && r.Method == http.MethodGet && stateOf(v.target.Record) == paused:
+		missing(w, v.id)
+	case r.URL.Path == "/health" && r.Method == http.MethodGet:
+		w.WriteHeader(http.StatusNoContent)
+	case slices.Contains(internal, r.URL.Path):
+		seam.Refuse(w, http.StatusNotFound, "there is nothing at "+head(r.URL.Path))
+	case !v.target.Verified && r.URL.Path != "/files":
+		seam.Refuse(w, http.StatusUnauthorized, noAccess)
+	default:
+		s.opt.Services.Envd.ServeHTTP(w, r)
+	}
+}
+
+// visitPort shows a server in the sandbox.
+func (s *Server) visitPort(w http.ResponseWriter, r *http.Request, v *visit) {
+	sb := v.target.Record
+	switch {
+	case s.opt.Ports == nil:
+		seam.Refuse(w, http.StatusNotImplemented, "this server shows no ports over E2B's API: start it with --e2b-domain")
+	case !s.mayShow(sb.Owner):
+		seam.Refuse(w, http.StatusForbidden, "the token of this sandbox may not show ports: it needs the scope ports")
+	case sb.Labels[labelClosed] != "" && !hmac.Equal([]byte(r.Header.Get(trafficHeader)), []byte(s.trafficToken(sb.Owner, sb.ID))):
+		proxyError{SandboxID: sb.ID, Message: "Sandbox is secured with traffic access token. Token header '" + strings.ToLower(trafficHeader) + "' is missing or wrong", Code: http.StatusForbidden}.write(w)
+	default:
+		r.Header.Del(trafficHeader)
+		s.opt.Ports.ServeHTTP(w, r)
+	}
+}
+
+// mayShow reports whether an owner's token is there, and may give its servers URLs.
+func (s *Server) mayShow(owner string) bool {
+	who := s.opt.Principal(owner)
+	return who != nil && who.Has(hutch.ScopePorts)
+}
+
+// Preview finds the sandbox and port of a label, for the handler in Options.Ports, which dials it.
+func (s *Server) Preview(label string) (hutch.Preview, bool) {
+	port, id, _ := strings.Cut(label, "-")
+	n, err := strconv.Atoi(port)
+	if err != nil || hutch.CheckPort(n) != nil {
+		return hutch.Preview{}, false
+	}
+	sb, ok := s.minted(context.Background(), id)
+	if !ok || !s.mayShow(sb.Owner) {
+		return hutch.Preview{}, false
+	}
+	shown := hutch.Port{SandboxID: sb.ID, Port: n, URL: "https://" + label + "." + s.opt.Domain, Access: hutch.PublicPort}
+	return hutch.Preview{Port: shown, Owner: sb.Owner, Life: context.Background()}, true
+}
+
+// minted finds the sandbox of an id that this package has minted. The id says whose it is.
+func (s *Server) minted(ctx context.Context, id string) (hutch.Sandbox, bool) {
+	all, _ := s.opt.Records(caller.WithoutOwner(ctx), hutch.Filter{Brief: true})
+	i := slices.IndexFunc(all, func(sb hutch.Sandbox) bool { return sb.ID == id && s.isIDOf(sb.Owner, id) })
+	if i < 0 {
+		return hutch.Sandbox{}, false
+	}
+	return all[i], true
+}
+
+// proxyError is how E2B's proxy, which stands before its sandboxes, says that a request cannot go on.
+type proxyError struct {
+	SandboxID string `json:"sandboxId"`
+	Message   string `json:"message"`
+	Port      int    `json:"port,omitempty"`
+	Code      int    `json:"code"`
+}
+
+// missing answers for a sandbox that has ended or does not run. Clients go by the status and this message.
+func missing(w http.ResponseWriter, id string) {
+	proxyError{SandboxID: head(id), Message: "The sandbox was not found", Code: http.StatusBadGateway}.write(w)
+}
+
+func (e proxyError) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(e.Code)
+	json.NewEncoder(w).Encode(e) // an error here is a client that has gone
+}

@@ -1,0 +1,190 @@
+package e2b
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compat/e2b/seam"
+)
+
+// A snapshot of E2B's is one of ours, and a template of E2B's is one of ours, too: a snapshot with a name.
+
+type snapshotInfo struct {
+	SnapshotID string   `json:"snapshotID"`
+	Names      []string `json:"names"`
+}
+
+func infoOf(s hutch.Snapshot) snapshotInfo {
+	info := snapshotInfo{SnapshotID: s.ID, Names: []string{}}
+	if s.Name != "" {
+		info.Names = append(info.Names, s.Name)
+	}
+	return info
+}
+
+// findSnapshot finds a snapshot of the caller, or a shared one, by its id or name.
+func (s *Server) findSnapshot(ctx context.Context, name string) (hutch.Snapshot, bool, error) {
+	all, err := s.svc.Snapshots(ctx)
+	if err != nil {
+		return hutch.Snapshot{}, false, err
+	}
+	i := slices.IndexFunc(all, func(x hutch.Snapshot) bool { return x.ID == name || x.Name != "" && hutch.TemplateName(x.Name) == name })
+	if i < 0 {
+		return hutch.Snapshot{}, false, nil
+	}
+	return all[i], true, nil
+}
+
+func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (int, any, error) {
+	var req struct {
+		Name string `json:"name"`
+	}
+	if err := read(w, r, &req); err != nil {
+		return 0, nil, err
+	}
+	sb, err := s.find(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	made, err := s.svc.Snapshot(r.Context(), sb.ID, hutch.SnapshotRequest{Name: hutch.TemplateName(req.Name)})
+	return http.StatusCreated, infoOf(made), err
+}
+
+func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) (int, any, error) {
+	v := r.URL.Query()
+	limit, err := readLimit(v)
+	if err != nil {
+		return 0, nil, err
+	}
+	all, err := s.svc.Snapshots(r.Context())
+	if err != nil {
+		return 0, nil, err
+	}
+	sandbox, name := v.Get("sandboxID"), hutch.TemplateName(v.Get("name"))
+	all = slices.DeleteFunc(all, func(x hutch.Snapshot) bool {
+		return x.Template != nil || sandbox != "" && x.SandboxID != sandbox || name != "" && x.Name != name && x.ID != name
+	})
+	slices.SortFunc(all, func(a, b hutch.Snapshot) int { return strings.Compare(snapshotPlace(b), snapshotPlace(a)) })
+	page, err := pageOf(w, all, v.Get("nextToken"), limit, false, snapshotPlace)
+	if err != nil {
+		return 0, nil, err
+	}
+	list := []snapshotInfo{}
+	for _, x := range page {
+		list = append(list, infoOf(x))
+	}
+	return http.StatusOK, list, nil
+}
+
+func snapshotPlace(x hutch.Snapshot) string {
+	return x.CreatedAt.UTC().Format("20060102150405.000000000") + " " + x.ID
+}
+
+// deleteTemplate deletes a snapshot or a template.
+func (s *Server) deleteTemplate(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+	found, ok, err := s.findSnapshot(r.Context(), hutch.TemplateName(r.PathValue("id")))
+	if err != nil {
+		return 0, nil, err
+	}
+	if !ok {
+		return 0, nil, noTemplate(r.PathValue("id"))
+	}
+	return http.StatusNoContent, nil, s.svc.DeleteSnapshot(r.Context(), found.ID)
+}
+
+// alias tells whether there is a template of a name.
+func (s *Server) alias(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+	name := hutch.TemplateName(r.PathValue("alias"))
+	found, ok, err := s.findSnapshot(r.Context(), name)
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case !ok && slices.Contains(hosts, name):
+		return http.StatusOK, aliasInfo{name, true}, nil
+	case !ok:
+		return 0, nil, noTemplate(name)
+	}
+	return http.StatusOK, aliasInfo{found.ID, found.Shared}, nil
+}
+
+type aliasInfo struct {
+	TemplateID string `json:"templateID"`
+	Public     bool   `json:"public"`
+}
+
+// forkLife is how long the snapshot that forks begin with stays, if the server ends before it is deleted.
+const forkLife = 10 * 60
+
+type forked struct {
+	Sandbox *opening      `json:"sandbox,omitempty"`
+	Error   *seam.Refusal `json:"error,omitempty"`
+}
+
+// fork makes copies of a sandbox from one snapshot. Each copy is there or not by itself, as E2B has it, so this is not
+// our Fork.
+func (s *Server) fork(w http.ResponseWriter, r *http.Request) (int, any, error) {
+	req := struct {
+		Timeout *float64 `json:"timeout"`
+		Count   *int     `json:"count"`
+	}{}
+	if err := read(w, r, &req); err != nil {
+		return 0, nil, err
+	}
+	count, timeout := 1, float64(timeoutV2)
+	if req.Count != nil {
+		count = *req.Count
+	}
+	if req.Timeout != nil {
+		timeout = *req.Timeout
+	}
+	if count < 1 || count > hutch.MaxForks {
+		return 0, nil, hutch.Errorf(hutch.Invalid, "count is %d: give 1 to %d", count, hutch.MaxForks).Naming(hutch.AboutField, "count")
+	}
+	seconds, err := checkTimeout(timeout)
+	if err != nil {
+		return 0, nil, err
+	}
+	who, err := s.holder(r.Context())
+	if err != nil {
+		return 0, nil, err
+	}
+	sb, err := s.find(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	from, err := s.svc.Snapshot(r.Context(), sb.ID, hutch.SnapshotRequest{TTL: forkLife})
+	if err != nil {
+		return 0, nil, err
+	}
+	defer s.svc.DeleteSnapshot(context.WithoutCancel(r.Context()), from.ID)
+	return http.StatusCreated, s.copies(r.Context(), who, sb, from.ID, seconds, count), nil
+}
+
+func (s *Server) copies(ctx context.Context, who *caller.Principal, sb hutch.Sandbox, snapshot string, timeout hutch.Seconds, count int) []forked {
+	list := make([]forked, count)
+	for i := range list {
+		req := hutch.CreateRequest{ID: s.newID(who.Owner), Snapshot: snapshot, Labels: maps.Clone(sb.Labels), KeepAlive: sb.KeepAlive, OnIdle: sb.OnIdle}
+		if req.Labels == nil {
+			req.Labels = map[string]string{}
+		}
+		if req.KeepAlive {
+			req.Timeout = timeout
+		} else {
+			req.SleepAfter = timeout
+		}
+		s.tell(&req, templateOf(sb))
+		made, err := s.svc.Create(ctx, req)
+		if err != nil {
+			list[i].Error = &seam.Refusal{Code: seam.Status(hutch.KindOf(err)), Message: hutch.AsError(err).Message}
+			continue
+		}
+		o := s.opened(who, made)
+		list[i].Sandbox = &o
+	}
+	return list
+}

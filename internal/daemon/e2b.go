@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"hutch"
+	"hutch/internal/auth"
+	"hutch/internal/compat/e2b"
+	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/preview"
+)
+
+// openE2B opens the API of E2B.
+func (d *Daemon) openE2B(context.Context) error {
+	if d.cfg.Conversations.Only {
+		return nil
+	}
+	secret, _, err := d.cfg.Data.Secret("e2b-secret", auth.NewSecret)
+	if err != nil {
+		return err
+	}
+	opt := e2b.Options{
+		Service: d.policy, Images: d.policy, Accounts: d.policy, Records: d.engine.Sandboxes, Principal: d.tokens.Holder, Secret: []byte(secret),
+		Domain: strings.ToLower(d.cfg.E2B), Log: d.log, Services: d.e2bServices(),
+	}
+	if opt.Domain != "" {
+		d.e2bPorts = &ports{}
+		opt.Ports = d.e2bPorts
+	}
+	d.e2b = e2b.New(opt)
+	if opt.Domain != "" {
+		d.e2bPorts.Handler = d.portsOf(opt.Domain)
+	}
+	return nil
+}
+
+// e2bServices are what sandboxes have at E2B's ports.
+func (d *Daemon) e2bServices() seam.Handlers {
+	lacking := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		seam.Refuse(w, http.StatusNotImplemented, "this server does not have that service")
+	})
+	return seam.Handlers{Envd: lacking, Interpreter: lacking}
+}
+
+// ports shows the servers of E2B's sandboxes as previews.
+type ports struct{ *preview.Handler }
+
+// e2bSandboxes finds a port by E2B's rule, and dials it as previews do.
+type e2bSandboxes struct {
+	preview.Sandboxes
+	labels *e2b.Server
+}
+
+func (s e2bSandboxes) Preview(label string) (hutch.Preview, bool) { return s.labels.Preview(label) }
+
+func (d *Daemon) portsOf(domain string) *preview.Handler {
+	opt := d.previewOptions()
+	opt.Sandboxes, opt.Domain, opt.Login = e2bSandboxes{d.engine, d.e2b}, domain, ""
+	return preview.New(http.NotFoundHandler(), opt)
+}
+
+// front leads requests of E2B's clients to guarded, and all others to next.
+func (d *Daemon) front(guarded, next http.Handler) http.Handler {
+	if d.e2b == nil {
+		return next
+	}
+	return d.e2b.Front(guarded, next)
+}

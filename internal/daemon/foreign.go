@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"net/http"
+	"strings"
+
+	"hutch/internal/compat/e2b"
+	"hutch/internal/guard"
+)
+
+// foreign is the API of another product, translated to calls of policy. Its clients send our tokens in the places that
+// they know: see package credential.
+type foreign struct {
+	paths   []string // patterns of http.ServeMux
+	handler http.Handler
+	// refuse answers for the guard, in the shape that the API's clients turn into their own errors; nil means ours.
+	refuse guard.Refusal
+}
+
+// foreigns are the APIs of other products that this server answers.
+func (d *Daemon) foreigns() []foreign {
+	if d.cfg.Conversations.Only {
+		return nil
+	}
+	return []foreign{
+		{paths: []string{e2b.Prefix}, handler: http.StripPrefix(strings.TrimSuffix(e2b.Prefix, "/"), d.e2b), refuse: e2b.Refuse},
+	}
+}
+
+// foreignRoutes adds them to mux, and returns how errors look to the client of a request; nil for ours.
+func (d *Daemon) foreignRoutes(mux *http.ServeMux) func(*http.Request) guard.Refusal {
+	shapes := map[string]guard.Refusal{}
+	for _, f := range d.foreigns() {
+		for _, path := range f.paths {
+			mux.Handle(path, f.handler)
+			shapes[path] = f.refuse
+		}
+	}
+	return func(r *http.Request) guard.Refusal {
+		if e2b.Ours(r) {
+			return e2b.Refuse
+		}
+		_, pattern := mux.Handler(r)
+		return shapes[pattern]
+	}
+}
