@@ -1,0 +1,214 @@
+"""Safe, fast sandboxes for AI agents: the Python SDK of Hutch.
+
+    from hutch import Hutch
+
+    with Hutch() as hutch, hutch.create() as sandbox:
+        print(sandbox.exec("echo hello").stdout)
+
+`Hutch` and `Sandbox` wait for each call; `AsyncHutch` and `AsyncSandbox` are the same with `await`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._errors import (
+    AuthenticationError,
+    CodeExecutionError,
+    CommandError,
+    ConflictError,
+    DeniedError,
+    ExhaustedError,
+    HutchError,
+    HutchTimeoutError,
+    InternalError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+    UnsupportedError,
+)
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from ._async.client import AsyncHutch
+    from ._async.commands import AsyncCodeContext, AsyncSession
+    from ._async.processes import AsyncProcess
+    from ._async.sandbox import AsyncSandbox
+    from ._async.stream import AsyncCodeStream, AsyncExecStream, AsyncFileWatch, AsyncLogStream, AsyncPortWatch, AsyncTerminal
+    from ._models import (
+        BackupInfo,
+        Brokering,
+        ConnectionInfo,
+        ConnectionLog,
+        ContextInfo,
+        Destruction,
+        Edit,
+        Environment,
+        ExposedPort,
+        FileEvent,
+        FileInfo,
+        GitChange,
+        GitRepository,
+        GitStatus,
+        Grant,
+        ImageConfig,
+        ImageInfo,
+        InstanceType,
+        Language,
+        Limits,
+        Match,
+        MintedToken,
+        Network,
+        NetworkLimits,
+        NetworkState,
+        PortEvent,
+        PortLink,
+        ProcessInfo,
+        Pruned,
+        Resources,
+        SandboxInfo,
+        SecretInfo,
+        SnapshotInfo,
+        TemplateInfo,
+        TerminalSize,
+        TokenInfo,
+        TokenLimits,
+        Traffic,
+        Usage,
+        UsageReport,
+        Version,
+        VolumeInfo,
+        VolumeMount,
+        VolumeUse,
+        WaitFor,
+        WaitResult,
+    )
+    from ._results import CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Logs, Output, RunResult
+    from ._sync.client import Hutch
+    from ._sync.commands import CodeContext, Session
+    from ._sync.processes import Process
+    from ._sync.sandbox import Sandbox
+    from ._sync.stream import CodeStream, ExecStream, FileWatch, LogStream, PortWatch, Terminal
+
+#: What is imported with its first use, so that `import hutch` is quick: half of it is for the other kind of program.
+_lazy = {
+    "_async.client": ["AsyncHutch"],
+    "_async.commands": ["AsyncCodeContext", "AsyncSession"],
+    "_async.processes": ["AsyncProcess"],
+    "_async.sandbox": ["AsyncSandbox"],
+    "_async.stream": ["AsyncCodeStream", "AsyncExecStream", "AsyncFileWatch", "AsyncLogStream", "AsyncPortWatch", "AsyncTerminal"],
+    "_sync.client": ["Hutch"],
+    "_sync.commands": ["CodeContext", "Session"],
+    "_sync.processes": ["Process"],
+    "_sync.sandbox": ["Sandbox"],
+    "_sync.stream": ["CodeStream", "ExecStream", "FileWatch", "LogStream", "PortWatch", "Terminal"],
+    "_results": ["CodeError", "CodeEvent", "CodeResult", "ExecResult", "InputRequest", "Logs", "Output", "RunResult"],
+}
+_modules = {name: module for module, names in _lazy.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _modules.get(name)
+    if module is None:
+        models = import_module("._models", __name__)
+        if name not in models.__all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(models, name)
+    return getattr(import_module("." + module, __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+__all__ = [
+    "AsyncCodeContext",
+    "AsyncCodeStream",
+    "AsyncExecStream",
+    "AsyncFileWatch",
+    "AsyncHutch",
+    "AsyncLogStream",
+    "AsyncPortWatch",
+    "AsyncProcess",
+    "AsyncSandbox",
+    "AsyncSession",
+    "AsyncTerminal",
+    "AuthenticationError",
+    "CodeContext",
+    "CodeError",
+    "CodeEvent",
+    "CodeExecutionError",
+    "CodeResult",
+    "CodeStream",
+    "CommandError",
+    "ConflictError",
+    "DeniedError",
+    "ExecResult",
+    "ExecStream",
+    "ExhaustedError",
+    "FileWatch",
+    "Hutch",
+    "HutchError",
+    "HutchTimeoutError",
+    "InputRequest",
+    "InternalError",
+    "InvalidError",
+    "LogStream",
+    "Logs",
+    "NotFoundError",
+    "Output",
+    "PortWatch",
+    "Process",
+    "RunResult",
+    "Sandbox",
+    "Session",
+    "Terminal",
+    "UnavailableError",
+    "UnsupportedError",
+    "__version__",
+    "BackupInfo",
+    "Brokering",
+    "ConnectionInfo",
+    "ConnectionLog",
+    "ContextInfo",
+    "Destruction",
+    "Edit",
+    "Environment",
+    "ExposedPort",
+    "FileEvent",
+    "FileInfo",
+    "GitChange",
+    "GitRepository",
+    "GitStatus",
+    "Grant",
+    "ImageConfig",
+    "ImageInfo",
+    "InstanceType",
+    "Language",
+    "Limits",
+    "Match",
+    "MintedToken",
+    "Network",
+    "NetworkLimits",
+    "NetworkState",
+    "PortEvent",
+    "PortLink",
+    "ProcessInfo",
+    "Pruned",
+    "Resources",
+    "SandboxInfo",
+    "SecretInfo",
+    "SnapshotInfo",
+    "TemplateInfo",
+    "TerminalSize",
+    "TokenInfo",
+    "TokenLimits",
+    "Traffic",
+    "Usage",
+    "UsageReport",
+    "Version",
+    "VolumeInfo",
+    "VolumeMount",
+    "VolumeUse",
+    "WaitFor",
+    "WaitResult",
+]

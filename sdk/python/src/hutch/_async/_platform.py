@@ -1,0 +1,31 @@
+"""What differs between async and sync in more than its spelling. _sync/_platform.py is the other half."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx
+    from websockets.asyncio.client import ClientConnection as Socket
+
+
+async def sleep(seconds: float) -> None:
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+def http_client() -> httpx.AsyncClient:
+    """A client without bounds on connections: each stream needs one. It is imported here to keep `import hutch` quick."""
+    import httpx
+
+    return httpx.AsyncClient(limits=httpx.Limits(max_connections=None, max_keepalive_connections=100))
+
+
+async def connect(url: str, headers: dict[str, str]) -> Socket:
+    from websockets.asyncio.client import connect
+
+    return await connect(url, additional_headers=headers, max_size=None, open_timeout=30)
+
+
+__all__ = ["Socket", "connect", "http_client", "sleep"]

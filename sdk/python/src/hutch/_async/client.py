@@ -1,0 +1,332 @@
+"""A server."""
+
+from __future__ import annotations
+
+import os
+import secrets as _random
+from collections.abc import AsyncIterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from .._errors import InvalidError
+from .._models import (
+    BackupInfo,
+    Brokering,
+    Destruction,
+    ImageInfo,
+    InstanceType,
+    Limits,
+    MintedToken,
+    Network,
+    SandboxInfo,
+    SecretInfo,
+    SnapshotInfo,
+    TokenInfo,
+    TokenLimits,
+    UsageReport,
+    Version,
+    VolumeInfo,
+    VolumeMount,
+    WaitFor,
+)
+from .._wire import at, body_of, check_id, query_of
+from .base import Env
+from .sandbox import AsyncSandbox, OnIdle
+from .transport import Request, Transport
+
+if TYPE_CHECKING:
+    import httpx
+    from typing_extensions import Self
+
+PullPolicy = Literal["missing", "always", "never"]
+Scope = Literal["read", "exec", "files", "ports", "admin"]
+
+
+class AsyncHutch:
+    """A client of one server. It connects with its first call.
+
+    The URL and the token are those in the environment, `HUTCH_URL` and `HUTCH_TOKEN`, unless they are given.
+    """
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, http_client: httpx.AsyncClient | None = None) -> None:
+        url = url or os.environ.get("HUTCH_URL")
+        token = token or os.environ.get("HUTCH_TOKEN")
+        if not url or not token:
+            missing = " and ".join(n for n, v in (("HUTCH_URL", url), ("HUTCH_TOKEN", token)) if not v)
+            raise InvalidError(f"{missing} is not set: `hutch serve` prints the URL and the token; set them, or give url= and token=")
+        self._transport = Transport(url, token, http_client)
+
+    async def aclose(self) -> None:
+        """Closes the connections. Sandboxes stay."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _call(self, method: str, path: str, body: Any = None, *, patience: float | None = 60.0) -> Any:
+        return await self._transport.call(Request(method, path, body, patience=patience))
+
+    # Sandboxes.
+
+    async def create(
+        self,
+        sandbox_id: str | None = None,
+        *,
+        image: str | None = None,
+        pull: PullPolicy | None = None,
+        runtime: str | None = None,
+        instance_type: str | None = None,
+        user: str | None = None,
+        snapshot: str | None = None,
+        template: str | None = None,
+        files_only: bool = False,
+        env: Env | None = None,
+        secrets: Sequence[str] | None = None,
+        volumes: Sequence[VolumeMount] | None = None,
+        network: Network | None = None,
+        limits: Limits | None = None,
+        keep_alive: bool | None = None,
+        sleep_after: float | None = None,
+        on_idle: OnIdle | None = None,
+        timeout: float | None = None,
+        labels: Mapping[str, str] | None = None,
+        normalize_id: bool = False,
+    ) -> AsyncSandbox:
+        """Creates a sandbox. With the id of one that exists, returns that one as it is, and the rest is not applied.
+
+        `timeout` is a hard lifetime in seconds, whose end destroys; `sleep_after` are seconds without use, then `on_idle`.
+        """
+        body = body_of(
+            sandboxId=sandbox_id,
+            normalizeId=normalize_id or None,
+            image=image,
+            pull=pull,
+            runtime=runtime,
+            instanceType=instance_type,
+            user=user,
+            snapshot=snapshot,
+            template=template,
+            filesOnly=files_only or None,
+            env=env,
+            secrets=secrets,
+            volumes=volumes,
+            network=network,
+            limits=limits,
+            keepAlive=keep_alive,
+            sleepAfter=sleep_after,
+            onIdle=on_idle,
+            timeout=timeout,
+            labels=labels,
+        )
+        key = {"Idempotency-Key": _random.token_hex(16)}  # so that it can be sent again
+        info = SandboxInfo.from_json(await self._transport.call(Request("POST", "/v1/sandboxes", body, headers=key, patience=None)))
+        return AsyncSandbox(self._transport, info.sandbox_id, info)
+
+    async def get(self, sandbox_id: str) -> AsyncSandbox:
+        """A sandbox that exists."""
+        sandbox = self.sandbox(sandbox_id)
+        await sandbox.info()
+        return sandbox
+
+    def sandbox(self, sandbox_id: str) -> AsyncSandbox:
+        """A handle for an id, without a call."""
+        return AsyncSandbox(self._transport, check_id("sandboxId", sandbox_id))
+
+    async def list_sandboxes(
+        self,
+        *,
+        status: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        brief: bool = False,
+    ) -> list[SandboxInfo]:
+        """The records of your sandboxes, oldest first. This wakes none."""
+        query = query_of(
+            status=status,
+            owner=owner,
+            label=[f"{k}={v}" for k, v in (labels or {}).items()],
+            createdAfter=created_after,
+            createdBefore=created_before,
+            brief=brief,
+        )
+        return [SandboxInfo.from_json(v) for v in await self._call("GET", "/v1/sandboxes" + query)]
+
+    async def destroy(self, sandbox_id: str, *, force: bool = True) -> Destruction:
+        """Destroys a sandbox. One that is gone, or never was, gives a receipt too."""
+        return await self.sandbox(sandbox_id).destroy(force=force)
+
+    async def list_instance_types(self) -> list[InstanceType]:
+        """The sizes that `create(instance_type=...)` can name."""
+        return [InstanceType.from_json(v) for v in await self._call("GET", "/v1/instance-types")]
+
+    # Snapshots and templates.
+
+    async def list_snapshots(self) -> list[SnapshotInfo]:
+        """The snapshots and templates, oldest first."""
+        return [SnapshotInfo.from_json(v) for v in await self._call("GET", "/v1/snapshots")]
+
+    async def delete_snapshot(self, snapshot: str) -> None:
+        """Deletes a snapshot or template, by its id or name."""
+        await self._call("DELETE", at("/v1/snapshots/{snapshot}", snapshot=snapshot))
+
+    async def create_template(
+        self,
+        name: str,
+        *,
+        start: str | None = None,
+        ready: WaitFor | None = None,
+        warm: Sequence[str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        max_sandboxes: int | None = None,
+        replace: bool = False,
+        from_sandbox: str | None = None,
+        image: str | None = None,
+        user: str | None = None,
+        pull: PullPolicy | None = None,
+        runtime: str | None = None,
+        instance_type: str | None = None,
+        limits: Limits | None = None,
+        snapshot: str | None = None,
+        env: Env | None = None,
+        secrets: Sequence[str] | None = None,
+        network: Network | None = None,
+        entrypoint: bool = False,
+        files_only: bool = False,
+        ttl: float | None = None,
+        shared: bool = False,
+    ) -> SnapshotInfo:
+        """Makes a template: a snapshot in which `start` runs and is `ready`. `create(template=name)` begins as it."""
+        body = body_of(
+            name=name,
+            start=start,
+            ready=ready,
+            warm=warm,
+            labels=labels,
+            maxSandboxes=max_sandboxes,
+            replace=replace or None,
+            image=image,
+            user=user,
+            pull=pull,
+            runtime=runtime,
+            instanceType=instance_type,
+            limits=limits,
+            snapshot=snapshot,
+            env=env,
+            secrets=secrets,
+            network=network,
+            entrypoint=entrypoint or None,
+            filesOnly=files_only or None,
+            ttl=ttl,
+            shared=shared or None,
+        )
+        if from_sandbox is not None:
+            body["from"] = from_sandbox
+        return SnapshotInfo.from_json(await self._call("POST", "/v1/templates", body, patience=None))
+
+    # Volumes.
+
+    async def create_volume(self, name: str, *, quota: int | None = None) -> VolumeInfo:
+        """Makes an empty volume: a folder that outlives sandboxes. `quota` is in MiB."""
+        return VolumeInfo.from_json(await self._call("POST", "/v1/volumes", body_of(name=name, quota=quota)))
+
+    async def list_volumes(self) -> list[VolumeInfo]:
+        return [VolumeInfo.from_json(v) for v in await self._call("GET", "/v1/volumes")]
+
+    async def get_volume(self, name: str) -> VolumeInfo:
+        return VolumeInfo.from_json(await self._call("GET", at("/v1/volumes/{volume}", volume=name)))
+
+    async def delete_volume(self, name: str) -> None:
+        """Deletes a volume with its files. One that a sandbox has is refused."""
+        await self._call("DELETE", at("/v1/volumes/{volume}", volume=name))
+
+    async def read_volume(self, name: str, path: str | None = None) -> bytes:
+        """A file or folder of a volume, as a tar archive."""
+        request = Request("GET", at("/v1/volumes/{volume}/archive", volume=name) + query_of(path=path), patience=None)
+        response = await self._transport.send(request)
+        return response.content
+
+    async def write_volume(self, name: str, archive: bytes | AsyncIterable[bytes], path: str | None = None) -> VolumeInfo:
+        """Puts the entries of a tar archive into a folder of a volume."""
+        target = at("/v1/volumes/{volume}/archive", volume=name) + query_of(path=path)
+        return VolumeInfo.from_json(await self._transport.call(Request("PUT", target, content=archive, patience=None)))
+
+    # Secrets.
+
+    async def set_secret(self, name: str, value: str, *, brokered: Brokering | None = None) -> SecretInfo:
+        """Sets a secret: programs that ask for it get it, and it is replaced in what comes out."""
+        body = {**body_of(brokered=brokered), "value": value}
+        return SecretInfo.from_json(await self._call("PUT", at("/v1/secrets/{name}", name=name), body))
+
+    async def list_secrets(self) -> list[SecretInfo]:
+        """The names of the secrets. No call returns a value."""
+        return [SecretInfo.from_json(v) for v in await self._call("GET", "/v1/secrets")]
+
+    async def delete_secret(self, name: str) -> None:
+        await self._call("DELETE", at("/v1/secrets/{name}", name=name))
+
+    # Backups.
+
+    async def list_backups(self) -> list[BackupInfo]:
+        return [BackupInfo.from_json(v) for v in await self._call("GET", "/v1/backups")]
+
+    async def delete_backup(self, backup_id: str) -> None:
+        await self._call("DELETE", at("/v1/backups/{backup}", backup=backup_id))
+
+    # Images.
+
+    async def list_images(self) -> list[ImageInfo]:
+        return [ImageInfo.from_json(v) for v in await self._call("GET", "/v1/images")]
+
+    async def get_image(self, image: str) -> ImageInfo:
+        return ImageInfo.from_json(await self._call("GET", "/v1/images/inspect" + query_of(image=image)))
+
+    async def pull_image(
+        self, image: str, *, pull: PullPolicy | None = None, shared: bool = False, username: str | None = None, password: str | None = None
+    ) -> ImageInfo:
+        """Gets an image from its registry."""
+        body = body_of(image=image, pull=pull, shared=shared or None, username=username, password=password)
+        return ImageInfo.from_json(await self._call("POST", "/v1/images/pull", body, patience=None))
+
+    async def tag_image(self, image: str, name: str) -> ImageInfo:
+        return ImageInfo.from_json(await self._call("POST", "/v1/images/tag", {"image": image, "name": name}))
+
+    async def delete_image(self, image: str) -> None:
+        await self._call("DELETE", "/v1/images" + query_of(image=image))
+
+    # The server.
+
+    async def version(self) -> Version:
+        """The version of the server. Any valid token can read it."""
+        return Version.from_json(await self._call("GET", "/v1/version"))
+
+    async def usage(self) -> UsageReport:
+        """What sandboxes have used."""
+        return UsageReport.from_json(await self._call("GET", "/v1/usage"))
+
+    async def create_token(
+        self,
+        name: str,
+        *,
+        scopes: Sequence[Scope] | None = None,
+        limits: TokenLimits | None = None,
+        network: Network | None = None,
+        lifetime: float | None = None,
+    ) -> MintedToken:
+        """Makes a token. Its secret is in the answer, and nowhere else."""
+        body = body_of(name=name, scopes=scopes, limits=limits, network=network, lifetime=lifetime)
+        return MintedToken.from_json(await self._call("POST", "/v1/tokens", body))
+
+    async def list_tokens(self) -> list[TokenInfo]:
+        return [TokenInfo.from_json(v) for v in await self._call("GET", "/v1/tokens")]
+
+    async def revoke_token(self, token: str) -> TokenInfo:
+        """Ends a token, and what is under way for it."""
+        return TokenInfo.from_json(await self._call("DELETE", at("/v1/tokens/{token}", token=token)))
+
+
+__all__ = ["AsyncHutch", "PullPolicy", "Scope"]

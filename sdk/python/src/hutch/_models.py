@@ -1,0 +1,1849 @@
+"""What the server returns and takes, as dataclasses. Written by tools/models.py from api/openapi.yaml: do not change it by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from ._wire import json_of, names_of, time_of
+
+
+@dataclass
+class BackupInfo:
+    """A copy of a folder."""
+
+    id: str
+    #: The sandbox that it is of.
+    sandbox_id: str
+    dir: str
+    #: Bytes that it takes, compressed.
+    size: int
+    created_at: datetime
+    name: str | None = None
+    expires_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> BackupInfo:
+        return cls(
+            id=v['id'],
+            sandbox_id=v['sandboxId'],
+            dir=v['dir'],
+            size=v['size'],
+            created_at=time_of(v['createdAt']),
+            name=v.get('name'),
+            expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'id': self.id,
+                'sandboxId': self.sandbox_id,
+                'dir': self.dir,
+                'size': self.size,
+                'createdAt': self.created_at,
+                'name': self.name,
+                'expiresAt': self.expires_at,
+            }
+        )
+        return made
+
+
+@dataclass
+class Brokering:
+    """How a secret is kept out of sandboxes: programs get a placeholder, and the server adds the value to what they send to certain hosts."""
+
+    #: Names of hosts, with the port unless it is 443: 1 to 16. For ANTHROPIC_API_KEY the default is api.anthropic.com.
+    hosts: list[str] = field(default_factory=list)
+    #: Where the value goes: replace puts it where the placeholder stands in a header; header:NAME, basic:USER and query:NAME set it. Default replace; for ANTHROPIC_API_KEY header:X-Api-Key.
+    as_: str | None = None
+    #: What the header is set to, with {} where the value stands. Default {}.
+    format: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> Brokering:
+        return cls(
+            hosts=list(v.get('hosts') or []),
+            as_=v.get('as'),
+            format=v.get('format'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'hosts': self.hosts or None,
+                'as': self.as_,
+                'format': self.format,
+            }
+        )
+        return made
+
+
+@dataclass
+class ConnectionInfo:
+    """An attempt to connect or to ask for a name, or a request on a connection."""
+
+    #: The place of the line in the log.
+    cursor: int
+    id: int
+    time: datetime
+    #: The most that is known of it: tcp, udp, dns, tls or http.
+    protocol: str
+    #: The name that was asked for, or else the address.
+    host: str
+    verdict: Literal["allowed", "denied"]
+    #: Bytes, by the sandbox.
+    sent: int
+    received: int
+    #: Seconds, when it has ended.
+    duration: float
+    #: Attempts alike that this line stands for.
+    count: int
+    address: str | None = None
+    port: int | None = None
+    #: That allowed it.
+    rule: str | None = None
+    #: Why it was denied, failed or was cut, and the mend.
+    reason: str | None = None
+    #: Of a request.
+    method: str | None = None
+    #: Of the answer to it.
+    status: int | None = None
+    #: It goes on.
+    open: bool = False
+
+    @classmethod
+    def from_json(cls, v: Any) -> ConnectionInfo:
+        return cls(
+            cursor=v['cursor'],
+            id=v['id'],
+            time=time_of(v['time']),
+            protocol=v['protocol'],
+            host=v['host'],
+            verdict=v['verdict'],
+            sent=v['sent'],
+            received=v['received'],
+            duration=v['duration'],
+            count=v['count'],
+            address=v.get('address'),
+            port=v.get('port'),
+            rule=v.get('rule'),
+            reason=v.get('reason'),
+            method=v.get('method'),
+            status=v.get('status'),
+            open=v.get('open') or False,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'cursor': self.cursor,
+                'id': self.id,
+                'time': self.time,
+                'protocol': self.protocol,
+                'host': self.host,
+                'verdict': self.verdict,
+                'sent': self.sent,
+                'received': self.received,
+                'duration': self.duration,
+                'count': self.count,
+                'address': self.address,
+                'port': self.port,
+                'rule': self.rule,
+                'reason': self.reason,
+                'method': self.method,
+                'status': self.status,
+                'open': self.open or None,
+            }
+        )
+        return made
+
+
+@dataclass
+class ConnectionLog:
+    """A part of the log."""
+
+    connections: list[ConnectionInfo]
+    #: The cursor to go on after.
+    next: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> ConnectionLog:
+        return cls(
+            connections=[ConnectionInfo.from_json(x) for x in v['connections'] or []],
+            next=v['next'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'connections': self.connections,
+                'next': self.next,
+            }
+        )
+        return made
+
+
+@dataclass
+class ContextInfo:
+    """The record of a context."""
+
+    context_id: str
+    sandbox_id: str
+    language: str
+    cwd: str
+    created_at: datetime
+    last_used_at: datetime
+    execution_count: int
+    busy: bool
+
+    @classmethod
+    def from_json(cls, v: Any) -> ContextInfo:
+        return cls(
+            context_id=v['contextId'],
+            sandbox_id=v['sandboxId'],
+            language=v['language'],
+            cwd=v['cwd'],
+            created_at=time_of(v['createdAt']),
+            last_used_at=time_of(v['lastUsedAt']),
+            execution_count=v['executionCount'],
+            busy=v['busy'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'contextId': self.context_id,
+                'sandboxId': self.sandbox_id,
+                'language': self.language,
+                'cwd': self.cwd,
+                'createdAt': self.created_at,
+                'lastUsedAt': self.last_used_at,
+                'executionCount': self.execution_count,
+                'busy': self.busy,
+            }
+        )
+        return made
+
+
+@dataclass
+class Destruction:
+    """The receipt for a destroyed sandbox."""
+
+    sandbox_id: str
+    #: Always destroyed.
+    status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"]
+    resources_released: bool
+    destroyed_at: datetime
+
+    @classmethod
+    def from_json(cls, v: Any) -> Destruction:
+        return cls(
+            sandbox_id=v['sandboxId'],
+            status=v['status'],
+            resources_released=v['resourcesReleased'],
+            destroyed_at=time_of(v['destroyedAt']),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxId': self.sandbox_id,
+                'status': self.status,
+                'resourcesReleased': self.resources_released,
+                'destroyedAt': self.destroyed_at,
+            }
+        )
+        return made
+
+
+@dataclass
+class Edit:
+    """Says what an edit did."""
+
+    file: FileInfo
+    replacements: int
+    #: That of the first replacement, from 1.
+    line: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> Edit:
+        return cls(
+            file=FileInfo.from_json(v['file']),
+            replacements=v['replacements'],
+            line=v['line'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'file': self.file,
+                'replacements': self.replacements,
+                'line': self.line,
+            }
+        )
+        return made
+
+
+@dataclass
+class Environment:
+    """Tells which credentials are present, never their values."""
+
+    has_anthropic_credentials: bool
+
+    @classmethod
+    def from_json(cls, v: Any) -> Environment:
+        return cls(
+            has_anthropic_credentials=v['hasAnthropicCredentials'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'hasAnthropicCredentials': self.has_anthropic_credentials,
+            }
+        )
+        return made
+
+
+@dataclass
+class ExposedPort:
+    """An exposed port."""
+
+    sandbox_id: str
+    port: int
+    url: str
+    token: str
+    access: Literal["public", "private"]
+    created_at: datetime
+    name: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> ExposedPort:
+        return cls(
+            sandbox_id=v['sandboxId'],
+            port=v['port'],
+            url=v['url'],
+            token=v['token'],
+            access=v['access'],
+            created_at=time_of(v['createdAt']),
+            name=v.get('name'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxId': self.sandbox_id,
+                'port': self.port,
+                'url': self.url,
+                'token': self.token,
+                'access': self.access,
+                'createdAt': self.created_at,
+                'name': self.name,
+            }
+        )
+        return made
+
+
+@dataclass
+class FileEvent:
+    """One change."""
+
+    type: Literal["ready", "create", "modify", "delete", "move", "overflow", "ended"]
+    path: str | None = None
+    from_path: str | None = None
+    directory: bool = False
+
+    @classmethod
+    def from_json(cls, v: Any) -> FileEvent:
+        v = names_of(v)
+        return cls(
+            type=v['type'],
+            path=v.get('path'),
+            from_path=v.get('from'),
+            directory=v.get('directory') or False,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'type': self.type,
+                'path': self.path,
+                'from': self.from_path,
+                'directory': self.directory or None,
+            }
+        )
+        return made
+
+
+@dataclass
+class FileInfo:
+    """Describes a file."""
+
+    #: Absolute, without . and .. in it.
+    path: str
+    name: str
+    type: Literal["file", "directory", "symlink", "other"]
+    size: int
+    #: Permissions in octal, such as 0644.
+    mode: str
+    modified: datetime
+    #: Where a symlink leads.
+    target: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> FileInfo:
+        v = names_of(v)
+        return cls(
+            path=v['path'],
+            name=v['name'],
+            type=v['type'],
+            size=v['size'],
+            mode=v['mode'],
+            modified=time_of(v['modified']),
+            target=v.get('target'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'path': self.path,
+                'name': self.name,
+                'type': self.type,
+                'size': self.size,
+                'mode': self.mode,
+                'modified': self.modified,
+                'target': self.target,
+            }
+        )
+        return made
+
+
+@dataclass
+class GitChange:
+    """One changed file, with git's letters for what happened to it in the index and in the working tree: M, T, A, D, R, C, U, ? or a dot for nothing."""
+
+    path: str
+    index: str
+    working_tree: str
+    from_path: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> GitChange:
+        v = names_of(v)
+        return cls(
+            path=v['path'],
+            index=v['index'],
+            working_tree=v['workingTree'],
+            from_path=v.get('from'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'path': self.path,
+                'index': self.index,
+                'workingTree': self.working_tree,
+                'from': self.from_path,
+            }
+        )
+        return made
+
+
+@dataclass
+class GitRepository:
+    """Where a repository stands."""
+
+    #: Of its working tree, absolute.
+    dir: str
+    #: Empty when no branch is checked out.
+    branch: str
+    #: Empty when there is none yet.
+    commit: str
+
+    @classmethod
+    def from_json(cls, v: Any) -> GitRepository:
+        return cls(
+            dir=v['dir'],
+            branch=v['branch'],
+            commit=v['commit'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'dir': self.dir,
+                'branch': self.branch,
+                'commit': self.commit,
+            }
+        )
+        return made
+
+
+@dataclass
+class GitStatus:
+    """The state of a working tree."""
+
+    #: Of its working tree, absolute.
+    dir: str
+    #: Empty when no branch is checked out.
+    branch: str
+    #: Empty when there is none yet.
+    commit: str
+    ahead: int
+    behind: int
+    clean: bool
+    files: list[GitChange]
+    #: The branch that ahead and behind count against.
+    upstream: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> GitStatus:
+        return cls(
+            dir=v['dir'],
+            branch=v['branch'],
+            commit=v['commit'],
+            ahead=v['ahead'],
+            behind=v['behind'],
+            clean=v['clean'],
+            files=[GitChange.from_json(x) for x in v['files'] or []],
+            upstream=v.get('upstream'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'dir': self.dir,
+                'branch': self.branch,
+                'commit': self.commit,
+                'ahead': self.ahead,
+                'behind': self.behind,
+                'clean': self.clean,
+                'files': self.files,
+                'upstream': self.upstream,
+            }
+        )
+        return made
+
+
+@dataclass
+class Grant:
+    """Lets a token use another's sandbox."""
+
+    sandbox_id: str
+    token_id: str
+    token_name: str
+    access: Literal["read", "write"]
+    created_at: datetime
+    owner: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> Grant:
+        return cls(
+            sandbox_id=v['sandboxId'],
+            token_id=v['tokenId'],
+            token_name=v['tokenName'],
+            access=v['access'],
+            created_at=time_of(v['createdAt']),
+            owner=v.get('owner'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxId': self.sandbox_id,
+                'tokenId': self.token_id,
+                'tokenName': self.token_name,
+                'access': self.access,
+                'createdAt': self.created_at,
+                'owner': self.owner,
+            }
+        )
+        return made
+
+
+@dataclass
+class ImageConfig:
+    """What an image says about the programs in it."""
+
+    #: NAME=VALUE.
+    env: list[str] = field(default_factory=list)
+    working_dir: str | None = None
+    user: str | None = None
+    entrypoint: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    exposed_ports: list[str] = field(default_factory=list)
+    stop_signal: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> ImageConfig:
+        return cls(
+            env=list(v.get('env') or []),
+            working_dir=v.get('workingDir'),
+            user=v.get('user'),
+            entrypoint=list(v.get('entrypoint') or []),
+            command=list(v.get('command') or []),
+            labels=v.get('labels') or {},
+            exposed_ports=list(v.get('exposedPorts') or []),
+            stop_signal=v.get('stopSignal'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'env': self.env or None,
+                'workingDir': self.working_dir,
+                'user': self.user,
+                'entrypoint': self.entrypoint or None,
+                'command': self.command or None,
+                'labels': self.labels or None,
+                'exposedPorts': self.exposed_ports or None,
+                'stopSignal': self.stop_signal,
+            }
+        )
+        return made
+
+
+@dataclass
+class ImageInfo:
+    """A root file system that sandboxes can have."""
+
+    #: Digest of the manifest.
+    id: str
+    #: References.
+    names: list[str]
+    #: Bytes on disk, of layers that other images share too.
+    size: int
+    pulled_at: datetime
+    #: When a sandbox last began with it.
+    used_at: datetime
+    architecture: str
+    #: Digests.
+    layers: list[str]
+    config: ImageConfig
+    owner: str | None = None
+    #: Open to all owners.
+    shared: bool = False
+    #: When it was built, if it says so.
+    created_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> ImageInfo:
+        return cls(
+            id=v['id'],
+            names=list(v['names'] or []),
+            size=v['size'],
+            pulled_at=time_of(v['pulledAt']),
+            used_at=time_of(v['usedAt']),
+            architecture=v['architecture'],
+            layers=list(v['layers'] or []),
+            config=ImageConfig.from_json(v['config']),
+            owner=v.get('owner'),
+            shared=v.get('shared') or False,
+            created_at=time_of(v['createdAt']) if v.get('createdAt') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'id': self.id,
+                'names': self.names,
+                'size': self.size,
+                'pulledAt': self.pulled_at,
+                'usedAt': self.used_at,
+                'architecture': self.architecture,
+                'layers': self.layers,
+                'config': self.config,
+                'owner': self.owner,
+                'shared': self.shared or None,
+                'createdAt': self.created_at,
+            }
+        )
+        return made
+
+
+@dataclass
+class InstanceType:
+    """A size of a sandbox that has a name."""
+
+    name: str
+    #: Cores.
+    cpu: float
+    #: MiB.
+    memory: int
+    #: MiB of written files.
+    disk: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> InstanceType:
+        return cls(
+            name=v['name'],
+            cpu=v['cpu'],
+            memory=v['memory'],
+            disk=v['disk'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'name': self.name,
+                'cpu': self.cpu,
+                'memory': self.memory,
+                'disk': self.disk,
+            }
+        )
+        return made
+
+
+@dataclass
+class Language:
+    """A language of a sandbox."""
+
+    name: str
+    aliases: list[str]
+    #: Of the interpreter or compiler, by its own word; empty if it gave none.
+    version: str
+    #: Whether there are code contexts in it.
+    contexts: bool
+
+    @classmethod
+    def from_json(cls, v: Any) -> Language:
+        return cls(
+            name=v['name'],
+            aliases=list(v['aliases'] or []),
+            version=v['version'],
+            contexts=v['contexts'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'name': self.name,
+                'aliases': self.aliases,
+                'version': self.version,
+                'contexts': self.contexts,
+            }
+        )
+        return made
+
+
+@dataclass
+class Limits:
+    """What one sandbox may use. Zero is the default."""
+
+    #: Cores; default 1.
+    cpu: float | None = None
+    #: MiB; default 512, at least 32.
+    memory: int | None = None
+    #: MiB of written files; default 1024, on native half of memory.
+    disk: int | None = None
+    #: Processes and threads; default 512.
+    pids: int | None = None
+    #: Background processes at once; default 10.
+    processes: int | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> Limits:
+        return cls(
+            cpu=v.get('cpu'),
+            memory=v.get('memory'),
+            disk=v.get('disk'),
+            pids=v.get('pids'),
+            processes=v.get('processes'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'cpu': self.cpu,
+                'memory': self.memory,
+                'disk': self.disk,
+                'pids': self.pids,
+                'processes': self.processes,
+            }
+        )
+        return made
+
+
+@dataclass
+class Match:
+    """A line that matched."""
+
+    path: str
+    #: From 1.
+    line: int
+    #: In bytes, from 1.
+    column: int
+    #: The line, at most 1 KiB of it, made UTF-8.
+    text: str
+
+    @classmethod
+    def from_json(cls, v: Any) -> Match:
+        v = names_of(v)
+        return cls(
+            path=v['path'],
+            line=v['line'],
+            column=v['column'],
+            text=v['text'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'path': self.path,
+                'line': self.line,
+                'column': self.column,
+                'text': self.text,
+            }
+        )
+        return made
+
+
+@dataclass
+class MintedToken:
+    """A token with its secret."""
+
+    token_id: str
+    name: str
+    scopes: list[Literal["read", "exec", "files", "ports", "admin"]]
+    limits: TokenLimits
+    created_at: datetime
+    #: What to send as Authorization: Bearer. The server keeps a hash of it.
+    token: str
+    #: The most that its sandboxes may reach; without it, the server's default.
+    network: Network | None = None
+    expires_at: datetime | None = None
+    #: To ten minutes.
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> MintedToken:
+        return cls(
+            token_id=v['tokenId'],
+            name=v['name'],
+            scopes=list(v['scopes'] or []),
+            limits=TokenLimits.from_json(v['limits']),
+            created_at=time_of(v['createdAt']),
+            token=v['token'],
+            network=Network.from_json(v['network']) if v.get('network') is not None else None,
+            expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
+            last_used_at=time_of(v['lastUsedAt']) if v.get('lastUsedAt') is not None else None,
+            revoked_at=time_of(v['revokedAt']) if v.get('revokedAt') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'tokenId': self.token_id,
+                'name': self.name,
+                'scopes': self.scopes,
+                'limits': self.limits,
+                'createdAt': self.created_at,
+                'token': self.token,
+                'network': self.network,
+                'expiresAt': self.expires_at,
+                'lastUsedAt': self.last_used_at,
+                'revokedAt': self.revoked_at,
+            }
+        )
+        return made
+
+
+@dataclass
+class Network:
+    """What a sandbox may reach. An empty one, in a request, is the server's default."""
+
+    #: Nothing, what a rule allows, or every public address. Default allow-list.
+    mode: Literal["none", "allow-list", "open"] | None = None
+    #: Rules: example.com (at ports 80 and 443), *.example.com, example.com:22, example.com:*, 203.0.113.7, 10.1.0.0/16:5432, [2001:db8::]/32:443.
+    allow: list[str] = field(default_factory=list)
+    #: Other sandboxes of the same owner, whose ports are reached as NAME.sandbox.internal: NAME, or NAME=SANDBOX.
+    links: list[str] = field(default_factory=list)
+    limits: NetworkLimits | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> Network:
+        return cls(
+            mode=v.get('mode'),
+            allow=list(v.get('allow') or []),
+            links=list(v.get('links') or []),
+            limits=NetworkLimits.from_json(v['limits']) if v.get('limits') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'mode': self.mode,
+                'allow': self.allow or None,
+                'links': self.links or None,
+                'limits': self.limits,
+            }
+        )
+        return made
+
+
+@dataclass
+class NetworkLimits:
+    """Bounds on what a sandbox takes of the network."""
+
+    #: At once; default 256.
+    connections: int | None = None
+    #: New connections in a second; default 100.
+    rate: int | None = None
+    #: Of both directions together; default unbounded.
+    bytes_per_second: int | None = None
+    #: While the server runs; default unbounded.
+    total_bytes: int | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> NetworkLimits:
+        return cls(
+            connections=v.get('connections'),
+            rate=v.get('rate'),
+            bytes_per_second=v.get('bytesPerSecond'),
+            total_bytes=v.get('totalBytes'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'connections': self.connections,
+                'rate': self.rate,
+                'bytesPerSecond': self.bytes_per_second,
+                'totalBytes': self.total_bytes,
+            }
+        )
+        return made
+
+
+@dataclass
+class NetworkState:
+    """What a sandbox may reach, and what it did."""
+
+    sandbox_id: str
+    network: Network
+    traffic: Traffic
+    #: Why it reaches nothing whatever the rules say; left out when it may.
+    unavailable: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> NetworkState:
+        return cls(
+            sandbox_id=v['sandboxId'],
+            network=Network.from_json(v['network']),
+            traffic=Traffic.from_json(v['traffic']),
+            unavailable=v.get('unavailable'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxId': self.sandbox_id,
+                'network': self.network,
+                'traffic': self.traffic,
+                'unavailable': self.unavailable,
+            }
+        )
+        return made
+
+
+@dataclass
+class PortEvent:
+    """Tells of a server that has begun to listen or has stopped."""
+
+    type: Literal["open", "close"]
+    port: int
+    #: When the port is exposed.
+    url: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> PortEvent:
+        return cls(
+            type=v['type'],
+            port=v['port'],
+            url=v.get('url'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'type': self.type,
+                'port': self.port,
+                'url': self.url,
+            }
+        )
+        return made
+
+
+@dataclass
+class PortLink:
+    """A URL that opens an exposed port for a while."""
+
+    url: str
+    expires_at: datetime
+
+    @classmethod
+    def from_json(cls, v: Any) -> PortLink:
+        return cls(
+            url=v['url'],
+            expires_at=time_of(v['expiresAt']),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'url': self.url,
+                'expiresAt': self.expires_at,
+            }
+        )
+        return made
+
+
+@dataclass
+class ProcessInfo:
+    """The record of one background process at one moment."""
+
+    process_id: str
+    sandbox_id: str
+    name: str
+    command: str
+    status: Literal["starting", "running", "exited", "failed"]
+    #: Inside the sandbox; 0 when it does not run.
+    pid: int
+    start_time: datetime
+    restart_policy: Literal["never", "on-failure", "always"]
+    restarts: int
+    exit_code: int | None = None
+    end_time: datetime | None = None
+    #: The size it has now.
+    terminal: TerminalSize | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> ProcessInfo:
+        return cls(
+            process_id=v['processId'],
+            sandbox_id=v['sandboxId'],
+            name=v['name'],
+            command=v['command'],
+            status=v['status'],
+            pid=v['pid'],
+            start_time=time_of(v['startTime']),
+            restart_policy=v['restartPolicy'],
+            restarts=v['restarts'],
+            exit_code=v.get('exitCode'),
+            end_time=time_of(v['endTime']) if v.get('endTime') is not None else None,
+            terminal=TerminalSize.from_json(v['terminal']) if v.get('terminal') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'processId': self.process_id,
+                'sandboxId': self.sandbox_id,
+                'name': self.name,
+                'command': self.command,
+                'status': self.status,
+                'pid': self.pid,
+                'startTime': self.start_time,
+                'restartPolicy': self.restart_policy,
+                'restarts': self.restarts,
+                'exitCode': self.exit_code,
+                'endTime': self.end_time,
+                'terminal': self.terminal,
+            }
+        )
+        return made
+
+
+@dataclass
+class Pruned:
+    """What was removed."""
+
+    #: Ids.
+    images: list[str]
+    #: Bytes of disk.
+    freed: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> Pruned:
+        return cls(
+            images=list(v['images'] or []),
+            freed=v['freed'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'images': self.images,
+                'freed': self.freed,
+            }
+        )
+        return made
+
+
+@dataclass
+class Resources:
+    """What a sandbox uses now."""
+
+    #: Percent of one core since the last reading.
+    cpu: float
+    #: MiB.
+    memory: float
+
+    @classmethod
+    def from_json(cls, v: Any) -> Resources:
+        return cls(
+            cpu=v['cpu'],
+            memory=v['memory'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'cpu': self.cpu,
+                'memory': self.memory,
+            }
+        )
+        return made
+
+
+@dataclass
+class SandboxInfo:
+    """The record of one sandbox at one moment."""
+
+    sandbox_id: str
+    status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"]
+    image: str
+    runtime: str
+    created_at: datetime
+    last_used_at: datetime
+    #: Seconds since it last started to run; 0 when it does not.
+    uptime: float
+    resources: Resources
+    environment: Environment
+    keep_alive: bool
+    sleep_after: float
+    on_idle: Literal["hibernate", "stop", "destroy"]
+    health: Literal["healthy", "unhealthy", "asleep"]
+    limits: Limits
+    network: Network
+    processes: list[ProcessInfo]
+    #: Why the status is error or stopped.
+    reason: str | None = None
+    #: The status is paused: everything in it is frozen, in memory, until it is used or resumed.
+    paused: bool = False
+    owner: str | None = None
+    #: As it was asked for; left out for the image's user.
+    user: str | None = None
+    #: The instance type that it was created with.
+    instance_type: str | None = None
+    #: The name of the template that it began as.
+    template: str | None = None
+    #: End of the hard lifetime.
+    expires_at: datetime | None = None
+    volumes: list[VolumeMount] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, v: Any) -> SandboxInfo:
+        return cls(
+            sandbox_id=v['sandboxId'],
+            status=v['status'],
+            image=v['image'],
+            runtime=v['runtime'],
+            created_at=time_of(v['createdAt']),
+            last_used_at=time_of(v['lastUsedAt']),
+            uptime=v['uptime'],
+            resources=Resources.from_json(v['resources']),
+            environment=Environment.from_json(v['environment']),
+            keep_alive=v['keepAlive'],
+            sleep_after=v['sleepAfter'],
+            on_idle=v['onIdle'],
+            health=v['health'],
+            limits=Limits.from_json(v['limits']),
+            network=Network.from_json(v['network']),
+            processes=[ProcessInfo.from_json(x) for x in v['processes'] or []],
+            reason=v.get('reason'),
+            paused=v.get('paused') or False,
+            owner=v.get('owner'),
+            user=v.get('user'),
+            instance_type=v.get('instanceType'),
+            template=v.get('template'),
+            expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
+            volumes=[VolumeMount.from_json(x) for x in v.get('volumes') or []],
+            labels=v.get('labels') or {},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxId': self.sandbox_id,
+                'status': self.status,
+                'image': self.image,
+                'runtime': self.runtime,
+                'createdAt': self.created_at,
+                'lastUsedAt': self.last_used_at,
+                'uptime': self.uptime,
+                'resources': self.resources,
+                'environment': self.environment,
+                'keepAlive': self.keep_alive,
+                'sleepAfter': self.sleep_after,
+                'onIdle': self.on_idle,
+                'health': self.health,
+                'limits': self.limits,
+                'network': self.network,
+                'processes': self.processes,
+                'reason': self.reason,
+                'paused': self.paused or None,
+                'owner': self.owner,
+                'user': self.user,
+                'instanceType': self.instance_type,
+                'template': self.template,
+                'expiresAt': self.expires_at,
+                'volumes': self.volumes or None,
+                'labels': self.labels or None,
+            }
+        )
+        return made
+
+
+@dataclass
+class SecretInfo:
+    """The record of a secret, without its value."""
+
+    name: str
+    #: Its value is replaced in what comes out. One of less than 6 bytes is not.
+    redacted: bool
+    #: It is the server's: all may use it, and none change it.
+    shared: bool = False
+    updated_at: datetime | None = None
+    brokered: Brokering | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> SecretInfo:
+        return cls(
+            name=v['name'],
+            redacted=v['redacted'],
+            shared=v.get('shared') or False,
+            updated_at=time_of(v['updatedAt']) if v.get('updatedAt') is not None else None,
+            brokered=Brokering.from_json(v['brokered']) if v.get('brokered') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'name': self.name,
+                'redacted': self.redacted,
+                'shared': self.shared or None,
+                'updatedAt': self.updated_at,
+                'brokered': self.brokered,
+            }
+        )
+        return made
+
+
+@dataclass
+class SnapshotInfo:
+    """The record of a snapshot."""
+
+    snapshot_id: str
+    #: The sandbox that it was made of.
+    sandbox_id: str
+    created_at: datetime
+    #: False where it has the files alone.
+    memory: bool
+    #: Bytes on disk.
+    size: int
+    #: Seconds for which the sandbox stood still.
+    stood: float
+    image: str
+    runtime: str
+    limits: Limits
+    name: str | None = None
+    owner: str | None = None
+    shared: bool = False
+    expires_at: datetime | None = None
+    #: What a template says of its sandboxes; left out for other snapshots.
+    template: TemplateInfo | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> SnapshotInfo:
+        return cls(
+            snapshot_id=v['snapshotId'],
+            sandbox_id=v['sandboxId'],
+            created_at=time_of(v['createdAt']),
+            memory=v['memory'],
+            size=v['size'],
+            stood=v['stood'],
+            image=v['image'],
+            runtime=v['runtime'],
+            limits=Limits.from_json(v['limits']),
+            name=v.get('name'),
+            owner=v.get('owner'),
+            shared=v.get('shared') or False,
+            expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
+            template=TemplateInfo.from_json(v['template']) if v.get('template') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'snapshotId': self.snapshot_id,
+                'sandboxId': self.sandbox_id,
+                'createdAt': self.created_at,
+                'memory': self.memory,
+                'size': self.size,
+                'stood': self.stood,
+                'image': self.image,
+                'runtime': self.runtime,
+                'limits': self.limits,
+                'name': self.name,
+                'owner': self.owner,
+                'shared': self.shared or None,
+                'expiresAt': self.expires_at,
+                'template': self.template,
+            }
+        )
+        return made
+
+
+@dataclass
+class TemplateInfo:
+    """What runs in the sandboxes of a template."""
+
+    #: Command line of a background process that runs in every sandbox.
+    start: str | None = None
+    #: When start is ready; without it, once it has started.
+    ready: WaitFor | None = None
+    #: Interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE.
+    warm: list[str] = field(default_factory=list)
+    #: Those of the sandboxes, beside their own.
+    labels: dict[str, str] = field(default_factory=dict)
+    #: Sandboxes of the template at once, of all owners, awake or asleep; 0 is no limit.
+    max_sandboxes: int | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> TemplateInfo:
+        return cls(
+            start=v.get('start'),
+            ready=WaitFor.from_json(v['ready']) if v.get('ready') is not None else None,
+            warm=list(v.get('warm') or []),
+            labels=v.get('labels') or {},
+            max_sandboxes=v.get('maxSandboxes'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'start': self.start,
+                'ready': self.ready,
+                'warm': self.warm or None,
+                'labels': self.labels or None,
+                'maxSandboxes': self.max_sandboxes,
+            }
+        )
+        return made
+
+
+@dataclass
+class TerminalSize:
+    """The size of a terminal, in characters."""
+
+    #: 1 to 1000.
+    columns: int
+    #: 1 to 1000.
+    rows: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> TerminalSize:
+        return cls(
+            columns=v['columns'],
+            rows=v['rows'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'columns': self.columns,
+                'rows': self.rows,
+            }
+        )
+        return made
+
+
+@dataclass
+class TokenInfo:
+    """What is known of a token, which is not the token itself."""
+
+    token_id: str
+    name: str
+    scopes: list[Literal["read", "exec", "files", "ports", "admin"]]
+    limits: TokenLimits
+    created_at: datetime
+    #: The most that its sandboxes may reach; without it, the server's default.
+    network: Network | None = None
+    expires_at: datetime | None = None
+    #: To ten minutes.
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> TokenInfo:
+        return cls(
+            token_id=v['tokenId'],
+            name=v['name'],
+            scopes=list(v['scopes'] or []),
+            limits=TokenLimits.from_json(v['limits']),
+            created_at=time_of(v['createdAt']),
+            network=Network.from_json(v['network']) if v.get('network') is not None else None,
+            expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
+            last_used_at=time_of(v['lastUsedAt']) if v.get('lastUsedAt') is not None else None,
+            revoked_at=time_of(v['revokedAt']) if v.get('revokedAt') is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'tokenId': self.token_id,
+                'name': self.name,
+                'scopes': self.scopes,
+                'limits': self.limits,
+                'createdAt': self.created_at,
+                'network': self.network,
+                'expiresAt': self.expires_at,
+                'lastUsedAt': self.last_used_at,
+                'revokedAt': self.revoked_at,
+            }
+        )
+        return made
+
+
+@dataclass
+class TokenLimits:
+    """What one token may take. 0 is the server's default, -1 no limit."""
+
+    #: HTTP requests; default 100.
+    requests_per_minute: int | None = None
+    #: Calls about sandboxes; default 1000.
+    operations_per_hour: int | None = None
+    #: At once; default 10.
+    sandboxes: int | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> TokenLimits:
+        return cls(
+            requests_per_minute=v.get('requestsPerMinute'),
+            operations_per_hour=v.get('operationsPerHour'),
+            sandboxes=v.get('sandboxes'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'requestsPerMinute': self.requests_per_minute,
+                'operationsPerHour': self.operations_per_hour,
+                'sandboxes': self.sandboxes,
+            }
+        )
+        return made
+
+
+@dataclass
+class Traffic:
+    """Counts since the sandbox was made."""
+
+    #: Connections now.
+    open: int
+    #: Connections.
+    allowed: int
+    #: Connections, requests and lookups.
+    denied: int
+    #: Of names.
+    lookups: int
+    #: Of HTTP, where the server sees them.
+    requests: int
+    #: Bytes, by the sandbox.
+    sent: int
+    #: Bytes.
+    received: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> Traffic:
+        return cls(
+            open=v['open'],
+            allowed=v['allowed'],
+            denied=v['denied'],
+            lookups=v['lookups'],
+            requests=v['requests'],
+            sent=v['sent'],
+            received=v['received'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'open': self.open,
+                'allowed': self.allowed,
+                'denied': self.denied,
+                'lookups': self.lookups,
+                'requests': self.requests,
+                'sent': self.sent,
+                'received': self.received,
+            }
+        )
+        return made
+
+
+@dataclass
+class Usage:
+    """What a sandbox has used since it was made, or an owner's sandboxes together. What a runtime cannot tell is 0."""
+
+    cpu_seconds: float
+    #: GiB of memory times seconds.
+    memory_gb_seconds: float
+    #: MiB.
+    memory_peak: float
+    #: MiB of written files, now.
+    disk: float
+    #: Bytes that went from the sandbox to the world and to linked sandboxes, without previews.
+    network_sent: int
+    #: Bytes that came to the sandbox, likewise.
+    network_received: int
+    #: Commands, runs of code and processes begun.
+    executions: int
+    #: Seconds that it ran.
+    wall_time: float
+    #: By the prices that the server was given.
+    cost: float
+    sandbox_id: str | None = None
+    owner: str | None = None
+    status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"] | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> Usage:
+        return cls(
+            cpu_seconds=v['cpuSeconds'],
+            memory_gb_seconds=v['memoryGBSeconds'],
+            memory_peak=v['memoryPeak'],
+            disk=v['disk'],
+            network_sent=v['networkSent'],
+            network_received=v['networkReceived'],
+            executions=v['executions'],
+            wall_time=v['wallTime'],
+            cost=v['cost'],
+            sandbox_id=v.get('sandboxId'),
+            owner=v.get('owner'),
+            status=v.get('status'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'cpuSeconds': self.cpu_seconds,
+                'memoryGBSeconds': self.memory_gb_seconds,
+                'memoryPeak': self.memory_peak,
+                'disk': self.disk,
+                'networkSent': self.network_sent,
+                'networkReceived': self.network_received,
+                'executions': self.executions,
+                'wallTime': self.wall_time,
+                'cost': self.cost,
+                'sandboxId': self.sandbox_id,
+                'owner': self.owner,
+                'status': self.status,
+            }
+        )
+        return made
+
+
+@dataclass
+class UsageReport:
+    """The version of a server."""
+
+    sandboxes: list[Usage]
+    #: Sums over all that an owner ever had, also what was destroyed.
+    owners: list[Usage]
+
+    @classmethod
+    def from_json(cls, v: Any) -> UsageReport:
+        return cls(
+            sandboxes=[Usage.from_json(x) for x in v['sandboxes'] or []],
+            owners=[Usage.from_json(x) for x in v['owners'] or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxes': self.sandboxes,
+                'owners': self.owners,
+            }
+        )
+        return made
+
+
+@dataclass
+class Version:
+    """The version of a server."""
+
+    version: str
+    commit: str
+
+    @classmethod
+    def from_json(cls, v: Any) -> Version:
+        return cls(
+            version=v['version'],
+            commit=v['commit'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'version': self.version,
+                'commit': self.commit,
+            }
+        )
+        return made
+
+
+@dataclass
+class VolumeInfo:
+    """The record of a volume."""
+
+    name: str
+    #: MiB that it can hold.
+    quota: int
+    #: Bytes of its files, and at least 512 more for each entry.
+    size: int
+    #: Files, folders and links.
+    entries: int
+    #: Grows by one whenever the content changes.
+    version: int
+    created_at: datetime
+    #: When the content last changed.
+    saved_at: datetime
+    #: The sandboxes that have it.
+    uses: list[VolumeUse]
+    #: Why the last save did not work.
+    problem: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> VolumeInfo:
+        return cls(
+            name=v['name'],
+            quota=v['quota'],
+            size=v['size'],
+            entries=v['entries'],
+            version=v['version'],
+            created_at=time_of(v['createdAt']),
+            saved_at=time_of(v['savedAt']),
+            uses=[VolumeUse.from_json(x) for x in v['uses'] or []],
+            problem=v.get('problem'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'name': self.name,
+                'quota': self.quota,
+                'size': self.size,
+                'entries': self.entries,
+                'version': self.version,
+                'createdAt': self.created_at,
+                'savedAt': self.saved_at,
+                'uses': self.uses,
+                'problem': self.problem,
+            }
+        )
+        return made
+
+
+@dataclass
+class VolumeMount:
+    """Where a sandbox has a volume."""
+
+    #: The name of a volume.
+    name: str
+    #: An absolute path that the user of the sandbox can create, such as one below /workspace. What is there must be empty.
+    path: str
+    #: What programs write there is not saved.
+    read_only: bool = False
+
+    @classmethod
+    def from_json(cls, v: Any) -> VolumeMount:
+        return cls(
+            name=v['name'],
+            path=v['path'],
+            read_only=v.get('readOnly') or False,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'name': self.name,
+                'path': self.path,
+                'readOnly': self.read_only or None,
+            }
+        )
+        return made
+
+
+@dataclass
+class VolumeUse:
+    """A sandbox that has a volume."""
+
+    sandbox_id: str
+    path: str
+    read_only: bool = False
+
+    @classmethod
+    def from_json(cls, v: Any) -> VolumeUse:
+        return cls(
+            sandbox_id=v['sandboxId'],
+            path=v['path'],
+            read_only=v.get('readOnly') or False,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxId': self.sandbox_id,
+                'path': self.path,
+                'readOnly': self.read_only or None,
+            }
+        )
+        return made
+
+
+@dataclass
+class WaitFor:
+    """Says what to wait for: a port, a line of output or, without either, the end of the process."""
+
+    #: Wait until a connection to this port on the sandbox's loopback succeeds. With path, which begins with a slash, an HTTP GET of it must be answered with status or, without one, with any from 200 to 399.
+    port: int | None = None
+    path: str | None = None
+    status: int | None = None
+    #: Wait until one line of the output has this text or pattern (RE2), of the bytes from cursor on. A line that has not ended counts for text at once, and for pattern when nothing has followed for a moment.
+    text: str | None = None
+    pattern: str | None = None
+    cursor: int | None = None
+    #: Seconds; default 30, at most the server's maximum.
+    timeout: float | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> WaitFor:
+        return cls(
+            port=v.get('port'),
+            path=v.get('path'),
+            status=v.get('status'),
+            text=v.get('text'),
+            pattern=v.get('pattern'),
+            cursor=v.get('cursor'),
+            timeout=v.get('timeout'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'port': self.port,
+                'path': self.path,
+                'status': self.status,
+                'text': self.text,
+                'pattern': self.pattern,
+                'cursor': self.cursor,
+                'timeout': self.timeout,
+            }
+        )
+        return made
+
+
+@dataclass
+class WaitResult:
+    """Says how waiting ended."""
+
+    process: ProcessInfo
+    #: What was waited for has come.
+    met: bool
+    timed_out: bool
+    #: The line that had the text or pattern, at most 1 KiB of it.
+    match: str | None = None
+    #: Where to go on waiting for more of the output: behind the text or the matching line; if there was none, behind all complete lines.
+    cursor: int | None = None
+    #: Rules that would have allowed what the network of the sandbox denied since the process started: at most 10, the newest last.
+    denied: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, v: Any) -> WaitResult:
+        return cls(
+            process=ProcessInfo.from_json(v['process']),
+            met=v['met'],
+            timed_out=v['timedOut'],
+            match=v.get('match'),
+            cursor=v.get('cursor'),
+            denied=list(v.get('denied') or []),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'process': self.process,
+                'met': self.met,
+                'timedOut': self.timed_out,
+                'match': self.match,
+                'cursor': self.cursor,
+                'denied': self.denied or None,
+            }
+        )
+        return made
+
+
+__all__ = [
+    'BackupInfo',
+    'Brokering',
+    'ConnectionInfo',
+    'ConnectionLog',
+    'ContextInfo',
+    'Destruction',
+    'Edit',
+    'Environment',
+    'ExposedPort',
+    'FileEvent',
+    'FileInfo',
+    'GitChange',
+    'GitRepository',
+    'GitStatus',
+    'Grant',
+    'ImageConfig',
+    'ImageInfo',
+    'InstanceType',
+    'Language',
+    'Limits',
+    'Match',
+    'MintedToken',
+    'Network',
+    'NetworkLimits',
+    'NetworkState',
+    'PortEvent',
+    'PortLink',
+    'ProcessInfo',
+    'Pruned',
+    'Resources',
+    'SandboxInfo',
+    'SecretInfo',
+    'SnapshotInfo',
+    'TemplateInfo',
+    'TerminalSize',
+    'TokenInfo',
+    'TokenLimits',
+    'Traffic',
+    'Usage',
+    'UsageReport',
+    'Version',
+    'VolumeInfo',
+    'VolumeMount',
+    'VolumeUse',
+    'WaitFor',
+    'WaitResult',
+]

@@ -1,0 +1,46 @@
+# Written by tools/unasync.py from src/hutch/_async: change that, and run it.
+"""What the handles share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .._wire import at
+from .transport import Request, Transport
+
+Env = Mapping[str, str]
+
+#: Seconds that a call may take longer than the time limit that it has.
+MARGIN = 60.0
+
+
+def patience(timeout: float | None, default: float = 30.0) -> float:
+    """How long to wait for an answer to a call with a time limit."""
+    return (default if timeout is None else timeout) + MARGIN
+
+
+class Handle:
+    """A sandbox by its id. The parts of Sandbox are made of it."""
+
+    def __init__(self, transport: Transport, sandbox_id: str) -> None:
+        self._transport = transport
+        self._id = sandbox_id
+        self._env: dict[str, str] = {}
+
+    @property
+    def sandbox_id(self) -> str:
+        return self._id
+
+    def _request(self, method: str, path: str, body: Any = None, *, patience: float | None = 60.0, query: str = "", **ids: str | int) -> Request:
+        return Request(method, at("/v1/sandboxes/{id}" + path, id=self._id, **ids) + query, body, patience=patience)
+
+    def _call(self, method: str, path: str, body: Any = None, *, patience: float | None = 60.0, query: str = "", **ids: str | int) -> Any:
+        return self._transport.call(self._request(method, path, body, patience=patience, query=query, **ids))
+
+    def _with_env(self, env: Env | None) -> dict[str, str] | None:
+        """The variables of set_env_vars, and those of one call over them."""
+        return {**self._env, **(env or {})} or None
+
+
+__all__ = ["Env", "Handle", "patience"]

@@ -1,0 +1,195 @@
+# Written by tools/unasync.py from src/hutch/_async: change that, and run it.
+"""Files and repositories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from .._errors import NotFoundError, error_of
+from .._models import Edit, FileInfo, GitRepository, GitStatus, Match
+from .._wire import body_of, check_path, query_of
+from .base import Handle
+from .stream import FileWatch
+
+ArchiveFormat = Literal["tar", "tar.gz", "zip"]
+Content = str | bytes | Iterable[bytes]
+
+
+def _bytes(content: Content) -> bytes | Iterable[bytes]:
+    return content.encode() if isinstance(content, str) else content
+
+
+class Files(Handle):
+    """Paths are absolute, or relative to /workspace. Names that are not UTF-8 have escaped bytes, as `os.fsdecode` makes them."""
+
+    def read_file(self, path: str, *, offset: int = 0, length: int = 0, first_line: int = 0, last_line: int = 0) -> str:
+        """The text of a file, or of a part of it. `read_bytes` is for files that are not UTF-8."""
+        return (self.read_bytes(path, offset=offset, length=length, first_line=first_line, last_line=last_line)).decode()
+
+    def read_bytes(self, path: str, *, offset: int = 0, length: int = 0, first_line: int = 0, last_line: int = 0) -> bytes:
+        """The bytes of a file, or of a part of it. A negative offset counts from the end."""
+        request = self._request(
+            "GET",
+            "/files/content",
+            query=query_of(path=check_path(path), offset=offset or None, length=length or None, firstLine=first_line or None, lastLine=last_line or None),
+        )
+        response = self._transport.send(request)
+        return response.content
+
+    def stream_file(self, path: str) -> Iterator[bytes]:
+        """The bytes of a file of any size, in pieces."""
+        request = self._request("GET", "/files/content", query=query_of(path=check_path(path)))
+        for chunk in self._transport.chunks(self._transport.open(request)):
+            yield chunk
+
+    def write_file(
+        self,
+        path: str,
+        content: Content,
+        *,
+        mode: int | None = None,
+        append: bool = False,
+        create: bool = False,
+        parents: bool = True,
+    ) -> FileInfo:
+        """Makes a file of a text, of bytes or of an iterator of bytes: as a whole, or not at all. Folders above it are made.
+
+        `create` refuses a file that exists, `mode` are permissions such as 0o644.
+        """
+        octal = None if mode is None else f"{mode:04o}"
+        query = query_of(path=check_path(path), mode=octal, append=append, create=create, parents=parents)
+        request = self._request("PUT", "/files/content", query=query, patience=None)
+        request.content = _bytes(content)
+        return FileInfo.from_json(self._transport.call(request))
+
+    def edit_file(self, path: str, old_text: str, new_text: str, *, replace_all: bool = False) -> Edit:
+        """Replaces a text that is in a file exactly once or, with `replace_all`, at least once."""
+        body = {**body_of(replaceAll=replace_all or None), "path": path, "oldText": old_text, "newText": new_text}
+        return Edit.from_json(self._call("POST", "/files/edit", body))
+
+    def stat(self, path: str) -> FileInfo:
+        """Describes a file, without following a last link."""
+        return FileInfo.from_json(self._call("GET", "/files/stat", query=query_of(path=check_path(path))))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file, folder or link."""
+        try:
+            self.stat(path)
+        except NotFoundError as e:
+            if "sandboxId" in e.data and "path" not in e.data:
+                raise
+            return False
+        return True
+
+    def list_files(
+        self,
+        path: str = ".",
+        *,
+        recursive: bool = False,
+        depth: int | None = None,
+        hidden: bool = False,
+        glob: str | None = None,
+        limit: int | None = None,
+    ) -> list[FileInfo]:
+        """What is in a folder, by name."""
+        query = query_of(path=check_path(path), recursive=recursive, depth=depth, hidden=hidden, glob=glob, limit=limit)
+        return [FileInfo.from_json(v) for v in self._list("/files", query, "files")]
+
+    def search_files(self, pattern: str, path: str = ".", *, glob: str | None = None, hidden: bool = False, limit: int | None = None) -> list[Match]:
+        """The lines that match a regular expression (RE2)."""
+        query = query_of(path=check_path(path), pattern=pattern, glob=glob, hidden=hidden, limit=limit)
+        return [Match.from_json(v) for v in self._list("/files/search", query, "matches")]
+
+    def _list(self, path: str, query: str, name: str) -> Any:
+        """A list. One that ended early has its error in it."""
+        answer = self._call("GET", path, query=query)
+        if answer.get("error"):
+            raise error_of(answer["error"].get("status", 500), answer["error"])
+        return answer[name]
+
+    def mkdir(self, path: str, *, parents: bool = True) -> None:
+        """Makes a folder and, with `parents`, those above it; then a folder that exists is no error."""
+        self._call("POST", "/files/mkdir", query=query_of(path=check_path(path), parents=parents))
+
+    def move_file(self, source: str, target: str, *, replace: bool = False) -> None:
+        """Moves or renames a file or folder."""
+        query = query_of(from_=check_path(source), to=check_path(target), replace=replace)
+        self._call("POST", "/files/move", query=query)
+
+    def rename_file(self, source: str, target: str, *, replace: bool = False) -> None:
+        """The same as `move_file`."""
+        self.move_file(source, target, replace=replace)
+
+    def copy_file(self, source: str, target: str, *, replace: bool = False) -> None:
+        """Copies a file, or a folder with all that is in it."""
+        query = query_of(from_=check_path(source), to=check_path(target), replace=replace)
+        self._call("POST", "/files/copy", query=query)
+
+    def delete_file(self, path: str, *, recursive: bool = False) -> None:
+        """Removes a file or, with `recursive`, a folder with all that is in it."""
+        self._call("DELETE", "/files", query=query_of(path=check_path(path), recursive=recursive))
+
+    def chmod(self, path: str, mode: int) -> None:
+        """Changes permissions, to such as 0o755."""
+        self._call("POST", "/files/chmod", query=query_of(path=check_path(path), mode=f"{mode:04o}"))
+
+    def watch(self, path: str = ".", *, recursive: bool = True) -> FileWatch:
+        """Changes to a file or below a folder, as they happen. The first event is `ready`."""
+        return FileWatch(self._transport, self._request("GET", "/files/watch", query=query_of(path=check_path(path), recursive=recursive)))
+
+    def pack(self, path: str = ".", *, names: Sequence[str] = (), format: ArchiveFormat = "tar.gz") -> bytes:
+        """An archive of a folder, or of what is named in it."""
+        query = query_of(path=check_path(path), name=list(names), format=format)
+        response = self._transport.send(self._request("GET", "/files/archive", query=query, patience=None))
+        return response.content
+
+    def unpack(self, path: str, archive: bytes | Iterable[bytes], *, format: ArchiveFormat = "tar.gz") -> None:
+        """Puts what is in an archive below a folder, over what is there."""
+        request = self._request("PUT", "/files/archive", query=query_of(path=check_path(path), format=format), patience=None)
+        request.content = archive
+        self._transport.call(request)
+
+    def git_checkout(
+        self,
+        url: str,
+        *,
+        branch: str | None = None,
+        depth: int | None = None,
+        target_dir: str | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        timeout: float | None = None,
+    ) -> GitRepository:
+        """Clones a repository; its credentials are held in memory only."""
+        body = body_of(url=url, branch=branch, depth=depth, dir=target_dir, username=username, password=password, timeout=timeout)
+        limit = (600.0 if timeout is None else timeout) + 60.0
+        return GitRepository.from_json(self._call("POST", "/git/clone", body, patience=limit))
+
+    def git_status(self, dir: str | None = None) -> GitStatus:
+        """The branch, and the files that have changed."""
+        return GitStatus.from_json(self._call("GET", "/git/status", query=query_of(dir=dir)))
+
+    def git_diff(
+        self, dir: str | None = None, *, from_commit: str | None = None, to_commit: str | None = None, staged: bool = False, paths: Sequence[str] = ()
+    ) -> str:
+        """A difference, as git prints it."""
+        query = query_of(dir=dir, from_=from_commit, to=to_commit, staged=staged, path=list(paths))
+        response = self._transport.send(self._request("GET", "/git/diff", query=query))
+        return response.content.decode("utf-8", "replace")
+
+    def git_commit(
+        self,
+        message: str,
+        *,
+        dir: str | None = None,
+        paths: Sequence[str] | None = None,
+        author_name: str | None = None,
+        author_email: str | None = None,
+    ) -> GitRepository:
+        """Commits files; all that have changed if none are named."""
+        body = body_of(message=message, dir=dir, paths=paths, authorName=author_name, authorEmail=author_email)
+        return GitRepository.from_json(self._call("POST", "/git/commit", body))
+
+
+__all__ = ["ArchiveFormat", "Content", "Files"]

@@ -1,0 +1,221 @@
+# Written by tools/unasync.py from src/hutch/_async: change that, and run it.
+"""One sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Literal
+
+from .._errors import HutchTimeoutError
+from .._models import (
+    BackupInfo,
+    ConnectionLog,
+    Destruction,
+    ExposedPort,
+    Grant,
+    ImageInfo,
+    Network,
+    NetworkLimits,
+    NetworkState,
+    PortLink,
+    SandboxInfo,
+    SnapshotInfo,
+    VolumeInfo,
+)
+from .._wire import body_of, check_id, query_of
+from ._platform import sleep
+from .base import Env
+from .commands import Commands
+from .files import Files
+from .processes import Processes
+from .stream import PortWatch
+from .transport import Request, Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+OnIdle = Literal["hibernate", "stop", "destroy"]
+NetworkMode = Literal["none", "allow-list", "open"]
+
+
+class Sandbox(Commands, Processes, Files):
+    """A sandbox: an isolated computer with files, processes, code contexts and a network with rules.
+
+    As a context manager it is destroyed at the end.
+    """
+
+    def __init__(self, transport: Transport, sandbox_id: str, record: SandboxInfo | None = None) -> None:
+        super().__init__(transport, sandbox_id)
+        self._record = record
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._id}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.destroy(force=True)
+
+    def info(self) -> SandboxInfo:
+        """Its record as it is now. This does not wake it."""
+        self._record = SandboxInfo.from_json(self._call("GET", ""))
+        return self._record
+
+    def destroy(self, *, force: bool = True) -> Destruction:
+        """Destroys the sandbox and all that is in it. Without `force`, one with running background processes is refused."""
+        return Destruction.from_json(self._call("DELETE", "", query=query_of(force=force), patience=300.0))
+
+    def update(
+        self,
+        *,
+        keep_alive: bool | None = None,
+        sleep_after: float | None = None,
+        on_idle: OnIdle | None = None,
+        timeout: float | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> SandboxInfo:
+        """Changes how long the sandbox stays, and its labels. What is left out stays as it is."""
+        body = body_of(keepAlive=keep_alive, sleepAfter=sleep_after, onIdle=on_idle, timeout=timeout, labels=labels)
+        return SandboxInfo.from_json(self._call("PATCH", "", body))
+
+    def set_keep_alive(self, keep_alive: bool = True) -> SandboxInfo:
+        """A sandbox that is kept alive never sleeps."""
+        return self.update(keep_alive=keep_alive)
+
+    def set_env_vars(self, env: Env) -> None:
+        """Variables for everything that is started with this handle from now on. `create(env=...)` sets them for every caller."""
+        self._env.update(env)
+
+    # Sleep and copies.
+
+    def pause(self) -> SandboxInfo:
+        """Freezes everything, in memory, until the next use."""
+        return SandboxInfo.from_json(self._call("POST", "/pause"))
+
+    def resume(self) -> SandboxInfo:
+        """Continues a sandbox that is paused or asleep. Every use does that too."""
+        return SandboxInfo.from_json(self._call("POST", "/resume", patience=300.0))
+
+    def hibernate(self, timeout: float = 60.0) -> SandboxInfo:
+        """Puts the sandbox to sleep: its memory and files go to disk, and its next use wakes it.
+
+        On a runtime that cannot keep memory the files are kept, and the status is `stopped`. Do not use it meanwhile.
+        """
+        before = self.info()
+        if before.status in ("hibernated", "stopped"):
+            return before
+        self.update(keep_alive=False, sleep_after=0.1, on_idle="hibernate")
+        try:
+            end = monotonic() + timeout
+            while (now := self.info()).status not in ("hibernated", "stopped"):
+                if monotonic() > end:
+                    raise HutchTimeoutError(f"the sandbox {self._id} did not fall asleep in {timeout} seconds: is something using it?")
+                sleep(0.1)
+        finally:
+            self.update(keep_alive=before.keep_alive, sleep_after=before.sleep_after, on_idle=before.on_idle)
+        return now
+
+    def snapshot(self, name: str | None = None, *, files_only: bool = False, ttl: float | None = None, shared: bool = False) -> SnapshotInfo:
+        """Keeps what the sandbox is now. `create(snapshot=...)` makes a sandbox that begins so."""
+        body = body_of(name=name, filesOnly=files_only or None, ttl=ttl, shared=shared or None)
+        return SnapshotInfo.from_json(self._call("POST", "/snapshots", body, patience=600.0))
+
+    def fork(self, count: int = 1, *, env: Env | None = None) -> list[Self]:
+        """Makes copies of the sandbox as it is now, all or none."""
+        answer = self._call("POST", "/fork", body_of(count=count, env=env), patience=600.0)
+        infos = [SandboxInfo.from_json(v) for v in answer]
+        return [type(self)(self._transport, info.sandbox_id, info) for info in infos]
+
+    def commit_image(self, name: str) -> ImageInfo:
+        """Makes an image of the files that were written in the sandbox."""
+        return ImageInfo.from_json(self._call("POST", "/image", {"name": name}, patience=600.0))
+
+    # Ports.
+
+    def expose_port(
+        self, port: int, *, name: str | None = None, token: str | None = None, access: Literal["public", "private"] | None = None
+    ) -> ExposedPort:
+        """Gives a port a URL, or changes what it has."""
+        body = {**body_of(name=name, token=token, access=access), "port": port}
+        return ExposedPort.from_json(self._call("POST", "/ports", body))
+
+    def unexpose_port(self, port: int) -> None:
+        """Takes the URL of a port back."""
+        self._call("DELETE", "/ports/{port}", port=port)
+
+    def get_exposed_ports(self) -> list[ExposedPort]:
+        return [ExposedPort.from_json(v) for v in self._call("GET", "/ports")]
+
+    def validate_port_token(self, port: int, token: str) -> bool:
+        """Whether the port is exposed with this token."""
+        return bool((self._call("POST", "/ports/{port}/validate", {"token": token}, port=port))["valid"])
+
+    def link_port(self, port: int, lifetime: float | None = None) -> PortLink:
+        """Signs a URL with which everybody can see an exposed port for a while (seconds; default 3600)."""
+        return PortLink.from_json(self._call("POST", "/ports/{port}/link", body_of(lifetime=lifetime), port=port))
+
+    def watch_ports(self) -> PortWatch:
+        """Servers that begin to listen, and that stop."""
+        return PortWatch(self._transport, self._request("GET", "/ports"))
+
+    # Network.
+
+    def get_network(self) -> NetworkState:
+        """What the sandbox can reach, and what it has sent and received."""
+        return NetworkState.from_json(self._call("GET", "/network"))
+
+    def set_network(
+        self,
+        *,
+        mode: NetworkMode | None = None,
+        allow: Sequence[str] | None = None,
+        links: Sequence[str] | None = None,
+        limits: NetworkLimits | None = None,
+    ) -> NetworkState:
+        """Says what the sandbox can reach, in place of all that was said before."""
+        body = body_of(mode=mode, allow=allow, links=links, limits=limits)
+        return NetworkState.from_json(self._call("PUT", "/network", body))
+
+    def allow(self, *rules: str) -> NetworkState:
+        """Adds rules, such as ``pypi.org`` or ``10.1.0.0/16:5432``, to what the sandbox can reach."""
+        network: Network = (self.get_network()).network
+        network.allow = [*network.allow, *rules]
+        return NetworkState.from_json(self._call("PUT", "/network", network.to_json()))
+
+    def list_connections(
+        self, *, after: int | None = None, verdict: Literal["allowed", "denied"] | None = None, limit: int | None = None, wait: float | None = None
+    ) -> ConnectionLog:
+        """The log of what the sandbox reached, or tried to."""
+        query = query_of(after=after, verdict=verdict, limit=limit, wait=wait)
+        return ConnectionLog.from_json(self._call("GET", "/network/connections", query=query, patience=60.0 + (wait or 0.0)))
+
+    # Backups, volumes, sharing.
+
+    def create_backup(self, dir: str | None = None, *, name: str | None = None, ttl: float | None = None) -> BackupInfo:
+        """Copies a folder, apart from the sandbox. Default: /workspace."""
+        return BackupInfo.from_json(self._call("POST", "/backups", body_of(dir=dir, name=name, ttl=ttl), patience=None))
+
+    def restore_backup(self, backup: str | BackupInfo, dir: str | None = None) -> None:
+        """Makes a folder what it was. What is in the folder now goes."""
+        backup_id = backup if isinstance(backup, str) else backup.id
+        path = f"/v1/backups/{check_id('backup', backup_id)}/restore"
+        self._transport.call(Request("POST", path, {**body_of(dir=dir), "sandboxId": self._id}, patience=None))
+
+    def save_volumes(self) -> list[VolumeInfo]:
+        """Saves the volumes that the sandbox can write to. The server does that once a minute, and before the sandbox sleeps."""
+        return [VolumeInfo.from_json(v) for v in self._call("POST", "/volumes", patience=None)]
+
+    def share(self, token: str, access: Literal["read", "write"] = "read") -> Grant:
+        """Lets another token use the sandbox."""
+        return Grant.from_json(self._call("PUT", "/grants/{token}", {"access": access}, token=token))
+
+    def unshare(self, token: str) -> None:
+        self._call("DELETE", "/grants/{token}", token=token)
+
+    def list_grants(self) -> list[Grant]:
+        return [Grant.from_json(v) for v in self._call("GET", "/grants")]
+
+
+__all__ = ["Sandbox", "NetworkMode", "OnIdle"]

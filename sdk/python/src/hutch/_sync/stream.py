@@ -1,0 +1,295 @@
+# Written by tools/unasync.py from src/hutch/_async: change that, and run it.
+"""Streams: what commands and code print as it comes, logs, and changes of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from .._errors import HutchError, UnavailableError, error_of
+from .._models import FileEvent, PortEvent, ProcessInfo, TerminalSize
+from .._results import CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
+from .._wire import Event, at, query_of
+from ._platform import sleep
+from .transport import SILENCE, Events, Request, Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ._platform import Socket
+
+T = TypeVar("T")
+
+#: How long a lost connection is made again: as long as the server keeps what it belongs to.
+GRACE = 60.0
+LONGEST_PAUSE = 2.0
+
+
+class Stream(Generic[T]):
+    """Items as they come. It connects with the first one. Leave it with `close`, or use it as a context manager."""
+
+    def __init__(self, transport: Transport, request: Request) -> None:
+        request.patience = SILENCE
+        self._transport = transport
+        self._request = request
+        self._events: Events | None = None
+        self._connected = False
+        self._ended = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        while not self._ended:
+            event = self._next()
+            if event.name == "error":
+                self._ended = True
+                self.close()
+                problem = event.json()
+                raise error_of(problem.get("status", 500), problem)
+            item = self._take(event)
+            if self._ended:
+                self.close()
+            if item is not None:
+                return item
+        raise StopIteration
+
+    def _take(self, event: Event) -> T | None:
+        """Makes an item of an event, or notes the end in self._ended."""
+        raise NotImplementedError
+
+    def _again(self) -> Request | None:
+        """The request that continues a stream whose connection is lost, if one can."""
+        return None
+
+    def _next(self) -> Event:
+        pause, lost = 0.05, 0.0
+        while True:
+            try:
+                if self._events is None:
+                    self._events = self._transport.events(self._request)
+                    self._connected = True
+                return self._events.next()
+            except UnavailableError:
+                self._disconnect()
+                again = self._again() if self._connected else None
+                lost = lost or monotonic()
+                if again is None or monotonic() - lost > GRACE:
+                    raise
+                self._request = again
+            sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _disconnect(self) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            events.close()
+
+    def close(self) -> None:
+        """Leaves the stream. What the stream is of ends, unless it is resumable or a background process."""
+        self._ended = True
+        self._disconnect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ExecStream(Stream[Output]):
+    """The output of a command as it comes; then `result` says how it ended. To leave a command that is not resumable kills it."""
+
+    def __init__(self, transport: Transport, sandbox: str, request: Request, exec_id: str | None = None, cursor: int = 0) -> None:
+        super().__init__(transport, request)
+        self._sandbox = sandbox
+        #: The id of a resumable command, once the stream has begun.
+        self.exec_id = exec_id
+        #: Where the output continues: for `resume_exec`.
+        self.cursor = cursor
+        self._result: ExecResult | None = None
+
+    @property
+    def result(self) -> ExecResult:
+        """How the command ended; an error before it has."""
+        if self._result is None:
+            raise HutchError("the command has not ended: read its output to the end first, or call wait()")
+        return self._result
+
+    def _take(self, event: Event) -> Output | None:
+        if event.name in ("stdout", "stderr"):
+            output = Output.from_json(event.json())
+            self.cursor = output.cursor
+            return output
+        if event.name == "started":
+            self.exec_id = event.json()["execId"]
+        elif event.name == "exit":
+            self._result, self._ended = ExecResult.from_json(event.json()), True
+        return None
+
+    def _again(self) -> Request | None:
+        if self.exec_id is None:
+            return None
+        path = at("/v1/sandboxes/{id}/exec/{exec}", id=self._sandbox, exec=self.exec_id)
+        return Request("GET", path + query_of(cursor=str(self.cursor)), patience=SILENCE)
+
+    def wait(self) -> ExecResult:
+        """Reads to the end, and returns how the command ended."""
+        for _ in self:
+            pass
+        return self.result
+
+    def cancel(self) -> None:
+        """Kills the command with everything it started."""
+        if self.exec_id is not None and self._result is None:
+            path = at("/v1/sandboxes/{id}/exec/{exec}", id=self._sandbox, exec=self.exec_id)
+            self._transport.call(Request("DELETE", path))
+        self.close()
+
+
+class CodeStream(Stream[CodeEvent]):
+    """What code prints and shows as it comes; then `result` says how it ended. To leave it interrupts the code."""
+
+    def __init__(self, transport: Transport, request: Request) -> None:
+        super().__init__(transport, request)
+        self._result: RunResult | None = None
+
+    @property
+    def result(self) -> RunResult:
+        if self._result is None:
+            raise HutchError("the code has not ended: read its events to the end first, or call wait()")
+        return self._result
+
+    def _take(self, event: Event) -> CodeEvent | None:
+        if event.name in ("stdout", "stderr"):
+            return Output.from_json(event.json())
+        if event.name == "result":
+            return CodeResult.from_json(event.json())
+        if event.name == "exception":
+            return CodeError.from_json(event.json())
+        if event.name == "input":
+            v = event.json()
+            return InputRequest(v.get("prompt", ""), v.get("password", False))
+        if event.name == "end":
+            self._result, self._ended = RunResult.from_json(event.json()), True
+        return None
+
+    def wait(self) -> RunResult:
+        for _ in self:
+            pass
+        return self.result
+
+
+class LogStream(Stream[Output]):
+    """The output of a background process, followed until the process has ended. A lost connection is made again."""
+
+    def __init__(self, transport: Transport, path: str, cursor: int, query: dict[str, Any]) -> None:
+        self._path, self._query, self.cursor = path, query, cursor
+        super().__init__(transport, self._make())
+
+    def _make(self) -> Request:
+        return Request("GET", self._path + query_of(cursor=str(self.cursor), follow=True, **self._query), patience=SILENCE)
+
+    def _again(self) -> Request | None:
+        return self._make()
+
+    def _take(self, event: Event) -> Output | None:
+        if event.name in ("stdout", "stderr"):
+            output = Output.from_json(event.json())
+            self.cursor = output.cursor
+            return output
+        if event.name == "end":
+            self.cursor, self._ended = event.json()["cursor"], True
+        return None
+
+
+class FileWatch(Stream[FileEvent]):
+    """Changes to files as they happen. The first event has the type `ready`: nothing after it is missed."""
+
+    def _take(self, event: Event) -> FileEvent | None:
+        if event.name == "change":
+            return FileEvent.from_json(event.json())
+        self._ended = event.name == "end"
+        return None
+
+
+class PortWatch(Stream[PortEvent]):
+    """Servers that begin to listen or stop."""
+
+    def _take(self, event: Event) -> PortEvent | None:
+        if event.name == "port":
+            return PortEvent.from_json(event.json())
+        self._ended = event.name == "end"
+        return None
+
+
+class Terminal:
+    """A terminal: a background process that is watched and written to. Iterate over it for what it shows, in bytes."""
+
+    def __init__(self, transport: Transport, sandbox: str, process: ProcessInfo) -> None:
+        self._transport = transport
+        self._path = at("/v1/sandboxes/{id}/processes/{process}", id=sandbox, process=process.process_id)
+        self.process_id = process.process_id
+        self._socket: Socket | None = None
+        #: The record of the process, once it has ended.
+        self.exit: ProcessInfo | None = None
+        #: Where the output continues, in bytes.
+        self.cursor = 0
+
+    def _connection(self) -> Socket:
+        if self._socket is None:
+            self._socket = self._transport.socket(f"{self._path}/terminal?cursor={self.cursor}")
+        return self._socket
+
+    def send(self, data: str | bytes) -> None:
+        """Types something. Ctrl-C is ``"\\x03"``, Ctrl-D is ``"\\x04"``."""
+        socket = self._connection()
+        socket.send(data.encode() if isinstance(data, str) else data)
+
+    def resize(self, columns: int, rows: int) -> None:
+        socket = self._connection()
+        socket.send(json.dumps(TerminalSize(columns, rows).to_json()))
+
+    def __iter__(self) -> Iterator[bytes]:
+        from websockets.exceptions import ConnectionClosed
+
+        socket = self._connection()
+        while self.exit is None:
+            try:
+                message = socket.recv()
+            except ConnectionClosed as e:
+                raise UnavailableError("the connection with the terminal is lost: iterate again to continue") from e
+            if isinstance(message, bytes):
+                self.cursor += len(message)
+                yield message
+                continue
+            note = json.loads(message)
+            if note.get("error"):
+                raise error_of(note["error"].get("status", 500), note["error"])
+            self.cursor = note.get("cursor", self.cursor)
+            if note.get("exit"):
+                self.exit = ProcessInfo.from_json(note["exit"])
+        self.close()
+
+    def read(self) -> bytes:
+        """Everything that it shows until it ends."""
+        pieces = [piece for piece in self]
+        return b"".join(pieces)
+
+    def kill(self) -> None:
+        """Ends the terminal and all that runs in it."""
+        self._transport.call(Request("POST", f"{self._path}/signal", body={"signal": 9}))
+
+    def close(self) -> None:
+        """Leaves the terminal. What runs in it goes on: see `kill`."""
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,215 @@
+# Written by tools/unasync.py from src/hutch/_async: change that, and run it.
+"""Calls over HTTP: requests, errors, what is tried again, and events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from .._errors import ExhaustedError, HutchError, HutchTimeoutError, InvalidError, UnavailableError, error_of
+from .._wire import Event, EventParser
+from ._platform import connect, http_client, sleep
+
+if TYPE_CHECKING:
+    import httpx
+
+    from ._platform import Socket
+
+#: How often a call that is safe to repeat is made at most, and the pauses between.
+TRIES = 3
+PAUSES = (0.1, 0.5)
+#: The longest pause that a limit may ask for before the call is given up.
+LONGEST_PAUSE = 5.0
+#: Streams have a comment every 15 seconds at least, so one that is silent for longer is lost.
+SILENCE = 120.0
+
+Body = bytes | Iterable[bytes]
+
+
+@dataclass
+class Request:
+    """One call. It is repeated only if `safe`: the server then does the same again, or nothing."""
+
+    method: str
+    path: str
+    body: Any = None
+    content: Body | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    #: Seconds of silence that are waited for; None for as long as it takes.
+    patience: float | None = 60.0
+
+    @property
+    def safe(self) -> bool:
+        if self.content is not None:
+            return False
+        return self.method in ("GET", "DELETE") or self.method == "PUT" or "Idempotency-Key" in self.headers
+
+
+class Transport:
+    """A connection pool to one server."""
+
+    def __init__(self, url: str, token: str, client: httpx.Client | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise InvalidError(f"{url!r} is not the URL of a server: give one such as http://127.0.0.1:7700")
+        self.url = url.rstrip("/")
+        self.headers = {"Authorization": f"Bearer {token}"}
+        self._own = client is None
+        self._client = client
+
+    @property
+    def http(self) -> httpx.Client:
+        if self._client is None:
+            self._client = http_client()
+        return self._client
+
+    def close(self) -> None:
+        if self._own and self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def call(self, request: Request) -> Any:
+        """Makes a call, and returns the JSON of its answer, or None for an answer without one."""
+        response = self.send(request)
+        if not response.content:
+            return None
+        try:
+            return json.loads(response.content)
+        except ValueError:
+            raise self._foreign() from None
+
+    def send(self, request: Request) -> httpx.Response:
+        """Makes a call, again if that is safe, and returns the whole answer."""
+        for tried in range(TRIES):
+            try:
+                response = self._once(request, "application/json")
+                response.read()
+                response.close()
+                return response
+            except HutchError as e:
+                pause = self._pause(request, e, tried)
+                if pause is None:
+                    raise
+            except Exception as e:
+                raise self._fault(e) from e
+            sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    def _pause(self, request: Request, error: HutchError, tried: int) -> float | None:
+        """How long to wait before the next try, or None if there is none."""
+        if tried >= TRIES - 1:
+            return None
+        unsent = isinstance(error, UnavailableError) and error.data.get("sent") is False
+        if isinstance(error, ExhaustedError):  # what is refused by a limit was not done
+            after = error.retry_after
+            return after if after is not None and after <= LONGEST_PAUSE and request.content is None else None
+        if isinstance(error, UnavailableError) and (request.safe or (unsent and request.content is None)):
+            return PAUSES[min(tried, len(PAUSES) - 1)]
+        return None
+
+    def open(self, request: Request, accept: str = "*/*") -> httpx.Response:
+        """Makes a call once, and returns the answer before its body. The caller closes it."""
+        return self._once(request, accept)
+
+    def _once(self, request: Request, accept: str) -> httpx.Response:
+        import httpx
+
+        content: Any = request.content
+        headers = {**self.headers, "Accept": accept, **request.headers}
+        if request.body is not None:
+            content = json.dumps(request.body).encode()
+            headers["Content-Type"] = "application/json"
+        elif content is not None:
+            headers["Content-Type"] = "application/octet-stream"
+        timeout = httpx.Timeout(request.patience, connect=30.0, write=None, pool=None)
+        try:
+            made = self.http.build_request(request.method, self.url + request.path, content=content, headers=headers, timeout=timeout)
+            response = self.http.send(made, stream=True)
+            if response.status_code < 300:
+                return response
+            response.read()
+            response.close()
+        except httpx.HTTPError as e:
+            raise self._fault(e) from e
+        raise self._refusal(response)
+
+    def _refusal(self, response: httpx.Response) -> HutchError:
+        try:
+            problem = json.loads(response.content)
+        except ValueError:
+            problem = None
+        error = error_of(response.status_code, problem)
+        after = response.headers.get("Retry-After", "")
+        if after.isdigit():
+            error.data.setdefault("retryAfter", int(after))
+        return error
+
+    def _fault(self, error: Exception) -> Exception:
+        """The error for a connection that could not be made, or broke."""
+        import httpx
+
+        if isinstance(error, (httpx.ReadTimeout, httpx.WriteTimeout)):
+            return HutchTimeoutError(f"the Hutch server at {self.url} was silent for too long: it is busy, or the connection is lost")
+        if isinstance(error, httpx.HTTPError):
+            sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+            return UnavailableError(
+                f"the Hutch server at {self.url} does not answer, or went away: is it running (`hutch serve`), and is the URL right?",
+                data={"sent": sent},
+            )
+        return error
+
+    def _foreign(self) -> HutchError:
+        return UnavailableError(f"what answers at {self.url} does not speak as Hutch does: check the URL")
+
+    def chunks(self, response: httpx.Response) -> Iterator[bytes]:
+        """The body of an answer. One that breaks off is an error."""
+        try:
+            for chunk in response.iter_bytes():
+                yield chunk
+        except Exception as e:
+            raise self._fault(e) from e
+        finally:
+            response.close()
+
+    def events(self, request: Request) -> Events:
+        """Makes a call that is answered with server-sent events."""
+        return Events(self, self.open(request, "text/event-stream"))
+
+    def socket(self, path: str) -> Socket:
+        """Opens a WebSocket."""
+        from websockets.exceptions import InvalidStatus, WebSocketException
+
+        try:
+            return connect("ws" + self.url.removeprefix("http") + path, self.headers)
+        except InvalidStatus as e:
+            try:
+                problem = json.loads(e.response.body or b"")
+            except ValueError:
+                problem = None
+            raise error_of(e.response.status_code, problem) from None
+        except (OSError, WebSocketException) as e:
+            raise UnavailableError(f"the Hutch server at {self.url} does not answer, or went away: is it running (`hutch serve`), and is the URL right?") from e
+
+
+class Events:
+    """The events of one connection."""
+
+    def __init__(self, transport: Transport, response: httpx.Response) -> None:
+        self._response = response
+        self._parser = EventParser()
+        self._chunks = transport.chunks(response)
+
+    def next(self) -> Event:
+        """The next event. The last one ends the stream, so a connection that ends before is lost."""
+        while (event := self._parser.take()) is None:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                raise UnavailableError("the stream ended early: the server went away")
+            self._parser.feed(chunk)
+        return event
+
+    def close(self) -> None:
+        self._response.close()

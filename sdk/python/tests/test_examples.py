@@ -1,0 +1,41 @@
+"""The examples in README.md and docs/python.md, with what they say that they print, and the programs in examples/python."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+here = Path(__file__).resolve().parent.parent
+root = here.parent.parent
+blocks = [
+    (f"{page.name}-{i}", code, printed)
+    for page in (here / "README.md", root / "docs/python.md")
+    for i, (code, printed) in enumerate(re.findall(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", page.read_text(), re.S))
+]
+programs = sorted((root / "examples/python").glob("*.py"))
+
+
+def run(*args: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(here / "src")}
+    done = subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=120, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("code", "printed"), [b[1:] for b in blocks], ids=[b[0] for b in blocks])
+def test_page(code: str, printed: str) -> None:
+    got = run("-c", code)
+    assert got == printed or not printed
+
+
+@pytest.mark.parametrize("program", programs, ids=[p.stem for p in programs])
+def test_program(program: Path) -> None:
+    got = run(str(program))
+    wanted = re.search(r"^# Prints:\n((?:#.*\n)+)", program.read_text(), re.M)
+    assert wanted is not None, "the program does not say what it prints"
+    assert got == re.sub(r"^# ?", "", wanted[1], flags=re.M)

@@ -1,0 +1,246 @@
+"""What needs no server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import hutch
+from hutch import AsyncHutch, Hutch, _models
+from hutch._results import CodeResult, RunResult
+from hutch._wire import EventParser, query_of, time_of
+
+RECORD = {
+    "sandboxId": "a",
+    "status": "running",
+    "image": "host",
+    "runtime": "gvisor",
+    "createdAt": "2026-11-22T08:21:50.120123456Z",
+    "lastUsedAt": "2026-11-22T08:21:50Z",
+    "uptime": 1,
+    "resources": {"cpu": 0, "memory": 0},
+    "environment": {"hasAnthropicCredentials": False},
+    "keepAlive": False,
+    "sleepAfter": 600,
+    "onIdle": "hibernate",
+    "health": "healthy",
+    "limits": {},
+    "network": {},
+    "processes": None,
+    "aFieldOfANewerServer": 1,
+}
+
+
+class Server:
+    """Answers with what a test gives, in order, and keeps the requests."""
+
+    def __init__(self, *answers: tuple[int, Any] | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        status, body = answer
+        return httpx.Response(status, json=body) if body is not None else httpx.Response(status)
+
+    def client(self) -> Hutch:
+        return Hutch("http://hutch.test", "t", http_client=httpx.Client(transport=httpx.MockTransport(self)))
+
+
+def problem(status: int, kind: str, **data: Any) -> tuple[int, Any]:
+    return status, {"type": "about:blank", "title": "", "status": status, "kind": kind, "detail": "why", "data": data}
+
+
+def test_everything_is_exported() -> None:
+    assert set(_models.__all__) <= set(hutch.__all__)
+    for name in hutch.__all__:
+        assert getattr(hutch, name)
+    with pytest.raises(AttributeError):
+        _ = hutch.nothing
+
+
+def test_import_takes_neither_httpx_nor_websockets() -> None:
+    code = "import sys, hutch; hutch.Hutch; sys.exit('httpx' in sys.modules or 'websockets' in sys.modules or 'asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(Path(hutch.__file__).parent.parent)}).returncode == 0
+
+
+def test_times_with_any_number_of_digits() -> None:
+    utc = timezone.utc
+    assert time_of("2026-11-22T08:21:50Z") == datetime(2026, 11, 22, 8, 21, 50, tzinfo=utc)
+    assert time_of("2026-11-22T08:21:50.120123456Z") == datetime(2026, 11, 22, 8, 21, 50, 120123, tzinfo=utc)
+    assert time_of("2026-11-22T08:21:50.1-07:30").utcoffset() == -timedelta(hours=7, minutes=30)
+    with pytest.raises(ValueError):
+        time_of("yesterday")
+
+
+def test_events_in_any_pieces() -> None:
+    stream = b': hello\n\nid: 6\r\nevent: stdout\r\ndata: {"a":"\xc3\xa9"}\r\n\r\nevent: exit\ndata: 1\ndata: 2\n\ndata: no name\n\n'
+    for size in (1, 2, 7, len(stream)):
+        parser, got = EventParser(), []
+        for i in range(0, len(stream), size):
+            parser.feed(stream[i : i + size])
+            while (event := parser.take()) is not None:
+                got.append(event)
+        assert [(e.name, e.data) for e in got] == [("stdout", '{"a":"é"}'), ("exit", "1\n2")]
+        assert got[0].json() == {"a": "é"}
+
+
+def test_queries() -> None:
+    assert query_of(path="a b&é", recursive=False, limit=None, from_="x", name=["p", "q"]) == "?path=a+b%26%C3%A9&from=x&name=p&name=q"
+    assert query_of(path="\udcff") == "?path=%FF"
+
+
+@pytest.mark.parametrize("bad", ["", "..", "a/b", "Upper", "a?b", "-a", "a" * 64, "a\n"])
+def test_bad_ids_reach_no_server(bad: str) -> None:
+    server = Server()
+    with pytest.raises(hutch.InvalidError, match="is not an id"):
+        server.client().get(bad)
+    assert not server.requests
+
+
+def test_a_record_of_a_newer_server() -> None:
+    sandbox = Server((200, RECORD)).client().get("a")
+    assert sandbox._record is not None
+    assert sandbox._record.created_at.microsecond == 120123
+    assert sandbox._record.processes == []
+
+
+def test_reads_are_repeated() -> None:
+    server = Server(httpx.ReadError("gone"), problem(503, "unavailable"), (200, RECORD))
+    assert server.client().get("a").sandbox_id == "a"
+    assert len(server.requests) == 3
+
+
+def test_a_create_is_repeated_with_one_key() -> None:
+    server = Server(httpx.ReadError("gone"), (200, RECORD))
+    server.client().create("a")
+    first, second = server.requests
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+    assert json.loads(first.content) == {"sandboxId": "a"}
+
+
+def test_commands_are_not_repeated() -> None:
+    server = Server(httpx.ReadError("gone"))
+    with pytest.raises(hutch.UnavailableError, match="hutch serve"):
+        server.client().sandbox("a").exec("make")
+    assert len(server.requests) == 1
+
+
+def test_a_command_that_was_never_sent_is_repeated() -> None:
+    server = Server(httpx.ConnectError("refused"), httpx.ConnectError("refused"), httpx.ConnectError("refused"))
+    with pytest.raises(hutch.UnavailableError):
+        server.client().sandbox("a").exec("make")
+    assert len(server.requests) == 3
+
+
+def test_a_limit_that_ends_soon_is_waited_for() -> None:
+    server = Server(problem(429, "exhausted", retryAfter=0.01), (200, RECORD))
+    assert server.client().get("a").sandbox_id == "a"
+    server = Server(problem(429, "exhausted", retryAfter=600))
+    with pytest.raises(hutch.ExhaustedError) as e:
+        server.client().get("a")
+    assert e.value.retry_after == 600
+
+
+def test_errors_have_their_kind() -> None:
+    for status, kind, wanted in (
+        (404, "not_found", hutch.NotFoundError),
+        (401, "denied", hutch.AuthenticationError),
+        (403, "denied", hutch.DeniedError),
+        (409, "conflict", hutch.ConflictError),
+        (422, "unsupported", hutch.UnsupportedError),
+        (504, "timeout", hutch.HutchTimeoutError),
+        (500, "of-a-newer-server", hutch.InternalError),
+    ):
+        with pytest.raises(wanted) as e:
+            Server(problem(status, kind, sandboxId="a")).client().get("a")
+        assert (e.value.status, e.value.message, e.value.data) == (status, "why", {"sandboxId": "a"})
+
+
+def test_what_is_not_hutch() -> None:
+    with pytest.raises(hutch.NotFoundError, match="check the URL"):
+        Server((404, None)).client().version()
+    with pytest.raises(hutch.InvalidError, match="not the URL"):
+        Hutch("hutch.test", "t")
+
+
+def test_settings_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUTCH_TOKEN", raising=False)
+    with pytest.raises(hutch.InvalidError, match="HUTCH_TOKEN"):
+        Hutch("http://hutch.test")
+
+
+def test_a_stream_that_ends_early_is_an_error() -> None:
+    text = b'event: stdout\ndata: {"stream":"stdout","data":"a","encoding":"utf-8","cursor":1}\n\n'
+    client = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=text)))
+    stream = Hutch("http://hutch.test", "t", http_client=client).sandbox("a").exec_stream("make")
+    assert next(stream).data == b"a"
+    with pytest.raises(hutch.UnavailableError, match="ended early"):
+        next(stream)
+    with pytest.raises(hutch.HutchError, match="has not ended"):
+        _ = stream.result
+
+
+def test_a_resumable_stream_goes_on() -> None:
+    def piece(cursor: int) -> bytes:
+        return b'event: stdout\ndata: {"stream":"stdout","data":"x","encoding":"utf-8","cursor":%d}\n\n' % cursor
+
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.method} {request.url.raw_path.decode()}")
+        if len(asked) == 1:
+            return httpx.Response(200, content=b'event: started\ndata: {"execId":"x-1"}\n\n' + piece(1))
+        if len(asked) == 2:
+            raise httpx.ConnectError("refused")
+        return httpx.Response(200, content=piece(2) + b'event: error\ndata: {"status":409,"kind":"conflict","detail":"why"}\n\n')
+
+    async def run() -> list[int]:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+        stream = AsyncHutch("http://hutch.test", "t", http_client=client).sandbox("a").exec_stream("make", resumable=True)
+        got = []
+        with pytest.raises(hutch.ConflictError):
+            async for output in stream:
+                got.append(output.cursor)
+        return got
+
+    assert asyncio.run(run()) == [1, 2]
+    again = "GET /v1/sandboxes/a/exec/x-1?cursor=1"
+    assert asked == ["POST /v1/sandboxes/a/exec", again, again]
+
+
+def test_notebooks_show_results() -> None:
+    png = CodeResult({"text/plain": "<Figure>", "image/png": "iVBORw0KGgo="}, main=True)
+    assert png._repr_png_() == b"\x89PNG\r\n\x1a\n"
+    assert png._repr_mimebundle_(include=["text/plain"]) == {"text/plain": "<Figure>"}
+    table = CodeResult({"text/html": "<table>", "text/plain": "t"})
+    assert table._repr_html_() == "<table>" and str(table) == "t"
+    result = {
+        "success": True,
+        "contextId": "c",
+        "sandboxId": "a",
+        "executionCount": 1,
+        "exitCode": 0,
+        "stdout": "/w==",
+        "stderr": "",
+        "encoding": "base64",
+        "results": [png.to_json()],
+        "duration": 1,
+        "timedOut": False,
+        "truncated": False,
+        "fresh": True,
+        "ended": False,
+    }
+    run = RunResult.from_json(result)
+    assert run.stdout_bytes == b"\xff" and run.text == "<Figure>" and "image/png" in run._repr_mimebundle_()

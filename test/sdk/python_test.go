@@ -1,0 +1,105 @@
+package sdk
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hutch/internal/hutchtest"
+)
+
+const python = "../../sdk/python"
+
+// environment is where the tools of the Python SDK are installed, once for each lock file.
+var environment = sync.OnceValues(func() (string, error) {
+	lock, err := filepath.Abs(filepath.Join(python, "requirements.lock"))
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(lock)
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(fmt.Sprintf("../../bin/python-%x", sha256.Sum256(text))[:len("../../bin/python-")+12])
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
+		return dir, nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{
+		{"python3", "-m", "venv", dir},
+		{filepath.Join(dir, "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:", "-r", lock},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "ready"), nil, 0o644)
+})
+
+// run runs a program of that environment in the folder of the SDK.
+func run(t *testing.T, env []string, program string, args ...string) string {
+	t.Helper()
+	dir, err := environment()
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		hutchtest.Skip(t, "the tools of the Python SDK are missing: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin", program), args...)
+	cmd.Dir = python
+	cmd.Env = append(os.Environ(), append(env, "PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1")...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestPython runs the tests of the Python SDK, the contract among them, against a server.
+func TestPython(t *testing.T) {
+	s := serve(t)
+	out := run(t, []string{"HUTCH_URL=" + s.url, "HUTCH_TOKEN=" + token}, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+	t.Log(out)
+}
+
+// TestPythonSource holds the source to its types and its style, and what is generated to its source.
+func TestPythonSource(t *testing.T) {
+	run(t, nil, "python", "tools/models.py", "--check")
+	run(t, nil, "python", "tools/unasync.py", "--check")
+	for _, folder := range []string{".", "../../examples/python"} {
+		run(t, nil, "ruff", "check", "--no-cache", "--config", "pyproject.toml", folder)
+		run(t, nil, "ruff", "format", "--no-cache", "--config", "pyproject.toml", "--check", folder)
+	}
+	run(t, nil, "mypy", "--cache-dir", t.TempDir())
+}
+
+// TestPythonWheel builds the package that users install.
+func TestPythonWheel(t *testing.T) {
+	dir := t.TempDir()
+	run(t, nil, "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--wheel-dir", dir, ".")
+	wheels, _ := filepath.Glob(filepath.Join(dir, "hutch_sandbox-*.whl"))
+	if len(wheels) != 1 {
+		t.Fatalf("built %v", wheels)
+	}
+	names := run(t, nil, "python", "-m", "zipfile", "-l", wheels[0])
+	for _, want := range []string{"hutch/py.typed", "hutch/_sync/client.py", "hutch/_async/client.py", "METADATA"} {
+		if !strings.Contains(names, want) {
+			t.Errorf("there is no %s in the wheel:\n%s", want, names)
+		}
+	}
+}
