@@ -90,6 +90,8 @@ type FileInfo struct {
 	Type     FileType  `json:"type"`
 	Size     int64     `json:"size"`
 	Mode     FileMode  `json:"mode"` // "0644"
+	UID      int       `json:"uid"`  // of the owner, inside the sandbox
+	GID      int       `json:"gid"`  // of the group
 	Modified time.Time `json:"modified"`
 	Target   string    `json:"target,omitempty"` // of a symlink
 }

@@ -309,6 +309,7 @@ type Process struct {
 	Status        ProcessStatus `json:"status"`
 	PID           int           `json:"pid"` // inside the sandbox; 0 when the process does not run
 	ExitCode      *int          `json:"exitCode,omitempty"`
+	Signal        int           `json:"signal,omitempty"` // that ended it; 0 for none
 	StartTime     time.Time     `json:"startTime"`
 	EndTime       *time.Time    `json:"endTime,omitempty"`
 	RestartPolicy RestartPolicy `json:"restartPolicy"`

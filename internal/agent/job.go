@@ -168,7 +168,7 @@ func (j *job) pause(d time.Duration) bool {
 // finish makes the end final.
 func (j *job) finish() {
 	j.mu.Lock()
-	j.rec.Status, j.rec.ExitCode = j.last.State, &j.last.Code
+	j.rec.Status, j.rec.ExitCode, j.rec.Signal = j.last.State, &j.last.Code, j.last.Signal
 	j.rec.EndMS = time.Now().UnixMilli()
 	j.mu.Unlock()
 	close(j.over)

@@ -166,7 +166,7 @@ func process(id string, p wire.Process) hutch.Process {
 	v := hutch.Process{
 		ID: clean(p.ID, hutch.MaxID), SandboxID: id, Name: clean(p.Name, hutch.MaxID), Command: clean(p.Command, 4096),
 		Status: p.Status, PID: max(p.PID, 0), StartTime: time.UnixMilli(p.StartMS).UTC(),
-		RestartPolicy: p.Restart, Restarts: max(p.Restarts, 0),
+		RestartPolicy: p.Restart, Restarts: max(p.Restarts, 0), Signal: p.Signal,
 	}
 	switch p.Status {
 	case hutch.ProcessStarting, hutch.ProcessRunning, hutch.ProcessExited, hutch.ProcessFailed:

@@ -220,7 +220,7 @@ func info(p string, st *unix.Stat_t, target string) hutch.FileInfo {
 	}
 	return hutch.FileInfo{
 		Path: p, Name: path.Base(p), Type: t, Size: st.Size, Mode: hutch.FileMode(st.Mode & 0o7777),
-		Modified: modified(st), Target: target,
+		UID: int(st.Uid), GID: int(st.Gid), Modified: modified(st), Target: target,
 	}
 }
 

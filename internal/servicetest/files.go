@@ -105,6 +105,9 @@ func (s *suite) writeRead(t *testing.T) {
 	if err != nil || again != info {
 		t.Errorf("%+v, %v; want %+v", again, err, info)
 	}
+	if ids := s.run(t, id, "stat -c '%u %g' a/b/c.txt"); ids != fmt.Sprintln(info.UID, info.GID) {
+		t.Errorf("a command sees the owner and group %q, the record has %d %d", ids, info.UID, info.GID)
+	}
 	if !s.NoIsolation {
 		if who := s.run(t, id, "stat -c %U a a/b/c.txt; id -un"); len(slices.Compact(strings.Fields(who))) != 1 {
 			t.Errorf("files belong to %q", who)

@@ -31,7 +31,7 @@ func (s *suite) process() map[string]func(*testing.T) {
 				t.Fatal(err)
 			}
 			p = s.until(t, p, "has ended", ended)
-			if p.Status != hutch.ProcessFailed || p.ExitCode == nil || *p.ExitCode != 143 || p.EndTime == nil || p.EndTime.Before(p.StartTime) {
+			if p.Status != hutch.ProcessFailed || p.ExitCode == nil || *p.ExitCode != 143 || p.Signal != 15 || p.EndTime == nil || p.EndTime.Before(p.StartTime) {
 				t.Errorf("ended: %+v, exit code %v", p, p.ExitCode)
 			}
 			s.knows(t, p)
@@ -48,7 +48,7 @@ func (s *suite) process() map[string]func(*testing.T) {
 			if got, _ := s.follow(t, p, 0); got != "lived\n" {
 				t.Errorf("printed %q", got)
 			}
-			if p = s.until(t, p, "has ended", ended); p.Status != hutch.ProcessExited || *p.ExitCode != 0 {
+			if p = s.until(t, p, "has ended", ended); p.Status != hutch.ProcessExited || *p.ExitCode != 0 || p.Signal != 0 {
 				t.Errorf("%+v", p)
 			}
 		},

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 
 	"hutch"
@@ -57,6 +58,9 @@ func checkInfo(f hutch.FileInfo) error {
 	case hutch.RegularFile, hutch.Directory, hutch.Symlink, hutch.OtherFile:
 	default:
 		return fmt.Errorf("file of type %.20q", f.Type)
+	}
+	if f.UID < 0 || f.UID > math.MaxUint32 || f.GID < 0 || f.GID > math.MaxUint32 {
+		return fmt.Errorf("file of user %d and group %d", f.UID, f.GID)
 	}
 	if y := f.Modified.Year(); f.Size < 0 || f.Size > maxCount || y < 0 || y > 9999 {
 		return fmt.Errorf("file of %d bytes, from %d", f.Size, y)

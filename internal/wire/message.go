@@ -162,6 +162,7 @@ type Process struct {
 	Status   hutch.ProcessStatus `json:"status"`
 	PID      int                 `json:"pid,omitempty"`
 	ExitCode *int                `json:"exitCode,omitempty"`
+	Signal   int                 `json:"signal,omitempty"` // that ended it
 	StartMS  int64               `json:"startMs"` // Unix time
 	EndMS    int64               `json:"endMs,omitempty"`
 	Restart  hutch.RestartPolicy `json:"restart,omitempty"`
@@ -219,6 +220,9 @@ func (p *Process) UnmarshalJSON(b []byte) error {
 	}
 	if p.ExitCode != nil && (*p.ExitCode < 0 || *p.ExitCode > 255) {
 		return fmt.Errorf("process %d: exit code %d", p.PID, *p.ExitCode)
+	}
+	if p.Signal < 0 || p.Signal > 64 {
+		return fmt.Errorf("process %d: ended by signal %d", p.PID, p.Signal)
 	}
 	if p.Terminal != nil && p.Terminal.Check() != nil {
 		return fmt.Errorf("process %d: a terminal of %v", p.PID, *p.Terminal)
