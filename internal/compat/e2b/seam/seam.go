@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"hutch"
 )
@@ -51,6 +52,31 @@ func With(ctx context.Context, t Target) context.Context { return context.WithVa
 func From(ctx context.Context) Target {
 	t, _ := ctx.Value(key{}).(Target)
 	return t
+}
+
+// endTime is how long a sandbox that broke off can take to be gone.
+const endTime = 2 * time.Second
+
+// Vanished reports whether the sandbox of a stream no longer runs, after the stream has ended with err. A sandbox that
+// is being destroyed is first only unreachable. Clients recognise the end of a sandbox by a connection that is cut and a
+// /health that fails, so the stream is cut once that is so.
+func Vanished(ctx context.Context, t Target, err error) bool {
+	switch hutch.KindOf(err) {
+	case hutch.NotFound: // what a stream is about does not vanish otherwise
+		return true
+	case hutch.Unavailable:
+	default:
+		return false
+	}
+	for end := time.Now().Add(endTime); ; time.Sleep(20 * time.Millisecond) {
+		sb, err := t.Service.Sandbox(ctx, t.Sandbox)
+		if hutch.KindOf(err) == hutch.NotFound || err == nil && (sb.Status == hutch.Destroyed || sb.Status == hutch.Failed) {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
 }
 
 // Handlers are the services of sandboxes.

@@ -1,0 +1,195 @@
+package envd
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"hutch"
+	"hutch/internal/compat/e2b/seam"
+)
+
+// download answers with a file.
+func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
+	q := request{r, seam.From(r.Context()), r.Context()}
+	encoding, ok := chooseEncoding(r.Header)
+	if !ok {
+		seam.Refuse(w, http.StatusNotAcceptable, "no acceptable encoding found, supported: [identity, gzip]")
+		return
+	}
+	a, err := h.filesAccount(q, r.URL.Query().Get("username"))
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	req := hutch.ReadRequest{Path: a.path(r.URL.Query().Get("path"))}
+	d := &downloading{w: w, head: r.Method == http.MethodHead, ranged: parseRange(r.Header, &req), gzip: encoding == "gzip"}
+	d.req = &req
+	req.Opened = d.opened
+	_, err = q.target.Service.ReadFile(q.ctx, q.target.Sandbox, req, d)
+	switch {
+	case err == nil || errors.Is(err, errHead):
+		d.finish()
+	case !d.begun:
+		for name := range w.Header() {
+			if strings.HasPrefix(name, "Content-") || name == "Last-Modified" {
+				w.Header().Del(name)
+			}
+		}
+		h.failRead(w, r, req.Path, err)
+	default: // no client takes the answer for complete
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// failRead answers that a file cannot be read.
+func (h *Handler) failRead(w http.ResponseWriter, r *http.Request, p string, err error) {
+	if hutch.KindOf(err) == hutch.NotFound && !gone(err) {
+		seam.Refuse(w, http.StatusNotFound, "path '"+strings.ToValidUTF8(p, "\uFFFD")+"' does not exist")
+		return
+	}
+	h.fail(w, r, err)
+}
+
+// chooseEncoding returns the encoding of an answer. Clients that are libraries name all that they could read: only one
+// that names gzip alone, or does not take another, wants it.
+func chooseEncoding(header http.Header) (encoding string, ok bool) {
+	gzipQuality, identityQuality, others := 0.0, -1.0, 0
+	for part := range strings.SplitSeq(header.Get("Accept-Encoding"), ",") {
+		name, parameters, _ := strings.Cut(strings.TrimSpace(part), ";")
+		quality := 1.0
+		if text, has := strings.CutPrefix(strings.TrimSpace(parameters), "q="); has {
+			quality, _ = strconv.ParseFloat(text, 64)
+		}
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "":
+		case "gzip":
+			gzipQuality = quality
+		case "identity":
+			identityQuality = quality
+		case "*":
+			if quality == 0 && identityQuality < 0 {
+				identityQuality = 0
+			}
+			others++
+		default:
+			others++
+		}
+	}
+	switch {
+	case gzipQuality > 0 && (others == 0 && identityQuality < gzipQuality || identityQuality == 0):
+		return "gzip", true
+	case identityQuality == 0:
+		return "", false
+	}
+	return "identity", true
+}
+
+// errHead ends a read whose content the client did not ask for.
+var errHead = errors.New("no body is wanted")
+
+// downloading is an answer that receives a file.
+type downloading struct {
+	w      http.ResponseWriter
+	req    *hutch.ReadRequest
+	ranged bool
+	gzip   bool
+	head   bool
+	begun  bool
+	size   int64
+	zip    *gzip.Writer
+}
+
+func (d *downloading) opened(info hutch.FileInfo) {
+	header := d.w.Header()
+	header.Set("Content-Type", "application/octet-stream")
+	if t := mime.TypeByExtension(path.Ext(info.Name)); t != "" {
+		header.Set("Content-Type", t)
+	}
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Disposition", "attachment") // the content is untrusted: a browser must not show it as a page of ours
+	header.Set("Cache-Control", "no-store")
+	header.Set("Vary", "Accept-Encoding")
+	header.Set("Last-Modified", info.Modified.UTC().Format(http.TimeFormat))
+	d.size = info.Size
+	from, to := d.req.Range(info.Size)
+	if d.ranged && from < to {
+		header.Set("Content-Range", "bytes "+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10)+"/"+strconv.FormatInt(info.Size, 10))
+	}
+	if d.gzip = d.gzip && !d.ranged && info.Size > 0; d.gzip {
+		header.Set("Content-Encoding", "gzip")
+		return
+	}
+	header.Set("Accept-Ranges", "bytes")
+	header.Set("Content-Length", strconv.FormatInt(to-from, 10))
+}
+
+func (d *downloading) begin() {
+	if d.begun {
+		return
+	}
+	d.begun = true
+	switch {
+	case d.w.Header().Get("Content-Range") != "":
+		d.w.WriteHeader(http.StatusPartialContent)
+	case d.ranged && d.size > 0 && d.req.Offset >= d.size:
+		d.w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(d.size, 10))
+		d.w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+	default:
+		d.w.WriteHeader(http.StatusOK)
+	}
+}
+
+func (d *downloading) Write(b []byte) (int, error) {
+	d.begin()
+	if d.head {
+		return 0, errHead
+	}
+	var w io.Writer = d.w
+	if d.gzip {
+		if d.zip == nil {
+			d.zip, _ = gzip.NewWriterLevel(d.w, gzip.BestSpeed) // a known level
+		}
+		w = d.zip
+	}
+	n, err := w.Write(b)
+	if err != nil {
+		return n, errGone
+	}
+	return n, nil
+}
+
+func (d *downloading) finish() {
+	d.begin()
+	if d.zip != nil {
+		d.zip.Close() // an error here means that the client has gone
+	}
+}
+
+// parseRange takes a Range header with one range. It ignores others, as HTTP allows, and all with If-Range: the file is
+// known only once it is open.
+func parseRange(header http.Header, req *hutch.ReadRequest) bool {
+	spec, ok := strings.CutPrefix(header.Get("Range"), "bytes=")
+	from, to, dash := strings.Cut(spec, "-")
+	if !ok || !dash || strings.Contains(spec, ",") || header.Get("If-Range") != "" {
+		return false
+	}
+	first, errFirst := strconv.ParseInt(from, 10, 62)
+	last, errLast := strconv.ParseInt(to, 10, 62)
+	switch {
+	case from == "" && errLast == nil && last > 0:
+		req.Offset = -last
+	case errFirst == nil && first >= 0 && to == "":
+		req.Offset = first
+	case errFirst == nil && first >= 0 && errLast == nil && last >= first:
+		req.Offset, req.Length = first, last-first+1
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,182 @@
+package envd
+
+import (
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"path"
+	"strings"
+
+	"hutch"
+	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/httpio"
+)
+
+// writtenFile is the answer for an uploaded file.
+type writtenFile struct {
+	Path string `json:"path"`
+	Name string `json:"name"`
+	Type string `json:"type"` // always "file"
+}
+
+// maxFiles is how many files one upload can have.
+const maxFiles = 10_000
+
+// errBody is the error of a body that ends early or is not what its header says.
+var errBody = rpcErrorf(invalidArgument, "the request's body did not arrive whole, or is not what its Content-Type and Content-Encoding say: send it again")
+
+// upload writes files: one as it is, or those of a form.
+func (h *Handler) upload(w http.ResponseWriter, r *http.Request) {
+	q := request{r, seam.From(r.Context()), r.Context()}
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Metadata-") {
+			seam.Refuse(w, http.StatusNotImplemented, "this server stores no metadata of files: leave the header "+name+" out")
+			return
+		}
+	}
+	a, err := h.filesAccount(q, r.URL.Query().Get("username"))
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	body, err := decompressed(r.Header, httpio.NewBody(w, r, h.stall))
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	u := &uploading{q: q, account: a, path: r.URL.Query().Get("path"), seen: map[string]bool{}}
+	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err == nil && media == "multipart/form-data" && parameters["boundary"] != "":
+		err = u.form(multipart.NewReader(body, parameters["boundary"]))
+	case err == nil && media == "application/octet-stream":
+		err = u.single(body)
+	default:
+		seam.Refuse(w, http.StatusUnsupportedMediaType, "send multipart/form-data or application/octet-stream")
+		return
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	writeEntries(w, u.files)
+}
+
+// decompressed returns the body as the client means it. What comes out of it is bounded by the sandbox's disk.
+func decompressed(header http.Header, body io.Reader) (io.Reader, error) {
+	switch encoding := strings.ToLower(header.Get("Content-Encoding")); encoding {
+	case "", "identity":
+		return body, nil
+	case "gzip":
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, errBody
+		}
+		return z, nil
+	default:
+		return nil, rpcErrorf(invalidArgument, "unsupported Content-Encoding: %.40s", encoding)
+	}
+}
+
+// uploading is one upload.
+type uploading struct {
+	q       request
+	account account
+	path    string // of the query; empty if the form has the names
+	seen    map[string]bool
+	files   []writtenFile
+}
+
+func (u *uploading) single(body io.Reader) error {
+	if u.path == "" {
+		return rpcErrorf(invalidArgument, "the query has no path: it is needed for a body of this type")
+	}
+	return u.write(u.path, body)
+}
+
+func (u *uploading) form(form *multipart.Reader) error {
+	for {
+		part, err := form.NextRawPart()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return errBody
+		}
+		field, name := nameOfPart(part.Header.Get("Content-Disposition"))
+		if field != "file" {
+			continue // other fields mean nothing here, and to E2B
+		}
+		switch {
+		case u.path != "" && len(u.files) > 0:
+			return rpcErrorf(invalidArgument, "you cannot upload multiple files to the same path '%.300s'", u.path)
+		case u.path != "":
+			name = u.path
+		case name == "":
+			return rpcErrorf(invalidArgument, "a file of the form has no filename, and the query has no path")
+		case len(u.files) == maxFiles:
+			return rpcErrorf(invalidArgument, "the form has more than %d files, the limit: send some of them at a time", maxFiles)
+		}
+		if err := u.write(name, part); err != nil {
+			return err
+		}
+	}
+	if len(u.files) == 0 {
+		return rpcErrorf(invalidArgument, "the form has no file: its field is called file")
+	}
+	return nil
+}
+
+// nameOfPart returns the name of a form's field, and its whole filename: E2B's clients send paths in it.
+func nameOfPart(disposition string) (field, filename string) {
+	kind, parameters, err := mime.ParseMediaType(disposition)
+	if err != nil || kind != "form-data" {
+		return "", ""
+	}
+	return parameters["name"], formEscapes.Replace(parameters["filename"])
+}
+
+// formEscapes are the characters that browsers, and what behaves like them, escape in the names of a form.
+var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
+
+// write writes one file, as a whole or not at all.
+func (u *uploading) write(name string, r io.Reader) error {
+	p := u.account.path(name)
+	if u.seen[p] {
+		return rpcErrorf(invalidArgument, "you cannot upload multiple files to the same path '%.300s'", p)
+	}
+	u.seen[p] = true
+	ctx := u.q.ctx
+	if len(u.files) > 0 {
+		ctx = unmetered(ctx)
+	}
+	body := &wholeBody{Reader: r}
+	info, err := u.q.target.Service.WriteFile(ctx, u.q.target.Sandbox, hutch.WriteRequest{Path: p, Parents: true}, body)
+	if err != nil {
+		return cmp.Or(body.err, err)
+	}
+	u.files = append(u.files, writtenFile{Path: info.Path, Name: path.Base(info.Path), Type: "file"})
+	return nil
+}
+
+// wholeBody is a body whose early end is an error of the client.
+type wholeBody struct {
+	io.Reader
+	err error
+}
+
+func (b *wholeBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		b.err = errBody
+		if errors.Is(err, hutch.Exhausted) { // the owner's memory budget
+			b.err = err
+		}
+		err = b.err
+	}
+	return n, err
+}

@@ -1,0 +1,295 @@
+package envd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+)
+
+type watchRequest struct {
+	Path         string `json:"path"`
+	Recursive    bool   `json:"recursive"`
+	IncludeEntry bool   `json:"includeEntry"`
+	// AllowNetworkMounts changes nothing: the kinds of file systems that it is about are watched as any other.
+	AllowNetworkMounts bool `json:"allowNetworkMounts"`
+}
+
+type filesystemEvent struct {
+	Name  string     `json:"name"` // relative to the watched folder
+	Type  string     `json:"type"`
+	Entry *entryInfo `json:"entry,omitempty"`
+}
+
+// watchMessage is one of: start, event, keepalive.
+type watchMessage struct {
+	Start      *struct{}        `json:"start,omitempty"`
+	Filesystem *filesystemEvent `json:"filesystem,omitempty"`
+	Keepalive  *struct{}        `json:"keepalive,omitempty"`
+}
+
+const (
+	eventCreate = "EVENT_TYPE_CREATE"
+	eventWrite  = "EVENT_TYPE_WRITE"
+	eventRemove = "EVENT_TYPE_REMOVE"
+	eventRename = "EVENT_TYPE_RENAME"
+)
+
+// errOverflow ends a watch that missed changes: clients have no event for that.
+var errOverflow = rpcErrorf(dataLoss, "changes came too fast to be reported one by one: list the folder again, and watch anew")
+
+// watchDir reports changes of a folder until the client leaves.
+func (h *Handler) watchDir(q request, m watchRequest, s *stream) error {
+	limit, err := timeLimit(q.Request)
+	if err != nil {
+		return err
+	}
+	root, err := h.folder(q, m.Path)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(q.ctx)
+	defer cancel(nil)
+	if limit > 0 {
+		timer := time.AfterFunc(limit, func() { cancel(errTimeUp) })
+		defer timer.Stop()
+	}
+	stop := func() {}
+	defer func() { stop() }()
+	var refused error
+	err = h.watch(ctx, q, root, m, func(e *filesystemEvent) error {
+		if e == nil {
+			refused = s.send(watchMessage{Start: &struct{}{}})
+			stop = s.keepAlive(watchMessage{Keepalive: &struct{}{}}, func() { cancel(errGone) })
+		} else {
+			refused = s.send(watchMessage{Filesystem: e})
+		}
+		return refused
+	})
+	return cmp.Or(refused, context.Cause(ctx), err)
+}
+
+// watch passes changes below root to out; nil is passed when it has begun.
+func (h *Handler) watch(ctx context.Context, q request, root string, m watchRequest, out func(*filesystemEvent) error) error {
+	return q.target.Service.Watch(ctx, q.target.Sandbox, hutch.WatchRequest{Path: root, Recursive: m.Recursive}, func(e hutch.FileEvent) error {
+		switch e.Type {
+		case hutch.WatchReady:
+			return out(nil)
+		case hutch.Overflow:
+			return errOverflow
+		case hutch.WatchEnded:
+			return nil
+		}
+		for _, event := range eventsOf(root, e) {
+			if m.IncludeEntry && (event.Type == eventCreate || event.Type == eventWrite) {
+				event.Entry = h.entryNow(ctx, q, e.Path)
+			}
+			if err := out(&event); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// eventsOf translates a change. A move is the end of one name and the begin of another.
+func eventsOf(root string, e hutch.FileEvent) []filesystemEvent {
+	name := relative(root, e.Path)
+	switch e.Type {
+	case hutch.FileCreated:
+		return []filesystemEvent{{Name: name, Type: eventCreate}}
+	case hutch.FileModified:
+		return []filesystemEvent{{Name: name, Type: eventWrite}}
+	case hutch.FileDeleted:
+		return []filesystemEvent{{Name: name, Type: eventRemove}}
+	case hutch.FileMoved:
+		return []filesystemEvent{{Name: relative(root, e.From), Type: eventRename}, {Name: name, Type: eventCreate}}
+	}
+	return nil
+}
+
+func relative(root, p string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(p, strings.TrimSuffix(root, "/")), "/")
+}
+
+// entryNow describes a file, if it is still there.
+func (h *Handler) entryNow(ctx context.Context, q request, p string) *entryInfo {
+	q.ctx = unmetered(ctx)
+	ps, err := h.people(q, newPeople)
+	if err != nil {
+		return nil
+	}
+	f, err := q.target.Service.Stat(q.ctx, q.target.Sandbox, p)
+	if err != nil {
+		return nil
+	}
+	e := q.entry(ps, f)
+	return &e
+}
+
+// A watcher collects changes until its client asks for them. It ends when no client has asked for watcherIdle.
+const (
+	watcherIdle = 10 * time.Minute
+	// maxWatchers bounds the watchers of one sandbox, and maxEvents the changes that one collects.
+	maxWatchers = 32
+	maxEvents   = 16 << 10
+)
+
+// watchers are the watchers of all sandboxes. The zero value is empty.
+type watchers struct {
+	running sync.WaitGroup
+
+	mu  sync.Mutex
+	all map[watcherKey]*watcher
+}
+
+type watcherKey struct{ place, id string }
+
+type watcher struct {
+	idle   *time.Timer
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex
+	events []filesystemEvent
+	err    error // why it ended
+}
+
+type (
+	watcherResponse struct {
+		ID string `json:"watcherId"`
+	}
+	watcherRequest struct {
+		ID string `json:"watcherId"`
+	}
+	eventsResponse struct {
+		Events []filesystemEvent `json:"events"`
+	}
+)
+
+// createWatcher starts a watcher, and answers when every further change will be collected.
+func (h *Handler) createWatcher(q request, m watchRequest) (watcherResponse, error) {
+	root, err := h.folder(q, m.Path)
+	if err != nil {
+		return watcherResponse{}, err
+	}
+	from := caller.From(q.ctx)
+	from.Budget = nil
+	ctx, cancel := context.WithCancelCause(caller.With(h.ctx, from))
+	key := watcherKey{place(q.ctx, q.target), hutch.NewID("watch")}
+	v := &watcher{cancel: cancel, idle: time.AfterFunc(watcherIdle, func() { h.watchers.remove(key) })}
+	if err := h.watchers.add(key, v); err != nil {
+		v.end()
+		return watcherResponse{}, err
+	}
+	ready := make(chan error, 2)
+	h.watchers.running.Go(func() {
+		err := h.watch(ctx, q, root, m, func(e *filesystemEvent) error {
+			if e == nil {
+				ready <- nil
+				return nil
+			}
+			return v.collect(*e)
+		})
+		v.fail(cmp.Or(err, error(rpcErrorf(notFound, "the watched folder was removed: %.300s", root))))
+		ready <- err
+	})
+	select {
+	case err = <-ready:
+	case <-q.ctx.Done():
+		err = context.Cause(q.ctx)
+	}
+	if err != nil {
+		h.watchers.remove(key)
+		return watcherResponse{}, err
+	}
+	return watcherResponse{key.id}, nil
+}
+
+func (ws *watchers) add(key watcherKey, v *watcher) error {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	n := 0
+	for k := range ws.all {
+		if k.place == key.place {
+			n++
+		}
+	}
+	if n >= maxWatchers {
+		return rpcErrorf(resourceExhausted, "the sandbox has %d watchers, the limit: remove some", maxWatchers)
+	}
+	if ws.all == nil {
+		ws.all = map[watcherKey]*watcher{}
+	}
+	ws.all[key] = v
+	return nil
+}
+
+func (ws *watchers) remove(key watcherKey) {
+	ws.mu.Lock()
+	v := ws.all[key]
+	delete(ws.all, key)
+	ws.mu.Unlock()
+	if v != nil {
+		v.end()
+	}
+}
+
+func (v *watcher) end() {
+	v.cancel(nil)
+	v.idle.Stop()
+}
+
+func (ws *watchers) find(q request, id string) (*watcher, error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if v := ws.all[watcherKey{place(q.ctx, q.target), id}]; v != nil {
+		return v, nil
+	}
+	return nil, rpcErrorf(notFound, "watcher with id %.100s not found", id)
+}
+
+func (v *watcher) collect(e filesystemEvent) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.events) >= maxEvents {
+		return errOverflow
+	}
+	v.events = append(v.events, e)
+	return nil
+}
+
+func (v *watcher) fail(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.err = err
+}
+
+// watcherEvents returns what a watcher has collected since the last call.
+func (h *Handler) watcherEvents(q request, m watcherRequest) (eventsResponse, error) {
+	v, err := h.watchers.find(q, m.ID)
+	if err != nil {
+		return eventsResponse{}, err
+	}
+	v.idle.Reset(watcherIdle)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.events) == 0 && v.err != nil && !errors.Is(v.err, context.Canceled) {
+		return eventsResponse{}, v.err
+	}
+	answer := eventsResponse{append([]filesystemEvent{}, v.events...)}
+	v.events = nil
+	return answer, nil
+}
+
+func (h *Handler) removeWatcher(q request, m watcherRequest) (struct{}, error) {
+	if _, err := h.watchers.find(q, m.ID); err != nil {
+		return struct{}{}, err
+	}
+	h.watchers.remove(watcherKey{place(q.ctx, q.target), m.ID})
+	return struct{}{}, nil
+}
