@@ -163,7 +163,7 @@ type Process struct {
 	PID      int                 `json:"pid,omitempty"`
 	ExitCode *int                `json:"exitCode,omitempty"`
 	Signal   int                 `json:"signal,omitempty"` // that ended it
-	StartMS  int64               `json:"startMs"` // Unix time
+	StartMS  int64               `json:"startMs"`          // Unix time
 	EndMS    int64               `json:"endMs,omitempty"`
 	Restart  hutch.RestartPolicy `json:"restart,omitempty"`
 	Restarts int                 `json:"restarts,omitempty"`
