@@ -388,6 +388,10 @@ class FileInfo:
     size: int
     #: Permissions in octal, such as 0644.
     mode: str
+    #: The user that owns it, inside the sandbox.
+    uid: int
+    #: Its group, inside the sandbox.
+    gid: int
     modified: datetime
     #: Where a symlink leads.
     target: str | None = None
@@ -401,6 +405,8 @@ class FileInfo:
             type=v['type'],
             size=v['size'],
             mode=v['mode'],
+            uid=v['uid'],
+            gid=v['gid'],
             modified=time_of(v['modified']),
             target=v.get('target'),
         )
@@ -413,6 +419,8 @@ class FileInfo:
                 'type': self.type,
                 'size': self.size,
                 'mode': self.mode,
+                'uid': self.uid,
+                'gid': self.gid,
                 'modified': self.modified,
                 'target': self.target,
             }
@@ -1017,6 +1025,8 @@ class ProcessInfo:
     restart_policy: Literal["never", "on-failure", "always"]
     restarts: int
     exit_code: int | None = None
+    #: The signal that ended it; the exit code is then 128 more.
+    signal: int | None = None
     end_time: datetime | None = None
     #: The size it has now.
     terminal: TerminalSize | None = None
@@ -1034,6 +1044,7 @@ class ProcessInfo:
             restart_policy=v['restartPolicy'],
             restarts=v['restarts'],
             exit_code=v.get('exitCode'),
+            signal=v.get('signal'),
             end_time=time_of(v['endTime']) if v.get('endTime') is not None else None,
             terminal=TerminalSize.from_json(v['terminal']) if v.get('terminal') is not None else None,
         )
@@ -1051,6 +1062,7 @@ class ProcessInfo:
                 'restartPolicy': self.restart_policy,
                 'restarts': self.restarts,
                 'exitCode': self.exit_code,
+                'signal': self.signal,
                 'endTime': self.end_time,
                 'terminal': self.terminal,
             }
