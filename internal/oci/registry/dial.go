@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/netaddr"
 )
 
 // transport makes connections for all endpoints of a repository, and for the servers that these redirect to.
@@ -56,7 +57,7 @@ func through(proxy *url.URL, direct []string) func(*http.Request) (*url.URL, err
 		}
 		name := strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), "."))
 		at, err := netip.ParseAddr(name)
-		if err == nil && !allowed(at, false) || err != nil && numeric(name) || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		if err == nil && !netaddr.Allowed(at, false) || err != nil && numeric(name) || name == "localhost" || strings.HasSuffix(name, ".localhost") {
 			return nil, refused(r.URL.Host, name)
 		}
 		return proxy, nil
@@ -83,7 +84,7 @@ func hostPort(host string, insecure bool) string {
 func check(name string, private bool) func(network, address string, _ syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
-		if err == nil && allowed(at.Addr(), private) {
+		if err == nil && netaddr.Allowed(at.Addr(), private) {
 			return nil
 		}
 		return refused(name, address)
@@ -92,34 +93,6 @@ func check(name string, private bool) func(network, address string, _ syscall.Ra
 
 func refused(name, address string) error {
 	return hutch.Errorf(hutch.Denied, "the registry leads to %s (%s), which is private, local or metadata: registries there must be allowed by the server's administrator", name, address)
-}
-
-// never are addresses that no registry can have, whatever the settings allow: this network, link-local with the metadata of most
-// clouds, multicast and reserved, and the metadata of Alibaba, Oracle, Azure and Amazon over IPv6.
-var never = prefixes("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32",
-	"::/128", "fe80::/10", "ff00::/8", "fd00:ec2::254/128")
-
-// private are addresses of the server itself and of its own network.
-var private = prefixes("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15",
-	"::1/128", "fc00::/7", "fec0::/10")
-
-// embedding are networks whose addresses end in, or hold, an address of IPv4, which other machines unpack.
-var embedding = prefixes("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
-
-func prefixes(texts ...string) (list []netip.Prefix) {
-	for _, t := range texts {
-		list = append(list, netip.MustParsePrefix(t))
-	}
-	return list
-}
-
-func allowed(a netip.Addr, privateToo bool) bool {
-	a = a.WithZone("").Unmap()
-	in := func(p netip.Prefix) bool { return p.Contains(a) }
-	if slices.ContainsFunc(never, in) {
-		return false
-	}
-	return privateToo || !slices.ContainsFunc(private, in) && !slices.ContainsFunc(embedding, in)
 }
 
 // secured refuses to send without TLS what is not allowed to go so, also after a redirect.
