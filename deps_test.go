@@ -52,6 +52,7 @@ var layers = []layer{
 	{"hutch/internal/credential", nil},
 	{"hutch/internal/ceiling", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/turn", nil},
+	{"hutch/internal/netaddr", nil},
 	{"hutch/internal/files", []string{"hutch", "github.com/bmatcuk/doublestar/v4", sys}},
 
 	// Both ends of the protocol. The agent is in every sandbox: it stays small.
@@ -110,7 +111,8 @@ var layers = []layer{
 		"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/coderesult", "hutch/internal/linesearch", "hutch/internal/resumable", "hutch/internal/box", "hutch/internal/driver", "hutch/internal/durable", "hutch/internal/exposure", "hutch/internal/image", "hutch/internal/instance", "hutch/internal/saved", "hutch/internal/wire", "hutch/internal/excerpt", "hutch/internal/git", "hutch/internal/kernel", "hutch/internal/netstack", "hutch/internal/pool", "hutch/internal/runner", "hutch/internal/snapshots", "hutch/internal/store", "hutch/internal/text",
 	}},
 
-	{"hutch/internal/volume", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
+	{"hutch/internal/bucket", []string{"hutch", "hutch/internal/netaddr", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/volume", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd"}},
 
 	// Surfaces speak to a hutch.Service, whatever is behind it.
 	{"hutch/internal/httpio", nil},
@@ -128,10 +130,10 @@ var layers = []layer{
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
-	{"hutch/internal/backup", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
+	{"hutch/internal/backup", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
 	{"hutch/internal/secret", []string{"hutch", "hutch/internal/caller", "hutch/internal/verb", "hutch/internal/wrap", "hutch/internal/durable", "hutch/internal/excerpt", "filippo.io/age"}},
 	{"hutch/internal/oci/rootfs", []string{"hutch", "hutch/internal/account", "github.com/erofs/go-erofs", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd"}},
-	{"hutch/internal/oci/registry", []string{"hutch", "github.com/google/go-containerregistry/pkg/..."}},
+	{"hutch/internal/oci/registry", []string{"hutch", "hutch/internal/netaddr", "github.com/google/go-containerregistry/pkg/..."}},
 	{"hutch/internal/oci", []string{"hutch", "hutch/internal/durable", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/google/go-containerregistry/pkg/..."}},
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build", []string{
@@ -192,7 +194,7 @@ var layers = []layer{
 }
 
 // testOnly are the packages that are in no program.
-var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine"}
+var testOnly = []string{"hutch/internal/scripted", "hutch/internal/servicetest", "hutch/internal/driver/drivertest", "hutch/internal/driver/fake", "hutch/internal/hutchtest", "hutch/internal/hutchtest/browser", "hutch/internal/hutchtest/disk", "hutch/internal/hutchtest/testimage", "hutch/internal/hutchtest/fakeengine", "hutch/internal/hutchtest/s3"}
 
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {

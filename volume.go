@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Volumes are named folders that outlive sandboxes. A sandbox that is created with a volume begins with the volume's
@@ -20,7 +21,8 @@ import (
 // Errors: NotFound for a volume that does not exist; Conflict for a volume that is in use; Exhausted for content over
 // the quota; Denied for an archive with entries that a volume cannot have; Unsupported when the server has no volumes.
 type Volumes interface {
-	// CreateVolume makes an empty volume. A name that is taken is Conflict.
+	// CreateVolume makes an empty volume, or one whose files are the objects of a bucket. A name that is taken is Conflict. A
+	// bucket that cannot be read is refused.
 	CreateVolume(ctx context.Context, req VolumeRequest) (Volume, error)
 
 	// Volumes lists the caller's volumes, by name.
@@ -29,8 +31,9 @@ type Volumes interface {
 	// Volume returns the record of a volume.
 	Volume(ctx context.Context, name string) (Volume, error)
 
-	// DeleteVolume removes a volume that no sandbox has, awake or asleep.
-	DeleteVolume(ctx context.Context, name string) error
+	// DeleteVolume removes a volume that no sandbox has, awake or asleep. Its bucket stays as it is. A volume with changes
+	// that are not in its bucket is Conflict, unless force gives them up.
+	DeleteVolume(ctx context.Context, name string, force bool) error
 
 	// ReadVolume writes the file or folder at a path of the volume as a tar archive, in which names begin with the last
 	// part of the path. An empty path is the whole volume.
@@ -42,12 +45,45 @@ type Volumes interface {
 
 	// SaveVolumes saves the volumes that a sandbox can write to, and returns them.
 	SaveVolumes(ctx context.Context, sandbox string) ([]Volume, error)
+
+	// SyncVolume writes the changes of a volume to its bucket, and those of the bucket to the volume, if no sandbox can
+	// write to it. The server does the first soon after each save, and both when a sandbox is created with the volume.
+	SyncVolume(ctx context.Context, name string) (Volume, error)
 }
 
 // VolumeRequest asks for a volume.
 type VolumeRequest struct {
 	Name  string `json:"name"`            // like the id of a sandbox
 	Quota int    `json:"quota,omitempty"` // MiB; default 1024
+	// Bucket has the files of the volume as its objects; nil for a volume that only the server has.
+	Bucket *VolumeBucket `json:"bucket,omitempty"`
+}
+
+// VolumeBucket is the bucket of a volume, on an S3-compatible service. Only the server uses it, no sandbox.
+type VolumeBucket struct {
+	URL string `json:"url"` // s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION
+	// KeyID is the id of the access key, and KeySecret the name of the secret (Secrets) that has the key itself. A bucket
+	// that everybody can read needs neither.
+	KeyID     string `json:"keyId,omitempty"`
+	KeySecret string `json:"keySecret,omitempty"`
+}
+
+// Check refuses what can be no bucket. The server reads the URL.
+func (b VolumeBucket) Check() error {
+	refuse := func(field, text string) error {
+		return Errorf(Invalid, "%s", text).Naming(AboutField, field)
+	}
+	switch {
+	case !strings.HasPrefix(b.URL, "s3://") || len(b.URL) > MaxPath || !utf8.ValidString(b.URL):
+		return refuse("bucket.url", "the bucket of a volume is a URL: write s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION")
+	case (b.KeyID == "") != (b.KeySecret == ""):
+		return refuse("bucket.keyId", "an access key has two parts: give the key id, and the name of the secret that has the key; or neither, for a public bucket")
+	case len(b.KeyID) > 200 || strings.ContainsFunc(b.KeyID, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return refuse("bucket.keyId", "the key id has other characters than letters, digits and signs, or more than 200")
+	case b.KeySecret == "":
+		return nil
+	}
+	return CheckSecretName(b.KeySecret)
 }
 
 // maxVolumeQuota is more than any disk has, in MiB.
@@ -60,6 +96,9 @@ func (r VolumeRequest) Check() error {
 	}
 	if r.Quota < 0 || r.Quota > maxVolumeQuota {
 		return Errorf(Invalid, "quota is %d MiB: give 1 to %d, or leave it out for 1024", r.Quota, maxVolumeQuota).Naming(AboutField, "quota")
+	}
+	if r.Bucket != nil {
+		return r.Bucket.Check()
 	}
 	return nil
 }
@@ -95,6 +134,10 @@ type Volume struct {
 	SavedAt   time.Time   `json:"savedAt"`           // when the content last changed
 	Problem   string      `json:"problem,omitempty"` // why the last save did not work; empty if it did
 	Uses      []VolumeUse `json:"uses"`              // the sandboxes that have it
+
+	Bucket        *VolumeBucket `json:"bucket,omitempty"`
+	Unsynced      bool          `json:"unsynced,omitempty"`      // it has changes that are not in its bucket yet
+	BucketProblem string        `json:"bucketProblem,omitempty"` // why the last exchange with the bucket did not work
 }
 
 // VolumeUse says that a sandbox has a volume.

@@ -197,6 +197,7 @@ var types = map[string]any{
 	"VolumeUse":            hutch.VolumeUse{},
 	"VolumeRequest":        hutch.VolumeRequest{},
 	"VolumeMount":          hutch.VolumeMount{},
+	"VolumeBucket":         hutch.VolumeBucket{},
 	"Image":                hutch.Image{},
 	"ImageConfig":          hutch.ImageConfig{},
 	"PullRequest":          hutch.PullRequest{},
@@ -497,7 +498,10 @@ func (f folders) Volumes(context.Context) ([]hutch.Volume, error) {
 func (f folders) Volume(_ context.Context, name string) (hutch.Volume, error) {
 	return f.volume(), hutch.CheckVolume(name)
 }
-func (folders) DeleteVolume(context.Context, string) error { return nil }
+func (folders) DeleteVolume(context.Context, string, bool) error { return nil }
+func (f folders) SyncVolume(_ context.Context, name string) (hutch.Volume, error) {
+	return f.volume(), hutch.CheckVolume(name)
+}
 func (folders) ReadVolume(_ context.Context, _, _ string, w io.Writer) error {
 	_, err := io.WriteString(w, "archive")
 	return err

@@ -26,8 +26,12 @@ func (c *Client) Volume(ctx context.Context, name string) (hutch.Volume, error) 
 }
 
 // DeleteVolume implements hutch.Volumes.
-func (c *Client) DeleteVolume(ctx context.Context, name string) error {
-	_, err := call[struct{}](ctx, c, volumeAt("DeleteVolume", name), nil)
+func (c *Client) DeleteVolume(ctx context.Context, name string, force bool) error {
+	to := volumeAt("DeleteVolume", name)
+	if force {
+		to = to.with(url.Values{"force": {"true"}})
+	}
+	_, err := call[struct{}](ctx, c, to, nil)
 	return err
 }
 
@@ -45,6 +49,11 @@ func (c *Client) WriteVolume(ctx context.Context, name, path string, r io.Reader
 // SaveVolumes implements hutch.Volumes.
 func (c *Client) SaveVolumes(ctx context.Context, sandbox string) ([]hutch.Volume, error) {
 	return call[[]hutch.Volume](ctx, c, at("SaveVolumes", sandbox), nil)
+}
+
+// SyncVolume implements hutch.Volumes.
+func (c *Client) SyncVolume(ctx context.Context, name string) (hutch.Volume, error) {
+	return call[hutch.Volume](ctx, c, volumeAt("SyncVolume", name), nil)
 }
 
 // SaveVolumes saves the volumes that the sandbox can write to.

@@ -120,6 +120,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.Secrets.KeyFile, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
 	f.StringVar(&fl.Backups.To, "backups", "", "where backups are kept: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION (default: in the data folder)")
 	f.Int64Var(&fl.volumeRoom, "volume-room", volume.DefaultRoom>>20, "MiB that the quotas of the volumes of one token may add up to")
+	f.StringSliceVar(&fl.BucketHosts, "bucket-host", nil, "endpoint of buckets of volumes, as HOST:PORT, that may have a private or loopback address and no TLS; may be repeated")
 	f.Int64Var(&fl.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")
 	f.StringVar(&fl.anthropic, "broker-anthropic", "", "keep ANTHROPIC_API_KEY out of sandboxes, and add it to what they send to `HOST` (default api.anthropic.com)")
 	f.Lookup("broker-anthropic").NoOptDefVal = "api.anthropic.com"

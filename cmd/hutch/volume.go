@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,23 +26,36 @@ the server saves what it wrote; any number can read it.
   hutch volume cp ./weights models:
   hutch create --volume models:/workspace/models:ro demo`,
 	}
-	c.AddCommand(newVolumeCreate(h, std), newVolumeList(h, std), newVolumeInspect(h, std), newVolumeDelete(h, std), newVolumeCopy(h, std), newVolumeSave(h, std))
+	c.AddCommand(newVolumeCreate(h, std), newVolumeList(h, std), newVolumeInspect(h, std), newVolumeDelete(h, std), newVolumeCopy(h, std), newVolumeSave(h, std), newVolumeSync(h, std))
 	return c
 }
 
 func newVolumeCreate(h *home, std streams) *cobra.Command {
 	var req hutch.VolumeRequest
+	var bucket hutch.VolumeBucket
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "create NAME", Short: "Make an empty volume", Long: "Make an empty volume, and print its name.\n" + remoteHelp,
+		Use: "create NAME", Short: "Make a volume",
+		Long: `Make a volume, and print its name. It is empty or, with --bucket, has the objects of a
+bucket as its files. The server reads and writes the bucket with an access key. The key
+is a secret of yours (hutch secret set), and does not enter any sandbox.
+` + remoteHelp,
+		Example: `  hutch volume create models --quota 4096
+  hutch secret set S3_KEY
+  hutch volume create data --bucket 's3://team/data?region=eu-central-1' --key-id AKIAEXAMPLE --key-secret S3_KEY`,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-			req.Name = args[0]
+			if req.Name = args[0]; bucket != (hutch.VolumeBucket{}) {
+				req.Bucket = &bucket
+			}
 			made, err := svc.CreateVolume(ctx, req)
 			return printMade(std, made.Name, made, asJSON, err)
 		}),
 	}
 	c.Flags().IntVar(&req.Quota, "quota", 0, "most MiB that it can hold (default 1024)")
+	c.Flags().StringVar(&bucket.URL, "bucket", "", "bucket with its files, as s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION")
+	c.Flags().StringVar(&bucket.KeyID, "key-id", "", "id of the access key of the bucket")
+	c.Flags().StringVar(&bucket.KeySecret, "key-secret", "", "name of the secret with the access key of the bucket")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -57,12 +71,21 @@ func newVolumeList(h *home, std streams) *cobra.Command {
 				return err
 			}
 			return writeList(std.out, asJSON, list, "VOLUME\tSIZE\tQUOTA\tSAVED\tUSED BY\tPROBLEM", func(v hutch.Volume) []any {
-				return []any{v.Name, size(v.Size), size(int64(v.Quota) << 20), when(&v.SavedAt, ""), dash(usedBy(v)), dash(v.Problem)}
+				return []any{v.Name, size(v.Size), size(int64(v.Quota) << 20), when(&v.SavedAt, ""), dash(usedBy(v)), dash(problemOf(v))}
 			})
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// problemOf is what a list says about a volume: why a save or an exchange with its bucket did not work.
+func problemOf(v hutch.Volume) string {
+	problem := cmp.Or(v.Problem, v.BucketProblem)
+	if problem == "" && v.Unsynced {
+		return "not in its bucket yet"
+	}
+	return problem
 }
 
 // usedBy names the sandboxes that have a volume.
@@ -89,7 +112,7 @@ func newVolumeInspect(h *home, std streams) *cobra.Command {
 }
 
 func newVolumeDelete(h *home, std streams) *cobra.Command {
-	var asJSON bool
+	var asJSON, force bool
 	names := func(ctx context.Context, svc *client.Client) (names []string, err error) {
 		list, err := svc.Volumes(ctx)
 		for _, v := range list {
@@ -99,10 +122,13 @@ func newVolumeDelete(h *home, std streams) *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use: "rm VOLUME...", Aliases: []string{"delete"}, Short: "Delete volumes with their files",
-		Long: "Delete volumes with their files. One that a sandbox has, also a sandbox that sleeps, is\nnot deleted.\n" + goneHelp + remoteHelp,
+		Long: "Delete volumes with their files. One that a sandbox has, also a sandbox that sleeps, is\nnot deleted, and neither is one with changes that are not in its bucket. A bucket stays\nas it is.\n" + goneHelp + remoteHelp,
 		Args: cobra.MinimumNArgs(1),
-		RunE: removal{"volume", names, (*client.Client).DeleteVolume}.onEach(h, std, &asJSON),
+		RunE: removal{"volume", names, func(svc *client.Client, ctx context.Context, name string) error {
+			return svc.DeleteVolume(ctx, name, force)
+		}}.onEach(h, std, &asJSON),
 	}
+	c.Flags().BoolVarP(&force, "force", "f", false, "also with changes that are not in the volume's bucket, which are lost")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -121,6 +147,25 @@ does this once a minute, before the sandbox sleeps and before it is destroyed.
 				return err
 			}
 			return writeList(std.out, asJSON, list, "", func(v hutch.Volume) []any { return []any{v.Name} })
+		}),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newVolumeSync(h *home, std streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "sync VOLUME", Short: "Exchange changes with the bucket of a volume",
+		Long: `Write the changes of a volume to its bucket, and those of the bucket to the volume, and
+print its name. While a sandbox can write to the volume, only its changes are written.
+The server does the first soon after each save, and both when a sandbox is created
+with the volume.
+` + remoteHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			v, err := svc.SyncVolume(ctx, args[0])
+			return printMade(std, v.Name, v, asJSON, err)
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

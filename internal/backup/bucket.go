@@ -4,13 +4,13 @@ import (
 	"context"
 	"io"
 	"io/fs"
-	"net/url"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"hutch"
+	"hutch/internal/bucket"
 )
 
 // partSize is how much of an object is sent at a time, and held in memory; an
@@ -27,28 +27,15 @@ type Bucket struct {
 // OpenBucket opens the bucket that a URL names: s3://BUCKET/PREFIX, with the parameters region and, if the service is
 // not Amazon's, endpoint. It does not contact the service yet.
 func OpenBucket(address string, creds *credentials.Credentials) (*Bucket, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "s3" || u.Host == "" || u.User != nil {
-		return nil, hutch.Errorf(hutch.Invalid, "%q names no bucket: write s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, and give the keys in the environment", address)
-	}
-	q := u.Query()
-	endpoint, err := url.Parse(q.Get("endpoint"))
-	if err != nil || endpoint.Host == "" && q.Has("endpoint") || strings.Trim(endpoint.Path, "/") != "" {
-		return nil, hutch.Errorf(hutch.Invalid, "the endpoint %q is not a URL: write https://HOST or http://HOST:PORT", q.Get("endpoint"))
-	}
-	host := endpoint.Host
-	if host == "" {
-		host = "s3.amazonaws.com"
-	}
-	client, err := minio.New(host, &minio.Options{Creds: creds, Secure: endpoint.Scheme != "http", Region: q.Get("region")})
+	at, err := bucket.Parse(address)
 	if err != nil {
-		return nil, hutch.Errorf(hutch.Invalid, "the bucket %s cannot be used: %v", u.Host, err)
+		return nil, err
 	}
-	b := &Bucket{client: client, name: u.Host, prefix: strings.Trim(u.Path, "/")}
-	if b.prefix != "" {
-		b.prefix += "/"
+	core, err := at.Client(creds, nil)
+	if err != nil {
+		return nil, err
 	}
-	return b, nil
+	return &Bucket{client: core.Client, name: at.Name, prefix: at.Prefix}, nil
 }
 
 // Put implements Store.

@@ -6,75 +6,19 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"hutch"
-	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/disk"
+	"hutch/internal/hutchtest/s3"
 )
 
-// gateway is an S3 service whose buckets are folders.
-const gateway = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-
-// bucket starts that service and returns the URL of a bucket, and a function that ends the service.
-func bucket(t *testing.T, creds *credentials.Credentials) (address string, end func()) {
-	t.Helper()
-	dir := t.TempDir()
-	install := exec.Command("go", "install", gateway)
-	install.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-trimpath")
-	if out, err := install.CombinedOutput(); err != nil {
-		hutchtest.Skip(t, "go install %s: %v: %s", gateway, err, out)
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := free.Addr().String()
-	free.Close()
-	root := filepath.Join(dir, "buckets")
-	if err := os.Mkdir(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := creds.GetWithContext(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(dir, "versitygw"), "--quiet", "--port", host, "posix", root)
-	cmd.Env = []string{"ROOT_ACCESS_KEY=" + keys.AccessKeyID, "ROOT_SECRET_KEY=" + keys.SecretAccessKey}
-	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	end = func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}
-	t.Cleanup(end)
-	client, err := minio.New(host, &minio.Options{Creds: creds, Region: "us-east-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for client.MakeBucket(ctx, "hutch", minio.MakeBucketOptions{}) != nil {
-		if ctx.Err() != nil {
-			t.Fatal("the service does not answer")
-		}
-	}
-	return "s3://hutch/some/prefix?region=us-east-1&endpoint=http://" + host, end
-}
-
-var testKeys = credentials.NewStaticV4("hutch-test", "hutch-test-secret", "")
+var testKeys = credentials.NewStaticV4(s3.KeyID, s3.Key, "")
 
 func TestFolder(t *testing.T) {
 	f, err := OpenFolder(t.TempDir())
@@ -85,7 +29,8 @@ func TestFolder(t *testing.T) {
 }
 
 func TestBucket(t *testing.T) {
-	address, end := bucket(t, testKeys)
+	service := s3.Start(t)
+	address := service.URL("some/prefix")
 	store, err := OpenBucket(address, testKeys)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +69,7 @@ func TestBucket(t *testing.T) {
 		}
 	})
 	t.Run("Down", func(t *testing.T) {
-		end()
+		service.End()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if err := store.Put(ctx, "x/y", strings.NewReader("z")); err == nil {

@@ -43,6 +43,7 @@ type Box struct {
 
 	lifecycle  turn.Lock
 	waiting    atomic.Int32             // callers in LockToUse
+	wanted     atomic.Int32             // callers in Lock
 	waking     atomic.Bool              // it counts as running already
 	secrets    atomic.Pointer[[]string] // see SecretNames
 	saving     sync.Mutex
@@ -63,6 +64,7 @@ type Box struct {
 	base      *snapshots.Base    // the layer that it shares with others; can be nil
 	dropped   *snapshots.Base    // a base to release without mu
 	cancel    context.CancelFunc // ends the work of going to sleep; nil before the first
+	giveWay   context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if it does not give way
 	health    hutch.Health
 	usage     reading
 	saved     int64 // executions that were on disk at the last look

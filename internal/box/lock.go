@@ -8,8 +8,24 @@ import (
 	"hutch/internal/store"
 )
 
-// Lock waits for the lifecycle lock. The caller gives it back with Unlock.
-func (b *Box) Lock(ctx context.Context) error { return b.lifecycle.Take(ctx) }
+// Lock waits for the lifecycle lock. The caller gives it back with Unlock. Work that gives way (GiveWay) ends for it.
+func (b *Box) Lock(ctx context.Context) error {
+	b.wanted.Add(1)
+	defer b.wanted.Add(-1)
+	if end := read(b, func() context.CancelFunc { return b.giveWay }); end != nil {
+		end()
+	}
+	return b.lifecycle.Take(ctx)
+}
+
+// GiveWay makes the caller, who holds the lifecycle lock, give way: end is called when another caller wants the lock,
+// and at once if one waits already. GiveWay(nil) ends that.
+func (b *Box) GiveWay(end context.CancelFunc) {
+	b.locked(func() { b.giveWay = end })
+	if end != nil && b.wanted.Load() > 0 {
+		end()
+	}
+}
 
 // LockToUse is Lock for a caller that wants to use the box: a hibernation in progress
 // ends without success for it.

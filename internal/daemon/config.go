@@ -47,7 +47,8 @@ type Config struct {
 	Secrets       Secrets
 	Conversations Conversations
 	Backups       Backups
-	VolumeRoom    int64 // bytes that the quotas of one owner's volumes can add up to; default volume.DefaultRoom
+	VolumeRoom    int64    // bytes that the quotas of one owner's volumes can add up to; default volume.DefaultRoom
+	BucketHosts   []string // endpoints of the buckets of volumes, as HOST:PORT, that can have private addresses and no TLS
 	Monitor       Monitor
 	// Preview is the domain whose subdomains show exposed ports, with a scheme and
 	// a port if they are not this server's own; default localhost.

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"hutch"
 	"hutch/internal/datadir"
@@ -10,7 +12,10 @@ import (
 
 // openVolumes opens the volumes, before the sandboxes that use them are found again.
 func (d *Daemon) openVolumes(context.Context) (err error) {
-	d.volumes, err = volume.Open(datadir.Volumes(d.dir), volume.Options{Room: d.cfg.VolumeRoom, Log: d.log})
+	d.volumes, err = volume.Open(datadir.Volumes(d.dir), volume.Options{Room: d.cfg.VolumeRoom, Secret: d.vault.Value, BucketHosts: d.cfg.BucketHosts, Log: d.log})
+	if err == nil {
+		d.runs(func(ctx context.Context) { d.volumes.KeepSynced(ctx, syncBuckets) })
+	}
 	return err
 }
 

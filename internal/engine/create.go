@@ -52,6 +52,10 @@ func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbo
 	}
 	defer e.tasks.Done()
 	defer s.Unlock()
+	if err := e.syncVolumes(ctx, s); err != nil {
+		e.abandon(s, err)
+		return hutch.Sandbox{}, err
+	}
 	o := how(s)
 	if o.Base != nil {
 		s.SetBase(o.Base)

@@ -171,12 +171,11 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.closed = true
 	all := e.tableLocked()
 	e.mu.Unlock()
-	var errs []error
-	for _, s := range all {
-		if e.opt.Ephemeral {
-			_, err := e.Destroy(s.Name().Context(ctx), s.ID(), true)
-			errs = append(errs, err)
-		} else {
+	var err error
+	if e.opt.Ephemeral {
+		err = e.destroyAll(ctx, all)
+	} else {
+		for _, s := range all {
 			e.letGo(ctx, s)
 		}
 	}
@@ -185,6 +184,23 @@ func (e *Engine) Close(ctx context.Context) error {
 	if e.saved != nil {
 		e.saved.Close()
 	}
+	return err
+}
+
+// destroyAll destroys sandboxes, some side by side: one whose volumes cannot be saved takes minutes.
+func (e *Engine) destroyAll(ctx context.Context, all []*sandbox) error {
+	const atOnce = 8
+	errs := make([]error, len(all))
+	slots := make(chan struct{}, atOnce)
+	var wg sync.WaitGroup
+	for i, s := range all {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			_, errs[i] = e.Destroy(s.Name().Context(ctx), s.ID(), true)
+		})
+	}
+	wg.Wait()
 	return errors.Join(errs...)
 }
 

@@ -22,7 +22,9 @@ type sandbox struct {
 	execs   resumable.Table
 	servers atomic.Int32 // connections with servers inside
 
-	nextSave time.Time // of its volumes; only keepVolumesSaved uses it
+	// Of the saves of its volumes; only keepVolumesSaved uses them.
+	nextSave time.Time
+	gaveWay  int // saves in a row that ended because another caller wanted the lifecycle lock
 }
 
 // newSandbox puts the sandbox of a record into memory.

@@ -30,6 +30,8 @@ type Volumes interface {
 	Read(owner, name string, read func(io.Reader) error) error
 	// Save replaces the content of a volume by the archive that pack writes, as a whole or not at all.
 	Save(ctx context.Context, owner, name string, pack func(io.Writer) error) error
+	// Sync exchanges changes with the bucket of a volume, if it has one. An error of free leaves the content as it is.
+	Sync(ctx context.Context, owner, name string, free func() error) error
 }
 
 const (
@@ -39,6 +41,8 @@ const (
 	packVolumeTime = 10 * time.Minute
 	// lastSaveTime bounds the save of a sandbox that is destroyed whether it can be saved or not.
 	lastSaveTime = 2 * time.Minute
+	// mostGiveWay is how many saves in a row end for other callers.
+	mostGiveWay = 3
 	// lastAnswerTime is how long the agent of such a sandbox may take to answer at all.
 	lastAnswerTime = 5 * time.Second
 )
@@ -62,10 +66,18 @@ func (e *lifecycle) claimLocked(v hutch.Sandbox) error {
 		if m.ReadOnly {
 			continue
 		}
-		for name, s := range e.sandboxes {
-			if name.Owner == v.Owner && s.writesTo(m.Name) {
-				return hutch.Errorf(hutch.Conflict, "the sandbox %q writes to the volume %q, awake or asleep: destroy it first, or add :ro (readOnly) to read what it has saved", name.ID, m.Name).Naming(hutch.AboutSandbox, name.ID)
-			}
+		if s := e.writerLocked(v.Owner, m.Name); s != nil {
+			return hutch.Errorf(hutch.Conflict, "the sandbox %q writes to the volume %q, awake or asleep: destroy it first, or add :ro (readOnly) to read what it has saved", s.ID(), m.Name).Naming(hutch.AboutSandbox, s.ID())
+		}
+	}
+	return nil
+}
+
+// writerLocked returns the sandbox that writes to an owner's volume; nil for none.
+func (e *lifecycle) writerLocked(owner, volume string) *sandbox {
+	for name, s := range e.sandboxes {
+		if name.Owner == owner && s.writesTo(volume) {
+			return s
 		}
 	}
 	return nil
@@ -94,6 +106,25 @@ func (e *Engine) VolumeUses(owner string) map[string][]hutch.VolumeUse {
 		}
 	}
 	return uses
+}
+
+// syncVolumes makes the volumes of a new sandbox, which is in the table, those of their buckets. The content of a volume
+// to which another sandbox writes stays as that sandbox has saved it.
+func (e *lifecycle) syncVolumes(ctx context.Context, s *sandbox) error {
+	for _, m := range s.Record().Sandbox.Volumes {
+		err := e.opt.Volumes.Sync(ctx, s.Owner(), m.Name, func() error {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if other := e.writerLocked(s.Owner(), m.Name); other != nil && other != s {
+				return hutch.Errorf(hutch.Conflict, "the sandbox %q writes to the volume %q", other.ID(), m.Name)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fillVolumes puts the files of its volumes into a sandbox that no caller uses yet.
@@ -207,10 +238,14 @@ func (e *lifecycle) saveVolumes(ctx context.Context, s *sandbox, agent *wire.Cli
 		if m.ReadOnly {
 			continue
 		}
-		if err := e.saveVolume(ctx, v.Owner, m, agent); err != nil {
+		err := e.saveVolume(ctx, v.Owner, m, agent)
+		switch {
+		case err == nil:
+			continue
+		case ctx.Err() == nil:
 			e.log.Warn("save a volume", "sandbox", s.ID(), "volume", m.Name, "err", err)
-			errs = append(errs, hutch.Errorf(hutch.KindOf(err), "the volume %q was not saved: %s", m.Name, hutch.AsError(err).Message).Because(err))
 		}
+		errs = append(errs, hutch.Errorf(hutch.KindOf(err), "the volume %q was not saved: %s. The sandbox %q still has all files in %s, and they can be copied out of it", m.Name, hutch.AsError(err).Message, s.ID(), m.Path).Because(err))
 	}
 	if len(errs) == 0 && s.Record().VolumesUnsaved {
 		errs = append(errs, s.Update(ctx, func(r *store.Record) { r.VolumesUnsaved = false }))
@@ -326,7 +361,8 @@ func (e *lifecycle) keepVolumesSaved() {
 	}
 }
 
-// saveInPassing saves the volumes of a sandbox if that is due. It is no use of the sandbox.
+// saveInPassing saves the volumes of a sandbox if that is due. It does not count as a use of the sandbox, and ends
+// without success when a caller wants the lifecycle lock, except after several such ends.
 func (e *lifecycle) saveInPassing(s *sandbox) {
 	if !s.writes() || time.Now().Before(s.nextSave) || s.Lock(e.ctx) != nil {
 		return
@@ -338,7 +374,13 @@ func (e *lifecycle) saveInPassing(s *sandbox) {
 	if agent == nil || !s.Running() || s.Gone() {
 		return
 	}
+	if s.gaveWay < mostGiveWay {
+		s.GiveWay(cancel)
+		defer s.GiveWay(nil)
+	}
 	began := time.Now()
 	e.saveVolumes(ctx, s, agent) // the log and the record of the volume say what failed
-	s.nextSave = time.Now().Add(saveShare * time.Since(began))
+	if s.gaveWay++; ctx.Err() == nil {
+		s.gaveWay, s.nextSave = 0, time.Now().Add(saveShare*time.Since(began))
+	}
 }

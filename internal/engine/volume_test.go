@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/driver"
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
 	"hutch/internal/volume"
@@ -261,6 +262,76 @@ func TestOwnersDoNotWaitForSaves(t *testing.T) {
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("ada's sandbox sleeps, unsaved")
+	}
+}
+
+// A save in passing ends when a caller wants the lifecycle lock, so that nobody waits for a slow one.
+func TestSaveGivesWay(t *testing.T) {
+	b := start(t, func(o *engine.Options) {
+		s, err := volume.Open(t.TempDir(), volume.Options{})
+		if err == nil {
+			_, err = s.Create("ada", hutch.VolumeRequest{Name: "data"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Volumes, o.SaveEvery = stuck{s, "ada"}, 10*time.Millisecond
+	})
+	ada := as(t, "ada")
+	if _, err := b.Create(ada, hutch.CreateRequest{ID: "a", Volumes: []hutch.VolumeMount{{Name: "data", Path: filepath.Join(t.TempDir(), "data")}}}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // a save that never ends is under way
+	ctx, cancel := context.WithTimeout(ada, 20*time.Second)
+	defer cancel()
+	keep := true
+	if _, err := b.Update(ctx, "a", hutch.UpdateRequest{KeepAlive: &keep}); err != nil {
+		t.Errorf("an update waits for the save: %v", err)
+	}
+}
+
+// together is a store whose saves end only when another one is under way.
+type together struct {
+	*volume.Store
+	met chan struct{}
+}
+
+func (s together) Save(context.Context, string, string, func(io.Writer) error) error {
+	select {
+	case s.met <- struct{}{}:
+	case <-s.met:
+	case <-time.After(10 * time.Second):
+		return hutch.Errorf(hutch.Timeout, "alone")
+	}
+	return nil
+}
+
+// An engine that destroys its sandboxes at its end does not save them one after the other.
+func TestDestroyOnExitIsNotSerial(t *testing.T) {
+	s, err := volume.Open(t.TempDir(), volume.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(engine.Options{
+		Dir: t.TempDir(), Drivers: []driver.Driver{fake.New(t.TempDir())}, Image: noImage, Ephemeral: true, Volumes: together{s, make(chan struct{})},
+	})
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, err := s.Create("", hutch.VolumeRequest{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Create(t.Context(), hutch.CreateRequest{ID: name, Volumes: []hutch.VolumeMount{{Name: name, Path: filepath.Join(t.TempDir(), "data")}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	if err := e.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 9*time.Second {
+		t.Errorf("the saves waited for each other: %v", took)
 	}
 }
 

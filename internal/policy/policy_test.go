@@ -155,7 +155,7 @@ func (noVolumes) CreateVolume(context.Context, hutch.VolumeRequest) (hutch.Volum
 }
 func (noVolumes) Volumes(context.Context) ([]hutch.Volume, error)             { return nil, nil }
 func (noVolumes) Volume(context.Context, string) (hutch.Volume, error)        { return hutch.Volume{}, nil }
-func (noVolumes) DeleteVolume(context.Context, string) error                  { return nil }
+func (noVolumes) DeleteVolume(context.Context, string, bool) error            { return nil }
 func (noVolumes) ReadVolume(context.Context, string, string, io.Writer) error { return nil }
 func (noVolumes) WriteVolume(context.Context, string, string, io.Reader) (hutch.Volume, error) {
 	return hutch.Volume{}, nil
@@ -166,6 +166,9 @@ func (noBackups) Backup(context.Context, string, hutch.BackupRequest) (hutch.Bac
 	return hutch.Backup{}, nil
 }
 func (noBackups) Backups(context.Context) ([]hutch.Backup, error)                         { return nil, nil }
+func (noVolumes) SyncVolume(context.Context, string) (hutch.Volume, error) {
+	return hutch.Volume{}, nil
+}
 func (noBackups) RestoreBackup(context.Context, string, hutch.RestoreBackupRequest) error { return nil }
 func (noBackups) DeleteBackup(context.Context, string) error                              { return nil }
 
@@ -231,7 +234,7 @@ func TestScopes(t *testing.T) {
 		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadFile ReadVolume Sandbox Sandboxes SearchFiles Snapshots Stat ValidatePortToken Volume Volumes Wait Watch WatchPorts",
 		hutch.ScopeExec: "BuildImage CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
 			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Unshare Update ValidatePortToken Volume Volumes Wait WatchPorts",
-		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteVolume EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup Sandbox Sandboxes SaveVolumes SearchFiles Snapshots Stat Unpack Volume Volumes Watch WriteFile WriteVolume",
+		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteVolume EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup Sandbox Sandboxes SaveVolumes SearchFiles Snapshots Stat SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
 	}

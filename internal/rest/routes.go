@@ -71,7 +71,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	v := volumeRoutes{h}
 	add(h.volumes != nil, map[string]http.HandlerFunc{
 		"CreateVolume": posts(h, v.create), "Volumes": v.list, "Volume": v.inspect, "DeleteVolume": v.delete,
-		"ReadVolume": v.read, "WriteVolume": v.write, "SaveVolumes": v.save,
+		"ReadVolume": v.read, "WriteVolume": v.write, "SaveVolumes": v.save, "SyncVolume": v.sync,
 	})
 	add(h.tokens != nil, map[string]http.HandlerFunc{
 		"CreateToken": posts(h, h.createToken), "Token": h.token, "Tokens": h.listTokens, "RotateToken": h.rotateToken, "RevokeToken": h.revokeToken,

@@ -24,7 +24,19 @@ func (h volumeRoutes) inspect(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h volumeRoutes) delete(w http.ResponseWriter, r *http.Request) {
-	h.done(w, r, h.volumes.DeleteVolume(r.Context(), r.PathValue("volume")))
+	q, err := query(r, "force")
+	force := false
+	if err == nil {
+		force, err = flag(q, "force")
+	}
+	if err == nil {
+		err = h.volumes.DeleteVolume(r.Context(), r.PathValue("volume"), force)
+	}
+	h.done(w, r, err)
+}
+
+func (h volumeRoutes) sync(w http.ResponseWriter, r *http.Request) {
+	reply(h.Handler, w, r)(h.volumes.SyncVolume(r.Context(), r.PathValue("volume")))
 }
 
 // pathOf is the path in a volume that the request names; empty is the whole volume.

@@ -167,6 +167,7 @@ var table = []Verb{
 	keeping("ReadVolume", read, "GET "+volumes+"/{volume}/archive").looks(),
 	keeping("WriteVolume", change, "PUT "+volumes+"/{volume}/archive"),
 	owning("SaveVolumes", change, "POST "+sandbox+"/volumes"),
+	keeping("SyncVolume", change, "POST "+volumes+"/{volume}/sync"),
 
 	// Sharing
 	owning("Share", run, "PUT "+sandbox+"/grants/{token}"),

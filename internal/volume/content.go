@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"hutch"
+	"hutch/internal/bucket"
 	"hutch/internal/caller"
 	"hutch/internal/durable"
 )
@@ -27,7 +28,10 @@ const window = 1 << 20
 
 // Read calls read with the content of a volume, a tar archive without compression.
 func (s *Store) Read(owner, name string, read func(io.Reader) error) error {
-	f, err := s.openContent(key{owner, name})
+	k := key{owner, name}
+	s.mu.Lock()
+	f, err := s.openLocked(k)
+	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -38,11 +42,9 @@ func (s *Store) Read(owner, name string, read func(io.Reader) error) error {
 	return expand(f, name, read)
 }
 
-// openContent opens the file with the content of a volume, which can be replaced and removed meanwhile; nil for a
+// openLocked opens the file with the content of a volume, which can be replaced and removed meanwhile; nil for a
 // volume without files.
-func (s *Store) openContent(k key) (*os.File, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) openLocked(k key) (*os.File, error) {
 	rec, err := s.findLocked(k)
 	if err != nil || rec.Content == "" {
 		return nil, err
@@ -52,6 +54,20 @@ func (s *Store) openContent(k key) (*os.File, error) {
 		return nil, damaged(k.name, err)
 	}
 	return f, nil
+}
+
+// openContent is openLocked for a volume that has not changed since rec was read.
+func (s *Store) openContent(k key, rec record) (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.sameLocked(k, rec)
+	if err == nil && now.Volume.Version != rec.Volume.Version {
+		err = bucket.ErrChanged // by a save: the next try has a new listing, too
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.openLocked(k)
 }
 
 func damaged(volume string, err error) error {
@@ -252,7 +268,7 @@ func (s *Store) replace(ctx context.Context, k key, free func() error, build fun
 		err = f.Sync()
 	}
 	if err == nil {
-		err = s.publish(k, f.Name(), w, sum, free)
+		err = s.publish(k, newContent{f.Name(), sum, w}, free, nil)
 	}
 	return durable.Explained(err, s.dir)
 }
@@ -271,31 +287,52 @@ func (s *Store) fill(f *os.File, v hutch.Volume, build func(*writer) error) (*wr
 	return w, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// publish makes a file the content of a volume. Content that has not changed is not a new version.
-func (s *Store) publish(k key, file string, w *writer, sum string, free func() error) error {
+// newContent is new content of a volume, in a file that is on disk.
+type newContent struct {
+	file   string
+	sum    string // SHA-256 of the plain archive
+	writer *writer
+}
+
+// publish makes a file the content of a volume. Content that has not changed is not a new version. also changes the
+// record in the same step; it can be nil.
+func (s *Store) publish(k key, c newContent, free func() error, also func(*record)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, err := s.findLocked(k)
 	if err == nil {
 		err = free()
 	}
-	if err != nil || old.SHA256 == sum {
+	if err != nil || old.SHA256 == c.sum && also == nil {
 		return err
 	}
 	rec := *old
-	rec.SHA256, rec.Volume.Version = sum, rec.Volume.Version+1
-	rec.Volume.Size, rec.Volume.Entries, rec.Volume.SavedAt = w.size, len(w.folder), time.Now().UTC()
-	rec.Content = fmt.Sprintf("v%d%s", rec.Volume.Version, contentSuffix)
 	dir := s.folder(k)
-	if err := os.Rename(file, filepath.Join(dir, rec.Content)); err != nil {
-		return err
+	if old.SHA256 != c.sum {
+		rec.SHA256, rec.Volume.Version = c.sum, rec.Volume.Version+1
+		rec.Volume.Size, rec.Volume.Entries, rec.Volume.SavedAt = c.writer.size, len(c.writer.folder), time.Now().UTC()
+		rec.Content = fmt.Sprintf("v%d%s", rec.Volume.Version, contentSuffix)
+		if err := os.Rename(c.file, filepath.Join(dir, rec.Content)); err != nil {
+			return err
+		}
+	}
+	if also != nil {
+		also(&rec)
 	}
 	if err := s.write(k, &rec); err != nil {
 		return err // the record may be on disk: Open removes the file that it does not name
 	}
 	s.volumes[k] = &rec
-	if old.Content != "" {
+	return removeOld(dir, old, &rec)
+}
+
+// removeOld removes the files that a record has replaced.
+func removeOld(dir string, old, rec *record) (err error) {
+	if old.Content != "" && old.Content != rec.Content {
 		err = os.Remove(filepath.Join(dir, old.Content))
+	}
+	if old.Base != "" && old.Base != rec.Base {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, old.Base)))
 	}
 	return err
 }

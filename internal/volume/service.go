@@ -40,7 +40,16 @@ func ownerOf(ctx context.Context) string {
 
 // CreateVolume implements hutch.Volumes.
 func (s *Service) CreateVolume(ctx context.Context, req hutch.VolumeRequest) (hutch.Volume, error) {
-	return s.opt.Store.Create(ownerOf(ctx), req)
+	owner := ownerOf(ctx)
+	if err := req.Check(); err != nil {
+		return hutch.Volume{}, err
+	}
+	if req.Bucket != nil {
+		if err := s.opt.Store.CheckBucket(ctx, owner, *req.Bucket); err != nil {
+			return hutch.Volume{}, err
+		}
+	}
+	return s.opt.Store.Create(owner, req)
 }
 
 // Volumes implements hutch.Volumes.
@@ -67,12 +76,12 @@ func (s *Service) Volume(ctx context.Context, name string) (hutch.Volume, error)
 }
 
 // DeleteVolume implements hutch.Volumes.
-func (s *Service) DeleteVolume(ctx context.Context, name string) error {
+func (s *Service) DeleteVolume(ctx context.Context, name string, force bool) error {
 	if err := hutch.CheckVolume(name); err != nil {
 		return err
 	}
 	owner := ownerOf(ctx)
-	return s.opt.Store.Remove(ctx, owner, name, func() error {
+	return s.opt.Store.Remove(ctx, owner, name, force, func() error {
 		if uses := s.opt.Uses(owner)[name]; len(uses) > 0 {
 			return hutch.Errorf(hutch.Conflict, "the volume %q is in use by %s: destroy that first", name, listed(uses))
 		}
@@ -111,14 +120,7 @@ func (s *Service) WriteVolume(ctx context.Context, name, path string, r io.Reade
 		return hutch.Volume{}, err
 	}
 	owner := ownerOf(ctx)
-	free := func() error {
-		for _, u := range s.opt.Uses(owner)[name] {
-			if !u.ReadOnly {
-				return hutch.Errorf(hutch.Conflict, "the sandbox %q writes to the volume %q, and its next save would undo this: copy the files into that sandbox, or destroy it first", u.SandboxID, name)
-			}
-		}
-		return nil
-	}
+	free := func() error { return s.unwritten(owner, name) }
 	if err := free(); err != nil { // before anything is sent
 		return hutch.Volume{}, err
 	}
@@ -131,11 +133,40 @@ func (s *Service) WriteVolume(ctx context.Context, name, path string, r io.Reade
 	return s.Volume(ctx, name)
 }
 
+// unwritten refuses to change the content of a volume to which a sandbox can write.
+func (s *Service) unwritten(owner, name string) error {
+	for _, u := range s.opt.Uses(owner)[name] {
+		if !u.ReadOnly {
+			return hutch.Errorf(hutch.Conflict, "the sandbox %q writes to the volume %q, and its next save would undo this: copy the files into that sandbox, or destroy it first", u.SandboxID, name)
+		}
+	}
+	return nil
+}
+
+// SyncVolume implements hutch.Volumes.
+func (s *Service) SyncVolume(ctx context.Context, name string) (hutch.Volume, error) {
+	v, err := s.Volume(ctx, name)
+	if err == nil && v.Bucket == nil {
+		err = hutch.Errorf(hutch.Invalid, "the volume %q has no bucket: give it one when you create it", name)
+	}
+	if err != nil {
+		return hutch.Volume{}, err
+	}
+	owner := ownerOf(ctx)
+	if err := s.opt.Store.Sync(ctx, owner, name, func() error { return s.unwritten(owner, name) }); err != nil {
+		return hutch.Volume{}, err
+	}
+	return s.Volume(ctx, name)
+}
+
 // SaveVolumes implements hutch.Volumes.
 func (s *Service) SaveVolumes(ctx context.Context, sandbox string) ([]hutch.Volume, error) {
 	names, err := s.opt.Save(ctx, sandbox)
 	list := []hutch.Volume{}
 	for _, name := range names {
+		if err == nil {
+			err = s.opt.Store.Sync(ctx, ownerOf(ctx), name, neverFree)
+		}
 		v, missing := s.Volume(ctx, name)
 		if err == nil {
 			err = missing

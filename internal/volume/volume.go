@@ -9,6 +9,10 @@
 // New content is written beside the old one. The record, which names the file with the content, is then replaced: a
 // save that is interrupted at any moment changes nothing, and [Open] removes what it left.
 //
+// A volume can have a bucket: then each file is an object. The content here stays the truth for sandboxes; [Store.Sync]
+// exchanges changes with the bucket, with the files and objects that were equal last (see base) as the common
+// ancestor of both. So a bucket that is slow or away delays no save, and nothing that only one side has changed is lost.
+//
 // The store does not know who uses a volume: the records of sandboxes say that. A claim can therefore not be left
 // behind by a sandbox that is gone.
 package volume
@@ -23,6 +27,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +36,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/bucket"
 	"hutch/internal/durable"
 	"hutch/internal/turn"
 )
@@ -53,7 +59,11 @@ type Options struct {
 	// Room is how many bytes the quotas of one owner's volumes can add up to; default DefaultRoom. The server's own
 	// volumes have no such bound.
 	Room int64
-	Log  *slog.Logger
+	// Secret returns the value of an owner's secret, for the access keys of buckets.
+	Secret func(owner, name string) (string, error)
+	// BucketHosts are endpoints of buckets, as HOST:PORT, that can have private addresses and no TLS.
+	BucketHosts []string
+	Log         *slog.Logger
 }
 
 // Store has the volumes of all owners. Its methods are safe for concurrent use.
@@ -62,6 +72,10 @@ type Store struct {
 	opt     Options
 	entries int        // most of one volume
 	turns   turn.Locks // by folder of a volume: one change of content at a time
+
+	transport http.RoundTripper // to buckets
+	syncs     turn.Locks        // by folder of an owner: one exchange with a bucket at a time
+	slots     chan struct{}     // as many exchanges as there can be at once
 
 	mu      sync.Mutex
 	volumes map[key]*record
@@ -76,12 +90,16 @@ type record struct {
 	Volume  hutch.Volume `json:"volume"`
 	Content string       `json:"content,omitempty"` // the name of its file; empty for a volume without files
 	SHA256  string       `json:"sha256,omitempty"`  // of the plain archive
+
+	Synced int    `json:"synced,omitempty"` // the version that is in the bucket
+	Base   string `json:"base,omitempty"`   // the name of the file with the base; empty before the first exchange
+	Bases  int    `json:"bases,omitempty"`  // how many there have been
 }
 
 // Open opens the volumes in a folder, which no other process uses, and removes what interrupted changes have left.
 func Open(dir string, opt Options) (*Store, error) {
 	opt.Room, opt.Log = cmp.Or(opt.Room, DefaultRoom), cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
-	s := &Store{dir: dir, opt: opt, entries: mostEntries, volumes: map[key]*record{}}
+	s := &Store{dir: dir, opt: opt, entries: mostEntries, volumes: map[key]*record{}, transport: bucket.Transport(opt.BucketHosts), slots: make(chan struct{}, mostSyncs)}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -115,14 +133,14 @@ func (s *Store) load(dir string) error {
 		return fmt.Errorf("%s is not the record of a volume of this version of Hutch", recordFile)
 	}
 	s.volumes[k] = &rec
-	return s.sweep(dir, rec.Content)
+	return s.sweep(dir, rec.Content, rec.Base)
 }
 
 // sweep removes the files of a volume that its record does not name.
-func (s *Store) sweep(dir, content string) error {
+func (s *Store) sweep(dir, content, base string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if e.Name() != recordFile && e.Name() != content {
+		if e.Name() != recordFile && e.Name() != content && e.Name() != base {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
 		}
 	}
@@ -151,7 +169,7 @@ func (s *Store) Create(owner string, req hutch.VolumeRequest) (hutch.Volume, err
 		return hutch.Volume{}, err
 	}
 	now := time.Now().UTC()
-	rec := &record{Format: format, Owner: owner, Volume: hutch.Volume{Name: req.Name, Quota: quota, CreatedAt: now, SavedAt: now}}
+	rec := &record{Format: format, Owner: owner, Volume: hutch.Volume{Name: req.Name, Quota: quota, CreatedAt: now, SavedAt: now, Bucket: req.Bucket}}
 	dir := s.folder(k)
 	if err := makeFolder(dir); err != nil {
 		return hutch.Volume{}, durable.Explained(err, s.dir)
@@ -205,8 +223,12 @@ func (s *Store) write(k key, rec *record) error {
 func (r *record) shown() hutch.Volume {
 	v := r.Volume
 	v.Uses = []hutch.VolumeUse{}
+	v.Unsynced = r.unsynced()
 	return v
 }
+
+// unsynced reports whether a volume has changes that are not in its bucket.
+func (r *record) unsynced() bool { return r.Volume.Bucket != nil && r.Synced != r.Volume.Version }
 
 // List returns the volumes of an owner, by name.
 func (s *Store) List(owner string) []hutch.Volume {
@@ -241,8 +263,8 @@ func (s *Store) findLocked(k key) (*record, error) {
 }
 
 // Remove removes a volume. No content of it is being replaced meanwhile. free is called with the store locked, and its
-// error keeps the volume.
-func (s *Store) Remove(ctx context.Context, owner, name string, free func() error) error {
+// error keeps the volume. force removes a volume with changes that are not in its bucket.
+func (s *Store) Remove(ctx context.Context, owner, name string, force bool, free func() error) error {
 	k := key{owner, name}
 	dir := s.folder(k)
 	if err := s.turns.Take(ctx, dir); err != nil {
@@ -251,10 +273,14 @@ func (s *Store) Remove(ctx context.Context, owner, name string, free func() erro
 	defer s.turns.Put(dir)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.findLocked(k); err != nil {
-		return err
+	rec, err := s.findLocked(k)
+	if err == nil {
+		err = free()
 	}
-	if err := free(); err != nil {
+	if err == nil && rec.unsynced() && !force {
+		err = hutch.Errorf(hutch.Conflict, "the volume %q has changes that are not in its bucket yet: sync it first (`hutch volume sync %[1]s`), or delete it with force, which loses them", name)
+	}
+	if err != nil {
 		return err
 	}
 	// Without its record the volume is gone, whatever is left of it.
@@ -275,10 +301,15 @@ func (s *Store) note(k key, cause error) {
 		text = hutch.AsError(cause).Message
 	}
 	text = strings.ToValidUTF8(text[:min(len(text), mostProblem)], "")
-	if rec == nil || rec.Volume.Problem == text {
+	if rec == nil || *field(&rec.Volume) == text {
 		return
+	s.setProblem(k, func(v *hutch.Volume) *string { return &v.Problem }, cause)
+}
+
+// setProblem writes the text of an error, or none, into a field of a record.
+func (s *Store) setProblem(k key, field func(*hutch.Volume) *string, cause error) {
 	}
-	rec.Volume.Problem = text
+	*field(&rec.Volume) = text
 	if err := s.write(k, rec); err != nil {
 		s.opt.Log.Warn("write why a volume could not be saved", "volume", k.name, "err", err)
 	}

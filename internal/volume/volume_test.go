@@ -337,7 +337,7 @@ func TestOwnersAndRoom(t *testing.T) {
 		"read":   s.ReadPath("bob", "data", "", io.Discard),
 		"write":  s.Write(t.Context(), "bob", "data", "", bytes.NewReader(nil), always),
 		"save":   s.Save(t.Context(), "bob", "data", packs(nil)),
-		"remove": s.Remove(t.Context(), "bob", "data", always),
+		"remove": s.Remove(t.Context(), "bob", "data", false, always),
 	} {
 		if hutch.KindOf(err) != hutch.NotFound {
 			t.Errorf("%s another's volume: %v", name, err)
@@ -357,7 +357,7 @@ func TestOwnersAndRoom(t *testing.T) {
 	if _, err := s.Create("ada", hutch.VolumeRequest{Name: "data", Quota: 1}); hutch.KindOf(err) != hutch.Conflict {
 		t.Errorf("twice: %v", err)
 	}
-	if err := s.Remove(t.Context(), "ada", "data", always); err != nil {
+	if err := s.Remove(t.Context(), "ada", "data", false, always); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(s.folder(key{"ada", "data"})); !errors.Is(err, os.ErrNotExist) {
@@ -383,7 +383,7 @@ func TestServiceSeesUses(t *testing.T) {
 	if err := write(); hutch.KindOf(err) != hutch.Conflict || !strings.Contains(err.Error(), `"box"`) {
 		t.Errorf("a volume that is written to: %v", err)
 	}
-	if err := svc.DeleteVolume(ada, "data"); hutch.KindOf(err) != hutch.Conflict || !strings.Contains(err.Error(), "box") {
+	if err := svc.DeleteVolume(ada, "data", false); hutch.KindOf(err) != hutch.Conflict || !strings.Contains(err.Error(), "box") {
 		t.Errorf("removed while in use: %v", err)
 	}
 	list, err := svc.Volumes(ada)
@@ -391,10 +391,10 @@ func TestServiceSeesUses(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	uses = nil
-	if err := svc.DeleteVolume(ada, "data"); err != nil {
+	if err := svc.DeleteVolume(ada, "data", false); err != nil {
 		t.Error(err)
 	}
-	if err := svc.DeleteVolume(context.WithoutCancel(ada), "../data"); hutch.KindOf(err) != hutch.Invalid {
+	if err := svc.DeleteVolume(context.WithoutCancel(ada), "../data", false); hutch.KindOf(err) != hutch.Invalid {
 		t.Error(err)
 	}
 }

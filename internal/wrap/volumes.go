@@ -34,9 +34,9 @@ func (s *VolumeService) Volume(ctx context.Context, name string) (hutch.Volume, 
 }
 
 // DeleteVolume implements hutch.Volumes.
-func (s *VolumeService) DeleteVolume(ctx context.Context, name string) error {
+func (s *VolumeService) DeleteVolume(ctx context.Context, name string, force bool) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteVolume", Target: name}, func(ctx context.Context) error {
-		return s.Next.DeleteVolume(ctx, name)
+		return s.Next.DeleteVolume(ctx, name, force)
 	})
 }
 
@@ -58,5 +58,12 @@ func (s *VolumeService) WriteVolume(ctx context.Context, name, path string, r io
 func (s *VolumeService) SaveVolumes(ctx context.Context, sandbox string) ([]hutch.Volume, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "SaveVolumes", Sandbox: sandbox}, func(ctx context.Context) ([]hutch.Volume, error) {
 		return s.Next.SaveVolumes(ctx, sandbox)
+	})
+}
+
+// SyncVolume implements hutch.Volumes.
+func (s *VolumeService) SyncVolume(ctx context.Context, name string) (hutch.Volume, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "SyncVolume", Target: name}, func(ctx context.Context) (hutch.Volume, error) {
+		return s.Next.SyncVolume(ctx, name)
 	})
 }

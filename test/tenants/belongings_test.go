@@ -103,7 +103,7 @@ func TestVolumes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "v")
 	use := `{"sandboxId":"box-of","volumes":[{"name":"NAME","path":"` + dir + `","readOnly":RO}]}`
 	for route, body := range map[string]string{
-		"GET /v1/volumes/NAME": "", "DELETE /v1/volumes/NAME": "", "GET /v1/volumes/NAME/archive": "", "PUT /v1/volumes/NAME/archive": packed(t, "file", "of eve"),
+		"GET /v1/volumes/NAME": "", "DELETE /v1/volumes/NAME": "", "DELETE /v1/volumes/NAME?force=true": "", "POST /v1/volumes/NAME/sync": "", "GET /v1/volumes/NAME/archive": "", "PUT /v1/volumes/NAME/archive": packed(t, "file", "of eve"),
 		"POST /v1/sandboxes": strings.Replace(use, "RO", "false", 1), "POST /v1/sandboxes?": strings.Replace(use, "RO", "true", 1),
 	} {
 		method, path, _ := strings.Cut(route, " ")

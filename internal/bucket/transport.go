@@ -1,0 +1,115 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"syscall"
+	"time"
+
+	"hutch"
+	"hutch/internal/netaddr"
+)
+
+const (
+	patience    = 30 * time.Second // for each piece of an answer
+	mostAnswer  = 16 << 20         // bytes of an answer that is not the content of an object
+	mostHeaders = 64 << 10
+)
+
+// Transport returns the transport for services that users name, who can be anybody. It connects to public addresses
+// with TLS. The hosts in allowed, written HOST:PORT, can have private and loopback addresses and no TLS. A service that
+// hangs, or answers without end, gets an error.
+func Transport(allowed []string) http.RoundTripper {
+	return guarded{allowed, &http.Transport{
+		DialContext:            dialer(allowed),
+		TLSHandshakeTimeout:    patience,
+		ResponseHeaderTimeout:  patience,
+		MaxResponseHeaderBytes: mostHeaders,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        patience,
+		DisableCompression:     true,
+	}}
+}
+
+func dialer(allowed []string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		d := net.Dialer{Timeout: patience, Control: func(_, at string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(at)
+			if err == nil && netaddr.Allowed(to.Addr(), slices.Contains(allowed, address)) {
+				return nil
+			}
+			return hutch.Errorf(hutch.Denied, "the bucket's endpoint %s leads to %s, which is private, local or metadata: the server's administrator must allow it (--bucket-host)", address, at)
+		}}
+		conn, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return impatient{conn}, nil
+	}
+}
+
+// impatient is a connection that fails if nothing is transferred for a while.
+type impatient struct{ net.Conn }
+
+func (c impatient) Read(b []byte) (int, error) {
+	c.SetDeadline(time.Now().Add(patience))
+	return c.Conn.Read(b)
+}
+
+func (c impatient) Write(b []byte) (int, error) {
+	c.SetDeadline(time.Now().Add(patience))
+	return c.Conn.Write(b)
+}
+
+// guarded refuses connections without TLS, and bounds answers.
+type guarded struct {
+	allowed []string
+	next    http.RoundTripper
+}
+
+func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && !slices.Contains(g.allowed, hostPort(r.URL)) {
+		return nil, hutch.Errorf(hutch.Denied, "the bucket's endpoint %s is without TLS: use https, or let the server's administrator allow it (--bucket-host)", hostPort(r.URL))
+	}
+	answer, err := g.next.RoundTrip(r)
+	if err == nil && !isContent(r, answer) {
+		answer.Body = &bounded{answer.Body, mostAnswer}
+	}
+	return answer, err
+}
+
+// isContent reports whether an answer is the content of an object, which its reader bounds.
+func isContent(r *http.Request, answer *http.Response) bool {
+	return r.Method == http.MethodGet && r.URL.RawQuery == "" && answer.StatusCode == http.StatusOK
+}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// bounded is an answer of at most so many bytes.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+var errLongAnswer = errors.New("the answer of the service is too long")
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errLongAnswer
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}

@@ -1,0 +1,165 @@
+package volume
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/bucket"
+)
+
+const mostKey = 800 // bytes of a path; a key has 1024 with the prefix of the bucket
+
+// localFile is a file of a volume.
+type localFile struct {
+	sum  string // SHA-256
+	etag string // that most services give a small object with this content
+	size int64
+	mode int64
+}
+
+// push writes the changes of a volume to its bucket: files that are new or changed, then those that were deleted. It
+// changes old to what is equal afterwards. Where both sides have changed a file, the object of before is copied first.
+func (s *Store) push(ctx context.Context, k key, rec record, b *bucket.Bucket, l *listing, old base) error {
+	f, err := s.openContent(k, rec)
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		defer f.Close()
+	}
+	files, err := localFiles(f, k.name)
+	if err != nil {
+		return err
+	}
+	p := pusher{b, l, old, files}
+	err = p.putAll(ctx, f, k.name)
+	if err == nil {
+		err = p.deleteAll(ctx)
+	}
+	use, failed := s.writeBase(k, rec, old) // also after an error: what is written is no conflict then
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	return errors.Join(err, s.update(k, rec, func(r *record) {
+		if use(r); err == nil {
+			r.Synced = rec.Volume.Version
+		}
+	}))
+}
+
+// eachFile calls do with each file of a volume's content.
+func eachFile(f *os.File, volume string, do func(h *tar.Header, body io.Reader) error) error {
+	if f == nil {
+		return nil
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return expand(f, volume, func(in io.Reader) error {
+		for r := tar.NewReader(in); ; {
+			h, err := r.Next()
+			switch {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			case h.Typeflag == tar.TypeReg:
+				err = do(h, r)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// localFiles reads the content of a volume. A file that can be no object is refused before any is written.
+func localFiles(f *os.File, volume string) (map[string]localFile, error) {
+	files := map[string]localFile{}
+	err := eachFile(f, volume, func(h *tar.Header, body io.Reader) error {
+		if !utf8.ValidString(h.Name) || len(h.Name) > mostKey {
+			return hutch.Errorf(hutch.Invalid, "the file %.200q can be no object of a bucket: give it a shorter name, in UTF-8", h.Name)
+		}
+		if len(files) >= mostObjects {
+			return hutch.Errorf(hutch.Exhausted, "there are more than %d files, which is the most for a bucket: pack small files into archives", mostObjects).With("limit", "volume")
+		}
+		sum, etag := sha256.New(), md5.New()
+		if _, err := io.Copy(io.MultiWriter(sum, etag), body); err != nil {
+			return err
+		}
+		files[h.Name] = localFile{hex.EncodeToString(sum.Sum(nil)), hex.EncodeToString(etag.Sum(nil)), h.Size, permissions(h.FileInfo().Mode())}
+		return nil
+	})
+	return files, err
+}
+
+// pusher writes the files of a volume to a bucket.
+type pusher struct {
+	b     *bucket.Bucket
+	l     *listing
+	old   base
+	files map[string]localFile
+}
+
+// putAll writes the files that are not as in the base.
+func (p pusher) putAll(ctx context.Context, f *os.File, volume string) error {
+	return eachFile(f, volume, func(h *tar.Header, body io.Reader) error {
+		file := p.files[h.Name]
+		if p.old[h.Name].Sum == file.sum {
+			return nil
+		}
+		o, there := p.l.files[h.Name]
+		if there && o.ETag != p.old[h.Name].ETag {
+			if same, err := p.keep(ctx, o, file); err != nil || same {
+				return err
+			}
+		}
+		etag, err := p.b.Put(ctx, h.Name, body, file.size, bucket.Meta{Sum: file.sum, Mode: file.mode})
+		if err == nil {
+			p.old[h.Name] = pair{etag, file.sum}
+		}
+		return err
+	})
+}
+
+// keep copies an object that was changed in the bucket, before a file takes its key. It reports whether the object has
+// the content of the file already.
+func (p pusher) keep(ctx context.Context, o bucket.Object, file localFile) (same bool, err error) {
+	if same = o.ETag == file.etag; !same {
+		meta, err := p.b.Stat(ctx, o)
+		if err != nil {
+			return false, err
+		}
+		same = meta.Sum == file.sum && o.Size == file.size
+	}
+	if same {
+		p.old[o.Key] = pair{o.ETag, file.sum}
+		return true, nil
+	}
+	tag := sha256.Sum256([]byte(o.ETag))
+	return false, p.b.Copy(ctx, o, o.Key+".bucket-"+hex.EncodeToString(tag[:4]))
+}
+
+// deleteAll deletes the objects whose files are gone, except those that were changed in the bucket.
+func (p pusher) deleteAll(ctx context.Context) error {
+	for name, was := range p.old {
+		if _, here := p.files[name]; here {
+			continue
+		}
+		if o, there := p.l.files[name]; there && o.ETag == was.ETag {
+			if err := p.b.Delete(ctx, name); err != nil {
+				return err
+			}
+		}
+		delete(p.old, name)
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/bucket"
+	"hutch/internal/durable"
+)
+
+const (
+	mostObjects = 100_000 // of a bucket, which are in memory during an exchange
+	mostSyncs   = 8       // exchanges at once
+	syncTime    = 30 * time.Minute
+	syncTries   = 3 // exchanges in which objects change meanwhile
+	checkTime   = 20 * time.Second
+)
+
+// CheckBucket refuses a bucket that cannot be read.
+func (s *Store) CheckBucket(ctx context.Context, owner string, b hutch.VolumeBucket) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	opened, err := s.openBucket(owner, b)
+	if err != nil {
+		return err
+	}
+	next, stop := iter.Pull2(opened.List(ctx))
+	defer stop()
+	_, err, _ = next()
+	return err
+}
+
+func (s *Store) openBucket(owner string, b hutch.VolumeBucket) (*bucket.Bucket, error) {
+	at, err := bucket.Parse(b.URL)
+	if err != nil {
+		return nil, err
+	}
+	key := ""
+	if b.KeySecret != "" {
+		if s.opt.Secret == nil {
+			return nil, hutch.Errorf(hutch.Unsupported, "this command has no secrets: start a server with `hutch serve`")
+		}
+		if key, err = s.opt.Secret(owner, b.KeySecret); err != nil {
+			return nil, err
+		}
+	}
+	return bucket.Open(at, b.KeyID, key, s.transport)
+}
+
+// Sync exchanges changes with the bucket of a volume: its own go to the bucket, and then those of the bucket come here.
+// free is called with the store locked, and its error leaves the content as it is: a sandbox that writes to the volume
+// began with it, and its next save would take what is new in the bucket for files that were deleted. A volume without a
+// bucket is left alone.
+func (s *Store) Sync(ctx context.Context, owner, name string, free func() error) error {
+	k := key{owner, name}
+	rec, err := s.copyOf(k)
+	if err != nil || rec.Volume.Bucket == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTime)
+	defer cancel()
+	home := filepath.Dir(s.folder(k))
+	if err := s.syncs.Take(ctx, home); err != nil {
+		return err
+	}
+	defer s.syncs.Put(home)
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for range syncTries {
+		if err = s.exchange(ctx, k, free); !errors.Is(err, bucket.ErrChanged) {
+			break
+		}
+	}
+	if errors.Is(err, bucket.ErrChanged) {
+		err = hutch.Errorf(hutch.Unavailable, "objects of the bucket change while they are copied: try again").Because(err)
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		s.setProblem(k, func(v *hutch.Volume) *string { return &v.BucketProblem }, err)
+	}
+	if err != nil {
+		return hutch.Errorf(hutch.KindOf(err), "the volume %q and its bucket: %s", name, hutch.AsError(err).Message).Because(err)
+	}
+	return nil
+}
+
+// copyOf returns a copy of a record.
+func (s *Store) copyOf(k key) (record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, err := s.findLocked(k)
+	if err != nil {
+		return record{}, err
+	}
+	return *rec, nil
+}
+
+// exchange is one try of Sync.
+func (s *Store) exchange(ctx context.Context, k key, free func() error) error {
+	rec, err := s.copyOf(k)
+	if err != nil {
+		return err
+	}
+	b, err := s.openBucket(k.owner, *rec.Volume.Bucket)
+	if err != nil {
+		return err
+	}
+	l, err := s.list(ctx, b)
+	if err != nil {
+		return err
+	}
+	old, err := s.readBase(k, rec)
+	if err != nil {
+		return err
+	}
+	if rec.unsynced() {
+		return s.pushAndPull(ctx, k, rec, b, l, old, free)
+	}
+	return s.pull(ctx, k, rec, b, l, old, free)
+}
+
+// pushAndPull is exchange for a volume with changes. After them, the bucket has another listing.
+func (s *Store) pushAndPull(ctx context.Context, k key, rec record, b *bucket.Bucket, l *listing, old base, free func() error) error {
+	if err := s.push(ctx, k, rec, b, l, old); err != nil {
+		return err
+	}
+	rec, err := s.copyOf(k)
+	if err != nil || rec.unsynced() {
+		return err // it was saved meanwhile: the next exchange is soon
+	}
+	if l, err = s.list(ctx, b); err != nil {
+		return err
+	}
+	return s.pull(ctx, k, rec, b, l, old, free)
+}
+
+// list lists a bucket.
+func (s *Store) list(ctx context.Context, b *bucket.Bucket) (*listing, error) {
+	l := &listing{map[string]bucket.Object{}, map[string]bool{}, map[string]bool{}}
+	names := 0
+	for o, err := range b.List(ctx) {
+		if err == nil {
+			err = l.add(o)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if names += len(o.Key); len(l.files)+len(l.folders) > min(s.entries, mostObjects) || names > mostNames {
+			return nil, hutch.Errorf(hutch.Exhausted, "the bucket has more than %d objects, or more than %d MiB of keys, which no volume can have: use a prefix with fewer", min(s.entries, mostObjects), mostNames>>20).With("limit", "volume")
+		}
+	}
+	return l, l.check()
+}
+
+// KeepSynced writes changes of volumes to their buckets, until ctx is done. An exchange that fails is tried again later
+// and later.
+func (s *Store) KeepSynced(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var due sync.Map // when a volume is tried again; one that is being synced is not
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, k := range s.unsyncedKeys() {
+			if at, known := due.Load(k); known && time.Now().Before(at.(time.Time)) {
+				continue
+			}
+			due.Store(k, time.Now().Add(2*syncTime))
+			running.Go(func() {
+				due.Store(k, time.Now().Add(s.syncLater(ctx, k, every)))
+			})
+		}
+	}
+}
+
+// syncLater writes the changes of a volume to its bucket, and returns how long the next try waits.
+func (s *Store) syncLater(ctx context.Context, k key, every time.Duration) time.Duration {
+	began := time.Now()
+	err := s.Sync(ctx, k.owner, k.name, neverFree)
+	if err == nil || ctx.Err() != nil {
+		return 0
+	}
+	s.opt.Log.Warn("write a volume to its bucket", "volume", k.name, "err", err)
+	return min(10*max(every, time.Since(began)), syncTime)
+}
+
+var errNotNow = errors.New("only changes of the volume are written")
+
+func neverFree() error { return errNotNow }
+
+// unsyncedKeys lists the volumes with changes that are not in their buckets.
+func (s *Store) unsyncedKeys() (list []key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, rec := range s.volumes {
+		if rec.unsynced() {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// update changes a record, of a volume that is still the one of rec.
+func (s *Store) update(k key, rec record, change func(*record)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, err := s.sameLocked(k, rec)
+	if err != nil {
+		return err
+	}
+	now := *old
+	change(&now)
+	if err := s.write(k, &now); err != nil {
+		return durable.Explained(err, s.dir)
+	}
+	s.volumes[k] = &now
+	return removeOld(s.folder(k), old, &now)
+}
+
+// sameLocked finds a volume that is still the one of rec, and not a new one of the same name.
+func (s *Store) sameLocked(k key, rec record) (*record, error) {
+	now, err := s.findLocked(k)
+	if err == nil && !now.Volume.CreatedAt.Equal(rec.Volume.CreatedAt) {
+		err = hutch.Errorf(hutch.NotFound, "the volume %q was deleted meanwhile", k.name)
+	}
+	return now, err
+}
