@@ -195,9 +195,10 @@ var types = map[string]any{
 	"RestoreBackupRequest": hutch.RestoreBackupRequest{},
 	"Volume":               hutch.Volume{},
 	"VolumeUse":            hutch.VolumeUse{},
+	"Owned":                hutch.Owned{},
 	"VolumeRequest":        hutch.VolumeRequest{},
-	"VolumeMount":          hutch.VolumeMount{},
 	"VolumeBucket":         hutch.VolumeBucket{},
+	"VolumeMount":          hutch.VolumeMount{},
 	"Image":                hutch.Image{},
 	"ImageConfig":          hutch.ImageConfig{},
 	"PullRequest":          hutch.PullRequest{},
@@ -416,7 +417,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Pools: books{}, Audit: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Owners: books{}, Pools: books{}, Audit: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,7 +425,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Pools: p, Audit: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(caller.As(r.Context(), who)))
 	}))
@@ -535,7 +536,7 @@ func vault(t *testing.T) *secret.Vault {
 // prepare makes what the examples name: values of path parameters.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
-	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "snapshot": "python-warm"}
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "snapshot": "python-warm", "owner": "t-k3f9q2mzx7ap"}
 	post := func(path, body string) (answer map[string]any) {
 		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
 		if err != nil {
@@ -757,6 +758,11 @@ func (o operation) check(t *testing.T, resp *http.Response, body []byte) {
 
 // books are a log of one record, and the use of nothing.
 type books struct{}
+
+func (books) Owners(context.Context) ([]hutch.Owned, error) { return []hutch.Owned{}, nil }
+func (books) DeleteOwner(_ context.Context, owner string) (hutch.Owned, error) {
+	return hutch.Owned{Owner: owner}, nil
+}
 
 func (books) Query(_ context.Context, _ audit.Query, out func(audit.Record) error) error {
 	return out(audit.Record{Seq: 1, Phase: audit.Mark, Operation: audit.Operation{Verb: audit.AuditStart, Result: audit.OK}})

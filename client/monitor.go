@@ -20,6 +20,7 @@ type AuditRecord = audit.Record
 var (
 	_ hutch.Accounts = (*Client)(nil)
 	_ hutch.Pools    = (*Client)(nil)
+	_ hutch.Owners   = (*Client)(nil)
 )
 
 // Usage implements hutch.Accounts.
@@ -35,6 +36,16 @@ func (c *Client) Version(ctx context.Context) (hutch.Version, error) {
 // Pool implements hutch.Pools.
 func (c *Client) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return call[hutch.PoolState](ctx, c, at("Pool"), nil)
+}
+
+// Owners implements hutch.Owners.
+func (c *Client) Owners(ctx context.Context) ([]hutch.Owned, error) {
+	return call[[]hutch.Owned](ctx, c, at("Owners"), nil)
+}
+
+// DeleteOwner implements hutch.Owners.
+func (c *Client) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, error) {
+	return call[hutch.Owned](ctx, c, at("DeleteOwner", owner), nil)
 }
 
 // Audit passes the chosen records of the audit log to out, in the order in which they were written, until out fails.

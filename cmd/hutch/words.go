@@ -20,7 +20,7 @@ var groups = []struct {
 	{"images", "Images:", "image build"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
 	{"network", "Network and secrets:", "network expose unexpose ports forward secret"},
-	{"server", "The server:", "serve config down conversation token audit pool authority doctor"},
+	{"server", "The server:", "serve config down conversation token owner audit pool authority doctor"},
 	{"clients", "Clients:", "login context mcp version completion help"},
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"hutch"
 	"hutch/internal/datadir"
+	"hutch/internal/owners"
 	"hutch/internal/volume"
 )
 
@@ -17,6 +18,17 @@ func (d *Daemon) openVolumes(context.Context) (err error) {
 		d.runs(func(ctx context.Context) { d.volumes.KeepSynced(ctx, syncBuckets) })
 	}
 	return err
+}
+
+// syncBuckets is how often saved changes are looked for that are to be written to buckets.
+const syncBuckets = 5 * time.Second
+
+// ownerVerbs are the verbs on what owners have.
+func (d *Daemon) ownerVerbs() hutch.Owners {
+	return owners.New(owners.Options{
+		Service: d.engine, Tokens: d.tokens, Volumes: d.volumeVerbs(), Images: d.images, Backups: d.backups, Secrets: d.vault,
+		More: func() []string { return slices.Concat(d.volumes.Owners(), d.vault.Owners()) },
+	})
 }
 
 // volumeVerbs are the verbs on volumes.

@@ -39,6 +39,8 @@ type Options struct {
 	// Accounts reports usage, and Audit reads the audit log.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
+	// Owners shows and deletes what owners have.
+	Owners hutch.Owners
 	// Pools reports what is kept ready.
 	Pools hutch.Pools
 	// Network is the most that callers without the scope admin can allow their sandboxes.
@@ -75,6 +77,7 @@ var (
 	_ hutch.Tokens   = (*Policy)(nil)
 	_ hutch.Accounts = (*Policy)(nil)
 	_ hutch.Pools    = (*Policy)(nil)
+	_ hutch.Owners   = (*Policy)(nil)
 	_ audit.Reader   = (*Policy)(nil)
 	_ hutch.Secrets  = (*Policy)(nil)
 	_ hutch.Backups  = (*Policy)(nil)

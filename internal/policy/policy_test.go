@@ -108,7 +108,7 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	}
 	w := &world{tokens: tokens, seen: &observer{}}
 	opt.Tokens, opt.Secrets = tokens, secret.Given(nil)
-	opt.Backups, opt.Images, opt.Volumes = noBackups{}, noImages{}, noVolumes{}
+	opt.Backups, opt.Images, opt.Volumes, opt.Owners = noBackups{}, noImages{}, noVolumes{}, noOwners{}
 	if opt.Observer == nil {
 		opt.Observer = w.seen
 	}
@@ -148,6 +148,11 @@ func (noImages) PruneImages(context.Context, hutch.PruneRequest) (hutch.Pruned, 
 	return hutch.Pruned{}, nil
 }
 
+type noOwners struct{}
+
+func (noOwners) Owners(context.Context) ([]hutch.Owned, error)            { return nil, nil }
+func (noOwners) DeleteOwner(context.Context, string) (hutch.Owned, error) { return hutch.Owned{}, nil }
+
 type noVolumes struct{}
 
 func (noVolumes) CreateVolume(context.Context, hutch.VolumeRequest) (hutch.Volume, error) {
@@ -161,14 +166,14 @@ func (noVolumes) WriteVolume(context.Context, string, string, io.Reader) (hutch.
 	return hutch.Volume{}, nil
 }
 func (noVolumes) SaveVolumes(context.Context, string) ([]hutch.Volume, error) { return nil, nil }
+func (noVolumes) SyncVolume(context.Context, string) (hutch.Volume, error) {
+	return hutch.Volume{}, nil
+}
 
 func (noBackups) Backup(context.Context, string, hutch.BackupRequest) (hutch.Backup, error) {
 	return hutch.Backup{}, nil
 }
 func (noBackups) Backups(context.Context) ([]hutch.Backup, error)                         { return nil, nil }
-func (noVolumes) SyncVolume(context.Context, string) (hutch.Volume, error) {
-	return hutch.Volume{}, nil
-}
 func (noBackups) RestoreBackup(context.Context, string, hutch.RestoreBackupRequest) error { return nil }
 func (noBackups) DeleteBackup(context.Context, string) error                              { return nil }
 
@@ -197,7 +202,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
-		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes]()) {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners]()) {
 			if _, may := reflect.TypeFor[hutch.Ports]().MethodByName(m.Name); may && who == "ports" {
 				continue
 			}
@@ -215,7 +220,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 // If the observer refuses a call, the call is not made: what cannot be recorded is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
-	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes]()) {
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners]()) {
 		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
@@ -236,14 +241,14 @@ func TestScopes(t *testing.T) {
 			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Unshare Update ValidatePortToken Volume Volumes Wait WatchPorts",
 		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteVolume EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup Sandbox Sandboxes SaveVolumes SearchFiles Snapshots Stat SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
-		hutch.ScopeAdmin: "CreateToken RevokeToken RotateToken Token Tokens",
+		hutch.ScopeAdmin: "CreateToken DeleteOwner Owners RevokeToken RotateToken Token Tokens",
 	}
 	for _, scope := range hutch.Scopes {
 		t.Run(string(scope), func(t *testing.T) {
 			w := newWorld(t, fakeengine.Start(t), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
-			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes]()) {
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners]()) {
 				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 					allowed = append(allowed, m.Name)
 				}

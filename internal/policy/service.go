@@ -32,6 +32,18 @@ func (p *Policy) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Pool"}, p.opt.Pools.Pool)
 }
 
+// Owners implements hutch.Owners.
+func (p *Policy) Owners(ctx context.Context) ([]hutch.Owned, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "Owners"}, p.opt.Owners.Owners)
+}
+
+// DeleteOwner implements hutch.Owners.
+func (p *Policy) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "DeleteOwner", Target: owner}, func(ctx context.Context) (hutch.Owned, error) {
+		return p.opt.Owners.DeleteOwner(ctx, owner)
+	})
+}
+
 // Query implements audit.Reader.
 func (p *Policy) Query(ctx context.Context, q audit.Query, out func(audit.Record) error) error {
 	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Audit"}, func(ctx context.Context) error { return p.opt.Audit.Query(ctx, q, out) })

@@ -14,6 +14,15 @@ func (h *Handler) pool(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.pools.Pool(r.Context()))
 }
 
+func (h *Handler) listOwners(w http.ResponseWriter, r *http.Request) {
+	list, err := h.owners.Owners(r.Context())
+	reply(h, w, r)(orEmpty(list), err)
+}
+
+func (h *Handler) deleteOwner(w http.ResponseWriter, r *http.Request) {
+	reply(h, w, r)(h.owners.DeleteOwner(r.Context(), r.PathValue("owner")))
+}
+
 func (h *Handler) usage(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.accounts.Usage(r.Context()))
 }

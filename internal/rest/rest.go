@@ -32,11 +32,12 @@ type Options struct {
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// The same holds for Backups, Images, Volumes, Accounts, Pools and Audit.
+	// The same holds for Backups, Images, Volumes, Accounts, Owners, Pools and Audit.
 	Backups  hutch.Backups
 	Images   hutch.Images
 	Volumes  hutch.Volumes
 	Accounts hutch.Accounts
+	Owners   hutch.Owners
 	Pools    hutch.Pools
 	Audit    audit.Reader
 	// Version is the answer of GET /v1/version.
@@ -53,6 +54,7 @@ type Handler struct {
 	images   hutch.Images
 	volumes  hutch.Volumes
 	accounts hutch.Accounts
+	owners   hutch.Owners
 	pools    hutch.Pools
 	audit    audit.Reader
 	version  hutch.Version
@@ -71,7 +73,7 @@ type Handler struct {
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, pools: opt.Pools, audit: opt.Audit, version: opt.Version, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, pools: opt.Pools, audit: opt.Audit, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute),
 	}

@@ -172,6 +172,16 @@ func (v *Vault) Secrets(ctx context.Context) ([]hutch.Secret, error) {
 	return list, nil
 }
 
+// Owners lists the owners of secrets, some of them several times.
+func (v *Vault) Owners() (list []string) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, e := range v.kept.Secrets {
+		list = append(list, e.Owner)
+	}
+	return list
+}
+
 func (e entry) record() hutch.Secret {
 	s := hutch.Secret{Name: e.Name, Redacted: len(e.Value) >= hutch.MinRedacted, Brokered: e.Brokered}
 	if s.Shared = e.Updated.IsZero(); !s.Shared {

@@ -181,6 +181,10 @@ var table = []Verb{
 	serving("RotateToken", administer, "POST /v1/tokens/{token}/rotate"),
 	serving("RevokeToken", administer, "DELETE /v1/tokens/{token}"),
 
+	// Owners
+	serving("Owners", administer, "GET /v1/owners").looks(),
+	serving("DeleteOwner", administer, "DELETE /v1/owners/{owner}").frees(),
+
 	// What the server reports about itself.
 	serving("Usage", see, "GET /v1/usage").looks(),
 	serving("Audit", administer, "GET /v1/audit").looks(),

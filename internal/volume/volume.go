@@ -244,6 +244,16 @@ func (s *Store) List(owner string) []hutch.Volume {
 	return list
 }
 
+// Owners lists the owners of volumes, some of them several times.
+func (s *Store) Owners() (list []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.volumes {
+		list = append(list, k.owner)
+	}
+	return list
+}
+
 // Find returns the record of a volume.
 func (s *Store) Find(owner, name string) (hutch.Volume, error) {
 	s.mu.Lock()
@@ -293,6 +303,11 @@ func (s *Store) Remove(ctx context.Context, owner, name string, force bool, free
 
 // note writes into a record why the last save of a volume did not work.
 func (s *Store) note(k key, cause error) {
+	s.setProblem(k, func(v *hutch.Volume) *string { return &v.Problem }, cause)
+}
+
+// setProblem writes the text of an error, or none, into a field of a record.
+func (s *Store) setProblem(k key, field func(*hutch.Volume) *string, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := s.volumes[k]
@@ -303,11 +318,6 @@ func (s *Store) note(k key, cause error) {
 	text = strings.ToValidUTF8(text[:min(len(text), mostProblem)], "")
 	if rec == nil || *field(&rec.Volume) == text {
 		return
-	s.setProblem(k, func(v *hutch.Volume) *string { return &v.Problem }, cause)
-}
-
-// setProblem writes the text of an error, or none, into a field of a record.
-func (s *Store) setProblem(k key, field func(*hutch.Volume) *string, cause error) {
 	}
 	*field(&rec.Volume) = text
 	if err := s.write(k, rec); err != nil {

@@ -139,6 +139,57 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+// TestOwners: what a token leaves when it is revoked, only an administrator sees and deletes.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.adaAndEve(t)
+	root := h.root()
+	for _, who := range []*tenant{ada, eve} {
+		who.want(t, "POST", "/v1/volumes", `{"name":"data"}`)
+		who.want(t, "PUT", "/v1/volumes/data/archive", packed(t, "file", "text"))
+		who.want(t, "PUT", "/v1/secrets/KEY", `{"value":"a secret of hers"}`)
+		who.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"box"}`)
+		who.want(t, "POST", "/v1/sandboxes/box/backups", `{"dir":"`+t.TempDir()+`"}`)
+	}
+	for _, route := range []string{"GET /v1/owners", "DELETE /v1/owners/" + ada.ID, "DELETE /v1/owners/none"} {
+		method, path, _ := strings.Cut(route, " ")
+		if a := eve.ask(t, method, path, ""); a.status != http.StatusForbidden {
+			t.Errorf("eve: %s: %d %s", route, a.status, a.body)
+		}
+	}
+	has := func(who *tenant) string {
+		var list []hutch.Owned
+		must(t, json.Unmarshal([]byte(root.ask(t, "GET", "/v1/owners", "").body), &list))
+		for _, o := range list {
+			if o.Owner == who.ID {
+				return fmt.Sprintf("%s %t %d %d %d %d", o.Name, o.Live, o.Sandboxes, o.Volumes, o.Backups, o.Secrets)
+			}
+		}
+		return "nothing"
+	}
+	if got := has(ada); got != "ada true 1 1 1 1" {
+		t.Errorf("ada has %s", got)
+	}
+	if a := root.ask(t, "DELETE", "/v1/owners/"+ada.ID, ""); a.status != http.StatusConflict || !strings.Contains(a.body, "revoke") {
+		t.Errorf("an owner with a valid token is deleted: %d %s", a.status, a.body)
+	}
+	root.want(t, "DELETE", "/v1/tokens/"+ada.ID, "")
+	if left := root.want(t, "DELETE", "/v1/owners/"+ada.ID, ""); fmt.Sprint(left["sandboxes"], left["volumes"], left["backups"], left["secrets"], left["size"]) != "0 0 0 0 0" {
+		t.Errorf("left of ada's: %v", left)
+	}
+	root.want(t, "DELETE", "/v1/owners/"+ada.ID, "") // again
+	if a := eve.ask(t, "GET", "/v1/volumes/data/archive?path=file", ""); !strings.Contains(a.body, "text") {
+		t.Errorf("eve's volume is gone: %d %s", a.status, a.body)
+	}
+	if got := has(eve); !strings.Contains(got, "1 1 1 1") {
+		t.Errorf("eve has %s", got)
+	}
+	if a := root.ask(t, "DELETE", "/v1/owners/%20", ""); a.status != http.StatusBadRequest {
+		t.Errorf("the server's own: %d %s", a.status, a.body)
+	}
+}
+
 // packed is a tar archive with one file.
 func packed(t *testing.T, name, text string) string {
 	t.Helper()

@@ -28,6 +28,7 @@ import (
 	"hutch/internal/images"
 	"hutch/internal/mcp"
 	"hutch/internal/oci"
+	"hutch/internal/owners"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
@@ -95,13 +96,17 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 		Began: func(context.Context) ([]string, error) { return nil, nil },
 	})
 	veil := secret.Redact(e, vault.Redactor)
+	folders := volume.NewService(volume.ServiceOptions{Store: volumes, Uses: e.VolumeUses, Save: e.SaveVolumes})
+	backups := backup.New(backup.Options{Service: veil, Store: kept})
 	p, err := policy.New(t.Context(), veil, policy.Options{
-		Tokens: tokens, Secrets: vault, Backups: backup.New(backup.Options{Service: veil, Store: kept}), Images: all, Volumes: volume.NewService(volume.ServiceOptions{Store: volumes, Uses: e.VolumeUses, Save: e.SaveVolumes}), Accounts: e, Pools: e, Audit: record, Observer: record,
+		Tokens: tokens, Secrets: vault, Backups: backups, Images: all, Volumes: folders, Accounts: e, Owners: owners.New(owners.Options{
+			Service: e, Tokens: tokens, Volumes: folders, Images: all, Backups: backups, Secrets: vault, More: func() []string { return append(volumes.Owners(), vault.Owners()...) },
+		}), Pools: e, Audit: record, Observer: record,
 	})
 	must(t, err)
 	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Pools: p, Audit: p})}
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)
