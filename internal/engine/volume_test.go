@@ -11,10 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+
 	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/driver/fake"
 	"hutch/internal/engine"
+	"hutch/internal/hutchtest/s3"
 	"hutch/internal/volume"
 )
 
@@ -332,6 +335,64 @@ func TestDestroyOnExitIsNotSerial(t *testing.T) {
 	}
 	if took := time.Since(began); took > 9*time.Second {
 		t.Errorf("the saves waited for each other: %v", took)
+	}
+}
+
+// A sandbox begins with what the bucket of its volume has, and what it saves goes there; a reader beside it changes
+// neither. Without its bucket, the volume is in no new sandbox.
+func TestVolumeOfABucket(t *testing.T) {
+	service := s3.Start(t)
+	objects := func() (list []string) {
+		for o := range service.Client.ListObjects(t.Context(), "hutch", minio.ListObjectsOptions{Recursive: true}) {
+			list = append(list, o.Key)
+		}
+		return list
+	}
+	put := func(key string) {
+		if _, err := service.Client.PutObject(t.Context(), "hutch", key, strings.NewReader("theirs\n"), 7, minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("d/first")
+	s, err := volume.Open(t.TempDir(), volume.Options{BucketHosts: []string{service.Host}, Secret: func(_, name string) (string, error) { return s3.Key, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, func(o *engine.Options) { o.Volumes = s })
+	svc := volume.NewService(volume.ServiceOptions{Store: s, Uses: b.VolumeUses, Save: b.SaveVolumes})
+	if _, err := svc.CreateVolume(t.Context(), hutch.VolumeRequest{Name: "data", Bucket: &hutch.VolumeBucket{URL: service.URL("d"), KeyID: s3.KeyID, KeySecret: "KEY"}}); err != nil {
+		t.Fatal(err)
+	}
+	dir := b.mounted(t, "a", nil)
+	if got := b.run(t, "a", "cat "+dir+"/first"); got != "theirs\n" {
+		t.Errorf("it began with %q", got)
+	}
+	b.run(t, "a", "echo ours > "+dir+"/second")
+	put("d/third")
+	if _, err := svc.SaveVolumes(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.mounted(t, "r", func(r *hutch.CreateRequest) { r.Volumes[0].ReadOnly = true })
+	if got := strings.Join(objects(), " "); got != "d/first d/second d/third" {
+		t.Errorf("the bucket has %s", got)
+	}
+	if _, err := b.Destroy(t.Context(), "a", true); err != nil {
+		t.Fatal(err)
+	}
+	dir = b.mounted(t, "b", nil)
+	if got := b.run(t, "b", "cat "+dir+"/third "+dir+"/second"); got != "theirs\nours\n" {
+		t.Errorf("the next began with %q", got)
+	}
+	service.End()
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "c", Volumes: []hutch.VolumeMount{{Name: "data", Path: filepath.Join(t.TempDir(), "x"), ReadOnly: true}}}); hutch.KindOf(err) != hutch.Unavailable {
+		t.Errorf("created without the bucket: %v", err)
+	}
+	b.run(t, "b", "echo later > "+dir+"/second")
+	if _, err := b.Destroy(t.Context(), "b", false); err != nil {
+		t.Errorf("the save of a sandbox needs the bucket: %v", err)
+	}
+	if v, _ := s.Find("", "data"); !v.Unsynced {
+		t.Error("the changes are forgotten")
 	}
 }
 
