@@ -66,6 +66,7 @@ type Daemon struct {
 	policy     *policy.Policy
 	e2b        *e2b.Server // nil for none
 	e2bPorts   *ports      // nil for none
+	endE2B     func()      // ends the calls of E2B's services; nil for none
 	talks      *conversation.Server
 	tls        *tls.Config // nil for none
 	audit      *audit.Log

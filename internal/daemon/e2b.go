@@ -8,6 +8,8 @@ import (
 	"hutch"
 	"hutch/internal/auth"
 	"hutch/internal/compat/e2b"
+	"hutch/internal/compat/e2b/envd"
+	"hutch/internal/compat/e2b/interpreter"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/preview"
 )
@@ -38,10 +40,10 @@ func (d *Daemon) openE2B(context.Context) error {
 
 // e2bServices are what sandboxes have at E2B's ports.
 func (d *Daemon) e2bServices() seam.Handlers {
-	lacking := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		seam.Refuse(w, http.StatusNotImplemented, "this server does not have that service")
-	})
-	return seam.Handlers{Envd: lacking, Interpreter: lacking}
+	inside := envd.New(envd.Options{Log: d.log})
+	code := interpreter.New(interpreter.Options{Log: d.log, Timeout: d.cfg.Sandboxes.MaxTimeout})
+	d.endE2B = func() { inside.Close(); code.Close() }
+	return seam.Handlers{Envd: inside, Interpreter: code}
 }
 
 // ports shows the servers of E2B's sandboxes as previews.

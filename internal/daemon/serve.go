@@ -62,6 +62,9 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	d.listener.Close()
 	s.mcp.Close(last)
 	s.rest.Close()
+	if d.endE2B != nil {
+		d.endE2B()
+	}
 	cut() // what still runs for a client ends with its request
 	hs.Shutdown(last)
 	hs.Close()

@@ -1,0 +1,45 @@
+// Package compat_test drives the server with the clients of others, at the versions in its lock files.
+package compat_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hutch/internal/hutchtest"
+)
+
+func TestMain(m *testing.M) { hutchtest.Main(m) }
+
+// pythonWith returns the Python of the folder venv, which has a module.
+func pythonWith(t *testing.T, module string) string {
+	t.Helper()
+	python, err := filepath.Abs(filepath.Join("venv", "bin", "python"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(python, "-c", "import "+module).Run(); err != nil {
+		hutchtest.Skip(t, "the Python module %s is not installed: run `test/compat/install`", module)
+	}
+	return python
+}
+
+// runPython runs a script of this folder and returns what it prints.
+func runPython(t *testing.T, python, script string, env ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, script)
+	cmd.Env = append(os.Environ(), append(env, "PYTHONUNBUFFERED=1", "NO_PROXY=*", "OPENAI_AGENTS_DISABLE_TRACING=1")...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%s: %v after\n%s\n%s", script, err, out, errs.Bytes())
+	}
+	return string(out)
+}
