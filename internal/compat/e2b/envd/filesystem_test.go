@@ -162,6 +162,11 @@ func TestWatchDir(t *testing.T) {
 	w.write("d/later/b", "")
 	expect("later", eventCreate)
 	expect("later/b", eventCreate)
+	if resp, answer := w.post("/files?path=d/later/n", "application/octet-stream", strings.NewReader("1")); resp.StatusCode != 200 {
+		t.Errorf("%s", answer)
+	}
+	expect("later/n", eventCreate)
+	expect("later/n", eventWrite)
 	os.Rename(filepath.Join(w.home, "d/later/b"), filepath.Join(w.home, "d/later/c"))
 	expect("later/b", eventRename)
 	expect("later/c", eventCreate)

@@ -97,12 +97,16 @@ func (h *Handler) watch(ctx context.Context, q request, root string, m watchRequ
 	})
 }
 
-// eventsOf translates a change. A move is the end of one name and the begin of another.
+// eventsOf translates a change. A move is the end of one name and the begin of another. A file that we write appears with
+// its content, at once: clients wait for the event that it was written, so a new file has that, too.
 func eventsOf(root string, e hutch.FileEvent) []filesystemEvent {
 	name := relative(root, e.Path)
 	switch e.Type {
 	case hutch.FileCreated:
-		return []filesystemEvent{{Name: name, Type: eventCreate}}
+		if e.Dir {
+			return []filesystemEvent{{Name: name, Type: eventCreate}}
+		}
+		return []filesystemEvent{{Name: name, Type: eventCreate}, {Name: name, Type: eventWrite}}
 	case hutch.FileModified:
 		return []filesystemEvent{{Name: name, Type: eventWrite}}
 	case hutch.FileDeleted:
