@@ -7,6 +7,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"hutch"
 )
@@ -25,6 +26,9 @@ func Parse(text string) (Address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "s3" || u.Host == "" || u.User != nil {
 		return Address{}, hutch.Errorf(hutch.Invalid, "%.200q names no bucket: write s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, without the keys", text)
+	}
+	if err := s3utils.CheckValidBucketName(u.Host); err != nil {
+		return Address{}, hutch.Errorf(hutch.Invalid, "%.80q cannot be the name of a bucket: use 3 to 63 of a-z, 0-9, hyphen and dot", u.Host).Because(err)
 	}
 	q := u.Query()
 	endpoint, err := url.Parse(q.Get("endpoint"))

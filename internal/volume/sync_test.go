@@ -239,6 +239,7 @@ func testRefused(t *testing.T, service *s3.Service) {
 		"half a key":     {hutch.VolumeBucket{URL: good, KeyID: s3.KeyID}, hutch.Invalid, "two parts"},
 		"no bucket":      {hutch.VolumeBucket{URL: strings.Replace(good, "hutch/", "missing/", 1), KeyID: s3.KeyID, KeySecret: "S3_KEY"}, hutch.NotFound, "no bucket"},
 		"no URL":         {hutch.VolumeBucket{URL: "https://host/bucket"}, hutch.Invalid, "s3://"},
+		"short name":     {hutch.VolumeBucket{URL: "s3://b?region=r"}, hutch.Invalid, "name of a bucket"},
 		"password":       {hutch.VolumeBucket{URL: "s3://id:key@bucket"}, hutch.Invalid, "without the keys"},
 		"loopback":       {hutch.VolumeBucket{URL: "s3://bucket?region=r&endpoint=https://127.0.0.1:1"}, hutch.Denied, "--bucket-host"},
 		"metadata":       {hutch.VolumeBucket{URL: "s3://bucket?region=r&endpoint=https://169.254.169.254"}, hutch.Denied, "metadata"},
