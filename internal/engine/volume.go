@@ -313,10 +313,11 @@ func (e *lifecycle) lastSaveByForce(ctx context.Context, s *sandbox) error {
 	defer cancel()
 	if agent := s.BeginUse(); agent != nil {
 		defer s.EndUse()
-		if s.Sandbox().Health == hutch.Unhealthy {
-			return hutch.Errorf(hutch.Unavailable, "its agent does not answer")
+		patience := lastAnswerTime
+		if s.Sandbox().Health == hutch.Unhealthy { // when it was last asked: it can have been slow only then
+			patience = time.Second
 		}
-		asking, stop := context.WithTimeout(ctx, lastAnswerTime)
+		asking, stop := context.WithTimeout(ctx, patience)
 		defer stop()
 		if _, err := agent.Ping(asking); err != nil {
 			return err
