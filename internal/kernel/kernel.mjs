@@ -7,6 +7,7 @@ import { Session } from 'node:inspector';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { Writable } from 'node:stream';
+import { setImmediate as turn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import util from 'node:util';
 import vm from 'node:vm';
@@ -290,6 +291,14 @@ process.on('unhandledRejection', (e) => { out[2].write(`Uncaught (in promise) ${
 let stop = () => {};
 process.on('SIGINT', () => stop());
 
+// settle lets an interrupt of the last run come to nothing. Node.js reports a signal
+// after all else that its loop finds at the same time, the next request among it: a
+// first turn ends what was found with the request, a second looks for signals again.
+async function settle() {
+  await turn();
+  await turn();
+}
+
 // take fetches the object that the inspector only describes.
 let taken;
 Object.defineProperty(globalThis, '__hutch_take', { value: (v) => { taken = v; } });
@@ -371,6 +380,7 @@ for (;;) {
     else become(req.become);
     continue;
   }
+  await settle();
   const before = {};
   for (const [k, v] of Object.entries(req.env)) {
     before[k] = process.env[k];
