@@ -25,6 +25,7 @@ type User struct {
 const most, mostLines = 4 << 20, 1 << 16
 
 // Lookup finds a user. The text is USER, UID, USER:GROUP or a mix; empty is root. A number need not be in the files.
+// "+7" is the user or group with the number 7, also if another one is called 7.
 func Lookup(passwd, group io.Reader, text string) (User, error) {
 	return lookup(lines(passwd), lines(group), text)
 }
@@ -48,10 +49,11 @@ func lookup(passwd, group [][]string, text string) (User, error) {
 
 // findUser finds a name before a number, as a user can be called 7.
 func findUser(passwd [][]string, name string) (User, error) {
-	number, isNumber := parseID(name)
+	digits, onlyNumber := strings.CutPrefix(name, "+")
+	number, isNumber := parseID(digits)
 	for _, byName := range []bool{true, false} {
 		for _, l := range passwd {
-			if len(l) < 7 || byName && l[0] != name {
+			if len(l) < 7 || byName && (l[0] != name || onlyNumber) {
 				continue
 			}
 			uid, okUID := parseID(l[2])
@@ -75,14 +77,15 @@ func homeOr(home string) string {
 }
 
 func findGroup(group [][]string, name string) (uint32, error) {
+	digits, onlyNumber := strings.CutPrefix(name, "+")
 	for _, l := range group {
-		if len(l) >= 3 && l[0] == name {
+		if len(l) >= 3 && l[0] == name && !onlyNumber {
 			if gid, ok := parseID(l[2]); ok {
 				return gid, nil
 			}
 		}
 	}
-	if gid, ok := parseID(name); ok {
+	if gid, ok := parseID(digits); ok {
 		return gid, nil
 	}
 	return 0, hutch.Errorf(hutch.Invalid, "there is no group %.100q in /etc/group of the sandbox's image: name another one, or give a number such as 1000", name).Naming(hutch.AboutField, "user")

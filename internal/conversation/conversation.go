@@ -242,7 +242,7 @@ func (s *Server) enter(ctx context.Context, at place, with runner) (string, erro
 		Labels: map[string]string{labelConversation: at.folder(), labelMaker: maker, labelImage: with.ID}, Image: with.ID,
 	}
 	if with.ID != "" {
-		req.User = "1000" // also if the image says root
+		req.User = "+1000" // also if the image says root, or calls another user 1000
 	}
 	for {
 		sb, err := s.svc.Create(ctx, req)
