@@ -11,6 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// queue is how many bytes of a server's output the kernel keeps while our reader is slow. By default it would grow to
+// megabytes, which belong to this process and count for no sandbox; and a queue larger than the processor's caches is
+// slower.
+const queue = 256 << 10
+
 // Dial connects a socket of IPv4 that does not block with a port of the loopback address of its namespace. It closes fd: the
 // connection is a copy.
 func Dial(ctx context.Context, fd, port int) (net.Conn, error) {
@@ -19,7 +24,11 @@ func Dial(ctx context.Context, fd, port int) (net.Conn, error) {
 	if err := connect(ctx, socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}); err != nil {
 		return nil, fmt.Errorf("connect with port %d of a place: %w", port, err)
 	}
-	return net.FileConn(socket)
+	conn, err := net.FileConn(socket)
+	if err == nil {
+		conn.(*net.TCPConn).SetReadBuffer(queue)
+	}
+	return conn, err
 }
 
 // connect connects a socket. While that is under way, the kernel reports it with one of those two errors.
