@@ -252,6 +252,8 @@ func unstarted(err error) error {
 		return hutch.Errorf(hutch.Exhausted, "no process can be started: the sandbox is at its limit of pids or memory. End some processes, or make a sandbox with higher limits").Because(err)
 	case e.Step == spawn.Exec && (e.Errno == syscall.E2BIG || e.Errno == syscall.ENAMETOOLONG): // the latter in gVisor
 		return hutch.Errorf(hutch.Invalid, "the command and its environment are too long for the kernel: put the text in a file, or on stdin").Because(err)
+	case e.Step == spawn.Become && e.Errno == syscall.EINVAL:
+		return hutch.Errorf(hutch.Invalid, "this sandbox has no such user or group id: on the runtime native they end at 65535. Choose another user, or use the runtime gvisor").Because(err)
 	case e.Step == spawn.Chdir:
 		return hutch.Errorf(hutch.Invalid, "the command cannot start in %s: %s. Make the folder first, or choose another", quote(e.Path), reason(e.Errno)).Because(err)
 	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT && e.Path == shells[len(shells)-1]:

@@ -88,7 +88,7 @@ func (a *agent) onlyUser(text string) (user, error) {
 	if err == nil && int(u.UID) == a.boot.UID && (int(u.GID) == a.boot.GID || !strings.Contains(text, ":")) {
 		return a.user, nil
 	}
-	return user{}, hutch.Errorf(hutch.Unsupported, "all commands of this sandbox run as user %d: leave the user out. Sandboxes of the runtime gvisor with an image other than \"host\" have other users, and root", a.boot.UID)
+	return user{}, hutch.Errorf(hutch.Unsupported, "all commands of this sandbox run as user %d: leave the user out. Sandboxes with an image other than \"host\" have other users, and root, on the runtime gvisor and, where the server is root, on native", a.boot.UID)
 }
 
 // openAsRoot opens a regular file with the rights of user 0, which programs may have replaced. Any other file is empty.

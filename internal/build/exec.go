@@ -134,7 +134,7 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 	b := &box{r, sb.ID}
 	if err == nil && sb.Runtime == "native" {
 		b.destroy()
-		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime native, where no command is root: give --runtime gvisor")
+		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime native, since it is code of a stranger that is root: give --runtime gvisor")
 	}
 	return b, err
 }

@@ -285,7 +285,7 @@ type Options struct {
 	Agent string
 }
 
-// SetUser tells the agent who commands run as. It refuses user 0: with the agent's own id, a command could trace the
+// SetUser tells the agent who commands run as, in its own user namespace. It refuses user 0: with the agent's own id, a command could trace the
 // agent and reach what only the agent may.
 func SetUser(b *wire.Boot, root image.Root) error {
 	user := root.Account()

@@ -148,7 +148,7 @@ func (m *Maker) forUser(root image.Root, k pool.Kind) (image.Root, error) {
 	switch {
 	case user.UID != 0 || d.Defaults().Root:
 	case k.User != "":
-		return image.Root{}, hutch.Errorf(hutch.Unsupported, "no command can be root on the runtime %s: use the runtime gvisor, or leave the user out for user %d", d.Name(), image.UID).Naming(hutch.AboutField, "user")
+		return image.Root{}, hutch.Errorf(hutch.Unsupported, "no command can be root on the runtime %s of this server: use the runtime gvisor, start the server as root for the runtime native, or leave the user out for user %d", d.Name(), image.UID).Naming(hutch.AboutField, "user")
 	default:
 		user = image.HostAccount()
 	}

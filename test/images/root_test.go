@@ -3,10 +3,12 @@ package images
 import (
 	"bytes"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"hutch"
+	"hutch/internal/hutchtest"
 )
 
 // as runs a command as a user and returns what it printed; it must succeed.
@@ -21,9 +23,22 @@ func (b *bed) as(t *testing.T, id, user, command string) string {
 
 // TestRoot: root of an image is root inside. It gives files away, becomes others, and others become root by a setuid
 // bit; all of that is in copies.
-func TestRoot(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, "gvisor")
+func TestRoot(t *testing.T) { eachWithRoot(t, testRoot) }
+
+// eachWithRoot runs a test on each runtime on which commands of an image can be root.
+func eachWithRoot(t *testing.T, test func(*testing.T, *bed)) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			if runtime == "native" && os.Geteuid() != 0 {
+				t.Skip("no command is root on native without root")
+			}
+			test(t, newBed(t, runtime))
+		})
+	}
+}
+
+func testRoot(t *testing.T, b *bed) {
 	sb := b.make(t, python)
 	b.run(t, sb.ID, "cp /usr/bin/id /usr/local/bin/rootid && chmod 4755 /usr/local/bin/rootid; touch f && chown 500:600 f && chmod 2750 f; install -d -o 500 -m 700 private; mkdir -p /opt/tool && echo tool >/opt/tool/t")
 	check := func(when string) {
@@ -96,9 +111,9 @@ func TestRootReadsAll(t *testing.T) {
 
 // TestUsers: a command runs as the user that it asks for, by the sandbox's own list of users; so do processes,
 // terminals and contexts, and the files of a sandbox are its user's.
-func TestUsers(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, "gvisor")
+func TestUsers(t *testing.T) { eachWithRoot(t, testUsers) }
+
+func testUsers(t *testing.T, b *bed) {
 	sb, err := b.Create(t.Context(), hutch.CreateRequest{Image: python, User: "1234:2345"})
 	if err != nil || sb.User != "1234:2345" {
 		t.Fatalf("created for the user %q, %v", sb.User, err)

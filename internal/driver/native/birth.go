@@ -60,7 +60,7 @@ func (b *birth) descriptors() []int {
 	for _, f := range append(b.files[1:4:4], b.program) {
 		fds = append(fds, int(f.Fd()))
 	}
-	fds = append(fds, null, null, null) // for the network device, and the files with the host name
+	fds = append(fds, null, null, null, null) // for the network device, the files with the host name, and a namespace
 	for _, t := range b.trees {
 		fds = append(fds, int(t))
 	}

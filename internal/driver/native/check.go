@@ -88,11 +88,11 @@ func (d *Driver) checkLimits() driver.Finding {
 }
 
 func (d *Driver) checkUsers() driver.Finding {
-	f := driver.Finding{Name: "user ids", Level: driver.Good, Detail: "every native sandbox has two ids of its own"}
+	f := driver.Finding{Name: "user ids", Level: driver.Good, Detail: "every native sandbox has two ids of its own; one with an image has 65537, and its commands can be root inside"}
 	if !d.root {
 		f.Level = driver.Warning
-		f.Detail = "all native sandboxes run under your user id: a program that breaks out of one acts as you, and programs can slow their sandbox's agent"
-		f.Mend = "start the server as root, which gives each sandbox ids of its own, or use gvisor for code that you do not trust"
+		f.Detail = "all native sandboxes run under your user id: a program that breaks out of one acts as you, programs can slow their sandbox's agent, and no command of an image can be root"
+		f.Mend = "start the server as root, which gives each sandbox ids of its own, or use gvisor, for code that you do not trust and for images that need root"
 	}
 	return f
 }

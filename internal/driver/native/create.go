@@ -77,11 +77,11 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 			err = errors.Join(err, i.Destroy(undo))
 		}
 	}()
-	config, err := d.config(spec)
+	message, err := d.boot(spec)
 	if err != nil {
 		return nil, err
 	}
-	message, err := boot(spec)
+	config, err := d.config(spec, message)
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +97,15 @@ func groupLimits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{CPU: l.CPU, Memory: int64(l.Memory) << 20, PIDs: l.PIDs + agentThreads}
 }
 
-func boot(spec driver.Spec) (wire.Boot, error) {
+// boot returns the message to the agent. As root, commands of an image can be root: see package place.
+func (d *Driver) boot(spec driver.Spec) (wire.Boot, error) {
 	b := spec.Boot
 	b.Version, b.Listen = wire.Version, place.Listen
-	err := driver.SetUser(&b, spec.Root)
-	return b, err
+	if !d.root || spec.Root.EROFS == "" {
+		return b, driver.SetUser(&b, spec.Root)
+	}
+	b.Apart, b.Pass = true, seccomp.NewPass()
+	return b, driver.SetAnyUser(&b, spec.Root)
 }
 
 // maxFiles returns how many files a process can have open. It is chosen so that one place with all its processes
@@ -121,7 +125,7 @@ func fileMax() uint64 {
 }
 
 // config describes the place.
-func (d *Driver) config(spec driver.Spec) (place.Config, error) {
+func (d *Driver) config(spec driver.Spec, boot wire.Boot) (place.Config, error) {
 	user := spec.Root.Account()
 	c := place.Config{
 		Hostname: spec.Boot.Hostname, Privileged: d.root, User: user.UID, Group: user.GID,
@@ -132,8 +136,13 @@ func (d *Driver) config(spec driver.Spec) (place.Config, error) {
 		c.Processes += agentThreads
 		c.Agent = d.agent
 	}
+	filter := seccomp.Filter
+	if boot.Apart { // all ids of the commands' namespace together count for the agent's
+		c.Apart, c.Processes = imageIDs, c.Processes+agentThreads
+		filter = func() ([]byte, error) { return seccomp.FilterApart(boot.Pass) }
+	}
 	var err error
-	if c.Filter, err = seccomp.Filter(); err != nil {
+	if c.Filter, err = filter(); err != nil {
 		return c, err
 	}
 	if spec.Root.EROFS == "" {
@@ -182,7 +191,11 @@ func (i *instance) fork(b *birth, config place.Config) error {
 		command.Device, command.DeviceFD = tun.Path, place.NetworkFD
 	}
 	if i.driver.root {
-		i.record.UID = i.driver.takeUID(config.Image != nil)
+		uid, err := i.driver.takeUID(config.Image != nil)
+		if err != nil {
+			return err
+		}
+		i.record.UID = uid
 		command.Owner = i.record.UID
 	}
 	fd, pid := -1, 0

@@ -1,35 +1,55 @@
 package native
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+
+	"hutch"
+)
 
 // The host's ids for places when the daemon is root. They are above those that systemd and newuidmap assign, and
 // below 2^31, because some programs take higher ones for negative. Two daemons do not know each other, so ids are
 // drawn from the whole range: the chance that two of a hundred places share one is below one in ten thousand, and
 // sharing would only merge some counters.
 //
-// A place of an image has many ids, one for each that the image can use, so two daemons together are likely to use some
-// twice. The kernel counts what such an id uses for each user namespace, and so for each place.
+// A place of an image has many ids, one for each that the image can use and the agent's, which is the last. So two
+// daemons together are likely to use some twice. The kernel counts what such an id uses for each user namespace, and so
+// for each place.
 const (
 	firstUID   = 2_000_000_000
 	pairs      = 40_000_000
 	firstRange = firstUID + 2*pairs
-	ranges     = (1<<31 - firstRange) / imageIDs
+	ranges     = (1<<31 - firstRange) / rangeIDs
 )
 
 // takeUID returns the first of two ids, or of a whole range, that no other place has.
-func (d *Driver) takeUID(whole bool) int {
+func (d *Driver) takeUID(whole bool) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for {
-		uid := firstUID + 2*rand.IntN(pairs)
-		if whole {
-			uid = firstRange + imageIDs*rand.IntN(ranges)
-		}
-		if !d.uids[uid] {
+	first, step, count := firstUID, 2, pairs
+	if whole {
+		first, step, count = firstRange, rangeIDs, ranges
+	}
+	start := rand.IntN(count)
+	for n := range count {
+		if uid := first + step*((start+n)%count); !d.takenLocked(uid, step) {
 			d.uids[uid] = true
-			return uid
+			return uid, nil
 		}
 	}
+	return 0, hutch.Errorf(hutch.Exhausted, "no user ids are left for another native sandbox of this kind: destroy one, or use the runtime gvisor")
+}
+
+// takenLocked reports whether a place has any of these ids. Places of an older daemon have ranges of another size.
+func (d *Driver) takenLocked(uid, size int) bool {
+	if size == 2 {
+		return d.uids[uid]
+	}
+	for other := range d.uids {
+		if other >= firstRange && max(uid, other)-min(uid, other) < size {
+			return true
+		}
+	}
+	return false
 }
 
 // keepUID remembers ids that a place has already.

@@ -14,6 +14,7 @@ import (
 	"hutch/internal/image"
 	"hutch/internal/linux/clone"
 	"hutch/internal/linux/mount"
+	"hutch/internal/wire"
 )
 
 // A place of an image that is an EROFS file has an overlay as its root: the image
@@ -23,8 +24,11 @@ import (
 // unpacked content takes its place. Without root there is one id, to which all
 // files belong.
 
-// imageIDs is how many ids such a place has, if the daemon is root.
-const imageIDs = 1 << 16
+// imageIDs is how many ids such a place has for the image, if the daemon is root; rangeIDs has the agent's, too.
+const (
+	imageIDs = 1 << 16
+	rangeIDs = imageIDs + 1
+)
 
 // noImageLayer refuses a layer over an image: the kernel stacks two such file systems, and the image is one.
 var noImageLayer = hutch.Errorf(hutch.Unsupported, "native sandboxes of an image cannot share the files that they have written")
@@ -125,7 +129,7 @@ func (i *instance) ids(c place.Config) (users, groups []clone.ID) {
 	case !i.driver.root:
 		return []clone.ID{{Inside: c.User, Outside: os.Geteuid()}}, []clone.ID{{Inside: c.Group, Outside: os.Getegid()}}
 	case c.Image != nil:
-		users = []clone.ID{{Inside: 0, Outside: i.record.UID, Size: imageIDs}}
+		users = []clone.ID{{Inside: 0, Outside: i.record.UID, Size: imageIDs}, {Inside: wire.AgentID, Outside: i.record.UID + imageIDs}}
 	default:
 		users = []clone.ID{{Inside: 0, Outside: i.record.UID}, {Inside: image.UID, Outside: i.record.UID + 1}}
 	}

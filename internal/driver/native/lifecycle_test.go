@@ -290,7 +290,7 @@ func TestUntoldPlaceEnds(t *testing.T) {
 	if err := os.Mkdir(i.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	config, err := d.config(spec(root(t), "untold"))
+	config, err := d.config(spec(root(t), "untold"), wire.Boot{})
 	if err != nil {
 		t.Fatal(err)
 	}

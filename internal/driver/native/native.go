@@ -59,6 +59,6 @@ func (d *Driver) Name() string { return "native" }
 // Defaults implements driver.Driver.
 func (d *Driver) Defaults() driver.Defaults {
 	usual := driver.Usual
-	usual.FilesInMemory = true
+	usual.FilesInMemory, usual.Root = true, d.root
 	return usual
 }

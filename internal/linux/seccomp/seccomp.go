@@ -34,6 +34,23 @@ var Filter = sync.OnceValues(func() ([]byte, error) {
 	return compile(machine)
 })
 
+// FilterApart is [Filter] where commands live in a user namespace of their own, which the agent enters for each. It
+// allows setns to those who know the pass.
+func FilterApart(p Pass) ([]byte, error) {
+	machine, err := arch.GetInfo("")
+	if err != nil {
+		return nil, fmt.Errorf("compile the seccomp filter: %w", err)
+	}
+	return encode(machine, p.enter(machine))
+}
+
+// enter is the policy, and that of setns.
+func (p Pass) enter(machine *arch.Info) []rule {
+	all := policy(machine)
+	all.add(machine, []string{"setns"}, p.only(fail(unix.EPERM)))
+	return all.list(unknown)
+}
+
 // Ancestry returns a filter that allows everything but to leave the tree of
 // processes that one was started in, in the same form: for a kernel that is the
 // sandbox's own. It allows clone3 to those who know the pass.
@@ -63,8 +80,8 @@ func (p Pass) compile(conditions map[string][]bpf.Instruction) ([]byte, error) {
 }
 
 // Pass opens clone3 for one program under a filter that cannot look into the
-// arguments of that: it is a secret in the third and fourth argument, which the
-// kernel does not use.
+// arguments of that, or setns for an agent alone: it is a secret in the third and
+// fourth argument, which the kernel does not use.
 type Pass [2]uint64
 
 // NewPass makes a pass that no other program knows.
@@ -78,12 +95,12 @@ func NewPass() (p Pass) {
 func (p Pass) rules(machine *arch.Info, conditions map[string][]bpf.Instruction) []rule {
 	all := bodies{}
 	all.addEach(machine, conditions)
-	all.add(machine, []string{"clone3"}, p.only())
+	all.add(machine, []string{"clone3"}, p.only(unknown))
 	return all.list(allow)
 }
 
-// only allows a call with the pass, and answers all others as if the call did not exist.
-func (p Pass) only() (code []bpf.Instruction) {
+// only allows a call with the pass. All others get an answer, which is one instruction.
+func (p Pass) only(answer []bpf.Instruction) (code []bpf.Instruction) {
 	code = slices.Concat(allow)
 	for i := 3; i >= 0; i-- { // from the last comparison to the first
 		word := bpf.LoadAbsolute{Off: uint32(offArgs + 16 + 4*i), Size: 4}
@@ -91,7 +108,7 @@ func (p Pass) only() (code []bpf.Instruction) {
 		if bigEndian {
 			want = uint32(p[i/2] >> (32 * (1 - i%2)))
 		}
-		code = slices.Concat([]bpf.Instruction{word, bpf.JumpIf{Cond: bpf.JumpEqual, Val: want, SkipTrue: 1}}, unknown, code)
+		code = slices.Concat([]bpf.Instruction{word, bpf.JumpIf{Cond: bpf.JumpEqual, Val: want, SkipTrue: 1}}, answer, code)
 	}
 	return code
 }
@@ -127,13 +144,15 @@ type rule struct {
 type bodies map[uint32][]bpf.Instruction
 
 // rules lists what the policy says of every number, from 0 on.
-func rules(machine *arch.Info) []rule {
+func rules(machine *arch.Info) []rule { return policy(machine).list(unknown) }
+
+func policy(machine *arch.Info) bodies {
 	all := bodies{}
 	all.add(machine, allowed, allow)
 	all.add(machine, ignored, fail(0)) // no error: the kernel answers 0 in the place of the call
 	all.add(machine, denied, fail(unix.EPERM))
 	all.addEach(machine, conditions)
-	return all.list(unknown)
+	return all
 }
 
 func (all bodies) add(machine *arch.Info, names []string, body []bpf.Instruction) {

@@ -242,6 +242,36 @@ func TestApart(t *testing.T) {
 	}
 }
 
+// Only who knows the pass enters the namespace of commands, and everything else is as under the usual filter.
+func TestFilterApart(t *testing.T) {
+	t.Parallel()
+	pass := NewPass()
+	for _, m := range []*arch.Info{arch.X86_64, arch.AARCH64} {
+		for _, c := range []struct {
+			args [6]uint64
+			want uint32
+		}{
+			{[6]uint64{10, unix.CLONE_NEWUSER, pass[0], pass[1]}, unix.SECCOMP_RET_ALLOW},
+			{[6]uint64{10, unix.CLONE_NEWUSER}, errno(unix.EPERM)},
+			{[6]uint64{10, unix.CLONE_NEWUSER, pass[0], pass[1] ^ 1}, errno(unix.EPERM)},
+			{[6]uint64{10, unix.CLONE_NEWUSER, pass[0] ^ 1<<63, pass[1]}, errno(unix.EPERM)},
+		} {
+			if got := judgeBy(t, pass.enter(m), m, uint32(m.ID), uint32(m.SyscallNames["setns"]), c.args); got != c.want {
+				t.Errorf("%s: setns(%x): verdict %#x, want %#x", m.Name, c.args, got, c.want)
+			}
+		}
+		for nr := range uint32(1024) {
+			got, usual := judgeBy(t, pass.enter(m), m, uint32(m.ID), nr, [6]uint64{}), judge(t, m, uint32(m.ID), nr, [6]uint64{})
+			if got != usual {
+				t.Errorf("%s: call %d: verdict %#x, usually %#x", m.Name, nr, got, usual)
+			}
+		}
+	}
+	if text, err := FilterApart(pass); err != nil || len(text) == 0 {
+		t.Error(err)
+	}
+}
+
 func TestCompiles(t *testing.T) {
 	t.Parallel()
 	for _, m := range []*arch.Info{arch.X86_64, arch.AARCH64} {

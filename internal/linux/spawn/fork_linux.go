@@ -73,11 +73,13 @@ func forkExec(p *plan) (pid, errno uintptr) {
 	}
 	if p.namespace != 0 {
 		p.step = Become
-		if _, _, e = syscall.RawSyscall(unix.SYS_SETNS, p.namespace, unix.CLONE_NEWUSER, 0); e != 0 {
+		if _, _, e = syscall.RawSyscall6(unix.SYS_SETNS, p.namespace, unix.CLONE_NEWUSER, uintptr(p.pass[0]), uintptr(p.pass[1]), 0, 0); e != 0 {
 			goto failed
 		}
 		for i = 0; i < uintptr(len(p.shed)); i++ {
-			if _, _, e = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, p.shed[i], 0); e != 0 && e != syscall.EINVAL {
+			if _, _, e = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, p.shed[i], 0); e == syscall.EINVAL {
+				break // after the last capability that this kernel knows
+			} else if e != 0 {
 				goto failed
 			}
 		}

@@ -41,8 +41,8 @@ type Command struct {
 	// MaxFiles, when not zero, is the soft limit of open files: the runtime of
 	// Go raises its own, which a child should not inherit.
 	MaxFiles uint64
-	// Pass is what a seccomp filter wants to see in the two arguments of clone3
-	// behind the kernel's: see [Start].
+	// Pass is what a seccomp filter wants to see in the two arguments of clone3,
+	// and of setns, that follow the kernel's: see [Start].
 	Pass [2]uint64
 }
 
@@ -199,7 +199,7 @@ func (c Command) plan() (*plan, error) {
 
 // shed are the capabilities that are not kept.
 func (a *Apart) shed() (list []uintptr) {
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+	for c := uintptr(0); c < 64; c++ { // also those that a later kernel may have
 		if a.Keep&(1<<c) == 0 {
 			list = append(list, c)
 		}

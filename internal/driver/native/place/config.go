@@ -21,8 +21,11 @@ const (
 	// NameFD is the file with the host name, and HostsFD the one with its address, which the place puts there. The
 	// agent keeps them, so that the daemon can write another name; all others can only read them.
 	NameFD, HostsFD = 8, 9
+	// namespaceFD is the user namespace of commands, where they are apart from the agent: see Config.Apart. The place
+	// puts it there.
+	namespaceFD = 10
 	// FirstTree is the first descriptor that Bind.Tree can name.
-	FirstTree = 10
+	FirstTree = 11
 )
 
 // Program is the path of the program to execute, as the process itself sees it.
@@ -51,6 +54,9 @@ type Config struct {
 	// only: see showAgent. It is empty in privileged places.
 	Agent string `json:"agent,omitempty"`
 	Group int    `json:"group"`
+	// Apart is how many ids the user namespace of commands has, from 0 on, in a privileged place whose commands can be
+	// root; the agent then has the id wire.AgentID. 0 is for the other places, whose commands are in the agent's namespace.
+	Apart int `json:"apart,omitempty"`
 	// Size and Inodes bound the written files.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`

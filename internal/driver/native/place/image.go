@@ -63,7 +63,11 @@ func newImageRoot(c Config) (mount.Tree, error) {
 	if err := fillUpper(filepath.Join(benchPoint, "upper"), c); err != nil {
 		return -1, err
 	}
-	root, err := mount.New("overlay", mount.NoSUID|mount.NoDev,
+	attributes := mount.NoSUID | mount.NoDev
+	if c.Apart > 0 {
+		attributes = mount.NoDev // a program with the bit becomes what its owner is inside
+	}
+	root, err := mount.New("overlay", attributes,
 		[2]string{"lowerdir", AttachPoint}, [2]string{"upperdir", benchPoint + "/upper"}, [2]string{"workdir", benchPoint + "/work"},
 		[2]string{"userxattr", ""})
 	if err != nil {

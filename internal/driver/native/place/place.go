@@ -53,7 +53,7 @@ func build() error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(Config) error{showAgent, makeNetwork, becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, dropPrivileges} {
+	for _, step := range []func(Config) error{showAgent, makeNetwork, becomeRoot, setHostname, raiseLoopback, makeRoot, setLimits, leaveGroup, leaveKeyring, separate, dropPrivileges} {
 		if err := step(config); err != nil {
 			return err
 		}
@@ -97,11 +97,15 @@ func begin() (wire.Boot, error) {
 	unix.CloseOnExec(NetworkFD)
 	unix.CloseOnExec(NameFD)
 	unix.CloseOnExec(HostsFD)
+	unix.CloseOnExec(namespaceFD)
 	config, status := os.NewFile(configFD, "config"), os.NewFile(statusFD, "status")
 	defer config.Close()
 	boot, err := receiveBoot(config)
 	if err != nil {
 		return wire.Boot{}, err
+	}
+	if boot.Apart {
+		boot.Namespace = namespaceFD
 	}
 	unix.CloseOnExec(statusFD)
 	if _, err := status.WriteString(ready); err != nil {

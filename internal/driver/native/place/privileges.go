@@ -3,12 +3,14 @@ package place
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"hutch/internal/linux/tun"
+	"hutch/internal/wire"
 )
 
 // agentCaps are the capabilities that the agent of a privileged place keeps: it starts commands as another user,
@@ -17,11 +19,12 @@ import (
 const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE |
 	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
-// Capabilities are what the first program needs over the place's namespaces, and what it passes on.
+// Capabilities are what the first program needs over the place's namespaces, and what it passes on. The overlay of an
+// image also writes with them, after a check of the program's own rights: so it needs all that root inside has for files.
 var Capabilities = []uintptr{
 	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL,
 	unix.CAP_SYS_PTRACE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_DAC_OVERRIDE,
-	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RESOURCE,
+	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RESOURCE, unix.CAP_SETFCAP, unix.CAP_FSETID,
 }
 
 // becomeRoot becomes the place's root, if it has one. Until the daemon mapped ids, this process ran as nobody.
@@ -139,6 +142,13 @@ func dropPrivileges(c Config) error {
 	if c.Privileged {
 		keep = agentCaps
 	}
+	// Where commands can be root, programs can gain rights by their setuid bit: inside, and no others than package agent
+	// leaves in the bounding set. So no_new_privs is not set, and the filter is loaded while this thread has the right to.
+	if c.Apart > 0 {
+		if err := loadFilter(c.Filter); err != nil {
+			return err
+		}
+	}
 	// With an empty bounding set, root has after exec what it can inherit; and a capability outside the bounding set
 	// can no longer be made inheritable.
 	const last = 1 << unix.CAP_SETPCAP
@@ -153,6 +163,9 @@ func dropPrivileges(c Config) error {
 	}
 	if err := capset(keep, keep); err != nil {
 		return err
+	}
+	if c.Apart > 0 {
+		return keepRights()
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
@@ -194,6 +207,12 @@ func disinherit() error {
 		return nil
 	}
 	data[0].Inheritable = 1 << unix.CAP_DAC_READ_SEARCH
+	if apart := os.Geteuid() == wire.AgentID; apart { // the commands' namespace takes all from them that they inherit
+		data[0].Inheritable = 0 // and with it the ambient ones
+		if err := keepOnReturn(); err != nil {
+			return err
+		}
+	}
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0)
 	if errno != 0 {
 		return fmt.Errorf("give up inheritable capabilities: %w", errno)

@@ -1,0 +1,79 @@
+package place
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"hutch/internal/linux/clone"
+	"hutch/internal/wire"
+)
+
+// Commands of an image can be root where the daemon is. Then they live in a user
+// namespace below the place's own, as on gVisor: it has every id of the place but the
+// agent's, each mapped to itself. Root there has capabilities over files and processes
+// with these ids, and over nothing that belongs to the place: its mounts, its network,
+// its host name, or the agent. The agent enters it for each command, by setns, which the
+// filter allows to nobody else.
+//
+// What goes by the owner of a file is mounted read only (/proc/sys, our own folder), or
+// is not shown: the files of a process in /proc are root's when nobody may trace it, but
+// with hidepid the folder of that process does not exist for those who may not.
+
+// separate makes that namespace, and gives this process the agent's id with the capabilities that it has.
+func separate(c Config) error {
+	if c.Apart == 0 {
+		return nil
+	}
+	if err := becomeAgent(); err != nil {
+		return fmt.Errorf("become the agent's user: %w", err)
+	}
+	fd, err := clone.Users([]clone.ID{{Inside: 0, Outside: 0, Size: c.Apart}})
+	if err != nil {
+		return fmt.Errorf("make a user namespace for commands: %w", err)
+	}
+	defer unix.Close(fd)
+	return os.NewSyscallError("dup3", unix.Dup3(fd, namespaceFD, 0))
+}
+
+// becomeAgent changes the user and group of this thread, the only one that is left. It keeps its capabilities.
+func becomeAgent() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var now [2]unix.CapUserData
+	if err := errors.Join(unix.Capget(&header, &now[0]), unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0)); err != nil {
+		return err
+	}
+	const id = wire.AgentID
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, id, id, id); errno != 0 {
+		return errno
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, id, id, id); errno != 0 {
+		return errno
+	}
+	return unix.Capset(&header, &now[0])
+}
+
+// keepRights lets the second program keep the capabilities of a thread that is not root, over exec.
+func keepRights() error {
+	for n := uintptr(0); n < 32; n++ {
+		if agentCaps&(1<<n) == 0 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, n, 0, 0); err != nil {
+			return fmt.Errorf("keep capability %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// keepOnReturn lets all threads of the agent keep their capabilities when they return from the id of root: see package
+// creds.
+func keepOnReturn() error {
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1, 0, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("keep capabilities: %w", errno)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package clone
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Users makes a user namespace below that of this process, with the same ids for users and groups, and returns a
+// descriptor of it. It belongs to the effective user of this process. The caller needs CAP_SETUID and CAP_SETGID, and
+// for the id 0 CAP_SETFCAP.
+//
+// A process makes the namespace and is killed before this returns: a process with threads cannot make one that it does
+// not enter.
+func Users(ids []ID) (fd int, err error) {
+	runtime.LockOSThread() // the child is like this thread
+	defer runtime.UnlockOSThread()
+	args := cloneArgs{flags: unix.CLONE_NEWUSER, exitSignal: uint64(unix.SIGCHLD)}
+	pid, errno := forkPaused(&args)
+	afterFork()
+	if errno != 0 {
+		return -1, os.NewSyscallError("clone", syscall.Errno(errno))
+	}
+	defer func() {
+		unix.Kill(int(pid), unix.SIGKILL)
+		for {
+			if _, err := unix.Wait4(int(pid), nil, 0, nil); err != unix.EINTR {
+				return
+			}
+		}
+	}()
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	if err := errors.Join(put(proc+"uid_map", lines(ids)), put(proc+"gid_map", lines(ids))); err != nil {
+		return -1, err
+	}
+	fd, err = unix.Open(proc+"ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return fd, os.NewSyscallError("open a user namespace", err)
+}
+
+// forkPaused makes a child with a copy of our memory, which waits until it is killed: see forkExec.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func forkPaused(args *cloneArgs) (pid, errno uintptr) {
+	beforeFork()
+	pid, errno = rawClone(args, unsafe.Sizeof(*args))
+	if pid != 0 || errno != 0 {
+		return pid, errno
+	}
+	for {
+		syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+	}
+}
