@@ -19,9 +19,12 @@ import (
 	"hutch/internal/stream"
 )
 
-// fileAt returns the endpoint of a verb on files. query holds names and values; empty values are left out.
-func fileAt(name, sandbox string, query ...string) endpoint {
+// fileAt returns the endpoint of a verb on files, for the user of the context. query holds names and values; empty values are left out.
+func fileAt(ctx context.Context, name, sandbox string, query ...string) endpoint {
 	to, q := at(name, sandbox), url.Values{}
+	if user := hutch.FileUser(ctx); user != "" {
+		q.Set("user", user)
+	}
 	for i := 0; i < len(query); i += 2 {
 		name, value := query[i], query[i+1]
 		if name == "path" || name == "from" || name == "to" {
@@ -57,7 +60,7 @@ func octal(mode hutch.FileMode) string {
 
 // fileCall makes a call about files whose answer is one value or nothing.
 func fileCall[T any](ctx context.Context, c *Client, name, sandbox string, body any, query ...string) (T, error) {
-	return call[T](ctx, c, fileAt(name, sandbox, query...), body)
+	return call[T](ctx, c, fileAt(ctx, name, sandbox, query...), body)
 }
 
 // Stat implements hutch.Service.
@@ -112,7 +115,7 @@ func (c *Client) Chmod(ctx context.Context, sandbox, path string, mode hutch.Fil
 
 // ReadFile implements hutch.Service.
 func (c *Client) ReadFile(ctx context.Context, sandbox string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
-	to := fileAt("ReadFile", sandbox, "path", req.Path, "offset", number(req.Offset), "length", number(req.Length),
+	to := fileAt(ctx, "ReadFile", sandbox, "path", req.Path, "offset", number(req.Offset), "length", number(req.Length),
 		"firstLine", number(req.FirstLine), "lastLine", number(req.LastLine)).check(req.Check())
 	resp, err := c.do(ctx, to, nil, "*/*")
 	if err != nil {
@@ -155,7 +158,7 @@ func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response)
 
 // WriteFile implements hutch.Service.
 func (c *Client) WriteFile(ctx context.Context, sandbox string, req hutch.WriteRequest, r io.Reader) (info hutch.FileInfo, err error) {
-	to := fileAt("WriteFile", sandbox, "path", req.Path, "mode", octal(req.Mode), "append", yes(req.Append),
+	to := fileAt(ctx, "WriteFile", sandbox, "path", req.Path, "mode", octal(req.Mode), "append", yes(req.Append),
 		"create", yes(req.Create), "parents", yes(req.Parents)).check(req.Check())
 	return info, c.send(ctx, to, r, &info)
 }
@@ -241,14 +244,14 @@ func (b *body) failed() error {
 
 // ListFiles implements hutch.Service.
 func (c *Client) ListFiles(ctx context.Context, sandbox string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
-	to := fileAt("ListFiles", sandbox, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
+	to := fileAt(ctx, "ListFiles", sandbox, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
 		"hidden", yes(req.Hidden), "glob", req.Glob, "limit", number(req.Limit))
 	return fileList(ctx, c, to.check(req.Check()), out)
 }
 
 // SearchFiles implements hutch.Service.
 func (c *Client) SearchFiles(ctx context.Context, sandbox string, req hutch.SearchRequest, out func(hutch.Match) error) error {
-	to := fileAt("SearchFiles", sandbox, "path", req.Path, "pattern", req.Pattern, "hidden", yes(req.Hidden),
+	to := fileAt(ctx, "SearchFiles", sandbox, "path", req.Path, "pattern", req.Pattern, "hidden", yes(req.Hidden),
 		"glob", req.Glob, "limit", number(req.Limit))
 	return fileList(ctx, c, to.check(req.Check()), out)
 }
@@ -327,7 +330,7 @@ func elements[T any](dec *json.Decoder, out func(T) error) error {
 
 // Watch implements hutch.Service.
 func (c *Client) Watch(ctx context.Context, sandbox string, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
-	to := fileAt("Watch", sandbox, "path", req.Path, "recursive", yes(req.Recursive)).check(req.Check())
+	to := fileAt(ctx, "Watch", sandbox, "path", req.Path, "recursive", yes(req.Recursive)).check(req.Check())
 	return follow(ctx, c, to, "change", out)
 }
 
@@ -384,7 +387,7 @@ func (c *Client) followAnswer(ctx context.Context, resp *http.Response, name str
 
 // Pack implements hutch.Service.
 func (c *Client) Pack(ctx context.Context, sandbox string, req hutch.PackRequest, w io.Writer) error {
-	to := fileAt("Pack", sandbox, "path", req.Dir, "format", string(req.Format)).check(req.Check())
+	to := fileAt(ctx, "Pack", sandbox, "path", req.Dir, "format", string(req.Format)).check(req.Check())
 	for _, name := range req.Paths {
 		to.path += "&name=" + url.QueryEscape(name)
 	}
@@ -406,6 +409,6 @@ func (c *Client) receive(ctx context.Context, to endpoint, w io.Writer) error {
 
 // Unpack implements hutch.Service.
 func (c *Client) Unpack(ctx context.Context, sandbox string, req hutch.UnpackRequest, r io.Reader) error {
-	to := fileAt("Unpack", sandbox, "path", req.Dir, "format", string(req.Format)).check(req.Check())
+	to := fileAt(ctx, "Unpack", sandbox, "path", req.Dir, "format", string(req.Format)).check(req.Check())
 	return c.send(ctx, to, r, nil)
 }

@@ -31,7 +31,21 @@ relative to /workspace.
 		newFSList(h, std), newFSFind(h, std), newFSGrep(h, std), newFSStat(h, std), newFSCat(h, std), newFSWrite(h, std), newFSEdit(h, std),
 		newFSMkdir(h, std), newFSMove(h, std, "mv"), newFSMove(h, std, "cp"), newFSRemove(h, std), newFSChmod(h, std),
 	)
+	for _, sub := range c.Commands() {
+		takesFileUser(sub)
+	}
 	return c
+}
+
+// takesFileUser gives a command about files the flag --user.
+func takesFileUser(c *cobra.Command) {
+	var user string
+	c.Flags().StringVarP(&user, "user", "u", "", "whose rights are used, and who owns what is made: `NAME` or UID, or one of them with :GROUP (default: the sandbox's user)")
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		c.SetContext(hutch.AsUser(c.Context(), user))
+		return run(c, args)
+	}
 }
 
 func newFSList(h *home, std streams) *cobra.Command {

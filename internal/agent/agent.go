@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,6 +90,9 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	a := &agent{
 		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: usual(boot), apart: apart(boot), null: null, idle: newIdle(),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
+	}
+	if ids := a.user.ids; ids != nil && !ids.KeepGroups {
+		syscall.Setgroups(nil) // they would count for the user of work on files, too
 	}
 	a.files, a.readable = filesOf(boot, a.user.ids)
 	a.jobs = newJobs(a)

@@ -27,9 +27,6 @@ func filesOf(boot wire.Boot, user *spawn.User) (f, readable *files.FS) {
 	if user == nil {
 		return f, f
 	}
-	if !user.KeepGroups {
-		syscall.Setgroups(nil) // they would count for the user, too
-	}
 	f.As = func(do func() error) error { return creds.Do(user.UID, user.GID, do) }
 	if user.UID != 0 || os.Geteuid() != wire.AgentID {
 		return f, f
@@ -39,19 +36,34 @@ func filesOf(boot wire.Boot, user *spawn.User) (f, readable *files.FS) {
 	return f, &all
 }
 
-// filesFor returns the files for a request. One that changes files has no right to enter each folder: in that of the
-// agent is the one where daemon and agent meet, and the files there are root's.
-func (a *agent) filesFor(op string) *files.FS {
+// filesFor returns the files for a request of a user. One that changes files has no right to enter each folder: in
+// that of the agent is the one where daemon and agent meet, and the files there are root's.
+func (a *agent) filesFor(op, user string) (*files.FS, error) {
+	disk, readable := a.files, a.readable
+	if user != "" {
+		u, err := a.userOf(user)
+		if err != nil {
+			return nil, err
+		}
+		disk, readable = filesOf(a.boot, u.ids)
+	}
 	switch op {
 	case "stat", "read", "files", "search", "watch", "pack":
-		return a.readable
+		return readable, nil
 	}
-	return a.files
+	return disk, nil
 }
 
 // file answers a request about files, or starts one that can take long.
 func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err error) {
-	ctx, disk, p := context.Background(), c.agent.filesFor(op), string(f.Path)
+	ctx, p := context.Background(), string(f.Path)
+	if op == "write" { // it reads what follows, also of a request that is refused
+		return nil, c.upload(w, f)
+	}
+	disk, err := c.agent.filesFor(op, f.User)
+	if err != nil {
+		return nil, err
+	}
 	switch op {
 	case "stat":
 		return disk.Stat(ctx, "", p)
@@ -59,8 +71,6 @@ func (c *conn) file(w *wire.Writer, op string, f wire.File) (answer any, err err
 		return disk.EditFile(ctx, "", hutch.EditRequest{Path: p, Old: string(f.Old), New: string(f.New), All: f.All})
 	case "mkdir":
 		return struct{}{}, disk.Mkdir(ctx, "", p, f.Parents)
-	case "write":
-		return nil, c.upload(w, f)
 	case "chmod":
 		return struct{}{}, disk.Chmod(ctx, "", p, hutch.FileMode(f.Mode))
 	}
@@ -87,9 +97,13 @@ func (c *conn) upload(w *wire.Writer, f wire.File) error {
 	t.WriteCount(wire.TypeWindow, wire.Unbounded)
 	begun.Flush()
 	in := wire.NewContent(c.r)
-	info, err := c.agent.files.WriteFile(context.Background(), "", hutch.WriteRequest{
-		Path: string(f.Path), Mode: hutch.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents,
-	}, in)
+	disk, err := c.agent.filesFor("write", f.User)
+	var info hutch.FileInfo
+	if err == nil {
+		info, err = disk.WriteFile(context.Background(), "", hutch.WriteRequest{
+			Path: string(f.Path), Mode: hutch.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents,
+		}, in)
+	}
 	if err == nil {
 		return w.WriteJSON(wire.TypeReply, info)
 	}

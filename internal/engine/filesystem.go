@@ -11,12 +11,13 @@ import (
 )
 
 // withFiles calls do with the agent of a sandbox in use, after a request that
-// has been checked with the error refused.
-func (e *Engine) withFiles(ctx context.Context, id string, refused error, do func(*wire.Client) error) error {
-	if refused != nil {
-		return refused
+// has been checked with the error refused. The context of do is for the request's user.
+func (e *Engine) withFiles(ctx context.Context, id string, refused error, do func(context.Context, *wire.Client) error) error {
+	user := hutch.FileUser(ctx)
+	if err := cmp.Or(refused, hutch.CheckUser(user)); err != nil {
+		return err
 	}
-	return e.ask(ctx, id, do)
+	return e.ask(ctx, id, func(a *wire.Client) error { return do(wire.AsUser(ctx, user), a) })
 }
 
 // PackWritten writes what was written in a sandbox over its image, as a tar archive. Its bytes come from inside.
@@ -59,7 +60,7 @@ func (e *Engine) RunProgram(ctx context.Context, id string, argv, env []string, 
 
 // ReadFile implements hutch.Service.
 func (e *Engine) ReadFile(ctx context.Context, id string, req hutch.ReadRequest, w io.Writer) (info hutch.FileInfo, err error) {
-	err = e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error {
+	err = e.withFiles(ctx, id, req.Check(), func(ctx context.Context, a *wire.Client) error {
 		info, err = a.Read(ctx, req, w)
 		return err
 	})
@@ -68,7 +69,7 @@ func (e *Engine) ReadFile(ctx context.Context, id string, req hutch.ReadRequest,
 
 // WriteFile implements hutch.Service.
 func (e *Engine) WriteFile(ctx context.Context, id string, req hutch.WriteRequest, r io.Reader) (info hutch.FileInfo, err error) {
-	err = e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error {
+	err = e.withFiles(ctx, id, req.Check(), func(ctx context.Context, a *wire.Client) error {
 		info, err = a.Write(ctx, req, r)
 		return err
 	})
@@ -77,7 +78,7 @@ func (e *Engine) WriteFile(ctx context.Context, id string, req hutch.WriteReques
 
 // EditFile implements hutch.Service.
 func (e *Engine) EditFile(ctx context.Context, id string, req hutch.EditRequest) (edit hutch.Edit, err error) {
-	err = e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error {
+	err = e.withFiles(ctx, id, req.Check(), func(ctx context.Context, a *wire.Client) error {
 		edit, err = a.Edit(ctx, req)
 		return err
 	})
@@ -86,7 +87,7 @@ func (e *Engine) EditFile(ctx context.Context, id string, req hutch.EditRequest)
 
 // Stat implements hutch.Service.
 func (e *Engine) Stat(ctx context.Context, id, path string) (info hutch.FileInfo, err error) {
-	err = e.withFiles(ctx, id, hutch.CheckPath(path), func(a *wire.Client) error {
+	err = e.withFiles(ctx, id, hutch.CheckPath(path), func(ctx context.Context, a *wire.Client) error {
 		info, err = a.Stat(ctx, path)
 		return err
 	})
@@ -95,50 +96,50 @@ func (e *Engine) Stat(ctx context.Context, id, path string) (info hutch.FileInfo
 
 // ListFiles implements hutch.Service.
 func (e *Engine) ListFiles(ctx context.Context, id string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
-	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Files(ctx, req, out) })
+	return e.withFiles(ctx, id, req.Check(), func(ctx context.Context, a *wire.Client) error { return a.Files(ctx, req, out) })
 }
 
 // SearchFiles implements hutch.Service.
 func (e *Engine) SearchFiles(ctx context.Context, id string, req hutch.SearchRequest, out func(hutch.Match) error) error {
-	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Search(ctx, req, out) })
+	return e.withFiles(ctx, id, req.Check(), func(ctx context.Context, a *wire.Client) error { return a.Search(ctx, req, out) })
 }
 
 // Mkdir implements hutch.Service.
 func (e *Engine) Mkdir(ctx context.Context, id, path string, parents bool) error {
-	return e.withFiles(ctx, id, hutch.CheckPath(path), func(a *wire.Client) error { return a.Mkdir(ctx, path, parents) })
+	return e.withFiles(ctx, id, hutch.CheckPath(path), func(ctx context.Context, a *wire.Client) error { return a.Mkdir(ctx, path, parents) })
 }
 
 // Move implements hutch.Service.
 func (e *Engine) Move(ctx context.Context, id, from, to string, replace bool) error {
-	return e.withFiles(ctx, id, cmp.Or(hutch.CheckPath(from), hutch.CheckPath(to)), func(a *wire.Client) error { return a.Move(ctx, from, to, replace) })
+	return e.withFiles(ctx, id, cmp.Or(hutch.CheckPath(from), hutch.CheckPath(to)), func(ctx context.Context, a *wire.Client) error { return a.Move(ctx, from, to, replace) })
 }
 
 // Copy implements hutch.Service.
 func (e *Engine) Copy(ctx context.Context, id, from, to string, replace bool) error {
-	return e.withFiles(ctx, id, cmp.Or(hutch.CheckPath(from), hutch.CheckPath(to)), func(a *wire.Client) error { return a.Copy(ctx, from, to, replace) })
+	return e.withFiles(ctx, id, cmp.Or(hutch.CheckPath(from), hutch.CheckPath(to)), func(ctx context.Context, a *wire.Client) error { return a.Copy(ctx, from, to, replace) })
 }
 
 // Delete implements hutch.Service.
 func (e *Engine) Delete(ctx context.Context, id, path string, recursive bool) error {
-	return e.withFiles(ctx, id, hutch.CheckPath(path), func(a *wire.Client) error { return a.Delete(ctx, path, recursive) })
+	return e.withFiles(ctx, id, hutch.CheckPath(path), func(ctx context.Context, a *wire.Client) error { return a.Delete(ctx, path, recursive) })
 }
 
 // Chmod implements hutch.Service.
 func (e *Engine) Chmod(ctx context.Context, id, path string, mode hutch.FileMode) error {
-	return e.withFiles(ctx, id, cmp.Or(mode.Check(), hutch.CheckPath(path)), func(a *wire.Client) error { return a.Chmod(ctx, path, mode) })
+	return e.withFiles(ctx, id, cmp.Or(mode.Check(), hutch.CheckPath(path)), func(ctx context.Context, a *wire.Client) error { return a.Chmod(ctx, path, mode) })
 }
 
 // Watch implements hutch.Service.
 func (e *Engine) Watch(ctx context.Context, id string, req hutch.WatchRequest, out func(hutch.FileEvent) error) error {
-	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Watch(ctx, req, out) })
+	return e.withFiles(ctx, id, req.Check(), func(ctx context.Context, a *wire.Client) error { return a.Watch(ctx, req, out) })
 }
 
 // Pack implements hutch.Service.
 func (e *Engine) Pack(ctx context.Context, id string, req hutch.PackRequest, w io.Writer) error {
-	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Pack(ctx, req, w) })
+	return e.withFiles(ctx, id, req.Check(), func(ctx context.Context, a *wire.Client) error { return a.Pack(ctx, req, w) })
 }
 
 // Unpack implements hutch.Service.
 func (e *Engine) Unpack(ctx context.Context, id string, req hutch.UnpackRequest, r io.Reader) error {
-	return e.withFiles(ctx, id, req.Check(), func(a *wire.Client) error { return a.Unpack(ctx, req, r) })
+	return e.withFiles(ctx, id, req.Check(), func(ctx context.Context, a *wire.Client) error { return a.Unpack(ctx, req, r) })
 }

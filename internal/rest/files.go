@@ -80,6 +80,30 @@ func (p *params) mode(name string) hutch.FileMode {
 // fileRoutes are the handlers of the verbs on files.
 type fileRoutes struct{ *Handler }
 
+// ofUser serves a verb on files with the rights of the user that the parameter user names.
+func (h fileRoutes) ofUser(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil || !q.Has("user") { // the verb reports the error
+			serve(w, r)
+			return
+		}
+		user, n := q.Get("user"), len(q["user"])
+		err = hutch.CheckUser(user)
+		if n > 1 {
+			err = hutch.Errorf(hutch.Invalid, "the parameter user is given %d times: give it once", n)
+		}
+		if err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		q.Del("user")
+		rest, to := r.WithContext(hutch.AsUser(r.Context(), user)), *r.URL
+		to.RawQuery, rest.URL = q.Encode(), &to
+		serve(w, rest)
+	}
+}
+
 func (h fileRoutes) stat(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path")
 	p := q.path("path")

@@ -33,10 +33,10 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 
 		"GitClone": h.firstUse(posts(h, h.gitClone)), "GitCommit": posts(h, h.gitCommit), "GitStatus": h.gitStatus, "GitDiff": h.gitDiff,
 
-		"ReadFile": f.readFile, "WriteFile": h.firstUse(f.writeFile), "EditFile": f.editFile, "Stat": f.stat,
-		"ListFiles": f.listFiles, "SearchFiles": f.searchFiles, "Watch": f.watch,
-		"Mkdir": h.firstUse(f.mkdir), "Move": f.transfers(h.svc.Move), "Copy": f.transfers(h.svc.Copy), "Delete": f.deleteFile, "Chmod": f.chmod,
-		"Pack": f.pack, "Unpack": h.firstUse(f.unpack),
+		"ReadFile": f.ofUser(f.readFile), "WriteFile": h.firstUse(f.ofUser(f.writeFile)), "EditFile": f.ofUser(f.editFile), "Stat": f.ofUser(f.stat),
+		"ListFiles": f.ofUser(f.listFiles), "SearchFiles": f.ofUser(f.searchFiles), "Watch": f.ofUser(f.watch),
+		"Mkdir": h.firstUse(f.ofUser(f.mkdir)), "Move": f.ofUser(f.transfers(h.svc.Move)), "Copy": f.ofUser(f.transfers(h.svc.Copy)), "Delete": f.ofUser(f.deleteFile), "Chmod": f.ofUser(f.chmod),
+		"Pack": f.ofUser(f.pack), "Unpack": h.firstUse(f.ofUser(f.unpack)),
 
 		"Expose": h.firstUse(posts(h, h.expose)), "Unexpose": h.unexpose, "Ports": h.ports, "ValidatePortToken": posts(h, h.validatePort),
 		"LinkPort": posts(h, h.linkPort), "DialPort": h.connect,

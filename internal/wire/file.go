@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -27,6 +28,8 @@ const (
 // File is a request about files. Paths and texts are bytes, because they need not be UTF-8. The fields mean what they
 // do in package hutch, for the verb in Op; fields that the verb does not have are ignored.
 type File struct {
+	// User has the rights, and owns what is made: as Start.User; default: Boot.UID.
+	User      string   `json:"user,omitempty"`
 	Path      []byte   `json:"path,omitempty"`
 	To        []byte   `json:"to,omitempty"` // of a move or copy
 	Names     [][]byte `json:"names,omitempty"`
@@ -49,6 +52,19 @@ type File struct {
 	Old       []byte   `json:"old,omitempty"`
 	New       []byte   `json:"new,omitempty"`
 	Format    string   `json:"format,omitempty"`
+}
+
+type fileUser struct{}
+
+// AsUser returns a context whose requests about files are those of a user: see File.User.
+func AsUser(ctx context.Context, user string) context.Context {
+	return context.WithValue(ctx, fileUser{}, user)
+}
+
+// of returns the request of the context's user.
+func (f File) of(ctx context.Context) *File {
+	f.User, _ = ctx.Value(fileUser{}).(string)
+	return &f
 }
 
 // Records of files come from the agent: values out of range are refused.

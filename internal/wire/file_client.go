@@ -12,12 +12,12 @@ import (
 
 // Stat describes what path names.
 func (c *Client) Stat(ctx context.Context, path string) (hutch.FileInfo, error) {
-	return info(call[hutch.FileInfo](ctx, c, Request{Op: "stat", File: &File{Path: []byte(path)}}))
+	return info(call[hutch.FileInfo](ctx, c, Request{Op: "stat", File: File{Path: []byte(path)}.of(ctx)}))
 }
 
 // Edit replaces text in a file.
 func (c *Client) Edit(ctx context.Context, req hutch.EditRequest) (hutch.Edit, error) {
-	e, err := call[hutch.Edit](ctx, c, Request{Op: "edit", File: &File{Path: []byte(req.Path), Old: []byte(req.Old), New: []byte(req.New), All: req.All}})
+	e, err := call[hutch.Edit](ctx, c, Request{Op: "edit", File: File{Path: []byte(req.Path), Old: []byte(req.Old), New: []byte(req.New), All: req.All}.of(ctx)})
 	if err == nil && (e.Replacements < 1 || e.Line < 1) {
 		err = broken(fmt.Errorf("edit of %d texts in line %d", e.Replacements, e.Line))
 	}
@@ -52,7 +52,7 @@ func (c *Client) Chmod(ctx context.Context, path string, mode hutch.FileMode) er
 }
 
 func (c *Client) change(ctx context.Context, op string, f File) error {
-	_, err := call[struct{}](ctx, c, Request{Op: op, File: &f})
+	_, err := call[struct{}](ctx, c, Request{Op: op, File: f.of(ctx)})
 	return err
 }
 
@@ -242,7 +242,7 @@ func (c *Client) work(ctx context.Context, op string, f File, in io.Reader, out 
 	if out == nil {
 		out = sink{io.Discard}
 	}
-	return c.do(ctx, Request{Op: op, File: &f}, func(cn *conn, t Type, payload []byte) error {
+	return c.do(ctx, Request{Op: op, File: f.of(ctx)}, func(cn *conn, t Type, payload []byte) error {
 		if t != TypeStarted {
 			return fmt.Errorf("frame of type %q instead of started", t)
 		}

@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -179,3 +180,63 @@ func TestUsersRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestFileUser: work on files is that of the user that it names, with the ids of that user only.
+func TestFileUser(t *testing.T) { eachWithRoot(t, testFileUser) }
+
+func testFileUser(t *testing.T, b *bed) {
+	sb, err := b.Create(t.Context(), hutch.CreateRequest{Image: python, User: "1234:2345"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.as(t, sb.ID, "root", "install -d -o 500 -g 600 -m 700 /web; echo text >/web/file; chown 500:600 /web/file; chmod 600 /web/file; echo 'web:x:500:600::/web:/bin/sh' >>/etc/passwd")
+	web, root := hutch.AsUser(t.Context(), "web"), hutch.AsUser(t.Context(), "root")
+	var got bytes.Buffer
+	if _, err := b.ReadFile(t.Context(), sb.ID, hutch.ReadRequest{Path: "/web/file"}, &got); !errors.Is(err, hutch.Denied) {
+		t.Errorf("the sandbox's user reads %q, %v", got.String(), err)
+	}
+	for _, ctx := range []context.Context{web, root} {
+		got.Reset()
+		if _, err := b.ReadFile(ctx, sb.ID, hutch.ReadRequest{Path: "/web/file"}, &got); err != nil || got.String() != "text\n" {
+			t.Errorf("%s reads %q, %v", hutch.FileUser(ctx), got.String(), err)
+		}
+	}
+	var archive bytes.Buffer
+	for what, err := range map[string]error{
+		"write":  second(b.WriteFile(web, sb.ID, hutch.WriteRequest{Path: "/web/new", Create: true}, strings.NewReader("old"))),
+		"edit":   second(b.EditFile(web, sb.ID, hutch.EditRequest{Path: "/web/new", Old: "old", New: "new"})),
+		"mkdir":  b.Mkdir(web, sb.ID, "/web/a/b", true),
+		"copy":   b.Copy(web, sb.ID, "/web/file", "/web/copy", false),
+		"move":   b.Move(web, sb.ID, "/web/copy", "/web/moved", false),
+		"chmod":  b.Chmod(web, sb.ID, "/web/moved", 0o604),
+		"pack":   b.Pack(web, sb.ID, hutch.PackRequest{Dir: "/web", Paths: []string{"file"}, Format: hutch.Tar}, &archive),
+		"unpack": b.Unpack(web, sb.ID, hutch.UnpackRequest{Dir: "/web/unpacked", Format: hutch.Tar}, &archive),
+		"list":   b.ListFiles(web, sb.ID, hutch.ListRequest{Path: "/web"}, func(hutch.FileInfo) error { return nil }),
+		"root":   second(b.WriteFile(root, sb.ID, hutch.WriteRequest{Path: "/etc/mine", Create: true}, strings.NewReader("x"))),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got := b.as(t, sb.ID, "root", "stat -c '%u %g %a' /web/new /web/a /web/a/b /web/moved /web/unpacked/file /etc/mine; cat /web/new"); got != "500 600 644\n500 600 755\n500 600 755\n500 600 604\n500 600 600\n0 0 644\nnew" {
+		t.Errorf("what they made is %q", got)
+	}
+	for what, err := range map[string]error{
+		"write of another's file": second(b.WriteFile(web, sb.ID, hutch.WriteRequest{Path: "/etc/passwd"}, strings.NewReader("x"))),
+		"delete of another's":     b.Delete(web, sb.ID, "/etc/mine", false),
+		"the sandbox's user":      b.Delete(t.Context(), sb.ID, "/web/new", false),
+		"a folder of the agent":   b.Mkdir(root, sb.ID, "/.hutch/mine", false),
+	} {
+		if !errors.Is(err, hutch.Denied) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, user := range []string{"stranger", "a b", "4294967294"} {
+		if _, err := b.Stat(hutch.AsUser(t.Context(), user), sb.ID, "/web"); !errors.Is(err, hutch.Invalid) {
+			t.Errorf("the user %q: %v", user, err)
+		}
+	}
+}
+
+// second is the error of a call with another result.
+func second[T any](_ T, err error) error { return err }
