@@ -5,6 +5,8 @@
 //	Authorization: Basic ...      the password; the name, if there is no password
 //	X-API-Key: TOKEN
 //	?access_token=TOKEN           for clients that cannot set headers (RFC 6750); not for MCP, which forbids it
+//	Sec-WebSocket-Protocol: hutch, hutch.token.TOKEN
+//	                              for web pages, which can set no other header of the request that opens a WebSocket
 //
 // The first place that holds anything counts. A header that is there twice counts as no token, because a proxy before
 // the server might have read the other one.
@@ -39,7 +41,10 @@ func Of(r *http.Request) string {
 			return ""
 		}
 	}
-	return inQuery(r.URL)
+	if token := inQuery(r.URL); token != "" {
+		return token
+	}
+	return inSubprotocols(r.Header)
 }
 
 // inAuthorization returns the token in the value of a header Authorization, or "".
@@ -72,6 +77,26 @@ func inQuery(u *url.URL) string {
 		return ""
 	}
 	return given[0]
+}
+
+// subprotocol begins the name of a subprotocol that holds a token.
+const subprotocol = "hutch.token."
+
+// inSubprotocols returns the token among the subprotocols that a WebSocket client offers, or "". Two tokens count as none.
+func inSubprotocols(h http.Header) string {
+	token := ""
+	for _, line := range h["Sec-Websocket-Protocol"] {
+		for name := range strings.SplitSeq(line, ",") {
+			found, ok := strings.CutPrefix(strings.TrimSpace(name), subprotocol)
+			switch {
+			case ok && token != "":
+				return ""
+			case ok:
+				token = found
+			}
+		}
+	}
+	return token
 }
 
 // Hide removes the token from the URL of a request, so that nothing after this point writes it down or refuses it.

@@ -35,6 +35,10 @@ func TestOf(t *testing.T) {
 		{"another scheme", "/", header{"Authorization": {"Digest tok"}}, ""},
 		{"query", "/x?a=b&access_token=t%6fk", nil, "tok"},
 		{"query twice", "/x?access_token=tok&access_token=tok", nil, ""},
+		{"subprotocol", "/x", header{"Sec-Websocket-Protocol": {"hutch, hutch.token.tok"}}, "tok"},
+		{"subprotocol twice", "/x", header{"Sec-Websocket-Protocol": {"hutch.token.tok", "hutch.token.tok"}}, ""},
+		{"other subprotocols", "/x", header{"Sec-Websocket-Protocol": {"hutch, tok, token.tok"}}, ""},
+		{"header before subprotocol", "/x", header{"Authorization": {"Bearer tok"}, "Sec-Websocket-Protocol": {"hutch.token.other"}}, "tok"},
 		{"query of MCP", "/mcp?access_token=tok", nil, ""},
 	} {
 		r := httptest.NewRequest(http.MethodGet, c.url, nil)

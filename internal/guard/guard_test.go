@@ -94,6 +94,9 @@ func TestPlacesOfTokens(t *testing.T) {
 		"key":      func(r *http.Request, token string) { r.Header.Set("X-API-KEY", token) },
 		"password": func(r *http.Request, token string) { r.SetBasicAuth("anyone", token) },
 		"name":     func(r *http.Request, token string) { r.SetBasicAuth(token, "") },
+		"subprotocol": func(r *http.Request, token string) {
+			r.Header.Set("Sec-WebSocket-Protocol", "hutch, hutch.token."+token)
+		},
 		"query": func(r *http.Request, token string) {
 			r.URL.Path, r.URL.RawQuery = "/v1/sandboxes", "access_token="+token
 			r.RequestURI = r.URL.RequestURI()

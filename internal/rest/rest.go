@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/caller"
@@ -42,6 +44,8 @@ type Options struct {
 	Audit    audit.Reader
 	// Version is the answer of GET /v1/version.
 	Version hutch.Version
+	// Origins are the origins of web pages that can open a WebSocket, beside the server's own.
+	Origins []string
 }
 
 // Handler serves the API under /v1/.
@@ -60,6 +64,7 @@ type Handler struct {
 	version  hutch.Version
 	log      *slog.Logger
 	stall    time.Duration
+	sockets  websocket.AcceptOptions
 	mux      *http.ServeMux
 	table    []Route
 
@@ -75,7 +80,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
 		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, pools: opt.Pools, audit: opt.Audit, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
-		stall: cmp.Or(opt.Stall, 5*time.Minute),
+		stall: cmp.Or(opt.Stall, 5*time.Minute), sockets: socketOptions(opt.Origins),
 	}
 	h.ctx, h.close = context.WithCancelCause(context.Background())
 	h.route()

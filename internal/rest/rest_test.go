@@ -474,6 +474,25 @@ func TestOtherOriginsGetNoWebSocket(t *testing.T) {
 	}
 }
 
+// A page of an allowed origin opens a WebSocket with a subprotocol, which the server selects. A token that is beside it
+// is not repeated.
+func TestPagesOpenWebSockets(t *testing.T) {
+	t.Parallel()
+	b := serve(t, &scripted.Service{}, rest.Options{Origins: []string{"https://app.example", "http://[::1]:8080"}})
+	for _, origin := range []string{"https://app.example", "http://[::1]:8080"} {
+		c, _, err := websocket.Dial(t.Context(), b.URL+"/v1/sandboxes/s/exec", &websocket.DialOptions{
+			HTTPHeader: http.Header{"Origin": {origin}}, Subprotocols: []string{"hutch", "hutch.token.x"},
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", origin, err)
+		}
+		if got := c.Subprotocol(); got != "hutch" {
+			t.Errorf("%s: the subprotocol is %q", origin, got)
+		}
+		c.CloseNow()
+	}
+}
+
 func TestCausesAreLoggedAndNotTold(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

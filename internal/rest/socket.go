@@ -41,12 +41,23 @@ func (h *Handler) attend(w http.ResponseWriter, r *http.Request, serve func(*soc
 
 // accept opens a WebSocket. If it cannot, it answers with the error and returns nil.
 func (h *Handler) accept(w http.ResponseWriter, r *http.Request) *socket {
-	c, err := websocket.Accept(w, r, nil)
+	c, err := websocket.Accept(w, r, &h.sockets)
 	if err != nil {
 		return nil
 	}
 	// r's context ends the command but not the connection, which is still needed to report how the command ended.
 	return &socket{conn: c, ctx: context.WithoutCancel(r.Context()), stall: h.stall}
+}
+
+// socketOptions returns the options of all WebSockets. A browser sends its token as a subprotocol, as package credential
+// describes, and closes a connection whose server selects none of those that it offers.
+func socketOptions(origins []string) websocket.AcceptOptions {
+	o := websocket.AcceptOptions{Subprotocols: []string{"hutch"}}
+	literal := strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`)
+	for _, origin := range origins {
+		o.OriginPatterns = append(o.OriginPatterns, literal.Replace(origin))
+	}
+	return o
 }
 
 func wantsSocket(r *http.Request) bool {
