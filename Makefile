@@ -21,7 +21,7 @@ NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
 ALONE   := badinput escape hibernate network soak
 SPACE   := $(subst ,, )
-SOURCES := $(shell find . -name '*.go' -not -path './bin/*') go.mod go.sum
+SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum
 
 # Where `make install` puts the programs: side by side, as they look for each
 # other there. DESTDIR is for those who make packages.
@@ -124,9 +124,11 @@ soak: build
 	$(GO) test -count 1 -timeout 2h -v -parallel 6 ./test/hibernate -run TestKilledAtEveryStep -steps 0
 
 lint: | go
-	@out=$$(gofmt -l . | grep -v '^bin/'); [ -z "$$out" ] || { echo "gofmt these: $$out" >&2; exit 1; }
+	@out=$$(gofmt -l . | grep -vE '^bin/|(^|/)node_modules/'); [ -z "$$out" ] || { echo "gofmt these: $$out" >&2; exit 1; }
 	$(GO) vet ./...
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	@if [ -n "$$CI" ] || [ -d sdk/typescript/node_modules ]; then npm run --silent --prefix sdk/typescript check; \
+	else echo 'sdk/typescript is not checked: npm ci --prefix sdk/typescript' >&2; fi
 
 bench: build
 	$(GO) run ./bench $(ARGS)

@@ -2,6 +2,9 @@ module hutch
 
 go 1.26.3
 
+// A package of npm has Go files.
+ignore node_modules
+
 require (
 	filippo.io/age v1.3.2
 	github.com/bmatcuk/doublestar/v4 v4.10.4

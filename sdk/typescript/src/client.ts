@@ -1,0 +1,186 @@
+import { createRequest, type SandboxOptions } from "./base.js"
+import { Connection, type ConnectionOptions } from "./connection.js"
+import { HutchError } from "./error.js"
+import { Sandbox } from "./sandbox.js"
+import type {
+  Abortable, BackupRecord, Content, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, TemplateRequest, UsageReport, Version, Volume,
+} from "./types.js"
+
+/** A name as a part of a path. */
+function part(name: string): string {
+  if (name === "" || name === "." || name === "..") throw new HutchError("invalid", `${JSON.stringify(name)} cannot be a name: give the one that the list has`)
+  return encodeURIComponent(name).replaceAll("%3A", ":")
+}
+
+/** Which sandboxes are listed. */
+export interface ListSandboxesOptions extends Abortable {
+  status?: SandboxRecord["status"]
+  owner?: string
+  /** Labels that a sandbox must have. */
+  labels?: Readonly<Record<string, string>>
+  createdAfter?: Date
+  createdBefore?: Date
+  /** Leaves out resources and processes, which the server asks the sandboxes for. */
+  brief?: boolean
+  /** How many the server answers at a time; default 100. */
+  pageSize?: number
+}
+
+/**
+ * A Hutch server.
+ *
+ * ```ts
+ * const hutch = new Hutch({ url: "http://127.0.0.1:7700", token })
+ * const box = await hutch.create({ image: "python:3.12-slim" })
+ * ```
+ */
+export class Hutch {
+  /** @internal */
+  readonly connection: Connection
+
+  constructor(options: ConnectionOptions = {}) {
+    this.connection = new Connection(options)
+  }
+
+  /** Returns the sandbox of an id. It is created at the first use if it does not exist. */
+  getSandbox(id: string, options: SandboxOptions = {}): Sandbox {
+    return new Sandbox(this.connection, id, options)
+  }
+
+  /** Returns a handle on a sandbox that exists: no use of it creates one. */
+  sandbox(id: string): Sandbox {
+    return new Sandbox(this.connection, id)
+  }
+
+  /** Creates a sandbox, with an id that the server makes, or returns that of the id. */
+  async create(options: SandboxOptions & { sandboxId?: string } & Abortable = {}): Promise<Sandbox> {
+    const { sandboxId, signal, ...rest } = options
+    const record = await this.connection.json<SandboxRecord>("POST", "/v1/sandboxes", {
+      json: createRequest(sandboxId, rest), headers: { "Idempotency-Key": crypto.randomUUID() }, idempotent: true, signal,
+    })
+    return new Sandbox(this.connection, record.sandboxId)
+  }
+
+  /** Lists sandboxes, oldest first, page by page. */
+  async *listSandboxes(options: ListSandboxesOptions = {}): AsyncGenerator<SandboxRecord, void, undefined> {
+    const { signal, labels, createdAfter, createdBefore, pageSize = 100, ...rest } = options
+    const query = {
+      ...rest, limit: pageSize, label: Object.entries(labels ?? {}).map(([name, value]) => `${name}=${value}`),
+      createdAfter: createdAfter?.toISOString(), createdBefore: createdBefore?.toISOString(),
+    }
+    for (let cursor: string | undefined, more = true; more;) {
+      const response = await this.connection.send("GET", "/v1/sandboxes", { query: { ...query, cursor }, signal })
+      yield* (await response.json()) as SandboxRecord[]
+      const next = /<([^>]*)>;\s*rel="next"/.exec(response.headers.get("Link") ?? "")?.[1]
+      cursor = next === undefined ? undefined : (new URL(next, "http://hutch").searchParams.get("cursor") ?? undefined)
+      more = cursor !== undefined
+    }
+  }
+
+  /** Lists snapshots, and templates among them, oldest first. */
+  listSnapshots(options: Abortable = {}): Promise<Snapshot[]> {
+    return this.connection.json("GET", "/v1/snapshots", options)
+  }
+
+  /** Deletes a snapshot or template, by id or name. */
+  deleteSnapshot(snapshot: string, options: Abortable = {}): Promise<void> {
+    return this.connection.json("DELETE", `/v1/snapshots/${part(snapshot)}`, options)
+  }
+
+  /** Makes a template, which sandboxes begin as. */
+  createTemplate(request: TemplateRequest, options: Abortable = {}): Promise<Snapshot> {
+    return this.connection.json("POST", "/v1/templates", { json: request, signal: options.signal })
+  }
+
+  /** Lists the templates. */
+  async listTemplates(options: Abortable = {}): Promise<Snapshot[]> {
+    return (await this.listSnapshots(options)).filter((s) => s.template !== undefined)
+  }
+
+  /** Creates an empty volume; quota is in MiB. */
+  createVolume(name: string, options: Abortable & { quota?: number } = {}): Promise<Volume> {
+    const { signal, ...rest } = options
+    return this.connection.json("POST", "/v1/volumes", { json: { name, ...rest }, signal })
+  }
+
+  /** Lists volumes, by name. */
+  listVolumes(options: Abortable = {}): Promise<Volume[]> {
+    return this.connection.json("GET", "/v1/volumes", options)
+  }
+
+  /** Returns a volume's record. */
+  getVolume(name: string, options: Abortable = {}): Promise<Volume> {
+    return this.connection.json("GET", `/v1/volumes/${part(name)}`, options)
+  }
+
+  /** Deletes a volume with its files. */
+  deleteVolume(name: string, options: Abortable = {}): Promise<void> {
+    return this.connection.json("DELETE", `/v1/volumes/${part(name)}`, options)
+  }
+
+  /** Reads a file or folder of a volume, by default all of it, as a tar archive. */
+  async readVolume(name: string, path?: string, options: Abortable = {}): Promise<ReadableStream<Uint8Array>> {
+    const response = await this.connection.send("GET", `/v1/volumes/${part(name)}/archive`, { query: { path }, accept: "*/*", signal: options.signal })
+    return response.body ?? new ReadableStream<Uint8Array>({ start: (c) => { c.close() } })
+  }
+
+  /** Puts the entries of a tar archive into a folder of a volume. */
+  writeVolume(name: string, archive: Content, path?: string, options: Abortable = {}): Promise<Volume> {
+    return this.connection.json("PUT", `/v1/volumes/${part(name)}/archive`, { query: { path }, content: archive, signal: options.signal })
+  }
+
+  /** Lists secrets by name, without their values. */
+  listSecrets(options: Abortable = {}): Promise<SecretRecord[]> {
+    return this.connection.json("GET", "/v1/secrets", options)
+  }
+
+  /** Sets a secret, in place of the one of that name. */
+  setSecret(name: string, secret: string | SecretRequest, options: Abortable = {}): Promise<SecretRecord> {
+    const json = typeof secret === "string" ? { value: secret } : secret
+    return this.connection.json("PUT", `/v1/secrets/${part(name)}`, { json, signal: options.signal })
+  }
+
+  /** Deletes a secret. */
+  deleteSecret(name: string, options: Abortable = {}): Promise<void> {
+    return this.connection.json("DELETE", `/v1/secrets/${part(name)}`, options)
+  }
+
+  /** Lists the caller's backups, oldest first. */
+  listBackups(options: Abortable = {}): Promise<BackupRecord[]> {
+    return this.connection.json("GET", "/v1/backups", options)
+  }
+
+  /** Deletes a backup. */
+  deleteBackup(id: string, options: Abortable = {}): Promise<void> {
+    return this.connection.json("DELETE", `/v1/backups/${part(id)}`, options)
+  }
+
+  /** Lists the images that the server has. */
+  listImages(options: Abortable = {}): Promise<ImageRecord[]> {
+    return this.connection.json("GET", "/v1/images", options)
+  }
+
+  /** Lists the sizes of sandboxes that have a name. */
+  listInstanceTypes(options: Abortable = {}): Promise<InstanceType[]> {
+    return this.connection.json("GET", "/v1/instance-types", options)
+  }
+
+  /** What was used. */
+  usage(options: Abortable = {}): Promise<UsageReport> {
+    return this.connection.json("GET", "/v1/usage", options)
+  }
+
+  /** The server's version. */
+  version(options: Abortable = {}): Promise<Version> {
+    return this.connection.json("GET", "/v1/version", options)
+  }
+}
+
+/**
+ * Returns the sandbox of an id, on the server that the options or the environment (HUTCH_URL, HUTCH_TOKEN) name. It is
+ * created at the first use if it does not exist.
+ */
+export function getSandbox(id: string, options: SandboxOptions & ConnectionOptions = {}): Sandbox {
+  const { url, token, fetch, WebSocket, retries, maxRetryDelay, headers, ...create } = options
+  return new Hutch({ url, token, fetch, WebSocket, retries, maxRetryDelay, headers }).getSandbox(id, create)
+}

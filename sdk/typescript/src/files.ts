@@ -1,0 +1,208 @@
+import { SandboxBase } from "./base.js"
+import type { Query } from "./connection.js"
+import { fromBase64, toBase64 } from "./encoding.js"
+import { HutchError, problemError } from "./error.js"
+import { follow } from "./output.js"
+import type { Abortable, Content, Edit, FileEvent, FileInfo, GitRepository, GitStatus, Match, Problem } from "./types.js"
+
+/** How a file is written. */
+export interface WriteOptions extends Abortable {
+  /** With base64, the content is text in base64. */
+  encoding?: "utf-8" | "base64"
+  /** Permissions in octal, such as "0755"; default 0644, or what the file has. */
+  mode?: string
+  /** Writes behind what the file has. */
+  append?: boolean
+  /** Refuses a file that exists. */
+  create?: boolean
+  /** Makes the folders above. */
+  parents?: boolean
+}
+
+/** Which part of a file is read. */
+export interface ReadOptions extends Abortable {
+  /** Bytes to skip; negative counts from the end. */
+  offset?: number
+  /** Bytes at most. */
+  length?: number
+  /** From 1, in place of offset. */
+  firstLine?: number
+  lastLine?: number
+}
+
+/** What of a folder is listed. */
+export interface ListOptions extends Abortable {
+  recursive?: boolean
+  /** With recursive, how deep. */
+  depth?: number
+  /** Names that begin with a dot, too. */
+  includeHidden?: boolean
+  /** A pattern such as *.ts or src/**. */
+  glob?: string
+  limit?: number
+}
+
+/** How a repository is cloned. */
+export interface GitCheckoutOptions extends Abortable {
+  branch?: string
+  /** The folder to make; default: the repository's name below /workspace. */
+  targetDir?: string
+  /** Commits; default all. */
+  depth?: number
+  username?: string
+  password?: string
+  /** Milliseconds; default ten minutes. */
+  timeout?: number
+}
+
+/** Files and repositories of a sandbox. Paths are absolute, or relative to /workspace. */
+export class SandboxFiles extends SandboxBase {
+  /** Writes a file, as a whole or not at all. */
+  writeFile(path: string, content: Content, options: WriteOptions = {}): Promise<FileInfo> {
+    const { encoding, signal, ...query } = options
+    const body = encoding === "base64" && typeof content === "string" ? fromBase64(content) : content
+    // What is appended must not come twice.
+    return this.json("PUT", ["files", "content"], { query: { path, ...query }, content: body, signal, idempotent: !options.append && !options.create })
+  }
+
+  /** Reads a file: as text, or as bytes, base64 or a stream. */
+  readFile(path: string, options?: ReadOptions & { encoding?: "utf-8" | "base64" }): Promise<string>
+  readFile(path: string, options: ReadOptions & { encoding: "bytes" }): Promise<Uint8Array>
+  readFile(path: string, options: ReadOptions & { encoding: "stream" }): Promise<ReadableStream<Uint8Array>>
+  async readFile(path: string, options: ReadOptions & { encoding?: "utf-8" | "base64" | "bytes" | "stream" } = {}): Promise<string | Uint8Array | ReadableStream<Uint8Array>> {
+    const { encoding = "utf-8", signal, ...query } = options
+    const response = await this.send("GET", ["files", "content"], { query: { path, ...query }, accept: "*/*", signal })
+    if (encoding === "stream") return response.body ?? new ReadableStream<Uint8Array>({ start: (c) => { c.close() } })
+    try {
+      const bytes = new Uint8Array(await response.arrayBuffer())
+      if (encoding === "bytes") return bytes
+      return encoding === "base64" ? toBase64(bytes) : new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes)
+    } catch (cause) {
+      if (signal?.aborted) throw signal.reason
+      throw new HutchError("conflict", `what was read of ${path} broke off, as the file changed meanwhile or the connection was lost: read it again`, { cause })
+    }
+  }
+
+  /** Makes a folder; with recursive, those above it too, and one that is there is no error. */
+  mkdir(path: string, options: Abortable & { recursive?: boolean } = {}): Promise<void> {
+    return this.#change("POST", "mkdir", { path, parents: options.recursive }, options)
+  }
+
+  /** Removes a file or, with recursive, a folder with all that is in it. */
+  deleteFile(path: string, options: Abortable & { recursive?: boolean } = {}): Promise<void> {
+    return this.json("DELETE", ["files"], { query: { path, recursive: options.recursive }, signal: options.signal, idempotent: false })
+  }
+
+  /** Gives a file or folder another name. */
+  renameFile(from: string, to: string, options: Abortable & { replace?: boolean } = {}): Promise<void> {
+    return this.moveFile(from, to, options)
+  }
+
+  /** Moves a file or folder. */
+  moveFile(from: string, to: string, options: Abortable & { replace?: boolean } = {}): Promise<void> {
+    return this.#change("POST", "move", { from, to, replace: options.replace }, options)
+  }
+
+  /** Copies a file, or a folder with all that is in it. */
+  copyFile(from: string, to: string, options: Abortable & { replace?: boolean } = {}): Promise<void> {
+    return this.#change("POST", "copy", { from, to, replace: options.replace }, options)
+  }
+
+  /** Changes permissions, which are octal, such as "0755". */
+  chmod(path: string, mode: string, options: Abortable = {}): Promise<void> {
+    return this.#change("POST", "chmod", { path, mode }, options)
+  }
+
+  #change(method: string, verb: string, query: Query, options: Abortable): Promise<void> {
+    return this.json(method, ["files", verb], { query, signal: options.signal })
+  }
+
+  /** Lists what is in a folder. */
+  async listFiles(path = "/workspace", options: ListOptions = {}): Promise<FileInfo[]> {
+    const { signal, includeHidden, ...query } = options
+    const list = await this.json<{ files: FileInfo[]; error?: Problem }>("GET", ["files"], { query: { path, hidden: includeHidden, ...query }, signal })
+    if (list.error) throw problemError(list.error, list.error.status)
+    return list.files
+  }
+
+  /** Describes a file, without following a last link. */
+  stat(path: string, options: Abortable = {}): Promise<FileInfo> {
+    return this.json("GET", ["files", "stat"], { query: { path }, signal: options.signal })
+  }
+
+  /** Reports whether there is a file or folder. */
+  async exists(path: string, options: Abortable = {}): Promise<boolean> {
+    try {
+      await this.stat(path, options)
+      return true
+    } catch (err) {
+      if (HutchError.is(err, "not_found") && !("sandboxId" in err.data)) return false
+      throw err
+    }
+  }
+
+  /** Replaces text that is in a file exactly once or, with replaceAll, at least once. */
+  editFile(path: string, oldText: string, newText: string, options: Abortable & { replaceAll?: boolean } = {}): Promise<Edit> {
+    const json = { path, oldText, newText, ...(options.replaceAll ? { replaceAll: true } : {}) }
+    return this.json("POST", ["files", "edit"], { json, signal: options.signal })
+  }
+
+  /** Returns the lines that match a regular expression (RE2). */
+  async searchFiles(path: string, pattern: string, options: Abortable & { glob?: string; includeHidden?: boolean; limit?: number } = {}): Promise<Match[]> {
+    const { signal, includeHidden, ...query } = options
+    const found = await this.json<{ matches: Match[]; error?: Problem }>("GET", ["files", "search"], { query: { path, pattern, hidden: includeHidden, ...query }, signal })
+    if (found.error) throw problemError(found.error, found.error.status)
+    return found.matches
+  }
+
+  /** Reports changes as they happen. The first event is `ready`: no change after it is missed. Leave the loop to stop. */
+  async *watch(path: string, options: Abortable & { recursive?: boolean } = {}): AsyncGenerator<FileEvent, void, undefined> {
+    const { signal } = options
+    const call = { query: { path, recursive: options.recursive }, accept: "text/event-stream", signal }
+    let opened = false
+    const open = () => {
+      if (opened) return undefined // changes were missed
+      opened = true
+      return this.send("GET", ["files", "watch"], call)
+    }
+    for await (const e of follow(this.connection, { open, signal, isEnd: (e) => e.event === "end" })) {
+      if (e.event === "change") yield JSON.parse(e.data) as FileEvent
+    }
+  }
+
+  /** Returns an archive of a folder, as a stream. */
+  async readArchive(path: string, options: Abortable & { format?: "tar" | "tar.gz" | "zip" } = {}): Promise<ReadableStream<Uint8Array>> {
+    const response = await this.send("GET", ["files", "archive"], { query: { path, format: options.format }, accept: "*/*", signal: options.signal })
+    return response.body ?? new ReadableStream<Uint8Array>({ start: (c) => { c.close() } })
+  }
+
+  /** Puts what is in an archive below a folder, over what is there. */
+  writeArchive(path: string, archive: Content, options: Abortable & { format?: "tar" | "tar.gz" | "zip" } = {}): Promise<void> {
+    return this.json("PUT", ["files", "archive"], { query: { path, format: options.format ?? "tar" }, content: archive, signal: options.signal })
+  }
+
+  /** Clones a repository. Credentials are in memory only. */
+  gitCheckout(url: string, options: GitCheckoutOptions = {}): Promise<GitRepository> {
+    const { signal, targetDir, timeout, ...rest } = options
+    const json = { url, ...rest, ...(targetDir === undefined ? {} : { dir: targetDir }), ...(timeout === undefined ? {} : { timeout: timeout / 1000 }) }
+    return this.json("POST", ["git", "clone"], { json, signal })
+  }
+
+  /** Returns the branch and the changed files of a repository. */
+  gitStatus(dir = "/workspace", options: Abortable = {}): Promise<GitStatus> {
+    return this.json("GET", ["git", "status"], { query: { dir }, signal: options.signal })
+  }
+
+  /** Returns a difference, as git prints it. */
+  async gitDiff(dir = "/workspace", options: Abortable & { from?: string; to?: string; staged?: boolean; path?: string[] } = {}): Promise<string> {
+    const { signal, ...query } = options
+    const response = await this.send("GET", ["git", "diff"], { query: { dir, ...query }, accept: "text/x-diff", signal })
+    return response.text()
+  }
+
+  /** Commits files, all changed ones if none are named. */
+  gitCommit(message: string, options: Abortable & { dir?: string; paths?: string[]; authorName?: string; authorEmail?: string } = {}): Promise<GitRepository> {
+    const { signal, ...rest } = options
+    return this.json("POST", ["git", "commit"], { json: { message, ...rest }, signal })
+  }
+}

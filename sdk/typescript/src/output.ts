@@ -1,0 +1,158 @@
+import { type Connection, sleep } from "./connection.js"
+import { dataBytes, dataText } from "./encoding.js"
+import { HutchError, problemError, unreachable } from "./error.js"
+import { readEvents, type ServerEvent } from "./events.js"
+import type { Abortable, ExecRequest, ExecResult, Output } from "./types.js"
+
+/** A piece of output, in the order in which the program wrote it. */
+export interface OutputEvent {
+  type: "stdout" | "stderr"
+  /** The text. A character whose bytes come in two pieces is in the later one. */
+  data: string
+  /** The same as it was written, byte for byte. */
+  bytes: Uint8Array
+  /** How many bytes of both streams there were until here. */
+  cursor: number
+  /** Bytes before this piece that were no longer kept. */
+  lost: number
+  /** When the program wrote it, in logs with timestamps. */
+  time?: string
+}
+
+/** How a command ended. Stdout and stderr are text; output that is not UTF-8 is also there as bytes. */
+export interface CommandResult extends ExecResult {
+  stdoutBytes?: Uint8Array
+  stderrBytes?: Uint8Array
+}
+
+/** What happens to a command. */
+export type ExecEvent =
+  | { type: "start"; execId: string }
+  | OutputEvent
+  | { type: "complete"; exitCode: number; result: CommandResult }
+
+/** Turns the answers' pieces of output into events. Each stream has its own decoder, as pieces can split a character. */
+export class OutputDecoder {
+  readonly #decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() }
+
+  event(o: Output): OutputEvent {
+    const bytes = dataBytes(o.data, o.encoding)
+    return {
+      type: o.stream, data: this.#decoders[o.stream].decode(bytes, { stream: true }), bytes, cursor: o.cursor, lost: o.lost ?? 0,
+      ...(o.time === undefined ? {} : { time: o.time }),
+    }
+  }
+}
+
+/** A result with its output as text. */
+export function decodeResult(r: ExecResult): CommandResult {
+  if (r.encoding !== "base64") return r
+  return {
+    ...r, stdout: dataText(r.stdout, "base64"), stderr: dataText(r.stderr, "base64"),
+    stdoutBytes: dataBytes(r.stdout, "base64"), stderrBytes: dataBytes(r.stderr, "base64"),
+  }
+}
+
+/** How long the server keeps a resumable command that nobody reads. */
+const grace = 60_000
+const firstPause = 50
+const maxPause = 2000
+
+/** Where a stream of events continues after its connection was lost. */
+interface Source extends Abortable {
+  /** Opens the stream at the place that was reached; undefined when it cannot be continued. */
+  open: () => Promise<Response> | undefined
+  /** Whether this event ends the stream. */
+  isEnd: (e: ServerEvent) => boolean
+}
+
+/**
+ * The events of a stream to its end, over any number of connections. It gives up when none succeeds for a minute. An event
+ * named error ends it with that error.
+ */
+export async function* follow(connection: Connection, source: Source): AsyncGenerator<ServerEvent, void, undefined> {
+  let pause = firstPause, alive = Date.now(), cause: unknown
+  for (;;) {
+    const opening = source.open()
+    if (!opening) throw unreachable(connection.url, cause)
+    try {
+      const { body } = await opening
+      if (body) {
+        for await (const e of readEvents(body)) {
+          if (e.event === "error") throw problemError(JSON.parse(e.data), 500)
+          pause = firstPause
+          alive = Date.now()
+          yield e
+          if (source.isEnd(e)) return
+        }
+      }
+    } catch (err) {
+      if (source.signal?.aborted) throw source.signal.reason
+      if (err instanceof HutchError && (err.code !== "unavailable" || err.status === 503)) throw err
+      cause = err
+    }
+    if (Date.now() - alive > grace) throw unreachable(connection.url, cause)
+    await sleep(pause, source.signal)
+    pause = Math.min(2 * pause, maxPause)
+  }
+}
+
+/** A command whose output is read. */
+export interface ExecSource extends Abortable {
+  /** The path of the sandbox's commands. */
+  path: string
+  /** The request that starts it; without one, it runs already. */
+  request?: ExecRequest
+  /** The id of a command that runs already, and where to continue. */
+  id?: string
+  cursor?: number
+  /** Whether the command goes on when its reader leaves. */
+  keep: boolean
+}
+
+const accept = "text/event-stream"
+
+/** Reports what happens to a command. The command survives lost connections. */
+export async function* streamExec(connection: Connection, source: ExecSource): AsyncGenerator<ExecEvent, void, undefined> {
+  const { path, request, signal, keep } = source
+  const decoder = new OutputDecoder()
+  let { id = "", cursor = 0 } = source, started = false, ended = false
+  const open = () => {
+    if (id !== "") return connection.send("GET", `${path}/${id}`, { accept, query: { cursor }, signal })
+    if (started || !request) return undefined // whether the command runs is unknown, so it is not started again
+    started = true
+    return begin(connection, path, request, keep, signal)
+  }
+  try {
+    for await (const e of follow(connection, { open, signal, isEnd: (e) => e.event === "exit" })) {
+      const data: unknown = JSON.parse(e.data)
+      if (e.event === "started") {
+        id = (data as { execId: string }).execId
+        yield { type: "start", execId: id }
+      } else if (e.event === "stdout" || e.event === "stderr") {
+        const output = decoder.event(data as Output)
+        cursor = output.cursor
+        yield output
+      } else if (e.event === "exit") {
+        ended = true
+        const result = decodeResult(data as ExecResult)
+        yield { type: "complete", exitCode: result.exitCode, result }
+      }
+    }
+  } catch (err) {
+    ended = err instanceof HutchError && err.status > 0 // the server said how it ended
+    throw err
+  } finally {
+    if (!ended && !keep && id !== "") await connection.send("DELETE", `${path}/${id}`).catch(() => undefined)
+  }
+}
+
+/** Starts a command that can be resumed. Where too many of those run already, it starts one that ends with its connection. */
+async function begin(connection: Connection, path: string, request: ExecRequest, must: boolean, signal: AbortSignal | undefined): Promise<Response> {
+  try {
+    return await connection.send("POST", path, { json: { ...request, resumable: true }, accept, signal })
+  } catch (err) {
+    if (must || !HutchError.is(err, "exhausted")) throw err
+    return connection.send("POST", path, { json: request, accept, signal })
+  }
+}

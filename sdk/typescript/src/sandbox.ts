@@ -1,0 +1,467 @@
+import { isId } from "./base.js"
+import { CodeContext, collectRun, type Execution, type RunEvent, type RunOptions, streamRun } from "./code.js"
+import { sleep } from "./connection.js"
+import { defined, fromMilliseconds, inSeconds, mergeEnv, toBase64 } from "./encoding.js"
+import { HutchError } from "./error.js"
+import { SandboxFiles } from "./files.js"
+import { type CommandResult, decodeResult, type ExecEvent, streamExec } from "./output.js"
+import { Process, ProcessHandle } from "./process.js"
+import { Terminal, type TerminalOptions } from "./terminal.js"
+import type {
+  Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortLink,
+  ProcessRecord, ProcessRequest, RunRequest, SandboxRecord, Snapshot, SnapshotRequest, UpdateRequest, Volume,
+} from "./types.js"
+
+/** How a command runs. */
+export interface ExecOptions extends Abortable, Pick<ExecRequest, "args" | "user" | "secrets" | "maxOutput" | "sessionId"> {
+  /** Default /workspace. */
+  cwd?: string
+  /** Over that of the sandbox. */
+  env?: Env
+  /** Milliseconds; default 30,000. Its end kills the command and all that it started. */
+  timeout?: number
+  /** Standard input. */
+  stdin?: string | Uint8Array
+  /** Source text of that language, in place of a command line of bash. */
+  language?: string
+}
+
+/** How a command runs whose output is read as it comes. */
+export interface ExecStreamOptions extends ExecOptions {
+  /** The command goes on for a minute when the loop is left early: see {@link Sandbox.resumeExec}. */
+  keep?: boolean
+}
+
+/** How a command runs, and who hears of its output. */
+export interface ExecCallbacks extends ExecOptions {
+  onOutput?: (stream: "stdout" | "stderr", data: string) => unknown
+}
+
+/** How a background process starts. */
+export interface ProcessOptions extends Abortable, Pick<ProcessRequest, "name" | "user" | "secrets" | "restartPolicy" | "openStdin" | "terminal"> {
+  cwd?: string
+  env?: Env
+}
+
+/** What a session or code context begins with. */
+export interface ContextOptions extends Abortable {
+  id?: string
+  language?: string
+  cwd?: string
+  env?: Env
+  /** Cloudflare's name of env. */
+  envVars?: Env
+  secrets?: string[]
+  /** Time without a run that ends it: seconds, or "30s", "10m", "3h"; default half an hour. */
+  idleTimeout?: Duration
+}
+
+/**
+ * A sandbox. The handle holds no connection: make as many as you like.
+ *
+ * ```ts
+ * const box = getSandbox("user-42")
+ * const { stdout } = await box.exec("python3 -c 'print(6 * 7)'")
+ * ```
+ */
+export class Sandbox extends SandboxFiles {
+  /** Runs a bash command line and waits for it. A program that fails gives a result, not an error. */
+  async exec(command: string, options: ExecCallbacks = {}): Promise<CommandResult> {
+    if (!options.onOutput) {
+      return decodeResult(await this.json<ExecResult>("POST", ["exec"], { json: this.#command(command, options), signal: options.signal }))
+    }
+    for await (const e of this.execStream(command, options)) {
+      if (e.type === "complete") return e.result
+      if (e.type !== "start") await options.onOutput(e.type, e.data)
+    }
+    throw new HutchError("unavailable", "the command has no end: the connection was lost; run it again if that is safe")
+  }
+
+  /**
+   * Runs a command and reports its output as it comes; the last event is `complete`. A connection that is lost is made
+   * again, and nothing is missed or repeated. Leaving the loop early kills the command.
+   */
+  async *execStream(command: string, options: ExecStreamOptions = {}): AsyncGenerator<ExecEvent, void, undefined> {
+    const { keep = false, ...rest } = options
+    await this.ready(rest.signal)
+    yield* streamExec(this.connection, { path: this.path("exec"), request: this.#command(command, rest), keep, signal: rest.signal })
+  }
+
+  /** Continues with a command of execStream with keep, after the cursor of the last event that was seen. */
+  resumeExec(execId: string, options: Abortable & { cursor?: number } = {}): AsyncGenerator<ExecEvent, void, undefined> {
+    return streamExec(this.connection, { path: this.path("exec"), id: checkExec(execId), keep: true, ...options })
+  }
+
+  /** Kills a command of execStream with everything that it started. */
+  cancelExec(execId: string, options: Abortable = {}): Promise<void> {
+    return this.json("DELETE", ["exec", checkExec(execId)], options)
+  }
+
+  #command(command: string, options: ExecOptions): ExecRequest {
+    const { args, user, secrets, maxOutput, sessionId, cwd, language, env, timeout, stdin } = options
+    const request: ExecRequest = defined({ command, args, user, secrets, maxOutput, sessionId, cwd, language })
+    const variables = mergeEnv(this.env, env), limit = fromMilliseconds(timeout)
+    if (variables) request.env = variables
+    if (limit !== undefined) request.timeout = limit
+    if (typeof stdin === "string") request.stdin = stdin
+    else if (stdin) request.stdinBase64 = toBase64(stdin)
+    return request
+  }
+
+  /** Starts a background process. It outlives the connection, and ends with the sandbox. */
+  async startProcess(command: string, options: ProcessOptions = {}): Promise<Process> {
+    const { signal, env, ...rest } = options
+    const variables = mergeEnv(this.env, env)
+    const json: ProcessRequest = { command, ...rest, ...(variables ? { env: variables } : {}) }
+    return new Process(this, await this.json<ProcessRecord>("POST", ["processes"], { json, signal }))
+  }
+
+  /** Returns a handle on a background process without checking that it exists. */
+  process(id: string): ProcessHandle {
+    return new ProcessHandle(this, id)
+  }
+
+  /** Lists the background processes, oldest first. */
+  async listProcesses(options: Abortable = {}): Promise<Process[]> {
+    return (await this.json<ProcessRecord[]>("GET", ["processes"], options)).map((r) => new Process(this, r))
+  }
+
+  /** Returns a background process, or null if there is none of that id. */
+  async getProcess(id: string, options: Abortable = {}): Promise<Process | null> {
+    try {
+      return new Process(this, await this.process(id).info(options))
+    } catch (err) {
+      if (!HutchError.is(err, "not_found")) throw err
+      await this.info(options) // which fails if it is the sandbox that is not there
+      return null
+    }
+  }
+
+  /** Sends a signal to a process and all that it started; default SIGTERM. */
+  async killProcess(id: string, signal?: number | string, options: Abortable = {}): Promise<void> {
+    await this.process(id).kill(signal, options)
+  }
+
+  /** Kills the processes that run, and returns their number. */
+  async killAllProcesses(options: Abortable = {}): Promise<number> {
+    const running = (await this.listProcesses(options)).filter((p) => p.status === "running" || p.status === "starting")
+    await Promise.all(running.map((p) => p.kill("SIGTERM", options)))
+    return running.length
+  }
+
+  /** Forgets the processes that have ended, and returns their number. */
+  async cleanupCompletedProcesses(options: Abortable = {}): Promise<number> {
+    return (await this.json<{ removed: number }>("DELETE", ["processes"], options)).removed
+  }
+
+  /** Creates a session: a shell that keeps its folder, variables and functions from one command to the next. */
+  async createSession(options: Omit<ContextOptions, "language"> = {}): Promise<Session> {
+    return new Session(this, await this.createCodeContext({ ...options, language: "bash" }))
+  }
+
+  /** Returns a handle on a session, which its first command creates if it is missing. */
+  getSession(id: string): Session {
+    return new Session(this, { id })
+  }
+
+  /** Ends a session and all that it started. */
+  deleteSession(id: string, options: Abortable = {}): Promise<void> {
+    return this.deleteCodeContext(id, options)
+  }
+
+  /** Creates a code context: an interpreter that keeps its state; default python. One of that id that exists is returned as it is. */
+  async createCodeContext(options: ContextOptions = {}): Promise<CodeContext> {
+    const { signal, id, env, envVars, idleTimeout, ...rest } = options
+    const variables = mergeEnv(this.env, env, envVars)
+    const json = {
+      ...rest, ...(id === undefined ? {} : { contextId: id }), ...(variables ? { env: variables } : {}),
+      ...(idleTimeout === undefined ? {} : { idleTimeout: inSeconds(idleTimeout) }),
+    }
+    return this.#context(await this.json<CodeContextRecord>("POST", ["contexts"], { json, signal }))
+  }
+
+  #context(record: CodeContextRecord): CodeContext {
+    return new CodeContext(record, (code, o) => this.runCode(code, o), (method, parts, o) => this.json(method, parts, o))
+  }
+
+  /** Lists the code contexts, and sessions among them, oldest first. */
+  async listCodeContexts(options: Abortable = {}): Promise<CodeContext[]> {
+    return (await this.json<CodeContextRecord[]>("GET", ["contexts"], options)).map((r) => this.#context(r))
+  }
+
+  /** Ends a code context and all that it started. */
+  deleteCodeContext(id: string, options: Abortable = {}): Promise<void> {
+    return this.json("DELETE", ["contexts", checkContext(id)], options)
+  }
+
+  /** Ends the run under way in a code context, as Ctrl-C would, and keeps the state. */
+  interruptCodeContext(id: string, options: Abortable = {}): Promise<void> {
+    return this.json("POST", ["contexts", checkContext(id), "interrupt"], options)
+  }
+
+  /** Runs code that keeps its state. What it prints and shows goes to the callbacks as it comes. */
+  runCode(code: string, options: RunOptions = {}): Promise<Execution> {
+    return collectRun(code, this.runCodeStream(code, options), options)
+  }
+
+  /** Runs code and reports what happens; the last event is `complete`. Leaving the loop early interrupts the code. */
+  async *runCodeStream(code: string, options: RunOptions = {}): AsyncGenerator<RunEvent, void, undefined> {
+    await this.ready(options.signal)
+    const { context, language, cwd, env, envVars, secrets, stdin, timeout, signal } = options
+    const json: RunRequest = { code }
+    const variables = mergeEnv(this.env, env, envVars), limit = fromMilliseconds(timeout)
+    if (context !== undefined) json.contextId = typeof context === "string" ? context : context.id
+    if (language !== undefined) json.language = language
+    if (cwd !== undefined) json.cwd = cwd
+    if (variables) json.env = variables
+    if (secrets) json.secrets = secrets
+    if (stdin !== undefined) json.stdin = stdin
+    if (limit !== undefined) json.timeout = limit
+    yield* streamRun(this.connection, this.path("run"), { json, signal })
+  }
+
+  /** Lists the languages that the sandbox has. */
+  listLanguages(options: Abortable = {}): Promise<Language[]> {
+    return this.json("GET", ["languages"], options)
+  }
+
+  /** Opens a terminal: a new shell, or that of a process that has one. */
+  async terminal(options: TerminalOptions = {}): Promise<Terminal> {
+    let id = options.processId
+    if (id === undefined) {
+      const { command = "bash", columns = 80, rows = 24, cwd, env, signal } = options
+      const started = await this.startProcess(command, {
+        terminal: { columns, rows }, signal, ...(cwd === undefined ? {} : { cwd }), ...(env === undefined ? {} : { env }),
+      })
+      id = started.id
+    }
+    return Terminal.connect(this, id, options)
+  }
+
+  /** Gives a port a URL, or returns the one that it has. There need not be a server yet. */
+  exposePort(port: number, options: Abortable & { name?: string; token?: string; access?: "public" | "private" } = {}): Promise<Port> {
+    const { signal, ...rest } = options
+    return this.json("POST", ["ports"], { json: { port, ...rest }, signal, idempotent: true })
+  }
+
+  /** Takes the URL of a port back, and cuts who is connected by it. */
+  unexposePort(port: number, options: Abortable = {}): Promise<void> {
+    return this.json("DELETE", ["ports", String(port)], options)
+  }
+
+  /** Lists the exposed ports. */
+  getExposedPorts(options: Abortable = {}): Promise<Port[]> {
+    return this.json("GET", ["ports"], options)
+  }
+
+  /** Reports whether a port is exposed. */
+  async isPortExposed(port: number, options: Abortable = {}): Promise<boolean> {
+    return (await this.getExposedPorts(options)).some((p) => p.port === port)
+  }
+
+  /** Reports whether a port is exposed with this token. */
+  async validatePortToken(port: number, token: string, options: Abortable = {}): Promise<boolean> {
+    const answer = await this.json<{ valid: boolean }>("POST", ["ports", String(port), "validate"], { json: { token }, signal: options.signal, idempotent: true })
+    return answer.valid
+  }
+
+  /** Signs a URL with which anybody can open an exposed port for a while; default an hour. */
+  linkPort(port: number, lifetime: Duration = "1h", options: Abortable = {}): Promise<PortLink> {
+    return this.json("POST", ["ports", String(port), "link"], { json: { lifetime: inSeconds(lifetime) }, signal: options.signal })
+  }
+
+  /** Opens a WebSocket of a server inside, whose port is exposed and public. */
+  async wsConnect(port: number, path = "/", protocols: string[] = []): Promise<WebSocket> {
+    const exposed = (await this.getExposedPorts()).find((p) => p.port === port)
+    if (!exposed) throw new HutchError("conflict", `port ${String(port)} is not exposed: call exposePort first`, { data: { port } })
+    if (exposed.access === "private") throw new HutchError("unsupported", `port ${String(port)} is private, and a WebSocket cannot show a token: expose it as public`, { data: { port } })
+    return this.connection.webSocket(`/preview/${previewLabel(exposed.url)}${path.startsWith("/") ? path : `/${path}`}`, protocols)
+  }
+
+  /**
+   * Makes a request of a server inside, as its own client would, and returns its answer whatever the status. A port that is not
+   * exposed becomes a private one: only tokens of the Hutch server open it.
+   */
+  async fetch(port: number, path = "/", init: RequestInit = {}): Promise<Response> {
+    const exposed = (await this.getExposedPorts()).find((p) => p.port === port) ?? await this.exposePort(port, { access: "private" })
+    return this.connection.preview(previewLabel(exposed.url), path.startsWith("/") ? path : `/${path}`, init)
+  }
+
+  /** Connects with a port inside by TCP. Binary messages are bytes, both ways; an empty one ends its direction. */
+  async tcpConnect(port: number): Promise<WebSocket> {
+    await this.ready()
+    return this.connection.socket(this.path("ports", String(port), "connect"))
+  }
+
+  /** What the sandbox may reach, and what it did. */
+  network(options: Abortable = {}): Promise<NetworkState> {
+    return this.json("GET", ["network"], options)
+  }
+
+  /** Replaces what the sandbox may reach. */
+  setNetwork(network: Network, options: Abortable = {}): Promise<NetworkState> {
+    return this.json("PUT", ["network"], { json: network, signal: options.signal })
+  }
+
+  /** Adds rules to what the sandbox may reach, such as "*.example.com" or "203.0.113.7:5432". */
+  async allow(...rules: string[]): Promise<NetworkState> {
+    const { network } = await this.network()
+    return this.setNetwork({ ...network, allow: [...(network.allow ?? []), ...rules] })
+  }
+
+  /** The log of what the sandbox reached, or tried to. wait is in seconds, at most 60. */
+  connections(options: Abortable & { after?: number; verdict?: "allowed" | "denied"; limit?: number; wait?: number } = {}): Promise<ConnectionLog> {
+    const { signal, ...query } = options
+    return this.json("GET", ["network", "connections"], { query, signal })
+  }
+
+  /** Changes how long the sandbox stays, and its labels. What is left out stays as it is. */
+  update(changes: UpdateRequest, options: Abortable = {}): Promise<SandboxRecord> {
+    return this.json("PATCH", [], { json: changes, signal: options.signal, idempotent: true })
+  }
+
+  /** Makes the sandbox stay awake, or lets it sleep again. */
+  async setKeepAlive(keepAlive: boolean, options: Abortable = {}): Promise<void> {
+    await this.update({ keepAlive }, options)
+  }
+
+  /** Sets the time without use after which the sandbox sleeps. */
+  async setSleepAfter(sleepAfter: Duration, options: Abortable = {}): Promise<void> {
+    await this.update({ sleepAfter: inSeconds(sleepAfter) }, options)
+  }
+
+  /** Keeps the state of the sandbox, with its memory where the runtime can. The sandbox goes on. */
+  snapshot(options: Abortable & SnapshotRequest = {}): Promise<Snapshot> {
+    const { signal, ...json } = options
+    return this.json("POST", ["snapshots"], { json, signal })
+  }
+
+  /** Makes copies of the sandbox as it is now, all or none. */
+  async fork(options: Abortable & { count?: number; env?: Env } = {}): Promise<Sandbox[]> {
+    const variables = mergeEnv(options.env)
+    const json = { count: options.count ?? 1, ...(variables ? { env: variables } : {}) }
+    const copies = await this.json<SandboxRecord[]>("POST", ["fork"], { json, signal: options.signal })
+    return copies.map((c) => new Sandbox(this.connection, c.sandboxId))
+  }
+
+  /** Freezes all programs, in memory, until the next use. */
+  pause(options: Abortable = {}): Promise<SandboxRecord> {
+    return this.json("POST", ["pause"], { ...options, idempotent: true })
+  }
+
+  /** Continues a sandbox that is paused, hibernated or stopped. */
+  resume(options: Abortable = {}): Promise<SandboxRecord> {
+    return this.json("POST", ["resume"], { ...options, idempotent: true })
+  }
+
+  /**
+   * Puts the sandbox to sleep now, with its memory where the runtime can, and waits until it sleeps. The server does that by the
+   * sandbox's idle time, which is short meanwhile and then as before.
+   */
+  async hibernate(options: Abortable & { timeout?: number } = {}): Promise<SandboxRecord> {
+    const { signal } = options
+    const { keepAlive, sleepAfter, onIdle } = await this.info({ signal })
+    const deadline = Date.now() + (options.timeout ?? 60_000)
+    try {
+      let record = await this.update({ keepAlive: false, onIdle: "hibernate", sleepAfter: 0.1 }, { signal })
+      while (record.status === "running" || record.status === "paused") {
+        if (Date.now() > deadline) throw new HutchError("timeout", `sandbox ${this.id} is in use and did not go to sleep: end what runs in it`, { data: { sandboxId: this.id } })
+        await sleep(100, signal)
+        record = await this.info({ signal })
+      }
+    } finally {
+      await this.update({ keepAlive, onIdle, sleepAfter })
+    }
+    return this.info({ signal })
+  }
+
+  /** Copies a folder into the server's backups; ttl is in seconds. */
+  createBackup(options: Abortable & { dir?: string; name?: string; ttl?: Duration } = {}): Promise<BackupRecord> {
+    const { signal, ttl, ...rest } = options
+    return this.json("POST", ["backups"], { json: { ...rest, ...(ttl === undefined ? {} : { ttl: inSeconds(ttl) }) }, signal })
+  }
+
+  /** Makes a folder what it was: that of the backup, or dir. */
+  async restoreBackup(backup: string | { id: string; dir?: string }, options: Abortable = {}): Promise<void> {
+    const { id, dir } = typeof backup === "string" ? { id: backup, dir: undefined } : backup
+    await this.ready(options.signal)
+    await this.connection.json("POST", `/v1/backups/${encodeURIComponent(id)}/restore`, {
+      json: { sandboxId: this.id, ...(dir === undefined ? {} : { dir }) }, signal: options.signal,
+    })
+  }
+
+  /** Saves the volumes that the sandbox can write to. */
+  saveVolumes(options: Abortable = {}): Promise<Volume[]> {
+    return this.json("POST", ["volumes"], { ...options, idempotent: true })
+  }
+
+  /**
+   * Destroys the sandbox with all that is in it. One that is gone already is no error. The next use creates a new one. Without
+   * force, a sandbox with background processes that run is refused; force is the default.
+   */
+  async destroy(options: Abortable & { force?: boolean } = {}): Promise<Destruction> {
+    this.forget()
+    return this.connection.json("DELETE", this.path(), { query: { force: options.force ?? true }, signal: options.signal })
+  }
+
+  /** Destroys the sandbox at the end of its block: `await using box = ...`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.destroy()
+  }
+}
+
+function checkExec(id: string): string {
+  if (!isId(id)) throw new HutchError("not_found", `there is no resumable command ${JSON.stringify(id)} in the sandbox`)
+  return id
+}
+
+function checkContext(id: string): string {
+  if (!isId(id)) throw new HutchError("invalid", `${JSON.stringify(id)} cannot be the id of a context: use 1 to 63 of a-z, 0-9 and hyphen`)
+  return id
+}
+
+/** A shell that keeps its folder, variables and functions from one command to the next. Its commands wait for each other. */
+export class Session {
+  readonly id: string
+  readonly sandbox: Sandbox
+
+  /** @internal */
+  constructor(sandbox: Sandbox, context: { id: string }) {
+    this.sandbox = sandbox
+    this.id = context.id
+  }
+
+  /** As {@link Sandbox.exec}, in the session. */
+  exec(command: string, options: Omit<ExecCallbacks, "sessionId"> = {}): Promise<CommandResult> {
+    return this.sandbox.exec(command, { ...options, sessionId: this.id })
+  }
+
+  /** As {@link Sandbox.execStream}, in the session. */
+  execStream(command: string, options: Omit<ExecStreamOptions, "sessionId"> = {}): AsyncGenerator<ExecEvent, void, undefined> {
+    return this.sandbox.execStream(command, { ...options, sessionId: this.id })
+  }
+
+  /** Exports variables in the shell; undefined unsets one. */
+  async setEnvVars(env: Env, options: Abortable = {}): Promise<void> {
+    const lines = Object.entries(env).map(([name, value]) => {
+      if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw new HutchError("invalid", `${JSON.stringify(name)} is not the name of a variable: use letters, digits and _`)
+      return value === undefined ? `unset ${name}` : `export ${name}=${shellQuote(value)}`
+    })
+    if (lines.length > 0) await this.exec(lines.join("\n"), options)
+  }
+
+  /** Ends the session and all that it started. */
+  delete(options: Abortable = {}): Promise<void> {
+    return this.sandbox.deleteCodeContext(this.id, options)
+  }
+}
+
+/** A word that a shell takes as it is. */
+export function shellQuote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+/** The first part of a preview's host name: PORT-ID-TOKEN. */
+export function previewLabel(url: string): string {
+  return new URL(url).hostname.split(".")[0] ?? ""
+}

@@ -1,0 +1,226 @@
+// The calls of the contract (sdk/contract) by the SDK. Values have the form of the REST API.
+import { Terminal } from "hutch"
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+
+/** Bytes as the contract writes them. */
+function bytes(b) {
+  try {
+    return utf8.decode(b)
+  } catch {
+    return { base64: Buffer.from(b).toString("base64") }
+  }
+}
+
+/** The bytes that the contract means. */
+function toBytes(value) {
+  return typeof value === "string" ? new TextEncoder().encode(value) : Buffer.from(value.base64, "base64")
+}
+
+const ms = (seconds) => seconds === undefined ? undefined : seconds * 1000
+const defined = (o) => Object.fromEntries(Object.entries(o).filter(([, v]) => v !== undefined))
+
+/** A result of a command, whose output becomes bytes. */
+function ended(r) {
+  const out = (text, exact) => exact ? bytes(exact) : text
+  return { ...r, stdout: out(r.stdout, r.stdoutBytes), stderr: out(r.stderr, r.stderrBytes) }
+}
+
+/** A raw result of a run. */
+function runEnded(r) {
+  const out = (text) => r.encoding === "base64" ? bytes(Buffer.from(text, "base64")) : text
+  return { ...r, stdout: out(r.stdout), stderr: out(r.stderr) }
+}
+
+function execOptions({ id: _, command: __, timeout, stdin, resumable, ...rest }) {
+  return defined({ ...rest, timeout: ms(timeout), stdin: stdin === undefined ? undefined : toBytes(stdin), keep: resumable })
+}
+
+function runOptions({ id: _, code: __, contextId, context, timeout, stdin, ...rest }) {
+  return defined({ ...rest, context: contextId ?? context, timeout: ms(timeout), stdin: typeof stdin === "object" ? bytes(toBytes(stdin)) : stdin })
+}
+
+/** Collects output, whose pieces of one stream are joined. */
+class Collected {
+  output = []
+  add(stream, piece) {
+    const last = this.output.at(-1)
+    if (last?.stream === stream) last.pieces.push(piece)
+    else this.output.push({ stream, pieces: [piece] })
+  }
+  has(text) {
+    return this.output.some((o) => Buffer.concat(o.pieces).includes(text))
+  }
+  done() {
+    return this.output.map((o) => ({ stream: o.stream, data: bytes(Buffer.concat(o.pieces)) }))
+  }
+}
+
+async function collectExec(events, stopAt) {
+  const got = new Collected()
+  let execId, result = null
+  for await (const e of events) {
+    if (e.type === "start") execId = e.execId
+    else if (e.type === "complete") result = ended(e.result)
+    else got.add(e.type, e.bytes)
+    if (stopAt !== undefined && got.has(stopAt)) break
+  }
+  return { execId, output: got.done(), result }
+}
+
+async function collectLogs(process, options) {
+  const got = new Collected()
+  let { cursor } = options
+  for await (const o of process.logs(options)) {
+    got.add(o.type, o.bytes)
+    cursor = o.cursor
+  }
+  return { output: got.done(), cursor }
+}
+
+const raw = (r) => ({ main: r.isMain, data: r.data })
+
+async function collectRunEvents(stream, stopAt) {
+  const events = []
+  let result = null
+  for await (const e of stream) {
+    const last = events.at(-1)
+    if (e.type === "stdout" || e.type === "stderr") {
+      if (last?.[e.type]) last[e.type].push(e.bytes)
+      else events.push({ [e.type]: [e.bytes] })
+      if (stopAt !== undefined && e.data.includes(stopAt)) break
+    } else if (e.type === "result") events.push({ result: raw(e.result) })
+    else if (e.type === "error") events.push({ exception: e.error })
+    else if (e.type === "complete") result = runEnded(e.result)
+  }
+  const joined = events.map((e) => Object.fromEntries(Object.entries(e).map(([k, v]) => [k, Array.isArray(v) ? bytes(Buffer.concat(v)) : v])))
+  return { events: joined, result }
+}
+
+async function collect(stream) {
+  const chunks = []
+  for await (const c of stream) chunks.push(c)
+  return bytes(Buffer.concat(chunks))
+}
+
+async function watch(box, a, { during, wantEvents, matches }) {
+  const deadline = setTimeout(() => stop.abort(new Error(`the events did not come: ${JSON.stringify(wantEvents)}`)), 30_000)
+  const stop = new AbortController()
+  try {
+    const events = box.watch(a.path, { recursive: a.recursive, signal: stop.signal })
+    const ready = await events.next()
+    if (ready.value.type !== "ready") throw new Error(`the first event is ${JSON.stringify(ready.value)}`)
+    await during()
+    const left = [...wantEvents]
+    if (left.length === 0) return null
+    for await (const e of events) {
+      if (matches(left[0], e)) left.shift()
+      if (left.length === 0) return null
+    }
+    throw new Error(`the watch ended before ${JSON.stringify(left)}`)
+  } finally {
+    clearTimeout(deadline)
+  }
+}
+
+/** What a create is asked for, in the SDK's words. */
+function create({ timeout, ...rest }) {
+  return defined({ ...rest, lifetime: timeout })
+}
+
+export const calls = {
+  createSandbox: async (h, a) => (await h.create(create(a))).info(),
+  getSandbox: (h, a) => h.sandbox(a.id).info(),
+  updateSandbox: (h, { id, ...a }) => h.sandbox(id).update(a),
+  destroySandbox: (h, a) => h.sandbox(a.id).destroy({ force: a.force ?? false }),
+  listSandboxes: async (h, { label, limit, createdAfter, createdBefore, ...a }) => {
+    const list = []
+    const labels = label === undefined ? undefined : Object.fromEntries([label].flat().map((l) => [l.slice(0, l.indexOf("=")), l.slice(l.indexOf("=") + 1)]))
+    const dates = { createdAfter: createdAfter && new Date(createdAfter), createdBefore: createdBefore && new Date(createdBefore) }
+    for await (const r of h.listSandboxes(defined({ ...a, ...dates, labels, pageSize: limit }))) list.push(r)
+    return list
+  },
+  exec: async (h, a) => ended(await h.sandbox(a.id).exec(a.command, execOptions(a))),
+  execStream: (h, a, { stopAt }) => collectExec(h.sandbox(a.id).execStream(a.command, execOptions(a)), stopAt),
+  resumeExec: (h, a, { stopAt }) => collectExec(h.sandbox(a.id).resumeExec(a.exec, { cursor: a.cursor }), stopAt),
+  cancelExec: (h, a) => h.sandbox(a.id).cancelExec(a.exec),
+  listLanguages: (h, a) => h.sandbox(a.id).listLanguages(),
+  startProcess: async (h, { id, command, ...a }) => (await h.sandbox(id).startProcess(command, a)).record,
+  getProcess: (h, a) => h.sandbox(a.id).process(a.process).info(),
+  listProcesses: async (h, a) => (await h.sandbox(a.id).listProcesses()).map((p) => p.record),
+  signalProcess: (h, a) => h.sandbox(a.id).killProcess(a.process, a.signal),
+  cleanProcesses: async (h, a) => ({ removed: await h.sandbox(a.id).cleanupCompletedProcesses() }),
+  waitProcess: (h, { id, process, ...a }) => h.sandbox(id).process(process).wait(a),
+  readLogs: async (h, a) => collectLogs(h.sandbox(a.id).process(a.process), { cursor: a.cursor, follow: false }),
+  followLogs: async (h, a) => collectLogs(h.sandbox(a.id).process(a.process), { cursor: a.cursor, follow: true }),
+  writeInput: (h, a) => h.sandbox(a.id).process(a.process).write(toBytes(a.content), { end: a.end }),
+  resizeTerminal: (h, a) => h.sandbox(a.id).process(a.process).resize(a.columns, a.rows),
+  terminal: async (h, { id, input, ...a }) => {
+    const terminal = await h.sandbox(id).terminal(a)
+    if (!(terminal instanceof Terminal)) throw new Error("this is not a terminal")
+    terminal.write(input)
+    const output = await collect(terminal)
+    return { output, exitCode: (await terminal.exited).exitCode }
+  },
+  getNetwork: (h, a) => h.sandbox(a.id).network(),
+  setNetwork: (h, { id, ...a }) => h.sandbox(id).setNetwork(a),
+  listConnections: (h, { id, ...a }) => h.sandbox(id).connections(a),
+  listPorts: (h, a) => h.sandbox(a.id).getExposedPorts(),
+  exposePort: (h, { id, port, ...a }) => h.sandbox(id).exposePort(port, a),
+  unexposePort: (h, a) => h.sandbox(a.id).unexposePort(a.port),
+  validatePortToken: async (h, a) => ({ valid: await h.sandbox(a.id).validatePortToken(a.port, a.token) }),
+  linkPort: (h, a) => h.sandbox(a.id).linkPort(a.port, a.lifetime),
+  gitClone: (h, { id, url, dir, timeout, ...a }) => h.sandbox(id).gitCheckout(url, defined({ ...a, targetDir: dir, timeout: ms(timeout) })),
+  gitStatus: (h, a) => h.sandbox(a.id).gitStatus(a.dir),
+  gitDiff: (h, { id, dir, ...a }) => h.sandbox(id).gitDiff(dir, a),
+  gitCommit: (h, { id, message, ...a }) => h.sandbox(id).gitCommit(message, a),
+  listFiles: (h, { id, path, hidden, ...a }) => h.sandbox(id).listFiles(path, defined({ ...a, includeHidden: hidden })),
+  deleteFile: (h, a) => h.sandbox(a.id).deleteFile(a.path, a),
+  statFile: (h, a) => h.sandbox(a.id).stat(a.path),
+  fileExists: (h, a) => h.sandbox(a.id).exists(a.path),
+  readFile: async (h, { id, path, ...a }) => bytes(await h.sandbox(id).readFile(path, { ...a, encoding: "bytes" })),
+  writeFile: (h, { id, path, content, ...a }) => h.sandbox(id).writeFile(path, toBytes(content), a),
+  editFile: (h, { id, path, oldText, newText, ...a }) => h.sandbox(id).editFile(path, oldText, newText, a),
+  makeFolder: (h, a) => h.sandbox(a.id).mkdir(a.path, { recursive: a.parents }),
+  moveFile: (h, a) => h.sandbox(a.id).moveFile(a.from, a.to, { replace: a.replace }),
+  copyFile: (h, a) => h.sandbox(a.id).copyFile(a.from, a.to, { replace: a.replace }),
+  chmodFile: (h, a) => h.sandbox(a.id).chmod(a.path, a.mode),
+  searchFiles: (h, { id, path, pattern, hidden, ...a }) => h.sandbox(id).searchFiles(path, pattern, defined({ ...a, includeHidden: hidden })),
+  watchFiles: (h, a, more) => watch(h.sandbox(a.id), a, more),
+  packFiles: async (h, a) => collect(await h.sandbox(a.id).readArchive(a.path, a)),
+  unpackFiles: (h, a) => h.sandbox(a.id).writeArchive(a.path, toBytes(a.content), { format: a.format }),
+  createContext: async (h, { id, contextId, ...a }) => {
+    const box = h.sandbox(id)
+    const made = await box.createCodeContext(defined({ ...a, id: contextId }))
+    return made.record
+  },
+  listContexts: async (h, a) => (await h.sandbox(a.id).listCodeContexts()).map((c) => c.record),
+  deleteContext: (h, a) => h.sandbox(a.id).deleteCodeContext(a.context),
+  interruptContext: (h, a) => h.sandbox(a.id).interruptCodeContext(a.context),
+  run: async (h, a) => (await collectRunEvents(h.sandbox(a.id).runCodeStream(a.code, runOptions(a)))).result,
+  runInContext: async (h, a) => (await collectRunEvents(h.sandbox(a.id).runCodeStream(a.code, runOptions(a)))).result,
+  runStream: (h, a, { stopAt }) => collectRunEvents(h.sandbox(a.id).runCodeStream(a.code, runOptions(a)), stopAt),
+  createSnapshot: (h, { id, ...a }) => h.sandbox(id).snapshot(a),
+  forkSandbox: async (h, { id, ...a }) => Promise.all((await h.sandbox(id).fork(a)).map((c) => c.info())),
+  pauseSandbox: (h, a) => h.sandbox(a.id).pause(),
+  resumeSandbox: (h, a) => h.sandbox(a.id).resume(),
+  createTemplate: (h, a) => h.createTemplate(a),
+  listSnapshots: (h) => h.listSnapshots(),
+  deleteSnapshot: (h, a) => h.deleteSnapshot(a.snapshot),
+  createBackup: (h, { id, ...a }) => h.sandbox(id).createBackup(a),
+  listBackups: (h) => h.listBackups(),
+  restoreBackup: (h, a) => h.sandbox(a.sandboxId).restoreBackup(defined({ id: a.backup, dir: a.dir })),
+  deleteBackup: (h, a) => h.deleteBackup(a.backup),
+  listSecrets: (h) => h.listSecrets(),
+  setSecret: (h, { name, ...a }) => h.setSecret(name, a),
+  deleteSecret: (h, a) => h.deleteSecret(a.name),
+  createVolume: (h, { name, ...a }) => h.createVolume(name, a),
+  listVolumes: (h) => h.listVolumes(),
+  readVolumeRecord: (h, a) => h.getVolume(a.volume),
+  deleteVolume: (h, a) => h.deleteVolume(a.volume),
+  readVolume: async (h, a) => collect(await h.readVolume(a.volume, a.path)),
+  writeVolume: (h, a) => h.writeVolume(a.volume, toBytes(a.content), a.path),
+  saveVolumes: (h, a) => h.sandbox(a.id).saveVolumes(),
+  readVersion: (h) => h.version(),
+  listInstanceTypes: (h) => h.listInstanceTypes(),
+}

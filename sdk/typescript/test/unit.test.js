@@ -1,0 +1,239 @@
+// Promises of the SDK that need no server: a fetch that follows a script stands for it.
+import assert from "node:assert/strict"
+import { test } from "node:test"
+import { getSandbox, Hutch, HutchError, parsePreviewHost, proxyToSandbox, shellQuote } from "hutch"
+import { getSandbox as getCloudflareSandbox, parseSSEStream, SandboxError } from "hutch/cloudflare"
+
+/** A fetch that gives the answers in order, and keeps the requests. */
+function script(...answers) {
+  const requests = []
+  const fake = async (url, init) => {
+    const request = new Request(url, init)
+    requests.push({ method: request.method, path: url.slice("http://hutch.test".length), headers: request.headers, body: await request.text() })
+    init.signal?.throwIfAborted()
+    const answer = answers[Math.min(requests.length, answers.length) - 1]
+    if (answer instanceof Error) throw answer
+    return typeof answer === "function" ? answer(init) : answer.clone()
+  }
+  return { requests, hutch: new Hutch({ url: "http://hutch.test/", token: "t", fetch: fake, maxRetryDelay: 1500 }), fake }
+}
+
+const json = (value, status = 200, headers = {}) => new Response(JSON.stringify(value), { status, headers })
+const problem = (kind, status, detail, more = {}, headers = {}) => json({ type: "about:blank", title: "", status, kind, detail, ...more }, status, headers)
+const event = (name, data, id = "") => `${id && `id: ${id}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`
+const piece = (stream, data, cursor, encoding = "utf-8") => event(stream, { stream, data, encoding, cursor }, String(cursor))
+const result = { success: true, exitCode: 0, stdout: "", stderr: "", encoding: "utf-8", command: "x", duration: 1, timestamp: "2026-01-01T00:00:00Z", timedOut: false, truncated: false, sandboxId: "s" }
+
+/** An answer of events, in pieces of n bytes; broken ends it as a lost connection does. */
+function events(text, { n = 7, broken = false } = {}) {
+  const bytes = new TextEncoder().encode(text)
+  return () => {
+    let at = 0
+    return new Response(new ReadableStream({
+      pull(c) {
+        if (at < bytes.length) c.enqueue(bytes.subarray(at, at += n))
+        else if (broken) c.error(new TypeError("terminated"))
+        else c.close()
+      },
+    }))
+  }
+}
+
+test("an error has the kind, the message and the next step", async () => {
+  const { hutch } = script(problem("not_found", 404, "there is no sandbox \"s\": list the sandboxes or create it", { data: { sandboxId: "s" } }))
+  const err = await hutch.sandbox("s").info().catch((e) => e)
+  assert.ok(HutchError.is(err, "not_found") && !HutchError.is(err, "denied"))
+  assert.deepEqual([err.status, err.data, err.next], [404, { sandboxId: "s" }, "list the sandboxes or create it"])
+})
+
+test("what is not Hutch is told apart", async () => {
+  for (const answer of [new Response("<html>", { status: 200 }), new Response(null, { status: 302, headers: { Location: "http://elsewhere" } })]) {
+    await assert.rejects(script(answer).hutch.version(), { name: "HutchError", code: "unavailable" })
+  }
+  await assert.rejects(script(new Response("no", { status: 502 })).hutch.version(), { code: "internal", status: 502 })
+})
+
+test("a call is repeated only where that is safe", async () => {
+  const gone = new TypeError("fetch failed")
+  const list = script(gone, gone, json([]))
+  assert.deepEqual(await list.hutch.listSecrets(), [])
+  assert.equal(list.requests.length, 3)
+
+  const exec = script(gone, json(result))
+  await assert.rejects(exec.hutch.sandbox("s").exec("rm x"), { code: "unavailable" })
+  assert.equal(exec.requests.length, 1)
+
+  const limited = script(problem("exhausted", 429, "slow down", {}, { "Retry-After": "0" }), json(result))
+  assert.equal((await limited.hutch.sandbox("s").exec("true")).exitCode, 0)
+  assert.equal(limited.requests.length, 2)
+
+  const long = script(problem("exhausted", 429, "tomorrow", {}, { "Retry-After": "86400" }))
+  await assert.rejects(long.hutch.listSecrets(), { code: "exhausted", retryAfter: 86400 })
+  assert.equal(long.requests.length, 1)
+
+  const full = script(problem("exhausted", 429, "too many sandboxes"))
+  await assert.rejects(full.hutch.listSecrets(), { code: "exhausted" })
+  assert.equal(full.requests.length, 1)
+
+  const upload = script(gone, json({}))
+  await assert.rejects(upload.hutch.sandbox("s").writeFile("f", new Response("x").body), { code: "unavailable" })
+  assert.equal(upload.requests.length, 1)
+
+  const append = script(gone, json({}))
+  await assert.rejects(append.hutch.sandbox("s").writeFile("f", "x", { append: true }), { code: "unavailable" })
+  assert.equal(append.requests.length, 1)
+})
+
+test("a create has a key, so that it can be repeated", async () => {
+  const s = script(new TypeError("fetch failed"), json({ sandboxId: "sb-1" }))
+  const box = await s.hutch.create({ sleepAfter: "10m", lifetime: 3600, env: { A: "1", B: undefined } })
+  assert.equal(box.id, "sb-1")
+  assert.deepEqual(JSON.parse(s.requests[1].body), { sleepAfter: 600, timeout: 3600, env: { A: "1" } })
+  const keys = s.requests.map((r) => r.headers.get("Idempotency-Key"))
+  assert.ok(keys[0] && keys[0] === keys[1])
+})
+
+test("getSandbox creates once, at the first use", async () => {
+  const s = script(json({ sandboxId: "s" }), json(result))
+  const box = s.hutch.getSandbox("S", { normalizeId: true })
+  assert.equal(s.requests.length, 0)
+  await Promise.all([box.exec("a"), box.exec("b")])
+  assert.deepEqual(s.requests.map((r) => r.path), ["/v1/sandboxes", "/v1/sandboxes/s/exec", "/v1/sandboxes/s/exec"])
+  assert.equal(s.requests[0].headers.get("Authorization"), "Bearer t")
+})
+
+test("ids that lead elsewhere are not sent", async () => {
+  const s = script(json({}))
+  for (const id of ["..", ".", "a/b", "a?b", "", "é"]) {
+    await assert.rejects(s.hutch.sandbox(id).info(), { code: "invalid" })
+    assert.throws(() => s.hutch.sandbox("s").process(id), { code: "not_found" })
+  }
+  assert.throws(() => s.hutch.deleteVolume(".."), { code: "invalid" })
+  assert.equal(s.requests.length, 0)
+})
+
+test("a stream continues after lost connections, without a gap", async () => {
+  const s = script(
+    events(event("started", { execId: "x-1" }) + ": ping\n\n" + piece("stdout", "one\n", 4), { broken: true }),
+    new TypeError("fetch failed"),
+    events(piece("stderr", "two\n", 8), { broken: false }),
+    events(event("exit", { ...result, exitCode: 3, success: false })),
+  )
+  const got = []
+  for await (const e of s.hutch.sandbox("s").execStream("x")) got.push(e.type === "complete" ? e.exitCode : e.data ?? e.execId)
+  assert.deepEqual(got, ["x-1", "one\n", "two\n", 3])
+  const again = "GET /v1/sandboxes/s/exec/x-1?cursor="
+  assert.deepEqual(s.requests.map((r) => `${r.method} ${r.path}`), ["POST /v1/sandboxes/s/exec", `${again}4`, `${again}4`, `${again}8`])
+  assert.equal(JSON.parse(s.requests[0].body).resumable, true)
+})
+
+test("leaving a stream, or aborting it, kills the command", async () => {
+  const begun = events(event("started", { execId: "x-1" }) + piece("stdout", "one\n", 4) + piece("stdout", "two\n", 8))
+  const left = script(begun, new Response(null, { status: 204 }))
+  for await (const e of left.hutch.sandbox("s").execStream("x")) if (e.data === "one\n") break
+  assert.equal(left.requests.at(-1).method + " " + left.requests.at(-1).path, "DELETE /v1/sandboxes/s/exec/x-1")
+
+  const controller = new AbortController()
+  const endless = (init) => new Response(new ReadableStream({
+    start(c) {
+      c.enqueue(new TextEncoder().encode(event("started", { execId: "x-2" })))
+      init.signal.addEventListener("abort", () => c.error(init.signal.reason))
+    },
+  }))
+  const aborted = script(endless, new Response(null, { status: 204 }))
+  await assert.rejects(async () => {
+    for await (const e of aborted.hutch.sandbox("s").execStream("x", { signal: controller.signal })) if (e.type === "start") controller.abort()
+  }, { name: "AbortError" })
+  assert.equal(aborted.requests.at(-1).path, "/v1/sandboxes/s/exec/x-2")
+
+  const kept = script(begun)
+  for await (const e of kept.hutch.sandbox("s").execStream("x", { keep: true })) if (e.data === "one\n") break
+  assert.equal(kept.requests.length, 1)
+})
+
+test("a stream that never began is not begun twice", async () => {
+  const s = script(events("", { broken: true }))
+  await assert.rejects(async () => { for await (const _ of s.hutch.sandbox("s").execStream("x")); }, { code: "unavailable" })
+  assert.equal(s.requests.length, 1)
+})
+
+test("too many resumable commands are no reason to fail", async () => {
+  const s = script(problem("exhausted", 429, "16 resumable commands"), events(event("exit", result)))
+  for await (const _ of s.hutch.sandbox("s").execStream("x"));
+  assert.deepEqual(s.requests.map((r) => JSON.parse(r.body).resumable), [true, undefined])
+})
+
+test("an error in a stream ends it with that error", async () => {
+  const text = event("started", { execId: "x-1" }) + event("error", { status: 503, kind: "unavailable", detail: "it went away: try again" })
+  await assert.rejects(async () => { for await (const _ of script(events(text)).hutch.sandbox("s").execStream("x")); }, { code: "unavailable", status: 503 })
+})
+
+test("a character that two pieces share is whole, and bytes are exact", async () => {
+  const text = piece("stdout", "w6k=".slice(0, 2) + "==", 1, "base64") + piece("stdout", "qQ==", 2, "base64") + piece("stderr", "/w==", 3, "base64") + event("exit", { ...result, stdout: "w6n/", stderr: "", encoding: "base64" })
+  const got = []
+  let end
+  for await (const e of script(events(text, { n: 1 })).hutch.sandbox("s").execStream("x")) e.type === "complete" ? (end = e.result) : got.push([e.data, [...e.bytes]])
+  assert.deepEqual(got, [["", [0xc3]], ["é", [0xa9]], ["\ufffd", [0xff]]])
+  assert.deepEqual([end.stdout, [...end.stdoutBytes]], ["é\ufffd", [0xc3, 0xa9, 0xff]])
+})
+
+test("code gives what it prints and shows to callbacks, in order", async () => {
+  const end = { success: true, contextId: "c", sandboxId: "s", executionCount: 2, exitCode: 0, stdout: "a\n", stderr: "", encoding: "utf-8", results: [], duration: 1, timedOut: false, truncated: false, fresh: true, ended: false }
+  const text = piece("stdout", "a\n", 2) + event("result", { main: true, data: { "text/plain": "42", "application/vnd.hutch.chart+json": { type: "bar" } } }) + event("exception", { name: "E", message: "m", traceback: "t" }) + event("end", end)
+  const seen = []
+  const got = await script(events(text)).hutch.sandbox("s").runCode("x", {
+    onStdout: (o) => seen.push(o.text), onResult: (r) => seen.push(r.text), onError: (e) => seen.push(e.name),
+  })
+  assert.deepEqual(seen, ["a\n", "42", "E"])
+  assert.deepEqual([got.logs.stdout, got.results[0].formats(), got.executionCount], [["a\n"], ["text", "chart"], 2])
+})
+
+test("a wait without a timeout asks again", async () => {
+  const record = { processId: "p-1", sandboxId: "s", name: "x", command: "x", status: "running", pid: 3, startTime: "2026-01-01T00:00:00Z", restartPolicy: "never", restarts: 0 }
+  const s = script(json({ process: record, met: false, timedOut: true, cursor: 9 }), json({ process: record, met: true, timedOut: false, match: "port 80", cursor: 20 }))
+  const { line, match } = await s.hutch.sandbox("s").process("p-1").waitForLog(/PORT (\d+)/i)
+  assert.deepEqual([line, match[1]], ["port 80", "80"])
+  assert.deepEqual(s.requests.map((r) => JSON.parse(r.body)), [{ pattern: "(?i)PORT (\\d+)", cursor: 0, timeout: 60 }, { pattern: "(?i)PORT (\\d+)", cursor: 9, timeout: 60 }])
+
+  const ended = script(json({ process: { ...record, status: "failed", exitCode: 2 }, met: false, timedOut: false }))
+  await assert.rejects(ended.hutch.sandbox("s").process("p-1").waitForPort(80), { code: "conflict", message: /exit code 2/ })
+})
+
+test("an abort ends a pause before the next try", async () => {
+  const s = script(problem("exhausted", 429, "later", {}, { "Retry-After": "1" }))
+  const started = Date.now()
+  await assert.rejects(s.hutch.listSecrets({ signal: AbortSignal.timeout(20) }), { name: "TimeoutError" })
+  assert.ok(Date.now() - started < 900)
+})
+
+test("hosts of previews", async () => {
+  assert.deepEqual(parsePreviewHost("8000-user-42-a_b1.example.com"), { port: 8000, sandboxId: "user-42", token: "a_b1", label: "8000-user-42-a_b1" })
+  for (const host of ["example.com", "www.example.com", "8000-a.example.com", "x-a-b.example.com", "8000-a-b"]) assert.equal(parsePreviewHost(host), null)
+  assert.equal(await proxyToSandbox(new Request("https://app.example.com/"), { url: "http://hutch.test" }), null)
+  let asked
+  const fetch = async (url, init) => { asked = [String(url), init.headers.get("X-Forwarded-Host")]; return new Response("hi") }
+  await proxyToSandbox(new Request("https://8000-a-b.example.com/x?y=1"), { url: "http://hutch.test", previewDomain: "https://p.example", fetch })
+  assert.deepEqual(asked, ["https://8000-a-b.p.example/x?y=1", "8000-a-b.example.com"])
+})
+
+test("Cloudflare's ids, errors and streams", async () => {
+  const server = { url: "http://hutch.test", token: "t" }
+  for (const [id, code] of [["", "INVALID_SANDBOX_ID_LENGTH"], ["-a", "INVALID_SANDBOX_ID_HYPHENS"], ["admin", "RESERVED_SANDBOX_ID"]]) {
+    assert.throws(() => getCloudflareSandbox(server, id), (err) => err instanceof SandboxError && err.code === code && err.httpStatus === 400)
+  }
+  assert.throws(() => getCloudflareSandbox({}, "a"), { code: "invalid" })
+  await assert.rejects(getCloudflareSandbox(server, "a").mountBucket(), { code: "VALIDATION_FAILED" })
+  const stream = new Response("data: {\"type\":\"start\"}\n\n: x\n\ndata: {\"type\":\"complete\"}\n\n").body
+  const types = []
+  for await (const e of parseSSEStream(stream)) types.push(e.type)
+  assert.deepEqual(types, ["start", "complete"])
+})
+
+test("words for a shell, and durations", async () => {
+  assert.equal(shellQuote("it's"), `'it'\\''s'`)
+  const s = script(json({}))
+  await s.hutch.sandbox("s").setSleepAfter("1.5h")
+  assert.equal(JSON.parse(s.requests[0].body).sleepAfter, 5400)
+  await assert.rejects(s.hutch.sandbox("s").setSleepAfter("soon"), { code: "invalid" })
+  assert.equal(getSandbox("s", { url: "http://x" }).id, "s")
+})
