@@ -3,7 +3,7 @@ import { Connection, type ConnectionOptions } from "./connection.js"
 import { HutchError } from "./error.js"
 import { Sandbox } from "./sandbox.js"
 import type {
-  Abortable, BackupRecord, Content, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, TemplateRequest, UsageReport, Version, Volume,
+  Abortable, BackupRecord, Content, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
 } from "./types.js"
 
 /** A name as a part of a path. */
@@ -97,8 +97,8 @@ export class Hutch {
     return (await this.listSnapshots(options)).filter((s) => s.template !== undefined)
   }
 
-  /** Creates an empty volume; quota is in MiB. */
-  createVolume(name: string, options: Abortable & { quota?: number } = {}): Promise<Volume> {
+  /** Creates a volume: an empty one, or one with the files of a bucket. quota is in MiB. */
+  createVolume(name: string, options: Abortable & Omit<VolumeRequest, "name"> = {}): Promise<Volume> {
     const { signal, ...rest } = options
     return this.connection.json("POST", "/v1/volumes", { json: { name, ...rest }, signal })
   }
@@ -113,9 +113,9 @@ export class Hutch {
     return this.connection.json("GET", `/v1/volumes/${part(name)}`, options)
   }
 
-  /** Deletes a volume with its files. */
-  deleteVolume(name: string, options: Abortable = {}): Promise<void> {
-    return this.connection.json("DELETE", `/v1/volumes/${part(name)}`, options)
+  /** Deletes a volume with its files. With force, changes that are not in its bucket are given up. */
+  deleteVolume(name: string, options: Abortable & { force?: boolean } = {}): Promise<void> {
+    return this.connection.json("DELETE", `/v1/volumes/${part(name)}`, { query: { force: options.force }, signal: options.signal })
   }
 
   /** Reads a file or folder of a volume, by default all of it, as a tar archive. */

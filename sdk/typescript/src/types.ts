@@ -43,6 +43,7 @@ export type UsageReport = Schemas["UsageReport"]
 export type Version = Schemas["Version"]
 export type Volume = Schemas["Volume"]
 export type VolumeMount = Schemas["VolumeMount"]
+export type VolumeRequest = Schemas["VolumeRequest"]
 export type WaitRequest = Schemas["WaitRequest"]
 export type WaitResult = Schemas["WaitResult"]
 
