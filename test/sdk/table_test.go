@@ -188,7 +188,9 @@ var table = map[string]call{
 	"readVolumeRecord": on(func(c calls, ctx context.Context, a arguments) (hutch.Volume, error) {
 		return c.Volume(ctx, a.text("volume"))
 	}),
-	"deleteVolume": nothing(func(c calls, ctx context.Context, a arguments) error { return c.DeleteVolume(ctx, a.text("volume"), a.is("force")) }),
+	"deleteVolume": nothing(func(c calls, ctx context.Context, a arguments) error {
+		return c.DeleteVolume(ctx, a.text("volume"), a.is("force"))
+	}),
 	"saveVolumes": on(func(c calls, ctx context.Context, a arguments) ([]hutch.Volume, error) {
 		return c.SaveVolumes(ctx, a.id())
 	}),
