@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,12 +79,30 @@ func install(t *testing.T) string {
 		cache = t.TempDir()
 	}
 	dir := filepath.Join(cache, "hutch-test", filepath.Base(gateway))
+	defer lock(t, dir)()
 	cmd := exec.Command("go", "install", gateway)
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-trimpath")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		hutchtest.Skip(t, "go install %s: %v: %s", gateway, err, out)
 	}
 	return filepath.Join(dir, "versitygw")
+}
+
+// lock keeps tests of other packages from writing the program while it is started.
+func lock(t *testing.T, dir string) (unlock func()) {
+	t.Helper()
+	err := os.MkdirAll(dir, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { f.Close() }
 }
 
 // URL is the address of a part of the bucket "hutch".
