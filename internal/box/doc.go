@@ -1,6 +1,6 @@
 // Package box is one sandbox in the daemon's memory: its record, its state, its uses,
 // and its deadlines. It runs nothing itself: the engine makes instances, speaks to
-// agents and writes files, and tells the box the results.
+// agents and writes files, and reports the results to the box.
 //
 // # States
 //

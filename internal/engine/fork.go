@@ -93,9 +93,9 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 	return sb, err
 }
 
-// beginAs makes a sandbox from a snapshot. If the pool has an instance of this
-// snapshot, it takes that one. It reports whether it has made the sandbox, or there was
-// one.
+// beginAs makes a sandbox from a snapshot, with an instance of this snapshot from the pool
+// if there is one. It reports whether it has made the sandbox; false means that the sandbox
+// existed already.
 func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (sb hutch.Sandbox, made bool, err error) {
 	rec, d, err := e.draftFrom(ctx, snap, req)
 	if err != nil {
@@ -156,7 +156,7 @@ func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req
 	return rec, d, err
 }
 
-// merged is a with b over it.
+// merged returns the entries of a and b; those of b win.
 func merged(a, b map[string]string) map[string]string {
 	if len(a) == 0 {
 		return b

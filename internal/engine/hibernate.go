@@ -20,8 +20,8 @@ import (
 // removed, and the folder is removed after the record says that the sandbox runs
 // again. The instance is frozen until it is removed; a recovered one continues.
 
-// hibernate saves an idle sandbox with its memory; with busy also one whose processes
-// are at work. The caller holds the lifecycle lock.
+// hibernate saves an idle sandbox with its memory. With busy it also saves a sandbox
+// whose processes are at work. The caller holds the lifecycle lock.
 func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
 	listing, err := readListing(ctx, s.ID(), agent)
 	if err != nil {
@@ -86,8 +86,8 @@ func (e *lifecycle) working(ctx context.Context, s *sandbox, inst driver.Instanc
 	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
 }
 
-// seen is what a record shows of a running sandbox. To look is work inside: whoever asks while work is measured gets what
-// was seen before, or a client that asks often would keep the sandbox awake.
+// seen is the part of a record that is read from inside a running sandbox. Reading it uses CPU inside. So callers that
+// ask while work is measured get the last reading: else a client that asks often would keep the sandbox awake.
 type seen struct {
 	processes []hutch.Process
 	resources hutch.Resources

@@ -14,10 +14,9 @@ import (
 // quiesceTime is how long quiesce waits for the last use of a sandbox to end.
 const quiesceTime = 5 * time.Second
 
-// quiesce detaches a running sandbox, which it wakes before, at a moment when
-// nothing is under way in it, and calls do with what it runs in. Uses wait
-// meanwhile. The caller does not hold the lifecycle lock; do must attach the
-// sandbox again, or leave it paused.
+// quiesce wakes a sandbox, waits until nothing is under way in it, detaches it, and calls
+// do with its instance. Uses wait meanwhile. The caller does not hold the lifecycle lock;
+// do must attach the sandbox again, or leave it paused.
 func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, inst driver.Instance, agent *wire.Client) error) error {
 	for end := time.Now().Add(quiesceTime); ; {
 		s, agent, err := e.use(ctx, id)
@@ -49,8 +48,8 @@ func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, 
 	}
 }
 
-// afterQuiesce returns the error to report of a sandbox that was detached. What a runtime
-// could not do now, it can perhaps do the next time.
+// afterQuiesce returns the error to report of a sandbox that was detached. If the runtime
+// could not do it now, the next try can succeed.
 func (e *lifecycle) afterQuiesce(s *sandbox, inst driver.Instance, err error) error {
 	e.noticeDeath(s, inst)
 	if _, told := errors.AsType[*hutch.Error](err); err == nil || told || errors.Is(err, context.Canceled) {
@@ -65,8 +64,8 @@ func (e *lifecycle) attach(s *sandbox, inst driver.Instance, agent *wire.Client)
 	e.noticeDeath(s, inst)
 }
 
-// noticeDeath marks a sandbox whose place has died while it was detached, when
-// watch could not see that.
+// noticeDeath marks a sandbox whose instance died while it was detached: watch does not
+// see that.
 func (e *lifecycle) noticeDeath(s *sandbox, inst driver.Instance) {
 	if instance.Dead(inst) {
 		e.background(func() { e.died(s, inst) })

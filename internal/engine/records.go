@@ -204,9 +204,9 @@ func clean(s string, n int) string {
 	return s
 }
 
-// watchHealth pings every running sandbox now and then. One that does not answer
-// is unhealthy, and no more than that: its host may be busy, or its runtime stand
-// still, and it continues when they do. Only its death makes it fail (see watch).
+// watchHealth pings every running sandbox now and then. A sandbox that does not answer
+// is only marked as unhealthy: this machine can be busy, or the sandbox frozen for a
+// moment. It fails when its instance dies (see watch).
 func (e *lifecycle) watchHealth() {
 	tick := time.NewTicker(e.opt.HealthEvery)
 	defer tick.Stop()

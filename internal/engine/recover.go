@@ -54,8 +54,8 @@ func (e *lifecycle) recover(ctx context.Context) error {
 	return nil
 }
 
-// recoverAsleep finds what is left of a sandbox that sleeps. Nothing is, when the
-// record is older than the disk: the machine lost its power while the sandbox ran.
+// recoverAsleep finds the files of a sandbox that sleeps. There are no files if the machine
+// lost its power while the sandbox ran: then the record is older than the disk.
 func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) {
 	status := s.Status()
 	if !box.Sleeps(status) {
@@ -119,8 +119,8 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	e.log.Info("recovered", "sandbox", s.ID())
 }
 
-// rejoin recovers the instance of rec, also one whose agent does not answer yet: only
-// a dead one is lost. With [wire.ErrOutdated] the instance is returned, too.
+// rejoin recovers the instance of rec, also if its agent does not answer yet: the sandbox
+// is lost only if the instance is dead. With [wire.ErrOutdated] the instance is returned, too.
 func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, hutch.Health, error) {
 	d, err := e.instances.Driver(rec.Sandbox.Runtime)
 	if err != nil {

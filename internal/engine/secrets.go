@@ -38,9 +38,10 @@ func (e *lifecycle) programEnv(s *sandbox, env map[string]string, secrets []stri
 	return all, nil
 }
 
-// lentEnv is what a request about a sandbox sets, with its secrets. Of these it
-// is noted that the sandbox has asked for them: one that is brokered opens the
-// way to its hosts, and to a sandbox, not to a program.
+// lentEnv returns the variables that a request about a sandbox sets, with the secrets
+// that it asks for. The record of the sandbox then has the names of these secrets,
+// because a brokered secret lets the whole sandbox, and not only one program, reach
+// its hosts.
 func (e *lifecycle) lentEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
 	all, err := e.requestEnv(s.Owner(), env, secrets)
 	if err != nil || !s.RequestSecrets(secrets) {

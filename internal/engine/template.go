@@ -84,8 +84,9 @@ func (e *Engine) freeName(ctx context.Context, req hutch.TemplateRequest) (over 
 	return over, nil
 }
 
-// buildTemplate makes the builder of a template and starts what the template starts. It
-// leaves nothing behind when that fails.
+// buildTemplate makes the sandbox that a template is made of: it runs the start command,
+// waits until that is ready, and starts the interpreters that are to be warm. If something
+// fails, the sandbox is destroyed.
 func (e *Engine) buildTemplate(ctx context.Context, req *hutch.TemplateRequest) (id string, err error) {
 	create := req.SandboxRequest()
 	create.ID, create.OnIdle, create.Timeout = hutch.NewID("template"), hutch.IdleDestroy, hutch.InSeconds(buildTime)

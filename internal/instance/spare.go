@@ -31,10 +31,10 @@ type Spare struct {
 	base         *snapshots.Base // what it holds of others' files
 }
 
-// adoptTime bounds how long a spare place may take to become a sandbox's.
+// adoptTime bounds how long a spare instance can take to become that of a sandbox.
 const adoptTime = 2 * time.Second
 
-// adopt makes the place one that has this identity.
+// adopt gives an identity to the instance.
 func (s *Spare) adopt(ctx context.Context, who wire.Identity) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptTime)
 	defer cancel()
@@ -82,7 +82,8 @@ func (s *Spare) HandOver() (place, token string, base *snapshots.Base) {
 }
 
 // Take returns an instance of the pool, which the caller opens by a Plan; nil when
-// none is ready. One that begins as a snapshot is not given when that was deleted.
+// none is ready. An instance that begins as a snapshot is not returned if the snapshot was
+// deleted.
 func (m *Maker) Take(k pool.Kind) *Spare {
 	if k.Snapshot != "" && !m.snaps.Has(k.Snapshot) {
 		return nil
