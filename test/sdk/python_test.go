@@ -17,17 +17,13 @@ import (
 
 const python = "../../sdk/python"
 
-// environment is where the tools of the Python SDK are installed, once for each lock file.
-var environment = sync.OnceValues(func() (string, error) {
-	lock, err := filepath.Abs(filepath.Join(python, "requirements.lock"))
+// environment makes the folder in which the packages of a lock file are installed, if it is not there, and returns it.
+func environment(lock string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(python, lock))
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile(lock)
-	if err != nil {
-		return "", err
-	}
-	dir, err := filepath.Abs(fmt.Sprintf("../../bin/python-%x", sha256.Sum256(text))[:len("../../bin/python-")+12])
+	dir, err := filepath.Abs(fmt.Sprintf("../../bin/python-%.12x", sha256.Sum256(text)))
 	if err != nil {
 		return "", err
 	}
@@ -39,24 +35,35 @@ var environment = sync.OnceValues(func() (string, error) {
 	}
 	for _, args := range [][]string{
 		{"python3", "-m", "venv", dir},
-		{filepath.Join(dir, "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:", "-r", lock},
+		{filepath.Join(dir, "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:", "-r", filepath.Join(python, lock)},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 	return dir, os.WriteFile(filepath.Join(dir, "ready"), nil, 0o644)
-})
+}
 
-// run runs a program of that environment in the folder of the SDK.
+// installing is held while packages are installed.
+var installing sync.Mutex
+
+// run runs a program of the SDK's tools in the folder of the SDK.
 func run(t *testing.T, env []string, program string, args ...string) string {
 	t.Helper()
-	dir, err := environment()
+	return runIn(t, "requirements.lock", env, program, args...)
+}
+
+// runIn is run with the packages of a lock file.
+func runIn(t *testing.T, lock string, env []string, program string, args ...string) string {
+	t.Helper()
+	installing.Lock()
+	dir, err := environment(lock)
+	installing.Unlock()
 	if err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
-		hutchtest.Skip(t, "the tools of the Python SDK are missing: %v", err)
+		hutchtest.Skip(t, "the packages of %s are missing: %v", lock, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

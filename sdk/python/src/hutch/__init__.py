@@ -107,13 +107,13 @@ _modules = {name: module for module, names in _lazy.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    module = _modules.get(name)
-    if module is None:
-        models = import_module("._models", __name__)
-        if name not in models.__all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(models, name)
-    return getattr(import_module("." + module, __name__), name)
+    module = _modules.get(name, "_models")
+    try:
+        value = getattr(import_module("." + module, __name__), name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 async def sleep(seconds: float) -> None:
-    import asyncio
+    import anyio  # which httpx brings, and which also knows trio
 
-    await asyncio.sleep(seconds)
+    await anyio.sleep(seconds)
 
 
 def http_client() -> httpx.AsyncClient:

@@ -1,0 +1,71 @@
+//go:build compat
+
+package sdk
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"hutch/internal/hutchtest/debian"
+)
+
+// TestInspect runs inspect_ai's own checks of a sandbox provider: on the host's programs, where one needs root and
+// cannot pass, and in an image.
+func TestInspect(t *testing.T) {
+	s := serve(t)
+	image := s.load(t)
+	for name, want := range map[string]struct {
+		args   []string
+		result string
+	}{
+		"host":  {nil, "43 of 44 checks pass"},
+		"image": {[]string{image, "1000:1000"}, "44 of 44 checks pass"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := runIn(t, "requirements-inspect.lock", []string{"HUTCH_URL=" + s.url, "HUTCH_TOKEN=" + token}, "python", append([]string{"tests/self_check.py"}, want.args...)...)
+			if t.Log(out); !strings.Contains(out, want.result) {
+				t.Errorf("want %s", want.result)
+			}
+		})
+	}
+}
+
+// load gives the server an image of Debian that has what the checks use, and returns its name.
+func (s *server) load(t *testing.T) string {
+	t.Helper()
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := debian.WriteWith(w, "adduser", "passwd", "procps", "perl-base", "dash", "sed", "findutils", "debconf"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	config, _ := json.Marshal(map[string]any{
+		"architecture": "amd64", "os": "linux", "config": map[string]any{"Env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+	})
+	manifest, _ := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{"inspect-debian:1"}, "Layers": []string{"layer.tar"}}})
+	r, pipe := io.Pipe()
+	go func() {
+		w := tar.NewWriter(pipe)
+		for _, f := range []struct {
+			name    string
+			content []byte
+		}{{"manifest.json", manifest}, {"config.json", config}, {"layer.tar", layer.Bytes()}} {
+			w.WriteHeader(&tar.Header{Name: f.name, Size: int64(len(f.content)), Mode: 0o644})
+			w.Write(f.content)
+		}
+		pipe.CloseWithError(w.Close())
+	}()
+	images, err := s.LoadImages(t.Context(), "", r)
+	if err != nil || len(images) != 1 {
+		t.Fatalf("loaded %v, %v", images, err)
+	}
+	return images[0].ID
+}
