@@ -84,7 +84,8 @@ func TestPython(t *testing.T) {
 	t.Log(out)
 }
 
-// TestPythonSource holds the source to its types and its style, and what is generated to its source.
+// TestPythonSource holds the source to its types and its style, what is generated to its source, and the types of the
+// SDK to the API.
 func TestPythonSource(t *testing.T) {
 	run(t, nil, "python", "tools/models.py", "--check")
 	run(t, nil, "python", "tools/unasync.py", "--check")
