@@ -5,6 +5,7 @@ python tools/models.py [--check]
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -92,7 +93,8 @@ def snake(name: str) -> str:
 def ref(schema: dict[str, Any]) -> str | None:
     for s in [schema, *schema.get("allOf", [])]:
         if "$ref" in s:
-            return classes[s["$ref"].rsplit("/", 1)[1]]
+            name = s["$ref"].rsplit("/", 1)[1]
+            return classes.setdefault(name, name)
     return None
 
 
@@ -180,15 +182,36 @@ def model(name: str, schema: dict[str, Any]) -> str:
 def text() -> str:
     document = yaml.safe_load((here.parent.parent / "api/openapi.yaml").read_text())
     schemas = document["components"]["schemas"]
-    body = "".join(model(classes[n], schemas[n]) for n in sorted(classes, key=lambda n: classes[n]))
-    listed = "".join(f"    {n!r},\n" for n in sorted(classes.values()))
-    return f"{head}{body}\n\n__all__ = [\n{listed}]\n"
+    made: dict[str, str] = {}
+    while missing := [n for n in classes if classes[n] not in made]:  # a schema can name more of them
+        made |= {classes[n]: model(classes[n], schemas[n]) for n in missing}
+    listed = "".join(f"    {n!r},\n" for n in sorted(made))
+    return f"{head}{''.join(made[n] for n in sorted(made))}\n\n__all__ = [\n{listed}]\n"
+
+
+def fields(source: str) -> dict[str, str]:
+    """The types of all fields of all classes."""
+    return {
+        f"{c.name}.{f.target.id}": ast.unparse(f.annotation)
+        for c in ast.parse(source).body
+        if isinstance(c, ast.ClassDef)
+        for f in c.body
+        if isinstance(f, ast.AnnAssign) and isinstance(f.target, ast.Name)
+    }
+
+
+def check(made: str) -> None:
+    """Fails where the SDK has what the API has not. It can lack what is new there, until somebody runs this."""
+    ours, api = fields(target.read_text()), fields(made)
+    wrong = [f"{name} is {kind}, and {api.get(name, 'nothing')} in the API" for name, kind in ours.items() if api.get(name) != kind]
+    if new := api.keys() - ours.keys():
+        print("new in the API: " + ", ".join(sorted(new)))
+    if wrong:
+        sys.exit("\n".join([*wrong, "src/hutch/_models.py is not what tools/models.py makes of api/openapi.yaml: run it"]))
 
 
 if __name__ == "__main__":
-    made = text()
     if "--check" in sys.argv:
-        if target.read_text() != made:
-            sys.exit("src/hutch/_models.py is not what tools/models.py makes of api/openapi.yaml: run it")
+        check(text())
     else:
-        target.write_text(made)
+        target.write_text(text())

@@ -1621,6 +1621,36 @@ class Version:
 
 
 @dataclass
+class VolumeBucket:
+    """The bucket of a volume, on an S3-compatible service. Only the server uses it."""
+
+    #: s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION
+    url: str
+    #: The id of the access key.
+    key_id: str | None = None
+    #: The name of the secret that has the access key.
+    key_secret: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> VolumeBucket:
+        return cls(
+            url=v['url'],
+            key_id=v.get('keyId'),
+            key_secret=v.get('keySecret'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'url': self.url,
+                'keyId': self.key_id,
+                'keySecret': self.key_secret,
+            }
+        )
+        return made
+
+
+@dataclass
 class VolumeInfo:
     """The record of a volume."""
 
@@ -1640,6 +1670,11 @@ class VolumeInfo:
     uses: list[VolumeUse]
     #: Why the last save did not work.
     problem: str | None = None
+    bucket: VolumeBucket | None = None
+    #: It has changes that are not in its bucket yet.
+    unsynced: bool = False
+    #: Why the last exchange with the bucket did not work.
+    bucket_problem: str | None = None
 
     @classmethod
     def from_json(cls, v: Any) -> VolumeInfo:
@@ -1653,6 +1688,9 @@ class VolumeInfo:
             saved_at=time_of(v['savedAt']),
             uses=[VolumeUse.from_json(x) for x in v['uses'] or []],
             problem=v.get('problem'),
+            bucket=VolumeBucket.from_json(v['bucket']) if v.get('bucket') is not None else None,
+            unsynced=v.get('unsynced') or False,
+            bucket_problem=v.get('bucketProblem'),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -1667,6 +1705,9 @@ class VolumeInfo:
                 'savedAt': self.saved_at,
                 'uses': self.uses,
                 'problem': self.problem,
+                'bucket': self.bucket,
+                'unsynced': self.unsynced or None,
+                'bucketProblem': self.bucket_problem,
             }
         )
         return made
@@ -1853,6 +1894,7 @@ __all__ = [
     'Usage',
     'UsageReport',
     'Version',
+    'VolumeBucket',
     'VolumeInfo',
     'VolumeMount',
     'VolumeUse',

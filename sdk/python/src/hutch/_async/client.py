@@ -25,6 +25,7 @@ from .._models import (
     TokenLimits,
     UsageReport,
     Version,
+    VolumeBucket,
     VolumeInfo,
     VolumeMount,
     WaitFor,
@@ -230,9 +231,9 @@ class AsyncHutch:
 
     # Volumes.
 
-    async def create_volume(self, name: str, *, quota: int | None = None) -> VolumeInfo:
-        """Makes an empty volume: a folder that outlives sandboxes. `quota` is in MiB."""
-        return VolumeInfo.from_json(await self._call("POST", "/v1/volumes", body_of(name=name, quota=quota)))
+    async def create_volume(self, name: str, *, quota: int | None = None, bucket: VolumeBucket | None = None) -> VolumeInfo:
+        """Makes a volume: a folder that outlives sandboxes. It is empty, or has what is in a bucket. `quota` is in MiB."""
+        return VolumeInfo.from_json(await self._call("POST", "/v1/volumes", body_of(name=name, quota=quota, bucket=bucket), patience=None))
 
     async def list_volumes(self) -> list[VolumeInfo]:
         return [VolumeInfo.from_json(v) for v in await self._call("GET", "/v1/volumes")]
@@ -240,9 +241,13 @@ class AsyncHutch:
     async def get_volume(self, name: str) -> VolumeInfo:
         return VolumeInfo.from_json(await self._call("GET", at("/v1/volumes/{volume}", volume=name)))
 
-    async def delete_volume(self, name: str) -> None:
-        """Deletes a volume with its files. One that a sandbox has is refused."""
-        await self._call("DELETE", at("/v1/volumes/{volume}", volume=name))
+    async def delete_volume(self, name: str, *, force: bool = False) -> None:
+        """Deletes a volume with its files. One that a sandbox has is refused; `force` gives up changes that are not in its bucket."""
+        await self._call("DELETE", at("/v1/volumes/{volume}", volume=name) + query_of(force=force))
+
+    async def sync_volume(self, name: str) -> VolumeInfo:
+        """Exchanges changes with the bucket of a volume."""
+        return VolumeInfo.from_json(await self._call("POST", at("/v1/volumes/{volume}/sync", volume=name), patience=None))
 
     async def read_volume(self, name: str, path: str | None = None) -> bytes:
         """A file or folder of a volume, as a tar archive."""

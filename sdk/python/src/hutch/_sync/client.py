@@ -26,6 +26,7 @@ from .._models import (
     TokenLimits,
     UsageReport,
     Version,
+    VolumeBucket,
     VolumeInfo,
     VolumeMount,
     WaitFor,
@@ -231,9 +232,9 @@ class Hutch:
 
     # Volumes.
 
-    def create_volume(self, name: str, *, quota: int | None = None) -> VolumeInfo:
-        """Makes an empty volume: a folder that outlives sandboxes. `quota` is in MiB."""
-        return VolumeInfo.from_json(self._call("POST", "/v1/volumes", body_of(name=name, quota=quota)))
+    def create_volume(self, name: str, *, quota: int | None = None, bucket: VolumeBucket | None = None) -> VolumeInfo:
+        """Makes a volume: a folder that outlives sandboxes. It is empty, or has what is in a bucket. `quota` is in MiB."""
+        return VolumeInfo.from_json(self._call("POST", "/v1/volumes", body_of(name=name, quota=quota, bucket=bucket), patience=None))
 
     def list_volumes(self) -> list[VolumeInfo]:
         return [VolumeInfo.from_json(v) for v in self._call("GET", "/v1/volumes")]
@@ -241,9 +242,13 @@ class Hutch:
     def get_volume(self, name: str) -> VolumeInfo:
         return VolumeInfo.from_json(self._call("GET", at("/v1/volumes/{volume}", volume=name)))
 
-    def delete_volume(self, name: str) -> None:
-        """Deletes a volume with its files. One that a sandbox has is refused."""
-        self._call("DELETE", at("/v1/volumes/{volume}", volume=name))
+    def delete_volume(self, name: str, *, force: bool = False) -> None:
+        """Deletes a volume with its files. One that a sandbox has is refused; `force` gives up changes that are not in its bucket."""
+        self._call("DELETE", at("/v1/volumes/{volume}", volume=name) + query_of(force=force))
+
+    def sync_volume(self, name: str) -> VolumeInfo:
+        """Exchanges changes with the bucket of a volume."""
+        return VolumeInfo.from_json(self._call("POST", at("/v1/volumes/{volume}/sync", volume=name), patience=None))
 
     def read_volume(self, name: str, path: str | None = None) -> bytes:
         """A file or folder of a volume, as a tar archive."""
