@@ -343,6 +343,26 @@ func TestTrafficTokens(t *testing.T) {
 	}
 }
 
+// Clients send the traffic token, and not the access token, for contexts of the code interpreter. It runs no code.
+func TestContextsWithTheTrafficToken(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	got := s.want(201, "POST", "/v2/sandboxes", `{"templateID":"base"}`)
+	token := got["trafficAccessToken"].(string)
+	at := "https://49999-" + got["sandboxID"].(string) + ".e2b.test"
+	for _, c := range []struct {
+		method, path, token string
+		status              int
+	}{
+		{"GET", "/contexts", token, 200}, {"DELETE", "/contexts/c", token, 200}, {"GET", "/contexts", "", 401}, {"GET", "/contexts", "x" + token, 401},
+		{"POST", "/execute", token, 401}, {"GET", "/contextsx", token, 401},
+	} {
+		if w := s.send(c.method, at+c.path, "", trafficHeader, c.token); w.Code != c.status {
+			t.Errorf("%s %s with %q: %d %s", c.method, c.path, c.token, w.Code, w.Body)
+		}
+	}
+}
+
 // An id leads to its owner's sandbox alone: another owner can make a sandbox of the same id.
 func TestIDs(t *testing.T) {
 	t.Parallel()

@@ -29,10 +29,8 @@ func (s *Server) opened(who *caller.Principal, sb hutch.Sandbox) opening {
 		TemplateID: templateOf(sb), SandboxID: sb.ID, ClientID: clientID, EnvdVersion: seam.EnvdVersion,
 		AccessToken: s.accessToken(who.Owner, sb.ID), Domain: s.domain(),
 	}
-	if sb.Labels[labelClosed] != "" {
-		token := s.trafficToken(who.Owner, sb.ID)
-		o.TrafficToken = &token
-	}
+	token := s.trafficToken(who.Owner, sb.ID) // public sandboxes have it too, for the contexts of the interpreter
+	o.TrafficToken = &token
 	return o
 }
 

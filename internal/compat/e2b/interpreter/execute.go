@@ -60,7 +60,12 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	h.run(w, r, hutch.RunRequest{ContextID: id, Code: q.Code, Env: q.Env, Timeout: hutch.InSeconds(h.opt.Timeout), StreamOnly: true})
+	req := hutch.RunRequest{ContextID: id, Code: q.Code, Env: q.Env, Timeout: hutch.InSeconds(h.opt.Timeout), StreamOnly: true}
+	if err := req.Check(); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.run(w, r, req)
 }
 
 // contextFor returns the context of a run, which exists.
@@ -88,12 +93,11 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req hutch.RunReque
 	defer cancel(nil)
 	t := seam.From(ctx)
 	l := &lines{w: w}
+	l.begin()
 	stop := l.keepAlive(h.opt.Keepalive, func() { cancel(errGone) })
 	res, err := t.Service.RunCode(ctx, t.Sandbox, req, func(e hutch.RunEvent) error { return l.event(e) })
 	stop()
 	switch {
-	case err != nil && !l.begun:
-		h.fail(w, r, err)
 	case err != nil && seam.Vanished(caller.Unmetered(context.WithoutCancel(ctx)), t, err):
 		panic(http.ErrAbortHandler) // clients recognise the end of a sandbox by that
 	default:
@@ -105,11 +109,19 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req hutch.RunReque
 type lines struct {
 	w http.ResponseWriter
 
-	mu    sync.Mutex
-	begun bool
-	sent  time.Time
+	mu   sync.Mutex
+	sent time.Time
 	// cut is the begin of a character whose other bytes have not come yet, of each stream.
 	cut map[hutch.Stream][]byte
+}
+
+// begin sends the header: from then on a client waits as long as the run may take.
+func (l *lines) begin() {
+	l.w.Header().Set("Content-Type", "application/json")
+	l.w.Header().Set("Cache-Control", "no-store")
+	l.w.WriteHeader(http.StatusOK)
+	http.NewResponseController(l.w).Flush() // an error here means that the client has gone
+	l.sent = time.Now()
 }
 
 func (l *lines) send(v any) error {
@@ -122,11 +134,6 @@ func (l *lines) sendLocked(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
-	}
-	if !l.begun {
-		l.begun = true
-		l.w.Header().Set("Content-Type", "application/json")
-		l.w.Header().Set("Cache-Control", "no-store")
 	}
 	l.sent = time.Now()
 	if _, err := l.w.Write(append(b, '\n')); err != nil {
