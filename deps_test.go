@@ -83,7 +83,7 @@ var layers = []layer{
 	{"hutch/internal/driver/gvisor/gofer", []string{"hutch/internal/driver/gvisor/filter", "gvisor.dev/gvisor/...", sys}},
 	{"hutch/internal/driver/gvisor/...", []string{
 		"hutch", "hutch/internal/driver", "hutch/internal/driver/gvisor/...",
-		"hutch/internal/durable", "hutch/internal/image", "hutch/internal/wire", "hutch/internal/linux/...", sys,
+		"hutch/internal/durable", "hutch/internal/image", "hutch/internal/tarball", "hutch/internal/wire", "hutch/internal/linux/...", sys,
 		"github.com/opencontainers/runtime-spec/specs-go",
 	}},
 

@@ -25,6 +25,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -78,6 +79,15 @@ type packer struct {
 	first          map[file]string // names of files that have several
 }
 
+// Untouched is the time of a file, in seconds, that a sandbox begins with at a path, until somebody changes it. Each path
+// has a time of its own, on the first day of 1970: so a copy of such a file is no such file, nor is one whose time somebody
+// has set to zero, as reproducible builds do.
+func Untouched(path string) time.Time {
+	sum := fnv.New32a()
+	sum.Write([]byte("/" + strings.Trim(path, "/")))
+	return time.Unix(1+int64(sum.Sum32()%(24*60*60-1)), 0)
+}
+
 // others are files that every sandbox has of its own.
 var others = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/.hutch"}
 
@@ -86,8 +96,8 @@ func (p *packer) written(path string, st *syscall.Stat_t) bool {
 	if slices.Contains(others, path) || p.user != 0 && int(st.Uid) != p.user {
 		return false
 	}
-	if p.user == 0 && st.Uid == 0 && st.Mtim.Nano() == 0 {
-		return false // what every sandbox begins with, and nobody has changed
+	if p.user == 0 && st.Uid == 0 && st.Mtim.Nano() == Untouched(path[len(p.root):]).UnixNano() {
+		return false
 	}
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR || p.files == 0 || st.Dev == p.files
 }

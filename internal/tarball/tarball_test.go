@@ -1,9 +1,12 @@
 package tarball
 
 import (
+	"archive/tar"
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -71,5 +74,33 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// As root, what a sandbox begins with is not packed until it is changed. A copy of it is, and so is a file without a time.
+func TestUntouched(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root packs the files of all users")
+	}
+	from := t.TempDir()
+	for name, at := range map[string]time.Time{
+		"hosts": Untouched("/hosts"), "copy": Untouched("/hosts"), "zero": time.Unix(0, 0), "changed": time.Now(),
+	} {
+		must(t, os.WriteFile(filepath.Join(from, name), nil, 0o644))
+		must(t, os.Chtimes(filepath.Join(from, name), at, at))
+	}
+	var archive bytes.Buffer
+	must(t, Pack(&archive, from))
+	var names []string
+	for r := tar.NewReader(&archive); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		must(t, err)
+		names = append(names, h.Name)
+	}
+	if want := []string{"changed", "copy", "zero"}; !slices.Equal(names, want) {
+		t.Errorf("packed are %q, and not %q", names, want)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"hutch/internal/driver/gvisor/inside"
 	"hutch/internal/image"
 	"hutch/internal/linux/seccomp"
+	"hutch/internal/tarball"
 	"hutch/internal/wire"
 )
 
@@ -189,7 +190,8 @@ func innerLimits(l hutch.Limits) []string {
 	}
 }
 
-// upperLayer is a tar archive of the initial writable layer.
+// upperLayer is a tar archive of the initial writable layer. Its files have the times by which those are known that nobody
+// has changed.
 func upperLayer(root image.Root) []byte {
 	files := root.Files
 	if root.EROFS == "" {
@@ -198,7 +200,7 @@ func upperLayer(root image.Root) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files { // writing to memory does not fail
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: "." + f.Path, Mode: int64(f.Mode.Perm()), Uid: f.UID, Gid: f.GID, Size: int64(len(f.Content))}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: "." + f.Path, Mode: int64(f.Mode.Perm()), Uid: f.UID, Gid: f.GID, Size: int64(len(f.Content)), ModTime: tarball.Untouched(f.Path)}
 		if f.Mode.IsDir() {
 			h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(h.Name, "/")+"/"
 		}
