@@ -1,7 +1,7 @@
 // Package build makes images of Dockerfiles. Nothing of a build runs on the host.
 //
-// BuildKit's frontend turns a Dockerfile into a graph of operations: sources, commands and work on files. Two ideas make
-// the rest small.
+// BuildKit's frontend turns a Dockerfile into a graph of operations: sources, commands and work on files. It does so in a
+// process of its own, with limits. Two ideas make the rest small.
 //
 // Files are data. The result of an operation is a [tree]: an index of paths, and one file with all contents. The
 // context that a client sends is a tree, and so is what a command wrote, the content of a URL, and every layer of an

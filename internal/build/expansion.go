@@ -15,7 +15,7 @@ import (
 	"hutch"
 )
 
-// The frontend runs in the server, and a Dockerfile of a few lines can make it need any amount of memory: each of ten
+// A Dockerfile of a few lines can make the frontend need any amount of memory: each of ten
 // lines names the variable of the one before ten times, or each of many steps has a copy of a large environment. So
 // what the frontend will make is counted before it runs, with the frontend's own parser, and counted again with the
 // variables and the triggers of each base image as soon as they are known. The count is what the frontend makes of the

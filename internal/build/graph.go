@@ -62,17 +62,17 @@ func (r baseResolver) bounded(size *growth) baseResolver {
 	}
 }
 
-// parse makes the graph of a Dockerfile.
-func parse(ctx context.Context, text []byte, req hutch.BuildRequest, resolve baseResolver, warn func(string)) (*graph, error) {
-	size, err := measure(text, req.Args)
+// convert reads a Dockerfile.
+func convert(ctx context.Context, q question, resolve baseResolver, warn func(string)) (definition, error) {
+	size, err := measure(q.Text, q.Args)
 	if err != nil {
-		return nil, err
+		return definition{}, err
 	}
-	if frontend, _, _, ok := parser.DetectSyntax(text); ok {
+	if frontend, _, _, ok := parser.DetectSyntax(q.Text); ok {
 		warn("the line # syntax=" + frontend + " is ignored: Hutch has a frontend of its own")
 	}
-	st, image, _, _, err := dockerfile2llb.Dockerfile2LLB(ctx, text, dockerfile2llb.ConvertOpt{
-		Config:         dockerui.Config{BuildArgs: req.Args, Labels: req.Labels, Target: req.Target},
+	st, image, _, _, err := dockerfile2llb.Dockerfile2LLB(ctx, q.Text, dockerfile2llb.ConvertOpt{
+		Config:         dockerui.Config{BuildArgs: q.Args, Labels: q.Labels, Target: q.Target},
 		TargetPlatform: &ocispecs.Platform{OS: "linux", Architecture: runtime.GOARCH},
 		MetaResolver:   resolve.bounded(size),
 		Warn: func(_, description, _, message string, _ []parser.Range) {
@@ -80,18 +80,18 @@ func parse(ctx context.Context, text []byte, req hutch.BuildRequest, resolve bas
 		},
 	})
 	if err != nil {
-		return nil, badDockerfile(err)
+		return definition{}, badDockerfile(err)
 	}
-	definition, err := st.Marshal(ctx, llb.Platform(ocispecs.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	made, err := st.Marshal(ctx, llb.Platform(ocispecs.Platform{OS: "linux", Architecture: runtime.GOARCH}))
 	if err != nil {
-		return nil, badDockerfile(err)
+		return definition{}, badDockerfile(err)
 	}
-	g := &graph{vertices: map[string]*vertex{}}
-	if err := g.read(definition); err != nil {
-		return nil, err
+	d := definition{Operations: made.Def, About: map[string]about{}}
+	for at, known := range made.Metadata {
+		d.About[at.String()] = about{known.Description["llb.customname"], known.IgnoreCache}
 	}
-	g.config, err = json.Marshal(image)
-	return g, err
+	d.Config, err = json.Marshal(image)
+	return d, err
 }
 
 // badDockerfile is the error for what the frontend refuses. Errors of ours keep their kind.
@@ -117,15 +117,16 @@ func lineOf(err error) string {
 	return "line " + itoa(located.Locations[0][0].Start.Line)
 }
 
-// read takes the operations of a definition, which come in order: the last one names the result.
-func (g *graph) read(d *llb.Definition) error {
-	if len(d.Def) > mostVertices {
-		return hutch.Errorf(hutch.Exhausted, "the Dockerfile has more than %d steps: make several images of it", mostVertices).With("limit", "build steps")
+// newGraph reads a definition, whose last operation names the result.
+func newGraph(d definition) (*graph, error) {
+	if len(d.Operations) > mostVertices {
+		return nil, hutch.Errorf(hutch.Exhausted, "the Dockerfile has more than %d steps: make several images of it", mostVertices).With("limit", "build steps")
 	}
-	for _, text := range d.Def {
+	g := &graph{vertices: map[string]*vertex{}, config: d.Config}
+	for _, text := range d.Operations {
 		op := &pb.Op{}
 		if err := op.Unmarshal(text); err != nil {
-			return err
+			return nil, err
 		}
 		if op.Op == nil {
 			if len(op.Inputs) > 0 {
@@ -133,12 +134,8 @@ func (g *graph) read(d *llb.Definition) error {
 			}
 			continue
 		}
-		at := digest.FromBytes(text)
-		v := &vertex{op: op}
-		if about, ok := d.Metadata[at]; ok {
-			v.name, v.again = about.Description["llb.customname"], about.IgnoreCache
-		}
-		g.vertices[at.String()] = v
+		at := digest.FromBytes(text).String()
+		g.vertices[at] = &vertex{op: op, name: d.About[at].Name, again: d.About[at].Again}
 	}
-	return nil
+	return g, nil
 }
