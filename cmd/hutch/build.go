@@ -7,14 +7,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"hutch"
 	"hutch/client"
 	buildcontext "hutch/internal/build/context"
+	"hutch/internal/build/export"
 	"hutch/internal/text"
 )
 
@@ -48,7 +51,7 @@ What .dockerignore names is not sent.
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			img, err := f.build(ctx, svc, std, args[0])
 			if err == nil && f.output != "" {
-				err = intoFile(f.output, func(w io.Writer) error { return svc.SaveImage(ctx, img.ID, w) })
+				err = f.write(ctx, svc, img.ID)
 			}
 			return printMade(std, img.ID, img, asJSON, err)
 		}),
@@ -61,14 +64,11 @@ What .dockerignore names is not sent.
 func (f *buildFlags) flags(c *cobra.Command) {
 	s := c.Flags()
 	s.StringVarP(&f.req.Name, "tag", "t", "", "name of the image, such as my-app or my-app:2")
-	s.StringVarP(&f.file, "file", "f", "", "the Dockerfile (default: Dockerfile in the folder; - is the standard input)")
-	s.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
-	s.StringVar(&f.req.Target, "target", "", "the stage to build (default: the last)")
+	f.dockerfileFlags(s)
 	s.StringArrayVar(&f.secrets, "secret", nil, "secret for RUN --mount=type=secret, `id=ID,src=FILE` or id=ID,env=VARIABLE; may be repeated")
-	s.BoolVar(&f.req.NoCache, "no-cache", false, "do all steps again")
 	s.StringVar(&f.pull, "pull", "", "when to ask the registries of the images in FROM: missing, always or never (default missing)")
 	s.StringToStringVar(&f.labels, "label", nil, "label of the image, `NAME=VALUE`; may be repeated")
-	s.StringVarP(&f.output, "output", "o", "", "write the image to this file, too, as an archive that docker load reads")
+	s.StringVarP(&f.output, "output", "o", "", "write the image to this file, too, as an archive that docker load reads; or its files, `type=local,dest=FOLDER` or type=tar,dest=FILE")
 	s.StringVar(&f.runtime, "runtime", "", "runtime of the steps (default: the server's)")
 	f.network.flags(s, "network", "allow", "a step")
 	s.Float64Var(&f.limits.CPU, "cpu", 0, "cores of a step (default 1)")
@@ -76,6 +76,65 @@ func (f *buildFlags) flags(c *cobra.Command) {
 	s.IntVar(&f.limits.Disk, "disk", 0, "MiB of files that a step can write (default 1024)")
 	durationVar(s, &f.timeout, "timeout", "", 0, "end the build after this time (default 1h)")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "print the id only")
+}
+
+// target reads --output: a file, or the form that docker build takes.
+func (f *buildFlags) target() (kind, dest string, err error) {
+	if !strings.Contains(f.output, "type=") && !strings.Contains(f.output, "dest=") {
+		return "docker", f.output, nil
+	}
+	for part := range strings.SplitSeq(f.output, ",") {
+		switch name, value, _ := strings.Cut(part, "="); name {
+		case "type":
+			kind = value
+		case "dest":
+			dest = value
+		default:
+			return "", "", usageError{fmt.Errorf("--output does not know %q: write type=local,dest=FOLDER, or type=tar, oci or docker with dest=FILE", part)}
+		}
+	}
+	if dest == "" || !slices.Contains([]string{"local", "tar", "oci", "docker"}, kind) {
+		return "", "", usageError{fmt.Errorf("--output is %q: write type=local,dest=FOLDER, or type=tar, oci or docker with dest=FILE", f.output)}
+	}
+	return kind, dest, nil
+}
+
+// write writes the image, or the files of it, where --output says. One archive is that of Docker and an OCI layout.
+func (f *buildFlags) write(ctx context.Context, svc *client.Client, id string) error {
+	kind, dest, err := f.target()
+	if err != nil {
+		return err
+	}
+	save := func(w io.Writer) error { return svc.SaveImage(ctx, id, w) }
+	if kind == "oci" || kind == "docker" {
+		return intoFile(dest, save)
+	}
+	dir, err := os.MkdirTemp("", "hutch-build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	archive := filepath.Join(dir, "image.tar")
+	if err := intoFile(archive, save); err != nil {
+		return err
+	}
+	if kind == "local" {
+		return export.Folder(archive, dest)
+	}
+	return intoFile(dest, func(w io.Writer) error { return export.Tar(archive, w) })
+}
+
+// dockerfileFlags say what is built.
+func (f *buildFlags) dockerfileFlags(s *pflag.FlagSet) {
+	s.StringVarP(&f.file, "file", "f", "", "the Dockerfile (default: Dockerfile in the folder; - is the standard input)")
+	s.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
+	s.StringVar(&f.req.Target, "target", "", "the stage to build (default: the last)")
+	s.BoolVar(&f.req.NoCache, "no-cache", false, "do all steps again")
+}
+
+// given reports whether a flag is set that only a build has.
+func (f *buildFlags) given() bool {
+	return f.file != "" || len(f.args) > 0 || f.req.Target != "" || f.req.NoCache || !f.network.network().IsZero()
 }
 
 // build sends the folder, and shows what the steps do.
@@ -106,6 +165,9 @@ func exists(path string) bool {
 
 // request reads what the flags name.
 func (f *buildFlags) request(std streams, dir string) (err error) {
+	if _, _, err := f.target(); err != nil {
+		return err
+	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return hutch.Errorf(hutch.NotFound, "%s is no folder: name the one whose files the Dockerfile copies", dir)
 	}
