@@ -23,6 +23,7 @@ that runs and is ready, and interpreters whose modules are imported.
 		Example: `  hutch template create web --start 'python3 -m http.server 8000' --ready port:8000
   hutch create --template web one
   hutch template create data --image python:3.12-slim --type standard-1 --warm python=pandas
+  hutch template create app --build . --build-allow deb.debian.org --start ./serve --ready port:8000
   hutch template create v2 --from one`,
 	}
 	c.AddCommand(newTemplateCreate(h, std), newSnapshotList(h, std, true), newTemplateInspect(h, std), newSnapshotRemove(h, std))
@@ -36,6 +37,8 @@ type templateFlags struct {
 	env            []string
 	ready          string
 	readyTime, ttl time.Duration
+	folder         string // of the Dockerfile
+	build          buildFlags
 }
 
 func newTemplateCreate(h *home, std streams) *cobra.Command {
@@ -46,11 +49,15 @@ func newTemplateCreate(h *home, std streams) *cobra.Command {
 		Long: `Make a template, and print the id of its snapshot. The server makes a sandbox with the
 settings of the flags, runs the start command in it until that is ready, keeps
 the state, and destroys the sandbox. With --from it keeps the state of a sandbox that
-you have.
+you have. With --build it first makes the image localhost/NAME of a Dockerfile.
 ` + remoteHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			req, err := fl.request(args[0])
+			if err == nil && fl.folder != "" {
+				req.Image, err = fl.buildImage(ctx, svc, std, req)
+				req.Pull = "" // it is about the images that the Dockerfile begins with
+			}
 			if err != nil {
 				return err
 			}
@@ -78,6 +85,9 @@ func (fl *templateFlags) flags(c *cobra.Command) {
 	f.StringArrayVar(&r.Warm, "warm", nil, "an interpreter that waits, with modules imported, e.g. python=pandas,numpy; may be repeated")
 	f.IntVar(&r.MaxSandboxes, "max", 0, "most sandboxes of the template at once (default no limit)")
 	fl.placement.flags(c)
+	f.StringVar(&fl.folder, "build", "", "make the image of the Dockerfile in this folder first, as hutch build does")
+	fl.build.dockerfileFlags(f)
+	fl.build.network.flags(f, "build-network", "build-allow", "a step of the build")
 	f.StringArrayVarP(&fl.env, "env", "e", nil, "environment variable for all that runs inside, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
 	f.StringArrayVar(&r.Secrets, "secret", nil, "secret for all that runs inside, `NAME` or VARIABLE=NAME; may be repeated")
 	f.StringVar(&r.Snapshot, "snapshot", "", "begin as this snapshot, by its id or name")
@@ -96,6 +106,12 @@ func (fl *templateFlags) request(name string) (hutch.TemplateRequest, error) {
 	r.Name, r.Env, r.TTL = name, env, hutch.InSeconds(fl.ttl)
 	r.Image, r.Pull, r.User, r.Runtime, r.InstanceType, r.Limits = like.Image, like.Pull, like.User, like.Runtime, like.InstanceType, like.Limits
 	r.Network, r.Labels = like.Network, like.Labels
+	if fl.folder == "" && fl.build.given() {
+		return r, usageError{errors.New("--file, --target, --no-cache and the flags that begin with --build are about the Dockerfile that --build names: give that, too")}
+	}
+	if fl.folder != "" && (r.Image != "" || r.From != "" || r.Snapshot != "") {
+		return r, usageError{errors.New("--build makes the image: leave out --image, --from and --snapshot")}
+	}
 	if len(fl.volumes) > 0 {
 		return r, usageError{errors.New("a template has no volumes: give --volume when you create a sandbox")}
 	}
@@ -109,6 +125,14 @@ func (fl *templateFlags) request(name string) (hutch.TemplateRequest, error) {
 		r.Ready.Timeout = hutch.InSeconds(fl.readyTime)
 	}
 	return r, nil
+}
+
+// buildImage makes the image of a template of its Dockerfile. Its steps have the size of the template's sandboxes.
+func (fl *templateFlags) buildImage(ctx context.Context, svc *client.Client, std streams, req hutch.TemplateRequest) (string, error) {
+	name := "localhost/" + req.Name
+	fl.build.req.Name, fl.build.pull, fl.build.runtime, fl.build.limits = name, fl.pull, fl.runtime, fl.limits
+	_, err := fl.build.build(ctx, svc, std, fl.folder)
+	return name, err
 }
 
 // parseReady reads port:8000, http:8000/health and log:TEXT.

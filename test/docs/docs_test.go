@@ -15,6 +15,7 @@
 package docs_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
@@ -27,7 +28,13 @@ import (
 	"testing"
 	"time"
 
+	reference "github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/testimage"
 )
 
 const root = "../.."
@@ -111,6 +118,9 @@ func play(t *testing.T, name, script string) {
 	env = append(env, goCaches(t)...)
 	env = append(env, serve(t, data, env)...)
 
+	if name == "templates" {
+		python(t, filepath.Join(dir, ".python.tar"))
+	}
 	if _, err := os.Stat(filepath.Join(here, "before", name+".sh")); err == nil {
 		if out, err := command(env, dir, "bash", "-e", filepath.Join(here, "before", name+".sh")).CombinedOutput(); err != nil {
 			t.Fatalf("what the page takes for granted: %v\n%s", err, out)
@@ -125,6 +135,34 @@ func play(t *testing.T, name, script string) {
 	t.Logf("%s", out)
 	if err != nil {
 		t.Errorf("commands of the page failed (%v): the lines after >>> have their numbers", err)
+	}
+}
+
+// python writes the archive of an image with Python under the name of one of a registry, made of this machine's packages.
+func python(t *testing.T, file string) {
+	t.Helper()
+	ref, err := reference.ParseReference("python:3.12-slim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(file + ".layer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(f)
+	if err := errors.Join(debian.Write(w), w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := tarball.LayerFromFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := testimage.Image(v1.Config{Cmd: []string{"python3"}}, layer)
+	if err == nil {
+		err = tarball.WriteToFile(file, ref, image)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

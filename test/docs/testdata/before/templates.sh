@@ -1,0 +1,2 @@
+hutch image load .python.tar
+rm .python.tar .python.tar.layer
