@@ -102,9 +102,16 @@ type bed struct {
 	end    func()
 }
 
-func newBed(t *testing.T, change ...func(*daemon.Config)) *bed {
+func newBed(t testing.TB, change ...func(*daemon.Config)) *bed {
 	t.Helper()
-	dir := hutchtest.Dir(t)
+	b := newBedIn(t, hutchtest.Dir(t), change...)
+	t.Cleanup(func() { b.end() })
+	return b
+}
+
+// newBedIn is a server with its data in a folder. Who calls it ends it.
+func newBedIn(t testing.TB, dir string, change ...func(*daemon.Config)) *bed {
+	t.Helper()
 	data, err := datadir.Open(filepath.Join(dir, "data"))
 	if err != nil {
 		t.Fatal(err)
@@ -122,13 +129,12 @@ func newBed(t *testing.T, change ...func(*daemon.Config)) *bed {
 		c(&b.cfg)
 	}
 	b.start(t)
-	t.Cleanup(func() { b.end() })
 	b.load(t, base, smallBase)
 	return b
 }
 
 // load gives the server an image.
-func (b *bed) load(t *testing.T, name string, archive func() ([]byte, error)) {
+func (b *bed) load(t testing.TB, name string, archive func() ([]byte, error)) {
 	t.Helper()
 	text, err := archive()
 	if err == nil {
@@ -140,7 +146,7 @@ func (b *bed) load(t *testing.T, name string, archive func() ([]byte, error)) {
 }
 
 // start starts the server, after its end once more.
-func (b *bed) start(t *testing.T) {
+func (b *bed) start(t testing.TB) {
 	t.Helper()
 	d, err := daemon.Open(t.Context(), b.cfg)
 	if err != nil {
@@ -187,12 +193,17 @@ func files(list ...any) []entry {
 }
 
 // pack is a context as an archive.
-func pack(t *testing.T, list []entry) io.Reader {
+func pack(t testing.TB, list []entry) io.Reader {
+	t.Helper()
+	return packAs(t, list, 501, 20)
+}
+
+func packAs(t testing.TB, list []entry, uid, gid int) io.Reader {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, e := range list {
-		h := &tar.Header{Name: e.name, Mode: 0o644, Size: int64(len(e.content)), Typeflag: tar.TypeReg, Uid: 501, Gid: 20}
+		h := &tar.Header{Name: e.name, Mode: 0o644, Size: int64(len(e.content)), Typeflag: tar.TypeReg, Uid: uid, Gid: gid}
 		switch {
 		case e.link != "":
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, e.link, 0
@@ -217,13 +228,14 @@ func pack(t *testing.T, list []entry) io.Reader {
 type built struct {
 	hutch.Image
 	events []hutch.BuildEvent
+	image  v1.Image
 	config v1.Config
 	files  map[string]*tar.Header // of all layers above the base
 	text   map[string]string
 	layers int
 }
 
-func (b *bed) build(t *testing.T, req hutch.BuildRequest, list []entry) (*built, error) {
+func (b *bed) build(t testing.TB, req hutch.BuildRequest, list []entry) (*built, error) {
 	t.Helper()
 	out := &built{files: map[string]*tar.Header{}, text: map[string]string{}}
 	img, err := b.BuildImage(t.Context(), req, pack(t, list), func(e hutch.BuildEvent) error {
@@ -238,11 +250,10 @@ func (b *bed) build(t *testing.T, req hutch.BuildRequest, list []entry) (*built,
 	if err := b.SaveImage(t.Context(), img.ID, &archive); err != nil {
 		t.Fatal(err)
 	}
-	opened, err := tarball.Image(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }, nil)
-	if err != nil {
+	if out.image, err = opened(archive.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	return out, out.read(opened)
+	return out, out.read(out.image)
 }
 
 // read notes the configuration of an image, and the files of its layers but those of the base.
@@ -339,7 +350,7 @@ func (o *built) paths() []string {
 }
 
 // clean fails the test if a sandbox is left.
-func (b *bed) clean(t *testing.T) {
+func (b *bed) clean(t testing.TB) {
 	t.Helper()
 	list, err := b.Sandboxes(t.Context(), hutch.Filter{})
 	if err != nil || len(list) != 0 {

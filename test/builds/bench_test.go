@@ -1,0 +1,152 @@
+package builds
+
+import (
+	"archive/tar"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	docker "github.com/moby/moby/client"
+
+	"hutch"
+	"hutch/internal/datadir"
+	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/dockerd"
+)
+
+// BenchmarkTemplate builds templates/python here and with Docker's engine, in turns: with no step done before, and with
+// all of them. It needs root, dockerd, debootstrap and the packages of Debian:
+//
+//	go test ./test/builds -run '^$' -bench Template -benchtime 3x -timeout 1h
+func BenchmarkTemplate(b *testing.B) {
+	text, err := os.ReadFile("../../templates/python/Dockerfile")
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, bed := newEngine(b, dockerd.StartHere(b).Host), newBed(b)
+	const from = "debian:bookworm-slim"
+	archive := func() ([]byte, error) { return archiveOf(bootstrapped(b)) }
+	e.load(b, from, archive)
+	bed.load(b, from, archive)
+	c := testCase{dockerfile: string(text), req: hutch.BuildRequest{
+		Dockerfile: string(text), Limits: hutch.Limits{CPU: 2, Memory: 2048, Disk: 4096},
+		Network: hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("deb.debian.org")},
+	}}
+	for name, again := range map[string]bool{"fresh": true, "cached": false} {
+		b.Run(name, func(b *testing.B) {
+			var here, there time.Duration
+			for b.Loop() {
+				c.req.NoCache = again
+				there += timed(b, func() error { return e.run(b, c, docker.ImageBuildOptions{NetworkMode: "host", NoCache: again}) })
+				here += timed(b, func() error {
+					_, err := bed.BuildImage(b.Context(), c.req, pack(b, nil), nil)
+					return err
+				})
+			}
+			b.ReportMetric(here.Seconds()/float64(b.N), "s/here")
+			b.ReportMetric(there.Seconds()/float64(b.N), "s/docker")
+			b.ReportMetric(here.Seconds()/there.Seconds(), "×docker")
+		})
+	}
+}
+
+func timed(b *testing.B, do func() error) time.Duration {
+	b.Helper()
+	began := time.Now()
+	if err := do(); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+// bootstrapped writes a small Debian with apt, as a registry has it.
+func bootstrapped(b *testing.B) func(*tar.Writer) error {
+	b.Helper()
+	dir := filepath.Join(hutchtest.Dir(b), "root")
+	if out, err := exec.Command("debootstrap", "--variant=minbase", "bookworm", dir, "http://deb.debian.org/debian").CombinedOutput(); err != nil {
+		b.Fatalf("debootstrap: %v\n%s", err, out)
+	}
+	return func(w *tar.Writer) error {
+		return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || path == dir {
+				return err
+			}
+			return addFile(w, dir, path)
+		})
+	}
+}
+
+func addFile(w *tar.Writer, dir, path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&(fs.ModeDevice|fs.ModeSocket) != 0 {
+		return err
+	}
+	link := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if link, err = os.Readlink(path); err != nil {
+			return err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, link)
+	if err != nil {
+		return err
+	}
+	if h.Name, err = filepath.Rel(dir, path); err != nil {
+		return err
+	}
+	if err := w.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+// BenchmarkTwenty says what twenty images on one base take on disk, beside the base and their own layers of 1 MiB:
+//
+//	go test ./test/builds -run '^$' -bench Twenty -benchtime 1x
+func BenchmarkTwenty(b *testing.B) {
+	bed := newBed(b)
+	bed.load(b, "localhost/python", func() ([]byte, error) { return archiveOf(debian.Write) })
+	store := bed.cfg.Data.Path(datadir.OCI)
+	const images, own = 20, 1 << 20
+	for b.Loop() {
+		before := taken(b, store)
+		for i := range images {
+			req := hutch.BuildRequest{Name: "localhost/own" + strconv.Itoa(i), Dockerfile: "FROM localhost/python\nCOPY own /own\n"}
+			if _, err := bed.BuildImage(b.Context(), req, pack(b, files("own", randomText(own))), nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(before)/(1<<20), "MiB-base")
+		b.ReportMetric(float64(taken(b, store)-before-images*own)/(1<<20), "MiB-beside")
+	}
+}
+
+// taken is how much disk a folder takes.
+func taken(b *testing.B, dir string) (bytes int64) {
+	b.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
+			return nil
+		}
+		bytes += info.Size()
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bytes
+}

@@ -1,0 +1,163 @@
+package builds
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/datadir"
+	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/disk"
+)
+
+// killedEnv makes the test binary the server that TestKilledInABuild kills: its folder.
+const killedEnv = "HUTCH_TEST_KILLED_BUILDS"
+
+// TestServerToKill is that server, and no test without the variable.
+func TestServerToKill(t *testing.T) {
+	dir := os.Getenv(killedEnv)
+	if dir == "" {
+		return // TestKilledInABuild starts it
+	}
+	b := newBedIn(t, dir)
+	token, _ := b.server.Token()
+	fmt.Println("server", b.server.URL(), token)
+	select {}
+}
+
+// killedText is a build that is killed while it copies, while a command runs, and while what that wrote is packed.
+const killedText = "FROM localhost/shell\nCOPY noise /noise\nRUN echo ready && dd if=/dev/urandom of=/big bs=1M count=8 && echo written\nRUN cat /noise /big > /both\n"
+
+// Wherever a server is killed in a build, the next one has no sandbox, no image and no file of it, and builds.
+func TestKilledInABuild(t *testing.T) {
+	dir := hutchtest.Dir(t)
+	b := newBedIn(t, dir)
+	b.load(t, shell, shellBase)
+	b.end()
+	for _, kill := range []struct {
+		name string
+		when func(e hutch.BuildEvent) bool
+	}{
+		{"copy", func(e hutch.BuildEvent) bool { return strings.Contains(e.Name, "COPY noise") }},
+		{"command", func(e hutch.BuildEvent) bool { return e.Text == "ready" }},
+		{"layer", func(e hutch.BuildEvent) bool { return e.Text == "written" }},
+	} {
+		t.Run(kill.name, func(t *testing.T) {
+			killAServer(t, dir, kill.when)
+			b.afterKill(t, dir)
+		})
+	}
+	b.end = func() {}
+}
+
+// killAServer starts the server, begins a build, and kills the server a moment after the time has come.
+func killAServer(t *testing.T, dir string, when func(hutch.BuildEvent) bool) {
+	t.Helper()
+	server := exec.Command(os.Args[0], "-test.run", "^TestServerToKill$")
+	server.Env = append(os.Environ(), killedEnv+"="+dir)
+	out, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Wait()
+	defer server.Process.Kill()
+	var url, token string
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if fmt.Sscanf(line, "server %s %s", &url, &token); token == "" {
+		t.Fatalf("the server says %q, %v", line, err)
+	}
+	killed := false
+	noise := files("noise", randomText(4<<20))
+	_, err = client.New(url, token).BuildImage(t.Context(), hutch.BuildRequest{Name: "localhost/half", Dockerfile: killedText}, pack(t, noise), func(e hutch.BuildEvent) error {
+		if when(e) && !killed {
+			killed = true
+			time.AfterFunc(20*time.Millisecond, func() { server.Process.Kill() })
+		}
+		return nil
+	})
+	if err == nil || !killed {
+		t.Errorf("the build ends with %v; the server was killed: %v", err, killed)
+	}
+}
+
+// afterKill starts the next server, looks at what is left, and builds.
+func (b *bed) afterKill(t *testing.T, dir string) {
+	b.start(t)
+	defer b.end()
+	b.clean(t)
+	if list, err := b.Images(t.Context()); err != nil || len(list) != 2 {
+		t.Errorf("the images are %+v, %v", list, err)
+	}
+	b.noHalf(t)
+	o, err := b.build(t, hutch.BuildRequest{Dockerfile: killedText}, files("noise", "quiet"))
+	if err != nil || len(o.text["both"]) != 8<<20+len("quiet") {
+		t.Errorf("the next build: %v; /both has %d bytes", err, len(o.text["both"]))
+	}
+	if err := b.DeleteImage(t.Context(), o.ID); err != nil {
+		t.Error(err)
+	}
+	b.clean(t)
+}
+
+// noHalf fails the test if the store of images has something unfinished.
+func (b *bed) noHalf(t *testing.T) {
+	t.Helper()
+	if left, err := os.ReadDir(b.cfg.Data.Path(datadir.OCI) + "/tmp"); err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+func randomText(size int) string {
+	b := make([]byte, size)
+	rand.Read(b)
+	return string(b)
+}
+
+// A build that fills the disk ends with an error that says so, and leaves as much room as there was.
+func TestFullDisk(t *testing.T) {
+	dir := hutchtest.Dir(t)
+	images := filepath.Join(dir, "data", datadir.OCI)
+	if err := os.MkdirAll(images, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	disk.Shrink(t, images, "96m")
+	b := newBedIn(t, dir)
+	t.Cleanup(func() { b.end() }) // before the disk goes
+	b.load(t, shell, shellBase)
+	small := hutch.BuildRequest{Name: "localhost/small", Dockerfile: "FROM localhost/shell\nRUN echo 1 > /one\n"}
+	for name, c := range map[string]struct {
+		dockerfile string
+		files      []entry
+	}{
+		"context": {"FROM localhost/shell\nCOPY a /a\n", files("a", randomText(90<<20))},
+		"layer":   {"FROM localhost/shell\nCOPY a /a\nCOPY a /b\n", files("a", randomText(24<<20))},
+		"command": {"FROM localhost/shell\nRUN dd if=/dev/urandom of=/big bs=1M count=64\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := b.build(t, hutch.BuildRequest{Name: "localhost/failed", Dockerfile: c.dockerfile}, c.files)
+			if !errors.Is(err, hutch.Exhausted) || strings.Contains(err.Error(), dir) {
+				t.Errorf("the error is %v\n%s", err, o.log())
+			}
+			if _, err := b.Image(t.Context(), "localhost/failed"); !errors.Is(err, hutch.NotFound) {
+				t.Errorf("there is an image: %v", err)
+			}
+			b.clean(t)
+			b.noHalf(t)
+			if o, err := b.build(t, small, nil); err != nil || o.text["one"] != "1\n" {
+				t.Errorf("the next build: %v\n%s", err, o.log())
+			}
+		})
+	}
+}
