@@ -35,7 +35,7 @@ COMPLETIONS := $(SHARE)/bash-completion/completions/hutch $(SHARE)/zsh/site-func
 DIST  ?= bin/dist
 ARCHS ?= amd64 arm64
 
-.PHONY: run build dist install uninstall module test test-vm soak lint bench clean go
+.PHONY: compat-builds run build dist install uninstall module test test-vm soak lint bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -132,6 +132,10 @@ lint: | go
 
 bench: build
 	$(GO) run ./bench $(ARGS)
+
+# compat-builds builds the Dockerfiles of test/builds with Docker's own engine as well, and writes what differs.
+compat-builds: build
+	HUTCH_COMPAT_BUILDS=$(CURDIR)/test/builds/COMPARED.md $(GO) test ./test/builds -run TestAsDockerDoes -count 1 -timeout 20m
 
 clean:
 	rm -rf bin

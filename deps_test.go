@@ -139,7 +139,7 @@ var layers = []layer{
 	{"hutch/internal/build/context", []string{"github.com/moby/patternmatcher/..."}},
 	{"hutch/internal/build/export", []string{"hutch", "github.com/google/go-containerregistry/..."}},
 	{"hutch/internal/build", []string{
-		"hutch", "hutch/internal/caller", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/erofs/go-erofs", "google.golang.org/protobuf/proto",
+		"hutch", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci/...", "hutch/internal/turn", "github.com/erofs/go-erofs", "google.golang.org/protobuf/proto",
 		"github.com/moby/buildkit/...", "github.com/moby/patternmatcher/...", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", "github.com/tonistiigi/dchapes-mode", sys,
 	}},
 	{"hutch/internal/images", []string{"hutch", "hutch/internal/caller", "hutch/internal/image", "hutch/internal/oci"}},

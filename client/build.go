@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -29,8 +30,8 @@ func (c *Client) BuildImage(ctx context.Context, req hutch.BuildRequest, files i
 	}()
 	defer func() {
 		r.CloseWithError(errUnread)
-		if failed := <-sent; failed != nil && failed != errUnread && err != nil {
-			err = failed // what the context is read from says why
+		if failed := <-sent; failed != nil && failed != errUnread && !errors.Is(failed, io.ErrClosedPipe) && err != nil {
+			err = failed // what the context is read from says why; a server that answers before it has read all says it better
 		}
 	}()
 	call, err := http.NewRequestWithContext(ctx, to.method, c.url+to.path, r)

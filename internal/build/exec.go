@@ -104,7 +104,7 @@ func contentKey(v view, selector string) (string, error) {
 // box is the sandbox of one command.
 type box struct {
 	*run
-	id string
+	id, runtime string
 }
 
 // mostTime is how long a sandbox lives beyond its build, if nobody destroys it.
@@ -122,6 +122,16 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 	case op.Network == pb.NetMode_NONE:
 		network = hutch.Network{Mode: hutch.NetworkNone}
 	}
+	b, err := r.create(ctx, network, image)
+	if err == nil && b.runtime == "native" {
+		b.destroy()
+		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime native, since it is code of a stranger that is root: give --runtime gvisor")
+	}
+	return b, err
+}
+
+// create makes a sandbox of the build's owner.
+func (r *run) create(ctx context.Context, network hutch.Network, image string) (*box, error) {
 	left := r.req.Timeout
 	if end, ok := ctx.Deadline(); ok {
 		left = hutch.InSeconds(time.Until(end) + mostTime)
@@ -131,12 +141,7 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 		ID: id, Image: image, Pull: hutch.PullNever, Runtime: r.req.Runtime, Network: network, Limits: r.req.Limits,
 		Timeout: left, OnIdle: hutch.IdleDestroy, Labels: map[string]string{Label: r.id},
 	})
-	b := &box{r, sb.ID}
-	if err == nil && sb.Runtime == "native" {
-		b.destroy()
-		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime native, since it is code of a stranger that is root: give --runtime gvisor")
-	}
-	return b, err
+	return &box{r, sb.ID, sb.Runtime}, err
 }
 
 // destroy ends the sandbox, also when the build was ended.

@@ -133,7 +133,7 @@ func (w *fileWork) owner(in view, o *pb.ChownOpt) (uid, gid int, err error) {
 	}
 	switch u := o.GetUser().GetUser().(type) {
 	case *pb.UserOpt_ByID:
-		uid = int(u.ByID)
+		uid, gid = int(u.ByID), int(u.ByID) // as Docker does without a group
 	case *pb.UserOpt_ByName:
 		if uid, gid, err = in.user(u.ByName.Name); err != nil {
 			return 0, 0, err

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,13 +21,15 @@ import (
 
 // A Dockerfile is a program that its writer chose, and the frontend that reads it is made for the machine of that writer: it
 // cannot be stopped, and nothing bounds its memory. So it runs in a process of its own: this program once more, under a
-// name by which it knows what it is to do, with a limit of memory and of time. It asks for the images that a Dockerfile
+// name by which it knows what it is to do, with a limit of memory and of time. It can open no file and no connection: of
+// the URLs of a Dockerfile the frontend asks some servers itself, from the server's own network. It asks for the images that a Dockerfile
 // begins with, and at the end it tells the graph. What [measure] counts is known there before it happens, so that most
 // errors say what is too large; the limits hold for what is not counted.
 const (
 	frontendName   = "hutch-read-dockerfile"
-	frontendMemory = 1 << 30 // bytes beyond what it begins with
-	frontendTime   = 60      // seconds of a processor
+	frontendMemory = 1 << 30         // bytes beyond what it begins with
+	frontendTime   = 60              // seconds of a processor
+	frontendWait   = 3 * time.Minute // until it says the next thing
 )
 
 func init() {
@@ -94,20 +98,22 @@ func parse(ctx context.Context, text []byte, req hutch.BuildRequest, resolve bas
 		return nil, fmt.Errorf("start the frontend of builds: %w", err)
 	}
 	defer func() { cancel(); cmd.Wait() }()
-	d, err := converse(ctx, in, out, question{text, req.Args, req.Labels, req.Target}, resolve, warn)
+	d, err := converse(ctx, func() { cmd.Process.Kill() }, in, out, question{text, req.Args, req.Labels, req.Target}, resolve, warn)
 	if err != nil {
 		return nil, err
 	}
 	return newGraph(d)
 }
 
-// converse asks the frontend, and answers what it asks.
-func converse(ctx context.Context, in io.Writer, out io.Reader, q question, resolve baseResolver, warn func(string)) (definition, error) {
+// converse asks the frontend, and answers what it asks. It ends one that says nothing for long.
+func converse(ctx context.Context, end func(), in io.Writer, out io.Reader, q question, resolve baseResolver, warn func(string)) (definition, error) {
 	to, from := gob.NewEncoder(in), gob.NewDecoder(out)
 	err := to.Encode(q)
 	for err == nil {
 		var n news
-		if err = from.Decode(&n); err != nil {
+		late := time.AfterFunc(frontendWait, end)
+		err = from.Decode(&n)
+		if inTime := late.Stop(); err != nil || !inTime {
 			break
 		}
 		switch {
@@ -172,9 +178,13 @@ func (t *teller) say(n news) int {
 	return 0
 }
 
-// confine bounds this process. It is the first to go when the machine has no memory left.
+var errNoNetwork = errors.New("the frontend has no network")
+
+// confine bounds this process. It is the first to go when the machine has no memory left. What is open stays open, and
+// nothing more can be.
 func confine() error {
 	debug.SetMaxStack(frontendMemory / 4)
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errNoNetwork }}
 	var pages uint64
 	text, err := os.ReadFile("/proc/self/statm")
 	if err == nil {
@@ -185,6 +195,7 @@ func confine() error {
 		os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0),
 		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
 		unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{}),
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{}),
 		unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: frontendTime, Max: frontendTime}),
 		unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: memory, Max: memory}))
 }

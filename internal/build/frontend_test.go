@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"hutch"
 )
@@ -80,5 +82,35 @@ func TestFrontendErrors(t *testing.T) {
 	_, err = parse(t.Context(), []byte(strings.Repeat("FROM scratch\n", mostStages+1)), hutch.BuildRequest{}, resolve, func(string) {})
 	if e, ok := errors.AsType[*hutch.Error](err); !ok || e.Kind != hutch.Exhausted || e.Data["limit"] == nil {
 		t.Errorf("too many stages: %v", err)
+	}
+}
+
+// The frontend asks nobody: BuildKit's would ask the SSH server of a repository for its keys, whatever address that is.
+func TestFrontendHasNoNetwork(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	asked := make(chan struct{}, 1)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			c.Close()
+			asked <- struct{}{}
+		}
+	}()
+	text := fmt.Sprintf("FROM scratch\nADD ssh://git@%s/a/b.git /x\n", l.Addr())
+	g, err := parse(t.Context(), []byte(text), hutch.BuildRequest{}, nil, func(string) {})
+	if err != nil || len(g.vertices) < 2 {
+		t.Errorf("the graph is %+v, %v", g, err)
+	}
+	_, err = parse(t.Context(), []byte("FROM scratch\nADD git@git.example.com:a/b.git /x\n"), hutch.BuildRequest{}, nil, func(string) {})
+	if err != nil {
+		t.Errorf("a repository of a name: %v", err)
+	}
+	select {
+	case <-asked:
+		t.Error("the frontend asked the server")
+	case <-time.After(100 * time.Millisecond):
 	}
 }

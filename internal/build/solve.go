@@ -16,7 +16,7 @@ import (
 )
 
 // cacheVersion changes whenever the same operation gives other files.
-const cacheVersion = "1"
+const cacheVersion = "2"
 
 // solver does the operations of one graph.
 type solver struct {
@@ -130,8 +130,8 @@ func (r *run) do(ctx context.Context) (*state, error) {
 	return nil, hutch.Errorf(hutch.Unsupported, "the Dockerfile asks for an operation that Hutch cannot do: %.80T", r.v.op.Op)
 }
 
-// source is the files of an image.
-func (r *run) source(_ context.Context, op *pb.SourceOp) (*state, error) {
+// source is the files of an image, or of elsewhere.
+func (r *run) source(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	kind, ref, _ := strings.Cut(op.Identifier, "://")
 	switch kind {
 	case "docker-image":
@@ -142,9 +142,11 @@ func (r *run) source(_ context.Context, op *pb.SourceOp) (*state, error) {
 		}
 		return nil, fmt.Errorf("the image %s was not looked up", ref)
 	case "git":
-		return nil, hutch.Errorf(hutch.Unsupported, "ADD of a git repository is not built here: clone it into the context before, or run git in a RUN")
+		return r.fromGit(ctx, op)
+	case "http", "https":
+		return r.fromURL(ctx, op)
 	}
-	return nil, hutch.Errorf(hutch.Unsupported, "ADD of %.200q is not built here: put the file into the context before, or run curl in a RUN", op.Identifier)
+	return nil, hutch.Errorf(hutch.Unsupported, "ADD of %.200q is not built here: put the file into the context before, or get it in a RUN", op.Identifier)
 }
 
 // fileOp does work on files. If all inputs are the same as before, so is what comes out.

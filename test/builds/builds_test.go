@@ -92,6 +92,7 @@ func cases(t *testing.T) []testCase {
 		{name: "glob of folders", dockerfile: "FROM localhost/base\nCOPY */a /x/", files: files("p/a", "1", "q/b", "2"), paths: []string{"x/a"}},
 		{name: "glob of nothing", dockerfile: "FROM localhost/base\nCOPY a *.none /x/", files: files("a", "1"), paths: []string{"x/a"}},
 		{name: "chown", dockerfile: "FROM localhost/base\nCOPY --chown=7:8 d /x", files: files("d/a", "1"), modes: map[string]string{"x/a": "644 7 8", "x": "755 7 8"}},
+		{name: "chown to a number", dockerfile: "FROM localhost/base\nCOPY --chown=7 a /x\n", files: files("a", "1"), modes: map[string]string{"x": "644 7 7"}},
 		{name: "chown by name", dockerfile: "FROM localhost/base\nCOPY passwd group /etc/\nCOPY --chown=ada:team a /x", files: files("passwd", "root:x:0:0::/root:/bin/sh\nada:x:71:72::/:/bin/sh\n", "group", "team:x:73:\n", "a", "1"), modes: map[string]string{"x": "644 71 73"}},
 		{name: "chown to a stranger", dockerfile: "FROM localhost/base\nCOPY --chown=nobodyknows a /x", files: files("a", "1"), kind: hutch.Invalid, errors: []string{"nobodyknows"}},
 		{name: "chmod", dockerfile: "FROM localhost/base\nCOPY --chmod=750 a /x\nCOPY --chmod=u=rwX,go=rX d /y", files: files("a", "1", "d/b", "2"), modes: map[string]string{"x": "750 0 0", "y/b": "644 0 0"}},
@@ -126,7 +127,7 @@ func cases(t *testing.T) []testCase {
 		{name: "copy keeps an archive", dockerfile: "FROM localhost/base\nCOPY a.tar /x/", files: files("a.tar", archive), paths: []string{"x/a.tar"}},
 		{name: "add what is compressed and no archive", dockerfile: "FROM localhost/base\nADD a.gz /x/", files: files("a.gz", gzipped("text")), paths: []string{"x/a.gz"}},
 		{name: "add xz", dockerfile: "FROM localhost/base\nADD a.tar.xz /x/", files: files("a.tar.xz", "\xfd7zXZ\x00rest"), kind: hutch.Unsupported, errors: []string{"xz"}},
-		{name: "add a repository", dockerfile: "FROM localhost/base\nADD https://github.com/owner/name.git /x", kind: hutch.Unsupported, errors: []string{"git"}},
+		{name: "add a repository by ssh", dockerfile: "FROM localhost/base\nADD git@github.com:owner/name.git /x", kind: hutch.Unsupported, errors: []string{"https://"}},
 
 		// .dockerignore and where the Dockerfile is.
 		{name: "dockerignore", dockerfile: "FROM localhost/base\nCOPY . /x/", files: files(".dockerignore", "*.md\n!keep.md\nd\n", "a", "1", "b.md", "2", "keep.md", "3", "d/e", "4"), paths: []string{"x/.dockerignore", "x/a", "x/keep.md"}},

@@ -132,7 +132,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.MkdirAll(images, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	disk.Shrink(t, images, "96m")
+	disk.Shrink(t, images, "160m")
 	b := newBedIn(t, dir)
 	t.Cleanup(func() { b.end() }) // before the disk goes
 	b.load(t, shell, shellBase)
@@ -141,9 +141,9 @@ func TestFullDisk(t *testing.T) {
 		dockerfile string
 		files      []entry
 	}{
-		"context": {"FROM localhost/shell\nCOPY a /a\n", files("a", randomText(90<<20))},
-		"layer":   {"FROM localhost/shell\nCOPY a /a\nCOPY a /b\n", files("a", randomText(24<<20))},
-		"command": {"FROM localhost/shell\nRUN dd if=/dev/urandom of=/big bs=1M count=64\n", nil},
+		"context": {"FROM localhost/shell\nCOPY a /a\n", files("a", randomText(120<<20))},
+		"layer":   {"FROM localhost/shell\nCOPY a /a\nCOPY a /b\n", files("a", randomText(40<<20))},
+		"command": {"FROM localhost/shell\nRUN dd if=/dev/urandom of=/big bs=1M count=100\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, err := b.build(t, hutch.BuildRequest{Name: "localhost/failed", Dockerfile: c.dockerfile}, c.files)

@@ -69,11 +69,11 @@ func WriteShell(w *tar.Writer) error {
 	if err != nil {
 		return err
 	}
-	return addFiles(w, names)
+	return addFiles(w, names, "/bin", "/lib", "/lib64")
 }
 
-// addFiles writes the files of packages.
-func addFiles(w *tar.Writer, names []string) error {
+// addFiles writes the files of packages, but for those that are there: Docker's engine takes no path twice.
+func addFiles(w *tar.Writer, names []string, there ...string) error {
 	out, err := exec.Command("dpkg", append([]string{"-L"}, names...)...).Output() // fails for packages that only others provide
 	if len(out) == 0 {
 		return fmt.Errorf("dpkg: %w", err)
@@ -84,6 +84,9 @@ func addFiles(w *tar.Writer, names []string) error {
 	}
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
+		if slices.Contains(there, path) {
+			continue
+		}
 		if err := addPath(w, path); err != nil {
 			return err
 		}
