@@ -150,7 +150,7 @@ func python(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	w := tar.NewWriter(f)
-	if err := errors.Join(debian.Write(w), w.Close(), f.Close()); err != nil {
+	if err := errors.Join(debian.WriteWith(w, "dash"), w.Close(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	layer, err := tarball.LayerFromFile(f.Name())
