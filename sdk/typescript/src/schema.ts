@@ -681,7 +681,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -708,7 +714,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/stat": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -731,7 +743,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/content": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -761,7 +779,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/edit": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -787,7 +811,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/mkdir": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -810,7 +840,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/move": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -833,7 +869,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/copy": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -856,7 +898,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/chmod": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -879,7 +927,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/search": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -905,7 +959,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/watch": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -931,7 +991,13 @@ export interface paths {
     };
     "/v1/sandboxes/{id}/files/archive": {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+            };
             header?: never;
             path: {
                 /**
@@ -3358,6 +3424,11 @@ export interface components {
          * @example /workspace/main.go
          */
         path: string;
+        /**
+         * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+         * @example root
+         */
+        fileUser: string;
         /** @example main.go */
         fromPath: string;
         /** @example old/main.go */
@@ -5085,6 +5156,11 @@ export interface operations {
         parameters: {
             query: {
                 /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+                /**
                  * @description The file or folder.
                  * @example /workspace/main.go
                  */
@@ -5150,6 +5226,11 @@ export interface operations {
         parameters: {
             query: {
                 /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+                /**
                  * @description The file or folder.
                  * @example /workspace/main.go
                  */
@@ -5181,6 +5262,11 @@ export interface operations {
     statFile: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /**
                  * @description The file or folder.
                  * @example /workspace/main.go
@@ -5226,6 +5312,11 @@ export interface operations {
     readFile: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /**
                  * @description The file or folder.
                  * @example /workspace/main.go
@@ -5287,6 +5378,11 @@ export interface operations {
     writeFile: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
                 createSandbox?: components["parameters"]["createSandbox"];
                 /**
@@ -5352,6 +5448,11 @@ export interface operations {
     editFile: {
         parameters: {
             query?: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /** @description In place of that in the body; for names that are not UTF-8. */
                 path?: string;
             };
@@ -5409,6 +5510,11 @@ export interface operations {
     makeFolder: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
                 createSandbox?: components["parameters"]["createSandbox"];
                 /**
@@ -5447,6 +5553,11 @@ export interface operations {
     moveFile: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /** @example main.go */
                 from: components["parameters"]["fromPath"];
                 /** @example old/main.go */
@@ -5479,6 +5590,11 @@ export interface operations {
     copyFile: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /** @example main.go */
                 from: components["parameters"]["fromPath"];
                 /** @example old/main.go */
@@ -5511,6 +5627,11 @@ export interface operations {
     chmodFile: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /**
                  * @description The file or folder.
                  * @example /workspace/main.go
@@ -5547,6 +5668,11 @@ export interface operations {
     searchFiles: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /**
                  * @description The file or folder.
                  * @example /workspace/main.go
@@ -5606,6 +5732,11 @@ export interface operations {
         parameters: {
             query: {
                 /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
+                /**
                  * @description The file or folder.
                  * @example /workspace/main.go
                  */
@@ -5639,6 +5770,11 @@ export interface operations {
     packFiles: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /**
                  * @description The file or folder.
                  * @example /workspace/main.go
@@ -5677,6 +5813,11 @@ export interface operations {
     unpackFiles: {
         parameters: {
             query: {
+                /**
+                 * @description Whose rights are used, and who owns what is made: a name or number, as in the user of a sandbox; default: the user of the sandbox.
+                 * @example root
+                 */
+                user?: components["parameters"]["fileUser"];
                 /** @description Makes the sandbox first, as a create with its id alone, if there is none. */
                 createSandbox?: components["parameters"]["createSandbox"];
                 /**
