@@ -82,8 +82,9 @@ func (s *successor) PrepareGofer(c extension.GoferPrepareContext) (extension.Gof
 }
 
 // meetingRoom bounds what a sandbox can put where daemon and agent meet: a socket, and
-// little else.
-const meetingRoom = "mode=0700,size=64k,nr_inodes=16"
+// little else. The agent makes a new socket after each save, and gVisor closes the
+// files of deleted ones a hundred at a time.
+const meetingRoom = "mode=0700,size=64k,nr_inodes=256"
 
 // boundWritable covers each writable bind of the bundle with a small file system in
 // memory. So no sandbox writes to a folder of the host, not even root inside. It is

@@ -25,7 +25,7 @@
 //
 // # The pipe
 //
-// One folder inside is a small file system in memory, of 64 KiB and 16 files, which
+// One folder inside is a small file system in memory, of 64 KiB and 256 files, which
 // only root inside can enter. The gofer mounts it in its own mount namespace, so no
 // folder of the host is writable from inside. The agent makes its socket there. gVisor
 // makes that a socket of the host, and the daemon connects to it by

@@ -47,6 +47,26 @@ func TestImageIsFreed(t *testing.T) {
 	}
 }
 
+// A place can be saved any number of times. The agent listens anew after each, and gVisor gives the files of the
+// sockets before back only when it has many of them: they must fit into the folder where daemon and agent meet.
+func TestManySaves(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	inst, agent := create(t, d, spec("one"))
+	for n := range 40 {
+		dir := t.TempDir()
+		if err := errors.Join(agent.Park(t.Context()), inst.Copy(t.Context(), dir)); err != nil {
+			t.Fatalf("save %d: %v", n, err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, _, err := run(t, agent, "echo here"); err != nil || out != "here" {
+		t.Fatalf("%q, %v", out, err)
+	}
+}
+
 // holds reports whether a process has a file open, or mapped.
 func holds(pid int, file *unix.Stat_t) bool {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
