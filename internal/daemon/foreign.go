@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/guard"
 )
@@ -15,6 +16,10 @@ type foreign struct {
 	handler http.Handler
 	// refuse answers for the guard, in the shape that the API's clients turn into their own errors; nil means ours.
 	refuse guard.Refusal
+	// uploads reports requests whose body can have any size; nil means none.
+	uploads func(*http.Request) bool
+	// close ends the calls under way; nil means that they end with their requests.
+	close func()
 }
 
 // foreigns are the APIs of other products that this server answers.
@@ -22,15 +27,18 @@ func (d *Daemon) foreigns() []foreign {
 	if d.cfg.Conversations.Only {
 		return nil
 	}
+	cf := bridge.NewHandler(d.policy, bridge.Options{Volumes: d.policy, Pools: d.policy, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
 	return []foreign{
 		{paths: []string{e2b.Prefix}, handler: http.StripPrefix(strings.TrimSuffix(e2b.Prefix, "/"), d.e2b), refuse: e2b.Refuse},
+		{paths: bridge.Paths, handler: cf, refuse: bridge.Refuse, uploads: bridge.Uploads, close: cf.Close},
+		{paths: []string{bridge.Prefix + "/"}, handler: http.StripPrefix(bridge.Prefix, cf), refuse: bridge.Refuse},
 	}
 }
 
 // foreignRoutes adds them to mux, and returns how errors look to the client of a request; nil for ours.
-func (d *Daemon) foreignRoutes(mux *http.ServeMux) func(*http.Request) guard.Refusal {
+func foreignRoutes(mux *http.ServeMux, list []foreign) func(*http.Request) guard.Refusal {
 	shapes := map[string]guard.Refusal{}
-	for _, f := range d.foreigns() {
+	for _, f := range list {
 		for _, path := range f.paths {
 			mux.Handle(path, f.handler)
 			shapes[path] = f.refuse

@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/conversation"
 	"hutch/internal/guard"
@@ -65,6 +67,11 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	if d.endE2B != nil {
 		d.endE2B()
 	}
+	for _, f := range s.foreign {
+		if f.close != nil {
+			f.close()
+		}
+	}
 	cut() // what still runs for a client ends with its request
 	hs.Shutdown(last)
 	hs.Close()
@@ -87,6 +94,8 @@ func (d *Daemon) sayEnd() {
 type surfaces struct {
 	mcp  *mcp.Handler
 	rest *rest.Handler
+
+	foreign []foreign
 }
 
 func (d *Daemon) surfaces() surfaces {
@@ -95,6 +104,8 @@ func (d *Daemon) surfaces() surfaces {
 		opt.Conversations = d.talks
 	}
 	return surfaces{
+		foreign: d.foreigns(),
+
 		mcp:  mcp.NewHandler(d.policy, opt),
 		rest: rest.NewHandler(d.policy, rest.Options{Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy, Volumes: d.policy, Accounts: d.policy, Owners: d.policy, Pools: d.policy, Audit: d.policy, Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins}),
 	}
@@ -112,10 +123,10 @@ func (d *Daemon) handler(s surfaces) (http.Handler, func()) {
 	}
 	d.talks.Routes(mux)
 	d.monitorRoutes(mux)
-	shape := d.foreignRoutes(mux)
+	shape := foreignRoutes(mux, s.foreign)
 	opt := guard.Options{
 		Metadata: d.issuerRoutes(mux), Check: d.tokens.Check, Requests: d.requests, Refuse: refuse(shape), Shape: shape,
-		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: unbounded, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: d.requestLog(),
+		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: s.unbounded, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: d.requestLog(),
 	}
 	var inside http.Handler = mux
 	if d.e2b != nil {
@@ -133,7 +144,10 @@ func (d *Daemon) handler(s surfaces) (http.Handler, func()) {
 }
 
 // unbounded reports whether the body of a request can have any size.
-func unbounded(r *http.Request) bool { return rest.Uploads(r) || e2b.Ours(r) && r.URL.Path == "/files" }
+func (s surfaces) unbounded(r *http.Request) bool {
+	return rest.Uploads(r) || e2b.Ours(r) && r.URL.Path == "/files" ||
+		slices.ContainsFunc(s.foreign, func(f foreign) bool { return f.uploads != nil && f.uploads(r) })
+}
 
 // issuerRoutes answer MCP clients who vouches for people: RFC 9728.
 func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
@@ -148,7 +162,7 @@ func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 
 // isOpen reports whether anyone can make a request.
 func isOpen(r *http.Request) bool {
-	return conversation.Open(r) || e2b.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
+	return conversation.Open(r) || e2b.Open(r) || bridge.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
 // forCallers is how much memory the daemon has for what its callers send and have

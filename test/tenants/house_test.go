@@ -17,6 +17,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/backup"
+	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/conversation"
@@ -44,6 +45,7 @@ type house struct {
 	policy *policy.Policy
 	rest   *rest.Handler
 	e2b    *e2b.Server
+	bridge *bridge.Handler
 }
 
 // local is the token that a server has without set-up.
@@ -116,6 +118,10 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 		Service: p, Accounts: p, Records: e.Sandboxes, Principal: tokens.Holder, Secret: []byte("makes the keys of sandboxes"),
 		Services: seam.Handlers{Envd: shows, Interpreter: shows},
 	})
+	h.bridge = bridge.NewHandler(p, bridge.Options{Volumes: p, Pools: p})
+	for _, path := range bridge.Paths {
+		mux.Handle(path, h.bridge)
+	}
 	mux.Handle(e2b.Prefix, http.StripPrefix("/e2b", h.e2b))
 	isOpen := func(r *http.Request) bool { return conversation.Open(r) || e2b.Open(r) }
 	guarded := guard.New(h.e2b.Inside(mux), guard.Options{Check: tokens.Check, Known: e2b.Known, Requests: requests, Open: isOpen, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -128,6 +134,7 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	h.Server = httptest.NewServer(h.e2b.Front(guarded, guarded))
 	t.Cleanup(func() {
 		h.rest.Close()
+		h.bridge.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		tools.Close(ctx)

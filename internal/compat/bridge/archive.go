@@ -1,0 +1,82 @@
+package bridge
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"hutch"
+)
+
+// filtered passes the archive that pack writes to w, without what the patterns exclude. A folder is excluded with
+// everything in it. Without patterns the bytes pass as they are.
+func filtered(w io.Writer, excludes []string, pack func(io.Writer) error) error {
+	if len(excludes) == 0 {
+		return pack(w)
+	}
+	from, to := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := pack(to)
+		to.CloseWithError(err)
+		packed <- err
+	}()
+	err := copyArchive(w, from, excludes)
+	from.CloseWithError(errStopped)
+	if broke := <-packed; broke != nil && !errors.Is(broke, errStopped) && !errors.Is(broke, context.Canceled) {
+		return broke
+	}
+	return err
+}
+
+// errStopped ends a pack whose archive nobody reads any more.
+var errStopped = errors.New("the archive is no longer read")
+
+// copyArchive copies the entries that no pattern excludes, one after the other.
+func copyArchive(w io.Writer, r io.Reader, excludes []string) error {
+	in, out := tar.NewReader(r), tar.NewWriter(w)
+	for {
+		entry, err := in.Next()
+		if err == io.EOF {
+			if _, err := io.Copy(io.Discard, r); err != nil { // what follows the last entry
+				return err
+			}
+			return out.Close()
+		}
+		if err != nil {
+			return unreadable(err)
+		}
+		if excluded(entry.Name, excludes) {
+			continue
+		}
+		if err := out.WriteHeader(entry); err != nil {
+			return unreadable(err)
+		}
+		if _, err := io.Copy(out, in); err != nil {
+			return unreadable(err)
+		}
+	}
+}
+
+// unreadable returns the error for an archive that the sandbox made and the server cannot read.
+func unreadable(err error) error {
+	if _, known := errors.AsType[*hutch.Error](err); known {
+		return err
+	}
+	return hutch.Errorf(hutch.Unavailable, "the archive of the workspace cannot be filtered: persist it without excludes").Because(err)
+}
+
+// excluded reports whether a pattern matches a name or a folder above it.
+func excluded(name string, excludes []string) bool {
+	for p := strings.TrimPrefix(path.Clean("/"+name), "/"); p != "" && p != "."; p = path.Dir(p) {
+		for _, pattern := range excludes {
+			if ok, _ := path.Match(pattern, p); ok {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,128 @@
+// Package compat has what the translations of other APIs share. Each translation is a package below: it turns the
+// requests of somebody else's clients into calls of a hutch.Service, and the answers into the form that those clients
+// read. It knows no engine, and decides about no rights: a guard is in front of it, and policy behind it.
+package compat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+)
+
+// Stall is how long a client can leave data unread, or send none, before it counts as gone.
+const Stall = 5 * time.Minute
+
+// MaxRequest is the longest request in JSON, in bytes.
+const MaxRequest = 8 << 20
+
+const bodyTime = time.Minute // for a request in JSON to arrive
+
+// ErrTooLarge is the error for a request over [MaxRequest].
+var ErrTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than %d MiB: send large data as a file", MaxRequest>>20)
+
+// ReadJSON decodes the body of a request into v; an empty body leaves v unchanged. A field that v does not have is
+// Unsupported and named, because to ignore it would do something else than the client asked for.
+func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
+	rc.SetReadDeadline(time.Time{})
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return ErrTooLarge
+	}
+	if errors.Is(err, hutch.Exhausted) {
+		return err
+	}
+	if err != nil {
+		return hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil
+	}
+	return Decode(b, v)
+}
+
+// Decode reads one JSON value as [ReadJSON] does.
+func Decode(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil && d.InputOffset() < int64(len(bytes.TrimRight(b, " \t\r\n"))) {
+		return hutch.Errorf(hutch.Invalid, "Invalid JSON body: it continues after the end of its value")
+	}
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+		return hutch.Errorf(hutch.Invalid, "the field %.80q cannot be a %s", e.Field, e.Value).Naming(hutch.AboutField, e.Field)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return hutch.Errorf(hutch.Unsupported, "this server does not have the option %.80s: leave it out", name).Naming(hutch.AboutField, strings.Trim(name, `"`))
+	}
+	return hutch.Errorf(hutch.Invalid, "Invalid JSON body")
+}
+
+// Calls are the requests that a surface is answering, which end with the server.
+type Calls struct {
+	surface string
+	ctx     context.Context
+	close   context.CancelCauseFunc
+	under   sync.WaitGroup
+}
+
+// NewCalls returns the calls of a surface, whose name is recorded with each call.
+func NewCalls(surface string) *Calls {
+	c := &Calls{surface: surface}
+	c.ctx, c.close = context.WithCancelCause(context.Background())
+	return c
+}
+
+// Begin returns the request with a context that ends when Close is called. The handler calls done before it returns.
+func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
+	c.under.Add(1)
+	ctx, cancel := context.WithCancelCause(caller.WithSurface(r.Context(), c.surface))
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	return r.WithContext(ctx), func() {
+		stop()
+		cancel(nil)
+		c.under.Done()
+	}
+}
+
+// Close ends the calls under way and waits for them. Call it when the server no longer accepts connections.
+func (c *Calls) Close() {
+	c.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
+	c.under.Wait()
+}
+
+// Missing reports whether err says that the sandbox itself does not exist, and not something in it.
+func Missing(err error) bool {
+	e, ok := errors.AsType[*hutch.Error](err)
+	if !ok || e.Kind != hutch.NotFound {
+		return false
+	}
+	about, _ := e.About()
+	return about == hutch.AboutSandbox
+}
+
+// OnFirstUse calls do; if the sandbox does not exist, it creates the sandbox and calls do again. So that a command runs
+// once, do must return another error than NotFound after something has begun.
+func OnFirstUse(ctx context.Context, svc hutch.Service, sandbox string, do func() error) error {
+	err := do()
+	if !Missing(err) {
+		return err
+	}
+	if _, err := svc.Create(ctx, hutch.CreateRequest{ID: sandbox}); err != nil {
+		return err
+	}
+	return do()
+}

@@ -1,0 +1,62 @@
+package tenants
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// bridgeBodies are valid request bodies, by the last part of a route of the bridge.
+var bridgeBodies = map[string]string{
+	"exec": `{"argv":["cat","secret"]}`, "session": `{"id":"of-eve"}`, "mount": `{"binding":"adas-data","mountPath":"/workspace/d","options":{}}`,
+	"unmount": `{"mountPath":"/workspace/mounted"}`, "hydrate": "not an archive",
+}
+
+// times are what differs between two answers of one call.
+var times = regexp.MustCompile(`"[0-9]{4}-[0-9]{2}-[0-9]{2}T[^"]*"|-[a-z0-9]{16}\b`)
+
+// TestBridgeRoutes: eve calls each route of the bridge with the id of ada's sandbox, and with an id that never existed.
+// She cannot distinguish the answers: either id gives her a sandbox of her own, and ada's is as it was.
+func TestBridgeRoutes(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.adaAndEve(t)
+	ada.want(t, "POST", "/v1/volumes", `{"name":"adas-data"}`)
+	ada.want(t, "PUT", "/v1/sandbox/adasbox/file/workspace/secret", "of ada")
+	ada.want(t, "POST", "/v1/sandbox/adasbox/mount", `{"binding":"adas-data","mountPath":"/workspace/mounted","options":{}}`)
+	ada.want(t, "POST", "/v1/sandbox/adasbox/tunnel/8080", "")
+
+	tried := 0
+	for _, route := range h.bridge.Routes() {
+		method, path, _ := strings.Cut(route, " ")
+		if !strings.Contains(path, "{id}") {
+			continue
+		}
+		tried++
+		body := bridgeBodies[path[strings.LastIndexByte(path, '/')+1:]]
+		ask := func(id string) string {
+			a := eve.ask(t, method, strings.NewReplacer("{id}", id, "{path...}", "workspace/secret", "{session}", "of-eve", "{port}", "8080").Replace(path), body)
+			if strings.Contains(a.body, "of ada") {
+				t.Errorf("%s: %d %s", route, a.status, a.body)
+			}
+			return times.ReplaceAllString(fmt.Sprint(a.status, " ", strings.ReplaceAll(a.body, id, "ID")), "X")
+		}
+		if hers, none := ask("adasbox"), ask("nobodyx"); hers != none { // as long as the other
+			t.Errorf("%s of ada's: %s\nand of nobody's: %s", route, hers, none)
+		}
+	}
+	if tried < 13 {
+		t.Errorf("only %d routes were tried", tried)
+	}
+	if a := ada.ask(t, "GET", "/v1/sandbox/adasbox/file/workspace/secret", ""); a.body != "of ada" {
+		t.Errorf("ada's file is now %d %q", a.status, a.body)
+	}
+	if a := ada.ask(t, "GET", "/v1/sandboxes/adasbox/ports", ""); !strings.Contains(a.body, "8080") {
+		t.Errorf("ada's tunnel is gone: %s", a.body)
+	}
+	if a := ada.ask(t, "DELETE", "/v1/sandbox/adasbox", ""); a.status != http.StatusNoContent {
+		t.Errorf("ada's sandbox is now %d %s", a.status, a.body)
+	}
+}
