@@ -35,7 +35,7 @@ COMPLETIONS := $(SHARE)/bash-completion/completions/hutch $(SHARE)/zsh/site-func
 DIST  ?= bin/dist
 ARCHS ?= amd64 arm64
 
-.PHONY: compat-builds run build dist install uninstall module test test-vm soak lint bench clean go
+.PHONY: run build dist install uninstall module test test-vm compat compat-builds soak lint bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -108,6 +108,13 @@ test: build
 	$(call GOTESTS,together) --packages="$$($(GO) list ./... | grep -vE '/test/($(subst $(SPACE),|,$(ALONE)))$$' | tr '\n' ' ')" -- $(RACE) -timeout 20m $(TESTFLAGS) || result=1; \
 	$(call GOTESTS,alone) --packages="$(ALONE:%=./test/%)" -- $(RACE) -timeout 20m -p 1 $(TESTFLAGS) || result=1; \
 	find $(RERUNS) -type f -size +0 -exec echo 'failed once, and passed when run again:' ';' -exec cat {} +; exit $$result
+
+# The suites of other products' clients, from checkouts that the caller names:
+# docs/compatibility.md. UPDATE=1 writes what has come out.
+compat: build
+	npm ci --prefix test/compat/suite --no-audit --no-fund --loglevel=error
+	E2B_SUITE=$(E2B_SUITE) $(GO) test -tags compat -count=1 -timeout 60m -v -run TestSuite ./test/compat
+	$(GO) test -tags compat -count=1 -timeout 20m -v -run TestInspect ./test/sdk
 
 # On a kernel with control groups of version 2, in qemu: apt-get install
 # qemu-system-x86, and test/vm/kernel fetches the kernel.
