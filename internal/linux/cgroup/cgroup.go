@@ -73,10 +73,13 @@ func (g *Group) make(l Limits) error {
 }
 
 // mkdirIn makes dir/name. Another process can remove an empty dir at any moment, so mkdirIn makes dir again as often
-// as needed.
+// as needed. Or another process has made dir, and not passed its controllers down yet.
 func mkdirIn(dir, name string) error {
 	for {
 		err := os.Mkdir(filepath.Join(dir, name), 0o755)
+		if err == nil {
+			return enable(dir)
+		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

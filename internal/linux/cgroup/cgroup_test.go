@@ -129,6 +129,23 @@ func TestSweepRemovesWhatIsNotKept(t *testing.T) {
 	}
 }
 
+// Of two servers that begin at the same time, one can make our folder, and the other use it before the first has passed
+// the controllers down.
+func TestFolderWithoutControllersYet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	control := filepath.Join(dir, "cgroup.subtree_control")
+	if err := os.WriteFile(control, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := mkdirIn(dir, "g"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(control); err != nil || string(got) != "+cpu +memory +pids" {
+		t.Errorf("%q is passed down, %v", got, err)
+	}
+}
+
 func TestNameCannotLeaveTheTree(t *testing.T) {
 	t.Parallel()
 	tree := &Tree{base2: t.TempDir()}
