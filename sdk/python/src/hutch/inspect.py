@@ -1,4 +1,4 @@
-"""Hutch as a sandbox of inspect_ai: `pip install hutch-sandbox[inspect]`, then `sandbox="hutch"` in a task.
+"""Hutch as a sandbox of inspect_ai: `pip install "./sdk/python[inspect]"`, then `sandbox="hutch"` in a task.
 
 The server is that of HUTCH_URL and HUTCH_TOKEN. `sandbox=("hutch", "python:3.12-slim")` names an image, and
 `SandboxEnvironmentSpec("hutch", HutchConfig(...))` says more.
