@@ -6,7 +6,7 @@ from e2b_code_interpreter import CommandExitException, Sandbox
 from e2b_code_interpreter import SandboxQuery
 
 results = {}
-sandbox = Sandbox.create(timeout=60, metadata={"a b": "c&d"}, envs={"GREETING": "hello"})
+sandbox = Sandbox.create(timeout=60, metadata={"a b": "e&f"}, envs={"GREETING": "hello"})
 try:
     results["running"] = sandbox.is_running()
     run = sandbox.commands.run("echo $GREETING; echo oops >&2; pwd")
@@ -20,7 +20,7 @@ try:
     results["files"] = [f.name for f in sandbox.files.list("notes")]
     results["code"] = sandbox.run_code("x = 20; x + 1").text
     results["kept"] = sandbox.run_code("x * 2").text
-    listed = Sandbox.list(query=SandboxQuery(metadata={"a b": "c&d"})).next_items()
+    listed = Sandbox.list(query=SandboxQuery(metadata={"a b": "e&f"})).next_items()
     results["listed"] = len(listed) == 1 and listed[0].sandbox_id == sandbox.sandbox_id
     sandbox.pause()
     results["paused"] = sandbox.get_info().state.value
