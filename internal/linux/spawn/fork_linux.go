@@ -19,21 +19,13 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// What package syscall does around a call that can block: others of our goroutines run meanwhile.
-
-//go:linkname enterSystemCall runtime.entersyscall
-func enterSystemCall()
-
-//go:linkname exitSystemCall runtime.exitsyscall
-func exitSystemCall()
-
 // rawFork is the system call trap, which makes a process as vfork does. It returns
 // twice, first in the child. The parent sleeps until the child has executed a
 // program or ended.
 func rawFork(trap, a, b, c, d uintptr) (pid, errno uintptr)
 
-// vfork are the flags of a child that shares its parent's memory, whose id the kernel writes there at once.
-const vfork = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT_SETTID
+// vfork are the flags of a child that shares its parent's memory.
+const vfork = unix.CLONE_VM | unix.CLONE_VFORK
 
 // cloneArgs is the kernel's struct clone_args, of its first version.
 type cloneArgs struct {
@@ -42,10 +34,10 @@ type cloneArgs struct {
 	stack, stackSize, tls             uint64
 }
 
-// forkExec makes the child and, in it, never returns.
-//
-// The parent's thread sleeps until the child executes, and releases what lets
-// it run Go code: a child that is stopped before then stops nothing else.
+var withoutHandlers = cloneArgs{flags: vfork | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD)}
+
+// forkExec makes the child and, in it, never returns. The caller calls
+// afterFork.
 //
 // The child runs on its parent's stack, in this very frame. So the parent has
 // to leave the frame at once, and the child may only call what is written in
@@ -60,16 +52,13 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		e syscall.Errno
 		i uintptr
 	)
-	enterSystemCall() // from here on the stack must not grow
 	beforeFork()
 	if p.bare {
-		pid, errno = rawFork(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&p.clone)), unsafe.Sizeof(p.clone), uintptr(p.pass[0]), uintptr(p.pass[1]))
+		pid, errno = rawFork(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&withoutHandlers)), unsafe.Sizeof(withoutHandlers), uintptr(p.pass[0]), uintptr(p.pass[1]))
 	} else {
-		pid, errno = rawFork(unix.SYS_CLONE, vfork|uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&p.child)), 0)
+		pid, errno = rawFork(unix.SYS_CLONE, vfork|uintptr(unix.SIGCHLD), 0, 0, 0)
 	}
 	if pid != 0 || errno != 0 {
-		afterFork()
-		exitSystemCall()
 		return pid, errno
 	}
 	if !p.bare {

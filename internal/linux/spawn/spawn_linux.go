@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,13 +99,14 @@ func Start(c Command) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer p.watch()()
 	p.bare = !noClone3.Load()
 	id, errno := forkExec(p)
+	afterFork()
 	if p.bare && (errno == uintptr(unix.ENOSYS) || errno == uintptr(unix.EINVAL) || errno == uintptr(unix.EPERM)) {
 		noClone3.Store(true) // an older kernel, or a filter
 		p.bare = false
 		id, errno = forkExec(p)
+		afterFork()
 	}
 	runtime.KeepAlive(p)
 	switch {
@@ -144,18 +144,15 @@ type plan struct {
 	mask      uint64    // no signal is blocked
 	bare      bool      // the child is born without signal handlers
 	pass      [2]uint64
-	clone     cloneArgs // where bare
 
 	step  Step // what the child is at
 	errno syscall.Errno
-	child int32 // its id, which the kernel writes before it runs
 }
 
 const readAll = 1 << unix.CAP_DAC_READ_SEARCH
 
 func (c Command) plan() (*plan, error) {
 	p := &plan{}
-	p.clone = cloneArgs{flags: vfork | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), parentTID: uint64(uintptr(unsafe.Pointer(&p.child)))}
 	var err error
 	if p.path, err = syscall.BytePtrFromString(c.Path); err != nil {
 		return nil, &Error{Exec, c.Path, syscall.EINVAL}
