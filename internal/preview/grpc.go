@@ -88,7 +88,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 	h.hide(r)
 	v.body, v.deadline = r.Body, deadlineOf(r)
 	proxy := *h.proxy
-	proxy.Transport, proxy.BufferPool = h.calling, loan{&h.buffers, v}
+	proxy.Transport, proxy.BufferPool = finalOnly{h.calling}, loan{&h.buffers, v}
 	defer h.brokeOff(w, r)
 	proxy.ServeHTTP(w, r)
 }

@@ -125,7 +125,7 @@ func New(next http.Handler, opt Options) *Handler {
 	}
 	h.calling = newCallTransport(h.transport)
 	h.proxy = &httputil.ReverseProxy{
-		Rewrite: h.rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: h.transport,
+		Rewrite: h.rewrite, ModifyResponse: h.tame, ErrorHandler: h.failed, Transport: finalOnly{h.transport},
 		ErrorLog: slog.NewLogLogger(opt.Log.Handler(), slog.LevelDebug),
 	}
 	return h
