@@ -27,8 +27,9 @@ import (
 // program once more, under a name by which it knows what it is to do.
 const (
 	stripperName   = "hutch-strip-types"
-	stripperTime   = 3 * time.Second
-	stripperMemory = 2 << 30 // of address space; a Go program has a lot that it does not use
+	stripperTime   = 3 * time.Second  // of CPU
+	stripperWait   = 30 * time.Second // in all: a busy machine costs time, and no source is refused for it
+	stripperMemory = 2 << 30          // of address space; a Go program has a lot that it does not use
 	stripperStack  = 256 << 20
 	// maxStripped bounds the answer: deep nesting, indented, grows by its square.
 	maxStripped = 4 * hutch.MaxCommand
@@ -87,7 +88,7 @@ func parsed(source string, args ...string) (stripped, error) {
 }
 
 func runStripper(source string, args ...string) (answer stripped, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), stripperTime)
+	ctx, cancel := context.WithTimeout(context.Background(), stripperWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = append([]string{stripperName}, args...)
