@@ -9,9 +9,9 @@ import (
 	"hutch"
 )
 
-// chmodAgent waits for a process whose program is the agent's, and takes the right to
-// execute it from everybody.
-const chmodAgent = `
+// changeAgent waits for a process whose program is the agent's, and tries to take the
+// right to execute it from all users, to change its times, and to give it an attribute.
+const changeAgent = `
 import os
 os.write(1, b"ready\n")
 seen = set(os.listdir("/proc"))
@@ -23,10 +23,13 @@ while True:
             if os.readlink(path).startswith(("/usr/", "/bin/")): continue # one of the image
             fd = os.open(path, os.O_RDONLY)
         except OSError: continue
-        try:
-            os.fchmod(fd, 0)
-            os.write(1, b"changed")
-        except OSError as e: os.write(1, b"refused: %s" % str(e).encode())
+        said = []
+        for name, change in ("mode", lambda: os.fchmod(fd, 0)), ("times", lambda: os.utime(fd)), ("attributes", lambda: os.setxattr(fd, "user.evil", b"1")):
+            try:
+                change()
+                said.append("changed the " + name)
+            except OSError as e: said.append("refused: %s" % e)
+        os.write(1, ", ".join(sorted(said)).encode())
         seen.add(pid)
 `
 
@@ -41,7 +44,7 @@ func TestProgramOfTheAgentFromInside(t *testing.T) {
 		ended := make(chan string, 1)
 		said := make(chan string, 1000)
 		go func() {
-			r, _ := f.svc.Exec(ctx, id, hutch.ExecRequest{Language: "python", Command: chmodAgent, Timeout: 60}, func(o hutch.Output) error {
+			r, _ := f.svc.Exec(ctx, id, hutch.ExecRequest{Language: "python", Command: changeAgent, Timeout: 60}, func(o hutch.Output) error {
 				said <- string(o.Data)
 				return nil
 			})

@@ -11,7 +11,8 @@ import (
 )
 
 // program is the agent program as a sealed file in memory. A place that got
-// hold of it through /proc could not write to it (CVE-2019-5736), the ids of a
+// hold of it through /proc could not write to it (CVE-2019-5736), nor give it
+// attributes, which have no limit there and outlive the place. The ids of a
 // place need no way to the file on disk, and an upgrade of that file does not affect
 // places that run. Without root, what runs inside is the file on disk, read only:
 // there the file in memory belongs to the user of the place, who could change its mode.
@@ -50,7 +51,11 @@ func sealed(path string) (*os.File, error) {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	out := os.NewFile(uintptr(fd), "hutch-agent")
-	if _, err := io.Copy(out, in); err != nil {
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Chmod(0o555) // with the right to write, others can change its times and attributes: seals forbid neither
+	}
+	if err != nil {
 		out.Close()
 		return nil, err
 	}
