@@ -35,3 +35,17 @@ func TestLookup(t *testing.T) {
 		}
 	}
 }
+
+// What a file says is held in not much more memory than the file has bytes.
+func TestManyFields(t *testing.T) {
+	t.Parallel()
+	text := "web:x:500:501::/srv:/bin/sh:more:and:more\n" + strings.Repeat(":", 60_000) + "\n"
+	for _, fields := range lines(strings.NewReader(text)) {
+		if len(fields) > mostFields {
+			t.Errorf("a line of %d fields", len(fields))
+		}
+	}
+	if u, err := Lookup(strings.NewReader(text), strings.NewReader(""), "web"); err != nil || u.Shell != "/bin/sh" {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
