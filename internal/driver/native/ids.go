@@ -6,10 +6,10 @@ import (
 	"hutch"
 )
 
-// The host's ids for places when the daemon is root. They are above those that systemd and newuidmap assign, and
-// below 2^31, because some programs take higher ones for negative. Two daemons do not know each other, so ids are
-// drawn from the whole range: the chance that two of a hundred places share one is below one in ten thousand, and
-// sharing would only merge some counters.
+// The host's ids for places when the daemon is root. They are above those that systemd and newuidmap assign to users and
+// containers, and below those that systemd sets aside for files of images on disk. All are below 2^31, because some
+// programs take higher ones for negative. Two daemons do not know each other, so ids are drawn from the whole range: the
+// chance that two of a hundred places share one is below one in ten thousand, and sharing would only merge some counters.
 //
 // A place of an image has many ids, one for each that the image can use and the agent's, which is the last. So two
 // daemons together are likely to use some twice. The kernel counts what such an id uses for each user namespace, and so
@@ -18,7 +18,8 @@ const (
 	firstUID   = 2_000_000_000
 	pairs      = 40_000_000
 	firstRange = firstUID + 2*pairs
-	ranges     = (1<<31 - firstRange) / rangeIDs
+	ranges     = (foreignUID - firstRange) / rangeIDs
+	foreignUID = 0x7ffe0000 // systemd's FOREIGN_UID_BASE
 )
 
 // takeUID returns the first of two ids, or of a whole range, that no other place has.

@@ -2,9 +2,12 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,6 +240,26 @@ import os
 open("/tmp/a", "w").write("moved")
 os.rename("/tmp/a", "/workspace/a"); os.link("/workspace/a", "/home/user/a")
 print(open("/home/user/a").read())'`, "moved")
+}
+
+// Ranges of ids do not overlap, and end before the ids that systemd sets aside for the files of images.
+func TestRangesOfIDs(t *testing.T) {
+	t.Parallel()
+	d := &Driver{uids: map[int]bool{}}
+	var err error
+	for err == nil {
+		_, err = d.takeUID(true)
+	}
+	if !errors.Is(err, hutch.Exhausted) || len(d.uids) < 1000 {
+		t.Errorf("after %d ranges: %v", len(d.uids), err)
+	}
+	end := 2147352576
+	for _, first := range slices.Backward(slices.Sorted(maps.Keys(d.uids))) {
+		if first+rangeIDs > end {
+			t.Fatalf("the ids from %d on reach over %d", first, end)
+		}
+		end = first
+	}
 }
 
 func TestManyArePrivate(t *testing.T) {
