@@ -136,6 +136,9 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, size int64, m
 	info, err := b.core.Client.PutObject(ctx, b.at.Name, b.at.Prefix+key, r, size, minio.PutObjectOptions{
 		PartSize: partSize, NumThreads: 1, UserMetadata: map[string]string{sumField: m.Sum, modeField: strconv.FormatInt(m.Mode, 8)},
 	})
+	if err == nil && len(info.ETag) > mostETag {
+		err = b.strange()
+	}
 	return strings.Trim(info.ETag, `"`), b.explain(err)
 }
 

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,7 +19,8 @@ import (
 
 const (
 	patience    = 30 * time.Second // for each piece of an answer
-	mostAnswer  = 16 << 20         // bytes of an answer that is not the content of an object
+	mostAnswer  = 5 << 20          // bytes of an answer that is not the content of an object: a list of 1000 is less
+	mostTags    = 60_000           // of XML in such an answer: a list of 1000 has a third of that
 	mostHeaders = 64 << 10
 )
 
@@ -32,6 +34,7 @@ func Transport(allowed []string) http.RoundTripper {
 		ResponseHeaderTimeout:  patience,
 		MaxResponseHeaderBytes: mostHeaders,
 		MaxIdleConnsPerHost:    2,
+		MaxIdleConns:           64, // a name can have any number of hosts below it
 		IdleConnTimeout:        patience,
 		DisableCompression:     true,
 	}}
@@ -79,7 +82,7 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := g.next.RoundTrip(r)
 	if err == nil && !isContent(r, answer) {
-		answer.Body = &bounded{answer.Body, mostAnswer}
+		answer.Body = &bounded{answer.Body, mostAnswer, mostTags}
 	}
 	return answer, err
 }
@@ -97,19 +100,21 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// bounded is an answer of at most so many bytes.
+// bounded is an answer of at most so many bytes, and so many tags: an empty element has ten bytes, and takes a hundred
+// times as much memory when it is decoded.
 type bounded struct {
 	io.ReadCloser
-	left int
+	left, tags int
 }
 
 var errLongAnswer = errors.New("the answer of the service is too long")
 
 func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
+	if b.left <= 0 || b.tags < 0 {
 		return 0, errLongAnswer
 	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
+	b.tags -= bytes.Count(p[:n], []byte("<"))
 	return n, err
 }

@@ -153,8 +153,9 @@ func (s *Store) list(ctx context.Context, b *bucket.Bucket) (*listing, error) {
 		if err != nil {
 			return nil, err
 		}
-		if names += len(o.Key); len(l.files)+len(l.folders) > min(s.entries, mostObjects) || names > mostNames {
-			return nil, hutch.Errorf(hutch.Exhausted, "the bucket has more than %d objects, or more than %d MiB of keys, which no volume can have: use a prefix with fewer", min(s.entries, mostObjects), mostNames>>20).With("limit", "volume")
+		// A key can name hundreds of folders, each of which takes more memory than its part of the key.
+		if names += len(o.Key); len(l.files)+len(l.folders) > min(s.entries, mostObjects) || len(l.parents) > s.entries || names > mostNames {
+			return nil, hutch.Errorf(hutch.Exhausted, "the bucket has more than %d objects, %d folders or %d MiB of keys, which no volume can have: use a prefix with fewer", min(s.entries, mostObjects), s.entries, mostNames>>20).With("limit", "volume")
 		}
 	}
 	return l, l.check()

@@ -285,6 +285,10 @@ func TestHostileBucket(t *testing.T) {
 	for i := range 1000 {
 		huge = append(huge, fmt.Sprint("k", i))
 	}
+	deep := []string{}
+	for i := range 10 {
+		deep = append(deep, fmt.Sprint(i, strings.Repeat("/a", 400)))
+	}
 	text := func(s string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }
 	}
@@ -319,7 +323,9 @@ func TestHostileBucket(t *testing.T) {
 				}
 			}
 		}, kind: hutch.Unavailable},
-		"no XML": {list: text("hello"), kind: hutch.Unavailable},
+		"elements": {list: text("<ListBucketResult>" + strings.Repeat("<Contents/>", 200_000) + "</ListBucketResult>"), kind: hutch.Unavailable},
+		"deep":     {list: text(page(false, deep...)), kind: hutch.Exhausted, text: "folders or"},
+		"no XML":   {list: text("hello"), kind: hutch.Unavailable},
 		"redirect": {list: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/latest/", http.StatusTemporaryRedirect)
 		}, kind: hutch.Unavailable, text: "307"},
@@ -362,5 +368,26 @@ func TestHostileBucket(t *testing.T) {
 				t.Error("the record does not say why")
 			}
 		})
+	}
+}
+
+// TestLongETag: what a service says of an object that was written is bounded, because the server keeps it for each file.
+func TestLongETag(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.Method == http.MethodPut {
+			w.Header().Set("ETag", `"`+strings.Repeat("e", 5000)+`"`)
+			return
+		}
+		io.WriteString(w, page(false))
+	}))
+	defer srv.Close()
+	s, _ := withBucket(t, "s3://hutch?region=us-east-1&endpoint="+srv.URL, strings.TrimPrefix(srv.URL, "http://"))
+	save(t, s, "a=1")
+	if err := s.Sync(t.Context(), "ada", "data", always); hutch.KindOf(err) != hutch.Unavailable {
+		t.Errorf("%v: %v", hutch.KindOf(err), err)
+	}
+	if v, _ := s.Find("ada", "data"); !v.Unsynced {
+		t.Error("the volume is shown as synced")
 	}
 }
