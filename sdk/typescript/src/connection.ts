@@ -97,10 +97,14 @@ export class Connection {
 
   /** Makes a request of a server in a sandbox, by the path of its preview. The answer is the program's, whatever its status. */
   async preview(label: string, path: string, init: RequestInit): Promise<Response> {
+    if (init.redirect === "follow") {
+      throw new HutchError("unsupported", "redirects of a server inside are not followed, as they could take the token to another host: read the header Location")
+    }
     const headers = new Headers(init.headers)
     if (this.#token !== "") headers.set("Hutch-Token", this.#token)
     const prefix = `/preview/${label}`
-    const answer = await (this.#options.fetch ?? fetch)(this.url + prefix + path, { redirect: "manual", ...init, headers })
+    const { pathname, search } = new URL(`http://preview${path}`) // without the .. that would lead out of the preview
+    const answer = await (this.#options.fetch ?? fetch)(this.url + prefix + pathname + search, { redirect: "manual", ...init, headers })
     return withoutPath(answer, prefix)
   }
 
@@ -151,12 +155,12 @@ export class Connection {
   }
 
   /**
-   * The pause before a call is sent again, or undefined if it must not be. A server that says when to come back has
-   * done nothing, so any call can be repeated. Without such a word only an idempotent call is.
+   * The pause before a call is sent again, or undefined if it must not be. What a limit refused until a given time was not
+   * done, so any call can be repeated. When the server was unavailable, a command can have run, so only an idempotent call is.
    */
   #pause(err: HutchError, idempotent: boolean, attempt: number): number | undefined {
     const longest = this.#options.maxRetryDelay ?? 30_000
-    if (err.retryAfter !== undefined && (err.code === "exhausted" || err.code === "unavailable")) {
+    if (err.retryAfter !== undefined && (err.code === "exhausted" || (err.code === "unavailable" && idempotent))) {
       return err.retryAfter * 1000 <= longest ? err.retryAfter * 1000 : undefined
     }
     if (err.code !== "unavailable" || !idempotent || redirects.has(err.status)) return undefined

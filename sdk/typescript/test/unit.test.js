@@ -67,6 +67,10 @@ test("a call is repeated only where that is safe", async () => {
   assert.equal((await limited.hutch.sandbox("s").exec("true")).exitCode, 0)
   assert.equal(limited.requests.length, 2)
 
+  const stalled = script(problem("unavailable", 503, "it was too slow", {}, { "Retry-After": "0" }), json(result))
+  await assert.rejects(stalled.hutch.sandbox("s").exec("rm x"), { code: "unavailable" }) // which can have run
+  assert.equal(stalled.requests.length, 1)
+
   const long = script(problem("exhausted", 429, "tomorrow", {}, { "Retry-After": "86400" }))
   await assert.rejects(long.hutch.listSecrets(), { code: "exhausted", retryAfter: 86400 })
   assert.equal(long.requests.length, 1)
@@ -204,6 +208,15 @@ test("an abort ends a pause before the next try", async () => {
   const started = Date.now()
   await assert.rejects(s.hutch.listSecrets({ signal: AbortSignal.timeout(20) }), { name: "TimeoutError" })
   assert.ok(Date.now() - started < 900)
+})
+
+test("a request of a server inside stays in its preview", async () => {
+  const ports = json([{ port: 80, url: "http://80-s-x.example.com/" }])
+  const s = script(ports, new Response("hi"), ports)
+  await s.hutch.sandbox("s").fetch(80, "/a/../../../80-other-x/%2e%2e/b?c=..")
+  assert.equal(s.requests[1].path, "/preview/80-s-x/b?c=..")
+  await assert.rejects(s.hutch.sandbox("s").fetch(80, "/", { redirect: "follow" }), { code: "unsupported" })
+  assert.equal(s.requests.length, 3)
 })
 
 test("hosts of previews", async () => {
