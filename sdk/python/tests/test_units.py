@@ -6,6 +6,8 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,17 @@ def test_events_in_any_pieces() -> None:
                 got.append(event)
         assert [(e.name, e.data) for e in got] == [("stdout", '{"a":"é"}'), ("exit", "1\n2")]
         assert got[0].json() == {"a": "é"}
+
+
+def test_a_large_event_takes_no_longer_than_its_size() -> None:
+    parser, piece, began = EventParser(), b"x" * 4096, time.monotonic()
+    parser.feed(b"event: stdout\ndata: ")
+    for _ in range(8192):
+        parser.feed(piece)
+    parser.feed(b"\n\n")
+    event = parser.take()
+    assert event is not None and len(event.data) == 8192 * 4096
+    assert time.monotonic() - began < 10
 
 
 def test_queries() -> None:
@@ -218,6 +231,27 @@ def test_a_resumable_stream_goes_on() -> None:
     assert asyncio.run(run()) == [1, 2]
     again = "GET /v1/sandboxes/a/exec/x-1?cursor=1"
     assert asked == ["POST /v1/sandboxes/a/exec", again, again]
+
+
+class Silent(httpx.SyncByteStream):
+    """A body that stops in its middle, as behind a connection that is lost without a word."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self.text
+        raise httpx.ReadTimeout("silent")
+
+
+def test_a_stream_that_falls_silent_is_lost() -> None:
+    start = b'event: started\ndata: {"execId":"x-1"}\n\n'
+    output = b'event: stdout\ndata: {"stream":"stdout","data":"a","encoding":"utf-8","cursor":1}\n\n'
+    answers = [httpx.Response(200, stream=Silent(start)), httpx.Response(200, stream=Silent(output))]
+    client = httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0)))
+    stream = Hutch("http://hutch.test", "t", http_client=client).sandbox("a").exec_stream("make", resumable=True)
+    assert next(stream).data == b"a"
+    assert not answers
 
 
 def test_notebooks_show_results() -> None:

@@ -126,13 +126,16 @@ class EventParser:
     """Makes events of the bytes of a response, in the subset that Hutch sends: every event has a name."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []  # the pieces of a line that has not ended: each byte is looked at once
         self._name, self._data, self._id = "", "", ""
         self._ready: deque[Event] = deque()
 
     def feed(self, chunk: bytes) -> None:
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest = []
+        self._rest.append(rest)
         for line in lines:
             self._line(line.rstrip(b"\r").decode("utf-8", "replace"))
 

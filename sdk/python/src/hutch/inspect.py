@@ -93,8 +93,10 @@ class HutchSandboxEnvironment(SandboxEnvironment):
     async def sample_cleanup(cls, task_name: str, config: BaseModel | str | None, environments: dict[str, SandboxEnvironment], interrupted: bool) -> None:
         for environment in environments.values():
             own = environment.as_type(cls)
-            await own.sandbox.destroy(force=True)
-            await own.hutch.aclose()
+            try:
+                await own.sandbox.destroy(force=True)
+            finally:
+                await own.hutch.aclose()
 
     @override
     @classmethod

@@ -205,7 +205,10 @@ class Events:
     def next(self) -> Event:
         """The next event. The last one ends the stream, so a connection that ends before is lost."""
         while (event := self._parser.take()) is None:
-            chunk = next(self._chunks, None)
+            try:
+                chunk = next(self._chunks, None)
+            except HutchTimeoutError as e:  # the server is never silent for so long
+                raise UnavailableError("the stream was silent for too long: the connection is lost") from e
             if chunk is None:
                 raise UnavailableError("the stream ended early: the server went away")
             self._parser.feed(chunk)
