@@ -156,7 +156,7 @@ func (s *Service) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, e
 func (s *Service) deleteAll(ctx context.Context, b belongings) error {
 	var errs []error
 	try := func(err error) {
-		if !errors.Is(err, hutch.NotFound) {
+		if err != nil && hutch.KindOf(err) != hutch.NotFound {
 			errs = append(errs, err)
 		}
 	}

@@ -1,0 +1,57 @@
+package owners
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"hutch"
+)
+
+// The verbs of a server with one owner, which has one sandbox.
+type (
+	boxVerbs    = hutch.Service
+	tokenVerbs  = hutch.Tokens
+	volumeVerbs = hutch.Volumes
+	imageVerbs  = hutch.Images
+	backupVerbs = hutch.Backups
+	secretVerbs = hutch.Secrets
+
+	boxes struct {
+		boxVerbs
+		destroy error
+	}
+	tokens  struct{ tokenVerbs }
+	volumes struct{ volumeVerbs }
+	images  struct{ imageVerbs }
+	backups struct{ backupVerbs }
+	secrets struct{ secretVerbs }
+)
+
+func (boxes) Sandboxes(context.Context, hutch.Filter) ([]hutch.Sandbox, error) {
+	return []hutch.Sandbox{{ID: "box", Owner: "ada"}}, nil
+}
+
+func (b boxes) Destroy(context.Context, string, bool) (hutch.Destruction, error) {
+	return hutch.Destruction{}, b.destroy
+}
+func (boxes) Snapshots(context.Context) ([]hutch.Snapshot, error) { return nil, nil }
+func (tokens) Tokens(context.Context) ([]hutch.Token, error)      { return nil, nil }
+func (volumes) Volumes(context.Context) ([]hutch.Volume, error)   { return nil, nil }
+func (images) Images(context.Context) ([]hutch.Image, error)      { return nil, nil }
+func (backups) Backups(context.Context) ([]hutch.Backup, error)   { return nil, nil }
+func (secrets) Secrets(context.Context) ([]hutch.Secret, error)   { return nil, nil }
+
+// What is gone already is no error. Everything else is, also if something that was not found is the cause.
+func TestDeleteOwnerErrors(t *testing.T) {
+	gone := hutch.Errorf(hutch.NotFound, "there is no such sandbox")
+	for _, c := range []struct{ destroy, want error }{
+		{gone, nil},
+		{hutch.Errorf(hutch.Unavailable, "the runtime does not answer").Because(gone), hutch.Unavailable},
+	} {
+		s := New(Options{Service: boxes{destroy: c.destroy}, Tokens: tokens{}, Volumes: volumes{}, Images: images{}, Backups: backups{}, Secrets: secrets{}})
+		if _, err := s.DeleteOwner(t.Context(), "ada"); !errors.Is(err, c.want) {
+			t.Errorf("%v becomes %v", c.destroy, err)
+		}
+	}
+}
