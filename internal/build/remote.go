@@ -127,7 +127,7 @@ func isCommit(text string) bool {
 }
 
 // cloning gets the files of a commit: its arguments are the URL, what to ask for, the commit, the folder in it, and whether
-// there are other repositories in it, and the folder .git.
+// there are other repositories in it, and the folder .git, in which no URL keeps its password.
 const cloning = `set -e
 git init -q /workspace/r && cd /workspace/r
 git fetch -q --depth 1 -- "$1" "$2" 2>/dev/null || git fetch -q -- "$1" "$2"
@@ -135,6 +135,7 @@ git -c advice.detachedHead=false checkout -q "$3"
 git remote add origin "$1"
 if [ "$5" = true ]; then git submodule -q update --init --recursive --depth 1 >&2; fi
 if [ "$6" != true ]; then find . -name .git -prune -exec rm -rf {} +; fi
+if [ "$6" = true ]; then find .git -type f -name config -exec sed -i 's#://[^/[:space:]]*@#://#' {} +; fi
 cd "./$4"
 exec tar --create --format=pax --numeric-owner --owner=0 --group=0 .`
 

@@ -33,6 +33,16 @@ func TestRemote(t *testing.T) {
 		{name: "wrong checksum", dockerfile: "ADD --checksum=" + strings.Replace(sum, "e", "f", 1) + " " + at + "/file /y", kind: hutch.Invalid, errors: []string{sum}},
 		{name: "missing", dockerfile: "ADD " + at + "/none /y", kind: hutch.Invalid, errors: []string{"404", "--allow"}},
 		{name: "repository", dockerfile: "ADD " + at + "/r.git /r", text: map[string]string{"r/outer": "1", "r/d/inner": "2"}, paths: []string{"r/d/inner", "r/outer"}, modes: map[string]string{"r/outer": "755 0 0"}},
+		{name: "password", dockerfile: "ADD --keep-git-dir=true " + strings.Replace(at, "://", "://ada:hunter2@", 1) + "/r.git /r", text: map[string]string{"r/outer": "1"}, check: func(t *testing.T, o *built) {
+			for name, text := range o.text {
+				if strings.Contains(text, "hunter2") {
+					t.Errorf("the password is in %s", name)
+				}
+			}
+			if !strings.Contains(o.text["r/.git/config"], at+"/r.git") {
+				t.Errorf("the settings of the repository are %q", o.text["r/.git/config"])
+			}
+		}},
 		{name: "folder of a tag", dockerfile: "ADD " + at + "/r.git#v1:d /r", text: map[string]string{"r/inner": "2"}, paths: []string{"r/inner"}},
 		{name: "no such branch", dockerfile: "ADD " + at + "/r.git#none /r", kind: hutch.NotFound, errors: []string{"none"}},
 		{name: "not allowed", dockerfile: "ADD http://evil.example.net/file /r", kind: hutch.Invalid, errors: []string{"--allow"}},
