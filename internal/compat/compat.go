@@ -104,6 +104,12 @@ func (c *Calls) Close() {
 	c.under.Wait()
 }
 
+// Owner returns the id of whom a call is for; empty is the server itself.
+func Owner(ctx context.Context) string {
+	owner, _ := caller.OwnerOf(ctx)
+	return owner.ID
+}
+
 // Missing reports whether err says that the sandbox itself does not exist, and not something in it.
 func Missing(err error) bool {
 	e, ok := errors.AsType[*hutch.Error](err)

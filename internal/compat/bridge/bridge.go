@@ -24,6 +24,7 @@ import (
 	"hutch"
 	"hutch/internal/compat"
 	"hutch/internal/httpio"
+	"hutch/internal/turn"
 )
 
 // Prefix is before all paths of the API for clients that need the whole of it at one base URL.
@@ -58,6 +59,8 @@ type Handler struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 	calls   *compat.Calls
+
+	labelling turn.Locks // by owner and sandbox
 }
 
 // NewHandler returns a handler that calls svc.

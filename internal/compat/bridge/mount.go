@@ -138,10 +138,25 @@ func (h *Handler) mountVolume(ctx context.Context, id, name, at string, ro bool)
 	if err != nil {
 		return err
 	}
-	labels[mountLabel+at] = writable + name
+	kind := writable
 	if ro {
-		labels[mountLabel+at] = readOnly + name
+		kind = readOnly
 	}
+	return h.relabel(ctx, id, func(labels map[string]string) { labels[mountLabel+at] = kind + name })
+}
+
+// relabel changes labels of a sandbox. Changes wait for each other, because the service replaces all labels at once.
+func (h *Handler) relabel(ctx context.Context, id string, change func(labels map[string]string)) error {
+	name := compat.Owner(ctx) + "/" + id
+	if err := h.labelling.Take(ctx, name); err != nil {
+		return err
+	}
+	defer h.labelling.Put(name)
+	labels, err := h.labels(ctx, id)
+	if err != nil {
+		return err
+	}
+	change(labels)
 	_, err = h.svc.Update(ctx, id, hutch.UpdateRequest{Labels: labels})
 	return err
 }
@@ -196,9 +211,7 @@ func (h *Handler) unmountVolume(ctx context.Context, id, at string) error {
 	if err := h.svc.Delete(ctx, id, inside(at), true); err != nil && hutch.KindOf(err) != hutch.NotFound {
 		return err
 	}
-	delete(labels, mountLabel+at)
-	_, err = h.svc.Update(ctx, id, hutch.UpdateRequest{Labels: labels})
-	return err
+	return h.relabel(ctx, id, func(labels map[string]string) { delete(labels, mountLabel+at) })
 }
 
 // saveMounts copies back what is mounted for writing.
