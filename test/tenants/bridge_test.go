@@ -77,3 +77,31 @@ func TestBridgeRoutes(t *testing.T) {
 		t.Errorf("ada's sandbox is now %d %s", a.status, a.body)
 	}
 }
+
+// TestBridgeMountsOfOthers: what eve mounted in a sandbox that she shares with ada names a volume of eve. It is not copied
+// into ada's volume of that name.
+func TestBridgeMountsOfOthers(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.adaAndEve(t)
+	for _, who := range []*tenant{ada, eve} {
+		who.want(t, "POST", "/v1/volumes", `{"name":"data"}`)
+	}
+	eve.want(t, "POST", "/v1/sandbox/shared/mount", `{"binding":"data","mountPath":"/workspace/mounted","options":{}}`)
+	eve.want(t, "PUT", "/v1/sandbox/shared/file/workspace/mounted/file", "of eve")
+	eve.want(t, "PUT", "/v1/sandboxes/shared/grants/ada", `{"access":"write"}`)
+	for _, c := range [][3]string{{"POST", "/v1/sandbox/shared/unmount", `{"mountPath":"/workspace/mounted"}`}, {"DELETE", "/v1/sandbox/shared", ""}} {
+		if a := ada.ask(t, c[0], c[1], c[2]); a.status < 400 {
+			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.body)
+		}
+	}
+	if a := ada.ask(t, "GET", "/v1/volumes/data/archive", ""); strings.Contains(a.body, "of eve") {
+		t.Errorf("ada's volume has eve's file: %d", a.status)
+	}
+	if a := eve.ask(t, "DELETE", "/v1/sandbox/shared", ""); a.status != http.StatusNoContent {
+		t.Errorf("eve's own: %d %s", a.status, a.body)
+	}
+	if a := eve.ask(t, "GET", "/v1/volumes/data/archive", ""); !strings.Contains(a.body, "of eve") {
+		t.Errorf("eve's volume lacks her file: %d", a.status)
+	}
+}

@@ -244,7 +244,8 @@ func (h *Handler) saveMount(ctx context.Context, id, at, mounted string) error {
 	})
 }
 
-// labels returns a copy of the sandbox's labels. It wakes nothing.
+// labels returns a copy of the labels of a sandbox of the caller's own: those of a sandbox that is shared with the caller
+// were written by its owner, and name volumes of that owner. It wakes nothing.
 func (h *Handler) labels(ctx context.Context, id string) (map[string]string, error) {
 	list, err := h.svc.Sandboxes(ctx, hutch.Filter{ID: id, Brief: true})
 	if err != nil {
@@ -252,6 +253,9 @@ func (h *Handler) labels(ctx context.Context, id string) (map[string]string, err
 	}
 	if len(list) == 0 {
 		return nil, hutch.Errorf(hutch.NotFound, "there is no sandbox %q", id).Naming(hutch.AboutSandbox, id)
+	}
+	if list[0].Owner != compat.Owner(ctx) {
+		return nil, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you: only its owner mounts volumes, and deletes it", id).Naming(hutch.AboutSandbox, id)
 	}
 	labels := maps.Clone(list[0].Labels)
 	if labels == nil {
