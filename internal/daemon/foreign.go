@@ -6,6 +6,7 @@ import (
 
 	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/e2b"
+	"hutch/internal/compat/swerex"
 	"hutch/internal/guard"
 )
 
@@ -28,10 +29,12 @@ func (d *Daemon) foreigns() []foreign {
 		return nil
 	}
 	cf := bridge.NewHandler(d.policy, bridge.Options{Volumes: d.policy, Pools: d.policy, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
+	swe := swerex.NewHandler(d.policy, swerex.Options{MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
 	return []foreign{
 		{paths: []string{e2b.Prefix}, handler: http.StripPrefix(strings.TrimSuffix(e2b.Prefix, "/"), d.e2b), refuse: e2b.Refuse},
 		{paths: bridge.Paths, handler: cf, refuse: bridge.Refuse, uploads: bridge.Uploads, close: cf.Close},
 		{paths: []string{bridge.Prefix + "/"}, handler: http.StripPrefix(bridge.Prefix, cf), refuse: bridge.Refuse},
+		{paths: []string{"/swerex/"}, handler: swe, refuse: swerex.Refuse, uploads: swerex.Uploads, close: swe.Close},
 	}
 }
 
