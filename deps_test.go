@@ -155,6 +155,7 @@ var layers = []layer{
 	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/httpio"}},
 	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/turn", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio"}},
+	{"hutch/internal/compat/piston", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", sys}},
 	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller"}},
 
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},

@@ -20,6 +20,7 @@ import (
 	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/compat/piston"
 	"hutch/internal/compat/swerex"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
@@ -48,6 +49,7 @@ type house struct {
 	e2b    *e2b.Server
 	bridge *bridge.Handler
 	swerex *swerex.Handler
+	piston *piston.Handler
 }
 
 // local is the token that a server has without set-up.
@@ -124,8 +126,9 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	for _, path := range bridge.Paths {
 		mux.Handle(path, h.bridge)
 	}
-	h.swerex = swerex.NewHandler(p, swerex.Options{})
+	h.swerex, h.piston = swerex.NewHandler(p, swerex.Options{}), piston.NewHandler(p, piston.Options{})
 	mux.Handle("/swerex/", h.swerex)
+	mux.Handle("/piston/", h.piston)
 	mux.Handle(e2b.Prefix, http.StripPrefix("/e2b", h.e2b))
 	isOpen := func(r *http.Request) bool { return conversation.Open(r) || e2b.Open(r) }
 	guarded := guard.New(h.e2b.Inside(mux), guard.Options{Check: tokens.Check, Known: e2b.Known, Requests: requests, Open: isOpen, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -140,6 +143,7 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 		h.rest.Close()
 		h.bridge.Close()
 		h.swerex.Close()
+		h.piston.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		tools.Close(ctx)

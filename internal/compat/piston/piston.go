@@ -1,0 +1,138 @@
+// Package piston answers clients of Piston's API, version 2: programs that are run once, in one of the languages. Below
+// /piston/api/v2/ are "runtimes", "packages" and "execute". Each execution has a new sandbox without network, which is
+// destroyed afterwards; the languages are those of the server's default image.
+package piston
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"hutch"
+	"hutch/internal/compat"
+	"hutch/internal/httpio"
+)
+
+// Options configure a handler; the zero value works.
+type Options struct {
+	// MaxTimeout bounds a stage of an execution; default 24 h.
+	MaxTimeout time.Duration
+	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
+	Stall time.Duration
+	Log   *slog.Logger
+}
+
+// Handler serves the API below /piston/.
+type Handler struct {
+	svc     hutch.Service
+	longest time.Duration
+	stall   time.Duration
+	log     *slog.Logger
+	mux     *http.ServeMux
+	calls   *compat.Calls
+	lists   lists
+	names   []string // of the routes
+}
+
+// NewHandler returns a handler that calls svc.
+func NewHandler(svc hutch.Service, opt Options) *Handler {
+	h := &Handler{
+		svc: svc, longest: cmp.Or(opt.MaxTimeout, 24*time.Hour), stall: cmp.Or(opt.Stall, compat.Stall),
+		log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), calls: compat.NewCalls("piston"),
+	}
+	for route, f := range map[string]func(http.ResponseWriter, *http.Request) (any, error){
+		"GET /piston/api/v2/runtimes": h.listRuntimes, "GET /piston/api/v2/packages": h.listPackages, "POST /piston/api/v2/execute": h.execute,
+		"POST /piston/api/v2/packages": lacks("packages"), "DELETE /piston/api/v2/packages": lacks("packages"), "/piston/api/v2/connect": lacks("connect"),
+	} {
+		h.names = append(h.names, route)
+		h.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+			r, done := h.calls.Begin(r)
+			defer done()
+			v, err := f(w, r)
+			h.reply(w, r, v, err)
+		})
+	}
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { h.send(w, r, http.StatusNotFound, message{"Not Found"}) })
+	return h
+}
+
+// Routes lists the routes, as patterns of [http.ServeMux].
+func (h *Handler) Routes() []string { return h.names }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// Close ends the calls under way and waits for them.
+func (h *Handler) Close() { h.calls.Close() }
+
+func lacks(what string) func(http.ResponseWriter, *http.Request) (any, error) {
+	return func(http.ResponseWriter, *http.Request) (any, error) {
+		return nil, hutch.Errorf(hutch.Unsupported, "%s: the languages are those of the server's image; run programs with execute", what)
+	}
+}
+
+// message is the body of an error.
+type message struct {
+	Message string `json:"message"`
+}
+
+// Refuse answers for a guard that does not let a request in.
+func Refuse(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(message{hutch.AsError(err).Message}) // an error here is a client that has gone
+}
+
+// statuses are those for kinds of errors.
+var statuses = map[hutch.Kind]int{
+	hutch.Invalid: http.StatusBadRequest, hutch.Denied: http.StatusForbidden, hutch.Conflict: http.StatusBadRequest, hutch.Exhausted: http.StatusTooManyRequests,
+	hutch.Unsupported: http.StatusNotImplemented, hutch.Unavailable: http.StatusServiceUnavailable,
+}
+
+func (h *Handler) reply(w http.ResponseWriter, r *http.Request, v any, err error) {
+	if err == nil {
+		h.send(w, r, http.StatusOK, v)
+		return
+	}
+	if cause := context.Cause(r.Context()); cause != nil {
+		err = cause
+	}
+	e := hutch.AsError(err)
+	status := cmp.Or(statuses[e.Kind], http.StatusInternalServerError)
+	if errors.Is(err, compat.ErrTooLarge) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
+		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
+	}
+	h.send(w, r, status, message{e.Message})
+}
+
+// chunk is the longest answer that does not count as memory of the caller, in bytes.
+const chunk = 128 << 10
+
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	if err == nil && b.Len() > chunk && !compat.Take(r.Context(), b.Len()) {
+		h.reply(w, r, nil, compat.ErrNoRoom)
+		return
+	}
+	if err != nil {
+		status = http.StatusInternalServerError
+		b.Reset()
+		b.WriteString(`{"message":"internal error"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	httpio.NewWriter(w, r, h.stall).Write(b.Bytes()) // an error here is a client that has gone
+}
