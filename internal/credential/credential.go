@@ -9,7 +9,8 @@
 //	                              for web pages, which can set no other header of the request that opens a WebSocket
 //
 // The first place that holds anything counts. A header that is there twice counts as no token, because a proxy before
-// the server might have read the other one.
+// the server might have read the other one. Nor does a password count that a browser adds to the request of a page of
+// another site: the page does not know it.
 package credential
 
 import (
@@ -17,6 +18,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -25,8 +27,8 @@ const (
 	parameter = "access_token"
 )
 
-// Headers are the headers that can hold a token, each with what reads the token in its value.
-var Headers = map[string]func(value string) string{"Authorization": inAuthorization, keyHeader: strings.TrimSpace}
+// headers are the headers that can hold a token, each with what reads the token in its value.
+var headers = map[string]func(value string) string{"Authorization": inAuthorization, keyHeader: strings.TrimSpace}
 
 // Of returns the token of a request, or "".
 func Of(r *http.Request) string {
@@ -34,7 +36,7 @@ func Of(r *http.Request) string {
 		switch given := r.Header.Values(name); len(given) {
 		case 0:
 		case 1:
-			if token := Headers[name](given[0]); token != "" {
+			if token := headers[name](given[0]); token != "" && !(isBasic(given[0]) && addedByBrowser(r)) {
 				return token
 			}
 		default:
@@ -45,6 +47,15 @@ func Of(r *http.Request) string {
 		return token
 	}
 	return inSubprotocols(r.Header)
+}
+
+func isBasic(value string) bool { return len(value) > 5 && strings.EqualFold(value[:6], "Basic ") }
+
+// addedByBrowser reports whether a request is one that a page of another site can have made without asking: a browser
+// adds the password that a person once gave to it, and an Origin only to requests that the server allows by it.
+func addedByBrowser(r *http.Request) bool {
+	from := r.Header.Get("Sec-Fetch-Site")
+	return r.Header.Get("Origin") == "" && (from == "cross-site" || from == "same-site")
 }
 
 // inAuthorization returns the token in the value of a header Authorization, or "".
@@ -79,13 +90,16 @@ func inQuery(u *url.URL) string {
 	return given[0]
 }
 
-// subprotocol begins the name of a subprotocol that holds a token.
-const subprotocol = "hutch.token."
+const (
+	protocols = "Sec-Websocket-Protocol"
+	// subprotocol begins the name of a subprotocol that holds a token.
+	subprotocol = "hutch.token."
+)
 
 // inSubprotocols returns the token among the subprotocols that a WebSocket client offers, or "". Two tokens count as none.
 func inSubprotocols(h http.Header) string {
 	token := ""
-	for _, line := range h["Sec-Websocket-Protocol"] {
+	for _, line := range h[protocols] {
 		for name := range strings.SplitSeq(line, ",") {
 			found, ok := strings.CutPrefix(strings.TrimSpace(name), subprotocol)
 			switch {
@@ -113,6 +127,36 @@ func Hide(r *http.Request) {
 	}
 	r.URL.RawQuery = strings.Join(kept, "&")
 	r.RequestURI = r.URL.RequestURI()
+}
+
+// Strip removes the tokens that known reports from every place of a request, and leaves all else as it is.
+func Strip(r *http.Request, known func(token string) bool) {
+	for name, token := range headers {
+		if given := r.Header[name]; len(given) > 0 {
+			r.Header[name] = slices.DeleteFunc(given, func(value string) bool { return known(token(value)) })
+		}
+	}
+	r.URL.RawQuery = without(r.URL.RawQuery, "&", func(part string) bool {
+		name, value, _ := strings.Cut(part, "=")
+		plain, bad := url.QueryUnescape(name)
+		token, worse := url.QueryUnescape(value)
+		return bad == nil && worse == nil && plain == parameter && known(token)
+	})
+	lines := r.Header[protocols]
+	for i, line := range lines {
+		lines[i] = without(line, ",", func(name string) bool {
+			token, ok := strings.CutPrefix(strings.TrimSpace(name), subprotocol)
+			return ok && known(token)
+		})
+	}
+	if len(lines) > 0 {
+		r.Header[protocols] = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	}
+}
+
+// without returns a list without some of its elements.
+func without(list, separator string, drop func(string) bool) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(list, separator), drop), separator)
 }
 
 const hexPrefix = "e2b_"

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,11 @@ func TestOf(t *testing.T) {
 		{"name alone", "/", header{"Authorization": {basic("tok")}}, "tok"},
 		{"no base64", "/", header{"Authorization": {"Basic !"}}, ""},
 		{"empty basic and a key", "/", header{"Authorization": {basic(":")}, "X-Api-Key": {"tok"}}, "tok"},
+		{"password, by a page of another site", "/", header{"Authorization": {basic("user:tok")}, "Sec-Fetch-Site": {"cross-site"}}, ""},
+		{"password, by a page of another host of the domain", "/", header{"Authorization": {basic("user:tok")}, "Sec-Fetch-Site": {"same-site"}}, ""},
+		{"password, by a page of an origin that the server allows", "/", header{"Authorization": {basic("user:tok")}, "Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://app.example"}}, "tok"},
+		{"password, by a page of the server", "/", header{"Authorization": {basic("user:tok")}, "Sec-Fetch-Site": {"same-origin"}}, "tok"},
+		{"bearer, by a page of another site", "/", header{"Authorization": {"Bearer tok"}, "Sec-Fetch-Site": {"cross-site"}}, "tok"},
 		{"another scheme", "/", header{"Authorization": {"Digest tok"}}, ""},
 		{"query", "/x?a=b&access_token=t%6fk", nil, "tok"},
 		{"query twice", "/x?access_token=tok&access_token=tok", nil, ""},
@@ -60,6 +66,25 @@ func TestHide(t *testing.T) {
 		if Hide(r); r.URL.String() != want || r.RequestURI != want {
 			t.Errorf("%s became %s and %s, not %s", given, r.URL, r.RequestURI, want)
 		}
+	}
+}
+
+func TestStrip(t *testing.T) {
+	t.Parallel()
+	known := func(token string) bool { return token == "tok" }
+	r := httptest.NewRequest(http.MethodGet, "/x?a=b&access_token=t%6fk&access_token=other;c&&tok=tok", nil)
+	r.Header = http.Header{
+		"Authorization": {basic("u:tok"), "Bearer other"}, "X-Api-Key": {" tok "}, "X-Other": {"tok"},
+		"Sec-Websocket-Protocol": {"hutch.token.tok", "chat, hutch.token.tok,hutch.token.other"},
+	}
+	Strip(r, known)
+	want := http.Header{"Authorization": {"Bearer other"}, "X-Api-Key": {}, "X-Other": {"tok"}, "Sec-Websocket-Protocol": {"chat,hutch.token.other"}}
+	if r.URL.RawQuery != "a=b&access_token=other;c&&tok=tok" || !reflect.DeepEqual(r.Header, want) {
+		t.Errorf("%s %v", r.URL, r.Header)
+	}
+	r = httptest.NewRequest(http.MethodGet, "/x", nil)
+	if Strip(r, known); r.URL.String() != "/x" || len(r.Header) != 0 {
+		t.Errorf("%s %v", r.URL, r.Header)
 	}
 }
 

@@ -46,11 +46,7 @@ func (v *visit) scheme() string {
 // hide removes the daemon's credentials from a request.
 func (h *Handler) hide(r *http.Request) {
 	r.Header.Del(tokenHeader)
-	for name, token := range credential.Headers {
-		if given := r.Header[name]; len(given) > 0 {
-			r.Header[name] = slices.DeleteFunc(given, func(value string) bool { return h.known(r.Context(), token(value)) })
-		}
-	}
+	credential.Strip(r, func(token string) bool { return h.known(r.Context(), token) })
 	if visitOf(r).prefix != "" {
 		r.Header.Del("Cookie") // they belong to the daemon's host
 		return

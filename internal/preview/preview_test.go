@@ -181,6 +181,11 @@ func TestWhatGoesIn(t *testing.T) {
 			t.Errorf("%q went in:\n%s", bad, text)
 		}
 	}
+	// The token is found in every place where it opens the server.
+	_, text = b.ask(t, "GET", public, "/?a=b&access_token="+ourKey, nil, "X-Api-Key", ourKey, "Sec-WebSocket-Protocol", "chat, hutch.token."+ourKey)
+	if strings.Contains(text, ourKey) || !strings.Contains(text, "GET /?a=b HTTP") || !strings.Contains(text, "Sec-Websocket-Protocol: chat\r") {
+		t.Errorf("the token went in, or more than it was taken out:\n%s", text)
+	}
 	if _, text := b.ask(t, "GET", public, "/", nil, "Authorization", "Bearer of-the-app"); !strings.Contains(text, "Bearer of-the-app") {
 		t.Errorf("the program's own token did not go in:\n%s", text)
 	}
