@@ -33,6 +33,9 @@ type visit struct {
 	who     *caller.Principal // nil unless the request showed an access token, or a signature made with one
 }
 
+// service reports whether one of E2B's services answers, and not a program in the sandbox.
+func (v *visit) service() bool { return v.port == seam.EnvdPort || v.port == seam.InterpreterPort }
+
 type visitKey struct{}
 
 func visitOf(r *http.Request) *visit {
@@ -50,7 +53,7 @@ func (s *Server) Front(guarded, next http.Handler) http.Handler {
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
-		if v.control || v.port == seam.EnvdPort || v.port == seam.InterpreterPort {
+		if v.control || v.service() {
 			guarded.ServeHTTP(w, r)
 			return
 		}
@@ -133,8 +136,15 @@ func (s *Server) Named(host string) bool {
 	return ok
 }
 
-// look fills in the sandbox of a visit. An access token says whose it is; without one, the id does.
+// look fills in the sandbox of a visit. An access token says whose it is; without one, the id does. To a port only the id
+// leads: it is all that Preview has, and both must mean the same sandbox.
 func (s *Server) look(r *http.Request, v *visit) *visit {
+	if !v.service() {
+		if sb, ok := s.minted(r.Context(), v.id); ok {
+			s.set(v, sb)
+		}
+		return v
+	}
 	if owner, ok := s.ownerOf(r.Header.Get(accessHeader), v.id); ok {
 		s.fill(r, v, owner)
 		return v
@@ -257,24 +267,36 @@ func (s *Server) envd(w http.ResponseWriter, r *http.Request, v *visit) {
 // visitPort shows a server in the sandbox.
 func (s *Server) visitPort(w http.ResponseWriter, r *http.Request, v *visit) {
 	sb := v.target.Record
+	who := s.opt.Principal(sb.Owner)
 	switch {
 	case s.opt.Ports == nil:
 		seam.Refuse(w, http.StatusNotImplemented, "this server shows no ports over E2B's API: start it with --e2b-domain")
-	case !s.mayShow(sb.Owner):
+	case !mayShow(who):
 		seam.Refuse(w, http.StatusForbidden, "the token of this sandbox may not show ports: it needs the scope ports")
 	case sb.Labels[labelClosed] != "" && !hmac.Equal([]byte(r.Header.Get(trafficHeader)), []byte(s.trafficToken(sb.Owner, sb.ID))):
 		proxyError{SandboxID: sb.ID, Message: "Sandbox is secured with traffic access token. Token header '" + strings.ToLower(trafficHeader) + "' is missing or wrong", Code: http.StatusForbidden}.write(w)
 	default:
-		r.Header.Del(trafficHeader)
-		s.opt.Ports.ServeHTTP(w, r)
+		ctx, release := who.Hold(r.Context())
+		defer release()
+		s.opt.Ports.ServeHTTP(w, s.inward(r.WithContext(ctx), v))
 	}
 }
 
-// mayShow reports whether an owner's token is there, and may give its servers URLs.
-func (s *Server) mayShow(owner string) bool {
-	who := s.opt.Principal(owner)
-	return who != nil && who.Has(hutch.ScopePorts)
+// inward makes a request ready for a server in the sandbox: it names the port by its host, whichever way it came, and
+// holds no token of the sandbox.
+func (s *Server) inward(r *http.Request, v *visit) *http.Request {
+	if _, named := s.labelOf(r.Host); !named {
+		r.Host = strconv.Itoa(v.port) + "-" + v.id + "." + s.opt.Domain
+	}
+	r.Header.Del(trafficHeader)
+	if strings.HasPrefix(r.Header.Get(accessHeader), accessPrefix+".") {
+		r.Header.Del(accessHeader)
+	}
+	return r
 }
+
+// mayShow reports whether an owner's token is there, and may give its servers URLs.
+func mayShow(who *caller.Principal) bool { return who != nil && who.Has(hutch.ScopePorts) }
 
 // Preview finds the sandbox and port of a label, for the handler in Options.Ports, which dials it.
 func (s *Server) Preview(label string) (hutch.Preview, bool) {
@@ -284,7 +306,7 @@ func (s *Server) Preview(label string) (hutch.Preview, bool) {
 		return hutch.Preview{}, false
 	}
 	sb, ok := s.minted(context.Background(), id)
-	if !ok || !s.mayShow(sb.Owner) {
+	if !ok || !mayShow(s.opt.Principal(sb.Owner)) {
 		return hutch.Preview{}, false
 	}
 	shown := hutch.Port{SandboxID: sb.ID, Port: n, URL: "https://" + label + "." + s.opt.Domain, Access: hutch.PublicPort}

@@ -1,0 +1,102 @@
+package e2b
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compat/e2b/seam"
+)
+
+// street is a server in front of the sandboxes of several owners. What answers is up to the test.
+func street(principals map[string]*caller.Principal, answers http.HandlerFunc, sandboxes ...hutch.Sandbox) (*Server, http.Handler) {
+	s := New(Options{
+		Secret: []byte("secret"), Domain: "e2b.test", Ports: answers, Services: seam.Handlers{Envd: answers, Interpreter: answers},
+		Principal: func(owner string) *caller.Principal { return principals[owner] },
+		Records: func(_ context.Context, f hutch.Filter) (list []hutch.Sandbox, _ error) {
+			for _, sb := range sandboxes {
+				if f.Match(sb) {
+					list = append(list, sb)
+				}
+			}
+			return list, nil
+		},
+	})
+	return s, s.Front(http.NotFoundHandler(), http.NotFoundHandler())
+}
+
+// Another owner can have a sandbox of the same id, with open ports and an access token of its own. Neither opens the
+// closed ports of the sandbox to which the host name leads.
+func TestClosedPortsOfASandboxWithATwin(t *testing.T) {
+	t.Parallel()
+	principals := map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}, "eve": {Owner: "eve", Scopes: hutch.Scopes}}
+	id := New(Options{Secret: []byte("secret")}).newID("ada")
+	own := New(Options{Secret: []byte("secret")}).newID("eve")
+	var s *Server
+	s, h := street(principals, func(w http.ResponseWriter, r *http.Request) {
+		label, _ := s.labelOf(r.Host) // as package preview finds what to dial
+		p, _ := s.Preview(label)
+		io.WriteString(w, "port of "+p.Owner)
+	}, hutch.Sandbox{ID: id, Owner: "eve", Status: hutch.Running},
+		hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running, Labels: map[string]string{labelClosed: "true"}},
+		hutch.Sandbox{ID: own, Owner: "eve", Status: hutch.Running})
+	for name, c := range map[string]struct {
+		url, header, value string
+		status             int
+	}{
+		"nothing":                           {"https://8000-" + id + ".e2b.test/", "X-None", "", 403},
+		"the access token of the twin":      {"https://8000-" + id + ".e2b.test/", accessHeader, s.accessToken("eve", id), 403},
+		"the traffic token of the twin":     {"https://8000-" + id + ".e2b.test/", trafficHeader, s.trafficToken("eve", id), 403},
+		"the address of another, by header": {"http://localhost/preview/8000-" + id + "/", sandboxHeader, own, 200},
+		"the traffic token":                 {"https://8000-" + id + ".e2b.test/", trafficHeader, s.trafficToken("ada", id), 200},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.url, nil)
+		r.Header.Set(c.header, c.value)
+		r.Header.Set(portHeader, "8000")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		want := "port of ada"
+		if c.value == own {
+			want = "port of eve"
+		}
+		if w.Code != c.status || w.Code == http.StatusOK && w.Body.String() != want {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+// What a visitor of a port follows ends with the token of the sandbox's owner, and no key of the sandbox goes in.
+func TestVisitsEndWithTheToken(t *testing.T) {
+	t.Parallel()
+	life, revoke := context.WithCancelCause(t.Context())
+	began, ended := make(chan http.Header, 1), make(chan bool)
+	id := New(Options{Secret: []byte("secret")}).newID("ada")
+	s, h := street(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes, Life: life}}, func(_ http.ResponseWriter, r *http.Request) {
+		began <- r.Header.Clone()
+		select {
+		case <-r.Context().Done():
+		case <-time.After(10 * time.Second):
+			t.Error("a visit goes on after the token")
+		}
+		close(ended)
+	}, hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://8000-"+id+".e2b.test/", nil)
+	r.Header.Set(accessHeader, s.accessToken("ada", id))
+	r.Header.Set(trafficHeader, s.trafficToken("ada", id))
+	go h.ServeHTTP(httptest.NewRecorder(), r)
+	if got := <-began; len(got) > 0 {
+		t.Errorf("to the program inside go %v", got)
+	}
+	revoke(nil)
+	<-ended
+	r = httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://8000-"+id+".e2b.test/", nil)
+	r.Header.Set(accessHeader, "of the program")
+	if s.inward(r, &visit{}); r.Header.Get(accessHeader) == "" {
+		t.Error("a header of the program's own was taken out")
+	}
+}
