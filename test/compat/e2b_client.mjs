@@ -16,10 +16,12 @@ try {
   results.kept = (await sandbox.runCode('x * 2')).text
   const listed = await Sandbox.list({ query: { metadata: { 'a b': 'c&d' } } }).nextItems()
   results.listed = listed.length === 1 && listed[0].sandboxId === sandbox.sandboxId
+  const long = await sandbox.commands.run('sleep 600', { background: true }) // which this client follows
   await sandbox.pause()
   results.paused = (await sandbox.getInfo()).state
   const again = await Sandbox.connect(sandbox.sandboxId)
   results.kept2 = await again.files.read('notes/a.txt')
+  results.goesOn = (await again.commands.list()).some((p) => p.pid === long.pid)
 } finally {
   results.killed = await sandbox.kill()
 }

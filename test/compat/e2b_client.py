@@ -22,10 +22,12 @@ try:
     results["kept"] = sandbox.run_code("x * 2").text
     listed = Sandbox.list(query=SandboxQuery(metadata={"a b": "e&f"})).next_items()
     results["listed"] = len(listed) == 1 and listed[0].sandbox_id == sandbox.sandbox_id
+    long = sandbox.commands.run("sleep 600", background=True)  # which this client follows
     sandbox.pause()
     results["paused"] = sandbox.get_info().state.value
     again = Sandbox.connect(sandbox.sandbox_id)
     results["kept2"] = again.files.read("notes/a.txt")
+    results["goesOn"] = any(p.pid == long.pid for p in again.commands.list())
 finally:
     results["killed"] = sandbox.kill()
 results["gone"] = not sandbox.is_running()

@@ -22,7 +22,7 @@ import (
 
 // e2bResults are what the programs of E2B's clients print: all that they did gave what it gives there.
 const e2bResults = `{"running": true, "stdout": "hello\n/home/user\n", "stderr": "oops\n", "exit": 3, "read": "first", "files": ["a.txt"],
-	"code": "21", "kept": "40", "listed": true, "paused": "paused", "kept2": "first", "killed": true, "gone": true}`
+	"code": "21", "kept": "40", "listed": true, "paused": "paused", "kept2": "first", "goesOn": true, "killed": true, "gone": true}`
 
 // TestE2B runs a program of each of E2B's SDKs, at their newest releases. Only its environment names this server.
 func TestE2B(t *testing.T) {

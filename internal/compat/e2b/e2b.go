@@ -62,6 +62,8 @@ type Server struct {
 	svc hutch.Service
 	log *slog.Logger
 	api *http.ServeMux
+
+	calls calls
 }
 
 // New returns a server.

@@ -232,7 +232,12 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, v *visit) {
 		missing(w, v.id)
 		return
 	}
-	r = r.WithContext(seam.With(caller.WithSurface(r.Context(), "e2b"), v.target))
+	ctx, cancel := context.WithCancelCause(caller.WithSurface(r.Context(), "e2b"))
+	defer cancel(nil)
+	at := place{sb.Owner, sb.ID}
+	defer s.calls.add(at, func() { cancel(seam.ErrPaused) })()
+	v.target.OnPause = func(end func()) func() { return s.calls.add(at, end) }
+	r = r.WithContext(seam.With(ctx, v.target))
 	switch v.port {
 	case seam.EnvdPort:
 		s.envd(w, r, v)

@@ -100,3 +100,38 @@ func TestVisitsEndWithTheToken(t *testing.T) {
 		t.Error("a header of the program's own was taken out")
 	}
 }
+
+// A client that follows something in a sandbox does not keep another one from pausing it.
+func TestPauseWhileFollowed(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id, access := s.create(`{"templateID":"base"}`)
+	began, ended := make(chan bool), make(chan error, 2)
+	follow := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		lasting := make(chan bool)
+		defer seam.From(r.Context()).OnPause(func() { close(lasting) })()
+		began <- true
+		select {
+		case <-r.Context().Done():
+			ended <- context.Cause(r.Context())
+			<-lasting
+		case <-time.After(10 * time.Second):
+			ended <- nil
+		}
+	})
+	s.opt.Services = seam.Handlers{Envd: follow, Interpreter: follow}
+	for _, port := range []string{"49983", "49999"} {
+		go s.send("POST", "http://localhost/x", "", sandboxHeader, id, portHeader, port, accessHeader, access)
+		<-began
+	}
+	s.want(204, "POST", "/sandboxes/"+id+"/pause", "")
+	for range 2 {
+		if err := <-ended; err != seam.ErrPaused {
+			t.Errorf("what was followed ended with %v", err)
+		}
+	}
+	// Clients take a conflict for a sandbox that is paused already.
+	if err := notNow(hutch.Errorf(hutch.Conflict, "in use")); hutch.KindOf(err) != hutch.Unavailable || err.Error() != "in use" {
+		t.Errorf("%v", err)
+	}
+}

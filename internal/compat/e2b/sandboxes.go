@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 )
 
 // find returns the record of the sandbox that the path names. An id that no sandbox can have is no sandbox's.
@@ -172,7 +173,8 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) (int, any, erro
 	return http.StatusNoContent, nil, s.extend(r, sb, seconds)
 }
 
-// pause freezes a sandbox. A paused sandbox has no end: E2B keeps it until it is killed.
+// pause freezes a sandbox, and ends what clients follow in it. A paused sandbox has no end: E2B keeps it until it is
+// killed.
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Memory *bool `json:"memory"`
@@ -190,12 +192,22 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error)
 	if stateOf(sb) == paused {
 		return 0, nil, hutch.Errorf(hutch.Conflict, "the sandbox %q is paused already", sb.ID)
 	}
+	owner, _ := caller.OwnerOf(r.Context()) // and not the sandbox's: who only shares it ends nothing of others
+	s.calls.end(place{owner.ID, sb.ID})
 	if _, err := s.svc.Pause(r.Context(), sb.ID); err != nil {
-		return 0, nil, err
+		return 0, nil, notNow(err)
 	}
 	var never hutch.Seconds
 	_, err = s.svc.Update(r.Context(), sb.ID, hutch.UpdateRequest{Timeout: &never})
 	return http.StatusNoContent, nil, err
+}
+
+// notNow returns the error of a pause. E2B's clients take a conflict for a sandbox that is paused already.
+func notNow(err error) error {
+	if hutch.KindOf(err) != hutch.Conflict {
+		return err
+	}
+	return hutch.Errorf(hutch.Unavailable, "%s", hutch.AsError(err).Message)
 }
 
 // metric is one sample. E2B has one of every five seconds; this server has the present one.

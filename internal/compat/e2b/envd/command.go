@@ -22,18 +22,25 @@ type command struct {
 
 	mu      sync.Mutex
 	endedAt time.Time
+	limit   *time.Timer // nil for none
+}
+
+// after calls f after a time, unless the command is known to have ended by then.
+func (c *command) after(d time.Duration, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.endedAt.IsZero() {
+		c.limit = time.AfterFunc(d, f)
+	}
 }
 
 func (c *command) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.endedAt = time.Now()
-}
-
-func (c *command) ended() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.endedAt.IsZero()
+	if c.limit != nil {
+		c.limit.Stop()
+	}
 }
 
 // expired reports whether a command ended so long ago that clients no longer find it.

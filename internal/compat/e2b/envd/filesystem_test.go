@@ -1,12 +1,19 @@
 package envd
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compat/e2b/seam"
 )
 
 const fsService = "filesystem.Filesystem/"
@@ -181,6 +188,34 @@ func TestWatchDir(t *testing.T) {
 	}
 	if code, _ := w.open(fsService+"WatchDir", object{"path": "d"}, "Connect-Timeout-Ms", "200").failure(); code != "deadline_exceeded" {
 		t.Errorf("at the time limit: %q", code)
+	}
+}
+
+// A watcher counts as a use of its sandbox, so it ends when the sandbox is paused, and with the token of its client.
+func TestEndsOfWatchers(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.write("d/a", "")
+	life, end := context.WithCancelCause(t.Context())
+	var pause func()
+	q := request{httptest.NewRequest(http.MethodPost, "/", nil), seam.Target{Sandbox: w.sandbox, Service: w.svc}, t.Context()}
+	for want, c := range map[string]struct {
+		ctx context.Context
+		end func()
+	}{
+		"paused":  {t.Context(), func() { pause() }},
+		"revoked": {caller.As(t.Context(), &caller.Principal{Limits: caller.Unlimited, Life: life}), func() { end(hutch.Errorf(hutch.Denied, "the token was revoked")) }},
+	} {
+		q.ctx = c.ctx
+		q.target.OnPause = func(end func()) func() { pause = end; return func() {} }
+		answer, err := w.handler.createWatcher(q, watchRequest{Path: w.home + "/d"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.end()
+		w.eventually("the watcher says why it ended", func() bool {
+			_, err := w.handler.watcherEvents(q, watcherRequest{answer.ID})
+			return err != nil && strings.Contains(err.Error(), want)
+		})
 	}
 }
 

@@ -106,27 +106,33 @@ func (h *Handler) start(q request, m startRequest, s *stream) error {
 	}
 	c := h.commands.add(&command{place: place(q.ctx, q.target), pid: p.PID, id: p.ID, config: m.Process, terminal: m.PTY != nil})
 	if limit > 0 {
-		defer h.killAfter(q, c, limit)()
+		h.killAfter(q, c, limit)
 	}
 	return h.follow(q, c, 0, limit, s)
 }
 
-// killAfter kills a command at its time limit. The returned function cancels that if the command has ended.
-func (h *Handler) killAfter(q request, c *command, limit time.Duration) (cancel func()) {
+// killAfter kills a command at its time limit, also when its client has left. It keeps little of the request until then:
+// clients can start and leave any number of commands.
+func (h *Handler) killAfter(q request, c *command, limit time.Duration) {
 	from := caller.From(q.ctx)
 	from.Budget = nil
-	ctx := unmetered(caller.With(h.ctx, from))
-	timer := time.AfterFunc(limit, func() {
-		if !c.ended() && ctx.Err() == nil {
-			q.target.Service.Signal(ctx, q.target.Sandbox, c.id, int(syscall.SIGKILL))
-		}
-	})
-	return func() {
-		if c.ended() {
-			timer.Stop()
+	ctx, svc, sandbox := unmetered(caller.With(h.ctx, from)), q.target.Service, q.target.Sandbox
+	var kill func()
+	kill = func() {
+		sb, err := svc.Sandbox(ctx, sandbox)
+		switch {
+		case err != nil || ctx.Err() != nil:
+		case sb.Status != hutch.Running: // a signal would wake it
+			c.after(asleep, kill)
+		default:
+			svc.Signal(ctx, sandbox, c.id, int(syscall.SIGKILL))
 		}
 	}
+	c.after(limit, kill)
 }
+
+// asleep is how often a command that has reached its limit in a paused sandbox is looked at.
+const asleep = time.Minute
 
 // connect follows a command that is running, or ended a moment ago.
 func (h *Handler) connect(q request, m selection, s *stream) error {

@@ -1,14 +1,18 @@
 package envd
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"hutch"
+	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/scripted"
 )
 
 func TestStart(t *testing.T) {
@@ -82,6 +86,33 @@ func TestDisconnect(t *testing.T) {
 		t.Fatalf("the command ended with its client: %v", err)
 	}
 	w.eventually("the command is gone", func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+// A command that reaches its time limit in a paused sandbox does not wake it, and is killed when it runs again.
+func TestTimeLimitInAPausedSandbox(t *testing.T) {
+	t.Parallel()
+	svc := &scripted.Service{}
+	sb, err := svc.Create(t.Context(), hutch.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := svc.StartProcess(t.Context(), sb.ID, hutch.ProcessRequest{Command: "sleep 60"})
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Options{})
+		defer h.Close()
+		q := request{ctx: context.Background(), target: seam.Target{Sandbox: sb.ID, Service: svc}}
+		svc.Pause(t.Context(), sb.ID)
+		h.killAfter(q, h.commands.add(&command{id: p.ID, pid: p.PID}), time.Second)
+		time.Sleep(time.Hour)
+		if n := len(svc.Signals()); n != 0 {
+			t.Errorf("%d signals went to a paused sandbox", n)
+		}
+		svc.Resume(t.Context(), sb.ID)
+		time.Sleep(2 * asleep)
+		if got := svc.Signals(); len(got) != 1 || got[0] != int(syscall.SIGKILL) {
+			t.Errorf("after it runs again: %v", got)
+		}
+	})
 }
 
 func TestConnect(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/compat/e2b/seam"
 )
 
 type watchRequest struct {
@@ -181,9 +182,7 @@ func (h *Handler) createWatcher(q request, m watchRequest) (watcherResponse, err
 	if err != nil {
 		return watcherResponse{}, err
 	}
-	from := caller.From(q.ctx)
-	from.Budget = nil
-	ctx, cancel := context.WithCancelCause(caller.With(h.ctx, from))
+	ctx, cancel := h.lasting(q)
 	key := watcherKey{place(q.ctx, q.target), hutch.NewID("watch")}
 	v := &watcher{cancel: cancel, idle: time.AfterFunc(watcherIdle, func() { h.watchers.remove(key) })}
 	if err := h.watchers.add(key, v); err != nil {
@@ -199,7 +198,7 @@ func (h *Handler) createWatcher(q request, m watchRequest) (watcherResponse, err
 			}
 			return v.collect(*e)
 		})
-		v.fail(cmp.Or(err, error(rpcErrorf(notFound, "the watched folder was removed: %.300s", root))))
+		v.fail(cmp.Or(context.Cause(ctx), err, error(rpcErrorf(notFound, "the watched folder was removed: %.300s", root))))
 		ready <- err
 	})
 	select {
@@ -212,6 +211,23 @@ func (h *Handler) createWatcher(q request, m watchRequest) (watcherResponse, err
 		return watcherResponse{}, err
 	}
 	return watcherResponse{key.id}, nil
+}
+
+// lasting returns a context for work that outlives its request. It ends with the handler and with the caller's token, and
+// when the sandbox is paused.
+func (h *Handler) lasting(q request) (context.Context, context.CancelCauseFunc) {
+	from := caller.From(q.ctx)
+	from.Budget = nil
+	ctx, cancel := context.WithCancelCause(caller.With(h.ctx, from))
+	release, forget := context.CancelFunc(func() {}), func() {}
+	if from.Principal != nil {
+		ctx, release = from.Principal.Hold(ctx)
+	}
+	if q.target.OnPause != nil {
+		forget = q.target.OnPause(func() { cancel(seam.ErrPaused) })
+	}
+	context.AfterFunc(ctx, func() { forget(); release() })
+	return ctx, cancel
 }
 
 func (ws *watchers) add(key watcherKey, v *watcher) error {

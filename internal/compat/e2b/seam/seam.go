@@ -8,6 +8,7 @@ package seam
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -41,7 +42,14 @@ type Target struct {
 	Template string
 	// Domain is below which the sandbox's ports have host names; empty for none.
 	Domain string
+	// OnPause has end called when a client pauses the sandbox, for what outlives its request: a sandbox in use cannot be
+	// paused. The returned function forgets it. The context of a request ends by itself then, with ErrPaused; nil has
+	// nothing called.
+	OnPause func(end func()) (forget func())
 }
+
+// ErrPaused ends what is under way in a sandbox for clients when one of them pauses it.
+var ErrPaused = hutch.Errorf(hutch.Unavailable, "the sandbox was paused: connect to it again")
 
 type key struct{}
 
@@ -61,6 +69,9 @@ const endTime = 2 * time.Second
 // is being destroyed is first only unreachable. Clients recognise the end of a sandbox by a connection that is cut and a
 // /health that fails, so the stream is cut once that is so.
 func Vanished(ctx context.Context, t Target, err error) bool {
+	if errors.Is(err, ErrPaused) {
+		return false
+	}
 	switch hutch.KindOf(err) {
 	case hutch.NotFound: // what a stream is about does not vanish otherwise
 		return true

@@ -1,0 +1,50 @@
+package e2b
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// place is a sandbox among those of all owners.
+type place struct{ owner, sandbox string }
+
+// calls are what is under way for clients, by sandbox. It ends before a sandbox is paused: one in use cannot be. The zero
+// value is empty.
+type calls struct {
+	mu   sync.Mutex
+	last int
+	all  map[place]map[int]func()
+}
+
+// add notes a call, which end ends. The returned function forgets it.
+func (c *calls) add(at place, end func()) (forget func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	key := c.last
+	if c.all == nil {
+		c.all = map[place]map[int]func(){}
+	}
+	if c.all[at] == nil {
+		c.all[at] = map[int]func(){}
+	}
+	c.all[at][key] = end
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if delete(c.all[at], key); len(c.all[at]) == 0 {
+			delete(c.all, at)
+		}
+	}
+}
+
+// end ends the calls of a sandbox.
+func (c *calls) end(at place) {
+	c.mu.Lock()
+	ends := slices.Collect(maps.Values(c.all[at]))
+	c.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+}
