@@ -16,8 +16,8 @@ import (
 type command struct {
 	place    string // sandbox
 	pid      int
-	id       string // of the process in package hutch
-	config   processConfig
+	id       string        // of the process in package hutch
+	config   processConfig // zero if it is long
 	terminal bool
 
 	mu      sync.Mutex
@@ -164,7 +164,26 @@ func (h *Handler) remember(here string, p hutch.Process) *command {
 	if c := h.commands.get(here, p.PID); c != nil && c.id == p.ID {
 		return c
 	}
-	return h.commands.add(&command{place: here, pid: p.PID, id: p.ID, config: configOf(p.Command), terminal: p.Terminal != nil})
+	return h.commands.add(&command{place: here, pid: p.PID, id: p.ID, config: configOf(p.Command).short(), terminal: p.Terminal != nil})
+}
+
+// maxConfig is how long a configuration can be that is remembered, in bytes. Of a longer one the process's record is listed.
+const maxConfig = 4 << 10
+
+// short returns a configuration that is short enough to be remembered, or none.
+func (p processConfig) short() processConfig {
+	const each = 64 // for a string and its place
+	n := len(p.Cmd) + len(p.Cwd)
+	for _, arg := range p.Args {
+		n += len(arg) + each
+	}
+	for name, value := range p.Envs {
+		n += len(name) + len(value) + each
+	}
+	if n > maxConfig {
+		return processConfig{}
+	}
+	return p
 }
 
 // configOf reads a command line that hutch.CommandLine wrote. Any other one is shown as the program.
@@ -223,7 +242,11 @@ func (h *Handler) list(q request, _ struct{}) (listResponse, error) {
 	here := place(q.ctx, q.target)
 	for _, p := range all {
 		if p.Status.Live() && p.PID != 0 {
-			answer.Processes = append(answer.Processes, processInfo{h.remember(here, p).config, p.PID, p.Name})
+			config := h.remember(here, p).config
+			if config.Cmd == "" {
+				config = configOf(p.Command)
+			}
+			answer.Processes = append(answer.Processes, processInfo{config, p.PID, p.Name})
 		}
 	}
 	return answer, nil

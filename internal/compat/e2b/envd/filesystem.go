@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 )
 
 func (h *Handler) routeFilesystem() {
@@ -33,6 +34,11 @@ type entryInfo struct {
 	Group         string    `json:"group"`
 	ModifiedTime  time.Time `json:"modifiedTime"`
 	SymlinkTarget string    `json:"symlinkTarget,omitempty"`
+}
+
+// size is about how many bytes the description takes.
+func (e entryInfo) size() int {
+	return 256 + len(e.Name) + len(e.Path) + len(e.Owner) + len(e.Group) + len(e.SymlinkTarget)
 }
 
 var fileTypes = map[hutch.FileType]string{
@@ -214,6 +220,9 @@ func (h *Handler) folder(q request, p string) (string, error) {
 	return p, err
 }
 
+// errLongList is the error of a list that is more than the server may hold for the caller.
+var errLongList = hutch.Errorf(hutch.Exhausted, "the list takes more memory than there is for the requests of this token: list folders one by one, or with less depth").With("limit", "memory of requests")
+
 func (h *Handler) listDir(q request, m listDirRequest) (listDirResponse, error) {
 	p, err := h.folder(q, m.Path)
 	if err != nil {
@@ -230,9 +239,13 @@ func (h *Handler) listDir(q request, m listDirRequest) (listDirResponse, error) 
 	if req.Recursive {
 		req.Depth = m.Depth
 	}
-	answer := listDirResponse{[]entryInfo{}}
+	answer, take := listDirResponse{[]entryInfo{}}, caller.From(q.ctx).Budget.Take
 	err = q.target.Service.ListFiles(q.ctx, q.target.Sandbox, req, func(f hutch.FileInfo) error {
-		answer.Entries = append(answer.Entries, q.entry(ps, f))
+		e := q.entry(ps, f)
+		if !take(2 * e.size()) { // the answer is whole in memory, and then encoded
+			return errLongList
+		}
+		answer.Entries = append(answer.Entries, e)
 		return nil
 	})
 	return answer, err

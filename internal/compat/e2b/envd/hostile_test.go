@@ -2,12 +2,22 @@ package envd
 
 import (
 	"bytes"
+	"compress/gzip"
+	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/room"
 )
 
 // head is the head of a frame.
@@ -109,6 +119,95 @@ func TestClientThatStopsReading(t *testing.T) {
 	all, err := w.svc.Processes(t.Context(), w.sandbox)
 	if err != nil || len(all) != 1 || !all[0].Status.Live() {
 		t.Errorf("%v %v", all, err)
+	}
+}
+
+// What is in no file of a form is bounded, however small it is when compressed.
+func TestFormThatIsNoFile(t *testing.T) {
+	w := newWorld(t, Options{})
+	for name, head := range map[string]string{
+		"before the first part": "",
+		"another field":         "--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n",
+	} {
+		var body bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&body, gzip.BestSpeed)
+		io.WriteString(z, head)
+		for range maxRest>>20 + 1 {
+			io.WriteString(z, strings.Repeat("\n", 1<<20))
+		}
+		io.WriteString(z, "\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"late\"\r\n\r\nx\r\n--b--\r\n")
+		z.Close()
+		resp, answer := w.post("/files", "multipart/form-data; boundary=b", &body, "Content-Encoding", "gzip")
+		if resp.StatusCode != 400 || !strings.Contains(string(answer), "in no file") {
+			t.Errorf("%s: %d %.200s", name, resp.StatusCode, answer)
+		}
+	}
+}
+
+// What a client has the server remember does not grow with what the client sends, nor with what programs do.
+func TestRememberedIsSmall(t *testing.T) {
+	w := newWorld(t, Options{})
+	message := bash("sleep 60 # " + strings.Repeat("x", 100<<10))
+	message["process"].(object)["envs"] = object{"A": strings.Repeat("y", 100<<10)}
+	_, pid := w.begin(message)
+	if c := w.handler.commands.get(place(t.Context(), seam.Target{Sandbox: w.sandbox}), pid); c == nil || len(fmt.Sprint(c.config)) > 2*maxConfig {
+		t.Errorf("%.200v is remembered of a command", c)
+	}
+	answer, _ := w.call("process.Process/List", object{})
+	list, _ := answer["processes"].([]any)
+	if cmd, _ := dig(list[0], "config", "cmd").(string); !strings.Contains(cmd, "/bin/bash") {
+		t.Errorf("%.200v", list)
+	}
+
+	v, name := &watcher{}, strings.Repeat("d/", 2000)
+	for range maxEventBytes/len(name) - 50 {
+		if err := v.collect(filesystemEvent{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		v.collect(filesystemEvent{Name: name})
+	}
+	if n := len(v.events) * len(name); n > maxEventBytes {
+		t.Errorf("%d bytes of changes are kept", n)
+	}
+
+	var lines strings.Builder
+	for i := range 5 * maxNames {
+		fmt.Fprintf(&lines, "u%d:x:%d:%d::/:/bin/sh\n", i, i+2, i+2)
+	}
+	q := request{ctx: t.Context(), target: seam.Target{Sandbox: w.sandbox, Service: passwd{w.svc, lines.String()}}}
+	if ps, err := readPeople(q, &people{}); err != nil || len(ps.users) > maxNames || len(ps.groups) > maxNames || len(ps.users) < 10 {
+		t.Errorf("%d users and %d groups are remembered: %v", len(ps.users), len(ps.groups), err)
+	}
+}
+
+// passwd is a service each of whose files has the same content.
+type passwd struct {
+	hutch.Service
+	content string
+}
+
+func (p passwd) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
+	io.WriteString(w, p.content[:min(len(p.content), int(req.Length))])
+	return hutch.FileInfo{}, nil
+}
+
+// A list is charged to its caller, who cannot have the server hold more than the caller's share.
+func TestListIsCharged(t *testing.T) {
+	w := newWorld(t, Options{})
+	for i := range 50 {
+		w.write("d/"+strings.Repeat("n", 100)+strconv.Itoa(i), "")
+	}
+	tab, free := room.New(20_000, 20_000).Open("ada")
+	defer free()
+	q := request{httptest.NewRequest(http.MethodPost, "/", nil), seam.Target{Sandbox: w.sandbox, Service: w.svc}, t.Context()}
+	if answer, err := w.handler.listDir(q, listDirRequest{Path: "d"}); err != nil || len(answer.Entries) != 50 {
+		t.Errorf("%d entries, %v", len(answer.Entries), err)
+	}
+	q.ctx = caller.With(t.Context(), caller.Caller{Budget: tab})
+	if _, err := w.handler.listDir(q, listDirRequest{Path: "d"}); hutch.KindOf(err) != hutch.Exhausted {
+		t.Errorf("a list beyond the share of its caller: %v", err)
 	}
 }
 

@@ -104,7 +104,7 @@ func (h *Handler) start(q request, m startRequest, s *stream) error {
 	if err != nil {
 		return err
 	}
-	c := h.commands.add(&command{place: place(q.ctx, q.target), pid: p.PID, id: p.ID, config: m.Process, terminal: m.PTY != nil})
+	c := h.commands.add(&command{place: place(q.ctx, q.target), pid: p.PID, id: p.ID, config: m.Process.short(), terminal: m.PTY != nil})
 	if limit > 0 {
 		h.killAfter(q, c, limit)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync/atomic"
 
 	"hutch"
 	"hutch/internal/compat/e2b/seam"
@@ -52,7 +53,8 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) {
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case err == nil && media == "multipart/form-data" && parameters["boundary"] != "":
-		err = u.form(multipart.NewReader(body, parameters["boundary"]))
+		u.rest = &restOf{Reader: body}
+		err = u.form(multipart.NewReader(u.rest, parameters["boundary"]))
 	case err == nil && media == "application/octet-stream":
 		err = u.single(body)
 	default:
@@ -89,6 +91,7 @@ type uploading struct {
 	path    string // of the query; empty if the form has the names
 	seen    map[string]bool
 	files   []writtenFile
+	rest    *restOf // of a form
 }
 
 func (u *uploading) single(body io.Reader) error {
@@ -105,7 +108,7 @@ func (u *uploading) form(form *multipart.Reader) error {
 			break
 		}
 		if err != nil {
-			return errBody
+			return u.rest.why(errBody)
 		}
 		field, name := nameOfPart(part.Header.Get("Content-Disposition"))
 		if field != "file" {
@@ -155,12 +158,47 @@ func (u *uploading) write(name string, r io.Reader) error {
 		ctx = unmetered(ctx)
 	}
 	body := &wholeBody{Reader: r}
+	if u.rest != nil {
+		u.rest.file.Store(true)
+		defer u.rest.file.Store(false)
+	}
 	info, err := u.q.target.Service.WriteFile(ctx, u.q.target.Sandbox, hutch.WriteRequest{Path: p, Parents: true}, body)
 	if err != nil {
 		return cmp.Or(body.err, err)
 	}
 	u.files = append(u.files, writtenFile{Path: info.Path, Name: path.Base(info.Path), Type: "file"})
 	return nil
+}
+
+// maxRest is how much of a form may be no file, in bytes. No disk bounds that, and a kilobyte of gzip can be a megabyte.
+const maxRest = 64 << 20
+
+// restOf reads a form, and counts what is read while no file of it is written.
+type restOf struct {
+	io.Reader
+	file atomic.Bool
+	n    int64
+}
+
+var errRest = rpcErrorf(invalidArgument, "the form has more than %d bytes that are in no file: send only files", maxRest)
+
+func (r *restOf) Read(p []byte) (int, error) {
+	if r.file.Load() {
+		return r.Reader.Read(p)
+	}
+	n, err := r.Reader.Read(p)
+	if r.n += int64(n); r.n > maxRest {
+		return n, errRest
+	}
+	return n, err
+}
+
+// why returns why a form could not be read.
+func (r *restOf) why(otherwise error) error {
+	if r.n > maxRest {
+		return errRest
+	}
+	return otherwise
 }
 
 // wholeBody is a body whose early end is an error of the client.

@@ -66,9 +66,10 @@ type accounts struct {
 }
 
 const (
-	maxPeople = 4096             // sandboxes whose people are remembered
+	maxPeople = 1024             // sandboxes whose people are remembered
 	newPeople = 30 * time.Second // after that, /etc/passwd is read again
-	maxPasswd = 1 << 20          // bytes of it
+	maxPasswd = 64 << 10         // bytes of it
+	maxNames  = 1000             // users of it, and groups
 )
 
 // basicUser is the user that a client asks for; empty for the default.
@@ -140,7 +141,7 @@ func readPeople(q request, before *people) (*people, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range passwd {
+	for _, l := range passwd[:min(len(passwd), maxNames)] {
 		uid, bad := strconv.Atoi(l[2])
 		if len(l) < 7 || bad != nil {
 			continue
@@ -157,7 +158,7 @@ func readPeople(q request, before *people) (*people, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range groups {
+	for _, l := range groups[:min(len(groups), maxNames)] {
 		if gid, bad := strconv.Atoi(l[2]); bad == nil && ps.groups[gid] == "" {
 			ps.groups[gid] = l[0]
 		}

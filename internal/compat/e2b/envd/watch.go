@@ -34,6 +34,15 @@ type watchMessage struct {
 	Keepalive  *struct{}        `json:"keepalive,omitempty"`
 }
 
+// size is about how many bytes an event takes.
+func (e filesystemEvent) size() int {
+	n := 64 + len(e.Name)
+	if e.Entry != nil {
+		n += e.Entry.size()
+	}
+	return n
+}
+
 const (
 	eventCreate = "EVENT_TYPE_CREATE"
 	eventWrite  = "EVENT_TYPE_WRITE"
@@ -140,9 +149,11 @@ func (h *Handler) entryNow(ctx context.Context, q request, p string) *entryInfo 
 // A watcher collects changes until its client asks for them. It ends when no client has asked for watcherIdle.
 const (
 	watcherIdle = 10 * time.Minute
-	// maxWatchers bounds the watchers of one sandbox, and maxEvents the changes that one collects.
-	maxWatchers = 32
-	maxEvents   = 16 << 10
+	// maxWatchers bounds the watchers of one sandbox, maxEvents the changes that one collects, and maxEventBytes what
+	// these take: programs in the sandbox choose the names.
+	maxWatchers   = 32
+	maxEvents     = 16 << 10
+	maxEventBytes = 2 << 20
 )
 
 // watchers are the watchers of all sandboxes. The zero value is empty.
@@ -161,6 +172,7 @@ type watcher struct {
 
 	mu     sync.Mutex
 	events []filesystemEvent
+	size   int   // of the events, about, in bytes
 	err    error // why it ended
 }
 
@@ -276,7 +288,8 @@ func (ws *watchers) find(q request, id string) (*watcher, error) {
 func (v *watcher) collect(e filesystemEvent) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.events) >= maxEvents {
+	v.size += e.size()
+	if len(v.events) >= maxEvents || v.size > maxEventBytes {
 		return errOverflow
 	}
 	v.events = append(v.events, e)
@@ -302,7 +315,7 @@ func (h *Handler) watcherEvents(q request, m watcherRequest) (eventsResponse, er
 		return eventsResponse{}, v.err
 	}
 	answer := eventsResponse{append([]filesystemEvent{}, v.events...)}
-	v.events = nil
+	v.events, v.size = nil, 0
 	return answer, nil
 }
 
