@@ -27,6 +27,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"hutch"
 	"hutch/internal/caller"
@@ -163,9 +164,14 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	Refuse(w, seam.Status(kind), err)
 }
 
-// Refuse answers with an error in E2B's shape; it is the guard's way to refuse E2B's clients, too.
+// Refuse answers with an error in E2B's shape; it is the guard's way to refuse E2B's clients, too. They try again only if
+// they are told when.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	seam.Refuse(w, status, hutch.AsError(err).Message)
+	e := hutch.AsError(err)
+	if after, ok := e.Data["retryAfter"].(int); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(after))
+	}
+	seam.Refuse(w, status, e.Message)
 }
 
 func answer(w http.ResponseWriter, status int, body any) {

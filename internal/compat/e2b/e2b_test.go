@@ -170,6 +170,16 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
+// Clients try again after a limit only if the answer says when.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	Refuse(w, http.StatusTooManyRequests, hutch.Errorf(hutch.Exhausted, "slow down").With("retryAfter", 7))
+	if w.Code != 429 || w.Header().Get("Retry-After") != "7" || !strings.Contains(w.Body.String(), "slow down") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
