@@ -213,7 +213,7 @@ func TestEndsOfWatchers(t *testing.T) {
 		}
 		c.end()
 		w.eventually("the watcher says why it ended", func() bool {
-			_, err := w.handler.watcherEvents(q, watcherRequest{answer.ID})
+			_, err := w.handler.watcherEvents(q, watcherRequest(answer))
 			return err != nil && strings.Contains(err.Error(), want)
 		})
 	}
