@@ -22,8 +22,14 @@ import (
 // Uploads reports whether a request's body is a file or an archive. Such a body has no size limit, because it is
 // never held in memory.
 func Uploads(r *http.Request) bool {
-	return r.Method == http.MethodPut && (r.URL.Path == "/v1/images/archive" || strings.HasPrefix(r.URL.Path, "/v1/volumes/") && strings.HasSuffix(r.URL.Path, "/archive") || strings.HasPrefix(r.URL.Path, "/v1/sandboxes/") &&
-		(strings.HasSuffix(r.URL.Path, "/files/content") || strings.HasSuffix(r.URL.Path, "/files/archive")))
+	path := r.URL.Path
+	if r.Method == http.MethodPost {
+		return path == "/v1/images/build"
+	}
+	_, sandbox := strings.CutPrefix(path, "/v1/sandboxes/")
+	_, volume := strings.CutPrefix(path, "/v1/volumes/")
+	return r.Method == http.MethodPut && (path == "/v1/images/archive" ||
+		sandbox && strings.HasSuffix(path, "/files/content") || (sandbox || volume) && strings.HasSuffix(path, "/archive"))
 }
 
 // params reads query parameters; the first error is kept.

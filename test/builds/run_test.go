@@ -213,3 +213,12 @@ func TestKilledServer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A context is larger than other bodies of requests can be.
+func TestLargeContext(t *testing.T) {
+	b := newBed(t)
+	req := hutch.BuildRequest{Dockerfile: "FROM scratch\nCOPY . /\n"}
+	if _, err := b.BuildImage(t.Context(), req, pack(t, files("large", strings.Repeat("a", 65<<20))), nil); err != nil {
+		t.Fatal(err)
+	}
+}
