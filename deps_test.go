@@ -156,7 +156,9 @@ var layers = []layer{
 	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/turn", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio"}},
 	{"hutch/internal/compat/piston", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio", sys}},
-	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller"}},
+	{"hutch/internal/compat/dify", []string{"hutch", "hutch/internal/compat"}},
+	{"hutch/internal/compat/ragflow", []string{"hutch", "hutch/internal/compat"}},
+	{"hutch/internal/compat", []string{"hutch", "hutch/internal/caller", "hutch/internal/httpio"}},
 
 	{"hutch/client", []string{"hutch", "hutch/internal/audit", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/verb", "github.com/coder/websocket"}},
 

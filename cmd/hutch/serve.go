@@ -41,6 +41,7 @@ type serveFlags struct {
 	prices        map[string]string
 	logFormat     string
 	previewDomain string
+	ragflowToken  string // a file
 	anthropic     string // the host that alone gets the key for Anthropic's API; "" gives it to sandboxes
 	backupRoom    int64  // MiB
 	volumeRoom    int64  // MiB
@@ -115,6 +116,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.logFormat, "log-format", "text", "format of the log: text or json")
 	f.StringToStringVar(&fl.prices, "prices", nil, "what use costs: cpu (a second of a core), memory (a GiB for a second), execution, network (a GiB sent or received), wall (a second of a sandbox), e.g. cpu=0.000014,memory=0.0000045")
 	f.StringVar(&fl.E2B, "e2b-domain", "", "domain below which E2B's clients find the server, at api.DOMAIN, and the ports of their sandboxes, at PORT-ID.DOMAIN; default: they use URLs")
+	fl.chatFlags(f)
 	f.StringVar(&fl.previewDomain, "preview-domain", "localhost", "domain whose subdomains show exposed ports: a name, for this server's own scheme and port, or a URL as seen behind a proxy, such as https://preview.example.com")
 	fl.conversationFlags(f, 1000, 10<<10)
 	f.StringVar(&fl.Secrets.KeyFile, "secret-key", "", "file with the key that secrets are encrypted with (default: one in the data folder, made when it is missing)")
@@ -162,6 +164,9 @@ func (fl *serveFlags) complete() (err error) {
 	}
 	if sb.DestroyAll && sb.SleepAll {
 		return usageError{errors.New("--destroy-on-exit and --sleep-on-exit exclude each other: give one of them")}
+	}
+	if err := fl.completeChats(); err != nil {
+		return err
 	}
 	if err := fl.images.set(&fl.Images); err != nil {
 		return err

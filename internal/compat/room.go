@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"bytes"
 	"context"
 
 	"hutch"
@@ -12,3 +13,26 @@ var ErrNoRoom = hutch.Errorf(hutch.Exhausted, "the requests and answers of this 
 
 // Take reports whether the server can hold n more bytes for a request, until the request ends.
 func Take(ctx context.Context, n int) bool { return caller.From(ctx).Budget.Take(n) }
+
+// Buffer holds what is written to it, up to a number of bytes, and charges it to the caller.
+type Buffer struct {
+	bytes.Buffer
+	ctx context.Context
+	max int
+}
+
+// NewBuffer returns a buffer for max bytes at most.
+func NewBuffer(ctx context.Context, max int) *Buffer { return &Buffer{ctx: ctx, max: max} }
+
+// ErrTooLong is the error for more bytes than a [Buffer] takes.
+var ErrTooLong = hutch.Errorf(hutch.Exhausted, "it is larger than an answer can be: read a part of it")
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.max {
+		return 0, ErrTooLong
+	}
+	if !Take(b.ctx, len(p)) {
+		return 0, ErrNoRoom
+	}
+	return b.Buffer.Write(p)
+}

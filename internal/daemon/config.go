@@ -46,6 +46,7 @@ type Config struct {
 	Images        Images
 	Secrets       Secrets
 	Conversations Conversations
+	Chats         Chats
 	Backups       Backups
 	VolumeRoom    int64    // bytes that the quotas of one owner's volumes can add up to; default volume.DefaultRoom
 	BucketHosts   []string // endpoints of the buckets of volumes, as HOST:PORT, that can have private addresses and no TLS

@@ -74,7 +74,8 @@ type Daemon struct {
 	traffic    *metrics.Traffic
 	observers  audit.Observers
 	listener   *listen.Gate
-	unbelieved sync.Once // a proxy that is not trusted was named in the log
+	ragflow    *listen.Gate // for RAGFlow without a token; nil for none
+	unbelieved sync.Once    // a proxy that is not trusted was named in the log
 
 	life context.Context // done when the daemon is to end
 	end  context.CancelCauseFunc
@@ -112,6 +113,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"read what tokens have used", d.openMeters},
 		{"set up TLS", d.openTLS},
 		{"listen", d.listen},
+		{"listen for RAGFlow", d.listenRAGFlow},
 		{"look for runtimes", d.findRuntimes},
 		{"open the images", d.openImages},
 		{"open the volumes", d.openVolumes},

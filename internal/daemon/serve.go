@@ -12,7 +12,9 @@ import (
 	"hutch"
 	"hutch/internal/auth"
 	"hutch/internal/compat/bridge"
+	"hutch/internal/compat/dify"
 	"hutch/internal/compat/e2b"
+	"hutch/internal/compat/ragflow"
 	"hutch/internal/conversation"
 	"hutch/internal/guard"
 	"hutch/internal/linux/pressure"
@@ -29,7 +31,7 @@ const closeTime = 10 * time.Second
 // Serve answers requests until ctx is done. It is called once; Close follows.
 func (d *Daemon) Serve(ctx context.Context) error {
 	s := d.surfaces()
-	handler, end := d.handler(s)
+	handler, guarded, end := d.handler(s)
 	defer end()
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -44,6 +46,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
+	endRAGFlow := d.serveRAGFlow(guarded, base)
 	failed := make(chan error, 1)
 	go func() {
 		if hs.TLSConfig == nil {
@@ -54,6 +57,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	}()
 	select {
 	case err := <-failed:
+		endRAGFlow(context.Background())
 		return err
 	case <-ctx.Done():
 	}
@@ -73,6 +77,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 		}
 	}
 	cut() // what still runs for a client ends with its request
+	endRAGFlow(last)
 	hs.Shutdown(last)
 	hs.Close()
 	<-failed
@@ -112,8 +117,8 @@ func (d *Daemon) surfaces() surfaces {
 }
 
 // handler leads a request to its surface, past the guard; requests for previews do not
-// pass it. The function ends what it keeps open.
-func (d *Daemon) handler(s surfaces) (http.Handler, func()) {
+// pass it, and guarded serves none. The function ends what it keeps open.
+func (d *Daemon) handler(s surfaces) (handler, guarded http.Handler, end func()) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
 	if !d.cfg.Conversations.Only {
@@ -133,9 +138,9 @@ func (d *Daemon) handler(s surfaces) (http.Handler, func()) {
 		opt.Known, opt.Named = e2b.Known, d.e2b.Named
 		inside = d.e2b.Inside(mux)
 	}
-	guarded := guard.New(inside, opt)
+	guarded = guard.New(inside, opt)
 	shown := d.previews(guarded)
-	return d.front(guarded, shown), func() {
+	return d.front(guarded, shown), guarded, func() {
 		shown.Close()
 		if d.e2bPorts != nil {
 			d.e2bPorts.Close()
@@ -162,7 +167,7 @@ func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 
 // isOpen reports whether anyone can make a request.
 func isOpen(r *http.Request) bool {
-	return conversation.Open(r) || e2b.Open(r) || bridge.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
+	return conversation.Open(r) || e2b.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
 // forCallers is how much memory the daemon has for what its callers send and have

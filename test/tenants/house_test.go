@@ -18,9 +18,11 @@ import (
 	"hutch/internal/auth"
 	"hutch/internal/backup"
 	"hutch/internal/compat/bridge"
+	"hutch/internal/compat/dify"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/compat/piston"
+	"hutch/internal/compat/ragflow"
 	"hutch/internal/compat/swerex"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
@@ -43,13 +45,15 @@ import (
 // house is a server with everything in front of its engine.
 type house struct {
 	*httptest.Server
-	tokens *auth.Registry
-	policy *policy.Policy
-	rest   *rest.Handler
-	e2b    *e2b.Server
-	bridge *bridge.Handler
-	swerex *swerex.Handler
-	piston *piston.Handler
+	tokens  *auth.Registry
+	policy  *policy.Policy
+	rest    *rest.Handler
+	e2b     *e2b.Server
+	bridge  *bridge.Handler
+	swerex  *swerex.Handler
+	piston  *piston.Handler
+	dify    *dify.Handler
+	ragflow *ragflow.Handler
 }
 
 // local is the token that a server has without set-up.
@@ -129,6 +133,10 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	h.swerex, h.piston = swerex.NewHandler(p, swerex.Options{}), piston.NewHandler(p, piston.Options{})
 	mux.Handle("/swerex/", h.swerex)
 	mux.Handle("/piston/", h.piston)
+	h.dify = dify.NewHandler(p, dify.Options{})
+	mux.Handle("/dify/", h.dify)
+	h.ragflow = ragflow.NewHandler(p, ragflow.Options{})
+	mux.Handle("/ragflow/", h.ragflow)
 	mux.Handle(e2b.Prefix, http.StripPrefix("/e2b", h.e2b))
 	isOpen := func(r *http.Request) bool { return conversation.Open(r) || e2b.Open(r) }
 	guarded := guard.New(h.e2b.Inside(mux), guard.Options{Check: tokens.Check, Known: e2b.Known, Requests: requests, Open: isOpen, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -144,6 +152,8 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 		h.bridge.Close()
 		h.swerex.Close()
 		h.piston.Close()
+		h.dify.Close()
+		h.ragflow.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		tools.Close(ctx)

@@ -1,0 +1,73 @@
+package compat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"hutch/internal/httpio"
+)
+
+// smallAnswer is the longest answer that does not count as memory of the caller, in bytes.
+const smallAnswer = 128 << 10
+
+// Encode returns v as JSON in which < and & are not escaped. A large v is charged to the caller; [ErrNoRoom] says that
+// it does not fit.
+func Encode(ctx context.Context, v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	if b.Len() > smallAnswer && !Take(ctx, b.Len()) {
+		return nil, ErrNoRoom
+	}
+	return b.Bytes(), nil
+}
+
+// Send answers with JSON that is encoded already. An error of writing means that the client has gone.
+func Send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	httpio.NewWriter(w, r, Stall).Write(body)
+}
+
+// Remembered has one value for each owner, for a while. Owners share no value: the programs of an owner could change
+// what a sandbox of that owner reports.
+type Remembered[T any] struct {
+	mu      sync.Mutex
+	byOwner map[string]remembered[T]
+}
+
+type remembered[T any] struct {
+	value T
+	until time.Time
+}
+
+const (
+	fresh     = 5 * time.Minute // for which a value is used
+	maxOwners = 1000            // whose values are remembered
+)
+
+// Get returns the value of the caller.
+func (m *Remembered[T]) Get(ctx context.Context) (T, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, ok := m.byOwner[Owner(ctx)]
+	return found.value, ok && time.Now().Before(found.until)
+}
+
+// Put remembers the value of the caller.
+func (m *Remembered[T]) Put(ctx context.Context, value T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byOwner == nil || len(m.byOwner) >= maxOwners {
+		m.byOwner = map[string]remembered[T]{}
+	}
+	m.byOwner[Owner(ctx)] = remembered[T]{value, time.Now().Add(fresh)}
+}

@@ -1,0 +1,98 @@
+package compat
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"hutch"
+)
+
+// spare is how much longer than its program the sandbox of a single program lives, if this server dies meanwhile.
+const spare hutch.Seconds = 300
+
+// Once calls do with a new sandbox, and destroys the sandbox afterwards, also when the client has gone. A sandbox that
+// cannot be destroyed ends with its hard lifetime, which is longest and five minutes.
+func Once(ctx context.Context, svc hutch.Service, log *slog.Logger, req hutch.CreateRequest, longest time.Duration, do func(sandbox string) error) error {
+	req.Timeout, req.OnIdle = hutch.InSeconds(longest)+spare, hutch.IdleDestroy
+	sb, err := createWhenFree(ctx, svc, req)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := Cleanup(ctx)
+		defer cancel()
+		if _, err := svc.Destroy(ctx, sb.ID, true); err != nil {
+			log.Warn("the sandbox of a program is left; it ends with its lifetime", "sandbox", sb.ID, "err", err)
+		}
+	}()
+	return do(sb.ID)
+}
+
+// The programs of a burst wait for each other's sandboxes for this long. They ask after the shortest pause first, and
+// then less often, because each question counts as an operation of the caller.
+const (
+	burstTime     = 20 * time.Second
+	shortestPause = 100 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+// createWhenFree creates a sandbox. When the caller has as many as it can, it waits until one of them has ended.
+func createWhenFree(ctx context.Context, svc hutch.Service, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	patience, cancel := context.WithTimeout(ctx, burstTime)
+	defer cancel()
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		sb, err := svc.Create(ctx, req)
+		if err == nil || !tooMany(err) {
+			return sb, err
+		}
+		select {
+		case <-patience.Done():
+			return sb, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// tooMany reports whether err says that there are as many sandboxes as can be.
+func tooMany(err error) bool {
+	e, ok := errors.AsType[*hutch.Error](err)
+	return ok && e.Kind == hutch.Exhausted && (e.Data["limit"] == "sandboxes" || e.Data["limit"] == "maxSandboxes")
+}
+
+// Collected is the output of a program. What it holds is charged to the caller.
+type Collected struct {
+	Max            int          // bytes of each stream
+	Full           hutch.Stream // the stream that went over Max, or empty
+	stdout, stderr bytes.Buffer
+}
+
+var errFull = errors.New("the program wrote too much")
+
+// Add returns a function that takes pieces of output. Its error ends the program.
+func (c *Collected) Add(ctx context.Context) func(hutch.Output) error {
+	return func(piece hutch.Output) error {
+		stream := &c.stdout
+		if piece.Stream == hutch.Stderr {
+			stream = &c.stderr
+		}
+		if stream.Len()+len(piece.Data) > c.Max {
+			c.Full = piece.Stream
+			return errFull
+		}
+		if !Take(ctx, len(piece.Data)) {
+			return ErrNoRoom
+		}
+		stream.Write(piece.Data)
+		return nil
+	}
+}
+
+// Stdout returns what came on stdout, as valid UTF-8.
+func (c *Collected) Stdout() string { return strings.ToValidUTF8(c.stdout.String(), "\ufffd") }
+
+// Stderr returns what came on stderr, as valid UTF-8.
+func (c *Collected) Stderr() string { return strings.ToValidUTF8(c.stderr.String(), "\ufffd") }

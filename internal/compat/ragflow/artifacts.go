@@ -1,0 +1,117 @@
+package ragflow
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/compat"
+)
+
+// artifact is a file that the code left.
+type artifact struct {
+	Name    string `json:"name"`
+	Type    string `json:"mime_type"`
+	Size    int    `json:"size"`
+	Content string `json:"content_b64"`
+}
+
+// types are the media types of artifacts, by the ends of names. Other files are not artifacts.
+var types = map[string]string{
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml", ".pdf": "application/pdf",
+	".csv": "text/csv", ".json": "application/json", ".html": "text/html",
+}
+
+// The most that one run returns. RAGFlow's executor has the first two as well.
+const (
+	maxArtifacts = 10
+	maxArtifact  = 10 << 20 // bytes
+	maxTogether  = 20 << 20 // bytes
+)
+
+// isArtifact reports whether a file is returned.
+func isArtifact(f hutch.FileInfo) bool {
+	odd := func(r rune) bool { return unicode.IsControl(r) || r == '/' || r == '\\' }
+	return f.Type == hutch.RegularFile && f.Size > 0 && types[strings.ToLower(path.Ext(f.Name))] != "" &&
+		!strings.HasPrefix(f.Name, ".") && !strings.Contains(f.Name, "..") && utf8.ValidString(f.Name) && !strings.ContainsFunc(f.Name, odd)
+}
+
+// collect adds the files in the working folder, and in the folder "artifacts" of it. A file that is left out is named
+// on stderr.
+func (h *Handler) collect(ctx context.Context, sandbox string, r *result) error {
+	found, err := h.find(ctx, sandbox)
+	if err != nil {
+		return err
+	}
+	together := 0
+	for _, f := range found {
+		if reason := leftOut(f, len(r.Artifacts), together); reason != "" {
+			r.Stderr += fmt.Sprintf("\nthe artifact %s is left out: %s", f.Name, reason)
+			continue
+		}
+		content, err := h.content(ctx, sandbox, f.Path)
+		if err != nil {
+			return err
+		}
+		if len(content) == 0 {
+			continue // the code still runs, and has changed it
+		}
+		together += len(content)
+		r.Artifacts = append(r.Artifacts, artifact{f.Name, types[strings.ToLower(path.Ext(f.Name))], len(content), base64.StdEncoding.EncodeToString(content)})
+	}
+	return nil
+}
+
+// leftOut says why a file is not returned; empty if it is.
+func leftOut(f hutch.FileInfo, before, together int) string {
+	switch {
+	case before == maxArtifacts:
+		return fmt.Sprintf("there are %d already", maxArtifacts)
+	case f.Size > maxArtifact:
+		return fmt.Sprintf("it has more than %d MiB", maxArtifact>>20)
+	case int64(together)+f.Size > maxTogether:
+		return fmt.Sprintf("together they have more than %d MiB", maxTogether>>20)
+	}
+	return ""
+}
+
+// maxListed is how many names of a folder are looked at.
+const maxListed = 1000
+
+// find returns the artifacts of both folders, sorted. A file of the working folder takes the place of one of the same
+// name in the other.
+func (h *Handler) find(ctx context.Context, sandbox string) ([]hutch.FileInfo, error) {
+	var found []hutch.FileInfo
+	names := map[string]bool{}
+	for _, dir := range []string{".", "artifacts"} {
+		err := h.svc.ListFiles(ctx, sandbox, hutch.ListRequest{Path: dir, Limit: maxListed}, func(f hutch.FileInfo) error {
+			if isArtifact(f) && !names[f.Name] {
+				names[f.Name] = true
+				found = append(found, f)
+			}
+			return nil
+		})
+		// The code can have removed the folder, or filled it with more names than are looked at.
+		if kind := hutch.KindOf(err); err != nil && kind != hutch.NotFound && kind != hutch.Exhausted && kind != hutch.Conflict && kind != hutch.Invalid {
+			return nil, err
+		}
+	}
+	slices.SortFunc(found, func(a, b hutch.FileInfo) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+// content reads a file. A file that has gone meanwhile is empty.
+func (h *Handler) content(ctx context.Context, sandbox, file string) ([]byte, error) {
+	b := compat.NewBuffer(ctx, maxArtifact)
+	_, err := h.svc.ReadFile(ctx, sandbox, hutch.ReadRequest{Path: file, Length: maxArtifact}, b)
+	if kind := hutch.KindOf(err); err != nil && kind != hutch.NotFound && kind != hutch.Conflict && kind != hutch.Invalid && kind != hutch.Denied {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
