@@ -15,6 +15,7 @@ var groups = []struct {
 	commands  string
 }{
 	{"run", "Run code:", "run exec code shell languages"},
+	{"agents", "Coding agents:", "claude agent"},
 	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template types share usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
 	{"images", "Images:", "image build"},

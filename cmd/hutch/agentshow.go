@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/coding"
+	"hutch/internal/text"
+)
+
+func inert(s string) string { return text.Inert(s) }
+
+// stage shows what an agent does to a person. What it says is shown whole; of what its tools give, the beginning.
+type stage struct {
+	w      io.Writer
+	prefix string // of every line, where several agents work at once
+}
+
+func newStage(w io.Writer, prefix string) *stage { return &stage{w: w, prefix: prefix} }
+
+const shownLines = 5 // of what a tool gave
+
+func (s *stage) show(e coding.Event) error {
+	switch e.Type {
+	case coding.Said:
+		return s.lines("", e.Text, 0)
+	case coding.Called:
+		return s.lines("", "● "+text.Line(e.Tool)+"  "+clip(text.Line(e.Text), 200), 0)
+	case coding.Got:
+		return s.lines("    ", e.Text, shownLines)
+	case coding.Log:
+		return s.lines("! ", e.Text, 0)
+	case coding.Ended:
+		if e.Failed {
+			return s.lines("! ", "the agent reports an error: "+e.Text, 0)
+		}
+	}
+	return nil
+}
+
+// lines prints lines with a margin; at most of them, unless most is 0.
+func (s *stage) lines(margin, all string, most int) error {
+	list := strings.Split(strings.TrimRight(inert(all), "\n"), "\n")
+	more := 0
+	if most > 0 && len(list) > most {
+		list, more = list[:most], len(list)-most
+	}
+	var b strings.Builder
+	for _, line := range list {
+		b.WriteString(s.prefix + margin + line + "\n")
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, "%s%s… %d more lines\n", s.prefix, margin, more)
+	}
+	_, err := io.WriteString(s.w, b.String())
+	return err
+}
+
+// locked lets several agents write lines to one place.
+type locked struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+// try is one of several attempts.
+type try struct {
+	coding.Result
+	Error string `json:"error,omitempty"`
+}
+
+// tryAll lets agents work in copies of a session, and shows what came of each.
+func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, first *coding.Session, std streams) error {
+	defer svc.Destroy(context.WithoutCancel(ctx), first.ID, true)
+	copies, err := first.Fork(ctx, f.tries)
+	if err != nil {
+		return err
+	}
+	tries := make([]try, len(copies))
+	out := &locked{w: std.err}
+	var wg sync.WaitGroup
+	for i, s := range copies {
+		wg.Go(func() {
+			res, err := s.Prompt(ctx, f.prompt, f.timeout, newStage(out, fmt.Sprintf("%d │ ", i+1)).show)
+			if tries[i].Result = res; err != nil {
+				tries[i].Session, tries[i].Error = s.ID, err.Error()
+			}
+			if f.rm {
+				svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
+			}
+		})
+	}
+	wg.Wait()
+	if !f.asJSON {
+		for i, t := range tries {
+			fmt.Fprintf(std.out, "# try %d, session %s\n", i+1, t.Session)
+			if err := showDiff(std.out, t.Diff); err != nil {
+				return err
+			}
+		}
+	}
+	if err := writeList(std.out, f.asJSON, tries, "TRY\tSESSION\tRESULT\tFILES\tADDED\tREMOVED\tTIME\tTOKENS\tCOST", tryRows()); err != nil {
+		return err
+	}
+	if !f.rm && !f.asJSON {
+		fmt.Fprintln(std.err, "hutch: take one with `hutch agent apply SESSION FOLDER`, and remove the others with `hutch rm SESSION`")
+	}
+	return judge(tries)
+}
+
+func tryRows() func(try) []any {
+	number := 0
+	return func(t try) []any {
+		number++
+		verdict := "done"
+		switch {
+		case t.Error != "":
+			verdict = clip(t.Error, 60)
+		case t.TimedOut:
+			verdict = "time limit"
+		case !t.Success:
+			verdict = fmt.Sprintf("failed (%d)", t.ExitCode)
+		}
+		took := (time.Duration(t.Duration) * time.Millisecond).Round(100 * time.Millisecond)
+		return []any{number, t.Session, verdict, t.Files, t.Added, t.Removed, took, t.Usage.InputTokens + t.Usage.OutputTokens, fmt.Sprintf("$%.2f", t.Usage.Cost)}
+	}
+}
+
+// judge is an error if no try succeeded.
+func judge(tries []try) error {
+	for _, t := range tries {
+		if t.Error == "" && t.Success {
+			return nil
+		}
+	}
+	return hutch.Errorf(hutch.Conflict, "none of the %d tries succeeded", len(tries))
+}

@@ -1,0 +1,259 @@
+// Package coding runs coding agents, such as Claude Code, on repositories in sandboxes.
+//
+// The idea that makes it small: a session with an agent is a sandbox with a label, and everything that is done with it
+// is a verb that [hutch.Service] has already. To begin is to create the sandbox and to clone or unpack the repository.
+// A prompt is a background process, so it outlives the connection, and its output can be followed again. To try
+// several ways is to fork. Nothing is kept beside the sandbox: a session that sleeps, wakes, is copied or goes does so
+// as a sandbox.
+//
+// Three things keep what is inside from reaching further:
+//
+//   - The keys of the model are brokered: the server adds them to requests for one host. A secret that a program
+//     could read is refused.
+//   - Nothing of the repository is run, parsed or followed outside of the sandbox.
+//   - What the agent has changed comes out as one text, a difference. [hutch/internal/patch] reads it, and applies it
+//     to a folder only as a whole.
+//
+// The difference is made by a second repository, beside the agent's own: it knows the files as they were before the
+// first prompt. So it does not matter what the agent does with branches, commits, filters and settings of git.
+package coding
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hutch"
+)
+
+const (
+	// Label is the label of a sandbox that is a session; its value is the name of the agent.
+	Label = "hutch.agent"
+	// Folder is where the repository is.
+	Folder = "/workspace/repo"
+
+	state  = "/workspace/.hutch-agent" // our own files, beside the repository
+	prompt = state + "/prompt"
+	base   = state + "/base.git"
+	// processName is the name of the process of a prompt.
+	processName = "agent"
+)
+
+const (
+	// DefaultTimeout ends a prompt that does not name its time.
+	DefaultTimeout = time.Hour
+	// DefaultKeep is how long a session is there at all.
+	DefaultKeep = 7 * 24 * time.Hour
+	// MaxPrompt is the longest prompt, in bytes.
+	MaxPrompt = 1 << 20
+	setUpTime = 10 * time.Minute // of what git does with a large repository
+)
+
+// Service is what an agent's sandbox is made with.
+type Service interface {
+	hutch.Service
+	Secrets(ctx context.Context) ([]hutch.Secret, error)
+}
+
+// Session is an agent's sandbox.
+type Session struct {
+	svc        hutch.Service
+	definition Definition
+	ID         string
+}
+
+// Repository says where the files come from: URL, or Unpack.
+type Repository struct {
+	hutch.GitCloneRequest
+	// Unpack writes files into a folder of the sandbox. It is for callers that have the files themselves.
+	Unpack func(ctx context.Context, svc hutch.Service, sandbox, folder string) error
+}
+
+// Open makes a session: a sandbox in which the repository is, and the agent that the definition describes. What req
+// sets wins over the definition.
+func Open(ctx context.Context, svc Service, d Definition, req hutch.CreateRequest, repo Repository) (_ *Session, err error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	if repo.Unpack == nil {
+		repo.Dir = Folder
+		if err := repo.Check(); err != nil {
+			return nil, err
+		}
+	}
+	if req, err = d.request(ctx, svc, req); err != nil {
+		return nil, err
+	}
+	final := req.Network
+	if req.Network, err = withHost(final, repo.URL); err != nil {
+		return nil, err
+	}
+	sb, err := svc.Create(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{svc: svc, definition: d, ID: sb.ID}
+	defer func() {
+		if err != nil {
+			svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
+		}
+	}()
+	if err := s.fetch(ctx, repo); err != nil {
+		return nil, err
+	}
+	if len(req.Network.Allow) != len(final.Allow) {
+		// The host of the repository was for the clone: an agent that is talked into it could send things there.
+		if _, err := svc.SetNetwork(ctx, s.ID, final); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.remember(ctx)
+}
+
+// request is what the sandbox is created with.
+func (d Definition) request(ctx context.Context, svc Service, req hutch.CreateRequest) (hutch.CreateRequest, error) {
+	req.Env = maps.Clone(req.Env)
+	if req.Env == nil {
+		req.Env = map[string]string{}
+	}
+	for name, value := range d.Env {
+		if _, set := req.Env[name]; !set {
+			req.Env[name] = value
+		}
+	}
+	if err := d.takeKeys(ctx, svc, &req); err != nil {
+		return req, err
+	}
+	if req.Network.Mode != hutch.NetworkNone {
+		req.Network.Allow = append(slices.Clone(req.Network.Allow), hutch.Rules(d.Allow...)...)
+		req.Network.Mode = cmp.Or(req.Network.Mode, hutch.NetworkAllowList)
+	}
+	req.Labels = maps.Clone(req.Labels)
+	if req.Labels == nil {
+		req.Labels = map[string]string{}
+	}
+	req.Labels[Label] = d.Name
+	req.Timeout = cmp.Or(req.Timeout, hutch.InSeconds(DefaultKeep))
+	return d.from(ctx, svc, req)
+}
+
+// takeKeys asks for the secrets. It refuses one that a program in the sandbox could read.
+func (d Definition) takeKeys(ctx context.Context, svc Service, req *hutch.CreateRequest) error {
+	if len(d.Keys) == 0 {
+		return nil
+	}
+	list, err := svc.Secrets(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range d.Keys {
+		i := slices.IndexFunc(list, func(s hutch.Secret) bool { return s.Name == k.Secret })
+		switch {
+		case i < 0:
+			return hutch.Errorf(hutch.NotFound, "the agent %s needs the secret %s, which is not there: set it with `hutch secret set %[2]s --host %s`, so that the server adds it to requests, and no program can read it", d.Name, k.Secret, k.Host)
+		case list[i].Brokered == nil:
+			return hutch.Errorf(hutch.Denied, "the secret %s is one that programs can read, and an agent may do with it what a stranger's file tells it to: set it again with `hutch secret set %[1]s --host %s`", k.Secret, k.Host)
+		}
+		req.Secrets = append(req.Secrets, k.use())
+		b := list[i].Brokered
+		name, port, err := hutch.ParseBrokeredHost(k.Host)
+		if err != nil || b.Brokers(name, port) {
+			continue
+		}
+		if _, set := req.Env[k.BaseURL]; set {
+			continue
+		}
+		if k.BaseURL == "" {
+			return hutch.Errorf(hutch.Conflict, "the secret %s is for %s, and the agent %s sends it to %s: set the secret for that host", k.Secret, strings.Join(b.Hosts, ", "), d.Name, k.Host)
+		}
+		req.Env[k.BaseURL] = "https://" + b.Hosts[0]
+	}
+	return nil
+}
+
+// from chooses the template or image with the program.
+func (d Definition) from(ctx context.Context, svc hutch.Service, req hutch.CreateRequest) (hutch.CreateRequest, error) {
+	if req.Template != "" || req.Snapshot != "" {
+		return req, nil
+	}
+	named := req.Image != ""
+	if req.Image = cmp.Or(req.Image, d.Image, "host"); hutch.CheckTemplateName(req.Image) == nil && req.Image != "host" {
+		list, err := svc.Snapshots(ctx)
+		if err != nil {
+			return req, err
+		}
+		if slices.ContainsFunc(list, func(s hutch.Snapshot) bool {
+			return s.Template != nil && s.Name == hutch.TemplateName(req.Image)
+		}) {
+			req.Template, req.Image = req.Image, ""
+			return req, nil
+		}
+		if !named {
+			return req, hutch.Errorf(hutch.NotFound, "there is no template %s, in which the agent %s is: make it with `hutch template create %[1]s --build FOLDER`, as docs/agents.md shows, or name another image", req.Image, d.Name).Naming(hutch.AboutField, "image")
+		}
+	}
+	if req.InstanceType == "" {
+		req.Limits.Memory = cmp.Or(req.Limits.Memory, d.Memory)
+		req.Limits.Disk = cmp.Or(req.Limits.Disk, d.Disk)
+	}
+	return req, nil
+}
+
+// Find returns the session of a sandbox.
+func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Session, error) {
+	sb, err := svc.Sandbox(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case sb.Labels[Label] == "":
+		return nil, hutch.Errorf(hutch.NotFound, "the sandbox %s is not the session of an agent: see `hutch agent ls`", id).Naming(hutch.AboutSandbox, id)
+	case d.Name == "":
+		if d, err = Named(sb.Labels[Label]); err != nil {
+			return nil, err
+		}
+	case d.Name != sb.Labels[Label]:
+		return nil, hutch.Errorf(hutch.Conflict, "the session %s is one of the agent %s, not of %s", id, sb.Labels[Label], d.Name).Naming(hutch.AboutSandbox, id)
+	}
+	return &Session{svc: svc, definition: d, ID: id}, nil
+}
+
+// Fork makes sessions that begin with what this one is now.
+func (s *Session) Fork(ctx context.Context, count int) ([]*Session, error) {
+	list, err := s.svc.Fork(ctx, s.ID, hutch.ForkRequest{Count: count})
+	if err != nil {
+		return nil, err
+	}
+	sessions := make([]*Session, len(list))
+	keep := hutch.InSeconds(DefaultKeep)
+	for i, sb := range list {
+		sessions[i] = &Session{svc: s.svc, definition: s.definition, ID: sb.ID}
+		_, uerr := s.svc.Update(ctx, sb.ID, hutch.UpdateRequest{Labels: map[string]string{Label: s.definition.Name}, Timeout: &keep})
+		err = cmp.Or(err, uerr)
+	}
+	return sessions, err
+}
+
+// run runs a script of ours in the sandbox, and returns what it prints.
+func (s *Session) run(ctx context.Context, script string, out func(hutch.Output) error, args ...string) (hutch.ExecResult, error) {
+	res, err := s.svc.Exec(ctx, s.ID, hutch.ExecRequest{
+		Command: script, Args: args, Timeout: hutch.InSeconds(setUpTime), StreamOnly: out != nil,
+		Env: map[string]string{"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+	}, out)
+	switch {
+	case err != nil:
+		return res, err
+	case res.TimedOut:
+		return res, hutch.Errorf(hutch.Timeout, "git did not end within %v: is the repository too large?", setUpTime)
+	case res.Limit != "":
+		return res, hutch.Errorf(hutch.Exhausted, "git reached the %s limit of the sandbox: give it more with --memory or --disk", res.Limit)
+	case res.ExitCode == 127:
+		return res, hutch.Errorf(hutch.Unsupported, "the image has no git, or no bash: use one that has both")
+	case res.ExitCode != 0:
+		return res, hutch.Errorf(hutch.Conflict, "git ended with %d: %.500s", res.ExitCode, fmt.Sprintf("%q", res.Stderr))
+	}
+	return res, nil
+}

@@ -1,0 +1,86 @@
+package coding
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"hutch"
+	"hutch/internal/files"
+)
+
+// FromFolder brings a folder of this machine into the sandbox, with what git ignores, and with its history. Links are
+// packed as links, and none is followed. Left out are the settings of git, which can hold passwords and name programs, its
+// hooks, and a file .git that leads to a repository elsewhere.
+func FromFolder(dir string) func(context.Context, hutch.Service, string, string) error {
+	return func(ctx context.Context, svc hutch.Service, sandbox, folder string) error {
+		all, packer := io.Pipe()
+		some, chooser := io.Pipe()
+		done := make(chan struct{}, 2)
+		go func() {
+			defer func() { done <- struct{}{} }()
+			here := &files.FS{Dir: "."}
+			packer.CloseWithError(here.Pack(ctx, "", hutch.PackRequest{Dir: dir, Format: hutch.Tar}, packer))
+		}()
+		go func() {
+			defer func() { done <- struct{}{} }()
+			err := choose(chooser, all)
+			all.CloseWithError(err)
+			chooser.CloseWithError(err)
+		}()
+		err := svc.Unpack(ctx, sandbox, hutch.UnpackRequest{Dir: folder, Format: hutch.Tar}, some)
+		some.CloseWithError(errors.Join(errLeft, err))
+		<-done
+		<-done
+		return err
+	}
+}
+
+var errLeft = errors.New("the sandbox takes no more files")
+
+// choose copies an archive without what is left out.
+func choose(w io.Writer, r io.Reader) error {
+	in, out := tar.NewReader(r), tar.NewWriter(w)
+	for {
+		h, err := in.Next()
+		if err == io.EOF {
+			_, err := io.Copy(io.Discard, r)
+			return errors.Join(err, out.Close())
+		}
+		if err != nil {
+			return err
+		}
+		if leftOut(path.Clean(h.Name), h.Typeflag == tar.TypeDir) {
+			continue
+		}
+		if err := out.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := io.Copy(out, in); err != nil {
+			return err
+		}
+	}
+}
+
+func leftOut(name string, isDir bool) bool {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		if part != ".git" {
+			continue
+		}
+		below := parts[i+1:]
+		switch {
+		case len(below) == 0:
+			return !isDir
+		case below[0] == "hooks", strings.HasPrefix(below[0], "config"):
+			return true
+		case below[0] == "modules": // the repositories of submodules, whose names can have slashes
+			return strings.HasPrefix(below[len(below)-1], "config") || strings.Contains(name, "/hooks/")
+		}
+		return false
+	}
+	return false
+}

@@ -1,0 +1,275 @@
+package coding
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// EventType is the kind of an [Event].
+type EventType string
+
+const (
+	Began  EventType = "began"  // Text is the model, where the agent says it
+	Said   EventType = "said"   // Text is what the agent says
+	Called EventType = "called" // the agent uses Tool, and Text is what for
+	Got    EventType = "got"    // Text is what the tool gave
+	Log    EventType = "log"    // Text is a line that the agent prints beside its stream
+	Ended  EventType = "ended"  // Text is the agent's last words
+)
+
+// Event is one thing that an agent does, whichever agent it is.
+type Event struct {
+	Type   EventType `json:"type"`
+	Text   string    `json:"text,omitempty"`
+	Tool   string    `json:"tool,omitempty"`
+	Failed bool      `json:"failed,omitempty"`
+	Usage  *Usage    `json:"usage,omitempty"` // of Ended
+
+	more bool // Text continues that of the event before
+}
+
+// maxText bounds the text of an event, in bytes.
+const maxText = 64 << 10
+
+// formats read a line that is not empty. What they do not know they leave out; what is not of their form is a Log.
+var formats = map[string]func([]byte) []Event{
+	"text":     func(line []byte) []Event { return []Event{{Type: Said, Text: cut(string(line))}} },
+	"claude":   inJSON(claude),
+	"codex":    inJSON(codex),
+	"gemini":   inJSON(gemini),
+	"opencode": inJSON(opencode),
+}
+
+// inJSON reads lines that are objects.
+func inJSON[T any](read func(T) []Event) func([]byte) []Event {
+	return func(line []byte) []Event {
+		var v T
+		if line = bytes.TrimSpace(line); line[0] != '{' || json.Unmarshal(line, &v) != nil {
+			return []Event{{Type: Log, Text: cut(string(line))}}
+		}
+		events := read(v)
+		for i := range events {
+			events[i].Text, events[i].Tool = cut(events[i].Text), cut(events[i].Tool)
+		}
+		return events
+	}
+}
+
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	end := maxText
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + " …"
+}
+
+// claudeLine is a line of `claude --output-format stream-json`.
+type claudeLine struct {
+	Type, Subtype, Model, Result string
+	IsError                      bool    `json:"is_error"`
+	Turns                        int     `json:"num_turns"`
+	Cost                         float64 `json:"total_cost_usd"`
+	Message                      struct {
+		Content blocks
+	}
+	Usage struct {
+		Input   int `json:"input_tokens"`
+		Created int `json:"cache_creation_input_tokens"`
+		Cached  int `json:"cache_read_input_tokens"`
+		Output  int `json:"output_tokens"`
+	}
+}
+
+type block struct {
+	Type, Text, Name string
+	Input            json.RawMessage
+	Content          blocks
+	IsError          bool `json:"is_error"`
+}
+
+// blocks are a list of blocks, or a text.
+type blocks []block
+
+func (b *blocks) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*b = blocks{{Type: "text", Text: text}}
+		return nil
+	}
+	var list []block
+	err := json.Unmarshal(data, &list)
+	*b = list
+	return err
+}
+
+func (b blocks) text() string {
+	var all []string
+	for _, x := range b {
+		if x.Type == "text" {
+			all = append(all, x.Text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+func claude(l claudeLine) (events []Event) {
+	switch l.Type {
+	case "system":
+		if l.Subtype == "init" {
+			return []Event{{Type: Began, Text: l.Model}}
+		}
+	case "assistant":
+		for _, b := range l.Message.Content {
+			switch b.Type {
+			case "text":
+				events = append(events, Event{Type: Said, Text: b.Text})
+			case "tool_use":
+				events = append(events, Event{Type: Called, Tool: b.Name, Text: purpose(b.Input)})
+			}
+		}
+	case "user":
+		for _, b := range l.Message.Content {
+			if b.Type == "tool_result" {
+				events = append(events, Event{Type: Got, Text: b.Content.text(), Failed: b.IsError})
+			}
+		}
+	case "result":
+		u := &Usage{Turns: l.Turns, InputTokens: l.Usage.Input + l.Usage.Created + l.Usage.Cached, OutputTokens: l.Usage.Output, Cost: l.Cost}
+		return []Event{{Type: Ended, Text: l.Result, Failed: l.IsError || l.Subtype != "success", Usage: u}}
+	}
+	return events
+}
+
+// purpose is what a tool is used for, in few words: the field that says the most, or all of them.
+func purpose(input json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(input, &fields) != nil {
+		return string(input)
+	}
+	for _, name := range []string{"command", "file_path", "filePath", "path", "pattern", "query", "url", "description"} {
+		var text string
+		if json.Unmarshal(fields[name], &text) == nil && text != "" {
+			return text
+		}
+	}
+	return string(input)
+}
+
+// codexLine is a line of `codex exec --json`.
+type codexLine struct {
+	Type, Message string
+	Item          struct {
+		Type, Text, Command string
+		Output              string `json:"aggregated_output"`
+		Status              string
+		ExitCode            *int `json:"exit_code"`
+		Changes             []struct{ Path, Kind string }
+		Message             string
+	}
+	Usage struct {
+		Input  int `json:"input_tokens"`
+		Output int `json:"output_tokens"`
+	}
+	Error struct{ Message string }
+}
+
+func codex(l codexLine) []Event {
+	switch l.Type {
+	case "thread.started":
+		return []Event{{Type: Began}}
+	case "item.completed":
+		return codexItem(l)
+	case "turn.completed":
+		return []Event{{Type: Ended, Usage: &Usage{Turns: 1, InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}}}
+	case "turn.failed":
+		return []Event{{Type: Ended, Text: l.Error.Message, Failed: true}}
+	case "error":
+		return []Event{{Type: Log, Text: l.Message, Failed: true}}
+	}
+	return nil
+}
+
+func codexItem(l codexLine) (events []Event) {
+	switch i := l.Item; i.Type {
+	case "agent_message":
+		return []Event{{Type: Said, Text: i.Text}}
+	case "command_execution":
+		return []Event{{Type: Called, Tool: "command", Text: i.Command}, {Type: Got, Text: i.Output, Failed: i.ExitCode != nil && *i.ExitCode != 0}}
+	case "file_change":
+		for _, c := range i.Changes {
+			events = append(events, Event{Type: Called, Tool: c.Kind, Text: c.Path})
+		}
+	case "error":
+		return []Event{{Type: Log, Text: i.Message, Failed: true}}
+	}
+	return events
+}
+
+// geminiLine is a line of `gemini --output-format stream-json`.
+type geminiLine struct {
+	Type, Role, Model, Status, Message, Output string
+	Content                                    string
+	Delta                                      bool
+	Tool                                       string `json:"tool_name"`
+	Parameters                                 json.RawMessage
+	Error                                      struct{ Message string }
+	Stats                                      struct {
+		Input  int `json:"input_tokens"`
+		Output int `json:"output_tokens"`
+	}
+}
+
+func gemini(l geminiLine) []Event {
+	switch {
+	case l.Type == "init":
+		return []Event{{Type: Began, Text: l.Model}}
+	case l.Type == "message" && l.Role == "assistant":
+		return []Event{{Type: Said, Text: l.Content, more: l.Delta}}
+	case l.Type == "tool_use":
+		return []Event{{Type: Called, Tool: l.Tool, Text: purpose(l.Parameters)}}
+	case l.Type == "tool_result":
+		return []Event{{Type: Got, Text: l.Output + l.Error.Message, Failed: l.Status == "error"}}
+	case l.Type == "error":
+		return []Event{{Type: Log, Text: l.Message, Failed: true}}
+	case l.Type == "result":
+		return []Event{{Type: Ended, Text: l.Error.Message, Failed: l.Status != "success", Usage: &Usage{Turns: 1, InputTokens: l.Stats.Input, OutputTokens: l.Stats.Output}}}
+	}
+	return nil
+}
+
+// opencodeLine is a line of `opencode run --format json`.
+type opencodeLine struct {
+	Type string
+	Part struct {
+		Text, Tool string
+		Cost       float64
+		Tokens     struct{ Input, Output int }
+		State      struct {
+			Status, Output, Error string
+			Input                 json.RawMessage
+		}
+	}
+	Error struct {
+		Name string
+		Data struct{ Message string }
+	}
+}
+
+func opencode(l opencodeLine) []Event {
+	switch p := l.Part; l.Type {
+	case "text":
+		return []Event{{Type: Said, Text: p.Text}}
+	case "tool_use":
+		return []Event{{Type: Called, Tool: p.Tool, Text: purpose(p.State.Input)}, {Type: Got, Text: p.State.Output + p.State.Error, Failed: p.State.Status == "error"}}
+	case "step_finish":
+		return []Event{{Type: Ended, Usage: &Usage{Turns: 1, InputTokens: p.Tokens.Input, OutputTokens: p.Tokens.Output, Cost: p.Cost}}}
+	case "error":
+		return []Event{{Type: Ended, Text: strings.TrimSpace(l.Error.Name + " " + l.Error.Data.Message), Failed: true}}
+	}
+	return nil
+}

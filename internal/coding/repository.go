@@ -1,0 +1,110 @@
+package coding
+
+import (
+	"bytes"
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"hutch"
+	"hutch/internal/patch"
+)
+
+// MaxDiff is the longest difference, in bytes.
+const MaxDiff = 32 << 20
+
+// withHost adds the host of a repository to what the sandbox reaches.
+func withHost(n hutch.Network, address string) (hutch.Network, error) {
+	host := hostOf(address)
+	if host == "" || n.Mode == hutch.NetworkNone || n.Mode == hutch.NetworkOpen {
+		return n, nil
+	}
+	n.Allow = append(slices.Clone(n.Allow), hutch.Rules(host)...)
+	if _, err := n.Canonical(); err != nil {
+		return n, hutch.Errorf(hutch.Invalid, "the url %.200q has no host that a sandbox can reach", address).Naming(hutch.AboutField, "url")
+	}
+	return n, nil
+}
+
+// hostOf returns the host and port of an address for git, or "" for a path.
+func hostOf(address string) string {
+	ports := map[string]string{"https": "443", "http": "80", "ssh": "22", "git": "9418"}
+	if u, err := url.Parse(address); err == nil && ports[u.Scheme] != "" && u.Host != "" {
+		if u.Port() == "" {
+			return u.Host + ":" + ports[u.Scheme]
+		}
+		return u.Host
+	}
+	before, _, short := strings.Cut(address, ":") // user@host:path
+	if !short || strings.Contains(before, "/") {
+		return ""
+	}
+	return before[strings.LastIndexByte(before, '@')+1:] + ":22"
+}
+
+// fetch brings the repository into the sandbox.
+func (s *Session) fetch(ctx context.Context, repo Repository) error {
+	if repo.Unpack != nil {
+		return repo.Unpack(ctx, s.svc, s.ID, Folder)
+	}
+	_, err := s.svc.GitClone(ctx, s.ID, repo.GitCloneRequest)
+	return err
+}
+
+// prepare begins the scripts below. Our repository has the agent's files as its working tree, and settings of its own. Its
+// attributes come before those of the files: they let git take every file byte by byte, and run no filter.
+const prepare = `set -u
+unset $(env | sed -n 's/^\(GIT_[A-Z_]*\)=.*/\1/p') 2>/dev/null
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_OPTIONAL_LOCKS=0
+base=$1 folder=$2
+cd "$folder" || exit 1
+own() { git --git-dir="$base" --work-tree="$folder" -c core.bare=false -c core.hooksPath=/dev/null -c core.fsmonitor=false \
+	-c core.autocrlf=false -c core.safecrlf=false -c core.symlinks=true -c core.fileMode=true -c core.quotePath=true -c gc.auto=0 -c advice.addEmbeddedRepo=false "$@"; }
+`
+
+// rememberScript keeps the files as they are. A folder without a repository becomes one, as agents expect. Files that the
+// agent's repository has, although it ignores them, are kept, too.
+const rememberScript = prepare + `
+if [ ! -e .git ] || [ -d .git -a ! -e .git/config ]; then git init -q . || exit 1; fi
+git init -q --bare --template= "$base" || exit 1
+mkdir -p "$base/info"
+echo '* !text !eol !crlf !filter !ident !working-tree-encoding !diff !merge !whitespace' >"$base/info/attributes"
+own add -A --ignore-errors . || true
+git -c core.fsmonitor=false ls-files -z 2>/dev/null | own add -f --ignore-errors --pathspec-from-file=- --pathspec-file-nul 2>/dev/null || true
+tree=$(own write-tree) && own update-ref refs/base "$tree"
+`
+
+// diffScript prints what has changed since.
+const diffScript = prepare + `
+own add -A --ignore-errors . || true
+tree=$(own write-tree) || exit 1
+own diff --binary --full-index --no-renames --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ --submodule=short refs/base "$tree"
+`
+
+// remember keeps the files as the agent finds them.
+func (s *Session) remember(ctx context.Context) error {
+	_, err := s.run(ctx, rememberScript, nil, base, Folder)
+	return err
+}
+
+// Diff returns what has changed since the session began, as git prints it. Files that the repository ignores are not in it.
+func (s *Session) Diff(ctx context.Context) ([]byte, *patch.Patch, error) {
+	var diff bytes.Buffer
+	tooLong := hutch.Errorf(hutch.Exhausted, "the agent has changed more than %d MiB: is something there that git should ignore? Copy the files with `hutch cp %s:%s FOLDER`", MaxDiff>>20, s.ID, Folder)
+	_, err := s.run(ctx, diffScript, func(o hutch.Output) error {
+		if o.Stream != hutch.Stdout {
+			return nil
+		}
+		if diff.Len()+len(o.Data) > MaxDiff {
+			return tooLong
+		}
+		diff.Write(o.Data)
+		return nil
+	}, base, Folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := patch.Parse(diff.Bytes())
+	return diff.Bytes(), p, err
+}

@@ -1,0 +1,298 @@
+package patch
+
+import (
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"hutch"
+)
+
+// maxFile bounds a file that is changed, in bytes.
+const maxFile = 256 << 20
+
+// Apply changes the files of a folder. If one of them cannot be changed, because it is different here from what the
+// agent began with, or because it lies where nothing may be written, nothing is changed and the error is Conflict or
+// Denied. Changes of submodules are left out; their paths are returned.
+func (p *Patch) Apply(dir string) (skipped []string, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	plan := &plan{root: root, steps: map[string]*step{}}
+	for i := range p.Files {
+		f := &p.Files[i]
+		if f.OldMode == modeModule || f.NewMode == modeModule {
+			skipped = append(skipped, f.Path)
+			continue
+		}
+		if err := plan.add(f); err != nil {
+			return nil, err
+		}
+	}
+	return skipped, plan.carryOut()
+}
+
+// plan is what is to be done, found out before anything is changed.
+type plan struct {
+	root  *os.Root
+	steps map[string]*step
+	order []*step
+}
+
+// step is the new state of one path.
+type step struct {
+	path    string
+	mode    string // empty removes it
+	content []byte
+	removes bool // something is there
+}
+
+func (p *plan) add(f *File) error {
+	if err := checkPath(f.Path); err != nil {
+		return err
+	}
+	s, seen := p.steps[f.Path]
+	switch {
+	case seen && (s.mode != "" || !f.New()):
+		return denied(f.Path, "it is in the difference twice")
+	case !seen:
+		s = &step{path: f.Path}
+		p.steps[f.Path] = s
+		p.order = append(p.order, s)
+	}
+	if err := p.checkFolders(f.Path, f.New(), f.Deleted()); err != nil {
+		return err
+	}
+	old, err := p.old(f, seen)
+	if err != nil {
+		return err
+	}
+	s.removes = s.removes || !f.New()
+	if s.mode = f.NewMode; f.Deleted() {
+		return nil
+	}
+	if s.content, err = f.change(old); err != nil {
+		return conflict(f.Path, err)
+	}
+	if f.NewMode == modeLink {
+		return checkLink(f.Path, string(s.content))
+	}
+	return nil
+}
+
+// old returns what is at the path, which must be what the difference says.
+func (p *plan) old(f *File, removed bool) ([]byte, error) {
+	info, err := p.root.Lstat(f.Path)
+	switch {
+	case f.New() && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || removed):
+		return nil, nil
+	case f.New() && err == nil && info.IsDir():
+		return nil, nil // checkPlace looks at what is in it
+	case f.New() && err == nil:
+		return nil, conflict(f.Path, errors.New("the agent made this file, and there is one here"))
+	case err != nil:
+		return nil, conflict(f.Path, errors.New("it is not there"))
+	case (info.Mode()&fs.ModeSymlink != 0) != (f.OldMode == modeLink) || f.OldMode != modeLink && !info.Mode().IsRegular():
+		return nil, conflict(f.Path, errors.New("it is of another kind"))
+	case info.Size() > maxFile:
+		return nil, hutch.Errorf(hutch.Exhausted, "%q has %d bytes, over the limit of %d: change it by hand", f.Path, info.Size(), maxFile)
+	}
+	var old []byte
+	if f.OldMode == modeLink {
+		target, lerr := p.root.Readlink(f.Path)
+		old, err = []byte(target), lerr
+	} else {
+		old, err = p.root.ReadFile(f.Path)
+	}
+	if err == nil && (f.Binary || f.Deleted()) && !hasID(old, f.oldID) {
+		return nil, conflict(f.Path, errDiffers)
+	}
+	return old, err
+}
+
+// hasID reports whether content is what git calls by that id.
+func hasID(content []byte, id string) bool {
+	head := fmt.Appendf(nil, "blob %d\x00", len(content))
+	if len(id) == 2*sha256.Size {
+		sum := sha256.Sum256(append(head, content...))
+		return hex.EncodeToString(sum[:]) == id
+	}
+	sum := sha1.Sum(append(head, content...))
+	return hex.EncodeToString(sum[:]) == id
+}
+
+// checkPath refuses a path that leads out of the folder, or to what git keeps for itself.
+func checkPath(p string) error {
+	if !filepath.IsLocal(p) || path.Clean(p) != p || p == "." || strings.ContainsRune(p, 0) {
+		return denied(p, "the path leads out of the folder")
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		if gitsOwn(part) {
+			return denied(p, "git keeps its own files there, and runs some of them")
+		}
+	}
+	return nil
+}
+
+// gitsOwn reports whether some file system takes a name for .git: it may ignore the case of letters, characters that
+// cannot be seen, or points and blanks at the end.
+func gitsOwn(name string) bool {
+	name = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+	name, _, _ = strings.Cut(name, ":")
+	name = strings.TrimRight(name, ". ")
+	return name == ".git" || name == "git~1"
+}
+
+// checkLink refuses a link that leads out of the folder. Points that go up may only be at its beginning: after another
+// name they can lead anywhere, because that name can be a link.
+func checkLink(p, target string) error {
+	up := true
+	for part := range strings.SplitSeq(target, "/") {
+		if part == ".." && !up {
+			return denied(p, "the link goes up in its middle")
+		}
+		up = up && part == ".."
+		if gitsOwn(part) {
+			return denied(p, "the link leads to git's own files")
+		}
+	}
+	if target == "" || strings.ContainsRune(target, 0) || path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(p), target)) {
+		return denied(p, "the link leads out of the folder")
+	}
+	return nil
+}
+
+// checkFolders refuses a path through a link, which is here or which the difference makes. A new file can be in a folder
+// that takes the place of a link or a file, and a file that goes can be in one that becomes a file.
+func (p *plan) checkFolders(name string, isNew, isGone bool) error {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		s := p.steps[dir]
+		if s != nil && s.mode != "" && !isGone {
+			return denied(name, "one of its folders is a file of the difference")
+		}
+		info, err := p.root.Lstat(dir)
+		switch {
+		case err != nil || info.IsDir() || s != nil && isNew:
+		case info.Mode()&fs.ModeSymlink != 0:
+			return denied(name, "one of its folders is a link")
+		default:
+			return conflict(name, errors.New("one of its folders is a file here"))
+		}
+	}
+	return nil
+}
+
+// checkPlace looks at a path when all of the difference is known: a folder that becomes a file must not hold anything else.
+func (p *plan) checkPlace(s *step) error {
+	if err := p.checkFolders(s.path, !s.removes, s.mode == ""); err != nil {
+		return err
+	}
+	info, err := p.root.Lstat(s.path)
+	if err != nil || !info.IsDir() {
+		return nil
+	}
+	return fs.WalkDir(p.root.FS(), s.path, func(name string, d fs.DirEntry, err error) error {
+		if inside := p.steps[name]; err != nil || d.IsDir() || inside != nil && inside.mode == "" {
+			return err
+		}
+		return conflict(s.path, fmt.Errorf("it is a folder here, with %q in it", name))
+	})
+}
+
+// carryOut removes first, so that a folder can take the place of a file, and the other way round.
+func (p *plan) carryOut() error {
+	for _, s := range p.order {
+		if err := p.checkPlace(s); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.order {
+		if !s.removes || s.mode != "" && s.mode != modeLink {
+			continue
+		}
+		if err := p.root.Remove(s.path); err != nil {
+			return err
+		}
+		for dir := path.Dir(s.path); s.mode == "" && dir != "." && p.root.Remove(dir) == nil; dir = path.Dir(dir) {
+		}
+	}
+	for _, s := range p.order {
+		if s.mode == "" {
+			continue
+		}
+		if err := p.put(s); err != nil {
+			return fmt.Errorf("write %q: %w", s.path, err)
+		}
+	}
+	return nil
+}
+
+// put writes one file as a whole.
+func (p *plan) put(s *step) error {
+	dir := path.Dir(s.path)
+	if dir != "." {
+		if err := p.root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := p.checkFolders(s.path, false, false); err != nil {
+		return err
+	}
+	if s.mode == modeLink {
+		return p.root.Symlink(string(s.content), s.path)
+	}
+	return p.write(path.Join(dir, ".hutch-"+rand.Text()[:12]), s)
+}
+
+// write writes a file beside its place, and moves it there. A file that is there already keeps its permissions, but for
+// those to run it.
+func (p *plan) write(temp string, s *step) error {
+	perm := fs.FileMode(0o666)
+	if s.mode == modeProgram {
+		perm = 0o777
+	}
+	file, err := p.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	if info, serr := p.root.Lstat(s.path); serr == nil && info.Mode().IsRegular() {
+		perm = info.Mode().Perm() &^ 0o111
+		if s.mode == modeProgram {
+			perm |= perm & 0o444 >> 2
+		}
+		err = file.Chmod(perm)
+	}
+	_, werr := file.Write(s.content)
+	if err = errors.Join(err, werr, file.Close()); err == nil {
+		err = p.root.Rename(temp, s.path)
+	}
+	if err != nil {
+		p.root.Remove(temp)
+	}
+	return err
+}
+
+func conflict(path string, why error) error {
+	return hutch.Errorf(hutch.Conflict, "%q cannot be changed: %v. Nothing was changed; save the difference to a file, and put it in by hand", path, why)
+}
+
+func denied(path, why string) error {
+	return hutch.Errorf(hutch.Denied, "the difference names %q, which is refused: %s. Nothing was changed", path, why)
+}

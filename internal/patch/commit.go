@@ -1,0 +1,91 @@
+package patch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"hutch"
+)
+
+// Commit puts a difference onto a new branch of a repository of this machine, as one commit on top of what is checked
+// out, and returns its id. The working tree, the index and the branch that is checked out do not change. Git itself does
+// it, with commands that change objects and one reference: hooks, watchers and fetches, which could run programs that
+// the repository names, are turned off.
+func Commit(ctx context.Context, dir, branch, message string, text []byte) (id string, err error) {
+	p, err := Parse(text)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range p.Files {
+		if err := checkPath(f.Path); err != nil {
+			return "", err
+		}
+	}
+	if len(p.Files) == 0 {
+		return "", hutch.Errorf(hutch.Conflict, "nothing has changed: there is nothing to commit")
+	}
+	temp, err := os.MkdirTemp("", "hutch-branch-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	g := &repository{ctx: ctx, dir: dir, index: filepath.Join(temp, "index")}
+	name := "refs/heads/" + branch
+	if g.do(nil, "check-ref-format", name); g.err != nil || strings.HasPrefix(branch, "-") {
+		return "", hutch.Errorf(hutch.Invalid, "%q cannot be the name of a branch", branch)
+	}
+	head := g.do(nil, "rev-parse", "--verify", "HEAD^{commit}")
+	if g.err != nil {
+		return "", hutch.Errorf(hutch.Conflict, "%s is no repository of git with a commit: leave --branch out and use --apply. Git says %q", dir, g.err)
+	}
+	g.do(nil, "read-tree", head)
+	g.do(text, "apply", "--cached", "--binary", "-")
+	if g.err != nil {
+		return "", hutch.Errorf(hutch.Conflict, "the difference does not fit the last commit of %s: the folder had changes that are not committed. Use --apply, which changes the files themselves. Git says %q", dir, g.err)
+	}
+	tree := g.do(nil, "write-tree")
+	id = g.do([]byte(message), "commit-tree", tree, "-p", head)
+	if g.err != nil {
+		return "", hutch.Errorf(hutch.Conflict, "git cannot commit: %v", g.err)
+	}
+	if g.do(nil, "update-ref", name, id, strings.Repeat("0", len(id))); g.err != nil {
+		return "", hutch.Errorf(hutch.Conflict, "the branch %s cannot be made: is it there already? Git says %q", branch, g.err)
+	}
+	return id, nil
+}
+
+// repository runs git, until the first error.
+type repository struct {
+	ctx   context.Context
+	dir   string
+	index string
+	err   error
+}
+
+func (g *repository) do(stdin []byte, args ...string) string {
+	if g.err != nil {
+		return ""
+	}
+	settings := []string{"-C", g.dir}
+	for _, s := range []string{"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "core.quotePath=true"} {
+		settings = append(settings, "-c", s)
+	}
+	cmd := exec.CommandContext(g.ctx, "git", append(settings, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+g.index, "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	cmd.Stdin = bytes.NewReader(stdin)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		g.err = errors.Join(err)
+		if words := strings.TrimSpace(said.String()); words != "" {
+			g.err = errors.New(words)
+		}
+	}
+	return strings.TrimSpace(string(out))
+}
