@@ -152,6 +152,7 @@ var layers = []layer{
 	{"hutch/internal/compat/e2b/seam", []string{"hutch"}},
 	{"hutch/internal/compat/e2b/envd", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio"}},
 	{"hutch/internal/compat/e2b/interpreter", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/seam", "hutch/internal/httpio"}},
+	{"hutch/internal/compat/e2b/recipe", []string{"hutch"}},
 	{"hutch/internal/compat/e2b", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat/e2b/...", "hutch/internal/httpio"}},
 	{"hutch/internal/compat/bridge", []string{"hutch", "hutch/internal/compat", "hutch/internal/httpio", "hutch/internal/turn", "github.com/coder/websocket"}},
 	{"hutch/internal/compat/swerex", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/httpio"}},

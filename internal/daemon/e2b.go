@@ -23,7 +23,12 @@ func (d *Daemon) openE2B(context.Context) error {
 	if err != nil {
 		return err
 	}
+	uploads, err := d.cfg.Data.Make("e2b-uploads")
+	if err != nil {
+		return err
+	}
 	opt := e2b.Options{
+		Uploads: uploads, MaxTimeout: d.cfg.Sandboxes.MaxTimeout,
 		Service: d.policy, Images: d.policy, Accounts: d.policy, Records: d.engine.Sandboxes, Principal: d.tokens.Holder, Secret: []byte(secret),
 		Domain: strings.ToLower(d.cfg.E2B), Log: d.log, Services: d.e2bServices(),
 	}
@@ -42,7 +47,7 @@ func (d *Daemon) openE2B(context.Context) error {
 func (d *Daemon) e2bServices() seam.Handlers {
 	inside := envd.New(envd.Options{Log: d.log})
 	code := interpreter.New(interpreter.Options{Log: d.log, Timeout: d.cfg.Sandboxes.MaxTimeout})
-	d.endE2B = func() { inside.Close(); code.Close() }
+	d.endE2B = func() { d.e2b.Close(); inside.Close(); code.Close() }
 	return seam.Handlers{Envd: inside, Interpreter: code}
 }
 

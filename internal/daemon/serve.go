@@ -150,7 +150,7 @@ func (d *Daemon) handler(s surfaces) (handler, guarded http.Handler, end func())
 
 // unbounded reports whether the body of a request can have any size.
 func (s surfaces) unbounded(r *http.Request) bool {
-	return rest.Uploads(r) || e2b.Ours(r) && r.URL.Path == "/files" ||
+	return rest.Uploads(r) || e2b.Ours(r) && r.URL.Path == "/files" || e2b.Uploads(r) ||
 		slices.ContainsFunc(s.foreign, func(f foreign) bool { return f.uploads != nil && f.uploads(r) })
 }
 

@@ -1,5 +1,9 @@
 // What a program of E2B's customers does, word for word: only the environment names another server.
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Sandbox } from '@e2b/code-interpreter'
+import { Template, waitForFile } from 'e2b'
 
 const results = {}
 const sandbox = await Sandbox.create({ timeoutMs: 60_000, metadata: { 'a b': 'c&d' }, envs: { GREETING: 'hello' } })
@@ -26,4 +30,25 @@ try {
   results.killed = await sandbox.kill()
 }
 results.gone = !(await sandbox.isRunning())
+
+// A template: an image, files of the client, commands, and a program that runs in every sandbox.
+const fileContextPath = mkdtempSync(join(tmpdir(), 'context-'))
+writeFileSync(join(fileContextPath, 'greeting.txt'), 'from the client')
+const begin = () => Template({ fileContextPath }).fromImage('debian-for-e2b:1')
+const template = begin()
+  .copy('*.txt', 'texts')
+  .setEnvs({ NUMBER: '1' })
+  .runCmd('whoami > texts/who; pwd > texts/where')
+  .setStartCmd('echo ready > /tmp/ready; sleep 600', waitForFile('/tmp/ready'))
+const built = await Template.build(template, 'built-with-js:v1', { cpuCount: 1, memoryMB: 512 })
+await Template.assignTags('built-with-js:v1', 'stable')
+results.tagged = (await Template.getTags('built-with-js')).map((t) => t.tag).sort().join() === 'stable,v1' && (await Template.exists(built.templateId))
+const made = await Sandbox.create('built-with-js:stable')
+try {
+  const all = await made.commands.run('cd texts; echo "$(cat greeting.txt)|$(cat who)|$(cat where)|$NUMBER|$(cat /tmp/ready)"')
+  results.built = all.stdout.trim()
+} finally {
+  await made.kill()
+}
+results.failed = await Template.build(begin().runCmd('exit 3'), 'built-with-js:bad').then(() => false, (err) => err.message.includes('exit status 3'))
 console.log(JSON.stringify(results))

@@ -1,7 +1,10 @@
 """What a program of E2B's customers does, word for word: only the environment names another server."""
 
 import json
+import pathlib
+import tempfile
 
+from e2b import Template, wait_for_file
 from e2b_code_interpreter import CommandExitException, Sandbox
 from e2b_code_interpreter import SandboxQuery
 
@@ -31,4 +34,36 @@ try:
 finally:
     results["killed"] = sandbox.kill()
 results["gone"] = not sandbox.is_running()
+
+# A template: an image, files of the client, commands, and a program that runs in every sandbox.
+context = pathlib.Path(tempfile.mkdtemp())
+(context / "greeting.txt").write_text("from the client")
+
+
+def begin():
+    return Template(file_context_path=context).from_image("debian-for-e2b:1")
+
+
+template = (
+    begin()
+    .copy("*.txt", "texts")
+    .set_envs({"NUMBER": "1"})
+    .run_cmd("whoami > texts/who; pwd > texts/where")
+    .set_start_cmd("echo ready > /tmp/ready; sleep 600", wait_for_file("/tmp/ready"))
+)
+built = Template.build(template, "built-with-python:v1", cpu_count=1, memory_mb=512)
+Template.assign_tags("built-with-python:v1", "stable")
+tags = sorted(t.tag for t in Template.get_tags("built-with-python"))
+results["tagged"] = tags == ["stable", "v1"] and Template.exists(built.template_id)
+made = Sandbox.create("built-with-python:stable")
+try:
+    run = made.commands.run('cd texts; echo "$(cat greeting.txt)|$(cat who)|$(cat where)|$NUMBER|$(cat /tmp/ready)"')
+    results["built"] = run.stdout.strip()
+finally:
+    made.kill()
+try:
+    Template.build(begin().run_cmd("exit 3"), "built-with-python:bad")
+    results["failed"] = False
+except Exception as err:
+    results["failed"] = "exit status 3" in str(err)
 print(json.dumps(results))

@@ -1,10 +1,12 @@
 package compat_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,21 +15,24 @@ import (
 	"testing"
 	"time"
 
+	"hutch/client"
 	"hutch/internal/daemon"
 	"hutch/internal/datadir"
 	"hutch/internal/driver"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/debian"
 	"hutch/internal/image"
 )
 
 // e2bResults are what the programs of E2B's clients print: all that they did gave what it gives there.
 const e2bResults = `{"running": true, "stdout": "hello\n/home/user\n", "stderr": "oops\n", "exit": 3, "read": "first", "files": ["a.txt"],
-	"code": "21", "kept": "40", "listed": true, "paused": "paused", "kept2": "first", "goesOn": true, "killed": true, "gone": true}`
+	"code": "21", "kept": "40", "listed": true, "paused": "paused", "kept2": "first", "goesOn": true, "killed": true, "gone": true, "built": "from the client|user|/home/user|1|ready", "tagged": true, "failed": true}`
 
 // TestE2B runs a program of each of E2B's SDKs, at their newest releases. Only its environment names this server.
 func TestE2B(t *testing.T) {
 	t.Parallel()
 	url, token := serveE2B(t)
+	loadDebian(t, url, token, "debian-for-e2b:1")
 	env := []string{"E2B_API_KEY=" + token, "E2B_API_URL=" + url + "/e2b", "E2B_SANDBOX_URL=" + url, "E2B_DOMAIN=", "E2B_DEBUG="}
 	t.Run("JavaScript", func(t *testing.T) {
 		t.Parallel()
@@ -72,6 +77,21 @@ func runNode(t *testing.T, script string, env ...string) string {
 		t.Errorf("%s: %v after\n%s\n%s", script, err, out, errs.Bytes())
 	}
 	return string(out)
+}
+
+// loadDebian gives the server an image under some names.
+func loadDebian(t *testing.T, url, token string, names ...string) {
+	t.Helper()
+	c := client.New(url, token)
+	for _, name := range names {
+		r, w := io.Pipe()
+		go func() {
+			w.CloseWithError(debian.WriteArchive(w, name, func(w *tar.Writer) error { return debian.WriteWith(w, "dash", "findutils") }))
+		}()
+		if _, err := c.LoadImages(t.Context(), "", r); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // serveE2B starts a whole server and returns its URL and token.

@@ -4,10 +4,6 @@ package sdk
 
 import (
 	"archive/tar"
-	"bytes"
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -40,37 +36,20 @@ func TestInspect(t *testing.T) {
 // load gives the server an image of Debian that has what the checks use, and returns its name.
 func (s *server) load(t *testing.T) string {
 	t.Helper()
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	if err := debian.WriteWith(w, "adduser", "passwd", "procps", "perl-base", "dash", "sed", "findutils", "debconf"); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"auth", "account", "password", "session"} { // what a script of a package writes
-		text := kind + " required pam_permit.so\n"
-		w.WriteHeader(&tar.Header{Name: "etc/pam.d/common-" + kind, Size: int64(len(text)), Mode: 0o644})
-		io.WriteString(w, text)
-	}
-	w.Close()
-	config, _ := json.Marshal(map[string]any{
-		"architecture": "amd64", "os": "linux", "config": map[string]any{"Env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
-	})
-	manifest, _ := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{"inspect-debian:1"}, "Layers": []string{"layer.tar"}}})
 	r, pipe := io.Pipe()
-	go func() {
-		w := tar.NewWriter(pipe)
-		for _, f := range []struct {
-			name    string
-			content []byte
-		}{{"manifest.json", manifest}, {"config.json", config}, {"layer.tar", layer.Bytes()}} {
-			w.WriteHeader(&tar.Header{Name: f.name, Size: int64(len(f.content)), Mode: 0o644})
-			w.Write(f.content)
-		}
-		pipe.CloseWithError(w.Close())
-	}()
+	go func() { pipe.CloseWithError(debian.WriteArchive(pipe, "inspect-debian:1", fillForInspect)) }()
 	images, err := s.LoadImages(t.Context(), "", r)
 	if err != nil || len(images) != 1 {
 		t.Fatalf("loaded %v, %v", images, err)
 	}
 	return images[0].ID
+}
+
+func fillForInspect(w *tar.Writer) error {
+	for _, kind := range []string{"auth", "account", "password", "session"} { // what a script of a package writes
+		text := kind + " required pam_permit.so\n"
+		w.WriteHeader(&tar.Header{Name: "etc/pam.d/common-" + kind, Size: int64(len(text)), Mode: 0o644})
+		io.WriteString(w, text)
+	}
+	return debian.WriteWith(w, "adduser", "passwd", "procps", "perl-base", "dash", "sed", "findutils", "debconf")
 }

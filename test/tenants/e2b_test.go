@@ -3,6 +3,7 @@ package tenants
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,8 @@ var e2bBodies = map[string]string{
 	"POST /sandboxes/{id}/timeout":   `{"timeout":1}`,
 	"POST /sandboxes/{id}/refreshes": `{"duration":1}`,
 	"PUT /sandboxes/{id}/network":    `{"denyOut":["0.0.0.0/0"]}`,
+
+	"POST /v2/templates/{id}/builds/{build}": `{"steps":[]}`,
 }
 
 // TestE2BRoutes: eve calls each route of E2B's API with the ids of ada's, and with ids that never existed. She cannot
@@ -24,6 +27,9 @@ func TestE2BRoutes(t *testing.T) {
 	box, access := made["sandboxID"].(string), made["envdAccessToken"].(string)
 	ada.want(t, "PUT", "/v1/sandboxes/"+box+"/files/content?path=secret", "of ada")
 	snapshot := ada.want(t, "POST", "/e2b/sandboxes/"+box+"/snapshots", `{}`)["snapshotID"].(string)
+	built := ada.want(t, "POST", "/e2b/v3/templates", `{"name":"of-ada"}`)
+	link := ada.want(t, "GET", "/e2b/templates/of-ada/files/"+strings.Repeat("a", 64), "")["url"].(string)
+	rest := strings.NewReplacer("{build}", built["buildID"].(string), "{hash}", strings.Repeat("a", 64), "{part}", "tags")
 
 	tried := 0
 	for _, route := range h.e2b.Routes() {
@@ -37,13 +43,17 @@ func TestE2BRoutes(t *testing.T) {
 			if strings.Contains(path, "/templates/") {
 				id = snapshot
 			}
-			a := eve.ask(t, method, "/e2b"+strings.Replace(path, "{id}", id, 1), e2bBodies[route])
+			a := eve.ask(t, method, "/e2b"+rest.Replace(strings.Replace(path, "{id}", id, 1)), e2bBodies[route])
 			if a.status != http.StatusNotFound && a.status != http.StatusNotImplemented {
 				t.Errorf("%s: %d %s: is the request whole? See e2bBodies", route, a.status, a.body)
 			}
 			return fmt.Sprint(a.status, " ", strings.ReplaceAll(a.body, id, "ID"))
 		}
-		hers, none := ask(box, snapshot), ask("i"+strings.Repeat("a", len(box)-1), "sn-"+strings.Repeat("a", len(snapshot)-3))
+		of, nobodys := snapshot, "sn-"+strings.Repeat("a", len(snapshot)-3)
+		if strings.Contains(path, "{build}") || strings.Contains(path, "{hash}") {
+			of, nobodys = "of-ada", "of-eva"
+		}
+		hers, none := ask(box, of), ask("i"+strings.Repeat("a", len(box)-1), nobodys)
 		if hers != none {
 			t.Errorf("%s of ada's: %s\nand of nobody's: %s", route, hers, none)
 		}
@@ -56,6 +66,17 @@ func TestE2BRoutes(t *testing.T) {
 	}
 	if a := eve.ask(t, "GET", "/e2b/v2/sandboxes", ""); strings.TrimSpace(a.body) != "[]" {
 		t.Errorf("eve lists %s", a.body)
+	}
+	eve.want(t, "POST", "/e2b/v3/templates", `{"name":"of-ada"}`) // a template of hers, of that name
+	if a := eve.ask(t, "GET", "/e2b/templates/of-ada/builds/"+built["buildID"].(string)+"/status", ""); a.status != http.StatusNotFound {
+		t.Errorf("eve sees ada's build: %d %s", a.status, a.body)
+	}
+	signed, err := url.Parse(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := eve.ask(t, "PUT", strings.Replace(signed.RequestURI(), "owner=", "owner=65", 1), "x"); a.status != http.StatusNotFound {
+		t.Errorf("a signed URL with another owner: %d %s", a.status, a.body)
 	}
 
 	// The services inside: eve has a sandbox, too, and its access token opens no other.

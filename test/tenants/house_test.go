@@ -123,7 +123,7 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	mux.Handle("/v1/", h.rest)
 	talks.Routes(mux)
 	h.e2b = e2b.New(e2b.Options{
-		Service: p, Accounts: p, Records: e.Sandboxes, Principal: tokens.Holder, Secret: []byte("makes the keys of sandboxes"),
+		Service: p, Images: p, Accounts: p, Records: e.Sandboxes, Principal: tokens.Holder, Uploads: t.TempDir(), Secret: []byte("makes the keys of sandboxes"),
 		Services: seam.Handlers{Envd: shows, Interpreter: shows},
 	})
 	h.bridge = bridge.NewHandler(p, bridge.Options{Volumes: p, Pools: p})

@@ -168,7 +168,7 @@ var hosts = []string{"", "base", "code-interpreter-v1", "code-interpreter"}
 // begin sets what a sandbox starts from: a snapshot or template of that id or name, or else this server's programs or
 // an image, in this order.
 func (s *Server) begin(ctx context.Context, template string, req *hutch.CreateRequest) error {
-	name := hutch.TemplateName(template)
+	name := hutch.TemplateName(strings.TrimSuffix(template, ":"+defaultTag))
 	found, ok, err := s.findSnapshot(ctx, name)
 	switch {
 	case err != nil:

@@ -1,8 +1,9 @@
 // Package e2b answers E2B's API, so that its clients run against this server unchanged.
 //
 // It is a translation: each request becomes calls of a [hutch.Service] on behalf of the caller, and what cannot be
-// translated is refused by its name, with 501. Nothing is stored here. What our records have no field for is in labels
-// of the sandbox, whose names begin with "e2b."; tokens of sandboxes are computed (see keys.go).
+// translated is refused by its name, with 501. Nothing is stored here, but for builds under way and their files (see
+// builds.go). What our records have no field for is in labels of the sandbox, whose names begin with "e2b."; tokens of
+// sandboxes are computed (see keys.go).
 //
 // # Addresses
 //
@@ -28,6 +29,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"hutch"
 	"hutch/internal/caller"
@@ -54,7 +56,12 @@ type Options struct {
 	Ports http.Handler
 	// Domain is below which api.DOMAIN and PORT-ID.DOMAIN are this server; empty for none.
 	Domain string
-	Log    *slog.Logger
+	// Uploads is a folder for files of builds, which nothing else uses. What it has is removed. Without it, or without
+	// Images, no templates are built.
+	Uploads string
+	// MaxTimeout is the longest that the server waits for a process; 0 for no limit.
+	MaxTimeout time.Duration
+	Log        *slog.Logger
 }
 
 // Server answers E2B's clients.
@@ -64,12 +71,17 @@ type Server struct {
 	log *slog.Logger
 	api *http.ServeMux
 
-	calls calls
+	calls   calls
+	builds  builds
+	uploads *uploads
+	life    context.Context // ends with Close
+	end     context.CancelFunc
 }
 
 // New returns a server.
 func New(opt Options) *Server {
-	s := &Server{opt: opt, svc: opt.Service, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), api: http.NewServeMux()}
+	s := &Server{opt: opt, svc: opt.Service, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), api: http.NewServeMux(), uploads: newUploads(opt.Uploads)}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.routes()
 	return s
 }
@@ -122,24 +134,30 @@ func (s *Server) table() map[string]handler {
 		"POST /sandboxes/{id}/snapshots": s.snapshot,
 		"GET /snapshots":                 s.snapshots,
 		"DELETE /templates/{id}":         s.deleteTemplate,
-		"GET /templates/aliases/{alias}": s.alias,
-		"GET /sandboxes/{id}/logs":       lacks("the logs of a sandbox"),
-		"GET /v2/sandboxes/{id}/logs":    lacks("the logs of a sandbox"),
-		"GET /sandboxes/metrics":         lacks("the metrics of several sandboxes at once"),
-		"POST /v3/templates":             lacks("builds of templates; make one with hutch build and hutch template"),
-		"POST /v2/templates":             lacks("builds of templates; make one with hutch build and hutch template"),
-		"POST /templates":                lacks("builds of templates; make one with hutch build and hutch template"),
-		"POST /volumes":                  lacks("volumes made over E2B's API; make one with hutch volume"),
-		"POST /secrets":                  lacks("secrets set over E2B's API; set one with hutch secret"),
-		"POST /templates/tags":           lacks("tags of templates"),
-		"DELETE /templates/tags":         lacks("tags of templates"),
-		"PATCH /v2/templates/{id}":       lacks("templates that all can use; share one with hutch template"),
-		"GET /volumes":                   lacks("volumes listed over E2B's API; list them with hutch volume"),
-		"GET /secrets":                   lacks("secrets listed over E2B's API; list them with hutch secret"),
-		"GET /templates":                 lacks("lists of templates; list them with hutch template"),
-		"GET /teams":                     lacks("teams"),
-		"POST /access-tokens":            lacks("access tokens of people; create a token with hutch token create"),
-		"POST /api-keys":                 lacks("keys made over E2B's API; create a token with hutch token create"),
+
+		"POST /v3/templates":                        s.requestBuild,
+		"POST /v2/templates":                        s.requestBuild,
+		"GET /templates/{id}/files/{hash}":          s.files,
+		"PUT /templates/{id}/files/{hash}":          s.putFiles,
+		"POST /v2/templates/{id}/builds/{build}":    s.startBuild,
+		"GET /templates/{id}/builds/{build}/status": s.buildStatus,
+		"POST /templates/tags":                      s.assignTags,
+		"DELETE /templates/tags":                    s.removeTags,
+		"GET /templates":                            s.templates,
+		"GET /templates/{id}/{part}":                s.partOfTemplate,
+
+		"GET /sandboxes/{id}/logs":    lacks("the logs of a sandbox"),
+		"GET /v2/sandboxes/{id}/logs": lacks("the logs of a sandbox"),
+		"GET /sandboxes/metrics":      lacks("the metrics of several sandboxes at once"),
+		"POST /templates":             lacks("this older way to build templates; use a newer release of the client, or hutch build and hutch template"),
+		"POST /volumes":               lacks("volumes made over E2B's API; make one with hutch volume"),
+		"POST /secrets":               lacks("secrets set over E2B's API; set one with hutch secret"),
+		"PATCH /v2/templates/{id}":    lacks("templates that all can use; share one with hutch template"),
+		"GET /volumes":                lacks("volumes listed over E2B's API; list them with hutch volume"),
+		"GET /secrets":                lacks("secrets listed over E2B's API; list them with hutch secret"),
+		"GET /teams":                  lacks("teams"),
+		"POST /access-tokens":         lacks("access tokens of people; create a token with hutch token create"),
+		"POST /api-keys":              lacks("keys made over E2B's API; create a token with hutch token create"),
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 // visit is what a request's address and access token say, found once for each request.
 type visit struct {
 	control bool // it is for the control plane
+	upload  bool // likewise: it puts the files of a build
 	id      string
 	port    int
 	found   bool // the sandbox is there
@@ -97,6 +98,9 @@ func Ours(r *http.Request) bool { return visitOf(r) != nil }
 func (s *Server) visit(r *http.Request) *visit {
 	switch label, ok := s.labelOf(r.Host); {
 	case ok && label == "api":
+		if v := s.lookUpload(r); v != nil {
+			return v
+		}
 		return &visit{control: true}
 	case ok:
 		port, id, _ := strings.Cut(label, "-")
@@ -114,6 +118,8 @@ func (s *Server) visit(r *http.Request) *visit {
 		return s.look(r, &visit{id: r.Header.Get(sandboxHeader), port: port})
 	case r.URL.Path == "/files" && r.URL.Query().Get("signature") != "":
 		return s.lookSigned(r)
+	case r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, Prefix):
+		return s.lookUploadBelow(r)
 	}
 	return nil
 }

@@ -85,31 +85,52 @@ func snapshotPlace(x hutch.Snapshot) string {
 	return x.CreatedAt.UTC().Format("20060102150405.000000000") + " " + x.ID
 }
 
-// deleteTemplate deletes a snapshot or a template.
+// deleteTemplate deletes a snapshot, or a template with all its tags.
 func (s *Server) deleteTemplate(_ http.ResponseWriter, r *http.Request) (int, any, error) {
-	found, ok, err := s.findSnapshot(r.Context(), hutch.TemplateName(r.PathValue("id")))
+	name := hutch.TemplateName(r.PathValue("id"))
+	found, ok, err := s.findSnapshot(r.Context(), name)
 	if err != nil {
 		return 0, nil, err
 	}
-	if !ok {
-		return 0, nil, noTemplate(r.PathValue("id"))
+	if ok && (found.Template == nil || found.Name != name) {
+		return http.StatusNoContent, nil, s.svc.DeleteSnapshot(r.Context(), found.ID)
 	}
-	return http.StatusNoContent, nil, s.svc.DeleteSnapshot(r.Context(), found.ID)
+	list, err := s.tagsOf(r.Context(), name)
+	for _, t := range list {
+		if err == nil {
+			err = s.svc.DeleteSnapshot(r.Context(), t.snapshot.ID)
+		}
+	}
+	return http.StatusNoContent, nil, err
+}
+
+// partOfTemplate answers /templates/{id}/tags and /templates/aliases/{alias}.
+func (s *Server) partOfTemplate(w http.ResponseWriter, r *http.Request) (int, any, error) {
+	switch id, part := r.PathValue("id"), r.PathValue("part"); {
+	case id == "aliases":
+		return s.alias(r.Context(), hutch.TemplateName(part))
+	case part == "tags":
+		return s.tags(w, r)
+	}
+	return 0, nil, hutch.Errorf(hutch.Unsupported, "this server does not have %.100q of templates", r.PathValue("part"))
 }
 
 // alias tells whether there is a template of a name.
-func (s *Server) alias(_ http.ResponseWriter, r *http.Request) (int, any, error) {
-	name := hutch.TemplateName(r.PathValue("alias"))
-	found, ok, err := s.findSnapshot(r.Context(), name)
-	switch {
-	case err != nil:
+func (s *Server) alias(ctx context.Context, name string) (int, any, error) {
+	found, ok, err := s.findSnapshot(ctx, name)
+	if err != nil {
 		return 0, nil, err
-	case !ok && slices.Contains(hosts, name):
-		return http.StatusOK, aliasInfo{name, true}, nil
-	case !ok:
-		return 0, nil, noTemplate(name)
 	}
-	return http.StatusOK, aliasInfo{found.ID, found.Shared}, nil
+	if ok {
+		return http.StatusOK, aliasInfo{found.ID, found.Shared}, nil
+	}
+	if list, err := s.tagsOf(ctx, name); err == nil {
+		return http.StatusOK, aliasInfo{name, list[0].snapshot.Shared}, nil
+	}
+	if slices.Contains(hosts, name) {
+		return http.StatusOK, aliasInfo{name, true}, nil
+	}
+	return 0, nil, noTemplate(name)
 }
 
 type aliasInfo struct {

@@ -4,12 +4,16 @@ package debian
 
 import (
 	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -49,6 +53,33 @@ func WriteWith(w *tar.Writer, more ...string) error {
 		}
 	}
 	return addPath(w, "/etc/ssl/certs/ca-certificates.crt")
+}
+
+// WriteArchive writes an image of that name, as docker save does it, with what fill writes as its one layer.
+func WriteArchive(to io.Writer, name string, fill func(*tar.Writer) error) error {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := errors.Join(fill(w), w.Close()); err != nil {
+		return err
+	}
+	config, _ := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Env": []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+	})
+	manifest, _ := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
+	w = tar.NewWriter(to)
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{{"manifest.json", manifest}, {"config.json", config}, {"layer.tar", layer.Bytes()}} {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Size: int64(len(f.content)), Mode: 0o644}); err != nil {
+			return err
+		}
+		if _, err := w.Write(f.content); err != nil {
+			return err
+		}
+	}
+	return w.Close()
 }
 
 // WriteShell writes a Debian that has little more than a shell.

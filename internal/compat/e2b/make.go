@@ -1,0 +1,247 @@
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/compat/e2b/recipe"
+)
+
+// started is the body of a build's start.
+type started struct {
+	FromImage    string            `json:"fromImage"`
+	FromTemplate string            `json:"fromTemplate"`
+	Registry     json.RawMessage   `json:"fromImageRegistry"`
+	Force        bool              `json:"force"`
+	Steps        []json.RawMessage `json:"steps"`
+	StartCmd     string            `json:"startCmd"`
+	ReadyCmd     string            `json:"readyCmd"`
+
+	login hutch.RegistryLogin
+	steps []recipe.Step
+}
+
+// baseImage is what a template begins with that says nothing, and E2B's template base.
+const baseImage = "e2bdev/base"
+
+// check reads what is within the fields.
+func (req *started) check() error {
+	var registry struct {
+		Type     string `json:"type"`
+		Username string `json:"username"`
+		Password string `json:"password"`
+	}
+	var kind struct{ Type string }
+	if len(req.Registry) > 0 && json.Unmarshal(req.Registry, &kind) == nil && kind.Type != "registry" && kind.Type != "" {
+		return unsupported("fromImageRegistry." + head(kind.Type))
+	}
+	if err := decode(req.Registry, &registry); err != nil {
+		return err
+	}
+	req.login = hutch.RegistryLogin{Username: registry.Username, Password: registry.Password}
+	for _, text := range req.Steps {
+		var step recipe.Step
+		if err := decode(text, &step); err != nil {
+			return err
+		}
+		req.steps = append(req.steps, step)
+	}
+	if req.FromImage != "" && req.FromTemplate != "" {
+		return hutch.Errorf(hutch.Invalid, "fromImage and fromTemplate are both given: give one").Naming(hutch.AboutField, "fromTemplate")
+	}
+	if req.FromTemplate == "" {
+		req.FromImage = cmp.Or(req.FromImage, baseImage)
+		return cmp.Or(hutch.CheckImage(req.FromImage), req.login.Check())
+	}
+	return nil
+}
+
+// make makes the image of a build, and of it a template for each tag.
+func (s *Server) make(ctx context.Context, b *build, req started) error {
+	base, forget, err := s.base(ctx, b, req)
+	if err != nil {
+		return &recipe.Error{Step: recipe.BaseStep, Err: err}
+	}
+	defer forget()
+	files := func(hash string) (io.ReadCloser, error) { return s.uploads.open(b.owner, b.template, hash) }
+	made, err := recipe.Write(base, req.steps, files)
+	if err != nil {
+		return err
+	}
+	image, err := s.image(ctx, b, made, files, req.Force || recipe.Forced(req.steps))
+	if err != nil {
+		return err
+	}
+	b.say("info", recipe.FinalStep, "making the template")
+	first, err := s.svc.CreateTemplate(ctx, hutch.TemplateRequest{
+		Name: templateName(b.template, b.tags[0]), Replace: true, Image: image.ID, Pull: hutch.PullNever, Limits: b.limits, Template: s.program(b.id, req.StartCmd, req.ReadyCmd),
+	})
+	for _, tag := range b.tags[1:] {
+		if err == nil {
+			err = s.again(ctx, first, templateName(b.template, tag))
+		}
+	}
+	return err
+}
+
+// base returns what a build begins with. An image that has no name of its own has one until forget is called.
+func (s *Server) base(ctx context.Context, b *build, req started) (base recipe.Base, forget func(), err error) {
+	forget = func() {}
+	if req.FromTemplate == "" {
+		return s.baseOf(ctx, b, req)
+	}
+	found, ok, err := s.findSnapshot(ctx, hutch.TemplateName(strings.TrimSuffix(req.FromTemplate, ":"+defaultTag)))
+	switch {
+	case err != nil:
+		return base, forget, err
+	case !ok && slices.Contains(hosts, req.FromTemplate):
+		req.FromImage = baseImage
+		return s.baseOf(ctx, b, req)
+	case !ok:
+		return base, forget, noTemplate(req.FromTemplate)
+	case found.Template == nil || found.Template.Labels[labelBuild] == "":
+		return base, forget, hutch.Errorf(hutch.Unsupported, "%.100q was not built over this API, and what was written in it after its image is not known: name an image in fromImage", req.FromTemplate).Naming(hutch.AboutField, "fromTemplate")
+	}
+	image, err := s.opt.Images.Image(ctx, found.Image)
+	if err != nil {
+		return base, forget, err
+	}
+	base = recipe.Base{Image: "localhost/e2b-build:" + b.id, User: image.Config.User}
+	if _, err = s.opt.Images.TagImage(ctx, image.ID, base.Image); err != nil {
+		return base, forget, err
+	}
+	return base, func() { s.opt.Images.DeleteImage(context.WithoutCancel(ctx), base.Image) }, nil
+}
+
+func (s *Server) baseOf(ctx context.Context, b *build, req started) (recipe.Base, func(), error) {
+	if req.login != (hutch.RegistryLogin{}) {
+		b.say("info", recipe.BaseStep, "pulling "+req.FromImage)
+		if _, err := s.opt.Images.PullImage(ctx, hutch.PullRequest{Image: req.FromImage, Pull: hutch.PullMissing, RegistryLogin: req.login}, nil); err != nil {
+			return recipe.Base{}, nil, err
+		}
+	}
+	return recipe.Base{Image: req.FromImage, Fresh: true}, func() {}, nil
+}
+
+// image builds the image of a recipe.
+func (s *Server) image(ctx context.Context, b *build, made recipe.Recipe, files recipe.Files, again bool) (hutch.Image, error) {
+	in, out := io.Pipe()
+	packed := make(chan struct{})
+	go func() {
+		defer close(packed)
+		out.CloseWithError(made.Context(ctx, out, files))
+	}()
+	defer func() { in.Close(); <-packed }()
+	at := follower{build: b, lines: made.Lines}
+	image, err := s.opt.Images.BuildImage(ctx, hutch.BuildRequest{Dockerfile: made.Dockerfile, NoCache: again, Limits: b.limits}, in, at.take)
+	if err != nil {
+		return image, &recipe.Error{Step: at.line.Step, Err: at.explain(err)}
+	}
+	return image, nil
+}
+
+// follower tells of the steps of a build in E2B's words.
+type follower struct {
+	*build
+	lines []recipe.Line // that have not begun
+	line  recipe.Line   // that is being done
+}
+
+func (f *follower) take(e hutch.BuildEvent) error {
+	switch e.State {
+	case hutch.BuildStarted:
+		f.begin(e.Name)
+	case hutch.BuildCached:
+		f.say("info", f.line.Step, "CACHED "+f.line.Shown)
+	case hutch.BuildLog:
+		for line := range strings.SplitSeq(strings.TrimSuffix(e.Text, "\n"), "\n") {
+			f.say("info", f.line.Step, strings.TrimSuffix(line, "\r"))
+		}
+	case hutch.BuildWarning:
+		f.say("debug", f.line.Step, e.Text)
+	}
+	return nil
+}
+
+// begin finds the line of an operation by its kind, which follows the number: "[2/4] RUN …". Operations come in the order
+// of the lines, but not every line is one.
+func (f *follower) begin(name string) {
+	_, rest, _ := strings.Cut(name, "] ")
+	kind, _, _ := strings.Cut(rest, " ")
+	i := slices.IndexFunc(f.lines, func(l recipe.Line) bool { return l.Kind == kind })
+	if i < 0 {
+		return
+	}
+	f.line, f.lines = f.lines[i], f.lines[i+1:]
+	f.say("info", f.line.Step, f.line.Shown)
+}
+
+// explain puts the error of a command into E2B's words, which its clients show.
+func (f *follower) explain(err error) error {
+	if f.line.Command == "" {
+		return err
+	}
+	e := hutch.AsError(err)
+	because := ""
+	if code, ok := e.Data["exitCode"]; ok {
+		because = fmt.Sprintf("exit status %v", code)
+	}
+	if about, name := e.About(); about == hutch.AboutField && name == "user" {
+		because = fmt.Sprintf("unauthenticated: invalid username: '%s'", f.line.User)
+	}
+	if because == "" {
+		return err
+	}
+	return hutch.Errorf(e.Kind, "failed to run command '%s': command failed: %s", f.line.Command, because)
+}
+
+const readyTime = 5 * time.Minute // for the start command of a template
+
+// program is what runs in a template. E2B asks a command again and again whether it is ready; ours waits for a line. A
+// start command that ends well before that is fine.
+func (s *Server) program(id, start, ready string) hutch.Template {
+	t := hutch.Template{Labels: map[string]string{labelBuild: id}}
+	if start == "" && ready == "" {
+		return t
+	}
+	const shell = "/bin/bash -l -c "
+	line := "ready " + id
+	script, alive := "", ""
+	if start != "" {
+		alive = "kill -0 $started 2>&- || wait $started || exit; "
+		script = shell + hutch.CommandLine(start) + " & started=$!\n"
+	}
+	if ready != "" {
+		script += "until " + shell + hutch.CommandLine(ready) + "; do " + alive + "sleep 0.2; done\n"
+	}
+	script += "echo " + hutch.CommandLine(line) + "\n"
+	if start != "" {
+		script += "wait $started\n"
+	}
+	t.Start = script
+	t.Ready = &hutch.WaitRequest{Text: line, Timeout: hutch.InSeconds(min(readyTime, cmp.Or(s.opt.MaxTimeout, readyTime)))}
+	return t
+}
+
+// again makes a template once more, under another name. One with memory continues there; another starts its program.
+func (s *Server) again(ctx context.Context, t hutch.Snapshot, name string) error {
+	if t.Name == name {
+		return nil
+	}
+	req := hutch.TemplateRequest{Name: name, Replace: true, Template: hutch.Template{Labels: maps.Clone(t.Template.Labels), MaxSandboxes: t.Template.MaxSandboxes}}
+	if t.Memory {
+		req.Snapshot = t.ID
+	} else {
+		req.Image, req.Pull, req.Limits, req.Template = t.Image, hutch.PullNever, t.Limits, *t.Template
+	}
+	_, err := s.svc.CreateTemplate(ctx, req)
+	return err
+}

@@ -1,0 +1,168 @@
+package recipe
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"hutch"
+)
+
+// maxContext is how many bytes of one archive are read, unpacked. A build has its own limits; this one is for what no
+// build gets to see.
+const maxContext = 32 << 30
+
+// copied are the files of one COPY.
+type copied struct {
+	hash   string
+	folder string // in the context
+	base   string // path in the archive below which they are
+	single bool   // base is a file or a link, and no folder
+	link   bool
+	name   string // of the file in the context, with single
+}
+
+// look finds out what an archive has for a source. The client sends a pattern as it is, and only files that match it.
+func (c *copied) look(source string, files Files) error {
+	c.base = clean(source)
+	meta := strings.IndexAny(source, `*?[{\`)
+	if meta >= 0 {
+		c.base = clean(path.Dir(source[:meta] + "x"))
+	}
+	found := false
+	err := each(context.Background(), files, c.hash, func(h *tar.Header, _ io.Reader) error {
+		switch name := clean(h.Name); {
+		case name == c.base && h.Typeflag != tar.TypeDir && meta < 0:
+			c.single, c.link = true, h.Typeflag == tar.TypeSymlink
+		case !c.has(name):
+			return nil
+		}
+		found = true
+		return io.EOF
+	})
+	if err == nil && !found {
+		err = hutch.Errorf(hutch.NotFound, "the files that came for %.200q do not have it: upload them again", source)
+	}
+	return err
+}
+
+func (c *copied) has(name string) bool {
+	return c.base == "." || name == c.base || strings.HasPrefix(name, c.base+"/")
+}
+
+// place returns where a file of the archive is in the context.
+func (c *copied) place(name string) (string, bool) {
+	name = clean(name)
+	switch {
+	case !c.has(name):
+		return "", false
+	case c.single:
+		return c.folder + "/" + c.name, name == c.base
+	case c.base == ".":
+		return path.Join(c.folder, name), true
+	}
+	return path.Join(c.folder, strings.TrimPrefix(name, c.base)), true
+}
+
+// clean is a path relative to the root of an archive, which it never leaves.
+func clean(name string) string {
+	if name = path.Clean("/" + name)[1:]; name == "" {
+		return "."
+	}
+	return name
+}
+
+// Context writes the context of the build: a tar archive.
+func (r Recipe) Context(ctx context.Context, w io.Writer, files Files) error {
+	out := tar.NewWriter(w)
+	for _, c := range r.copies {
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: c.folder + "/", Mode: 0o755}); err != nil {
+			return err
+		}
+		if err := each(ctx, files, c.hash, func(h *tar.Header, content io.Reader) error { return c.add(out, h, content) }); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// add writes a file of an archive to its place, if it belongs to the COPY.
+func (c *copied) add(out *tar.Writer, h *tar.Header, content io.Reader) error {
+	at, ok := c.place(h.Name)
+	if !ok || at == c.folder {
+		return nil
+	}
+	to := &tar.Header{Typeflag: h.Typeflag, Name: at, Mode: h.Mode & 0o7777, ModTime: h.ModTime, Linkname: h.Linkname}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		to.Name += "/"
+	case tar.TypeReg:
+		to.Size = h.Size
+	case tar.TypeSymlink:
+	case tar.TypeLink:
+		if to.Linkname, ok = c.place(h.Linkname); !ok {
+			return hutch.Errorf(hutch.Invalid, "%.200q is a hard link to a file that is not copied: copy both, or neither", h.Name)
+		}
+	default:
+		return nil // pipes and devices are in no build
+	}
+	if err := out.WriteHeader(to); err != nil {
+		return hutch.Errorf(hutch.Invalid, "%.200q cannot be in an archive: %v", h.Name, err)
+	}
+	_, err := io.Copy(out, unbroken{content})
+	return err
+}
+
+// unbroken reads an archive, whose faults are the client's.
+type unbroken struct{ io.Reader }
+
+func (u unbroken) Read(b []byte) (int, error) {
+	n, err := u.Reader.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = broken(err)
+	}
+	return n, err
+}
+
+// each passes the entries of an archive, plain or compressed with gzip, to do. [io.EOF] from it ends the archive.
+func each(ctx context.Context, files Files, hash string, do func(*tar.Header, io.Reader) error) error {
+	f, err := files(hash)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	var plain io.Reader = in
+	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		if plain, err = gzip.NewReader(in); err != nil {
+			return broken(err)
+		}
+	}
+	for t := tar.NewReader(io.LimitReader(plain, maxContext)); ; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return broken(err)
+		}
+		if err := do(h, t); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func broken(err error) error {
+	return hutch.Errorf(hutch.Invalid, "the uploaded files are not a tar archive, plain or with gzip: %v", err)
+}

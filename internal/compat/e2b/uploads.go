@@ -1,0 +1,256 @@
+package e2b
+
+import (
+	"crypto/hmac"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+)
+
+// Files of builds. A client asks for a URL for the files of each COPY, and puts an archive there. The URL is signed, because
+// clients send no key to it. An archive belongs to its owner and template, and stays for some time, so that the next build
+// needs no upload.
+
+// The bounds of what clients upload for builds.
+const (
+	uploadKept   = time.Hour // after the last use
+	uploadLink   = time.Hour // how long a URL is valid
+	maxUploads   = 4 << 30   // bytes of one owner's archives
+	maxArchives  = 200       // of one owner
+	forUploads   = "upload"  // what its URL is signed for
+	uploadPath   = "/templates/"
+	uploadMiddle = "/files/"
+)
+
+// upload is an archive that a client has put.
+type upload struct {
+	owner, template, hash string
+	file                  string
+	size                  int64
+	used                  time.Time
+}
+
+// uploads are the archives of all owners, in a folder of their own.
+type uploads struct {
+	dir string
+
+	mu  sync.Mutex
+	all []*upload
+}
+
+// newUploads empties the folder: what an earlier server left there, nobody finds any more.
+func newUploads(dir string) *uploads {
+	u := &uploads{dir: dir}
+	if dir != "" {
+		u.clear()
+	}
+	return u
+}
+
+func (u *uploads) clear() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.all = nil
+	left, _ := filepath.Glob(filepath.Join(u.dir, "upload-*"))
+	for _, file := range left {
+		os.Remove(file)
+	}
+}
+
+// findLocked returns an archive, which is used now.
+func (u *uploads) findLocked(owner, template, hash string) (*upload, bool) {
+	i := slices.IndexFunc(u.all, func(x *upload) bool { return x.owner == owner && x.template == template && x.hash == hash })
+	if i < 0 {
+		return nil, false
+	}
+	u.all[i].used = time.Now()
+	return u.all[i], true
+}
+
+func (u *uploads) has(owner, template, hash string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ok := u.findLocked(owner, template, hash)
+	return ok
+}
+
+// open opens an archive. It can be read to its end even if it is removed meanwhile.
+func (u *uploads) open(owner, template, hash string) (io.ReadCloser, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	found, ok := u.findLocked(owner, template, hash)
+	if !ok {
+		return nil, hutch.Errorf(hutch.NotFound, "the files %.64q of a COPY were not uploaded, or too long ago: build again", hash)
+	}
+	return os.Open(found.file)
+}
+
+// put keeps an archive of a client. It takes the place of one with that hash.
+func (u *uploads) put(owner, template, hash string, body io.Reader) error {
+	room := u.room(owner)
+	f, err := os.CreateTemp(u.dir, "upload-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	size, err := io.Copy(f, io.LimitReader(body, room+1))
+	err = errors.Join(err, f.Close())
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		err = hutch.Errorf(hutch.Exhausted, "the server's disk is full: remove images or sandboxes").With("limit", "disk").Because(err)
+	case err == nil && size > room:
+		err = hutch.Errorf(hutch.Exhausted, "the files of builds are more than %d MiB together: leave out what the build does not need, or wait an hour", maxUploads>>20).With("limit", "uploads")
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	u.add(&upload{owner, template, hash, f.Name(), size, time.Now()})
+	return nil
+}
+
+// room is how many bytes an owner's archives have left.
+func (u *uploads) room(owner string) int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.dropLocked(func(x *upload) bool { return time.Since(x.used) > uploadKept })
+	left := int64(maxUploads)
+	for _, x := range u.all {
+		if x.owner == owner {
+			left -= x.size
+		}
+	}
+	return left
+}
+
+func (u *uploads) add(made *upload) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n := 0
+	u.dropLocked(func(x *upload) bool {
+		return x.owner == made.owner && x.template == made.template && x.hash == made.hash
+	})
+	u.all = append(u.all, made)
+	for i := len(u.all) - 1; i >= 0; i-- {
+		if u.all[i].owner == made.owner {
+			n++
+		}
+		if n > maxArchives {
+			oldest := u.all[i]
+			u.dropLocked(func(x *upload) bool { return x == oldest })
+			return
+		}
+	}
+}
+
+func (u *uploads) dropLocked(old func(*upload) bool) {
+	u.all = slices.DeleteFunc(u.all, func(x *upload) bool {
+		if !old(x) {
+			return false
+		}
+		os.Remove(x.file)
+		return true
+	})
+}
+
+var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+type uploadLinkInfo struct {
+	Present bool   `json:"present"`
+	URL     string `json:"url"`
+}
+
+// files answers where to put the files of a COPY, and whether they are there.
+func (s *Server) files(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+	who, err := s.builder(r.Context())
+	if err != nil {
+		return 0, nil, err
+	}
+	template, hash := r.PathValue("id"), r.PathValue("hash")
+	if _, ok := s.builds.find(who.Owner, template, ""); !ok {
+		return 0, nil, noTemplate(template)
+	}
+	if !hashForm.MatchString(hash) {
+		return 0, nil, hutch.Errorf(hutch.Invalid, "%.100q is no SHA-256 in hexadecimal digits", hash).Naming(hutch.AboutField, "hash")
+	}
+	return http.StatusCreated, uploadLinkInfo{s.uploads.has(who.Owner, template, hash), s.uploadURL(r, who.Owner, template, hash)}, nil
+}
+
+// uploadURL is where a client puts files: below the address at which it called.
+func (s *Server) uploadURL(r *http.Request, owner, template, hash string) string {
+	expires := strconv.FormatInt(time.Now().Add(uploadLink).Unix(), 10)
+	u := url.URL{Scheme: "http", Host: r.Host, Path: uploadPath + template + uploadMiddle + hash}
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		u.Scheme = "https"
+	}
+	if _, named := s.labelOf(r.Host); !named {
+		u.Path = strings.TrimSuffix(Prefix, "/") + u.Path
+	}
+	u.RawQuery = url.Values{"owner": {hex.EncodeToString([]byte(owner))}, "expires": {expires}, "signature": {s.uploadSignature(owner, template, hash, expires)}}.Encode()
+	return u.String()
+}
+
+func (s *Server) uploadSignature(owner, template, hash, expires string) string {
+	return hex.EncodeToString(s.mac(forUploads, owner, template+" "+hash+" "+expires))
+}
+
+// lookUpload finds whose upload a request is, by the signature of its URL. It returns nil for every other request.
+func (s *Server) lookUpload(r *http.Request) *visit {
+	rest, ok := strings.CutPrefix(r.URL.Path, uploadPath)
+	template, hash, also := strings.Cut(rest, uploadMiddle)
+	q := r.URL.Query()
+	owner, err := hex.DecodeString(q.Get("owner"))
+	if r.Method != http.MethodPut || !ok || !also || err != nil ||
+		!hmac.Equal([]byte(q.Get("signature")), []byte(s.uploadSignature(string(owner), template, hash, q.Get("expires")))) {
+		return nil
+	}
+	who := s.opt.Principal(string(owner))
+	if end, err := strconv.ParseInt(q.Get("expires"), 10, 64); err != nil || time.Now().Unix() > end || who == nil {
+		return nil
+	}
+	return &visit{control: true, upload: true, who: who}
+}
+
+// lookUploadBelow does that for a path below Prefix.
+func (s *Server) lookUploadBelow(r *http.Request) *visit {
+	whole := r.URL
+	r.URL = new(url.URL)
+	*r.URL = *whole
+	r.URL.Path, r.URL.RawPath = strings.TrimPrefix(whole.Path, strings.TrimSuffix(Prefix, "/")), ""
+	v := s.lookUpload(r)
+	if v == nil {
+		r.URL = whole
+	}
+	return v
+}
+
+// Uploads reports whether a request puts the files of a build: its body can have any size.
+func Uploads(r *http.Request) bool {
+	v := visitOf(r)
+	return v != nil && v.upload
+}
+
+// putFiles takes the files of a build.
+func (s *Server) putFiles(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+	if !Uploads(r) {
+		return 0, nil, hutch.Errorf(hutch.NotFound, "files of a build go to the address that the server gives for them")
+	}
+	owner, template := caller.From(r.Context()).Principal.Owner, r.PathValue("id")
+	if _, ok := s.builds.find(owner, template, ""); !ok {
+		return 0, nil, noTemplate(template)
+	}
+	return http.StatusOK, nil, s.uploads.put(owner, template, r.PathValue("hash"), r.Body)
+}
