@@ -98,6 +98,25 @@ func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
 	}
 }
 
+// Go runs f after the request of ctx has ended, for the same caller. The context of f ends with the caller's token and
+// with Close, and the memory that f takes is given back when f returns.
+func (c *Calls) Go(ctx context.Context, f func(context.Context)) {
+	ctx, free := caller.OwnBudget(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	release := func() {}
+	if p := caller.From(ctx).Principal; p != nil {
+		ctx, release = p.Hold(ctx)
+	}
+	c.under.Go(func() {
+		defer free()
+		defer cancel(nil)
+		defer stop()
+		defer release()
+		f(ctx)
+	})
+}
+
 // Close ends the calls under way and waits for them. Call it when the server no longer accepts connections.
 func (c *Calls) Close() {
 	c.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))

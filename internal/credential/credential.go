@@ -4,6 +4,7 @@
 //	Authorization: Bearer TOKEN
 //	Authorization: Basic ...      the password; the name, if there is no password
 //	X-API-Key: TOKEN
+//	X-Auth-Token: TOKEN           Judge0's clients
 //	?access_token=TOKEN           for clients that cannot set headers (RFC 6750); not for MCP, which forbids it
 //	Sec-WebSocket-Protocol: hutch, hutch.token.TOKEN
 //	                              for web pages, which can set no other header of the request that opens a WebSocket
@@ -23,16 +24,17 @@ import (
 )
 
 const (
-	keyHeader = "X-Api-Key"
-	parameter = "access_token"
+	keyHeader  = "X-Api-Key"
+	authHeader = "X-Auth-Token"
+	parameter  = "access_token"
 )
 
 // headers are the headers that can hold a token, each with what reads the token in its value.
-var headers = map[string]func(value string) string{"Authorization": inAuthorization, keyHeader: strings.TrimSpace}
+var headers = map[string]func(value string) string{"Authorization": inAuthorization, keyHeader: strings.TrimSpace, authHeader: strings.TrimSpace}
 
 // Of returns the token of a request, or "".
 func Of(r *http.Request) string {
-	for _, name := range []string{"Authorization", keyHeader} {
+	for _, name := range []string{"Authorization", keyHeader, authHeader} {
 		switch given := r.Header.Values(name); len(given) {
 		case 0:
 		case 1:

@@ -21,6 +21,7 @@ import (
 	"hutch/internal/compat/dify"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/compat/judge0"
 	"hutch/internal/compat/piston"
 	"hutch/internal/compat/ragflow"
 	"hutch/internal/compat/swerex"
@@ -54,6 +55,7 @@ type house struct {
 	piston  *piston.Handler
 	dify    *dify.Handler
 	ragflow *ragflow.Handler
+	judge0  *judge0.Handler
 }
 
 // local is the token that a server has without set-up.
@@ -137,6 +139,8 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	mux.Handle("/dify/", h.dify)
 	h.ragflow = ragflow.NewHandler(p, ragflow.Options{})
 	mux.Handle("/ragflow/", h.ragflow)
+	h.judge0 = judge0.NewHandler(p, judge0.Options{Accounts: p})
+	mux.Handle("/judge0/", h.judge0)
 	mux.Handle(e2b.Prefix, http.StripPrefix("/e2b", h.e2b))
 	isOpen := func(r *http.Request) bool { return conversation.Open(r) || e2b.Open(r) }
 	guarded := guard.New(h.e2b.Inside(mux), guard.Options{Check: tokens.Check, Known: e2b.Known, Requests: requests, Open: isOpen, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -154,6 +158,7 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 		h.piston.Close()
 		h.dify.Close()
 		h.ragflow.Close()
+		h.judge0.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		tools.Close(ctx)

@@ -54,9 +54,6 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request) (any, error) {
 	return h.run(r.Context(), rt, j)
 }
 
-// spare is how much longer than its program a sandbox lives, in seconds, if this server dies.
-const spare = 300
-
 // run runs a job in a sandbox of its own, which reaches no network.
 func (h *Handler) run(ctx context.Context, rt runtime, j job) (any, error) {
 	out := &output{}
@@ -69,17 +66,15 @@ func (h *Handler) run(ctx context.Context, rt runtime, j job) (any, error) {
 	if !compat.Take(ctx, 3*maxOutput) {
 		return nil, compat.ErrNoRoom
 	}
-	sb, err := h.svc.Create(ctx, hutch.CreateRequest{
-		Limits: hutch.Limits{CPU: 1, Memory: j.memory()}, Network: hutch.Network{Mode: hutch.NetworkNone}, Timeout: req.Timeout + spare, OnIdle: hutch.IdleDestroy,
+	box := hutch.CreateRequest{Limits: hutch.Limits{CPU: 1, Memory: j.memory()}, Network: hutch.Network{Mode: hutch.NetworkNone}}
+	var res hutch.ExecResult
+	err := compat.Once(ctx, h.svc, h.log, box, req.Timeout.Duration(), func(sandbox string) (err error) {
+		if err := h.write(ctx, sandbox, j); err != nil {
+			return err
+		}
+		res, err = h.svc.Exec(ctx, sandbox, req, out.add)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	defer h.destroy(ctx, sb.ID)
-	if err := h.write(ctx, sb.ID, j); err != nil {
-		return nil, err
-	}
-	res, err := h.svc.Exec(ctx, sb.ID, req, out.add)
 	if err != nil && out.full == "" {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func TestSelects(t *testing.T) {
 		}
 	}
 	for reported, want := range map[string]string{"": "0.0.0", "Python 3.11": "3.11.0", "go1.26.3 linux": "1.26.3", "v22": "22.0.0", "1.2.3.4": "1.2.3"} {
-		if got := version(reported); got != want {
+		if got := compat.Version(reported); got != want {
 			t.Errorf("%q is %s, not %s", reported, got, want)
 		}
 	}
@@ -68,7 +68,7 @@ func FuzzJob(f *testing.F) {
 func FuzzSelects(f *testing.F) {
 	f.Add("^3.1", "Python 3.11.2")
 	f.Fuzz(func(t *testing.T, selector, reported string) {
-		v := version(reported)
+		v := compat.Version(reported)
 		if strings.Count(v, ".") != 2 || !selects("*", v) {
 			t.Errorf("%q is the version %q", reported, v)
 		}

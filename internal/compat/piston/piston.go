@@ -29,14 +29,14 @@ type Options struct {
 
 // Handler serves the API below /piston/.
 type Handler struct {
-	svc     hutch.Service
-	longest time.Duration
-	stall   time.Duration
-	log     *slog.Logger
-	mux     *http.ServeMux
-	calls   *compat.Calls
-	lists   lists
-	names   []string // of the routes
+	svc       hutch.Service
+	longest   time.Duration
+	stall     time.Duration
+	log       *slog.Logger
+	mux       *http.ServeMux
+	calls     *compat.Calls
+	languages *compat.Languages
+	names     []string // of the routes
 }
 
 // NewHandler returns a handler that calls svc.
@@ -45,6 +45,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		svc: svc, longest: cmp.Or(opt.MaxTimeout, 24*time.Hour), stall: cmp.Or(opt.Stall, compat.Stall),
 		log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), calls: compat.NewCalls("piston"),
 	}
+	h.languages = compat.NewLanguages(svc, h.log)
 	for route, f := range map[string]func(http.ResponseWriter, *http.Request) (any, error){
 		"GET /piston/api/v2/runtimes": h.listRuntimes, "GET /piston/api/v2/packages": h.listPackages, "POST /piston/api/v2/execute": h.execute,
 		"POST /piston/api/v2/packages": lacks("packages"), "DELETE /piston/api/v2/packages": lacks("packages"), "/piston/api/v2/connect": lacks("connect"),
