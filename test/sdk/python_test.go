@@ -89,7 +89,7 @@ func TestPython(t *testing.T) {
 func TestPythonSource(t *testing.T) {
 	run(t, nil, "python", "tools/models.py", "--check")
 	run(t, nil, "python", "tools/unasync.py", "--check")
-	for _, folder := range []string{".", "../../examples/python"} {
+	for _, folder := range []string{".", "../../examples/python", "../../skills/hutch/templates"} {
 		run(t, nil, "ruff", "check", "--no-cache", "--config", "pyproject.toml", folder)
 		run(t, nil, "ruff", "format", "--no-cache", "--config", "pyproject.toml", "--check", folder)
 	}

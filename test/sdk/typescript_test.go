@@ -231,6 +231,18 @@ func TestTypeScriptServer(t *testing.T) {
 				t.Errorf("it prints %q", got)
 			}
 		})
+		t.Run("skill", func(t *testing.T) {
+			t.Parallel()
+			executor, err := filepath.Abs("../../skills/hutch/templates/code-executor.ts")
+			if err != nil {
+				t.Fatal(err)
+			}
+			node(t, dir, nil, "esbuild", executor, "--format=esm", "--target=node22", "--log-level=error", "--outfile=executor.mjs")
+			got := node(t, dir, env, "node", "executor.mjs")
+			if !strings.Contains(got, "ok: true, text: '42\\n'") || !strings.Contains(got, "ok: false, text: 'exit 3") {
+				t.Errorf("it prints %q", got)
+			}
+		})
 		for engine, command := range engines {
 			t.Run(engine, func(t *testing.T) {
 				t.Parallel()

@@ -1,4 +1,4 @@
-"""The examples in README.md and docs/python.md, with what they say that they print, and the programs in examples/python."""
+"""The examples in README.md and docs/python.md, with what they say that they print, and programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ blocks = [
     for i, (code, printed) in enumerate(re.findall(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", page.read_text(), re.S))
     if "inspect_ai" not in code  # which is not installed here
 ]
-programs = sorted((root / "examples/python").glob("*.py"))
+programs = sorted(p for folder in ("examples/python", "skills/hutch/templates") for p in (root / folder).glob("*.py"))
 
 
 def run(*args: str) -> str:
