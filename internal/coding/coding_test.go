@@ -222,7 +222,7 @@ func TestSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, c := range copies {
-			if res := prompt(t, c, fmt.Sprintf("echo copy %d >>a", i), nil); res.Added != 2 || !strings.Contains(res.Diff, fmt.Sprintf("+copy %d\n", i)) {
+			if res := prompt(t, c, fmt.Sprintf("echo copy %d $RESUMED >>a", i), nil); res.Added != 2 || !strings.Contains(res.Diff, fmt.Sprintf("+copy %d yes\n", i)) {
 				t.Errorf("the copy has %q", res.Diff)
 			}
 		}

@@ -3,6 +3,7 @@ package coding
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -70,8 +71,14 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 		return "", err
 	}
 	command := s.definition.Command
-	if len(earlier) > 0 && s.definition.Resume != "" {
-		command = s.definition.Resume
+	if s.definition.Resume != "" {
+		// The list of processes does not outlive a sandbox that is kept without its memory; the last prompt's file does.
+		switch _, err := s.svc.Stat(ctx, s.ID, prompt); {
+		case err == nil:
+			command = s.definition.Resume
+		case !errors.Is(err, hutch.NotFound):
+			return "", err
+		}
 	}
 	for _, p := range earlier {
 		if p.Status.Live() {

@@ -98,6 +98,8 @@ func (w *world) protect(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		_, password, _ := r.BasicAuth()
 		switch {
+		case r.Host == modelTo && w.model != nil:
+			w.model.ServeHTTP(rw, r)
 		case r.Host == modelTo && r.URL.Path == "/v1/messages" && r.Header.Get("X-Api-Key") == "sk-ant-"+apiKey:
 			rw.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(rw, "event: message_start\ndata: {}\n\nevent: content_block_delta\ndata: {\"delta\":{\"type\":\"text_delta\",\"text\":\"hello\"}}\n\n")

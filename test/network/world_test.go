@@ -50,6 +50,7 @@ const (
 type world struct {
 	authority []byte // PEM
 	servers   map[string]string
+	model     http.Handler // answers for modelTo, if a test sets it first
 
 	mu    sync.Mutex
 	dns   net.PacketConn
