@@ -2,10 +2,12 @@
 // place takes every token:
 //
 //	Authorization: Bearer TOKEN
+//	Authorization: token TOKEN    as clients of Jupyter write it
 //	Authorization: Basic ...      the password; the name, if there is no password
 //	X-API-Key: TOKEN
 //	X-Auth-Token: TOKEN           Judge0's clients
 //	?access_token=TOKEN           for clients that cannot set headers (RFC 6750); not for MCP, which forbids it
+//	?token=TOKEN                  the same for clients of Jupyter, below /jupyter/ only
 //	Sec-WebSocket-Protocol: hutch, hutch.token.TOKEN
 //	                              for web pages, which can set no other header of the request that opens a WebSocket
 //
@@ -24,9 +26,10 @@ import (
 )
 
 const (
-	keyHeader  = "X-Api-Key"
-	authHeader = "X-Auth-Token"
-	parameter  = "access_token"
+	keyHeader        = "X-Api-Key"
+	authHeader       = "X-Auth-Token"
+	parameter        = "access_token"
+	jupyterParameter = "token"
 )
 
 // headers are the headers that can hold a token, each with what reads the token in its value.
@@ -45,7 +48,7 @@ func Of(r *http.Request) string {
 			return ""
 		}
 	}
-	if token := inQuery(r.URL); token != "" {
+	if token := inQuery(r.URL, parameterOf(r.URL)); token != "" {
 		return token
 	}
 	return inSubprotocols(r.Header)
@@ -65,7 +68,7 @@ func inAuthorization(value string) string {
 	scheme, rest, _ := strings.Cut(value, " ")
 	rest = strings.TrimSpace(rest)
 	switch {
-	case strings.EqualFold(scheme, "Bearer"):
+	case strings.EqualFold(scheme, "Bearer"), strings.EqualFold(scheme, "token"):
 		return rest
 	case !strings.EqualFold(scheme, "Basic"):
 		return ""
@@ -81,7 +84,16 @@ func inAuthorization(value string) string {
 	return name
 }
 
-func inQuery(u *url.URL) string {
+// parameterOf returns the name of the parameter that can hold the token of a request. Jupyter's name is one that other
+// programs use for other things, so it counts only where Jupyter's clients call.
+func parameterOf(u *url.URL) string {
+	if strings.HasPrefix(u.Path, "/jupyter/") && !u.Query().Has(parameter) {
+		return jupyterParameter
+	}
+	return parameter
+}
+
+func inQuery(u *url.URL, parameter string) string {
 	if u.Path == "/mcp" || u.RawQuery == "" {
 		return ""
 	}
@@ -123,7 +135,9 @@ func Hide(r *http.Request) {
 	var kept []string
 	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
 		name, _, _ := strings.Cut(part, "=")
-		if plain, err := url.QueryUnescape(name); err != nil || plain != parameter {
+		plain, err := url.QueryUnescape(name)
+		hidden := plain == parameter || plain == jupyterParameter && strings.HasPrefix(r.URL.Path, "/jupyter/")
+		if err != nil || !hidden {
 			kept = append(kept, part)
 		}
 	}

@@ -22,6 +22,11 @@ func TestOf(t *testing.T) {
 		{"nothing", "/", nil, ""},
 		{"bearer", "/", header{"Authorization": {"Bearer tok"}}, "tok"},
 		{"another case, more space", "/", header{"Authorization": {"bearer   tok "}}, "tok"},
+		{"Jupyter's scheme", "/", header{"Authorization": {"token tok"}}, "tok"},
+		{"Jupyter's parameter", "/jupyter/api/kernels?token=t%6fk", nil, "tok"},
+		{"Jupyter's parameter twice", "/jupyter/api/kernels?token=tok&token=tok", nil, ""},
+		{"ours before Jupyter's", "/jupyter/api?token=other&access_token=tok", nil, "tok"},
+		{"Jupyter's parameter elsewhere", "/v1/sandboxes?token=tok", nil, ""},
 		{"two of them", "/", header{"Authorization": {"Bearer tok", "Bearer other"}}, ""},
 		{"two of them and a key", "/", header{"Authorization": {"Bearer tok", "Bearer tok"}, "X-Api-Key": {"tok"}}, ""},
 		{"key", "/", header{"X-Api-Key": {"tok"}}, "tok"},
@@ -61,6 +66,8 @@ func TestHide(t *testing.T) {
 		"/x?a=b&access_token=tok&c=%20d": "/x?a=b&c=%20d",
 		"/x?access%5ftoken=tok":          "/x",
 		"/x?a=access_token":              "/x?a=access_token",
+		"/x?token=app":                   "/x?token=app",
+		"/jupyter/api?token=tok&a=b":     "/jupyter/api?a=b",
 	} {
 		r := httptest.NewRequest(http.MethodGet, given, nil)
 		if Hide(r); r.URL.String() != want || r.RequestURI != want {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"hutch/internal/compat/dify"
+	"hutch/internal/compat/jupyter"
 	"hutch/internal/compat/ragflow"
 )
 
@@ -18,7 +19,9 @@ type Chats struct {
 func (d *Daemon) chats() []foreign {
 	df := dify.NewHandler(d.policy, dify.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
 	rf := ragflow.NewHandler(d.policy, ragflow.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
+	ju := jupyter.NewHandler(d.policy, jupyter.Options{Image: d.cfg.Chats.Image, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Origins: d.cfg.Origins, Log: d.log})
 	return []foreign{
+		{paths: []string{jupyter.Prefix + "/"}, handler: ju, refuse: jupyter.Refuse, close: ju.Close},
 		{paths: []string{dify.Prefix + "/"}, handler: df, refuse: dify.Refuse, close: df.Close},
 		{paths: []string{ragflow.Prefix + "/"}, handler: rf, refuse: ragflow.Refuse, close: rf.Close},
 	}

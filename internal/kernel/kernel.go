@@ -30,7 +30,10 @@ var kernelPython string
 //go:embed charts.py
 var chartsPython string
 
-var pythonSource = strings.Replace(kernelPython, "# charts.py comes here\n", chartsPython, 1)
+//go:embed notebook.py
+var notebookPython string
+
+var pythonSource = strings.NewReplacer("# charts.py comes here\n", chartsPython, "# notebook.py comes here\n", notebookPython).Replace(kernelPython)
 
 //go:embed kernel.mjs
 var javascriptSource string

@@ -192,15 +192,21 @@ def asking(prompt, password=False):
 read = builtins.input
 
 
+def echoes():
+    """Whether a prompt is part of the output. A notebook shows it by itself."""
+    return os.environ.get("HUTCH_PROMPT") != "0"
+
+
 @functools.wraps(read)
 def read_line(prompt="", /):
     with asking(prompt):
-        return read(prompt)
+        return read(prompt) if echoes() else read()
 
 
 def read_password(prompt="Password: ", stream=None):
     """Is getpass.getpass for code that has no terminal."""
-    print(prompt, end="", file=stream or sys.stderr, flush=True)
+    if echoes():
+        print(prompt, end="", file=stream or sys.stderr, flush=True)
     with asking(prompt, password=True):
         return read()
 
@@ -291,14 +297,19 @@ def table(value, rows=100, columns=50):
         return None
 
 
-def display(*values, raw=False, **_):
+def display(*values, raw=False, display_id=None, update=False, metadata=None, **_):
     """Shows values, in every form that they have."""
+    if display_id is True:
+        display_id = os.urandom(16).hex()
     for value in values:
         data = value if raw and isinstance(value, dict) else forms(value)
-        channel.send({"result": {"data": {m: f for m, f in data.items() if f is not None}}})
+        data = {m: f for m, f in data.items() if f is not None}
+        channel.send({"result": {"data": {**data, **fate(display_id, update, metadata)}}})
+    return Display(display_id) if display_id else None
 
 
 # charts.py comes here
+# notebook.py comes here
 
 # ---- figures
 
@@ -371,6 +382,7 @@ class Interpreter:
         self.pid = os.getpid()
         self.count = 0
         self.loop = None
+        self.broken = []  # loops that are never collected: that would close descriptors which are other files now
         self.saved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH) for fd in (1, 2)]
         self.null = fcntl.fcntl(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), fcntl.F_DUPFD_CLOEXEC, HIGH)
         self.module = types.ModuleType("__main__")
@@ -379,8 +391,8 @@ class Interpreter:
 
     def evaluate(self, code):
         """Runs code and shows the value of its last expression."""
-        self.count += 1
-        name = f"<run {self.count}>"
+        self.count += not silent()
+        name = "<query>" if silent() else f"<run {self.count}>"
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
         tree = ast.parse(code, name)
         last = None
@@ -390,7 +402,8 @@ class Interpreter:
             self.execute(tree, name, "exec")
         value = self.execute(last, name, "eval") if last is not None else None
         if value is not None:
-            self.module._ = value
+            if not silent():
+                self.module._ = value
             channel.send({"result": {"main": True, "data": forms(value)}})
 
     def execute(self, tree, name, mode):
@@ -404,6 +417,7 @@ class Interpreter:
         try:
             os.fstat(self.loop._selector.fileno())  # which user code may have closed
         except Exception:
+            self.broken.append(self.loop)
             self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
         task = self.loop.create_task(coroutine)
@@ -528,6 +542,7 @@ class IPython(Interpreter):
         shell.enable_gui = lambda gui=None: None
         shell.compile.get_code_name = lambda *_: f"<run {shell.execution_count}>"
         shell.display_pub.publish = self.publish
+        shell.display_pub.clear_output = lambda wait=False: clear_output(wait)
         hook = shell.displayhook
         hook.compute_format_data = lambda value: (self.forms(value), {})
         hook.write_format_data = lambda data, _: channel.send({"result": {"main": True, "data": data}})
@@ -535,7 +550,7 @@ class IPython(Interpreter):
 
     def evaluate(self, code):
         self.fault = None
-        result = self.shell.run_cell(code, store_history=True)
+        result = self.shell.run_cell(code, store_history=not silent())
         fault = result.error_before_exec or result.error_in_exec or self.fault
         if fault is not None:
             raise fault
@@ -554,11 +569,12 @@ class IPython(Interpreter):
             put(data, CHART, chart(value))
         return data
 
-    def publish(self, data, metadata=None, source=None, **_):
+    def publish(self, data, metadata=None, source=None, transient=None, update=False, **_):
         clean = {}
         for mime, form in data.items():
             put(clean, mime, form)
         if clean:
+            clean.update(fate((transient or {}).get("display_id"), update, metadata))
             channel.send({"result": {"data": clean}})
 
     def system(self, command):
@@ -615,6 +631,7 @@ def main():
     builtins.input = read_line
     getpass.getpass = read_password
     interpreter = interpret()
+    sys.modules[Notebook.name] = Notebook(interpreter)
     os.dup2(interpreter.null, 0)
     while True:
         request = channel.request()

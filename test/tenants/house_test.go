@@ -22,6 +22,7 @@ import (
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/compat/judge0"
+	"hutch/internal/compat/jupyter"
 	"hutch/internal/compat/piston"
 	"hutch/internal/compat/ragflow"
 	"hutch/internal/compat/swerex"
@@ -56,6 +57,7 @@ type house struct {
 	dify    *dify.Handler
 	ragflow *ragflow.Handler
 	judge0  *judge0.Handler
+	jupyter *jupyter.Handler
 }
 
 // local is the token that a server has without set-up.
@@ -141,6 +143,9 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	mux.Handle("/ragflow/", h.ragflow)
 	h.judge0 = judge0.NewHandler(p, judge0.Options{Accounts: p})
 	mux.Handle("/judge0/", h.judge0)
+	h.jupyter = jupyter.NewHandler(p, jupyter.Options{})
+	t.Cleanup(h.jupyter.Close)
+	mux.Handle("/jupyter/", h.jupyter)
 	mux.Handle(e2b.Prefix, http.StripPrefix("/e2b", h.e2b))
 	isOpen := func(r *http.Request) bool { return conversation.Open(r) || e2b.Open(r) }
 	guarded := guard.New(h.e2b.Inside(mux), guard.Options{Check: tokens.Check, Known: e2b.Known, Requests: requests, Open: isOpen, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -1,0 +1,190 @@
+package jupyter
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"hutch"
+)
+
+const pingTime = 30 * time.Second
+
+// client is a connection to a kernel.
+type client struct {
+	kernel *kernel
+	conn   *websocket.Conn
+	second bool            // it speaks the second protocol
+	life   context.Context // of its requests: it ends with the client's token
+
+	mu   sync.Mutex
+	name string // of the client's session, empty until it is known
+}
+
+// channels connects a client with a kernel.
+func (h *Handler) channels(w http.ResponseWriter, r *http.Request) {
+	k, err := h.named(r)
+	if err == nil && !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		err = hutch.Errorf(hutch.Invalid, "channels of a kernel are a WebSocket: connect with a WebSocket client")
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.touch(r.Context(), k.box)
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{binaryProtocol, "hutch"}, OriginPatterns: patterns(h.origins)})
+	if err != nil {
+		return // it has answered
+	}
+	c := &client{kernel: h.enliven(k), conn: conn, second: conn.Subprotocol() == binaryProtocol, name: r.URL.Query().Get("session_id")}
+	var end context.CancelCauseFunc
+	c.life, end = context.WithCancelCause(context.WithoutCancel(r.Context()))
+	defer context.AfterFunc(r.Context(), func() {
+		cause := context.Cause(r.Context())
+		if hutch.KindOf(cause) == hutch.Denied {
+			end(cause)
+		}
+	})()
+	c.serve(r.Context())
+}
+
+// patterns are origins as the library matches them: word for word.
+func patterns(origins []string) (list []string) {
+	literal := strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`)
+	for _, origin := range origins {
+		list = append(list, literal.Replace(origin))
+	}
+	return list
+}
+
+// serve passes messages on until the connection ends.
+func (c *client) serve(ctx context.Context) {
+	defer c.conn.CloseNow()
+	if !c.kernel.join(c) {
+		c.conn.Close(websocket.StatusGoingAway, "the kernel was shut down")
+		return
+	}
+	defer c.kernel.part(c)
+	c.conn.SetReadLimit(maxFrame)
+	ctx, cancel := context.WithCancel(ctx)
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	defer cancel()
+	pings.Go(func() { c.ping(ctx) })
+	for {
+		typ, b, err := c.conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		m, err := decode(typ, b, c.second)
+		if err != nil {
+			c.conn.Close(websocket.StatusInvalidFramePayloadData, reason(err))
+			return
+		}
+		c.learn(m.header.Session)
+		c.kernel.receive(c, m)
+	}
+}
+
+// reason is an error as a connection can end with it.
+func reason(err error) string {
+	const most = 120 // bytes
+	text := hutch.AsError(err).Message
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
+}
+
+// ping notices a connection that is dead.
+func (c *client) ping(ctx context.Context) {
+	tick := time.NewTicker(pingTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, done := context.WithTimeout(ctx, pingTime)
+		err := c.conn.Ping(ctx)
+		done()
+		if err != nil {
+			c.conn.CloseNow()
+			return
+		}
+	}
+}
+
+// learn notes the session of a client that has not named it before.
+func (c *client) learn(session string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.name == "" {
+		c.name = session
+	}
+}
+
+func (c *client) session() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.name
+}
+
+// send sends a message. A client that does not read it in time is disconnected.
+func (c *client) send(a *answer) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.kernel.h.stall)
+	defer cancel()
+	typ, b := websocket.MessageText, []byte(nil)
+	if c.second {
+		typ, b = websocket.MessageBinary, a.frame()
+	} else {
+		b = a.object()
+	}
+	if c.conn.Write(ctx, typ, b) != nil {
+		c.kernel.part(c)
+		c.conn.CloseNow()
+	}
+}
+
+// leave ends the connection, with a reason.
+func (c *client) leave(reason string) {
+	c.kernel.part(c)
+	c.kernel.h.runs.Go(func() { c.conn.Close(websocket.StatusGoingAway, reason) })
+}
+
+func (k *kernel) join(c *client) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.gone {
+		k.clients[c] = true
+	}
+	return !k.gone
+}
+
+func (k *kernel) part(c *client) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.clients, c)
+}
+
+// receive takes a message of a client.
+func (k *kernel) receive(c *client, m message) {
+	t := c.newTask(m)
+	switch {
+	case m.channel == stdin:
+		k.answered(t)
+		t.end()
+	case m.channel == control:
+		k.control(t)
+		t.end()
+	case m.header.Type == "comm_msg" || m.header.Type == "comm_close":
+		t.end() // there are no comms
+	default:
+		k.enqueue(t)
+	}
+}

@@ -1,0 +1,178 @@
+// Package jupyter answers the clients of a Jupyter server: Open WebUI, JupyterLab with --gateway-url, and whatever starts
+// kernels over REST and speaks to them over a WebSocket. Below /jupyter/ are the routes of such a server.
+//
+// A kernel is a code context in a sandbox, and its id says in which: the first 16 hexadecimal digits name the sandbox, the
+// last 16 the context. The labels of the sandbox say which kernels and sessions there are. So this package has no records
+// of its own, and kernels outlive a restart of the server.
+//
+// A kernel has a sandbox of its own, which is destroyed with it. A request that names a user (header X-User-Id, parameter
+// user, or KERNEL_USERNAME in the body's env) gets a kernel in the sandbox of that user, and sees no other user's kernels.
+//
+// In memory is what happens now: [kernel] runs the requests of all its clients one after the other, as Jupyter does, and
+// sends each client what it publishes. Requests run on when their client leaves, as Jupyter's do, but not when its token
+// ends.
+package jupyter
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/compat"
+	"hutch/internal/httpio"
+	"hutch/internal/problem"
+	"hutch/internal/turn"
+)
+
+// Prefix begins the paths of all routes. It is the base URL that clients are given.
+const Prefix = "/jupyter"
+
+// Options configure a handler; the zero value works.
+type Options struct {
+	// Image is the image or template of new sandboxes, unless a client names another; default the server's.
+	Image string
+	// MaxTimeout is the longest run of a cell, which clients do not limit; default 24 h.
+	MaxTimeout time.Duration
+	// Origins are the origins of web pages that can open a WebSocket, beside the server's own.
+	Origins []string
+	// Stall is how long a client can leave messages unread before its connection is closed; default 10 s. The kernel
+	// and its other clients wait meanwhile.
+	Stall time.Duration
+	Log   *slog.Logger
+}
+
+// Handler serves the API below /jupyter/.
+type Handler struct {
+	svc     hutch.Service
+	image   string
+	longest time.Duration
+	stall   time.Duration
+	origins []string
+	log     *slog.Logger
+	mux     *http.ServeMux
+	calls   *compat.Calls
+	began   time.Time
+
+	ctx   context.Context // of runs, which outlive their requests
+	close context.CancelCauseFunc
+	runs  sync.WaitGroup
+
+	mu      sync.Mutex
+	kernels map[key]*kernel
+
+	labelling turn.Locks // by owner and sandbox
+}
+
+// NewHandler returns a handler that calls svc.
+func NewHandler(svc hutch.Service, opt Options) *Handler {
+	h := &Handler{
+		svc: svc, image: opt.Image, longest: cmp.Or(opt.MaxTimeout, 24*time.Hour), stall: cmp.Or(opt.Stall, 10*time.Second), origins: opt.Origins,
+		log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), calls: compat.NewCalls("jupyter"), began: time.Now(),
+		kernels: map[key]*kernel{},
+	}
+	h.ctx, h.close = context.WithCancelCause(context.Background())
+	for route, f := range h.routes() {
+		h.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+			r, done := h.calls.Begin(r)
+			defer done()
+			f(w, r)
+		})
+	}
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		Refuse(w, http.StatusNotFound, hutch.Errorf(hutch.NotFound, "this server has kernels, kernelspecs and sessions below %s/api/, and nothing at %.100q", Prefix, r.URL.Path))
+	})
+	return h
+}
+
+// Routes lists the routes, as patterns of [http.ServeMux].
+func (h *Handler) Routes() (list []string) {
+	for route := range h.routes() {
+		list = append(list, route)
+	}
+	return list
+}
+
+func (h *Handler) routes() map[string]http.HandlerFunc {
+	const api = " " + Prefix + "/api"
+	return map[string]http.HandlerFunc{
+		"GET" + api:                                    h.version,
+		"GET" + api + "/status":                        h.status,
+		"GET" + api + "/kernelspecs":                   h.specs,
+		"GET" + api + "/kernelspecs/{name}":            h.spec,
+		"GET " + Prefix + "/kernelspecs/{name}/{file}": h.resource,
+		"GET" + api + "/kernels":                       h.list,
+		"POST" + api + "/kernels":                      h.start,
+		"GET" + api + "/kernels/{kernel}":              h.get,
+		"DELETE" + api + "/kernels/{kernel}":           h.remove,
+		"POST" + api + "/kernels/{kernel}/interrupt":   h.interrupt,
+		"POST" + api + "/kernels/{kernel}/restart":     h.restart,
+		"GET" + api + "/kernels/{kernel}/channels":     h.channels,
+		"GET" + api + "/sessions":                      h.sessions,
+		"POST" + api + "/sessions":                     h.startSession,
+		"GET" + api + "/sessions/{session}":            h.session,
+		"PATCH" + api + "/sessions/{session}":          h.changeSession,
+		"DELETE" + api + "/sessions/{session}":         h.endSession,
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// Close ends the calls and runs under way, and waits for them.
+func (h *Handler) Close() {
+	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
+	h.calls.Close()
+	h.runs.Wait()
+}
+
+// fault is an error as clients of Jupyter read it.
+type fault struct {
+	Message string `json:"message"`
+	Reason  string `json:"reason"`
+}
+
+// Refuse answers with an error, also for a guard that does not let a request in.
+func Refuse(w http.ResponseWriter, status int, err error) {
+	e := hutch.AsError(err)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(fault{e.Message, string(e.Kind)}) // an error here is a client that has gone
+}
+
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if cause := context.Cause(r.Context()); cause != nil {
+		err = cause
+	}
+	kind := hutch.KindOf(err)
+	if kind == hutch.Internal && !errors.Is(err, context.Canceled) {
+		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", hutch.AsError(err).Cause)
+	}
+	status := problem.Status(kind)
+	switch {
+	case errors.Is(err, compat.ErrTooLarge):
+		status = http.StatusRequestEntityTooLarge
+	case kind == hutch.Unsupported:
+		status = http.StatusNotImplemented
+	}
+	Refuse(w, status, err)
+}
+
+// send answers with a value in JSON.
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	httpio.NewWriter(w, r, compat.Stall).Write(b) // an error here is a client that has gone
+}

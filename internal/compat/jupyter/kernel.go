@@ -1,0 +1,391 @@
+package jupyter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/compat"
+	"hutch/internal/window"
+)
+
+// States of a kernel.
+const (
+	idle       = "idle"
+	busy       = "busy"
+	starting   = "starting"
+	restarting = "restarting"
+	dead       = "dead"
+)
+
+// Bounds of what waits in a kernel.
+const (
+	maxWaiting      = 256
+	maxWaitingBytes = 8 << 20
+	maxHistory      = 1 << 20 // bytes
+)
+
+// key is a kernel among those of all owners.
+type key struct{ owner, id string }
+
+// kernel is what happens in one kernel now. Requests on the channel shell are done by one goroutine, which is there while
+// some wait.
+type kernel struct {
+	h *Handler
+	known
+
+	mu      sync.Mutex
+	clients map[*client]bool
+	waiting []*task
+	bytes   int   // of the requests that wait
+	current *task // being done
+	state   string
+	active  time.Time
+	count   int // runs that were numbered
+	history []input
+	size    int  // bytes of history
+	ran     bool // the interpreter has run something
+	lost    bool // its state was lost, and no client knows
+	gone    bool
+}
+
+// input is code that has run.
+type input struct {
+	line int
+	code string
+}
+
+// task is a request of a client that is being done, or waits.
+type task struct {
+	message
+	client *client
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	free   func()
+
+	mu    sync.Mutex
+	input *window.Queue // what input() reads; nil for nothing
+	asked bool          // the client has been asked for input
+}
+
+// live returns what happens in a kernel, or nil when no client has connected.
+func (h *Handler) live(k known) *kernel {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.kernels[key{k.box.Owner, k.String()}]
+}
+
+// enliven is live for a client that connects.
+func (h *Handler) enliven(k known) *kernel {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := key{k.box.Owner, k.String()}
+	if h.kernels[at] == nil {
+		h.pruneLocked(at.owner)
+		h.kernels[at] = &kernel{h: h, known: k, clients: map[*client]bool{}, state: idle, active: time.Now().UTC()}
+	}
+	return h.kernels[at]
+}
+
+// maxLive is how many kernels of an owner are kept in memory while none of them has a client or a run.
+const maxLive = 256
+
+// pruneLocked makes room for one more kernel of an owner.
+func (h *Handler) pruneLocked(owner string) {
+	var unused []key
+	n := 0
+	for at, k := range h.kernels {
+		if at.owner != owner {
+			continue
+		}
+		n++
+		k.mu.Lock()
+		if len(k.clients) == 0 && k.current == nil {
+			unused = append(unused, at)
+		}
+		k.mu.Unlock()
+	}
+	if n < maxLive {
+		return
+	}
+	for _, at := range unused {
+		delete(h.kernels, at)
+	}
+}
+
+// forget ends what happens in a kernel that is gone.
+func (h *Handler) forget(k known) {
+	at := key{k.box.Owner, k.String()}
+	h.mu.Lock()
+	live := h.kernels[at]
+	delete(h.kernels, at)
+	h.mu.Unlock()
+	if live != nil {
+		live.shut(true)
+	}
+}
+
+// forgetMissing forgets the kernels of an owner that are not among those that exist.
+func (h *Handler) forgetMissing(owner string, list []known) {
+	h.mu.Lock()
+	var missing []known
+	for at, k := range h.kernels {
+		if at.owner == owner && !slices.ContainsFunc(list, func(o known) bool { return o.place == k.place }) {
+			missing = append(missing, k.known)
+		}
+	}
+	h.mu.Unlock()
+	for _, k := range missing {
+		h.forget(k)
+	}
+}
+
+// end shuts a kernel down.
+func (h *Handler) end(ctx context.Context, k known) error {
+	if live := h.live(k); live != nil {
+		live.drop(errShut)
+	}
+	if err := h.discard(ctx, k); err != nil {
+		return err
+	}
+	h.forget(k)
+	return nil
+}
+
+// stop interrupts what a kernel does. A kernel that does nothing has no context to interrupt, or one that ignores it.
+func (h *Handler) stop(ctx context.Context, k known) error {
+	err := h.svc.Interrupt(ctx, k.sandbox(), k.context())
+	if hutch.KindOf(err) == hutch.NotFound && !compat.Missing(err) {
+		return nil
+	}
+	return err
+}
+
+// again starts the interpreter of a kernel again, without its state.
+func (h *Handler) again(ctx context.Context, k known) error {
+	live := h.live(k)
+	if live != nil {
+		live.drop(errShut)
+	}
+	if err := h.svc.DeleteContext(ctx, k.sandbox(), k.context()); err != nil {
+		return err
+	}
+	if err := h.startContext(ctx, k, nil); err != nil {
+		return err
+	}
+	if live != nil {
+		live.mu.Lock()
+		live.count, live.history, live.size, live.ran = 0, nil, 0, false
+		live.mu.Unlock()
+		live.announce(starting)
+		live.announce(idle)
+	}
+	return nil
+}
+
+// drop ends the request being done, and all that wait.
+func (k *kernel) drop(cause error) {
+	k.mu.Lock()
+	waiting, current := k.waiting, k.current
+	k.waiting, k.bytes = nil, 0
+	k.mu.Unlock()
+	for _, t := range waiting {
+		k.abort(t)
+	}
+	if current != nil {
+		current.cancel(cause)
+	}
+}
+
+// shut ends a kernel that is gone, for its clients too.
+func (k *kernel) shut(gone bool) {
+	k.mu.Lock()
+	k.gone = gone
+	k.mu.Unlock()
+	k.drop(errShut)
+	k.announce(dead)
+	for _, c := range k.all() {
+		c.leave("the kernel was shut down")
+	}
+}
+
+func (k *kernel) all() []*client {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	list := make([]*client, 0, len(k.clients))
+	for c := range k.clients {
+		list = append(list, c)
+	}
+	return list
+}
+
+// publish sends a message to all clients.
+func (k *kernel) publish(typ string, parent []byte, content any) {
+	k.broadcast(newAnswer(iopub, typ, parent, nil, content))
+}
+
+func (k *kernel) broadcast(a *answer) {
+	for _, c := range k.all() {
+		c.send(a)
+	}
+}
+
+type statusContent struct {
+	State string `json:"execution_state"`
+}
+
+// report tells the state in which a request puts the kernel.
+func (k *kernel) report(state string, parent []byte) {
+	k.mu.Lock()
+	k.state, k.active = state, time.Now().UTC()
+	k.mu.Unlock()
+	k.publish("status", parent, statusContent{state})
+}
+
+// announce tells a state of the kernel that no request is about.
+func (k *kernel) announce(state string) { k.report(state, nil) }
+
+// reply answers a request. The client may have connected anew since: a session of a client is the same client.
+func (k *kernel) reply(t *task, channel, typ string, content any) {
+	a := newAnswer(channel, typ, t.parent, nil, content)
+	for _, c := range k.all() {
+		if c == t.client || t.header.Session != "" && c.session() == t.header.Session {
+			c.send(a)
+		}
+	}
+}
+
+// errFull is the error of a request to a kernel where too many wait.
+var errFull = hutch.Errorf(hutch.Exhausted, "too many requests wait for this kernel: at most %d, and %d MiB in all, can wait", maxWaiting, maxWaitingBytes>>20)
+
+// enqueue hands a request to the kernel.
+func (k *kernel) enqueue(t *task) {
+	n := len(t.content)
+	k.mu.Lock()
+	if k.gone || len(k.waiting) >= maxWaiting || k.bytes+n > maxWaitingBytes {
+		k.mu.Unlock()
+		k.refuse(t, errFull)
+		return
+	}
+	k.waiting, k.bytes = append(k.waiting, t), k.bytes+n
+	begin := k.current == nil && len(k.waiting) == 1
+	if begin {
+		k.current = t // so that no second goroutine begins
+	}
+	k.mu.Unlock()
+	if begin {
+		k.h.runs.Go(k.work)
+	}
+}
+
+// work does the requests that wait.
+func (k *kernel) work() {
+	for {
+		t := k.next()
+		if t == nil {
+			return
+		}
+		k.do(t)
+		t.end()
+	}
+}
+
+func (k *kernel) next() *task {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.current = nil
+	if len(k.waiting) == 0 {
+		return nil
+	}
+	k.current, k.waiting = k.waiting[0], k.waiting[1:]
+	k.bytes -= len(k.current.content)
+	return k.current
+}
+
+// abortWaiting aborts the runs that wait, because one before them failed.
+func (k *kernel) abortWaiting() {
+	k.mu.Lock()
+	var aborted []*task
+	k.waiting = slices.DeleteFunc(k.waiting, func(t *task) bool {
+		is := t.header.Type == "execute_request"
+		if is {
+			aborted = append(aborted, t)
+			k.bytes -= len(t.content)
+		}
+		return is
+	})
+	k.mu.Unlock()
+	for _, t := range aborted {
+		k.abort(t)
+	}
+}
+
+// abort answers a request that is not done.
+func (k *kernel) abort(t *task) {
+	k.finish(t, map[string]any{"status": "aborted"})
+	t.end()
+}
+
+// refuse answers a request that cannot be done.
+func (k *kernel) refuse(t *task, err error) {
+	k.finish(t, failureOf(err))
+	t.end()
+}
+
+// finish sends the answer of a request between the two states that clients wait for.
+func (k *kernel) finish(t *task, content any) {
+	k.mu.Lock()
+	state := k.state
+	k.mu.Unlock()
+	k.publish("status", t.parent, statusContent{busy})
+	k.reply(t, t.channel, replyType(t.header.Type), content)
+	k.publish("status", t.parent, statusContent{idle})
+	if state == busy {
+		k.publish("status", nil, statusContent{busy}) // of the run under way
+	}
+}
+
+func replyType(request string) string {
+	name, is := strings.CutSuffix(request, "_request")
+	if !is {
+		return request + "_reply"
+	}
+	return name + "_reply"
+}
+
+// failure is the answer to a request that failed.
+type failure struct {
+	Status    string         `json:"status"`
+	Name      string         `json:"ename"`
+	Value     string         `json:"evalue"`
+	Traceback []string       `json:"traceback"`
+	Count     int            `json:"execution_count,omitempty"`
+	Payload   []any          `json:"payload,omitempty"`
+	Values    map[string]any `json:"user_expressions,omitempty"`
+}
+
+func failureOf(err error) failure {
+	e := hutch.AsError(err)
+	return failure{Status: "error", Name: string(e.Kind), Value: e.Message, Traceback: []string{e.Message}}
+}
+
+// newTask makes a task of a message. It ends with the token of its client, and with the server, but not when the client
+// leaves.
+func (c *client) newTask(m message) *task {
+	t := &task{message: m, client: c}
+	ctx, free := caller.OwnBudget(c.life)
+	ctx, t.cancel = context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.kernel.h.ctx, func() { t.cancel(context.Cause(c.kernel.h.ctx)) })
+	t.ctx, t.free = ctx, sync.OnceFunc(func() { stop(); t.cancel(nil); free() })
+	return t
+}
+
+func (t *task) end() { t.free() }
+
+// forgotten reports whether a task was ended by its kernel.
+func (t *task) forgotten() bool { return errors.Is(context.Cause(t.ctx), errShut) }

@@ -1,0 +1,134 @@
+package jupyter
+
+import (
+	"net/http"
+	"time"
+
+	"hutch"
+	"hutch/internal/compat"
+)
+
+// model is a kernel as clients read it.
+type model struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Active      time.Time `json:"last_activity"`
+	State       string    `json:"execution_state"`
+	Connections int       `json:"connections"`
+}
+
+func (h *Handler) model(k known) model {
+	m := model{ID: k.String(), Name: k.entry.Name, Active: k.box.LastUsedAt.UTC(), State: idle}
+	if live := h.live(k); live != nil {
+		live.mu.Lock()
+		defer live.mu.Unlock()
+		m.State, m.Connections = live.state, len(live.clients)
+		if live.active.After(m.Active) {
+			m.Active = live.active
+		}
+	}
+	return m
+}
+
+// visible lists the kernels that a request can see, and forgets those that are gone.
+func (h *Handler) visible(r *http.Request) ([]known, error) {
+	user, err := userOf(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.all(r.Context(), user)
+	if err == nil && user == "" {
+		h.forgetMissing(compat.Owner(r.Context()), list)
+	}
+	return list, err
+}
+
+// named finds the kernel that the path names.
+func (h *Handler) named(r *http.Request) (known, error) {
+	user, err := userOf(r, nil)
+	if err != nil {
+		return known{}, err
+	}
+	return h.find(r.Context(), user, r.PathValue("kernel"))
+}
+
+func (h *Handler) list(w http.ResponseWriter, r *http.Request) {
+	list, err := h.visible(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	models := []model{}
+	for _, k := range list {
+		models = append(models, h.model(k))
+	}
+	h.send(w, r, http.StatusOK, models)
+}
+
+func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
+	var req request
+	if err := compat.ReadJSON(w, r, &req); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	user, err := userOf(r, req.Env)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	k, err := h.create(r.Context(), user, req, nil)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Location", Prefix+"/api/kernels/"+k.String())
+	h.send(w, r, http.StatusCreated, h.model(k))
+}
+
+func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
+	k, err := h.named(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.send(w, r, http.StatusOK, h.model(k))
+}
+
+func (h *Handler) remove(w http.ResponseWriter, r *http.Request) {
+	k, err := h.named(r)
+	if err == nil {
+		err = h.end(r.Context(), k)
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request) {
+	k, err := h.named(r)
+	if err == nil {
+		err = h.stop(r.Context(), k)
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (h *Handler) restart(w http.ResponseWriter, r *http.Request) {
+	k, err := h.named(r)
+	if err == nil {
+		err = h.again(r.Context(), k)
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.send(w, r, http.StatusOK, h.model(k))
+}
+
+// errShut is the cause by which what a kernel does ends.
+var errShut = hutch.Errorf(hutch.Conflict, "the kernel was restarted or shut down")
