@@ -42,6 +42,7 @@ type serveFlags struct {
 	logFormat     string
 	previewDomain string
 	ragflowToken  string // a file
+	ask           askFlags
 	anthropic     string // the host that alone gets the key for Anthropic's API; "" gives it to sandboxes
 	backupRoom    int64  // MiB
 	volumeRoom    int64  // MiB
@@ -126,6 +127,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.Int64Var(&fl.backupRoom, "backup-room", backup.DefaultRoom>>20, "MiB that the backups of one token may take")
 	f.StringVar(&fl.anthropic, "broker-anthropic", "", "keep ANTHROPIC_API_KEY out of sandboxes, and add it to what they send to `HOST` (default api.anthropic.com)")
 	f.Lookup("broker-anthropic").NoOptDefVal = "api.anthropic.com"
+	fl.ask.define(f, &fl.Questions)
 	f.BoolVar(&fl.Sandboxes.DestroyAll, "destroy-on-exit", false, "destroy all sandboxes when the server ends, instead of leaving them running")
 	f.BoolVar(&fl.Sandboxes.SleepAll, "sleep-on-exit", false, "put all sandboxes to sleep when the server ends, for containers and machines that end with it")
 	f.BoolVarP(&fl.quiet, "quiet", "q", false, "log warnings only")
@@ -181,6 +183,9 @@ func (fl *serveFlags) complete() (err error) {
 		return err
 	}
 	if fl.Log.JSON, err = isJSON(fl.logFormat); err != nil {
+		return err
+	}
+	if err := fl.ask.set(&fl.Questions); err != nil {
 		return err
 	}
 	fl.Backups.Room, fl.Conversations.Room, fl.VolumeRoom = fl.backupRoom<<20, fl.talkRoom<<20, fl.volumeRoom<<20

@@ -74,6 +74,10 @@ func (list Observers) Begin(ctx context.Context, op Operation) (context.Context,
 // it has been answered.
 const Broker = "Broker"
 
+// Model is the verb of an answer of a model, which the caller of the verb Ask caused. Its target has the model, the
+// tokens and the cost. It is recorded when the answer is there.
+const Model = "Model"
+
 // OK is the result of a successful operation.
 const OK = "ok"
 

@@ -65,6 +65,9 @@ func Decode(b []byte, v any) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
 		return hutch.Errorf(hutch.Invalid, "the field %.80q cannot be a %s", e.Field, e.Value).Naming(hutch.AboutField, e.Field)
 	}
+	if e, ok := errors.AsType[*hutch.Error](err); ok {
+		return e // of a value that checks itself
+	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return hutch.Errorf(hutch.Unsupported, "this server does not have the option %.80s: leave it out", name).Naming(hutch.AboutField, strings.Trim(name, `"`))
 	}

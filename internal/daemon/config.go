@@ -48,6 +48,7 @@ type Config struct {
 	Conversations Conversations
 	Chats         Chats
 	Backups       Backups
+	Questions     Questions
 	VolumeRoom    int64    // bytes that the quotas of one owner's volumes can add up to; default volume.DefaultRoom
 	BucketHosts   []string // endpoints of the buckets of volumes, as HOST:PORT, that can have private addresses and no TLS
 	Monitor       Monitor

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"hutch/internal/ask"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/backup"
@@ -63,6 +64,7 @@ type Daemon struct {
 	redacted   *secret.RedactedService // around the engine
 	backups    *backup.Backups
 	volumes    *volume.Store
+	questions  *ask.Engine
 	policy     *policy.Policy
 	e2b        *e2b.Server // nil for none
 	e2bPorts   *ports      // nil for none
@@ -72,6 +74,7 @@ type Daemon struct {
 	audit      *audit.Log
 	metrics    *metrics.Metrics
 	traffic    *metrics.Traffic
+	answers    *metrics.Answers
 	observers  audit.Observers
 	listener   *listen.Gate
 	ragflow    *listen.Gate // for RAGFlow without a token; nil for none
@@ -122,6 +125,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"end broken builds", d.sweepBuilds},
 		{"open the metrics and traces", d.openMonitors},
 		{"open the backups", d.openBackups},
+		{"open the questions", d.openQuestions},
 		{"read what is shared", d.openPolicy},
 		{"open E2B's API", d.openE2B},
 		{"open the conversations", d.openConversations},

@@ -6,6 +6,7 @@ import (
 
 	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/e2b"
+	"hutch/internal/compat/execute"
 	"hutch/internal/compat/judge0"
 	"hutch/internal/compat/piston"
 	"hutch/internal/compat/swerex"
@@ -33,8 +34,10 @@ func (d *Daemon) foreigns() []foreign {
 	cf := bridge.NewHandler(d.policy, bridge.Options{Volumes: d.policy, Pools: d.policy, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
 	swe := swerex.NewHandler(d.policy, swerex.Options{MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
 	pi := piston.NewHandler(d.policy, piston.Options{MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
+	ex := execute.NewHandler(d.policy, execute.Options{Log: d.log})
 	judge := judge0.NewHandler(d.policy, judge0.Options{Accounts: d.policy, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.log})
 	return append(d.chats(), []foreign{
+		{paths: []string{execute.Path}, handler: ex, refuse: execute.Refuse, close: ex.Close},
 		{paths: []string{e2b.Prefix}, handler: http.StripPrefix(strings.TrimSuffix(e2b.Prefix, "/"), d.e2b), refuse: e2b.Refuse},
 		{paths: bridge.Paths, handler: cf, refuse: bridge.Refuse, uploads: bridge.Uploads, close: cf.Close},
 		{paths: []string{bridge.Prefix + "/"}, handler: http.StripPrefix(bridge.Prefix, cf), refuse: bridge.Refuse},

@@ -55,7 +55,7 @@ func (d *Daemon) openAudit(ctx context.Context) (err error) {
 // openMonitors makes the observers of every call. Traces come first, so that the
 // others know theirs.
 func (d *Daemon) openMonitors(ctx context.Context) error {
-	d.metrics = metrics.New(metrics.Options{Version: d.cfg.Version.Version, Usage: d.engine.Usage, Pool: d.engine.Pool, Traffic: d.traffic, Log: d.log})
+	d.metrics = metrics.New(metrics.Options{Version: d.cfg.Version.Version, Usage: d.engine.Usage, Pool: d.engine.Pool, Traffic: d.traffic, Answers: d.newAnswers(), Log: d.log})
 	d.observers = audit.Observers{d.metrics, d.audit}
 	if d.cfg.Monitor.Trace.Endpoint != "" {
 		t, err := trace.New(ctx, d.cfg.Monitor.Trace)
@@ -108,7 +108,7 @@ func (d *Daemon) openMetrics(ctx context.Context) error {
 // monitorRoutes are what monitors ask for.
 func (d *Daemon) monitorRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		answerJSON(w, http.StatusOK, map[string]any{"status": "ok"})
+		answerJSON(w, http.StatusOK, map[string]any{"status": "healthy", "ok": true, "timestamp": time.Now().UTC()})
 	})
 	mux.HandleFunc("GET /ready", d.ready)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {

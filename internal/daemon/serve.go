@@ -133,10 +133,10 @@ func (d *Daemon) handler(s surfaces) (handler, guarded http.Handler, end func())
 		Metadata: d.issuerRoutes(mux), Check: d.tokens.Check, Requests: d.requests, Refuse: refuse(shape), Shape: shape,
 		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: s.unbounded, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: d.requestLog(),
 	}
-	var inside http.Handler = mux
+	inside := d.described(mux)
 	if d.e2b != nil {
 		opt.Known, opt.Named = e2b.Known, d.e2b.Named
-		inside = d.e2b.Inside(mux)
+		inside = d.e2b.Inside(inside)
 	}
 	guarded = guard.New(inside, opt)
 	shown := d.previews(guarded)

@@ -28,6 +28,8 @@ type Options struct {
 	Usage func(context.Context) (hutch.UsageReport, error)
 	// Pool reports the sandboxes that are kept ready; nil leaves them out.
 	Pool func(context.Context) (hutch.PoolState, error)
+	// Answers gets what models answer; nil leaves it out.
+	Answers *Answers
 	// Traffic gets what goes over sandboxes' networks; nil leaves it out.
 	Traffic *Traffic
 	Log     *slog.Logger
@@ -67,6 +69,9 @@ func New(opt Options) *Metrics {
 	}
 	if opt.Pool != nil {
 		r.MustRegister(pool(opt.Pool))
+	}
+	if opt.Answers != nil {
+		r.MustRegister(opt.Answers.took, opt.Answers.tokens, opt.Answers.cost)
 	}
 	if opt.Traffic != nil {
 		r.MustRegister(opt.Traffic.decided, opt.Traffic.bytes)

@@ -16,6 +16,8 @@ func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 		return p.mayReach(ctx, req.Network)
 	case hutch.BuildRequest:
 		return p.mayReach(ctx, req.Network)
+	case hutch.Question:
+		return p.mayReach(ctx, req.Network)
 	case hutch.Network:
 		return p.mayReach(ctx, req)
 	case hutch.SecretRequest:

@@ -43,6 +43,8 @@ type Options struct {
 	Owners hutch.Owners
 	// Pools reports what is kept ready.
 	Pools hutch.Pools
+	// Questions asks a model for programs, and runs them.
+	Questions hutch.Questions
 	// Network is the most that callers without the scope admin can allow their sandboxes.
 	Network hutch.Network
 	// Operations counts calls about sandboxes; nil does not count.
@@ -83,6 +85,8 @@ var (
 	_ hutch.Backups  = (*Policy)(nil)
 	_ hutch.Images   = (*Policy)(nil)
 	_ hutch.Volumes  = (*Policy)(nil)
+
+	_ hutch.Questions = (*Policy)(nil)
 )
 
 // New returns a policy that wraps next.
@@ -129,10 +133,15 @@ func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(c
 
 var errPanicked = hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause")
 
-// createdSandbox returns the id of the sandbox that a call returned.
+// createdSandbox returns the id of the sandbox that a call returned or used.
 func createdSandbox(result any, err error) string {
-	if sb, ok := result.(*hutch.Sandbox); ok && err == nil {
-		return sb.ID
+	switch made := result.(type) {
+	case *hutch.Sandbox:
+		if err == nil {
+			return made.ID
+		}
+	case *hutch.Answer:
+		return made.SandboxID
 	}
 	return ""
 }

@@ -44,6 +44,13 @@ func (p *Policy) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, er
 	})
 }
 
+// Ask implements hutch.Questions. What it does in a sandbox is part of this call: it is on record and counted once.
+func (p *Policy) Ask(ctx context.Context, q hutch.Question, out func(hutch.AnswerEvent) error) (hutch.Answer, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "Ask", Sandbox: q.SandboxID(), Target: q.Question, Request: q}, func(ctx context.Context) (hutch.Answer, error) {
+		return p.opt.Questions.Ask(ctx, q, out)
+	})
+}
+
 // Query implements audit.Reader.
 func (p *Policy) Query(ctx context.Context, q audit.Query, out func(audit.Record) error) error {
 	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Audit"}, func(ctx context.Context) error { return p.opt.Audit.Query(ctx, q, out) })

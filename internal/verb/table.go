@@ -185,6 +185,9 @@ var table = []Verb{
 	serving("Owners", administer, "GET /v1/owners").looks(),
 	serving("DeleteOwner", administer, "DELETE /v1/owners/{owner}").frees(),
 
+	// Questions
+	keeping("Ask", run),
+
 	// What the server reports about itself.
 	serving("Usage", see, "GET /v1/usage").looks(),
 	serving("Audit", administer, "GET /v1/audit").looks(),

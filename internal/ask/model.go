@@ -1,0 +1,90 @@
+package ask
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"hutch"
+)
+
+// Model writes text. [Anthropic] is the real one.
+type Model interface {
+	// Generate asks for one answer. It passes the text on as it arrives; an error from text cancels. Its errors are of
+	// kind Unavailable or Timeout, and never hold the key.
+	Generate(ctx context.Context, p Prompt, text func(string) error) (Reply, error)
+}
+
+// Prompt is a conversation that the model is to continue. The first and the last message are the user's.
+type Prompt struct {
+	Model     string // empty for the model's default
+	System    string
+	Messages  []Message
+	MaxTokens int
+}
+
+// Role is who wrote a message.
+type Role string
+
+const (
+	User      Role = "user"
+	Assistant Role = "assistant"
+)
+
+// Message is a part of a prompt.
+type Message struct {
+	Role Role
+	Text string
+}
+
+// Reply is an answer of the model.
+type Reply struct {
+	Model string
+	Text  string
+	// CutOff says that the answer reached its limit of tokens.
+	CutOff bool
+	Usage  hutch.ModelUsage
+	// CacheWrites and CacheReads are the input tokens that the model's cache took and gave: they have other prices.
+	CacheWrites, CacheReads int
+}
+
+// Price is what a million tokens cost.
+type Price struct{ Input, Output float64 }
+
+// Prices are by the name of the model, or by the beginning of its name.
+type Prices map[string]Price
+
+// ParsePrice reads INPUT/OUTPUT, such as 3/15.
+func ParsePrice(text string) (Price, error) {
+	in, out, ok := strings.Cut(text, "/")
+	input, err := strconv.ParseFloat(strings.TrimSpace(in), 64)
+	output, err2 := strconv.ParseFloat(strings.TrimSpace(out), 64)
+	if !ok || err != nil || err2 != nil || !(input >= 0 && input < 1e6) || !(output >= 0 && output < 1e6) {
+		return Price{}, fmt.Errorf("the price %.40q of a model is not INPUT/OUTPUT for a million tokens, such as 3/15", text)
+	}
+	return Price{input, output}, nil
+}
+
+// of returns the price of a model: that of the longest name that the model's begins with.
+func (p Prices) of(model string) (Price, bool) {
+	best, found := "", false
+	for name := range p {
+		if strings.HasPrefix(model, name) && (!found || len(name) > len(best)) {
+			best, found = name, true
+		}
+	}
+	return p[best], found
+}
+
+// cost returns nil for a model without a price. A token that is written to the model's cache costs a quarter more than
+// one of the input, and one that is read from the cache a tenth.
+func (p Prices) cost(r Reply) *float64 {
+	price, ok := p.of(r.Model)
+	if !ok {
+		return nil
+	}
+	plain := float64(r.Usage.InputTokens - r.CacheWrites - r.CacheReads)
+	cost := (price.Input*(plain+1.25*float64(r.CacheWrites)+0.1*float64(r.CacheReads)) + price.Output*float64(r.Usage.OutputTokens)) / 1e6
+	return &cost
+}

@@ -1,0 +1,279 @@
+package ask
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"hutch"
+	"hutch/internal/caller"
+)
+
+const (
+	maxOutput = 1 << 20 // bytes of each of stdout and stderr: a program that writes more is killed
+	spareTime = 5 * time.Minute
+	cleanTime = 30 * time.Second
+)
+
+// box is the sandbox of a question. It is made when the first program is there.
+type box struct {
+	svc   hutch.Service
+	q     hutch.Question
+	id    string              // empty until it is made
+	dir   string              // the working folder, as the sandbox names it
+	given map[string]fileMark // the files before the program ran
+}
+
+// fileMark tells whether a file was changed.
+type fileMark struct {
+	size     int64
+	modified time.Time
+}
+
+func newBox(svc hutch.Service, q hutch.Question) *box { return &box{svc: svc, q: q} }
+
+// open makes the sandbox, or finds that of the conversation, and puts the files into it.
+func (b *box) open(ctx context.Context) error {
+	if b.id != "" {
+		return nil
+	}
+	req := hutch.CreateRequest{ID: b.q.SandboxID(), Network: b.q.Network, Labels: map[string]string{"hutch.ask": "true"}}
+	if req.Network.IsZero() {
+		req.Network = hutch.Network{Mode: hutch.NetworkNone}
+	}
+	if req.ID == "" {
+		req.OnIdle = hutch.IdleDestroy
+		req.Timeout = hutch.InSeconds(hutch.MaxRepairs*(defaultModelTime+time.Duration(b.q.Timeout)*time.Millisecond) + spareTime) // should we die
+	}
+	sb, err := b.svc.Create(ctx, req)
+	if err != nil {
+		return err
+	}
+	b.id = sb.ID
+	dir, err := b.svc.Stat(ctx, b.id, ".")
+	if err != nil {
+		return err
+	}
+	b.dir = strings.TrimSuffix(dir.Path, "/") + "/"
+	for _, f := range b.q.Files {
+		w := hutch.WriteRequest{Path: f.Path, Parents: true}
+		if _, err := b.svc.WriteFile(ctx, b.id, w, bytes.NewReader(f.Content)); err != nil {
+			return err
+		}
+	}
+	b.given, err = b.files(ctx)
+	return err
+}
+
+// close destroys the sandbox unless a conversation keeps it, also when the caller has gone.
+func (b *box) close(ctx context.Context) {
+	if b.id == "" || b.q.ConversationID != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(ctx)), cleanTime)
+	defer cancel()
+	b.svc.Destroy(ctx, b.id, true) // if that fails, it ends with its lifetime
+}
+
+// outcome is how a program ended.
+type outcome struct {
+	stdout, stderr string
+	exitCode       int
+	timedOut, full bool
+	limit          string
+	took           time.Duration
+}
+
+// run runs a program, and passes its output on as it comes.
+func (b *box) run(ctx context.Context, code string, out func(hutch.AnswerEvent) error) (outcome, error) {
+	began := time.Now()
+	if err := b.open(ctx); err != nil {
+		return outcome{}, err
+	}
+	w := &output{out: out, take: caller.From(ctx).Budget.Take}
+	req := hutch.ExecRequest{Language: b.q.Language, Command: code, Timeout: hutch.Seconds(float64(b.q.Timeout) / 1000), StreamOnly: true}
+	res, err := b.svc.Exec(ctx, b.id, req, w.add)
+	if w.full && ctx.Err() == nil {
+		err, res.ExitCode = nil, killed
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := w.rest(); err != nil {
+		return outcome{}, err
+	}
+	return outcome{
+		stdout: w.text(hutch.Stdout), stderr: w.text(hutch.Stderr), exitCode: res.ExitCode, timedOut: res.TimedOut, full: w.full, limit: res.Limit, took: time.Since(began),
+	}, nil
+}
+
+// problem says what went wrong; empty if nothing did.
+func (o outcome) problem(timeout int64) string {
+	said := strings.TrimSpace(o.stderr)
+	switch {
+	case o.full:
+		return fmt.Sprintf("The program wrote more than %d bytes, and was killed", maxOutput)
+	case o.timedOut:
+		return strings.TrimSpace(fmt.Sprintf("Execution timed out after %d ms\n%s", timeout, tail(said, maxShownError)))
+	case o.limit != "":
+		return fmt.Sprintf("The program was killed at the sandbox's %s limit", o.limit)
+	case o.exitCode == 0:
+		return ""
+	case said == "":
+		return fmt.Sprintf("The program ended with exit code %d", o.exitCode)
+	}
+	return said
+}
+
+// killed is the exit code of a program that SIGKILL ended.
+const killed = 128 + 9
+
+var (
+	errFull   = errors.New("the program wrote too much")
+	errNoRoom = hutch.Errorf(hutch.Exhausted, "the answers of this token that are under way take as much memory as it may have: wait for some").With("limit", "memory of requests").With("retryAfter", 1)
+)
+
+// output collects what a program writes. Events hold whole characters: the beginning of one waits for its end.
+type output struct {
+	out            func(hutch.AnswerEvent) error
+	take           func(n int) bool // charges memory to the caller
+	stdout, stderr bytes.Buffer
+	sent           [2]int
+	full           bool
+}
+
+func (o *output) stream(s hutch.Stream) (*bytes.Buffer, *int) {
+	if s == hutch.Stderr {
+		return &o.stderr, &o.sent[1]
+	}
+	return &o.stdout, &o.sent[0]
+}
+
+func (o *output) add(piece hutch.Output) error {
+	buf, sent := o.stream(piece.Stream)
+	room := maxOutput - buf.Len()
+	kept := piece.Data[:min(len(piece.Data), room)]
+	if !o.take(2 * len(kept)) { // here, and as text
+		return errNoRoom
+	}
+	buf.Write(kept)
+	end := buf.Len() - unfinished(buf.Bytes()[*sent:])
+	if err := o.send(piece.Stream, end); err != nil {
+		return err
+	}
+	if len(piece.Data) > room {
+		o.full = true
+		return errFull
+	}
+	return nil
+}
+
+func (o *output) send(s hutch.Stream, end int) error {
+	buf, sent := o.stream(s)
+	if end <= *sent {
+		return nil
+	}
+	text := strings.ToValidUTF8(string(buf.Bytes()[*sent:end]), "\ufffd")
+	*sent = end
+	return o.out(hutch.AnswerEvent{Output: &hutch.AnswerOutput{Stream: s, Text: text}})
+}
+
+// rest sends characters that never ended.
+func (o *output) rest() error {
+	if err := o.send(hutch.Stdout, o.stdout.Len()); err != nil {
+		return err
+	}
+	return o.send(hutch.Stderr, o.stderr.Len())
+}
+
+func (o *output) text(s hutch.Stream) string {
+	buf, _ := o.stream(s)
+	return strings.ToValidUTF8(buf.String(), "\ufffd")
+}
+
+// unfinished is how many bytes at the end of b can be the beginning of a character.
+func unfinished(b []byte) int {
+	for n := 1; n <= min(len(b), utf8.UTFMax-1); n++ {
+		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// maxListed bounds how many files of the working folder are looked at.
+const maxListed = 5000
+
+var errMany = errors.New("there are too many files")
+
+// files lists the regular files of the working folder that can be results.
+func (b *box) files(ctx context.Context) (map[string]fileMark, error) {
+	found := map[string]fileMark{}
+	err := b.svc.ListFiles(ctx, b.id, hutch.ListRequest{Path: ".", Recursive: true}, func(f hutch.FileInfo) error {
+		name := strings.TrimPrefix(f.Path, b.dir)
+		if f.Type != hutch.RegularFile || hidden(name) || hutch.CheckLocalName(name) != nil {
+			return nil
+		}
+		if len(found) >= maxListed {
+			return errMany
+		}
+		found[name] = fileMark{f.Size, f.Modified}
+		return nil
+	})
+	if errors.Is(err, errMany) || errors.Is(err, hutch.Exhausted) || errors.Is(err, hutch.NotFound) {
+		err = nil // more files than anybody reads, or the program removed the folder
+	}
+	return found, err
+}
+
+// hidden reports whether a file is a tool's own, and no result.
+func hidden(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") || part == "__pycache__" || part == "node_modules" {
+			return true
+		}
+	}
+	return false
+}
+
+// outputs are the files that programs wrote or changed, as far as an answer can hold them.
+func (b *box) outputs(ctx context.Context) (list []hutch.QuestionFile, err error) {
+	now, err := b.files(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for name, mark := range now {
+		if b.given[name] != mark {
+			list = append(list, hutch.QuestionFile{Path: name, Size: mark.size})
+		}
+	}
+	slices.SortFunc(list, func(a, b hutch.QuestionFile) int { return strings.Compare(a.Path, b.Path) })
+	list = list[:min(len(list), hutch.MaxQuestionFiles)]
+	room := int64(hutch.MaxQuestionBytes)
+	for i := range list {
+		f := &list[i]
+		if f.Omitted = f.Size > room || !caller.From(ctx).Budget.Take(int(2*f.Size)); f.Omitted {
+			continue
+		}
+		var content bytes.Buffer
+		_, err := b.svc.ReadFile(ctx, b.id, hutch.ReadRequest{Path: f.Path, Length: room}, &content)
+		if errors.Is(err, hutch.NotFound) || errors.Is(err, hutch.Conflict) || errors.Is(err, hutch.Invalid) {
+			f.Omitted = true // a process that runs on changed it
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.Content, f.Size = content.Bytes(), int64(content.Len())
+		room -= f.Size
+	}
+	return list, nil
+}

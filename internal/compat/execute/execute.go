@@ -1,0 +1,186 @@
+// Package execute answers POST /execute: a question becomes a program, which runs in a sandbox. The contract is that of a
+// deployment which Hutch replaces:
+//
+//	POST /execute {question, maxTokens? 2048, timeout? 30000 ms, language? python|javascript}
+//	200 {success, question, code, output, error, sandboxId, executionTime ms}
+//	400 {"error": "Question is required"}, 500 {"error": ...} for a missing key or a failed generation
+//
+// The other fields of hutch.Question and hutch.Answer are ours. With "stream": true, or when the client accepts
+// text/event-stream, the answer is server-sent events: text, program, output and repair as they happen, and a result or
+// an error at the end.
+package execute
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/compat"
+	"hutch/internal/httpio"
+)
+
+// Path is where the handler answers.
+const Path = "/execute"
+
+// Options configure a handler; the zero value works.
+type Options struct {
+	// Stall is how long a client can leave data unread before it counts as gone; default 5 minutes.
+	Stall time.Duration
+	Log   *slog.Logger
+}
+
+// Handler answers at [Path].
+type Handler struct {
+	questions hutch.Questions
+	stall     time.Duration
+	log       *slog.Logger
+	calls     *compat.Calls
+}
+
+// NewHandler returns a handler that asks q.
+func NewHandler(q hutch.Questions, opt Options) *Handler {
+	return &Handler{
+		questions: q, stall: cmp.Or(opt.Stall, compat.Stall), log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), calls: compat.NewCalls("execute"),
+	}
+}
+
+// Close ends the calls under way and waits for them.
+func (h *Handler) Close() { h.calls.Close() }
+
+// request is the body of a request.
+type request struct {
+	hutch.Question
+	Stream bool `json:"stream"`
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, done := h.calls.Begin(r)
+	defer done()
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		h.refuse(w, http.StatusMethodNotAllowed, hutch.Errorf(hutch.Invalid, "send a question with POST"))
+		return
+	}
+	var req request
+	if err := compat.ReadJSON(w, r, &req); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	if strings.Contains(r.Header.Get("Cache-Control"), "no-cache") {
+		req.NoCache = true
+	}
+	if req.Stream || strings.Contains(r.Header.Get("Accept"), httpio.EventStream) {
+		h.stream(w, r, req.Question)
+		return
+	}
+	a, err := h.questions.Ask(r.Context(), req.Question, nil)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.send(w, r, http.StatusOK, a)
+}
+
+// pingTime is the pause between comments in a silent stream.
+const pingTime = 15 * time.Second
+
+// stream sends what happens as it happens. A question that is refused before anything happened has the status of the
+// refusal.
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, q hutch.Question) {
+	hw := httpio.NewWriter(w, r, h.stall)
+	es := httpio.NewEvents(hw, pingTime)
+	defer es.Close()
+	a, err := h.questions.Ask(r.Context(), q, func(e hutch.AnswerEvent) error { return send(es, e.Name(), e) })
+	es.Close()
+	switch {
+	case err == nil:
+		send(es, "result", a) // an error here is a client that has gone
+	case es.Begun():
+		send(es, "error", failure{h.words(r, err)})
+	default:
+		h.fail(w, r, err)
+	}
+}
+
+func send(es *httpio.Events, name string, v any) error {
+	b, err := encode(v)
+	if err != nil {
+		return err
+	}
+	return es.Send("", name, bytes.TrimSuffix(b, []byte("\n")))
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// failure is the body of an error.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// statuses are those for kinds of errors. All others are 500: a key is missing, or the generation failed.
+var statuses = map[hutch.Kind]int{
+	hutch.Invalid: http.StatusBadRequest, hutch.Unsupported: http.StatusBadRequest, hutch.NotFound: http.StatusBadRequest,
+	hutch.Denied: http.StatusForbidden, hutch.Conflict: http.StatusConflict, hutch.Exhausted: http.StatusTooManyRequests,
+}
+
+// fail answers with an error.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	words := h.words(r, err)
+	e := hutch.AsError(err)
+	status := cmp.Or(statuses[e.Kind], http.StatusInternalServerError)
+	if errors.Is(err, compat.ErrTooLarge) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	if after, ok := e.Data["retryAfter"].(int); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(after))
+	}
+	h.send(w, r, status, failure{words})
+}
+
+// words are the message of an error. The log gets the cause of an internal one.
+func (h *Handler) words(r *http.Request, err error) string {
+	if cause := context.Cause(r.Context()); cause != nil {
+		err = cause
+	}
+	e := hutch.AsError(err)
+	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
+		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
+	}
+	return e.Message
+}
+
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {
+	b, err := encode(v)
+	if err != nil {
+		status, b = http.StatusInternalServerError, []byte(`{"error":"internal error"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	httpio.NewWriter(w, r, h.stall).Write(b) // an error here is a client that has gone
+}
+
+func (h *Handler) refuse(w http.ResponseWriter, status int, err error) { Refuse(w, status, err) }
+
+// Refuse answers for a guard that does not let a request in.
+func Refuse(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(failure{hutch.AsError(err).Message}) // an error here is a client that has gone
+}

@@ -1,0 +1,230 @@
+package execute_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/ask"
+	"hutch/internal/compat"
+	"hutch/internal/compat/execute"
+	"hutch/internal/hutchtest/fakeengine"
+	"hutch/internal/hutchtest/messages"
+)
+
+// bench is a server with a model and an engine.
+type bench struct {
+	*httptest.Server
+	*testing.T
+	model *messages.Server
+}
+
+func serve(t *testing.T, key string, answer func(messages.Request) messages.Answer) *bench {
+	t.Helper()
+	b := &bench{T: t, model: messages.Start(t, answer)}
+	opt := ask.Options{Service: fakeengine.Start(t), CacheAge: time.Hour, Repairs: 1}
+	if key != "" {
+		opt.Model = ask.NewAnthropic(ask.AnthropicOptions{Key: key, BaseURL: b.model.URL, Model: messages.Model})
+	}
+	h := execute.NewHandler(ask.New(opt), execute.Options{})
+	b.Server = httptest.NewServer(h)
+	t.Cleanup(func() {
+		h.Close()
+		b.Server.Close()
+	})
+	return b
+}
+
+// post sends a request, and returns the status, the type and the body of the answer.
+func (b *bench) post(body string, header ...string) (int, string, string) {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.URL+"/execute", strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header.Get("Content-Type"), string(answer)
+}
+
+func program(code string) messages.Answer { return messages.Text("```bash\n" + code + "\n```") }
+
+// TestContract: the fields, their defaults, and the statuses and shapes of errors.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	b := serve(t, messages.Key, func(r messages.Request) messages.Answer {
+		switch {
+		case strings.Contains(r.LastText(), "python") && (r.MaxTokens != 2048 || !strings.Contains(r.System.Text(), "has 30 seconds") || !strings.Contains(r.System.Text(), "code block in python")):
+			t.Errorf("the defaults are not kept: %s", r.Raw)
+		case strings.Contains(r.LastText(), "refuse"):
+			return messages.Overloaded()
+		}
+		return messages.Text("```python\nprint(6*7)\n```\n")
+	})
+	status, kind, body := b.post(`{"question":"python: what is 6*7?"}`)
+	var a map[string]any
+	if err := json.Unmarshal([]byte(body), &a); err != nil || status != 200 || kind != "application/json" {
+		t.Fatalf("%d %s %s", status, kind, body)
+	}
+	for field, want := range map[string]any{"success": true, "question": "python: what is 6*7?", "code": "print(6*7)\n", "output": "42\n", "error": ""} {
+		if a[field] != want {
+			t.Errorf("%s is %v, not %v", field, a[field], want)
+		}
+	}
+	if id, _ := a["sandboxId"].(string); id == "" {
+		t.Errorf("sandboxId is %v", a["sandboxId"])
+	}
+	if took, ok := a["executionTime"].(float64); !ok || took < 0 || took > 30000 {
+		t.Errorf("executionTime is %v", a["executionTime"])
+	}
+	for body, want := range map[string]string{
+		`{}`: `{"error":"Question is required"}`, ``: `{"error":"Question is required"}`, `{"question":""}`: `{"error":"Question is required"}`,
+		`{"question":"  "}`: `{"error":"Question is required"}`, `{`: `{"error":"Invalid JSON body"}`, `{"question":7}`: `cannot be a number`,
+		`{"question":"x","nonsense":1}`: `does not have the option`, `{"question":"x","language":"klingon"}`: `unknown language`,
+		`{"question":"x","files":[{"path":"../x","content":""}]}`: `below the working folder`, `{"question":"x","files":[{"path":"x","content":"*","encoding":"base64"}]}`: `not base64`,
+		`{"question":"` + strings.Repeat("x", 1<<20) + `"}`: `over the limit`,
+	} {
+		if status, _, got := b.post(body); status != 400 || !strings.HasPrefix(got, `{"error":"`) || !strings.Contains(got, want) && !strings.Contains(got, strings.TrimSuffix(want, "\n")) {
+			t.Errorf("%.80s: %d %s", body, status, got)
+		}
+	}
+	if status, _, got := b.post(`{"question":"refuse"}`); status != 500 || !strings.HasPrefix(got, `{"error":"the model's endpoint is overloaded`) {
+		t.Errorf("%d %s", status, got)
+	}
+	if status, _, got := b.post(`{"question":"` + strings.Repeat("x", 10<<20) + `"}`); status != 413 || !strings.HasPrefix(got, `{"error":"`) {
+		t.Errorf("%d %s", status, got)
+	}
+	none := serve(t, "", nil)
+	if status, _, got := none.post(`{"question":"x"}`); status != 500 || !strings.Contains(got, "ANTHROPIC_API_KEY") {
+		t.Errorf("without a key: %d %s", status, got)
+	}
+	if status, _, got := none.post(`{"code":"exit 3","language":"bash"}`); status != 200 || !strings.Contains(got, `"exitCode":3`) || !strings.Contains(got, `"success":false`) {
+		t.Errorf("code without a key: %d %s", status, got)
+	}
+	if status, _, got := serve(t, "sk-wrong", nil).post(`{"question":"x"}`); status != 500 || !strings.Contains(got, "refused the key") || strings.Contains(got, "sk-wrong") {
+		t.Errorf("a refused key: %d %s", status, got)
+	}
+	resp, err := http.Get(b.URL + "/execute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 405 || resp.Header.Get("Allow") != "POST" {
+		t.Errorf("GET: %d", resp.StatusCode)
+	}
+}
+
+// TestStream: code comes as it is written and output as it is printed, and the result at the end is the plain answer.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	b := serve(t, messages.Key, func(r messages.Request) messages.Answer {
+		if r.LastText() == "x" { // and not what follows a repair
+			return program("echo no >&2; exit 1")
+		}
+		if strings.Contains(r.LastText(), "break") {
+			return messages.Answer{Blocks: program("echo 1").Blocks, CutAfter: 5}
+		}
+		return program("echo yes; touch made")
+	})
+	for name, header := range map[string][]string{`{"question":"x","stream":true,"language":"bash"}`: nil, `{"question":"y","language":"bash"}`: {"Accept", "text/event-stream"}} {
+		status, kind, body := b.post(name, header...)
+		if status != 200 || kind != "text/event-stream" || strings.Contains(body, "event: error") {
+			t.Fatalf("%d %s %s", status, kind, body)
+		}
+		for _, want := range []string{"event: text\ndata: {\"text\":\"", "event: program\ndata: {\"program\":{", "event: output\ndata: {\"output\":{\"stream\":\"stdout\",\"text\":\"yes\\n\"}}", "event: result\ndata: {\"success\":true,"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: there is no %q in %s", name, want, body)
+			}
+		}
+		if strings.Contains(name, `"x"`) && !strings.Contains(body, "event: repair\ndata: {\"repair\":{\"attempt\":1,\"error\":\"The program failed:\\nno\"}}") {
+			t.Errorf("no repair in %s", body)
+		}
+	}
+	if status, kind, body := b.post(`{"stream":true}`); status != 400 || kind != "application/json" || body != "{\"error\":\"Question is required\"}\n" {
+		t.Errorf("a refused stream: %d %s %s", status, kind, body)
+	}
+	if status, _, body := b.post(`{"question":"break","stream":true,"language":"bash"}`); status != 200 || !strings.Contains(body, "event: error\ndata: {\"error\":\"the model's answer broke off") {
+		t.Errorf("a broken stream: %d %s", status, body)
+	}
+}
+
+// TestCacheControl goes around the cache, as the field noCache does.
+func TestCacheControl(t *testing.T) {
+	t.Parallel()
+	b := serve(t, messages.Key, func(messages.Request) messages.Answer { return program("echo 1") })
+	for i, header := range [][]string{nil, nil, {"Cache-Control", "no-cache"}} {
+		_, _, body := b.post(`{"question":"x","language":"bash"}`, header...)
+		if cached := strings.Contains(body, `"cached":true`); cached != (i == 1) {
+			t.Errorf("%d: %s", i, body)
+		}
+	}
+}
+
+// asks counts the questions under way.
+type asks struct{ begun, ended chan struct{} }
+
+func (a asks) Ask(ctx context.Context, _ hutch.Question, _ func(hutch.AnswerEvent) error) (hutch.Answer, error) {
+	close(a.begun)
+	<-ctx.Done()
+	close(a.ended)
+	return hutch.Answer{}, context.Cause(ctx)
+}
+
+// TestShutdown ends the questions under way, each with an error in the shape of the API.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	a := asks{make(chan struct{}), make(chan struct{})}
+	h := execute.NewHandler(a, execute.Options{})
+	b := &bench{Server: httptest.NewServer(h), T: t}
+	defer b.Server.Close()
+	go func() {
+		<-a.begun
+		h.Close()
+	}()
+	if status, _, body := b.post(`{"question":"x"}`); status != 500 || !strings.Contains(body, `{"error":"the server is shutting down`) {
+		t.Errorf("%d %s", status, body)
+	}
+	<-a.ended
+}
+
+// FuzzQuestion: a question that is accepted has files below the working folder, and bounded numbers.
+func FuzzQuestion(f *testing.F) {
+	f.Add([]byte(`{"question":"x","maxTokens":7,"timeout":3,"files":[{"path":"a/b","content":"eA==","encoding":"base64"}],"repairs":1,"stream":true}`))
+	f.Add([]byte(`{"question":"x","conversationId":"a","files":[{"path":"../x"}],"network":{"mode":"open"}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var q struct {
+			hutch.Question
+			Stream bool `json:"stream"`
+		}
+		if compat.Decode(body, &q) != nil || q.Check() != nil {
+			return
+		}
+		if q.MaxTokens < 0 || q.Timeout < 0 || len(q.Question.Question) > hutch.MaxQuestion {
+			t.Errorf("%s is accepted", body)
+		}
+		for _, f := range q.Files {
+			if strings.HasPrefix(f.Path, "/") || strings.Contains("/"+f.Path+"/", "/../") {
+				t.Errorf("%s: the file %q", body, f.Path)
+			}
+		}
+		if b, err := json.Marshal(q.Question); err != nil {
+			t.Errorf("%s: %v", b, err)
+		}
+	})
+}
