@@ -173,6 +173,9 @@ var layers = []layer{
 	{"hutch/internal/datadir", []string{"hutch", "hutch/internal/durable", sys}},
 	{"hutch/internal/host", []string{"hutch", "hutch/internal/driver", "hutch/internal/driver/docker", "hutch/internal/driver/gvisor", "hutch/internal/driver/native", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/image", "hutch/internal/linux/tun"}},
 
+	// Workflows: a client of the server, and a folder of its own.
+	{"hutch/internal/flow", []string{"hutch", "hutch/internal/datadir", "hutch/internal/durable", "hutch/internal/files", "go.yaml.in/yaml/v3"}},
+
 	// Where the server is wired together: no surface knows it, and it knows no
 	// command line.
 	{"hutch/internal/daemon", []string{
@@ -206,7 +209,7 @@ var layers = []layer{
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/daemon", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/images", "hutch/internal/oci",
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/daemon", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/oci",
 		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/patch", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume",
 		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term", sys,
 	}},

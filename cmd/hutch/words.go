@@ -14,7 +14,7 @@ var groups = []struct {
 	id, title string
 	commands  string
 }{
-	{"run", "Run code:", "run exec code ask shell languages"},
+	{"run", "Run code:", "run exec code ask shell flow languages"},
 	{"agents", "Coding agents:", "claude agent"},
 	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template types share usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},

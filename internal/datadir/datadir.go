@@ -9,6 +9,7 @@
 //	conversations/ the files that conversations keep
 //	file-secret    the key that signs links to these files
 //	embedded/      a folder for each engine of `hutch run` and `hutch mcp`
+//	flows/         a folder for each run of a workflow
 //
 // Sandboxes run as other users and walk through the data folder to their
 // images. Its folders can therefore be walked through by all; secret files can be

@@ -1,0 +1,270 @@
+package flow
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"hutch"
+	"hutch/internal/durable"
+)
+
+const (
+	workDir = "/workspace"
+
+	// RunLabel and StepLabel are labels of the sandboxes of a run.
+	RunLabel  = "flow.run"
+	StepLabel = "flow.step"
+
+	// spareTime is how much longer than its step a sandbox lives, if no runner destroys it.
+	spareTime = time.Hour
+	// patience is how long a server can be away before a step fails.
+	patience = 5 * time.Minute
+	// destroyTime bounds the destruction of a sandbox.
+	destroyTime = 30 * time.Second
+)
+
+// sandboxID is the id of the sandbox of an attempt.
+func sandboxID(run, step string, attempt int) string {
+	return fmt.Sprintf("%s-%s-%d", run, step, attempt)
+}
+
+// attempt is one try of a step.
+type attempt struct {
+	*execution
+	step    *Step
+	record  Record
+	sandbox string
+}
+
+// run runs the attempt to its end. Every part can be done again: an earlier runner can have been killed after any of them.
+func (a *attempt) run(ctx context.Context) (*int, error) {
+	process, err := a.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if process, err = a.follow(ctx, process.ID); err != nil {
+		return nil, err
+	}
+	if process.ExitCode == nil || *process.ExitCode != 0 {
+		return process.ExitCode, failureOf(process)
+	}
+	return process.ExitCode, patient(ctx, func() error { return a.keep(ctx) })
+}
+
+func failureOf(p hutch.Process) error {
+	switch {
+	case p.ExitCode != nil:
+		return fmt.Errorf("exit code %d", *p.ExitCode)
+	case p.Signal != 0:
+		return fmt.Errorf("ended by signal %d", p.Signal)
+	}
+	return errors.New("the process did not start, or its sandbox ended")
+}
+
+// start makes the sandbox and starts the process, unless both are there.
+func (a *attempt) start(ctx context.Context) (process hutch.Process, err error) {
+	req := a.step.Sandbox.request()
+	req.ID, req.KeepAlive = a.sandbox, true
+	req.Labels = map[string]string{RunLabel: a.state.ID, StepLabel: a.step.Name}
+	req.Timeout = hutch.InSeconds(time.Duration(a.step.Timeout) + spareTime)
+	return process, patient(ctx, func() error {
+		if _, err := a.svc.Create(ctx, req); err != nil {
+			return err
+		}
+		list, err := a.svc.Processes(ctx, a.sandbox)
+		if err != nil {
+			return err
+		}
+		for _, p := range list {
+			if p.Name == a.step.Name {
+				a.say(a.step.Name, "still runs, or has ended meanwhile: follow it")
+				process = p
+				return nil
+			}
+		}
+		if err := a.bring(ctx); err != nil {
+			return err
+		}
+		a.say(a.step.Name, "runs in %s", a.sandbox)
+		process, err = a.svc.StartProcess(ctx, a.sandbox, hutch.ProcessRequest{
+			Command: a.step.Run, Name: a.step.Name, Dir: workDir, Env: a.step.Env, Secrets: a.step.Secrets,
+		})
+		return err
+	})
+}
+
+// bring copies the outputs of earlier steps, and the files beside the workflow file, into the sandbox.
+func (a *attempt) bring(ctx context.Context) error {
+	for _, need := range a.step.Needs {
+		if len(a.flow.step(need).Outputs) == 0 {
+			continue
+		}
+		f, err := os.Open(a.archive(need))
+		if err != nil {
+			return err
+		}
+		err = a.svc.Unpack(ctx, a.sandbox, hutch.UnpackRequest{Dir: workDir, Format: hutch.Tar}, f)
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("the outputs of %s: %w", need, err)
+		}
+	}
+	if len(a.step.Files) == 0 {
+		return nil
+	}
+	r, w := io.Pipe()
+	defer r.Close()
+	go func() { w.CloseWithError(pack(w, filepath.Dir(a.state.File), a.step.Files)) }()
+	return a.svc.Unpack(ctx, a.sandbox, hutch.UnpackRequest{Dir: workDir, Format: hutch.Tar}, r)
+}
+
+// pack writes files and folders below dir as an archive.
+func pack(w io.Writer, dir string, names []string) error {
+	root, err := os.OpenRoot(dir) // no link leads out of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	archive := tar.NewWriter(w)
+	for _, name := range names {
+		err := fs.WalkDir(root.FS(), filepath.ToSlash(filepath.Clean(name)), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.IsDir() && !e.Type().IsRegular() {
+				return err // links and devices stay here
+			}
+			return addFile(archive, root, path)
+		})
+		if err != nil {
+			return fmt.Errorf("copy %s: %w", name, err)
+		}
+	}
+	return archive.Close()
+}
+
+func addFile(archive *tar.Writer, root *os.Root, path string) error {
+	f, err := root.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	head := &tar.Header{Name: path, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Typeflag: tar.TypeDir}
+	if info.IsDir() {
+		head.Name += "/"
+		return archive.WriteHeader(head)
+	}
+	head.Typeflag, head.Size = tar.TypeReg, info.Size()
+	if err := archive.WriteHeader(head); err != nil {
+		return err
+	}
+	_, err = io.Copy(archive, f)
+	return err
+}
+
+// follow writes the output of the process to the log of the step until the process has ended. The log begins anew: what
+// an earlier runner wrote is read again.
+func (a *attempt) follow(ctx context.Context, process string) (p hutch.Process, err error) {
+	log, err := os.OpenFile(a.log(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return p, err
+	}
+	defer log.Close()
+	req := hutch.LogsRequest{SandboxID: a.sandbox, ProcessID: process, Follow: true}
+	return p, patient(ctx, func() error {
+		_, err := a.svc.Logs(ctx, req, func(o hutch.Output) error {
+			req.Cursor = o.Cursor
+			if o.Lost > 0 {
+				fmt.Fprintf(log, "[%d bytes are lost]\n", o.Lost)
+			}
+			if a.watch.Output != nil {
+				a.watch.Output(a.step.Name, o.Data)
+			}
+			_, err := log.Write(o.Data)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if p, err = a.svc.Process(ctx, a.sandbox, process); err == nil && p.Status.Live() {
+			return errNotEnded
+		}
+		return err
+	})
+}
+
+var errNotEnded = hutch.Errorf(hutch.Unavailable, "the output ended before the process")
+
+// keep writes the outputs of the step to an archive, which is there as a whole or not at all.
+func (a *attempt) keep(ctx context.Context) error {
+	if len(a.step.Outputs) == 0 {
+		return nil
+	}
+	for _, path := range a.step.Outputs {
+		if _, err := a.svc.Stat(ctx, a.sandbox, path); hutch.KindOf(err) == hutch.NotFound {
+			return fmt.Errorf("it ended with exit code 0, and there is no output %s in %s", path, workDir)
+		} else if err != nil {
+			return err
+		}
+	}
+	f, err := os.CreateTemp(a.dir, ".outputs-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	err = a.svc.Pack(ctx, a.sandbox, hutch.PackRequest{Dir: workDir, Paths: a.step.Outputs, Format: hutch.Tar}, f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(f.Name(), a.archive(a.step.Name)), durable.Sync(a.dir))
+}
+
+func (r *Run) archive(step string) string { return filepath.Join(r.dir, step+".tar") }
+
+func (a *attempt) log() string { return filepath.Join(a.dir, a.step.Name+".log") }
+
+// destroy destroys the sandbox, also when ctx is done. If that fails, the sandbox ends with its lifetime.
+func (a *attempt) destroy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTime)
+	defer cancel()
+	err := patient(ctx, func() error {
+		_, err := a.svc.Destroy(ctx, a.sandbox, true)
+		return err
+	})
+	if err != nil && hutch.KindOf(err) != hutch.NotFound {
+		a.say(a.step.Name, "the sandbox %s stays for a while: %v", a.sandbox, err)
+	}
+}
+
+// patient calls f until it returns something else than Unavailable: while the server restarts, say.
+func patient(ctx context.Context, f func() error) error {
+	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
+	pause, began := shortest, time.Now()
+	for {
+		called := time.Now()
+		err := f()
+		if hutch.KindOf(err) != hutch.Unavailable || err == nil {
+			return err
+		}
+		if time.Since(called) > longest { // it worked for a while
+			pause, began = shortest, time.Now()
+		}
+		if time.Since(began) > patience {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		pause = min(2*pause, longest)
+	}
+}

@@ -1,0 +1,192 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// Watcher is told what happens in a run. Its functions are called by several goroutines, and can be nil.
+type Watcher struct {
+	// Say gets what happened to a step.
+	Say func(step, text string)
+	// Output gets what a step prints.
+	Output func(step string, data []byte)
+}
+
+// Run runs what is left of the steps, and returns when no step can run any more. A failed step is no error: see the
+// state. When ctx is done, the sandboxes of steps that run are destroyed, and the run can be resumed; these steps then
+// run again. A process that is killed instead leaves the steps running, and who resumes follows them.
+func (r *Run) Run(ctx context.Context, svc hutch.Service, watch Watcher) error {
+	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(r.flow.Timeout), errFlowTime)
+	defer cancel()
+	broken, stop := context.WithCancelCause(limited)
+	defer stop(nil)
+	e := &execution{Run: r, svc: svc, watch: watch, places: make(chan struct{}, r.flow.Parallel), finished: map[string]chan struct{}{}}
+	for _, step := range r.flow.Steps {
+		e.finished[step.Name] = make(chan struct{})
+	}
+	var wg sync.WaitGroup
+	for i := range r.flow.Steps {
+		wg.Go(func() {
+			step := &r.flow.Steps[i]
+			defer close(e.finished[step.Name])
+			if err := e.perform(broken, step); err != nil {
+				stop(err) // what happens cannot be recorded
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(broken); err != nil && !errors.Is(err, errFlowTime) {
+		return err
+	}
+	return r.conclude()
+}
+
+var errFlowTime = errors.New("the time limit of the workflow ran out")
+
+// conclude records how the run ended.
+func (r *Run) conclude() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.Status, r.state.Ended = Done, time.Now().UTC()
+	for _, step := range r.state.Steps {
+		if step.Status != Done {
+			r.state.Status = Failed
+		}
+		if step.Status == Failed && r.state.Problem == "" {
+			r.state.Problem = fmt.Sprintf("step %s: %s", step.Name, step.Problem)
+		}
+	}
+	return r.saveLocked()
+}
+
+// execution is a run while it runs.
+type execution struct {
+	*Run
+	svc      hutch.Service
+	watch    Watcher
+	places   chan struct{} // one for each step that runs
+	finished map[string]chan struct{}
+}
+
+func (e *execution) say(step, format string, args ...any) {
+	if e.watch.Say != nil {
+		e.watch.Say(step, fmt.Sprintf(format, args...))
+	}
+}
+
+// perform waits for what a step needs, and runs it until it is done or has failed too often. Its errors are those of
+// the disk with the state, and of a context that is done.
+func (e *execution) perform(ctx context.Context, step *Step) error {
+	record, err := e.record(step.Name, func(*Record) {})
+	if err != nil || record.Status == Done {
+		return err
+	}
+	if missing, err := e.await(ctx, step); err != nil || missing != "" {
+		return e.skip(ctx, step, missing, err)
+	}
+	select {
+	case e.places <- struct{}{}:
+		defer func() { <-e.places }()
+	case <-ctx.Done():
+		return e.skip(ctx, step, "", context.Cause(ctx))
+	}
+	for {
+		again, err := e.attempt(ctx, step)
+		if err != nil || !again {
+			return err
+		}
+	}
+}
+
+// await waits for the steps that a step needs, and returns the name of one that is not done.
+func (e *execution) await(ctx context.Context, step *Step) (missing string, err error) {
+	for _, need := range step.Needs {
+		select {
+		case <-e.finished[need]:
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+		record, err := e.record(need, func(*Record) {})
+		if err != nil {
+			return "", err
+		}
+		if record.Status != Done {
+			return need, nil
+		}
+	}
+	return "", nil
+}
+
+// skip records that a step did not run, unless the run was interrupted.
+func (e *execution) skip(ctx context.Context, step *Step, missing string, err error) error {
+	problem := missing + " is not done"
+	if cause := context.Cause(ctx); errors.Is(cause, errFlowTime) {
+		problem = cause.Error()
+	} else if cause != nil || err != nil {
+		return errors.Join(cause, err)
+	}
+	e.say(step.Name, "skipped: %s", problem)
+	_, err = e.record(step.Name, func(s *Record) { s.Status, s.Problem = Skipped, problem })
+	return err
+}
+
+// attempt runs a step once, or follows the attempt that an earlier runner began. It reports whether to try again.
+func (e *execution) attempt(ctx context.Context, step *Step) (again bool, err error) {
+	record, err := e.record(step.Name, func(s *Record) {
+		if s.Status != Running {
+			s.Status, s.Started = Running, time.Now().UTC()
+			s.Attempt++
+		}
+	})
+	if err != nil {
+		return false, err
+	}
+	limit := fmt.Errorf("killed at its time limit of %v", time.Duration(step.Timeout))
+	timed, cancel := context.WithDeadlineCause(ctx, record.Started.Add(time.Duration(step.Timeout)), limit)
+	defer cancel()
+	a := &attempt{execution: e, step: step, record: record, sandbox: sandboxID(e.state.ID, step.Name, record.Attempt)}
+	code, failure := a.run(timed)
+	a.destroy(ctx)
+	switch cause := context.Cause(timed); {
+	case failure == nil:
+	case errors.Is(cause, limit):
+		failure = limit
+	case errors.Is(cause, errFlowTime):
+		failure = errFlowTime
+	case cause != nil: // interrupted: the attempt does not count
+		_, err := e.record(step.Name, func(s *Record) { s.Status = Waiting })
+		return false, errors.Join(cause, err)
+	}
+	return e.ended(step, code, failure)
+}
+
+// ended records how an attempt ended.
+func (e *execution) ended(step *Step, code *int, failure error) (again bool, err error) {
+	record, err := e.record(step.Name, func(s *Record) {
+		s.Ended, s.ExitCode, s.Status, s.Problem = time.Now().UTC(), code, Done, ""
+		if failure == nil {
+			return
+		}
+		s.Failures++
+		s.Status, s.Problem = Failed, failure.Error()
+		if again = s.Failures <= step.Retries && failure != errFlowTime; again {
+			s.Status = Waiting
+		}
+	})
+	took := record.Ended.Sub(record.Started).Round(100 * time.Millisecond)
+	switch {
+	case failure == nil:
+		e.say(step.Name, "done in %v", took)
+	case again:
+		e.say(step.Name, "failed: %v; trying again, %d of %d", failure, record.Failures, step.Retries)
+	default:
+		e.say(step.Name, "failed after %v: %v", took, failure)
+	}
+	return again, err
+}

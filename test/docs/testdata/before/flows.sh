@@ -1,0 +1,1 @@
+cp "$HUTCH_REPOSITORY"/examples/flows/* .
