@@ -33,7 +33,7 @@ func TestE2B(t *testing.T) {
 	t.Parallel()
 	url, token := serveE2B(t)
 	loadDebian(t, url, token, "debian-for-e2b:1")
-	env := []string{"E2B_API_KEY=" + token, "E2B_API_URL=" + url + "/e2b", "E2B_SANDBOX_URL=" + url, "E2B_DOMAIN=", "E2B_DEBUG="}
+	env := e2bEnv(url, token)
 	t.Run("JavaScript", func(t *testing.T) {
 		t.Parallel()
 		if _, err := os.Stat(filepath.Join("node_modules", "e2b")); err != nil {
@@ -45,6 +45,11 @@ func TestE2B(t *testing.T) {
 		t.Parallel()
 		checkE2B(t, runPython(t, pythonWith(t, "e2b_code_interpreter"), "e2b_client.py", env...))
 	})
+}
+
+// e2bEnv is all that names this server to a client of E2B.
+func e2bEnv(url, token string) []string {
+	return []string{"E2B_API_KEY=" + token, "E2B_API_URL=" + url + "/e2b", "E2B_SANDBOX_URL=" + url, "E2B_DOMAIN=", "E2B_DEBUG="}
 }
 
 func checkE2B(t *testing.T, out string) {

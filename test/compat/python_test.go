@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,4 +43,12 @@ func runPython(t *testing.T, python, script string, env ...string) string {
 		t.Errorf("%s: %v after\n%s\n%s", script, err, out, errs.Bytes())
 	}
 	return string(out)
+}
+
+// checkLines fails the test unless a program printed so many lines that begin with "ok ".
+func checkLines(t *testing.T, out string, want int) {
+	t.Helper()
+	if got := strings.Count("\n"+out, "\nok "); got != want {
+		t.Errorf("%d checks passed, want %d:\n%s", got, want, out)
+	}
 }

@@ -35,12 +35,6 @@ const (
 	page         = "../../docs/compatibility.md"
 )
 
-// expectation is how a test of the suite ends here, and why, unless it passes.
-type expectation struct {
-	Result string `json:"result"` // passed, failed, skipped
-	Reason string `json:"reason,omitempty"`
-}
-
 // TestSuite runs the tests of E2B's JavaScript SDK which need a server, from the checkout that E2B_SUITE names. It fails
 // when one of them ends otherwise than the list of expectations says, in either direction; with UPDATE=1 it writes the
 // list and the table of docs/compatibility.md.

@@ -1,0 +1,112 @@
+package compat_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// pytest runs the tests of a folder, and returns how each ended, by name. A test that fails is no error here.
+func pytest(t *testing.T, python, dir string, env []string, args ...string) map[string]expectation {
+	t.Helper()
+	report := filepath.Join(t.TempDir(), "report.xml")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + report}, args...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), append(env, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...)
+	out, err := cmd.CombinedOutput()
+	text, missing := os.ReadFile(report)
+	if missing != nil {
+		t.Fatalf("pytest: %v\n%s", err, out)
+	}
+	var suites struct {
+		Cases []struct {
+			Class   string      `xml:"classname,attr"`
+			Name    string      `xml:"name,attr"`
+			Failure *struct{}   `xml:"failure"`
+			Error   *struct{}   `xml:"error"`
+			Skipped *xmlSkipped `xml:"skipped"`
+		} `xml:"testsuite>testcase"`
+	}
+	if err := xml.Unmarshal(text, &suites); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]expectation{}
+	for _, c := range suites.Cases {
+		e := expectation{Result: "passed"}
+		switch {
+		case c.Failure != nil || c.Error != nil:
+			e.Result = "failed"
+		case c.Skipped != nil:
+			e = expectation{Result: "skipped", Reason: cmp.Or(c.Skipped.Message, c.Skipped.Type)}
+		}
+		all[c.Class+": "+c.Name] = e
+	}
+	t.Logf("%s", out[max(0, len(out)-4000):])
+	return all
+}
+
+type xmlSkipped struct {
+	Message string `xml:"message,attr"`
+	Type    string `xml:"type,attr"`
+}
+
+// expectation is how a test of a suite ends here, and why, unless it passes.
+type expectation struct {
+	Result string `json:"result"` // passed, failed, skipped; in a list also varies, which any result meets
+	Reason string `json:"reason,omitempty"`
+}
+
+// compareWith fails the test when a test ends otherwise than a list in this folder says, in either direction; with
+// UPDATE=1 it writes the list.
+func compareWith(t *testing.T, file string, got map[string]expectation) {
+	t.Helper()
+	want := map[string]expectation{}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &want)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	update := os.Getenv("UPDATE") != ""
+	count := map[string]int{}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		g, w := got[name], want[name]
+		count[g.Result]++
+		if g.Result == w.Result || w.Result == "varies" {
+			continue
+		}
+		if !update {
+			t.Errorf("%s: %s, not %s", name, g.Result, cmp.Or(w.Result, "known"))
+		}
+		want[name] = g
+	}
+	for name := range want {
+		if _, ran := got[name]; !ran {
+			delete(want, name)
+			if !update {
+				t.Errorf("%s did not run", name)
+			}
+		}
+	}
+	t.Logf("%s: %v of %d", file, count, len(got))
+	if !update {
+		return
+	}
+	text, err = json.MarshalIndent(want, "", "  ")
+	if err == nil {
+		err = os.WriteFile(file, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
