@@ -42,6 +42,7 @@ type serveFlags struct {
 	logFormat     string
 	previewDomain string
 	ragflowToken  string // a file
+	libreChat     librechatFiles
 	ask           askFlags
 	anthropic     string // the host that alone gets the key for Anthropic's API; "" gives it to sandboxes
 	backupRoom    int64  // MiB

@@ -1,8 +1,14 @@
 package daemon
 
 import (
+	"context"
+	"net/http"
+	"time"
+
+	"hutch"
 	"hutch/internal/compat/dify"
 	"hutch/internal/compat/jupyter"
+	"hutch/internal/compat/librechat"
 	"hutch/internal/compat/ragflow"
 )
 
@@ -13,6 +19,12 @@ type Chats struct {
 	// RAGFlow is another address and port, on loopback or a private network, where RAGFlow's executor answers without a
 	// token. What is asked there is done for RAGFlowToken. "" for no such address.
 	RAGFlow, RAGFlowToken string
+	// Keep is how long what a user or a conversation has stays without use; default 7 days.
+	Keep time.Duration
+	// LibreChat says which tokens of LibreChat's users are accepted; without a key none are. What they ask for is done
+	// for LibreChatToken.
+	LibreChat      librechat.VerifierOptions
+	LibreChatToken string
 }
 
 // chats are these APIs.
@@ -20,9 +32,31 @@ func (d *Daemon) chats() []foreign {
 	df := dify.NewHandler(d.policy, dify.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
 	rf := ragflow.NewHandler(d.policy, ragflow.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
 	ju := jupyter.NewHandler(d.policy, jupyter.Options{Image: d.cfg.Chats.Image, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Origins: d.cfg.Origins, Log: d.log})
+	lc := librechat.NewHandler(d.policy, librechat.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Keep: d.cfg.Chats.Keep, Log: d.log})
 	return []foreign{
 		{paths: []string{jupyter.Prefix + "/"}, handler: ju, refuse: jupyter.Refuse, close: ju.Close},
 		{paths: []string{dify.Prefix + "/"}, handler: df, refuse: dify.Refuse, close: df.Close},
 		{paths: []string{ragflow.Prefix + "/"}, handler: rf, refuse: ragflow.Refuse, close: rf.Close},
+		{paths: []string{librechat.Prefix + "/"}, handler: lc, refuse: librechat.Refuse, uploads: librechat.Uploads, close: lc.Close},
 	}
+}
+
+// openLibreChat reads the key of the tokens of LibreChat's users, if one was given.
+func (d *Daemon) openLibreChat(context.Context) (err error) {
+	c := d.cfg.Chats
+	if (c.LibreChat.Key == "") != (c.LibreChatToken == "") {
+		return hutch.Errorf(hutch.Invalid, "tokens of LibreChat's users need two files: --librechat-key-file with the key that they are verified with, and --librechat-token-file with the token that they stand for")
+	}
+	if c.LibreChat.Key != "" {
+		d.libreChat, err = librechat.NewVerifier(c.LibreChat)
+	}
+	return err
+}
+
+// libreChatUsers lets LibreChat's users in to guarded, if the server accepts their tokens.
+func (d *Daemon) libreChatUsers(guarded http.Handler) http.Handler {
+	if d.libreChat == nil {
+		return guarded
+	}
+	return librechat.Front(guarded, d.libreChat, d.cfg.Chats.LibreChatToken)
 }

@@ -26,6 +26,7 @@ import (
 	"hutch/internal/broker"
 	"hutch/internal/build"
 	"hutch/internal/compat/e2b"
+	"hutch/internal/compat/librechat"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
@@ -77,8 +78,9 @@ type Daemon struct {
 	answers    *metrics.Answers
 	observers  audit.Observers
 	listener   *listen.Gate
-	ragflow    *listen.Gate // for RAGFlow without a token; nil for none
-	unbelieved sync.Once    // a proxy that is not trusted was named in the log
+	libreChat  *librechat.Verifier // nil for none
+	ragflow    *listen.Gate        // for RAGFlow without a token; nil for none
+	unbelieved sync.Once           // a proxy that is not trusted was named in the log
 
 	life context.Context // done when the daemon is to end
 	end  context.CancelCauseFunc
@@ -114,6 +116,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"open the audit log", d.openAudit},
 		{"read the tokens", d.openTokens},
 		{"read what tokens have used", d.openMeters},
+		{"read the key of LibreChat", d.openLibreChat},
 		{"set up TLS", d.openTLS},
 		{"listen", d.listen},
 		{"listen for RAGFlow", d.listenRAGFlow},

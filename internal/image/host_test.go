@@ -87,11 +87,15 @@ func TestNoSecretIsShown(t *testing.T) {
 		"/etc/fstab", "/etc/npmrc", "/etc/pip.conf", "/etc/wgetrc", "/etc/kubernetes", "/etc/docker", "/etc/krb5.keytab", "/etc/cron.d",
 		"/root/.ssh", "/root/.npmrc", "/root/.bash_history", "/root/.netrc", "/root/.cargo/credentials.toml", "/root/.config", "/root/.cache", "/root/.gitconfig",
 		home + "/.ssh", home + "/.npmrc", home + "/.aws", home + "/.docker", home + "/.kube",
-		"/var/lib", "/var/log", "/var/run/docker.sock", "/run/docker.sock", "/proc/1", "/sys/kernel", "/dev/null", "/boot", "/srv", "/mnt",
+		"/var/lib", "/var/log", "/var/run/docker.sock", "/run/docker.sock", "/proc/1", "/sys/kernel", "/dev/null", "/boot", "/srv",
 	} {
 		if real, ok := root.Resolve(path); ok {
 			t.Errorf("%s shows %s", path, real)
 		}
+	}
+	mnt, _ := root.Resolve("/mnt")
+	if list, err := os.ReadDir(mnt); err != nil || len(list) != 1 || list[0].Name() != "data" || resolved(t, root, DataLink) != resolved(t, root, Workspace) {
+		t.Errorf("/mnt has %v, and %s is %s: %v", list, DataLink, resolved(t, root, DataLink), err)
 	}
 	for _, name := range masks {
 		for _, prefix := range []string{"/usr", "/usr/local"} {

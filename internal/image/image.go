@@ -105,6 +105,8 @@ const (
 	Home      = "/home/user"
 	Workspace = "/workspace"
 	Data      = "/data" // where conversations have their files
+	// DataLink is a link to Workspace, where code that models write for chats expects its files.
+	DataLink = "/mnt/data"
 	// AgentPath is where a skeleton has an empty file over which a driver that
 	// must run the agent from inside binds it.
 	AgentPath = "/.hutch/agent"

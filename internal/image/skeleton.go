@@ -93,6 +93,9 @@ func (s *skeleton) makeFolders() error {
 			return err
 		}
 	}
+	if err := errors.Join(s.mkdir("/mnt", 0o755), os.Symlink(Workspace, filepath.Join(s.Dir, DataLink))); err != nil {
+		return err
+	}
 	return errors.Join(s.write(AgentPath, ""), s.write("../"+emptyFile, ""), s.mkdir("../"+emptyFolder, 0o755))
 }
 

@@ -6,8 +6,9 @@ def there(path):
 
 
 def inside(folder):
-    """What is in a folder but for programs, and folders on the way to them."""
-    return [p for p in (folder + "/" + n for n in os.listdir(folder)) if not any((m + "/").startswith(p + "/") for m in programs())]
+    """What is in a folder but for programs, folders on the way to them, and the link to our own folder."""
+    own = [p for p in ["/mnt/data"] if os.path.islink(p) and os.readlink(p) == "/workspace"]
+    return [p for p in (folder + "/" + n for n in os.listdir(folder)) if p not in own and not any((m + "/").startswith(p + "/") for m in programs())]
 
 
 attempt("planted files by name", lambda: [p for p in walk("/") if canary.decode() in p])

@@ -1,0 +1,86 @@
+package compat
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// Seldom says of each of many names when it is time again to do something about it.
+type Seldom struct {
+	every time.Duration
+	mu    sync.Mutex
+	last  map[string]time.Time
+}
+
+// NewSeldom returns one for things that are done once in a time.
+func NewSeldom(every time.Duration) *Seldom {
+	return &Seldom{every: every, last: map[string]time.Time{}}
+}
+
+// mostNames bounds what is remembered. Then all is forgotten, and things are done earlier than they must.
+const mostNames = 10000
+
+// Due reports whether it is time, and counts as having done it.
+func (s *Seldom) Due(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, ok := s.last[name]; ok && time.Since(last) < s.every {
+		return false
+	}
+	if len(s.last) >= mostNames {
+		clear(s.last)
+	}
+	s.last[name] = time.Now()
+	return true
+}
+
+// Forget makes it time again.
+func (s *Seldom) Forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.last, name)
+}
+
+// Keeper uses sandboxes that are destroyed when nothing has used them for a time. Meanwhile they sleep as all sandboxes
+// do.
+type Keeper struct {
+	svc   hutch.Service
+	keep  time.Duration
+	lived *Seldom // by owner and sandbox: when its life was last made longer
+}
+
+// NewKeeper returns a keeper of sandboxes that stay for a time without use. Their lives are made longer once in a 24th
+// of it.
+func NewKeeper(svc hutch.Service, keep time.Duration) *Keeper {
+	return &Keeper{svc, keep, NewSeldom(keep / 24)}
+}
+
+// Use calls do for the sandbox of a request, which has its id; see [Keeper.Look]. A missing sandbox is created first.
+func (k *Keeper) Use(ctx context.Context, req hutch.CreateRequest, do func() error) error {
+	err := k.Look(ctx, req.ID, do)
+	if !Missing(err) {
+		return err
+	}
+	req.Timeout = hutch.InSeconds(k.keep)
+	if _, err := k.svc.Create(ctx, req); err != nil {
+		return err
+	}
+	return do()
+}
+
+// Look calls do for a sandbox, whose life begins again. So that do runs once, it must return another error than
+// NotFound after something has begun.
+func (k *Keeper) Look(ctx context.Context, sandbox string, do func() error) error {
+	name := Owner(ctx) + " " + sandbox
+	if k.lived.Due(name) {
+		life := hutch.InSeconds(k.keep)
+		if _, err := k.svc.Update(ctx, sandbox, hutch.UpdateRequest{Timeout: &life}); err != nil {
+			k.lived.Forget(name)
+			return err
+		}
+	}
+	return do()
+}

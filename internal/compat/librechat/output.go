@@ -1,0 +1,134 @@
+package librechat
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"hutch"
+)
+
+// output is a file that an execution left, or an input file that it did not change.
+type output struct {
+	ID        string  `json:"id"`
+	Name      string  `json:"name"`
+	Path      string  `json:"path"`
+	Storage   string  `json:"storage_session_id"`
+	Inherited bool    `json:"inherited,omitempty"`
+	From      *origin `json:"modified_from,omitempty"`
+}
+
+// origin is the input file that an output file was.
+type origin struct {
+	ID      string `json:"id"`
+	Storage string `json:"storage_session_id"`
+}
+
+// The most that an execution leaves.
+const (
+	maxOutputs  = 100
+	maxLooked   = 5000      // names that are looked at
+	maxTogether = 200 << 20 // bytes of all files
+)
+
+// ignored are folders that programs fill, and nobody wants to have.
+var ignored = []string{"__pycache__", "node_modules", ".cache", ".git"}
+
+// look lists the regular files of the working folder, by their names in it.
+func (r *run) look(ctx context.Context, sandbox string) (map[string]hutch.FileInfo, error) {
+	root, err := r.h.svc.Stat(ctx, sandbox, ".")
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]hutch.FileInfo{}
+	err = r.h.svc.ListFiles(ctx, sandbox, hutch.ListRequest{Path: ".", Recursive: true, Depth: maxDepth, Limit: maxLooked}, func(f hutch.FileInfo) error {
+		name, ok := strings.CutPrefix(f.Path, strings.TrimSuffix(root.Path, "/")+"/")
+		if !ok || f.Type != hutch.RegularFile || slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return slices.Contains(ignored, part) }) {
+			return nil
+		}
+		found[name] = f
+		return nil
+	})
+	if err != nil && hutch.KindOf(err) == hutch.Exhausted {
+		r.notes = append(r.notes, fmt.Sprintf("there are more than %d files: the rest is not returned", maxLooked))
+		err = nil
+	}
+	return found, err
+}
+
+// collect puts the new and changed files into the user's store.
+func (r *run) collect(ctx context.Context, sandbox string, before map[string]hutch.FileInfo) error {
+	after, err := r.look(ctx, sandbox)
+	if err != nil {
+		return err
+	}
+	var fresh []hutch.FileInfo
+	var names []string
+	for name, f := range after {
+		was, there := before[name]
+		switch {
+		case there && was.Size == f.Size && was.Modified.Equal(f.Modified):
+			r.inherit(name)
+		case checkName(name) != nil:
+			r.notes = append(r.notes, fmt.Sprintf("the file %q is not returned: its name cannot be used", name))
+		default:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fresh = append(fresh, after[name])
+	}
+	return r.keep(ctx, sandbox, names, fresh)
+}
+
+// inherit adds an input file that is as it was. Older releases, which name files by session_id, want none of them.
+func (r *run) inherit(name string) {
+	for _, in := range r.Files {
+		if in.Name == name && in.Storage != "" {
+			r.files = append(r.files, output{ID: in.ID, Name: name, Path: name, Storage: in.Storage, Inherited: true})
+		}
+	}
+}
+
+func (r *run) keep(ctx context.Context, sandbox string, names []string, files []hutch.FileInfo) error {
+	if len(names) == 0 {
+		return nil
+	}
+	st := storeOf(r.who, owned{Kind: kindUser})
+	if err := r.h.open(ctx, st); err != nil {
+		return err
+	}
+	var together int64
+	for i, f := range files {
+		reason := ""
+		switch {
+		case i >= maxOutputs:
+			reason = fmt.Sprintf("there are %d already", maxOutputs)
+		case f.Size > maxFile || together+f.Size > maxTogether:
+			reason = fmt.Sprintf("a file can have %d MiB, and all together %d", maxFile>>20, maxTogether>>20)
+		}
+		if reason != "" {
+			r.notes = append(r.notes, fmt.Sprintf("the file %s is not returned: %s", names[i], reason))
+			continue
+		}
+		err := r.h.copy(ctx, sandbox, names[i], func(content io.Reader) error {
+			return r.h.put(ctx, st, r.session, writable, names[i], content)
+		})
+		if err != nil {
+			r.notes = append(r.notes, fmt.Sprintf("the file %s is not returned: %s", names[i], hutch.AsError(err).Message))
+			continue
+		}
+		together += f.Size
+		out := output{ID: fileID(r.session, names[i]), Name: names[i], Path: names[i], Storage: r.session}
+		for _, in := range r.Files {
+			if in.Name == names[i] {
+				out.From = &origin{in.ID, in.session()}
+			}
+		}
+		r.files = append(r.files, out)
+	}
+	return nil
+}
