@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/ask"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/backup"
@@ -21,6 +22,7 @@ import (
 	"hutch/internal/compat/dify"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/compat/execute"
 	"hutch/internal/compat/judge0"
 	"hutch/internal/compat/jupyter"
 	"hutch/internal/compat/librechat"
@@ -115,7 +117,8 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	folders := volume.NewService(volume.ServiceOptions{Store: volumes, Uses: e.VolumeUses, Save: e.SaveVolumes})
 	backups := backup.New(backup.Options{Service: veil, Store: kept})
 	p, err := policy.New(t.Context(), veil, policy.Options{
-		Tokens: tokens, Secrets: vault, Backups: backups, Images: all, Volumes: folders, Accounts: e, Owners: owners.New(owners.Options{
+		Questions: ask.New(ask.Options{Service: veil}),
+		Tokens:    tokens, Secrets: vault, Backups: backups, Images: all, Volumes: folders, Accounts: e, Owners: owners.New(owners.Options{
 			Service: e, Tokens: tokens, Volumes: folders, Images: all, Backups: backups, Secrets: vault, More: func() []string { return append(volumes.Owners(), vault.Owners()...) },
 		}), Pools: e, Audit: record, Observer: record,
 	})
@@ -145,6 +148,9 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	mux.Handle("/ragflow/", h.ragflow)
 	h.judge0 = judge0.NewHandler(p, judge0.Options{Accounts: p})
 	mux.Handle("/judge0/", h.judge0)
+	questions := execute.NewHandler(p, execute.Options{})
+	t.Cleanup(questions.Close)
+	mux.Handle(execute.Path, questions)
 	h.jupyter = jupyter.NewHandler(p, jupyter.Options{})
 	t.Cleanup(h.jupyter.Close)
 	mux.Handle("/jupyter/", h.jupyter)

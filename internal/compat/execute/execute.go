@@ -164,8 +164,15 @@ func (h *Handler) words(r *http.Request, err error) string {
 	return e.Message
 }
 
+// chunk is the longest answer that does not count as memory of the caller, in bytes.
+const chunk = 128 << 10
+
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {
 	b, err := encode(v)
+	if err == nil && len(b) > chunk && !compat.Take(r.Context(), len(b)) {
+		h.fail(w, r, compat.ErrNoRoom)
+		return
+	}
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"error":"internal error"}`)
 	}
