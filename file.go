@@ -94,6 +94,9 @@ type FileInfo struct {
 	GID      int       `json:"gid"`  // of the group
 	Modified time.Time `json:"modified"`
 	Target   string    `json:"target,omitempty"` // of a symlink
+	// Attributes are extended attributes of a file or folder, by their names without "user.". Stat and WriteFile return
+	// them, and ListFiles if asked. What is not text, or over the bounds of CheckAttributes, is left out.
+	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
 // ReadRequest asks for a file or a part of it.
@@ -146,6 +149,8 @@ type WriteRequest struct {
 	Append  bool
 	Create  bool // fail with Conflict if the file exists
 	Parents bool // make the folders above
+	// Attributes are those that the file gets, and no others. They do not go with Append.
+	Attributes map[string]string
 }
 
 // Check refuses a request that no server can answer.
@@ -156,7 +161,10 @@ func (r WriteRequest) Check() error {
 	if r.Append && r.Create {
 		return Errorf(Invalid, "append to a file, or create it: not both")
 	}
-	return nil
+	if r.Append && len(r.Attributes) > 0 {
+		return Errorf(Invalid, "a file that is appended to keeps its attributes: leave them out").Naming(AboutField, "attributes")
+	}
+	return CheckAttributes(r.Attributes)
 }
 
 // EditRequest asks for text to be replaced.
@@ -195,6 +203,8 @@ type ListRequest struct {
 	// as Recursive does. A pattern without a slash matches names at any depth. "" is all.
 	Glob  string
 	Limit int // entries; default 10,000. More is Exhausted, after that many, and so is what takes longer than 30 s.
+	// Attributes asks for the attributes of each entry, which takes longer.
+	Attributes bool
 }
 
 // Check refuses a request that no server can answer. What is wrong with a glob

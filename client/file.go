@@ -51,6 +51,15 @@ func yes(b bool) string {
 	return ""
 }
 
+// object is a JSON object, or nothing for no values.
+func object(values map[string]string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(values) // strings always have a form
+	return string(text)
+}
+
 func octal(mode hutch.FileMode) string {
 	if mode == 0 {
 		return ""
@@ -159,7 +168,7 @@ func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response)
 // WriteFile implements hutch.Service.
 func (c *Client) WriteFile(ctx context.Context, sandbox string, req hutch.WriteRequest, r io.Reader) (info hutch.FileInfo, err error) {
 	to := fileAt(ctx, "WriteFile", sandbox, "path", req.Path, "mode", octal(req.Mode), "append", yes(req.Append),
-		"create", yes(req.Create), "parents", yes(req.Parents)).check(req.Check())
+		"create", yes(req.Create), "parents", yes(req.Parents), "attributes", object(req.Attributes)).check(req.Check())
 	return info, c.send(ctx, to, r, &info)
 }
 
@@ -245,7 +254,7 @@ func (b *body) failed() error {
 // ListFiles implements hutch.Service.
 func (c *Client) ListFiles(ctx context.Context, sandbox string, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
 	to := fileAt(ctx, "ListFiles", sandbox, "path", req.Path, "recursive", yes(req.Recursive), "depth", number(req.Depth),
-		"hidden", yes(req.Hidden), "glob", req.Glob, "limit", number(req.Limit))
+		"hidden", yes(req.Hidden), "glob", req.Glob, "limit", number(req.Limit), "attributes", yes(req.Attributes))
 	return fileList(ctx, c, to.check(req.Check()), out)
 }
 

@@ -101,7 +101,7 @@ func (c *conn) upload(w *wire.Writer, f wire.File) error {
 	var info hutch.FileInfo
 	if err == nil {
 		info, err = disk.WriteFile(context.Background(), "", hutch.WriteRequest{
-			Path: string(f.Path), Mode: hutch.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents,
+			Path: string(f.Path), Mode: hutch.FileMode(f.Mode), Append: f.Append, Create: f.Create, Parents: f.Parents, Attributes: f.Attributes,
 		}, in)
 	}
 	if err == nil {
@@ -191,7 +191,7 @@ var fileWork = map[string]func(t *fileTask, disk *files.FS, f wire.File) (any, e
 		t.begin()
 		b := batch[hutch.FileInfo]{to: t}
 		err := disk.ListFiles(t.ctx, "", hutch.ListRequest{
-			Path: string(f.Path), Recursive: f.Recursive, Depth: f.Depth, Hidden: f.Hidden, Glob: string(f.Glob), Limit: f.Limit,
+			Path: string(f.Path), Recursive: f.Recursive, Depth: f.Depth, Hidden: f.Hidden, Glob: string(f.Glob), Limit: f.Limit, Attributes: f.ListAttributes,
 		}, b.add)
 		return struct{}{}, b.close(err)
 	},

@@ -339,7 +339,11 @@ func (f *FS) stat(p string) (hutch.FileInfo, error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		target, _ = readlink(fd, "")
 	}
-	return info(path.Clean(p), &st, target), nil
+	fi := info(path.Clean(p), &st, target)
+	if fi.Type == hutch.RegularFile || fi.Type == hutch.Directory {
+		fi.Attributes = attributes(fd)
+	}
+	return fi, nil
 }
 
 // cancelled reads until ctx is done.

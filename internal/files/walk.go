@@ -225,7 +225,11 @@ func (f *FS) ListFiles(ctx context.Context, _ string, req hutch.ListRequest, out
 			if e.st.Mode&unix.S_IFMT == unix.S_IFLNK {
 				target, _ = readlink(e.dir, e.name)
 			}
-			if err := out(info(path.Join(base, e.path), &e.st, target)); err != nil {
+			fi := info(path.Join(base, e.path), &e.st, target)
+			if req.Attributes && (fi.Type == hutch.RegularFile || fi.Type == hutch.Directory) {
+				fi.Attributes = e.attributes()
+			}
+			if err := out(fi); err != nil {
 				return err
 			}
 		}

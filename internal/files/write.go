@@ -110,6 +110,8 @@ type draft struct {
 	mode   fs.FileMode
 	fresh  bool // nothing has the name
 	create bool // nothing may have it
+
+	attributes map[string]string
 }
 
 // begin resolves the path of a file, following links, and opens a draft for it.
@@ -118,7 +120,7 @@ func (f *FS) begin(req hutch.WriteRequest) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{fs: f, path: p, dir: -1, mode: fs.FileMode(req.Mode), create: req.Create}
+	d := &draft{fs: f, path: p, dir: -1, mode: fs.FileMode(req.Mode), create: req.Create, attributes: req.Attributes}
 	err = f.as(func() error {
 		if req.Parents {
 			if err := mkdirs(path.Dir(p)); err != nil {
@@ -225,11 +227,16 @@ func (d *draft) write(r io.Reader) (hutch.FileInfo, error) {
 		}
 		return hutch.FileInfo{}, blame(err, d.path)
 	}
-	return d.fs.describe(d.file, d.path)
+	fi, err := d.fs.describe(d.file, d.path)
+	fi.Attributes = d.attributes
+	return fi, err
 }
 
 func (d *draft) commit() error {
 	if err := unix.Fchmod(int(d.file.Fd()), uint32(d.mode)); err != nil {
+		return err
+	}
+	if err := setAttributes(int(d.file.Fd()), d.attributes); err != nil {
 		return err
 	}
 	if d.fresh {

@@ -51,6 +51,18 @@ func (p *params) path(name string) string {
 	return v
 }
 
+// texts reads a JSON object whose values are strings.
+func (p *params) texts(name string) (values map[string]string) {
+	text := p.Get(name)
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &values); err != nil && p.err == nil {
+		p.err = hutch.Errorf(hutch.Invalid, "%s is a JSON object whose values are strings, such as {\"author\": \"ada\"}: %v", name, err).Naming(hutch.AboutField, name)
+	}
+	return values
+}
+
 func (p *params) flag(name string) bool {
 	v, err := flag(p.Values, name)
 	if p.err == nil {
@@ -323,8 +335,8 @@ func (u upload) Read(b []byte) (int, error) {
 }
 
 func (h fileRoutes) writeFile(w http.ResponseWriter, r *http.Request) {
-	q := paramsOf(r, "path", "mode", "append", "create", "parents")
-	req := hutch.WriteRequest{Path: q.path("path"), Mode: q.mode("mode"), Append: q.flag("append"), Create: q.flag("create"), Parents: q.flag("parents")}
+	q := paramsOf(r, "path", "mode", "append", "create", "parents", "attributes")
+	req := hutch.WriteRequest{Path: q.path("path"), Mode: q.mode("mode"), Append: q.flag("append"), Create: q.flag("create"), Parents: q.flag("parents"), Attributes: q.texts("attributes")}
 	if q.err != nil {
 		h.fail(w, r, q.err)
 		return
@@ -381,10 +393,10 @@ func (h fileRoutes) download(w http.ResponseWriter, r *http.Request, mediaType s
 }
 
 func (h fileRoutes) listFiles(w http.ResponseWriter, r *http.Request) {
-	q := paramsOf(r, "path", "recursive", "depth", "hidden", "glob", "limit")
+	q := paramsOf(r, "path", "recursive", "depth", "hidden", "glob", "limit", "attributes")
 	req := hutch.ListRequest{
 		Path: q.path("path"), Recursive: q.flag("recursive"), Depth: int(q.number("depth")), Hidden: q.flag("hidden"),
-		Glob: q.Get("glob"), Limit: int(q.number("limit")),
+		Glob: q.Get("glob"), Limit: int(q.number("limit")), Attributes: q.flag("attributes"),
 	}
 	l := h.list(w, r, "files")
 	if q.err == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -102,7 +103,7 @@ func (s *suite) writeRead(t *testing.T) {
 		t.Errorf("a command sees %q", got)
 	}
 	again, err := s.svc.Stat(bounded(t), id, info.Path)
-	if err != nil || again != info {
+	if err != nil || !reflect.DeepEqual(again, info) {
 		t.Errorf("%+v, %v; want %+v", again, err, info)
 	}
 	if ids := s.run(t, id, "stat -c '%u %g' a/b/c.txt"); ids != fmt.Sprintln(info.UID, info.GID) {
@@ -115,8 +116,43 @@ func (s *suite) writeRead(t *testing.T) {
 	}
 	var opened hutch.FileInfo
 	read, err := s.svc.ReadFile(bounded(t), id, hutch.ReadRequest{Path: info.Path, Opened: func(f hutch.FileInfo) { opened = f }}, io.Discard)
-	if err != nil || read != info || opened != info {
+	if err != nil || !reflect.DeepEqual(read, info) || !reflect.DeepEqual(opened, info) {
 		t.Errorf("%+v, %+v, %v", read, opened, err)
+	}
+	s.attributes(t, id)
+}
+
+// attributes are kept with a file, come in lists if asked, and end with what they were given to.
+func (s *suite) attributes(t *testing.T, id string) {
+	t.Helper()
+	const path = "kept/with.txt"
+	given := map[string]string{"author": "ada", "e2b.purpose": "ünïcödé"}
+	info, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: path, Parents: true, Attributes: given}, strings.NewReader("x"))
+	if err != nil || !reflect.DeepEqual(info.Attributes, given) {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if again, err := s.svc.Stat(bounded(t), id, path); err != nil || !reflect.DeepEqual(again, info) {
+		t.Errorf("%+v, %v; want %+v", again, err, info)
+	}
+	for _, asked := range []bool{false, true} {
+		err := s.svc.ListFiles(bounded(t), id, hutch.ListRequest{Path: "kept", Attributes: asked}, func(f hutch.FileInfo) error {
+			if (len(f.Attributes) == 2) != asked {
+				t.Errorf("asked %v: %+v", asked, f)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	s.put(t, id, path, "new")
+	if again, err := s.svc.Stat(bounded(t), id, path); err != nil || again.Attributes != nil {
+		t.Errorf("%+v, %v", again, err)
+	}
+	for name, value := range map[string]string{"": "x", "x": "\x00", strings.Repeat("x", 251): "", "large": strings.Repeat("x", 5000)} {
+		if _, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: path, Attributes: map[string]string{name: value}}, strings.NewReader("x")); hutch.KindOf(err) != hutch.Invalid {
+			t.Errorf("%.10q: %v", name, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func FuzzFileHeader(f *testing.F) {
 			t.Fatalf("%q is not fit for a header", value)
 		}
 		h := http.Header{stream.FileHeader: {value}}
-		if got, err := stream.ParseFile(h.Get("Hutch-File")); err != nil || got != info {
+		if got, err := stream.ParseFile(h.Get("Hutch-File")); err != nil || !reflect.DeepEqual(got, info) {
 			t.Fatalf("%+v, %v; want %+v", got, err, info)
 		}
 	})

@@ -52,6 +52,9 @@ type File struct {
 	Old       []byte   `json:"old,omitempty"`
 	New       []byte   `json:"new,omitempty"`
 	Format    string   `json:"format,omitempty"`
+
+	Attributes     map[string]string `json:"attributes,omitempty"`
+	ListAttributes bool              `json:"listAttributes,omitempty"`
 }
 
 type fileUser struct{}
@@ -80,6 +83,9 @@ func checkInfo(f hutch.FileInfo) error {
 	}
 	if y := f.Modified.Year(); f.Size < 0 || f.Size > maxCount || y < 0 || y > 9999 {
 		return fmt.Errorf("file of %d bytes, from %d", f.Size, y)
+	}
+	if err := hutch.CheckAttributes(f.Attributes); err != nil {
+		return err
 	}
 	return checkNames(f.Path, f.Name, f.Target)
 }

@@ -141,7 +141,7 @@ func (r *reading) ended([]byte) error {
 func (c *Client) Write(ctx context.Context, req hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
 	var w writing
 	err := c.work(ctx, "write", File{
-		Path: []byte(req.Path), Mode: uint32(req.Mode), Append: req.Append, Create: req.Create, Parents: req.Parents,
+		Path: []byte(req.Path), Mode: uint32(req.Mode), Append: req.Append, Create: req.Create, Parents: req.Parents, Attributes: req.Attributes,
 	}, r, &w)
 	return w.info, err
 }
@@ -169,7 +169,7 @@ func (w *writing) ended(payload []byte) error {
 // Files hands what is below a folder to out.
 func (c *Client) Files(ctx context.Context, req hutch.ListRequest, out func(hutch.FileInfo) error) error {
 	return c.work(ctx, "files", File{
-		Path: []byte(req.Path), Recursive: req.Recursive, Depth: req.Depth, Hidden: req.Hidden, Glob: []byte(req.Glob), Limit: req.Limit,
+		Path: []byte(req.Path), Recursive: req.Recursive, Depth: req.Depth, Hidden: req.Hidden, Glob: []byte(req.Glob), Limit: req.Limit, ListAttributes: req.Attributes,
 	}, nil, listing(func(b []byte) error { return items(b, checkInfo, out) }))
 }
 

@@ -2354,6 +2354,10 @@ export interface components {
             modified: string;
             /** @description Where a symlink leads. */
             target?: string;
+            /** @description Extended attributes of a file or folder, by their names without 'user.'. Lists have them if asked. */
+            attributes?: {
+                [key: string]: string;
+            };
             /**
              * @description Base64, when a name here is not UTF-8.
              * @enum {string}
@@ -5178,6 +5182,8 @@ export interface operations {
                 glob?: string;
                 /** @description Entries; default 10,000. More is exhausted, after that many. */
                 limit?: number;
+                /** @description The attributes of each entry, too, which takes longer. */
+                attributes?: boolean;
             };
             header?: never;
             path: {
@@ -5403,6 +5409,11 @@ export interface operations {
                  * @example true
                  */
                 parents?: boolean;
+                /**
+                 * @description A JSON object of texts: the extended attributes that the file gets, and no others.
+                 * @example {"author": "ada"}
+                 */
+                attributes?: string;
             };
             header?: never;
             path: {

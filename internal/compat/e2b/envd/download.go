@@ -22,7 +22,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 		seam.Refuse(w, http.StatusNotAcceptable, "no acceptable encoding found, supported: [identity, gzip]")
 		return
 	}
-	a, err := h.filesAccount(q, r.URL.Query().Get("username"))
+	a, err := h.filesAccount(&q, r.URL.Query().Get("username"))
 	if err != nil {
 		h.fail(w, r, err)
 		return

@@ -13,9 +13,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"hutch/internal/compat/e2b/seam"
 )
@@ -54,7 +57,7 @@ func TestUpload(t *testing.T) {
 	kind, body := form(`; filename="a.txt"`, "one")
 	resp, answer := w.post("/files?path=a.txt", kind, body)
 	var files []writtenFile
-	if json.Unmarshal(answer, &files); resp.StatusCode != 200 || len(files) != 1 || files[0] != (writtenFile{w.home + "/a.txt", "a.txt", "file"}) || w.content("a.txt") != "one" {
+	if json.Unmarshal(answer, &files); resp.StatusCode != 200 || len(files) != 1 || !reflect.DeepEqual(files[0], writtenFile{Path: w.home + "/a.txt", Name: "a.txt", Type: "file"}) || w.content("a.txt") != "one" {
 		t.Errorf("%d %s", resp.StatusCode, answer)
 	}
 	// The names of several files have folders. The last name has a quote in it.
@@ -101,7 +104,9 @@ func TestRefusedUploads(t *testing.T) {
 		{"an unknown encoding", "/files?path=x", "application/octet-stream", strings.NewReader("1"), 400, []string{"Content-Encoding", "br"}},
 		{"half of a gzip body", "/files?path=x", "application/octet-stream", bytes.NewReader(zipped(strings.Repeat("text", 1000)).Bytes()[:20]), 400, []string{"Content-Encoding", "gzip"}},
 		{"half of a form", "/files?path=x", twoKind, strings.NewReader("--" + twoKind[len("multipart/form-data; boundary="):] + "\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhal"), 400, nil},
-		{"metadata", "/files?path=x", "application/octet-stream", strings.NewReader("1"), 501, []string{"X-Metadata-Author", "me"}},
+		{"metadata over the limit", "/files?path=x", "application/octet-stream", strings.NewReader("1"), 400, []string{"X-Metadata-Author", strings.Repeat("x", maxMetadata)}},
+		{"metadata with a long name", "/files?path=x", "application/octet-stream", strings.NewReader("1"), 400, []string{"X-Metadata-" + strings.Repeat("x", maxMetadataName+1), "me"}},
+		{"metadata that is not ASCII", "/files?path=x", "application/octet-stream", strings.NewReader("1"), 400, []string{"X-Metadata-Author", "\xff"}},
 		{"an unknown user", "/files?path=x&username=nobody1", "application/octet-stream", strings.NewReader("1"), 401, nil},
 	} {
 		resp, answer := w.post(c.path, c.kind, c.body, c.header...)
@@ -112,6 +117,41 @@ func TestRefusedUploads(t *testing.T) {
 		if got := w.content("x"); !strings.Contains(got, "no such file") {
 			t.Errorf("%s: the file has %q", c.name, got)
 		}
+	}
+}
+
+// Metadata comes with a file, is there until the file is written again, and is what programs inside have written.
+func TestMetadata(t *testing.T) {
+	w := newWorld(t, Options{})
+	stat := func() any {
+		answer, code := w.call("filesystem.Filesystem/Stat", object{"path": "a.txt"})
+		if code != "" {
+			t.Fatalf("%v: %s", answer, code)
+		}
+		entry, _ := answer["entry"].(map[string]any)
+		return entry["metadata"]
+	}
+	for _, c := range []struct {
+		header []string
+		want   any
+	}{
+		{[]string{"X-Metadata-Author", "ada", "X-Metadata-Stage", "one two"}, map[string]any{"author": "ada", "stage": "one two"}},
+		{nil, nil},
+	} {
+		resp, answer := w.post("/files?path=a.txt", "application/octet-stream", strings.NewReader("1"), c.header...)
+		var files []map[string]any
+		if json.Unmarshal(answer, &files); resp.StatusCode != 200 || len(files) != 1 || !reflect.DeepEqual(files[0]["metadata"], c.want) {
+			t.Errorf("%d %s", resp.StatusCode, answer)
+		}
+		if got := stat(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v, not %v", got, c.want)
+		}
+	}
+	if err := unix.Setxattr(filepath.Join(w.home, "a.txt"), "user.e2b.by", []byte("a program"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := stat(); !reflect.DeepEqual(got, map[string]any{"by": "a program"}) {
+		t.Errorf("%v", got)
 	}
 }
 

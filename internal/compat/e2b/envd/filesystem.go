@@ -34,11 +34,17 @@ type entryInfo struct {
 	Group         string    `json:"group"`
 	ModifiedTime  time.Time `json:"modifiedTime"`
 	SymlinkTarget string    `json:"symlinkTarget,omitempty"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // size is about how many bytes the description takes.
 func (e entryInfo) size() int {
-	return 256 + len(e.Name) + len(e.Path) + len(e.Owner) + len(e.Group) + len(e.SymlinkTarget)
+	n := 256 + len(e.Name) + len(e.Path) + len(e.Owner) + len(e.Group) + len(e.SymlinkTarget)
+	for name, value := range e.Metadata {
+		n += 32 + len(name) + len(value)
+	}
+	return n
 }
 
 var fileTypes = map[hutch.FileType]string{
@@ -67,14 +73,14 @@ type (
 	}
 )
 
-// located returns the absolute path of a request about files.
-func (h *Handler) located(q request, p string) (string, error) {
+// located returns the absolute path of a request about files, which from now on has the rights of its user.
+func (h *Handler) located(q *request, p string) (string, error) {
 	a, err := h.filesAccount(q, basicUser(q.Request))
 	return a.path(p), err
 }
 
 func (h *Handler) stat(q request, m pathRequest) (entryResponse, error) {
-	p, err := h.located(q, m.Path)
+	p, err := h.located(&q, m.Path)
 	if err != nil {
 		return entryResponse{}, err
 	}
@@ -109,7 +115,7 @@ func (q request) entry(ps *people, f hutch.FileInfo) entryInfo {
 	mode := fs.FileMode(f.Mode) & fs.ModePerm
 	return entryInfo{
 		Name: name, Type: fileTypes[f.Type], Path: at, Size: strconv.FormatInt(size, 10), Mode: uint32(mode), Permissions: (modeTypes[f.Type] | mode).String(),
-		Owner: nameOf(ps.names, f.UID), Group: nameOf(ps.groups, f.GID), ModifiedTime: f.Modified, SymlinkTarget: target,
+		Owner: nameOf(ps.names, f.UID), Group: nameOf(ps.groups, f.GID), ModifiedTime: f.Modified, SymlinkTarget: target, Metadata: metadataIn(f.Attributes),
 	}
 }
 
@@ -134,7 +140,7 @@ func (q request) followLink(f hutch.FileInfo) (hutch.FileInfo, bool) {
 }
 
 func (h *Handler) makeDir(q request, m pathRequest) (entryResponse, error) {
-	p, err := h.located(q, m.Path)
+	p, err := h.located(&q, m.Path)
 	if err != nil {
 		return entryResponse{}, err
 	}
@@ -172,11 +178,11 @@ func conflictIsInvalid(err error) error {
 }
 
 func (h *Handler) move(q request, m moveRequest) (entryResponse, error) {
-	from, err := h.located(q, m.Source)
+	from, err := h.located(&q, m.Source)
 	if err != nil {
 		return entryResponse{}, err
 	}
-	to, err := h.located(q, m.Destination)
+	to, err := h.located(&q, m.Destination)
 	if err != nil {
 		return entryResponse{}, err
 	}
@@ -196,7 +202,7 @@ func (h *Handler) move(q request, m moveRequest) (entryResponse, error) {
 
 // remove removes a path with everything in it. A missing path is not an error.
 func (h *Handler) remove(q request, m pathRequest) (struct{}, error) {
-	p, err := h.located(q, m.Path)
+	p, err := h.located(&q, m.Path)
 	if err != nil {
 		return struct{}{}, err
 	}
@@ -208,7 +214,7 @@ func (h *Handler) remove(q request, m pathRequest) (struct{}, error) {
 }
 
 // folder returns the absolute path of a folder that exists.
-func (h *Handler) folder(q request, p string) (string, error) {
+func (h *Handler) folder(q *request, p string) (string, error) {
 	p, err := h.located(q, p)
 	if err != nil {
 		return p, err
@@ -224,7 +230,7 @@ func (h *Handler) folder(q request, p string) (string, error) {
 var errLongList = hutch.Errorf(hutch.Exhausted, "the list takes more memory than there is for the requests of this token: list folders one by one, or with less depth").With("limit", "memory of requests")
 
 func (h *Handler) listDir(q request, m listDirRequest) (listDirResponse, error) {
-	p, err := h.folder(q, m.Path)
+	p, err := h.folder(&q, m.Path)
 	if err != nil {
 		return listDirResponse{}, err
 	}
@@ -235,7 +241,7 @@ func (h *Handler) listDir(q request, m listDirRequest) (listDirResponse, error) 
 	if m.Depth < 0 {
 		return listDirResponse{}, rpcErrorf(invalidArgument, "depth should be at least one")
 	}
-	req := hutch.ListRequest{Path: p, Hidden: true, Recursive: m.Depth > 1}
+	req := hutch.ListRequest{Path: p, Hidden: true, Recursive: m.Depth > 1, Attributes: true}
 	if req.Recursive {
 		req.Depth = m.Depth
 	}

@@ -22,6 +22,8 @@ type writtenFile struct {
 	Path string `json:"path"`
 	Name string `json:"name"`
 	Type string `json:"type"` // always "file"
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // maxFiles is how many files one upload can have.
@@ -33,13 +35,12 @@ var errBody = rpcErrorf(invalidArgument, "the request's body did not arrive whol
 // upload writes files: one as it is, or those of a form.
 func (h *Handler) upload(w http.ResponseWriter, r *http.Request) {
 	q := request{r, seam.From(r.Context()), r.Context()}
-	for name := range r.Header {
-		if strings.HasPrefix(name, "X-Metadata-") {
-			seam.Refuse(w, http.StatusNotImplemented, "this server stores no metadata of files: leave the header "+name+" out")
-			return
-		}
+	attributes, err := metadataOf(r.Header)
+	if err != nil {
+		h.fail(w, r, err)
+		return
 	}
-	a, err := h.filesAccount(q, r.URL.Query().Get("username"))
+	a, err := h.filesAccount(&q, r.URL.Query().Get("username"))
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -49,7 +50,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	u := &uploading{q: q, account: a, path: r.URL.Query().Get("path"), seen: map[string]bool{}}
+	u := &uploading{q: q, account: a, path: r.URL.Query().Get("path"), attributes: attributes, seen: map[string]bool{}}
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case err == nil && media == "multipart/form-data" && parameters["boundary"] != "":
@@ -89,9 +90,11 @@ type uploading struct {
 	q       request
 	account account
 	path    string // of the query; empty if the form has the names
-	seen    map[string]bool
-	files   []writtenFile
-	rest    *restOf // of a form
+	// attributes are those of each file.
+	attributes map[string]string
+	seen       map[string]bool
+	files      []writtenFile
+	rest       *restOf // of a form
 }
 
 func (u *uploading) single(body io.Reader) error {
@@ -162,11 +165,11 @@ func (u *uploading) write(name string, r io.Reader) error {
 		u.rest.file.Store(true)
 		defer u.rest.file.Store(false)
 	}
-	info, err := u.q.target.Service.WriteFile(ctx, u.q.target.Sandbox, hutch.WriteRequest{Path: p, Parents: true}, body)
+	info, err := u.q.target.Service.WriteFile(ctx, u.q.target.Sandbox, hutch.WriteRequest{Path: p, Parents: true, Attributes: u.attributes}, body)
 	if err != nil {
 		return cmp.Or(body.err, err)
 	}
-	u.files = append(u.files, writtenFile{Path: info.Path, Name: path.Base(info.Path), Type: "file"})
+	u.files = append(u.files, writtenFile{Path: info.Path, Name: path.Base(info.Path), Type: "file", Metadata: metadataIn(u.attributes)})
 	return nil
 }
 

@@ -103,11 +103,11 @@ func (h *Handler) account(q request, name string) (account, error) {
 	return account{user: name, home: u.home, alias: !has}, nil
 }
 
-// filesAccount is account, for work on files.
-func (h *Handler) filesAccount(q request, name string) (account, error) {
-	a, err := h.account(q, name)
+// filesAccount is account, for work on files. What follows in the request has the rights of that user.
+func (h *Handler) filesAccount(q *request, name string) (account, error) {
+	a, err := h.account(*q, name)
 	if err == nil && a.user != "" {
-		err = rpcErrorf(unimplemented, "this server reads and writes files as the sandbox's own user, and not as %.100q: leave the user out, or use a command", a.user)
+		q.ctx = hutch.AsUser(q.ctx, a.user)
 	}
 	return a, err
 }

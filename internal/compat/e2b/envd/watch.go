@@ -59,7 +59,7 @@ func (h *Handler) watchDir(q request, m watchRequest, s *stream) error {
 	if err != nil {
 		return err
 	}
-	root, err := h.folder(q, m.Path)
+	root, err := h.folder(&q, m.Path)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ type (
 
 // createWatcher starts a watcher, and answers when every further change will be collected.
 func (h *Handler) createWatcher(q request, m watchRequest) (watcherResponse, error) {
-	root, err := h.folder(q, m.Path)
+	root, err := h.folder(&q, m.Path)
 	if err != nil {
 		return watcherResponse{}, err
 	}

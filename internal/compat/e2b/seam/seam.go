@@ -22,7 +22,7 @@ const (
 )
 
 // EnvdVersion is the version of E2B's envd whose features the sandboxes have. Clients decide by it what to ask for.
-const EnvdVersion = "0.6.1"
+const EnvdVersion = "0.6.4"
 
 // Target is the sandbox that a request is for.
 type Target struct {

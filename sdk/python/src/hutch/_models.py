@@ -395,6 +395,8 @@ class FileInfo:
     modified: datetime
     #: Where a symlink leads.
     target: str | None = None
+    #: Extended attributes of a file or folder, by their names without 'user.'. Lists have them if asked.
+    attributes: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, v: Any) -> FileInfo:
@@ -409,6 +411,7 @@ class FileInfo:
             gid=v['gid'],
             modified=time_of(v['modified']),
             target=v.get('target'),
+            attributes=v.get('attributes') or {},
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -423,6 +426,7 @@ class FileInfo:
                 'gid': self.gid,
                 'modified': self.modified,
                 'target': self.target,
+                'attributes': self.attributes or None,
             }
         )
         return made

@@ -1,0 +1,73 @@
+package files
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hutch"
+)
+
+// userAttribute begins the names of attributes that the owner of a file chooses.
+const userAttribute = "user."
+
+// maxAttributes is how much of names, and of one value, is read, in bytes: a little more than hutch.CheckAttributes accepts.
+const maxAttributes = 8 << 10
+
+// attributes reads the attributes of what a descriptor of any kind is open on. A file system without them, and a file that
+// is closed to the caller, have none.
+func attributes(fd int) map[string]string {
+	at := "/proc/self/fd/" + itoa(fd)
+	var names, value [maxAttributes]byte
+	n, err := unix.Listxattr(at, names[:])
+	if err != nil || n == 0 {
+		return nil
+	}
+	found := map[string]string{}
+	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
+		short, ok := strings.CutPrefix(name, userAttribute)
+		if !ok {
+			continue
+		}
+		n, err := unix.Getxattr(at, name, value[:])
+		if err != nil {
+			continue
+		}
+		found[short] = string(value[:n])
+		if hutch.CheckAttributes(found) != nil {
+			delete(found, short)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return found
+}
+
+// setAttributes gives a new file its attributes.
+func setAttributes(fd int, attributes map[string]string) error {
+	for name, value := range attributes {
+		err := unix.Fsetxattr(fd, userAttribute+name, []byte(value), 0)
+		if err == unix.EOPNOTSUPP {
+			return hutch.Errorf(hutch.Unsupported, "the file system of this path keeps no attributes of files: leave them out, or write elsewhere")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attributes reads those of an entry of a folder, if it is still what it was.
+func (e *entry) attributes() map[string]string {
+	fd, err := unix.Openat(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Ino != e.st.Ino || st.Dev != e.st.Dev {
+		return nil
+	}
+	return attributes(fd)
+}
