@@ -5,9 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -16,47 +14,19 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat/dify"
+	"hutch/internal/hutchtest/compattest"
 	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/scripted"
 )
 
 type bench struct {
-	*httptest.Server
+	compattest.Server
 	t *testing.T
 }
 
 func serve(t *testing.T, svc hutch.Service, opt dify.Options) *bench {
 	t.Helper()
-	h := dify.NewHandler(svc, opt)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as a guard does
-		h.ServeHTTP(w, r.WithContext(caller.WithOwner(r.Context(), caller.Owner{ID: r.Header.Get("Owner")})))
-	}))
-	t.Cleanup(func() {
-		h.Close()
-		srv.Close()
-	})
-	return &bench{srv, t}
-}
-
-func (b *bench) ask(method, path, body string, header ...string) (int, string) {
-	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), method, b.URL+"/dify/"+path, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return resp.StatusCode, string(got)
+	return &bench{compattest.Serve(t, dify.NewHandler(svc, opt), "/dify/"), t}
 }
 
 // response is what Dify reads of an answer.
@@ -72,12 +42,12 @@ type response struct {
 
 func (b *bench) read(method, path, body string) (int, response) {
 	b.t.Helper()
-	status, text := b.ask(method, path, body)
+	a := b.Ask(method, path, body)
 	var r response
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		b.t.Fatalf("%s %s: %d %.300s", method, path, status, text)
+	if err := json.Unmarshal([]byte(a.Body), &r); err != nil {
+		b.t.Fatalf("%s %s: %d %.300s", method, path, a.Status, a.Body)
 	}
-	return status, r
+	return a.Status, r
 }
 
 // run sends a program as Dify does.
@@ -134,7 +104,7 @@ func TestCodeNodes(t *testing.T) {
 	if v := resultOf(t, r); v["sum"] != 2.0 || v["there"] != true {
 		t.Errorf("nodejs: %v", v)
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestEnds: Dify takes a run as failed exactly if there is text in error.
@@ -161,7 +131,7 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s: exit code %d, %.100q, %.300q, error %.300q", c.code, d.ExitCode, d.Stdout, d.Stderr, d.Error)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 func TestDependencies(t *testing.T) {
@@ -173,11 +143,11 @@ func TestDependencies(t *testing.T) {
 			t.Errorf("%s: %d %+v", path, status, r)
 		}
 	}
-	if status, text := b.ask("POST", "v1/sandbox/dependencies/update", `{"language":"python3"}`); status != http.StatusOK || text != `{"code":0,"message":"success","data":{}}`+"\n" {
-		t.Errorf("update: %d %s", status, text)
+	if a := b.Ask("POST", "v1/sandbox/dependencies/update", `{"language":"python3"}`); a.Status != http.StatusOK || a.Body != `{"code":0,"message":"success","data":{}}`+"\n" {
+		t.Errorf("update: %d %s", a.Status, a.Body)
 	}
-	if status, text := b.ask("GET", "health", ""); status != http.StatusOK || text != `"ok"` {
-		t.Errorf("health: %d %s", status, text)
+	if a := b.Ask("GET", "health", ""); a.Status != http.StatusOK || a.Body != `"ok"` {
+		t.Errorf("health: %d %s", a.Status, a.Body)
 	}
 	for route, body := range map[string]string{"GET v1/sandbox/dependencies?language=nodejs": "", "GET v1/sandbox/dependencies/refresh": "", "POST v1/sandbox/dependencies/update": `{"language":"nodejs"}`} {
 		method, path, _ := strings.Cut(route, " ")
@@ -185,7 +155,7 @@ func TestDependencies(t *testing.T) {
 			t.Errorf("%s: %d %+v", route, status, r)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestOwnersShareNoList: the packages that the sandbox of one owner reports are not shown to another, and are asked for
@@ -201,8 +171,8 @@ func TestOwnersShareNoList(t *testing.T) {
 	b := serve(t, svc, dify.Options{Image: "data"})
 	for range 2 {
 		for _, owner := range []string{"ada", "eve"} {
-			if _, text := b.ask("GET", "v1/sandbox/dependencies?language=python3", "", "Owner", owner); !strings.Contains(text, `"name":"of-`+owner+`"`) {
-				t.Errorf("%s: %s", owner, text)
+			if a := b.Ask("GET", "v1/sandbox/dependencies?language=python3", "", "Owner", owner); !strings.Contains(a.Body, `"name":"of-`+owner+`"`) {
+				t.Errorf("%s: %s", owner, a.Body)
 			}
 		}
 	}
@@ -214,7 +184,7 @@ func TestOwnersShareNoList(t *testing.T) {
 			t.Errorf("%+v", req)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestRefused: bad requests are refused in the shape that Dify reads, before any sandbox is created.
@@ -273,13 +243,13 @@ func TestBurst(t *testing.T) {
 	var runs sync.WaitGroup
 	for range 20 {
 		runs.Go(func() {
-			if status, text := b.ask("POST", "v1/sandbox/run", `{"language":"python3","code":"x"}`); status != http.StatusOK || !strings.Contains(text, `"code":0`) {
-				t.Errorf("%d %s", status, text)
+			if a := b.Ask("POST", "v1/sandbox/run", `{"language":"python3","code":"x"}`); a.Status != http.StatusOK || !strings.Contains(a.Body, `"code":0`) {
+				t.Errorf("%d %s", a.Status, a.Body)
 			}
 		})
 	}
 	runs.Wait()
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestShutdown ends what runs, and destroys its sandbox.
@@ -292,8 +262,7 @@ func TestShutdown(t *testing.T) {
 		return hutch.ExecResult{}, context.Cause(ctx)
 	}}
 	h := dify.NewHandler(svc, dify.Options{})
-	b := &bench{httptest.NewServer(h), t}
-	defer b.Server.Close()
+	b := &bench{compattest.Serve(t, h, "/dify/"), t}
 	go func() {
 		<-begun
 		h.Close()
@@ -301,22 +270,5 @@ func TestShutdown(t *testing.T) {
 	if status, r := b.read("POST", "v1/sandbox/run", `{"language":"python3","code":"x"}`); status != http.StatusOK || r.Code != -503 || !strings.Contains(r.Message, "shutting down") {
 		t.Errorf("%d %+v", status, r)
 	}
-	left(t, svc)
-}
-
-// left fails the test if sandboxes are left after a while.
-func left(t *testing.T, svc hutch.Service) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		list, err := svc.Sandboxes(context.Background(), hutch.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(list) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d sandboxes are left", len(list))
-		}
-	}
+	compattest.NoneLeft(t, svc)
 }

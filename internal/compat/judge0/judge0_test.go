@@ -7,20 +7,19 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"hutch"
-	"hutch/internal/caller"
 	"hutch/internal/compat/judge0"
+	"hutch/internal/hutchtest/compattest"
 	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/scripted"
 )
 
 type bench struct {
-	*httptest.Server
+	compattest.Server
 	t *testing.T
 	h *judge0.Handler
 }
@@ -28,14 +27,7 @@ type bench struct {
 func serve(t *testing.T, svc hutch.Service, opt judge0.Options) *bench {
 	t.Helper()
 	h := judge0.NewHandler(svc, opt)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as a guard does
-		h.ServeHTTP(w, r.WithContext(caller.WithOwner(r.Context(), caller.Owner{ID: r.Header.Get("Owner")})))
-	}))
-	t.Cleanup(func() {
-		h.Close()
-		srv.Close()
-	})
-	return &bench{srv, t, h}
+	return &bench{compattest.Serve(t, h, "/judge0/"), t, h}
 }
 
 type fields = map[string]any
@@ -60,23 +52,11 @@ func (b *bench) askText(status int, method, path string, body any) string {
 		}
 		text = string(raw)
 	}
-	req, err := http.NewRequestWithContext(b.t.Context(), method, b.URL+"/judge0/"+path, strings.NewReader(text))
-	if err != nil {
-		b.t.Fatal(err)
+	a := b.Ask(method, path, text)
+	if a.Status != status {
+		b.t.Errorf("%s %s %.300s: %d %.600s; want %d", method, path, text, a.Status, a.Body, status)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if resp.StatusCode != status {
-		b.t.Errorf("%s %s %.300s: %d %.600s; want %d", method, path, text, resp.StatusCode, got, status)
-	}
-	return string(got)
+	return a.Body
 }
 
 // bash is a submission in bash.
@@ -92,23 +72,6 @@ func bash(source string, more ...any) fields {
 func statusOf(answer fields) string {
 	s, _ := answer["status"].(fields)
 	return fmt.Sprint(s["id"], " ", s["description"])
-}
-
-// left fails the test if sandboxes are left after a while.
-func left(t *testing.T, svc hutch.Service) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		list, err := svc.Sandboxes(context.Background(), hutch.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(list) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d sandboxes are left", len(list))
-		}
-	}
 }
 
 // TestVerdicts: how a program ended is said by Judge0's numbers and words.
@@ -153,7 +116,7 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("the compiler said %v", got["compile_output"])
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestTokens: a submission is judged in the background, and asked for by its token until it has expired.
@@ -199,7 +162,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	b.ask(http.StatusNotFound, "GET", path, nil)
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestBatch: the submissions of a batch are judged each by itself.
@@ -233,7 +196,7 @@ func TestBatch(t *testing.T) {
 	b.ask(http.StatusBadRequest, "GET", "submissions/batch?tokens="+strings.Repeat("a,", 21), nil)
 	b.ask(http.StatusBadRequest, "GET", "submissions/batch", nil)
 	b.ask(http.StatusUnprocessableEntity, "POST", "submissions", bash(""))
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestLists: the languages are those of the sandboxes, under Judge0's numbers.
@@ -262,7 +225,7 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s: %v", path, got)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // script has bash, and does what a function says.
@@ -324,7 +287,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%.50s: %v", body, got)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestQueue: an owner has a bounded number of submissions that wait, and another owner is not held up by them.
@@ -366,7 +329,7 @@ func TestQueue(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestShutdown ends what waits and what runs.
@@ -385,5 +348,5 @@ func TestShutdown(t *testing.T) {
 	if got := b.askText(http.StatusOK, "GET", "submissions?per_page=100&fields=status_id,message", nil); strings.Count(got, `"status_id":13`) != 10 || !strings.Contains(got, "shutting down") {
 		t.Error(got)
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }

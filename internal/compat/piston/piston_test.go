@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -16,26 +14,19 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat/piston"
+	"hutch/internal/hutchtest/compattest"
 	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/scripted"
 )
 
 type bench struct {
-	*httptest.Server
+	compattest.Server
 	t *testing.T
 }
 
 func serve(t *testing.T, svc hutch.Service, opt piston.Options) *bench {
 	t.Helper()
-	h := piston.NewHandler(svc, opt)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as a guard does
-		h.ServeHTTP(w, r.WithContext(caller.WithOwner(r.Context(), caller.Owner{ID: r.Header.Get("Owner")})))
-	}))
-	t.Cleanup(func() {
-		h.Close()
-		srv.Close()
-	})
-	return &bench{srv, t}
+	return &bench{compattest.Serve(t, piston.NewHandler(svc, opt), "/piston/api/v2/"), t}
 }
 
 // stage is how a program ended.
@@ -66,32 +57,6 @@ func (s stage) ended() string {
 	return code + " " + text(s.Signal) + " " + text(s.Status)
 }
 
-type answer struct {
-	status int
-	body   string
-}
-
-func (b *bench) ask(method, path, body string, header ...string) answer {
-	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), method, b.URL+"/piston/api/v2/"+path, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return answer{resp.StatusCode, string(got)}
-}
-
 type fields = map[string]any
 
 // program is a request for a program in bash.
@@ -109,14 +74,14 @@ func (b *bench) execute(req fields) (run stage, compile *stage) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	a := b.ask("POST", "execute", string(raw))
+	a := b.Ask("POST", "execute", string(raw))
 	var got struct {
 		Language, Version string
 		Run               stage
 		Compile           *stage
 	}
-	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != http.StatusOK || got.Language == "" || got.Version == "" {
-		b.t.Fatalf("%v: %d %.300s", req, a.status, a.body)
+	if err := json.Unmarshal([]byte(a.Body), &got); err != nil || a.Status != http.StatusOK || got.Language == "" || got.Version == "" {
+		b.t.Fatalf("%v: %d %.300s", req, a.Status, a.Body)
 	}
 	return got.Run, got.Compile
 }
@@ -128,29 +93,12 @@ func (b *bench) refused(status int, req fields) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	a := b.ask("POST", "execute", string(raw))
+	a := b.Ask("POST", "execute", string(raw))
 	var got struct{ Message string }
-	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != status || got.Message == "" {
-		b.t.Errorf("%v: %d %.300s; want %d", req, a.status, a.body, status)
+	if err := json.Unmarshal([]byte(a.Body), &got); err != nil || a.Status != status || got.Message == "" {
+		b.t.Errorf("%v: %d %.300s; want %d", req, a.Status, a.Body, status)
 	}
 	return got.Message
-}
-
-// left fails the test if sandboxes are left after a while.
-func left(t *testing.T, svc hutch.Service) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		list, err := svc.Sandboxes(context.Background(), hutch.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(list) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d sandboxes are left", len(list))
-		}
-	}
 }
 
 // TestExecute runs programs, each in a sandbox of its own that is gone afterwards.
@@ -183,7 +131,7 @@ func TestExecute(t *testing.T) {
 	if run, _ := b.execute(program("ls")); run.Stdout != "" {
 		t.Errorf("a program sees the files of another: %v", run)
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestEnds: how a program ended is said in Piston's words, and nothing of it stays.
@@ -202,20 +150,20 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s: %d bytes", source, len(run.Output))
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 func TestRuntimes(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
 	b := serve(t, svc, piston.Options{})
-	a := b.ask("GET", "runtimes", "")
+	a := b.Ask("GET", "runtimes", "")
 	var list []struct {
 		Language, Version string
 		Aliases           []string
 	}
-	if err := json.Unmarshal([]byte(a.body), &list); err != nil || a.status != http.StatusOK {
-		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	if err := json.Unmarshal([]byte(a.Body), &list); err != nil || a.Status != http.StatusOK {
+		t.Fatalf("%d %s: %v", a.Status, a.Body, err)
 	}
 	found := false
 	for _, l := range list {
@@ -224,18 +172,18 @@ func TestRuntimes(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Errorf("bash is not among %s", a.body)
+		t.Errorf("bash is not among %s", a.Body)
 	}
-	if a := b.ask("GET", "packages", ""); !strings.Contains(a.body, `"language":"bash"`) || !strings.Contains(a.body, `"installed":true`) {
-		t.Errorf("packages: %s", a.body)
+	if a := b.Ask("GET", "packages", ""); !strings.Contains(a.Body, `"language":"bash"`) || !strings.Contains(a.Body, `"installed":true`) {
+		t.Errorf("packages: %s", a.Body)
 	}
 	for route, status := range map[string]int{"POST packages": 501, "DELETE packages": 501, "GET connect": 501, "GET none": 404, "GET execute": 404} {
 		method, path, _ := strings.Cut(route, " ")
-		if a := b.ask(method, path, "{}"); a.status != status || !strings.HasPrefix(a.body, `{"message":"`) {
-			t.Errorf("%s: %d %s", route, a.status, a.body)
+		if a := b.Ask(method, path, "{}"); a.Status != status || !strings.HasPrefix(a.Body, `{"message":"`) {
+			t.Errorf("%s: %d %s", route, a.Status, a.Body)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // babel has sandboxes that report the languages of their owner.
@@ -260,8 +208,8 @@ func TestOwnersShareNoRuntimes(t *testing.T) {
 	b := serve(t, svc, piston.Options{})
 	for range 2 {
 		for _, owner := range []string{"ada", "eve"} {
-			if a := b.ask("GET", "runtimes", "", "Owner", owner); a.body != `[{"language":"language-of-`+owner+`","version":"1.0.0","aliases":[]}]`+"\n" {
-				t.Errorf("%s: %s", owner, a.body)
+			if a := b.Ask("GET", "runtimes", "", "Owner", owner); a.Body != `[{"language":"language-of-`+owner+`","version":"1.0.0","aliases":[]}]`+"\n" {
+				t.Errorf("%s: %s", owner, a.Body)
 			}
 		}
 	}
@@ -273,7 +221,7 @@ func TestOwnersShareNoRuntimes(t *testing.T) {
 			t.Errorf("%+v", req)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // script has bash, and does what a function says.
@@ -322,12 +270,12 @@ func TestRefused(t *testing.T) {
 		"malformed": `{"language": `, "a list": `[1]`, "wrong types": `{"language":{},"files":7}`, "two values": `{}{}`,
 		"deep": strings.Repeat("[", 1<<20), "huge": `{"stdin":"` + strings.Repeat("x", 10<<20) + `"}`, "zeros": strings.Repeat("\x00", 9<<20),
 	} {
-		a := b.ask("POST", "execute", body)
-		if a.status != 400 && a.status != 413 || !strings.HasPrefix(a.body, `{"message":"`) || len(a.body) > 2000 {
-			t.Errorf("%s: %d %.300s", name, a.status, a.body)
+		a := b.Ask("POST", "execute", body)
+		if a.Status != 400 && a.Status != 413 || !strings.HasPrefix(a.Body, `{"message":"`) || len(a.Body) > 2000 {
+			t.Errorf("%s: %d %.300s", name, a.Status, a.Body)
 		}
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestLimits: the limits of a request are those of its sandbox.
@@ -379,7 +327,7 @@ func TestGoneClient(t *testing.T) {
 		t.Fatal("the program did not begin")
 	}
 	conn.Close()
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestShutdown ends what runs, and destroys its sandbox.
@@ -393,8 +341,7 @@ func TestShutdown(t *testing.T) {
 		return hutch.ExecResult{}, context.Cause(ctx)
 	}
 	h := piston.NewHandler(svc, piston.Options{})
-	b := &bench{httptest.NewServer(h), t}
-	defer b.Server.Close()
+	b := &bench{compattest.Serve(t, h, "/piston/api/v2/"), t}
 	go func() {
 		<-begun
 		h.Close()
@@ -402,5 +349,5 @@ func TestShutdown(t *testing.T) {
 	if got := b.refused(http.StatusServiceUnavailable, program("x")); !strings.Contains(got, "shutting down") {
 		t.Error(got)
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }

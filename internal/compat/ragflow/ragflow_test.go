@@ -4,47 +4,31 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"hutch"
 	"hutch/internal/compat/ragflow"
+	"hutch/internal/hutchtest/compattest"
 	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/scripted"
 )
 
 type bench struct {
-	*httptest.Server
+	compattest.Server
 	t *testing.T
 }
 
 func serve(t *testing.T, svc hutch.Service, opt ragflow.Options) *bench {
 	t.Helper()
-	h := ragflow.NewHandler(svc, opt)
-	srv := httptest.NewServer(h)
-	t.Cleanup(func() {
-		h.Close()
-		srv.Close()
-	})
-	return &bench{srv, t}
+	return &bench{compattest.Serve(t, ragflow.NewHandler(svc, opt), "/ragflow/"), t}
 }
 
-func (b *bench) post(body string) (int, string) {
+func (b *bench) post(body string) compattest.Answer {
 	b.t.Helper()
-	resp, err := http.Post(b.URL+"/ragflow/run", "application/json", strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return resp.StatusCode, string(got)
+	return b.Ask("POST", "run", body, "Content-Type", "application/json")
 }
 
 // execution is what RAGFlow's provider reads of an answer.
@@ -77,10 +61,10 @@ func (b *bench) run(language, code string, arguments map[string]any) execution {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	status, text := b.post(string(body))
+	a := b.post(string(body))
 	var e execution
-	if err := json.Unmarshal([]byte(text), &e); err != nil || status != http.StatusOK || e.Artifacts == nil || e.Status == "" {
-		b.t.Fatalf("%s: %d %.500s", code, status, text)
+	if err := json.Unmarshal([]byte(a.Body), &e); err != nil || a.Status != http.StatusOK || e.Artifacts == nil || e.Status == "" {
+		b.t.Fatalf("%s: %d %.500s", code, a.Status, a.Body)
 	}
 	return e
 }
@@ -118,7 +102,7 @@ func TestResults(t *testing.T) {
 	if e := b.run("python", "import os\nos._exit(0)", nil); e.Status != "success" || e.Result != nil {
 		t.Errorf("no result: %v", e)
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 func TestEnds(t *testing.T) {
@@ -141,7 +125,7 @@ func TestEnds(t *testing.T) {
 	if e := b.run("nodejs", "function main() {}", nil); e.Status != "program_error" || !strings.Contains(e.Stderr, "Use null") {
 		t.Errorf("undefined: %v", e)
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestArtifacts: files with known endings are returned, up to a number and a size, and never through a link.
@@ -175,7 +159,7 @@ def main():
 	if len(e.Artifacts) != 10 || e.Status != "success" {
 		t.Errorf("%d of many artifacts: %v", len(e.Artifacts), e)
 	}
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestRefused: bad requests are refused before any sandbox is created.
@@ -189,15 +173,15 @@ func TestRefused(t *testing.T) {
 		"code_b64 is required": `{}`, "is not base64": `{"code_b64":"*"}`, "of UTF-8": `{"code_b64":"/w=="}`, `language is "ruby"`: `{"code_b64":"","language":"ruby"}`,
 		"Invalid JSON": `{`, "arguments": `{"code_b64":"","arguments":[]}`, "timeout": `{"code_b64":"","timeout":1}`, "larger than 8 MiB": `{"code_b64":"` + strings.Repeat("x", 10<<20) + `"}`,
 	} {
-		if status, text := b.post(body); status != 422 && status != 413 || !strings.HasPrefix(text, `{"detail":"`) || !strings.Contains(strings.ReplaceAll(text, `\"`, `"`), name) {
-			t.Errorf("%s: %d %.300s", name, status, text)
+		if a := b.post(body); a.Status != 422 && a.Status != 413 || !strings.HasPrefix(a.Body, `{"detail":"`) || !strings.Contains(strings.ReplaceAll(a.Body, `\"`, `"`), name) {
+			t.Errorf("%s: %d %.300s", name, a.Status, a.Body)
 		}
 	}
 	if n := len(svc.Created()); n > 0 {
 		t.Errorf("%d sandboxes were created", n)
 	}
-	if _, text := b.post(`{"code_b64":""}`); !strings.Contains(text, `"status":"program_error"`) {
-		t.Error(text)
+	if a := b.post(`{"code_b64":""}`); !strings.Contains(a.Body, `"status":"program_error"`) {
+		t.Error(a.Body)
 	}
 	if c := svc.Created(); len(c) != 1 || c[0].Image != "data" || c[0].OnIdle != hutch.IdleDestroy || c[0].Timeout == 0 {
 		t.Errorf("%+v", c)
@@ -207,7 +191,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("healthz: %v", err)
 	}
 	resp.Body.Close()
-	left(t, svc)
+	compattest.NoneLeft(t, svc)
 }
 
 // TestFailures of the server are results, as RAGFlow's executor reports them.
@@ -220,22 +204,5 @@ func TestFailures(t *testing.T) {
 	if e := b.run("python", "def main(): pass", nil); e.Status != "program_runner_error" || e.ExitCode != -10 || *e.Detail != "no_available_container" || !strings.Contains(e.Stderr, "quota") {
 		t.Errorf("%v", e)
 	}
-	left(t, svc)
-}
-
-// left fails the test if sandboxes are left after a while.
-func left(t *testing.T, svc hutch.Service) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		list, err := svc.Sandboxes(context.Background(), hutch.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(list) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d sandboxes are left", len(list))
-		}
-	}
+	compattest.NoneLeft(t, svc)
 }
