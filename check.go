@@ -1,6 +1,7 @@
 package hutch
 
 import (
+	"maps"
 	"strings"
 )
 
@@ -76,6 +77,37 @@ func checkEnv(env map[string]string) error {
 		return Errorf(Invalid, "the environment has %d variables of %d bytes, over the limit of %d: put the data into a file", len(env), size, maxEnv).Naming(AboutField, "env")
 	}
 	return nil
+}
+
+// checkEnvChanges checks changes of an environment by themselves. What they lead to, ChangeEnv checks.
+func checkEnvChanges(changes map[string]*string) error {
+	set, fixed := map[string]string{}, ""
+	for name, value := range changes {
+		if set[name] = ""; value != nil {
+			set[name] = *value
+		}
+		if name == "SANDBOX_ID" || name == "SANDBOX_TIMEOUT" {
+			fixed = name
+		}
+	}
+	if fixed != "" {
+		return Errorf(Invalid, "the variable %s says what the sandbox is and cannot be changed: leave it out", fixed).Naming(AboutField, "env")
+	}
+	return checkEnv(set)
+}
+
+// ChangeEnv returns env after changes, in which nil removes a variable. It refuses an environment that is too large.
+func ChangeEnv(env map[string]string, changes map[string]*string) (map[string]string, error) {
+	changed := maps.Clone(env)
+	if changed == nil {
+		changed = map[string]string{}
+	}
+	for name, value := range changes {
+		if delete(changed, name); value != nil {
+			changed[name] = *value
+		}
+	}
+	return changed, checkEnv(changed)
 }
 
 // checkSecretUses checks what secrets a request asks for, beside the variables

@@ -145,6 +145,9 @@ type UpdateRequest struct {
 	OnIdle     IdleAction        `json:"onIdle,omitempty"`
 	Timeout    *Seconds          `json:"timeout,omitempty"` // hard lifetime from now on; 0 means no end
 	Labels     map[string]string `json:"labels,omitzero"`   // replaces all labels; empty removes them
+	// Env sets environment variables; nil removes one, and those that it does not name stay. Programs that start from now on have them,
+	// and so do code contexts and sessions from their next run on. Programs that run already keep what they have.
+	Env map[string]*string `json:"env,omitempty"`
 }
 
 // Check refuses a request that no server can answer.
@@ -156,7 +159,7 @@ func (r UpdateRequest) Check() error {
 	if r.Timeout != nil {
 		timeout = *r.Timeout
 	}
-	return cmp.Or(checkLabels(r.Labels), checkLife(sleepAfter, timeout, r.OnIdle))
+	return cmp.Or(checkLabels(r.Labels), checkLife(sleepAfter, timeout, r.OnIdle), checkEnvChanges(r.Env))
 }
 
 // Sandbox is the record of one sandbox at one moment.

@@ -38,6 +38,12 @@ type Snapshots interface {
 	// Snapshot does, and is Unsupported on native if the host has no control groups.
 	Pause(ctx context.Context, sandbox string) (Sandbox, error)
 
+	// Hibernate puts the sandbox to sleep now, also one with KeepAlive, and returns when its memory and files are on disk. Programs
+	// that run in the background sleep with it. It waits for a moment for other uses to end, as Snapshot does; a sandbox that stays in use
+	// is a Conflict. One that sleeps already does not change. A runtime that cannot keep memory keeps the files only, and the sandbox
+	// is stopped; with background processes, which would end, that is a Conflict.
+	Hibernate(ctx context.Context, sandbox string) (Sandbox, error)
+
 	// Resume continues a paused, hibernated or stopped sandbox.
 	Resume(ctx context.Context, sandbox string) (Sandbox, error)
 }

@@ -1,12 +1,76 @@
 package hutch
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"time"
+)
 
 // Accounts reports what sandboxes have used.
 type Accounts interface {
 	// Usage returns what the caller's sandboxes have used, or all sandboxes if the server itself calls. It wakes
 	// none.
 	Usage(ctx context.Context) (UsageReport, error)
+
+	// Stats passes what the caller's sandboxes use now to out, or all sandboxes if the server itself calls. Without Follow that is one
+	// report. With Follow it continues until out fails or ctx is done: a report has then only the sandboxes that have changed, and those
+	// that are gone once more, as destroyed. It wakes no sandbox, and keeps none awake.
+	Stats(ctx context.Context, req StatsRequest, out func(StatsReport) error) error
+}
+
+// StatsRequest asks what sandboxes use now.
+type StatsRequest struct {
+	Follow bool `json:"follow,omitempty"`
+	// Interval is the shortest time between two reports; default 2, from 0.5 to 60. A server takes longer when reading its sandboxes
+	// would cost more than a fiftieth of a core.
+	Interval Seconds `json:"interval,omitempty"`
+}
+
+const (
+	statsInterval            = 2 // s
+	minInterval, maxInterval = 0.5, 60
+)
+
+// Check refuses a request that no server can answer.
+func (r StatsRequest) Check() error {
+	if r.Interval == 0 || r.Interval >= minInterval && r.Interval <= maxInterval {
+		return nil
+	}
+	return Errorf(Invalid, "interval is %v: give %v to %v seconds, or leave it out for %v", r.Interval, minInterval, maxInterval, statsInterval).Naming(AboutField, "interval")
+}
+
+// Every is the interval, or its default.
+func (r StatsRequest) Every() time.Duration { return cmp.Or(r.Interval, statsInterval).Duration() }
+
+// StatsReport is what sandboxes use at one moment.
+type StatsReport struct {
+	Time time.Time `json:"time"`
+	// Full is true for a report of all sandboxes, which replaces those before it. Another one has changes.
+	Full      bool    `json:"full"`
+	Sandboxes []Stats `json:"sandboxes"` // oldest first; never null in JSON
+}
+
+// Stats is what one sandbox uses now, and what it may use. Figures that a runtime cannot measure are 0, and those of a sandbox that sleeps.
+type Stats struct {
+	SandboxID string    `json:"sandboxId"`
+	Owner     string    `json:"owner,omitempty"`
+	Status    Status    `json:"status"` // Destroyed for one that is gone
+	Health    Health    `json:"health"`
+	Runtime   string    `json:"runtime"`
+	CreatedAt time.Time `json:"createdAt"`
+	CPU       float64   `json:"cpu"`    // percent of one core, since the reading before
+	Memory    float64   `json:"memory"` // MiB
+	Disk      float64   `json:"disk"`   // MiB of written files
+	PIDs      int       `json:"pids"`   // processes and threads
+	// Network traffic in bytes since the sandbox was created, as in Usage.
+	NetworkSent     int64   `json:"networkSent"`
+	NetworkReceived int64   `json:"networkReceived"`
+	CPUSeconds      float64 `json:"cpuSeconds"` // since it was created
+	Cost            float64 `json:"cost"`       // by the server's prices, in their currency, since it was created
+
+	CPULimit    float64 `json:"cpuLimit"`    // cores
+	MemoryLimit int     `json:"memoryLimit"` // MiB
+	DiskLimit   int     `json:"diskLimit"`   // MiB
 }
 
 // Usage is what a sandbox has used since it was created, or the sum over an owner's sandboxes. Figures that a runtime

@@ -189,6 +189,8 @@ var types = map[string]any{
 	"PoolKind":             hutch.PoolKind{},
 	"Usage":                hutch.Usage{},
 	"UsageReport":          hutch.UsageReport{},
+	"Stats":                hutch.Stats{},
+	"StatsReport":          hutch.StatsReport{},
 	"ShareRequest":         stream.Share{},
 	"Backup":               hutch.Backup{},
 	"BackupRequest":        hutch.BackupRequest{},
@@ -774,6 +776,10 @@ func (b books) Follow(ctx context.Context, q audit.Query, out func(audit.Record)
 
 func (books) Usage(context.Context) (hutch.UsageReport, error) {
 	return hutch.UsageReport{Sandboxes: []hutch.Usage{}, Owners: []hutch.Usage{{}}}, nil
+}
+
+func (books) Stats(_ context.Context, _ hutch.StatsRequest, out func(hutch.StatsReport) error) error {
+	return out(hutch.StatsReport{Time: time.Unix(1, 0).UTC(), Full: true, Sandboxes: []hutch.Stats{{SandboxID: "user-42", Status: hutch.Running, Health: hutch.Healthy, Runtime: "gvisor"}}})
 }
 
 func (books) Pool(context.Context) (hutch.PoolState, error) {

@@ -28,6 +28,22 @@ func (c *Client) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return call[hutch.UsageReport](ctx, c, at("Usage"), nil)
 }
 
+// Stats implements hutch.Accounts.
+func (c *Client) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
+	to := at("Stats").check(req.Check())
+	if req.Interval > 0 {
+		to = to.with(url.Values{"interval": {req.Interval.String()}})
+	}
+	if req.Follow {
+		return follow(ctx, c, to, "stats", out)
+	}
+	report, err := call[hutch.StatsReport](ctx, c, to, nil)
+	if err != nil {
+		return err
+	}
+	return out(report)
+}
+
 // Version returns the version of the server. Any valid token can read it.
 func (c *Client) Version(ctx context.Context) (hutch.Version, error) {
 	return call[hutch.Version](ctx, c, endpoint{method: "GET", path: "/v1/version"}, nil)

@@ -40,6 +40,11 @@ func (c *Client) Pause(ctx context.Context, sandbox string) (hutch.Sandbox, erro
 	return call[hutch.Sandbox](ctx, c, at("Pause", sandbox), nil)
 }
 
+// Hibernate implements hutch.Service.
+func (c *Client) Hibernate(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
+	return call[hutch.Sandbox](ctx, c, at("Hibernate", sandbox), nil)
+}
+
 // Resume implements hutch.Service.
 func (c *Client) Resume(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
 	return call[hutch.Sandbox](ctx, c, at("Resume", sandbox), nil)
@@ -71,6 +76,12 @@ func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
 // Pause freezes all programs of the sandbox until its next use.
 func (s *Sandbox) Pause(ctx context.Context) error {
 	_, err := s.client.Pause(ctx, s.ID)
+	return err
+}
+
+// Hibernate puts the sandbox to sleep until its next use, with its memory where the runtime can.
+func (s *Sandbox) Hibernate(ctx context.Context) error {
+	_, err := s.client.Hibernate(ctx, s.ID)
 	return err
 }
 

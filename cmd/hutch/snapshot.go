@@ -174,9 +174,18 @@ func newPause(h *home, std streams) *cobra.Command {
 		"Pause everything in a sandbox, in memory, until it is used or resumed.", (*client.Client).Pause)
 }
 
+func newHibernate(h *home, std streams) *cobra.Command {
+	c := newStateVerb(h, std, "hibernate SANDBOX", "Put a sandbox to sleep now, until it is used",
+		"Put a sandbox to sleep now: its memory and files go to disk, with the programs that run in it, and its\nnext use wakes it. A runtime that cannot keep memory keeps the files, and the sandbox is stopped.", (*client.Client).Hibernate)
+	c.Aliases = []string{"sleep"}
+	return c
+}
+
 func newResume(h *home, std streams) *cobra.Command {
-	return newStateVerb(h, std, "resume SANDBOX", "Resume a sandbox that is paused, hibernated or stopped",
+	c := newStateVerb(h, std, "resume SANDBOX", "Resume a sandbox that is paused, hibernated or stopped",
 		"Resume a sandbox that is paused, hibernated or stopped. Any use does so, too.", (*client.Client).Resume)
+	c.Aliases = []string{"wake"}
+	return c
 }
 
 // newStateVerb returns a command that changes the state of a sandbox.

@@ -14,14 +14,18 @@ func newUpdate(h *home, std streams) *cobra.Command {
 	var req hutch.UpdateRequest
 	var keepAlive, asJSON bool
 	var onIdle string
+	var set map[string]string
+	var unset []string
 	var sleepAfter, lifetime time.Duration
 	c := &cobra.Command{
-		Use: "update [flags] SANDBOX", Short: "Change how long a sandbox stays, and its labels",
-		Long: `Change how long an existing sandbox stays, and its labels. What no flag names stays as it
-is; a sandbox that sleeps is not woken.
+		Use: "update [flags] SANDBOX", Short: "Change how long a sandbox stays, its variables and its labels",
+		Long: `Change how long an existing sandbox stays, its environment variables and its labels. What no
+flag names stays as it is; a sandbox that sleeps is not woken. Programs that run already keep the
+variables that they have.
 ` + remoteHelp,
 		Example: `  hutch update --keep-alive web
-  hutch update --keep-alive=false --sleep-after 1h --lifetime 2d web`,
+  hutch update --keep-alive=false --sleep-after 1h --lifetime 2d web
+  hutch update -e MODE=test --unset-env DEBUG web`,
 		Args: cobra.ExactArgs(1),
 	}
 	f := c.Flags()
@@ -30,6 +34,8 @@ is; a sandbox that sleeps is not woken.
 	f.StringVar(&onIdle, "on-idle", "", "what happens then: hibernate, stop or destroy")
 	durationVar(f, &lifetime, "lifetime", "", 0, "destroy it this long after now, 0 for never")
 	f.StringToStringVar(&req.Labels, "label", nil, "labels in place of all it has, `KEY=VALUE`; may be repeated")
+	f.StringToStringVarP(&set, "env", "e", nil, "set an environment variable, `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&unset, "unset-env", nil, "remove the environment variable `KEY`; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 		if f.Changed("keep-alive") {
@@ -41,9 +47,22 @@ is; a sandbox that sleeps is not woken.
 		if f.Changed("lifetime") {
 			req.Timeout = new(hutch.InSeconds(lifetime))
 		}
+		req.Env = envChanges(set, unset)
 		req.OnIdle = hutch.IdleAction(onIdle)
 		sb, err := svc.Update(ctx, args[0], req)
 		return printMade(std, sb.ID, sb, asJSON, err)
 	})
 	return c
+}
+
+// envChanges are the variables to set, and those to remove.
+func envChanges(set map[string]string, unset []string) map[string]*string {
+	changes := make(map[string]*string, len(set)+len(unset))
+	for name, value := range set {
+		changes[name] = &value
+	}
+	for _, name := range unset {
+		changes[name] = nil
+	}
+	return changes
 }

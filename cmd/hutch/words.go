@@ -16,7 +16,7 @@ var groups = []struct {
 }{
 	{"run", "Run code:", "run exec code ask shell flow languages"},
 	{"agents", "Coding agents:", "claude agent"},
-	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause resume fork snapshot restore template types share usage"},
+	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause hibernate resume fork snapshot restore template types share top usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
 	{"images", "Images:", "image build"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},
@@ -46,8 +46,8 @@ var elsewhere = map[string]string{
 	"attach": "`hutch shell --attach PROCESS SANDBOX` goes back to a terminal", "pull": "`hutch image pull IMAGE` gets an image", "push": "`hutch image push IMAGE` sends an image to a registry", "rmi": "`hutch image rm IMAGE` removes an image",
 	"load": "`hutch image load FILE` reads an image", "save": "`hutch image save IMAGE` writes an image", "tag": "`hutch image tag IMAGE NAME` names an image",
 	"logout": "`hutch context rm NAME` forgets a server",
-	"stats":  "`hutch ls` and `hutch usage` show what sandboxes use", "top": "`hutch ls` and `hutch usage` show what sandboxes use",
-	"cat": "`hutch fs cat SANDBOX PATH` prints a file", "edit": "`hutch fs edit SANDBOX PATH` edits a file", "history": "`hutch audit` shows what was done",
+	"stats":  "`hutch top` shows what sandboxes use",
+	"cat":    "`hutch fs cat SANDBOX PATH` prints a file", "edit": "`hutch fs edit SANDBOX PATH` edits a file", "history": "`hutch audit` shows what was done",
 	"port": "`hutch expose SANDBOX PORT` gives a port a URL", "allow": "`hutch network SANDBOX --allow NAME` lets it reach a name",
 	"uninstall": "`hutch down` ends everything; then remove the programs and the data folder",
 }

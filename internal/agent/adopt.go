@@ -34,17 +34,17 @@ func (a *agent) currentToken() string {
 	return a.token
 }
 
-// tell queues a text for the interpreters of each language.
+// tell queues a text for the interpreters of each language, after what they have not been sent yet.
 func (cs *contexts) tell(text map[string]string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.all {
 		c.mu.Lock()
-		c.news = text[c.req.Language]
+		c.news += text[c.req.Language]
 		c.mu.Unlock()
 	}
 	for _, s := range cs.spares {
-		s.news = text[s.req.Language]
+		s.news += text[s.req.Language]
 	}
 }
 

@@ -107,6 +107,7 @@ type lifecycle struct {
 	closed    bool
 
 	exposed *exposure.Table
+	stats   *statsTable
 }
 
 var (
@@ -133,6 +134,7 @@ func New(opt Options) *Engine {
 	e := &lifecycle{
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
+		stats:   newStatsTable(),
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log),
 	}
 	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))

@@ -192,9 +192,10 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 // restoreMemory restores the memory of a hibernated sandbox, in a new instance or in
 // one of the pool.
 func (e *lifecycle) restoreMemory(ctx context.Context, r driver.Restorer, s *sandbox, spec driver.Spec) (driver.Instance, error) {
-	inst, err := e.instances.Restore(ctx, r, s.Record().Sandbox, spec, e.saved.Memory(s.Place()))
+	rec := s.Record()
+	inst, err := e.instances.Restore(ctx, r, rec.Sandbox, spec, e.saved.Memory(s.Place()))
 	if err != nil {
 		return nil, err
 	}
-	return instance.GiveIdentity(ctx, inst, spec.Boot.Token, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env})
+	return instance.GiveIdentity(ctx, inst, spec.Boot.Token, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Tell: newsOf(rec)})
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,10 +102,14 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	default:
 		err = e.wakeFromFiles(ctx, s, d)
 	}
-	if err == nil {
-		e.log.Info("woken", "sandbox", s.ID())
+	if err != nil {
+		return err
 	}
-	return err
+	e.log.Info("woken", "sandbox", s.ID())
+	if err := e.toldEnv(ctx, s); err != nil { // it is told again then
+		e.log.Error("write that a sandbox knows its variables", "sandbox", s.ID(), "err", err)
+	}
+	return nil
 }
 
 // startEmpty starts a lost sandbox with no files. The first call returns an error that
@@ -357,11 +360,7 @@ func (e *lifecycle) refuseLive(ctx context.Context, s *sandbox) error {
 	if err != nil || len(live) == 0 {
 		return nil // an agent that does not answer does not prevent a destroy
 	}
-	names := make([]string, 0, len(live))
-	for _, p := range live {
-		names = append(names, clean(cmp.Or(p.Name, p.ID), hutch.MaxID))
-	}
-	return hutch.Errorf(hutch.Conflict, "the sandbox %q has running background processes (%s): end them first, or destroy with force", s.ID(), strings.Join(names, ", "))
+	return hutch.Errorf(hutch.Conflict, "the sandbox %q has running background processes (%s): end them first, or destroy with force", s.ID(), namesOf(live))
 }
 
 // destroy frees everything of the sandbox. The caller holds the lifecycle lock.

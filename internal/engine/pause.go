@@ -113,5 +113,5 @@ func (e *lifecycle) unpause(ctx context.Context, s *sandbox) error {
 		return e.afterQuiesce(s, inst, err)
 	}
 	e.attach(s, inst, agent)
-	return s.Save(ctx)
+	return errors.Join(s.Save(ctx), e.tellEnv(ctx, s))
 }

@@ -115,6 +115,9 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 		return
 	}
 	s.Recover(inst, agent, health, rec.Sandbox.Paused && instance.Freeze(ctx, inst))
+	if err := e.tellEnv(ctx, s); err != nil {
+		e.log.Error("tell a recovered sandbox its variables", "sandbox", s.ID(), "err", err)
+	}
 	e.background(func() { e.watch(s, inst) })
 	e.log.Info("recovered", "sandbox", s.ID())
 }

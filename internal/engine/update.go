@@ -24,7 +24,22 @@ func (e *Engine) Update(ctx context.Context, id string, req hutch.UpdateRequest)
 // so that no change puts it to sleep at once.
 func (e *lifecycle) update(ctx context.Context, s *sandbox, req hutch.UpdateRequest) error {
 	now := time.Now()
-	return s.Update(ctx, func(r *store.Record) { e.applyUpdate(&r.Sandbox, req, now) })
+	change := func(r *store.Record) { e.applyUpdate(&r.Sandbox, req, now) }
+	if len(req.Env) == 0 {
+		return s.Update(ctx, change)
+	}
+	env, err := changedEnv(s.Record(), req.Env)
+	if err != nil {
+		return err
+	}
+	err = s.Update(ctx, func(r *store.Record) {
+		change(r)
+		r.Env, r.EnvNews = env.Env, env.EnvNews
+	})
+	if err != nil {
+		return err
+	}
+	return e.tellEnv(ctx, s)
 }
 
 func (e *lifecycle) applyUpdate(v *hutch.Sandbox, req hutch.UpdateRequest, now time.Time) {

@@ -53,6 +53,15 @@ async function request() {
     if (line === null) took(await readChunk());
     else if (line.startsWith('{')) return JSON.parse(line);
     else if (line.startsWith('reborn ')) reborn(JSON.parse(line.slice(7)));
+    else if (line.startsWith('environ ')) environ(JSON.parse(line.slice(8)));
+  }
+}
+
+// environ applies changes of the sandbox's variables; null removes one.
+function environ(changes) {
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null) delete process.env[name];
+    else process.env[name] = value;
   }
 }
 

@@ -84,6 +84,8 @@ class Channel:
                 return json.loads(line)
             if line.startswith(b"reborn "):
                 reborn(json.loads(line[7:]))
+            if line.startswith(b"environ "):
+                environ(json.loads(line[8:]))
 
     def write(self, kind, text=""):
         data = memoryview(f"\n{self.run}{kind}{text}\n".encode("ascii"))
@@ -116,6 +118,15 @@ class Channel:
             self.write("$", str(code))
             self.run = None
             self.pending = False
+
+
+def environ(changes):
+    """The variables of the sandbox were changed; None removes one."""
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def reborn(env):

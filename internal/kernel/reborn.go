@@ -2,10 +2,34 @@ package kernel
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 
 	"hutch"
 )
+
+// Environ is what the interpreters of each language are sent when variables of their sandbox were changed; nil removes one. A shell
+// cannot have a variable whose name is no identifier.
+func Environ(changes map[string]*string) map[string]string {
+	text, err := json.Marshal(changes)
+	if err != nil {
+		panic(err) // of texts only
+	}
+	var shell strings.Builder
+	for name, value := range changes {
+		switch {
+		case !identifier.MatchString(name):
+		case value == nil:
+			shell.WriteString("builtin unset -v -- " + name + "; ")
+		default:
+			shell.WriteString("builtin export -- " + hutch.CommandLine(name+"="+*value) + "; ")
+		}
+	}
+	line := "environ " + string(text) + "\n"
+	return map[string]string{"python": line, "javascript": line, "typescript": line, "bash": shell.String() + ":\n"}
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Reborn is what the interpreters of each language are sent in a copy of the
 // sandbox that they began in: the environment that is new, and to choose their

@@ -22,6 +22,11 @@ func (b *books) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	return hutch.UsageReport{}, nil
 }
 
+func (b *books) Stats(ctx context.Context, _ hutch.StatsRequest, _ func(hutch.StatsReport) error) error {
+	b.owner, b.named = caller.OwnerOf(ctx)
+	return nil
+}
+
 func (b *books) Pool(context.Context) (hutch.PoolState, error) { return hutch.PoolState{}, nil }
 
 func (b *books) Query(context.Context, audit.Query, func(audit.Record) error) error  { return nil }
@@ -52,8 +57,15 @@ func TestMonitoring(t *testing.T) {
 		if _, err := p.Usage(ctx); err != nil || b.named == admin || b.named && b.owner.ID != "tk-1" {
 			t.Errorf("admin %v: as %+v %v, %v", admin, b.owner, b.named, err)
 		}
+		b = books{}
+		if err := p.Stats(ctx, hutch.StatsRequest{}, nil); err != nil || b.named == admin || b.named && b.owner.ID != "tk-1" {
+			t.Errorf("stats, admin %v: as %+v %v, %v", admin, b.owner, b.named, err)
+		}
 	}
 	if _, err := p.Usage(t.Context()); !errors.Is(err, hutch.Denied) {
 		t.Errorf("of nobody: %v", err)
+	}
+	if err := p.Stats(t.Context(), hutch.StatsRequest{}, nil); !errors.Is(err, hutch.Denied) {
+		t.Errorf("stats of nobody: %v", err)
 	}
 }

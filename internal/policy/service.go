@@ -27,6 +27,16 @@ func (p *Policy) Usage(ctx context.Context) (hutch.UsageReport, error) {
 	})
 }
 
+// Stats implements hutch.Accounts, for the sandboxes that Usage is of.
+func (p *Policy) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
+	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Stats", Request: req}, func(ctx context.Context) error {
+		if caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
+			ctx = caller.WithoutOwner(ctx)
+		}
+		return p.opt.Accounts.Stats(ctx, req, out)
+	})
+}
+
 // Pool implements hutch.Pools.
 func (p *Policy) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Pool"}, p.opt.Pools.Pool)

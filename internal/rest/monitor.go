@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/httpio"
 )
@@ -25,6 +26,33 @@ func (h *Handler) deleteOwner(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) usage(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.accounts.Usage(r.Context()))
+}
+
+// stats answers with what sandboxes use now or, to a client that asks for events, reports it from then on.
+func (h *Handler) stats(w http.ResponseWriter, r *http.Request) {
+	p := paramsOf(r, "interval")
+	req := hutch.StatsRequest{Follow: wantsEvents(r), Interval: p.seconds("interval")}
+	if p.err != nil {
+		h.fail(w, r, p.err)
+		return
+	}
+	if req.Follow {
+		h.followStats(w, r, req)
+		return
+	}
+	var report hutch.StatsReport
+	err := h.accounts.Stats(r.Context(), req, func(now hutch.StatsReport) error { report = now; return nil })
+	reply(h, w, r)(report, err)
+}
+
+func (h *Handler) followStats(w http.ResponseWriter, r *http.Request, req hutch.StatsRequest) {
+	es := h.events(w, r)
+	defer es.Close()
+	if err := h.accounts.Stats(r.Context(), req, func(now hutch.StatsReport) error { return es.send("", "stats", now) }); err != nil {
+		es.fail(h.describe(r, err))
+		return
+	}
+	es.send("", "end", struct{}{})
 }
 
 // auditLog sends records as lines of JSON while it reads them.

@@ -44,7 +44,7 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 		"Network": h.network, "SetNetwork": posts(h, h.setNetwork), "Connections": h.netConnections,
 
 		"Snapshot": posts(h, h.snapshot), "CreateTemplate": posts(h, h.createTemplate), "Snapshots": h.snapshots, "DeleteSnapshot": h.deleteSnapshot,
-		"Fork": posts(h, h.fork), "Pause": h.pause, "Resume": h.resume,
+		"Fork": posts(h, h.fork), "Pause": h.pause, "Hibernate": h.hibernate, "Resume": h.resume,
 	}
 }
 
@@ -80,7 +80,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	add(h.audit != nil, map[string]http.HandlerFunc{"Audit": h.auditLog})
 	add(h.owners != nil, map[string]http.HandlerFunc{"Owners": h.listOwners, "DeleteOwner": h.deleteOwner})
 	add(h.pools != nil, map[string]http.HandlerFunc{"Pool": h.pool})
-	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage})
+	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage, "Stats": h.stats})
 	return all
 }
 

@@ -32,6 +32,10 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.Pause(r.Context(), r.PathValue("id")))
 }
 
+func (h *Handler) hibernate(w http.ResponseWriter, r *http.Request) {
+	reply(h, w, r)(h.svc.Hibernate(r.Context(), r.PathValue("id")))
+}
+
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.Resume(r.Context(), r.PathValue("id")))
 }

@@ -65,6 +65,10 @@ func (s *Service) Pause(_ context.Context, sandbox string) (hutch.Sandbox, error
 	return s.become(sandbox, hutch.Paused)
 }
 
+func (s *Service) Hibernate(_ context.Context, sandbox string) (hutch.Sandbox, error) {
+	return s.become(sandbox, hutch.Hibernated)
+}
+
 func (s *Service) Resume(_ context.Context, sandbox string) (hutch.Sandbox, error) {
 	return s.become(sandbox, hutch.Running)
 }

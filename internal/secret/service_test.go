@@ -524,6 +524,10 @@ func (l *leaks) Pause(context.Context, string) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }
 
+func (l *leaks) Hibernate(context.Context, string) (hutch.Sandbox, error) {
+	return full[hutch.Sandbox](), l.err()
+}
+
 func (l *leaks) Resume(context.Context, string) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }

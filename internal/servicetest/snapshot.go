@@ -19,6 +19,8 @@ func (s *suite) snapshots() map[string]func(*testing.T) {
 		"Shared": s.sharesFiles,
 		"Pause":  s.pauses,
 		"Errors": s.snapshotErrors,
+
+		"Hibernate": s.hibernates,
 	}
 }
 
@@ -239,6 +241,51 @@ func (s *suite) pauses(t *testing.T) {
 	}
 }
 
+// A sandbox sleeps when it is asked to, after its last use and also with keepAlive, and wakes with what it had. Where memory cannot be
+// kept, a background process is never lost.
+func (s *suite) hibernates(t *testing.T) {
+	id := s.open(t)
+	awake := true
+	if _, err := s.svc.Update(bounded(t), id, hutch.UpdateRequest{KeepAlive: &awake}); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, id, "echo kept >file")
+	p := s.start(t, id, hutch.ProcessRequest{Command: "sleep 1000"})
+	sb, err := s.svc.Hibernate(bounded(t), id)
+	memory := err == nil
+	if !memory {
+		wantKind(t, hutch.Conflict, err, "hibernate what has a process, without memory")
+		s.ends(t, p)
+		using := make(chan error)
+		go func() {
+			_, err := s.svc.Exec(bounded(t), id, hutch.ExecRequest{Command: "sleep 0.5"}, nil)
+			using <- err
+		}()
+		sb, err = s.svc.Hibernate(bounded(t), id)
+		if failed := <-using; failed != nil {
+			t.Error(failed)
+		}
+	}
+	if err != nil || sb.Status != hutch.Hibernated && memory || sb.Status != hutch.Stopped && !memory {
+		t.Fatalf("it is %+v, %v", sb, err)
+	}
+	again, err := s.svc.Hibernate(bounded(t), id)
+	if err != nil || again.Status != sb.Status {
+		t.Errorf("hibernated again it is %+v, %v", again, err)
+	}
+	if sb, err = s.svc.Resume(bounded(t), id); err != nil || sb.Status != hutch.Running || !sb.KeepAlive {
+		t.Errorf("woken it is %+v, %v", sb, err)
+	}
+	if got := s.run(t, id, "cat file"); got != "kept\n" {
+		t.Errorf("the file says %q", got)
+	}
+	if memory {
+		if now, err := s.svc.Process(bounded(t), id, p.ID); err != nil || now.Status != hutch.ProcessRunning {
+			t.Errorf("the process is %+v, %v", now, err)
+		}
+	}
+}
+
 func (s *suite) snapshotErrors(t *testing.T) {
 	id, gone := s.open(t), hutch.NewID("gone")
 	_, err := s.svc.Snapshot(bounded(t), gone, hutch.SnapshotRequest{})
@@ -247,6 +294,8 @@ func (s *suite) snapshotErrors(t *testing.T) {
 	wantKind(t, hutch.NotFound, err, "fork of no sandbox")
 	_, err = s.svc.Pause(bounded(t), gone)
 	wantKind(t, hutch.NotFound, err, "pause of no sandbox")
+	_, err = s.svc.Hibernate(bounded(t), gone)
+	wantKind(t, hutch.NotFound, err, "hibernation of no sandbox")
 	_, err = s.svc.Resume(bounded(t), gone)
 	wantKind(t, hutch.NotFound, err, "resume of no sandbox")
 	_, err = s.svc.Create(bounded(t), hutch.CreateRequest{Snapshot: gone})

@@ -3,6 +3,7 @@ package servicetest
 import (
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,10 +45,34 @@ func (s *suite) updates() map[string]func(*testing.T) {
 			s.update(t, sb.ID, hutch.UpdateRequest{Timeout: ref(hutch.Seconds(0.2))})
 			s.vanishes(t, sb.ID)
 		},
+		"variables change where programs start, and in sessions": func(t *testing.T) {
+			sb := s.make(t, hutch.CreateRequest{Env: map[string]string{"KEPT": "1", "CHANGED": "1", "REMOVED": "1"}})
+			show := "echo $KEPT, $CHANGED, ${REMOVED-none}, $ADDED, $SANDBOX_ID"
+			want := "1, it's 2, none, 3\n4, " + sb.ID + "\n"
+			in := func(session, command string) string {
+				t.Helper()
+				res, err := s.svc.Exec(bounded(t), sb.ID, hutch.ExecRequest{Command: command, SessionID: session}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(res.Stdout)
+			}
+			in("shell", "MINE=5")
+			s.update(t, sb.ID, hutch.UpdateRequest{Env: map[string]*string{"CHANGED": ref("it's 2"), "REMOVED": nil, "ADDED": ref("3")}})
+			s.update(t, sb.ID, hutch.UpdateRequest{Env: map[string]*string{"ADDED": ref("3\n4")}})
+			if got := in("", strings.ReplaceAll(show, "$ADDED", `"$ADDED"`)); got != want {
+				t.Errorf("a command has %q, not %q", got, want)
+			}
+			if got := in("shell", strings.ReplaceAll(show, "$ADDED", `"$ADDED"`)+"; echo $MINE"); got != want+"5\n" {
+				t.Errorf("the session has %q, not %q", got, want)
+			}
+		},
 		"what cannot be is refused": func(t *testing.T) {
 			sb := s.make(t, hutch.CreateRequest{})
 			for _, req := range []hutch.UpdateRequest{
 				{OnIdle: "explode"}, {SleepAfter: ref(hutch.Seconds(-1))}, {Timeout: ref(hutch.Seconds(1e12))},
+				{Env: map[string]*string{"SANDBOX_ID": ref("another")}}, {Env: map[string]*string{"A=B": nil}}, {Env: map[string]*string{"A": ref("\x00")}},
+				{Env: map[string]*string{"A": ref(strings.Repeat("x", 1<<20))}},
 			} {
 				if _, err := s.svc.Update(bounded(t), sb.ID, req); !errors.Is(err, hutch.Invalid) {
 					t.Errorf("%+v: %v", req, err)

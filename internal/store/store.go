@@ -24,6 +24,8 @@ type Record struct {
 	Place   string            `json:"place"`
 	Sandbox hutch.Sandbox     `json:"sandbox"`
 	Env     map[string]string `json:"env,omitempty"`
+	// EnvNews are changes of Env that the interpreters in the sandbox have not been told; nil removes a variable.
+	EnvNews map[string]*string `json:"envNews,omitempty"`
 	// Template is the id of the template that it began as, or the sandbox that it is a copy of.
 	Template string        `json:"template,omitempty"`
 	Secrets  []string      `json:"secrets,omitempty"` // as in hutch.CreateRequest: names, no values

@@ -133,6 +133,7 @@ var table = []Verb{
 	keeping("DeleteSnapshot", run, "DELETE /v1/snapshots/{snapshot}").frees(),
 	owning("Fork", run, "POST "+sandbox+"/fork"),
 	acting("Pause", run, "POST "+sandbox+"/pause"),
+	acting("Hibernate", run, "POST "+sandbox+"/hibernate"),
 	acting("Resume", run, "POST "+sandbox+"/resume"),
 
 	// Backups
@@ -190,6 +191,7 @@ var table = []Verb{
 
 	// What the server reports about itself.
 	serving("Usage", see, "GET /v1/usage").looks(),
+	serving("Stats", see, "GET /v1/stats").looks(),
 	serving("Audit", administer, "GET /v1/audit").looks(),
 	serving("Pool", administer, "GET /v1/pool").looks(),
 	serving("Metrics", administer).looks(),

@@ -121,6 +121,13 @@ func (s *Service) Pause(ctx context.Context, sandbox string) (hutch.Sandbox, err
 	})
 }
 
+// Hibernate implements hutch.Snapshots.
+func (s *Service) Hibernate(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
+	return Around(ctx, s.Hook, verb.Call{Verb: "Hibernate", Sandbox: sandbox}, func(ctx context.Context) (hutch.Sandbox, error) {
+		return s.Next.Hibernate(ctx, sandbox)
+	})
+}
+
 // Resume implements hutch.Snapshots.
 func (s *Service) Resume(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Resume", Sandbox: sandbox}, func(ctx context.Context) (hutch.Sandbox, error) {

@@ -3,6 +3,7 @@ package sdk
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"hutch"
 )
@@ -162,7 +163,16 @@ var table = map[string]call{
 	"forkSandbox": on(func(c calls, ctx context.Context, a arguments) ([]hutch.Sandbox, error) {
 		return c.Fork(ctx, a.id(), request[hutch.ForkRequest](a))
 	}),
-	"pauseSandbox":  on(func(c calls, ctx context.Context, a arguments) (hutch.Sandbox, error) { return c.Pause(ctx, a.id()) }),
+	"pauseSandbox": on(func(c calls, ctx context.Context, a arguments) (hutch.Sandbox, error) { return c.Pause(ctx, a.id()) }),
+	"readStats": on(func(c calls, ctx context.Context, _ arguments) (hutch.StatsReport, error) {
+		return c.stats(ctx, hutch.StatsRequest{})
+	}),
+	"watchStats": on(func(c calls, ctx context.Context, a arguments) (hutch.StatsReport, error) {
+		return c.stats(ctx, hutch.StatsRequest{Follow: true, Interval: request[hutch.StatsRequest](a).Interval})
+	}),
+	"hibernateSandbox": on(func(c calls, ctx context.Context, a arguments) (hutch.Sandbox, error) {
+		return c.Hibernate(ctx, a.id())
+	}),
 	"resumeSandbox": on(func(c calls, ctx context.Context, a arguments) (hutch.Sandbox, error) { return c.Resume(ctx, a.id()) }),
 	"listSnapshots": on(func(c calls, ctx context.Context, _ arguments) ([]hutch.Snapshot, error) { return c.Snapshots(ctx) }),
 	"deleteSnapshot": nothing(func(c calls, ctx context.Context, a arguments) error {
@@ -204,4 +214,14 @@ var table = map[string]call{
 	}),
 	"listSecrets":  on(func(c calls, ctx context.Context, _ arguments) ([]hutch.Secret, error) { return c.Secrets(ctx) }),
 	"deleteSecret": nothing(func(c calls, ctx context.Context, a arguments) error { return c.DeleteSecret(ctx, a.text("name")) }),
+}
+
+// stats returns the first report.
+func (c calls) stats(ctx context.Context, req hutch.StatsRequest) (first hutch.StatsReport, err error) {
+	enough := errors.New("enough")
+	err = c.Stats(ctx, req, func(r hutch.StatsReport) error { first = r; return enough })
+	if err == enough {
+		err = nil
+	}
+	return first, err
 }

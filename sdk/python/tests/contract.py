@@ -318,6 +318,17 @@ class Calls:
     async def pause_sandbox(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).pause()
 
+    async def read_stats(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.hutch.stats()
+
+    async def watch_stats(self, a: dict[str, Any], stop: str | None) -> Any:
+        async with self.hutch.watch_stats(**a) as reports:
+            async for report in reports:
+                return report
+
+    async def hibernate_sandbox(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.box(a).hibernate()
+
     async def resume_sandbox(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).resume()
 

@@ -59,6 +59,8 @@ classes = {
             "PortLink",
             "Pruned",
             "Resources",
+            "Stats",
+            "StatsReport",
             "TokenLimits",
             "Traffic",
             "Usage",

@@ -31,8 +31,6 @@ export class SandboxBase {
   readonly id: string
   /** @internal */
   readonly connection: Connection
-  /** @internal */
-  protected env: Env = {}
   #create: SandboxOptions | undefined
   #created: Promise<unknown> | undefined
 
@@ -83,14 +81,6 @@ export class SandboxBase {
   /** Returns the sandbox's record. It does not wake a sandbox that sleeps. */
   info(options: Abortable = {}): Promise<SandboxRecord> {
     return this.json("GET", [], options)
-  }
-
-  /**
-   * Sets variables for what this handle starts from now on; undefined removes one. Other handles, and what runs already,
-   * do not see them: give env at the creation for that.
-   */
-  setEnvVars(env: Env): void {
-    this.env = mergeEnv(this.env, env) ?? {}
   }
 }
 

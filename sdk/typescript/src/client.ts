@@ -1,9 +1,11 @@
 import { createRequest, type SandboxOptions } from "./base.js"
 import { Connection, type ConnectionOptions } from "./connection.js"
+import { inSeconds } from "./encoding.js"
 import { HutchError } from "./error.js"
+import { follow } from "./output.js"
 import { Sandbox } from "./sandbox.js"
 import type {
-  Abortable, BackupRecord, Content, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
+  Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, StatsReport, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
 } from "./types.js"
 
 /** A name as a part of a path. */
@@ -168,6 +170,24 @@ export class Hutch {
   /** What was used. */
   usage(options: Abortable = {}): Promise<UsageReport> {
     return this.connection.json("GET", "/v1/usage", options)
+  }
+
+  /** What sandboxes use now. It wakes none. */
+  stats(options: Abortable = {}): Promise<StatsReport> {
+    return this.connection.json("GET", "/v1/stats", options)
+  }
+
+  /**
+   * Reports what sandboxes use: first of all, then of those that changed; a report that is `full` replaces those before. The interval is
+   * a duration; default 2 seconds. A connection that is lost is opened again.
+   */
+  async *watchStats(options: Abortable & { interval?: Duration } = {}): AsyncGenerator<StatsReport, void, undefined> {
+    const { signal } = options
+    const query = { interval: options.interval === undefined ? undefined : inSeconds(options.interval) }
+    const open = () => this.connection.send("GET", "/v1/stats", { query, accept: "text/event-stream", signal })
+    for await (const e of follow(this.connection, { open, signal, isEnd: (e) => e.event === "end" })) {
+      if (e.event === "stats") yield JSON.parse(e.data) as StatsReport
+    }
   }
 
   /** The server's version. */

@@ -1,6 +1,5 @@
 import { isId } from "./base.js"
 import { CodeContext, collectRun, type Execution, type RunEvent, type RunOptions, streamRun } from "./code.js"
-import { sleep } from "./connection.js"
 import { defined, fromMilliseconds, inSeconds, mergeEnv, toBase64 } from "./encoding.js"
 import { HutchError } from "./error.js"
 import { SandboxFiles } from "./files.js"
@@ -100,7 +99,7 @@ export class Sandbox extends SandboxFiles {
   #command(command: string, options: ExecOptions): ExecRequest {
     const { args, user, secrets, maxOutput, sessionId, cwd, language, env, timeout, stdin } = options
     const request: ExecRequest = defined({ command, args, user, secrets, maxOutput, sessionId, cwd, language })
-    const variables = mergeEnv(this.env, env), limit = fromMilliseconds(timeout)
+    const variables = mergeEnv(env), limit = fromMilliseconds(timeout)
     if (variables) request.env = variables
     if (limit !== undefined) request.timeout = limit
     if (typeof stdin === "string") request.stdin = stdin
@@ -111,7 +110,7 @@ export class Sandbox extends SandboxFiles {
   /** Starts a background process. It outlives the connection, and ends with the sandbox. */
   async startProcess(command: string, options: ProcessOptions = {}): Promise<Process> {
     const { signal, env, ...rest } = options
-    const variables = mergeEnv(this.env, env)
+    const variables = mergeEnv(env)
     const json: ProcessRequest = { command, ...rest, ...(variables ? { env: variables } : {}) }
     return new Process(this, await this.json<ProcessRecord>("POST", ["processes"], { json, signal }))
   }
@@ -172,7 +171,7 @@ export class Sandbox extends SandboxFiles {
   /** Creates a code context: an interpreter that keeps its state; default python. One of that id that exists is returned as it is. */
   async createCodeContext(options: ContextOptions = {}): Promise<CodeContext> {
     const { signal, id, env, envVars, idleTimeout, ...rest } = options
-    const variables = mergeEnv(this.env, env, envVars)
+    const variables = mergeEnv(env, envVars)
     const json = {
       ...rest, ...(id === undefined ? {} : { contextId: id }), ...(variables ? { env: variables } : {}),
       ...(idleTimeout === undefined ? {} : { idleTimeout: inSeconds(idleTimeout) }),
@@ -209,7 +208,7 @@ export class Sandbox extends SandboxFiles {
     await this.ready(options.signal)
     const { context, language, cwd, env, envVars, secrets, stdin, timeout, signal } = options
     const json: RunRequest = { code }
-    const variables = mergeEnv(this.env, env, envVars), limit = fromMilliseconds(timeout)
+    const variables = mergeEnv(env, envVars), limit = fromMilliseconds(timeout)
     if (context !== undefined) json.contextId = typeof context === "string" ? context : context.id
     if (language !== undefined) json.language = language
     if (cwd !== undefined) json.cwd = cwd
@@ -315,9 +314,18 @@ export class Sandbox extends SandboxFiles {
     return this.json("GET", ["network", "connections"], { query, signal })
   }
 
-  /** Changes how long the sandbox stays, and its labels. What is left out stays as it is. */
+  /** Changes how long the sandbox stays, its variables and its labels. What is left out stays as it is. */
   update(changes: UpdateRequest, options: Abortable = {}): Promise<SandboxRecord> {
     return this.json("PATCH", [], { json: changes, signal: options.signal, idempotent: true })
+  }
+
+  /**
+   * Sets environment variables of the sandbox; undefined removes one, and those that are not named stay. Programs that start from now
+   * on have them, whoever starts them, and code contexts and sessions from their next run on.
+   */
+  async setEnvVars(env: Env, options: Abortable = {}): Promise<void> {
+    const changes = Object.fromEntries(Object.entries(env).map(([name, value]) => [name, value ?? null]))
+    await this.update({ env: changes }, options)
   }
 
   /** Makes the sandbox stay awake, or lets it sleep again. */
@@ -355,24 +363,11 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Puts the sandbox to sleep now, with its memory where the runtime can, and waits until it sleeps. The server does that by the
-   * sandbox's idle time, which is short meanwhile and then as before.
+   * Puts the sandbox to sleep now, with its memory where the runtime can, and waits until it sleeps. One that stays in use is refused;
+   * without a way to keep memory, so is one with background processes.
    */
-  async hibernate(options: Abortable & { timeout?: number } = {}): Promise<SandboxRecord> {
-    const { signal } = options
-    const { keepAlive, sleepAfter, onIdle } = await this.info({ signal })
-    const deadline = Date.now() + (options.timeout ?? 60_000)
-    try {
-      let record = await this.update({ keepAlive: false, onIdle: "hibernate", sleepAfter: 0.1 }, { signal })
-      while (record.status === "running" || record.status === "paused") {
-        if (Date.now() > deadline) throw new HutchError("timeout", `sandbox ${this.id} is in use and did not go to sleep: end what runs in it`, { data: { sandboxId: this.id } })
-        await sleep(100, signal)
-        record = await this.info({ signal })
-      }
-    } finally {
-      await this.update({ keepAlive, onIdle, sleepAfter })
-    }
-    return this.info({ signal })
+  hibernate(options: Abortable = {}): Promise<SandboxRecord> {
+    return this.json("POST", ["hibernate"], { ...options, idempotent: true })
   }
 
   /** Copies a folder into the server's backups; ttl is in seconds. */

@@ -1374,6 +1374,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tell what sandboxes use now.
+         * @description A token with the scope admin sees those of all, another its own. No sandbox wakes for it, and none stays awake. With Accept text/event-stream reports come as events stats, each a StatsReport. The first has all sandboxes, and those after it only the ones that changed; one that is gone comes once more, with the status destroyed. A report with full replaces what came before. A server with many sandboxes can take longer than the interval. CPU is the average since the reading before, so it is 0 in the first event unless another client reads, too.
+         */
+        get: operations["readStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tokens": {
         parameters: {
             query?: never;
@@ -1641,6 +1661,32 @@ export interface paths {
         put?: never;
         /** Have everything in the sandbox stand still, in memory, until it is used. */
         post: operations["pauseSandbox"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/hibernate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Put the sandbox to sleep now, until it is used.
+         * @description Memory, processes and files go to disk, also of a sandbox with keepAlive. A sandbox that sleeps already does not change. A sandbox that stays in use is refused with 409. A runtime that cannot keep memory keeps the files, and the sandbox is stopped; while background processes run in it, which would end, that is refused with 409.
+         */
+        post: operations["hibernateSandbox"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3171,6 +3217,10 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description Environment variables to set; null removes one, and those that are not named stay. Programs that start from now on have them, and code contexts and sessions from their next run on. Programs that run already keep what they have. */
+            env?: {
+                [key: string]: string | null;
+            };
         };
         /** @description What a sandbox has used since it was made, or an owner's sandboxes together. What a runtime cannot tell is 0. */
         Usage: {
@@ -3231,6 +3281,49 @@ export interface components {
             misses: number;
             /** @description Why fewer are ready than wanted, or none is wanted. */
             why?: string;
+        };
+        /** @description What a sandbox uses now, and what it may use. What a runtime cannot tell is 0, and so is what a sandbox that sleeps does not use. */
+        Stats: {
+            sandboxId: string;
+            owner?: string;
+            /** @enum {string} */
+            status: "creating" | "running" | "paused" | "hibernated" | "stopped" | "error" | "destroyed";
+            /** @enum {string} */
+            health: "healthy" | "unhealthy" | "asleep";
+            runtime: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** @description Percent of one core, since the reading before. */
+            cpu: number;
+            /** @description MiB. */
+            memory: number;
+            /** @description MiB of written files. */
+            disk: number;
+            /** @description Processes and threads. */
+            pids: number;
+            /** @description Bytes since it was created, without previews. */
+            networkSent: number;
+            /** @description Bytes since it was created, without previews. */
+            networkReceived: number;
+            /** @description Since it was created. */
+            cpuSeconds: number;
+            /** @description Since it was created, by the server's prices. */
+            cost: number;
+            /** @description Cores. */
+            cpuLimit: number;
+            /** @description MiB. */
+            memoryLimit: number;
+            /** @description MiB. */
+            diskLimit: number;
+        };
+        /** @description What sandboxes use at one moment. */
+        StatsReport: {
+            /** Format: date-time */
+            time: string;
+            /** @description Whether it has all sandboxes, and replaces the reports before it; false for changes. */
+            full: boolean;
+            /** @description Oldest first. */
+            sandboxes: components["schemas"]["Stats"][];
         };
         UsageReport: {
             sandboxes: components["schemas"]["Usage"][];
@@ -6653,6 +6746,60 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    readStats: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Seconds between two events, from 0.5 to 60; default 2.
+                 * @example 2
+                 */
+                interval?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What each sandbox uses. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "time": "2026-11-22T08:22:02.539Z",
+                     *       "full": true,
+                     *       "sandboxes": [
+                     *         {
+                     *           "sandboxId": "user-42",
+                     *           "status": "running",
+                     *           "health": "healthy",
+                     *           "runtime": "gvisor",
+                     *           "createdAt": "2026-11-22T08:21:50.120Z",
+                     *           "cpu": 87.8,
+                     *           "memory": 71.7,
+                     *           "disk": 0.2,
+                     *           "pids": 3,
+                     *           "networkSent": 2211,
+                     *           "networkReceived": 48123,
+                     *           "cpuSeconds": 6.4,
+                     *           "cost": 0.0021,
+                     *           "cpuLimit": 1,
+                     *           "memoryLimit": 512,
+                     *           "diskLimit": 1024
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StatsReport"];
+                    "text/event-stream": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     listTokens: {
         parameters: {
             query?: never;
@@ -7443,6 +7590,66 @@ export interface operations {
                      *           }
                      *         }
                      *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Sandbox"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    hibernateSandbox: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The sandbox. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "sandboxId": "user-42",
+                     *       "status": "hibernated",
+                     *       "image": "host",
+                     *       "runtime": "gvisor",
+                     *       "createdAt": "2026-11-22T08:21:50.120Z",
+                     *       "lastUsedAt": "2026-11-22T08:22:02.539Z",
+                     *       "uptime": 0,
+                     *       "resources": {
+                     *         "cpu": 0,
+                     *         "memory": 0
+                     *       },
+                     *       "environment": {
+                     *         "hasAnthropicCredentials": false
+                     *       },
+                     *       "keepAlive": false,
+                     *       "sleepAfter": 600,
+                     *       "onIdle": "hibernate",
+                     *       "health": "asleep",
+                     *       "limits": {
+                     *         "cpu": 1,
+                     *         "memory": 512,
+                     *         "disk": 1024,
+                     *         "pids": 512,
+                     *         "processes": 10
+                     *       },
+                     *       "network": {
+                     *         "mode": "allow-list"
+                     *       },
+                     *       "processes": []
                      *     }
                      */
                     "application/json": components["schemas"]["Sandbox"];

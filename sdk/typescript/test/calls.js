@@ -203,6 +203,11 @@ export const calls = {
   createSnapshot: (h, { id, ...a }) => h.sandbox(id).snapshot(a),
   forkSandbox: async (h, { id, ...a }) => Promise.all((await h.sandbox(id).fork(a)).map((c) => c.info())),
   pauseSandbox: (h, a) => h.sandbox(a.id).pause(),
+  readStats: (h) => h.stats(),
+  watchStats: async (h, a) => {
+    for await (const report of h.watchStats(a)) return report
+  },
+  hibernateSandbox: (h, a) => h.sandbox(a.id).hibernate(),
   resumeSandbox: (h, a) => h.sandbox(a.id).resume(),
   createTemplate: (h, a) => h.createTemplate(a),
   listSnapshots: (h) => h.listSnapshots(),

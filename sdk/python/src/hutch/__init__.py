@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ._async.commands import AsyncCodeContext, AsyncSession
     from ._async.processes import AsyncProcess
     from ._async.sandbox import AsyncSandbox
-    from ._async.stream import AsyncCodeStream, AsyncExecStream, AsyncFileWatch, AsyncLogStream, AsyncPortWatch, AsyncTerminal
+    from ._async.stream import AsyncCodeStream, AsyncExecStream, AsyncFileWatch, AsyncLogStream, AsyncPortWatch, AsyncStatsWatch, AsyncTerminal
     from ._models import (
         BackupInfo,
         Brokering,
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
         SandboxInfo,
         SecretInfo,
         SnapshotInfo,
+        Stats,
+        StatsReport,
         TemplateInfo,
         TerminalSize,
         TokenInfo,
@@ -88,7 +90,7 @@ if TYPE_CHECKING:
     from ._sync.commands import CodeContext, Session
     from ._sync.processes import Process
     from ._sync.sandbox import Sandbox
-    from ._sync.stream import CodeStream, ExecStream, FileWatch, LogStream, PortWatch, Terminal
+    from ._sync.stream import CodeStream, ExecStream, FileWatch, LogStream, PortWatch, StatsWatch, Terminal
 
 #: What is imported with its first use, so that `import hutch` is quick: half of it is for the other kind of program.
 _lazy = {
@@ -96,12 +98,12 @@ _lazy = {
     "_async.commands": ["AsyncCodeContext", "AsyncSession"],
     "_async.processes": ["AsyncProcess"],
     "_async.sandbox": ["AsyncSandbox"],
-    "_async.stream": ["AsyncCodeStream", "AsyncExecStream", "AsyncFileWatch", "AsyncLogStream", "AsyncPortWatch", "AsyncTerminal"],
+    "_async.stream": ["AsyncCodeStream", "AsyncExecStream", "AsyncFileWatch", "AsyncLogStream", "AsyncPortWatch", "AsyncStatsWatch", "AsyncTerminal"],
     "_sync.client": ["Hutch"],
     "_sync.commands": ["CodeContext", "Session"],
     "_sync.processes": ["Process"],
     "_sync.sandbox": ["Sandbox"],
-    "_sync.stream": ["CodeStream", "ExecStream", "FileWatch", "LogStream", "PortWatch", "Terminal"],
+    "_sync.stream": ["CodeStream", "ExecStream", "FileWatch", "LogStream", "PortWatch", "StatsWatch", "Terminal"],
     "_results": ["CodeError", "CodeEvent", "CodeResult", "ExecResult", "InputRequest", "Logs", "Output", "RunResult"],
 }
 _modules = {name: module for module, names in _lazy.items() for name in names}
@@ -132,6 +134,7 @@ __all__ = [
     "AsyncProcess",
     "AsyncSandbox",
     "AsyncSession",
+    "AsyncStatsWatch",
     "AsyncTerminal",
     "AuthenticationError",
     "CodeContext",
@@ -199,6 +202,9 @@ __all__ = [
     "SandboxInfo",
     "SecretInfo",
     "SnapshotInfo",
+    "Stats",
+    "StatsReport",
+    "StatsWatch",
     "TemplateInfo",
     "TerminalSize",
     "TokenInfo",

@@ -1327,6 +1327,115 @@ class SnapshotInfo:
 
 
 @dataclass
+class Stats:
+    """What a sandbox uses now, and what it may use. What a runtime cannot tell is 0, and so is what a sandbox that sleeps does not use."""
+
+    sandbox_id: str
+    status: Literal["creating", "running", "paused", "hibernated", "stopped", "error", "destroyed"]
+    health: Literal["healthy", "unhealthy", "asleep"]
+    runtime: str
+    created_at: datetime
+    #: Percent of one core, since the reading before.
+    cpu: float
+    #: MiB.
+    memory: float
+    #: MiB of written files.
+    disk: float
+    #: Processes and threads.
+    pids: int
+    #: Bytes since it was created, without previews.
+    network_sent: int
+    #: Bytes since it was created, without previews.
+    network_received: int
+    #: Since it was created.
+    cpu_seconds: float
+    #: Since it was created, by the server's prices.
+    cost: float
+    #: Cores.
+    cpu_limit: float
+    #: MiB.
+    memory_limit: int
+    #: MiB.
+    disk_limit: int
+    owner: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> Stats:
+        return cls(
+            sandbox_id=v['sandboxId'],
+            status=v['status'],
+            health=v['health'],
+            runtime=v['runtime'],
+            created_at=time_of(v['createdAt']),
+            cpu=v['cpu'],
+            memory=v['memory'],
+            disk=v['disk'],
+            pids=v['pids'],
+            network_sent=v['networkSent'],
+            network_received=v['networkReceived'],
+            cpu_seconds=v['cpuSeconds'],
+            cost=v['cost'],
+            cpu_limit=v['cpuLimit'],
+            memory_limit=v['memoryLimit'],
+            disk_limit=v['diskLimit'],
+            owner=v.get('owner'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'sandboxId': self.sandbox_id,
+                'status': self.status,
+                'health': self.health,
+                'runtime': self.runtime,
+                'createdAt': self.created_at,
+                'cpu': self.cpu,
+                'memory': self.memory,
+                'disk': self.disk,
+                'pids': self.pids,
+                'networkSent': self.network_sent,
+                'networkReceived': self.network_received,
+                'cpuSeconds': self.cpu_seconds,
+                'cost': self.cost,
+                'cpuLimit': self.cpu_limit,
+                'memoryLimit': self.memory_limit,
+                'diskLimit': self.disk_limit,
+                'owner': self.owner,
+            }
+        )
+        return made
+
+
+@dataclass
+class StatsReport:
+    """What sandboxes use at one moment."""
+
+    time: datetime
+    #: Whether it has all sandboxes, and replaces the reports before it; false for changes.
+    full: bool
+    #: Oldest first.
+    sandboxes: list[Stats]
+
+    @classmethod
+    def from_json(cls, v: Any) -> StatsReport:
+        return cls(
+            time=time_of(v['time']),
+            full=v['full'],
+            sandboxes=[Stats.from_json(x) for x in v['sandboxes'] or []],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'time': self.time,
+                'full': self.full,
+                'sandboxes': self.sandboxes,
+            }
+        )
+        return made
+
+
+@dataclass
 class TemplateInfo:
     """What runs in the sandboxes of a template."""
 
@@ -1890,6 +1999,8 @@ __all__ = [
     'SandboxInfo',
     'SecretInfo',
     'SnapshotInfo',
+    'Stats',
+    'StatsReport',
     'TemplateInfo',
     'TerminalSize',
     'TokenInfo',

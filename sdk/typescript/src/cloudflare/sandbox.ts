@@ -74,7 +74,8 @@ export class CloudflareSandbox {
   /** The handle of Hutch, which can do more: fork, snapshot, network rules. */
   readonly hutch: HutchSandbox
   readonly #options: HandleOptions
-  #env: Record<string, string> = {}
+  /** What setEnvVars of a session has set, for what starts beside its shell. The server keeps what is set for a sandbox. */
+  readonly #env: Record<string, string> = {}
 
   /** @internal */
   constructor(hutch: HutchSandbox, options: HandleOptions, id = hutch.id) {
@@ -96,11 +97,9 @@ export class CloudflareSandbox {
   }
 
   #command({ timeout, env, cwd, signal, sessionId = this.#options.sessionId }: ExecOptions) {
-    // A session exports its variables itself, and a command inside can change them.
-    const variables = sessionId === undefined ? { ...this.#env, ...env } : env
     return {
       timeout: timeout ?? this.#options.commandTimeout, signal,
-      ...(variables ? { env: variables } : {}), ...(cwd === undefined ? {} : { cwd }), ...(sessionId === undefined ? {} : { sessionId }),
+      ...(env ? { env } : {}), ...(cwd === undefined ? {} : { cwd }), ...(sessionId === undefined ? {} : { sessionId }),
     }
   }
 
@@ -207,9 +206,7 @@ export class CloudflareSandbox {
   }
 
   #session(sessionId: string, commandTimeout = this.#options.commandTimeout): CloudflareSandbox {
-    const session = new CloudflareSandbox(this.hutch, { sessionId, commandTimeout }, sessionId)
-    session.#env = { ...this.#env }
-    return translating(session)
+    return translating(new CloudflareSandbox(this.hutch, { sessionId, commandTimeout }, sessionId))
   }
 
   async deleteSession(sessionId: string): Promise<{ success: boolean; sessionId: string; timestamp: string }> {
@@ -219,11 +216,15 @@ export class CloudflareSandbox {
 
   async setEnvVars(env: Env): Promise<void> {
     const { sessionId } = this.#options
+    if (sessionId === undefined) {
+      await this.hutch.setEnvVars(env)
+      return
+    }
     for (const [name, value] of Object.entries(env)) {
       if (value === undefined) Reflect.deleteProperty(this.#env, name)
       else this.#env[name] = value
     }
-    if (sessionId !== undefined) await this.hutch.getSession(sessionId).setEnvVars(env)
+    await this.hutch.getSession(sessionId).setEnvVars(env)
   }
 
   async createCodeContext(options: { language?: string; cwd?: string; envVars?: Env; timeout?: number } = {}) {

@@ -25,7 +25,6 @@ class Handle:
     def __init__(self, transport: Transport, sandbox_id: str) -> None:
         self._transport = transport
         self._id = sandbox_id
-        self._env: dict[str, str] = {}
 
     @property
     def sandbox_id(self) -> str:
@@ -36,10 +35,6 @@ class Handle:
 
     async def _call(self, method: str, path: str, body: Any = None, *, patience: float | None = 60.0, query: str = "", **ids: str | int) -> Any:
         return await self._transport.call(self._request(method, path, body, patience=patience, query=query, **ids))
-
-    def _with_env(self, env: Env | None) -> dict[str, str] | None:
-        """The variables of set_env_vars, and those of one call over them."""
-        return {**self._env, **(env or {})} or None
 
 
 __all__ = ["Env", "Handle", "patience"]

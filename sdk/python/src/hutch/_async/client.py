@@ -21,6 +21,7 @@ from .._models import (
     SandboxInfo,
     SecretInfo,
     SnapshotInfo,
+    StatsReport,
     TokenInfo,
     TokenLimits,
     UsageReport,
@@ -33,6 +34,7 @@ from .._models import (
 from .._wire import at, body_of, check_id, query_of
 from .base import Env
 from .sandbox import AsyncSandbox, OnIdle
+from .stream import AsyncStatsWatch
 from .transport import Request, Transport
 
 if TYPE_CHECKING:
@@ -312,6 +314,14 @@ class AsyncHutch:
     async def usage(self) -> UsageReport:
         """What sandboxes have used."""
         return UsageReport.from_json(await self._call("GET", "/v1/usage"))
+
+    async def stats(self) -> StatsReport:
+        """What sandboxes use now. It wakes none."""
+        return StatsReport.from_json(await self._call("GET", "/v1/stats"))
+
+    def watch_stats(self, interval: float | None = None) -> AsyncStatsWatch:
+        """Reports what sandboxes use: first of all, then of those that changed. `interval` is in seconds; default 2."""
+        return AsyncStatsWatch(self._transport, Request("GET", "/v1/stats" + query_of(interval=interval), patience=None))
 
     async def create_token(
         self,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
-from .._errors import HutchTimeoutError
 from .._models import (
     BackupInfo,
     ConnectionLog,
@@ -23,7 +21,6 @@ from .._models import (
     VolumeInfo,
 )
 from .._wire import body_of, check_id, query_of
-from ._platform import sleep
 from .base import Env
 from .commands import Commands
 from .files import Files
@@ -74,18 +71,24 @@ class AsyncSandbox(Commands, Processes, Files):
         on_idle: OnIdle | None = None,
         timeout: float | None = None,
         labels: Mapping[str, str] | None = None,
+        env: Mapping[str, str | None] | None = None,
     ) -> SandboxInfo:
-        """Changes how long the sandbox stays, and its labels. What is left out stays as it is."""
+        """Changes how long the sandbox stays, its labels and its variables. What is left out stays as it is."""
         body = body_of(keepAlive=keep_alive, sleepAfter=sleep_after, onIdle=on_idle, timeout=timeout, labels=labels)
+        if env:
+            body["env"] = dict(env)  # None removes a variable
         return SandboxInfo.from_json(await self._call("PATCH", "", body))
 
     async def set_keep_alive(self, keep_alive: bool = True) -> SandboxInfo:
         """A sandbox that is kept alive never sleeps."""
         return await self.update(keep_alive=keep_alive)
 
-    def set_env_vars(self, env: Env) -> None:
-        """Variables for everything that is started with this handle from now on. `create(env=...)` sets them for every caller."""
-        self._env.update(env)
+    async def set_env_vars(self, env: Mapping[str, str | None]) -> SandboxInfo:
+        """Sets environment variables of the sandbox; `None` removes one, and those that are not named stay.
+
+        Programs that start from now on have them, whoever starts them, and code contexts and sessions from their next run on.
+        """
+        return await self.update(env=env)
 
     # Sleep and copies.
 
@@ -97,24 +100,13 @@ class AsyncSandbox(Commands, Processes, Files):
         """Continues a sandbox that is paused or asleep. Every use does that too."""
         return SandboxInfo.from_json(await self._call("POST", "/resume", patience=300.0))
 
-    async def hibernate(self, timeout: float = 60.0) -> SandboxInfo:
-        """Puts the sandbox to sleep: its memory and files go to disk, and its next use wakes it.
+    async def hibernate(self) -> SandboxInfo:
+        """Puts the sandbox to sleep now: its memory and files go to disk, and its next use wakes it.
 
-        On a runtime that cannot keep memory the files are kept, and the status is `stopped`. Do not use it meanwhile.
+        One that stays in use is refused. On a runtime that cannot keep memory the files are kept, and the status is `stopped`; while
+        background processes run there, that is refused.
         """
-        before = await self.info()
-        if before.status in ("hibernated", "stopped"):
-            return before
-        await self.update(keep_alive=False, sleep_after=0.1, on_idle="hibernate")
-        try:
-            end = monotonic() + timeout
-            while (now := await self.info()).status not in ("hibernated", "stopped"):
-                if monotonic() > end:
-                    raise HutchTimeoutError(f"the sandbox {self._id} did not fall asleep in {timeout} seconds: is something using it?")
-                await sleep(0.1)
-        finally:
-            await self.update(keep_alive=before.keep_alive, sleep_after=before.sleep_after, on_idle=before.on_idle)
-        return now
+        return SandboxInfo.from_json(await self._call("POST", "/hibernate", patience=600.0))
 
     async def snapshot(self, name: str | None = None, *, files_only: bool = False, ttl: float | None = None, shared: bool = False) -> SnapshotInfo:
         """Keeps what the sandbox is now. `create(snapshot=...)` makes a sandbox that begins so."""

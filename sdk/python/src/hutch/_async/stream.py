@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import HutchError, UnavailableError, error_of
-from .._models import FileEvent, PortEvent, ProcessInfo, TerminalSize
+from .._models import FileEvent, PortEvent, ProcessInfo, StatsReport, TerminalSize
 from .._results import CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
 from .._wire import Event, at, query_of
 from ._platform import sleep
@@ -220,6 +220,16 @@ class AsyncPortWatch(AsyncStream[PortEvent]):
     def _take(self, event: Event) -> PortEvent | None:
         if event.name == "port":
             return PortEvent.from_json(event.json())
+        self._ended = event.name == "end"
+        return None
+
+
+class AsyncStatsWatch(AsyncStream[StatsReport]):
+    """What sandboxes use. A report with `full` replaces those before it; others have what changed."""
+
+    def _take(self, event: Event) -> StatsReport | None:
+        if event.name == "stats":
+            return StatsReport.from_json(event.json())
         self._ended = event.name == "end"
         return None
 

@@ -22,6 +22,7 @@ from .._models import (
     SandboxInfo,
     SecretInfo,
     SnapshotInfo,
+    StatsReport,
     TokenInfo,
     TokenLimits,
     UsageReport,
@@ -34,6 +35,7 @@ from .._models import (
 from .._wire import at, body_of, check_id, query_of
 from .base import Env
 from .sandbox import Sandbox, OnIdle
+from .stream import StatsWatch
 from .transport import Request, Transport
 
 if TYPE_CHECKING:
@@ -313,6 +315,14 @@ class Hutch:
     def usage(self) -> UsageReport:
         """What sandboxes have used."""
         return UsageReport.from_json(self._call("GET", "/v1/usage"))
+
+    def stats(self) -> StatsReport:
+        """What sandboxes use now. It wakes none."""
+        return StatsReport.from_json(self._call("GET", "/v1/stats"))
+
+    def watch_stats(self, interval: float | None = None) -> StatsWatch:
+        """Reports what sandboxes use: first of all, then of those that changed. `interval` is in seconds; default 2."""
+        return StatsWatch(self._transport, Request("GET", "/v1/stats" + query_of(interval=interval), patience=None))
 
     def create_token(
         self,

@@ -38,7 +38,7 @@ class Processes(Handle):
             command=command,
             name=name,
             cwd=cwd,
-            env=self._with_env(env),
+            env=env,
             user=user,
             secrets=secrets,
             restartPolicy=restart_policy,

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import HutchError, UnavailableError, error_of
-from .._models import FileEvent, PortEvent, ProcessInfo, TerminalSize
+from .._models import FileEvent, PortEvent, ProcessInfo, StatsReport, TerminalSize
 from .._results import CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
 from .._wire import Event, at, query_of
 from ._platform import sleep
@@ -221,6 +221,16 @@ class PortWatch(Stream[PortEvent]):
     def _take(self, event: Event) -> PortEvent | None:
         if event.name == "port":
             return PortEvent.from_json(event.json())
+        self._ended = event.name == "end"
+        return None
+
+
+class StatsWatch(Stream[StatsReport]):
+    """What sandboxes use. A report with `full` replaces those before it; others have what changed."""
+
+    def _take(self, event: Event) -> StatsReport | None:
+        if event.name == "stats":
+            return StatsReport.from_json(event.json())
         self._ended = event.name == "end"
         return None
 

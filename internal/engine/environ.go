@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"hutch"
+	"hutch/internal/instance"
+	"hutch/internal/kernel"
+	"hutch/internal/store"
+	"hutch/internal/wire"
+)
+
+// The variables of a sandbox can be changed at any time, also while it sleeps. The record has them first, with the changes that
+// its agent and its interpreters have not been told (EnvNews). They are told at once if the sandbox runs, else when it runs again:
+// a wake gives the agent the new environment anyway, and only interpreters in a memory that was saved need the changes.
+
+// tellTime bounds how long an agent has for it.
+const tellTime = 10 * time.Second
+
+// changedEnv returns rec with changed variables.
+func changedEnv(rec store.Record, changes map[string]*string) (store.Record, error) {
+	var err error
+	if rec.Env, err = hutch.ChangeEnv(rec.Env, changes); err != nil {
+		return rec, err
+	}
+	for _, use := range rec.Secrets {
+		if variable, _, err := hutch.ParseSecretUse(use); err == nil && changes[variable] != nil {
+			return rec, hutch.SetTwice(variable)
+		}
+	}
+	news := maps.Clone(changes)
+	for name, value := range rec.EnvNews {
+		if _, ok := news[name]; !ok {
+			news[name] = value
+		}
+	}
+	rec.EnvNews = news
+	return rec, nil
+}
+
+// newsOf is what the interpreters in the memory of a sandbox have not been told.
+func newsOf(rec store.Record) map[string]string {
+	if len(rec.EnvNews) == 0 {
+		return nil
+	}
+	return kernel.Environ(rec.EnvNews)
+}
+
+// tellEnv tells a running sandbox its changed variables. Another one is told when it runs again. The caller holds the lifecycle lock.
+func (e *lifecycle) tellEnv(ctx context.Context, s *sandbox) error {
+	rec := s.Record()
+	_, agent := s.Attached()
+	if agent == nil || len(rec.EnvNews) == 0 {
+		return nil
+	}
+	if err := e.adoptEnv(ctx, rec, agent); err != nil {
+		return hutch.Errorf(hutch.Unavailable, "the variables of the sandbox %q are kept, but the sandbox does not answer, so its programs get them when it next wakes: try again", s.ID()).Naming(hutch.AboutSandbox, s.ID()).Because(err)
+	}
+	return e.toldEnv(ctx, s)
+}
+
+// toldEnv records that a sandbox knows its variables.
+func (e *lifecycle) toldEnv(ctx context.Context, s *sandbox) error {
+	if len(s.Record().EnvNews) == 0 {
+		return nil
+	}
+	return s.Update(ctx, func(r *store.Record) { r.EnvNews = nil })
+}
+
+// adoptEnv gives an agent the environment of its sandbox.
+func (e *lifecycle) adoptEnv(ctx context.Context, rec store.Record, agent *wire.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	root, err := e.instances.Root(ctx, instance.KindOf(rec.Sandbox))
+	if err != nil {
+		return err
+	}
+	env := append(root.Env[:len(root.Env):len(root.Env)], instance.Environ(rec.Env)...)
+	return agent.Adopt(ctx, wire.Identity{Hostname: rec.Sandbox.ID, Env: env, Tell: newsOf(rec)})
+}

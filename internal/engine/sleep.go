@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/driver"
+	"hutch/internal/wire"
+)
+
+// Hibernate implements hutch.Snapshots. Uses have quiesceTime to end, as before a pause.
+func (e *Engine) Hibernate(ctx context.Context, id string) (hutch.Sandbox, error) {
+	for end := time.Now().Add(quiesceTime); ; {
+		v, err := e.hibernateIdle(ctx, id)
+		destroyed := errors.Is(err, context.Canceled) && ctx.Err() == nil // the next try says so
+		if err != nil && !destroyed || v.Status != hutch.Running && err == nil {
+			return v, err
+		}
+		if time.Now().After(end) {
+			return v, hutch.Errorf(hutch.Conflict, "the sandbox %q is in use: something has been under way in it for %v without a pause; end it, or start it as a background process, and try again", id, quiesceTime).Naming(hutch.AboutSandbox, id)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return v, context.Cause(ctx)
+		}
+	}
+}
+
+// hibernateIdle puts a sandbox to sleep unless it is in use, and returns what it is then.
+func (e *lifecycle) hibernateIdle(ctx context.Context, id string) (v hutch.Sandbox, err error) {
+	err = e.hold(ctx, id, func(s *sandbox) error {
+		defer func() { v = s.Sandbox() }()
+		if err := s.Fault(); err != nil {
+			return err
+		}
+		if s.Status() == hutch.Failed {
+			return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files, and cannot sleep: destroy it, or use it, which starts it empty", id).Naming(hutch.AboutSandbox, id)
+		}
+		if !s.Running() || s.InUse() {
+			return nil
+		}
+		return e.keep(ctx, s)
+	})
+	return v, err
+}
+
+// keep saves a running sandbox with its memory if the runtime can, else with its files. It loses no process: a sandbox that
+// cannot be saved continues to run. The caller holds the lifecycle lock.
+func (e *lifecycle) keep(ctx context.Context, s *sandbox) error {
+	if err := e.unpause(ctx, s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	inst, agent, since := s.BeginSleep(cancel)
+	if err := e.saveVolumes(ctx, s, agent); err != nil {
+		return err
+	}
+	if saver, ok := driver.As[driver.Saver](inst); ok {
+		return e.afterQuiesce(s, inst, e.hibernate(ctx, s, saver, agent, since, true))
+	}
+	live, err := liveProcesses(ctx, agent)
+	if err != nil {
+		return err
+	}
+	if len(live) > 0 {
+		return hutch.Errorf(hutch.Conflict, "the runtime %s cannot keep the memory of the sandbox %q, so its background processes (%s) would end: end them first", s.Sandbox().Runtime, s.ID(), namesOf(live))
+	}
+	return e.stop(ctx, s, inst, agent, since)
+}
+
+// namesOf lists processes for a person.
+func namesOf(live []wire.Process) string {
+	names := make([]string, 0, len(live))
+	for _, p := range live {
+		names = append(names, clean(cmp.Or(p.Name, p.ID), hutch.MaxID))
+	}
+	return strings.Join(names, ", ")
+}

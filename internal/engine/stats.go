@@ -1,0 +1,316 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/box"
+	"hutch/internal/caller"
+	"hutch/internal/driver"
+)
+
+// Stats are read by one task for all callers that follow them, and by none while no caller does. It reads the counters that drivers
+// have, asks no agent, and keeps what it read as rows of a table with the round in which each last changed: a report is the rows that
+// changed since the report before. A round that was expensive is followed by a longer wait, so that reading takes no more than
+// statsShare of a core, whatever the number of sandboxes and the runtime.
+
+const (
+	statsShare = 1.0 / 50
+	// A sandbox whose counters cannot be read at once counts as that much: it waits, and uses no CPU.
+	mostRead = 5 * time.Millisecond
+	// keepGone is for how long a row of a sandbox that is gone is kept. A caller that was away for longer gets a full report.
+	keepGone = time.Minute
+)
+
+// statsTable has what was read last.
+type statsTable struct {
+	mu       sync.Mutex
+	rows     map[box.Name]statsRow
+	round    int64
+	at       time.Time     // of the round
+	next     chan struct{} // closed after the next round
+	sooner   chan struct{} // says that a caller came who may want a round before the next is due
+	watchers map[int64]time.Duration
+	joined   int64
+	running  bool
+}
+
+type statsRow struct {
+	hutch.Stats
+	inst    driver.Instance // that the counter is of
+	seconds float64         // CPU of the instance
+	read    time.Time       // when
+	changed int64           // round
+	gone    time.Time
+}
+
+func newStatsTable() *statsTable {
+	return &statsTable{rows: map[box.Name]statsRow{}, next: make(chan struct{}), sooner: make(chan struct{}, 1), watchers: map[int64]time.Duration{}}
+}
+
+// Stats implements hutch.Accounts.
+func (e *Engine) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
+	if !req.Follow {
+		return out(e.statsOnce(ctx))
+	}
+	defer e.watchStats(req.Every())()
+	of := func(hutch.Stats) bool { return true }
+	if owner, ok := caller.OwnerOf(ctx); ok {
+		of = func(s hutch.Stats) bool { return s.Owner == owner.ID }
+	}
+	began := time.Now().Add(-req.Every())
+	var seen int64
+	var before time.Time
+	for {
+		next, at := e.stats.wait()
+		if at.After(began) && at.Sub(before) >= req.Every()*9/10 {
+			report, round := e.stats.since(seen, before, of)
+			if report.Full || len(report.Sandboxes) > 0 {
+				if err := out(report); err != nil {
+					return err
+				}
+			}
+			seen, before = round, at
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.ctx.Done():
+			return hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment")
+		}
+	}
+}
+
+// statsOnce reads the sandboxes of the caller. CPU is the average since another caller read it, or since the sandbox began to run.
+func (e *Engine) statsOnce(ctx context.Context) hutch.StatsReport {
+	all := e.visible(ctx, "")
+	rows := make([]hutch.Stats, len(all))
+	visit(all, func(i int, s *sandbox) {
+		row := e.readStats(ctx, s, statsRow{})
+		row.CPU = 0
+		if row.inst != nil {
+			row.CPU = tenths(s.Resources(driver.Usage{CPUSeconds: row.seconds}).CPU)
+		}
+		rows[i] = row.Stats
+	})
+	return report(time.Now(), true, rows)
+}
+
+// watchStats begins to read for a caller, and returns how to end that.
+func (e *lifecycle) watchStats(every time.Duration) (end func()) {
+	t := e.stats
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.joined++
+	me := t.joined
+	t.watchers[me] = every
+	select {
+	case t.sooner <- struct{}{}:
+	default:
+	}
+	if !t.running {
+		t.running = true
+		e.background(e.keepStats)
+	}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.watchers, me)
+	}
+}
+
+// keepStats reads until no caller follows.
+func (e *lifecycle) keepStats() {
+	t := e.stats
+	for {
+		cost := e.statsRound()
+		every, ok := t.shortest()
+		if !ok {
+			return
+		}
+		rest := time.Duration(float64(cost) / statsShare)
+		if e.awaitRound(max(every, rest), rest) != nil {
+			return
+		}
+	}
+}
+
+// awaitRound waits for wait or, when a caller comes, at least for least: another caller's interval can be shorter.
+func (e *lifecycle) awaitRound(wait, least time.Duration) error {
+	due, least0 := time.NewTimer(wait), time.Now().Add(least)
+	defer due.Stop()
+	for {
+		select {
+		case <-due.C:
+			return nil
+		case <-e.stats.sooner:
+			due.Reset(min(wait, max(0, time.Until(least0))))
+		case <-e.ctx.Done():
+			return e.ctx.Err()
+		}
+	}
+}
+
+// statsRound reads all sandboxes once, and returns how much work that was.
+func (e *lifecycle) statsRound() (cost time.Duration) {
+	t := e.stats
+	e.mu.Lock()
+	all := e.tableLocked()
+	e.mu.Unlock()
+	t.mu.Lock()
+	before := make([]statsRow, len(all))
+	for i, s := range all {
+		before[i] = t.rows[s.Name()]
+	}
+	t.mu.Unlock()
+	now, costs := make([]statsRow, len(all)), make([]time.Duration, len(all))
+	visit(all, func(i int, s *sandbox) {
+		began := time.Now()
+		now[i] = e.readStats(e.ctx, s, before[i])
+		costs[i] = min(time.Since(began), mostRead)
+	})
+	began := time.Now()
+	t.enter(all, now, began)
+	for _, c := range costs {
+		cost += c
+	}
+	return cost + time.Since(began)
+}
+
+// readStats reads one sandbox. What was read before is kept while the sandbox decides whether it is idle: see seen.
+func (e *lifecycle) readStats(ctx context.Context, s *sandbox, before statsRow) statsRow {
+	v := s.Sandbox()
+	row := statsRow{inst: s.Instance(), Stats: hutch.Stats{
+		SandboxID: v.ID, Owner: v.Owner, Status: v.Status, Health: v.Health, Runtime: v.Runtime, CreatedAt: v.CreatedAt,
+		CPULimit: v.Limits.CPU, MemoryLimit: v.Limits.Memory, DiskLimit: v.Limits.Disk,
+	}}
+	if row.inst != nil {
+		row.readFrom(e.reading(ctx, s, row.inst), before)
+	}
+	used := s.Used()
+	row.CPUSeconds, row.NetworkSent, row.NetworkReceived = tenths(used.CPUSeconds), used.NetworkSent, used.NetworkReceived
+	row.Cost = math.Round(e.opt.Prices.Of(used)*1e6) / 1e6
+	if row.inst == nil {
+		row.Disk = tenths(used.Disk)
+	}
+	return row
+}
+
+// reading returns the counters of an instance, or nil when they cannot be read now.
+func (e *lifecycle) reading(ctx context.Context, s *sandbox, inst driver.Instance) *driver.Usage {
+	if _, ok := e.measured.Load(s); ok {
+		return nil
+	}
+	u, err := e.account(ctx, s, inst)
+	if err != nil {
+		return nil
+	}
+	return &u
+}
+
+// readFrom fills in what the counters of an instance say.
+func (r *statsRow) readFrom(u *driver.Usage, before statsRow) {
+	if u == nil {
+		r.CPU, r.Memory, r.Disk, r.PIDs, r.seconds, r.read = before.CPU, before.Memory, before.Disk, before.PIDs, before.seconds, before.read
+		return
+	}
+	const mib = 1 << 20
+	r.seconds, r.read = u.CPUSeconds, time.Now()
+	r.Memory, r.Disk, r.PIDs = tenths(float64(u.Memory)/mib), tenths(float64(u.Disk)/mib), u.PIDs
+	if before.inst == r.inst && !before.read.IsZero() {
+		r.CPU = tenths(max(0, 100*(r.seconds-before.seconds)/max(r.read.Sub(before.read).Seconds(), 0.001)))
+	}
+}
+
+// tenths rounds, so that what hardly changes does not change.
+func tenths(v float64) float64 { return math.Round(v*10) / 10 }
+
+// enter ends a round: it notes what has changed, and who is gone.
+func (t *statsTable) enter(all []*sandbox, rows []statsRow, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.round++
+	t.at = at
+	there := make(map[box.Name]bool, len(all))
+	for i, s := range all {
+		there[s.Name()] = true
+		old, ok := t.rows[s.Name()]
+		if rows[i].changed = old.changed; !ok || old.Stats != rows[i].Stats {
+			rows[i].changed = t.round
+		}
+		t.rows[s.Name()] = rows[i]
+	}
+	for name, row := range t.rows {
+		switch {
+		case there[name]:
+		case row.gone.IsZero():
+			t.rows[name] = statsRow{Stats: row.bye(), changed: t.round, gone: at}
+		case at.Sub(row.gone) > keepGone:
+			delete(t.rows, name)
+		}
+	}
+	close(t.next)
+	t.next = make(chan struct{})
+}
+
+// bye is the last line of a sandbox.
+func (r statsRow) bye() hutch.Stats {
+	s := r.Stats
+	s.Status, s.CPU, s.Memory, s.Disk, s.PIDs = hutch.Destroyed, 0, 0, 0, 0
+	return s
+}
+
+// wait returns what is closed after the next round, and when the last one was.
+func (t *statsTable) wait() (next <-chan struct{}, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.next, t.at
+}
+
+// since returns the rows that have changed after a round, or all to a caller that has seen none, or long ago.
+func (t *statsTable) since(seen int64, before time.Time, of func(hutch.Stats) bool) (hutch.StatsReport, int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	full := seen == 0 || t.at.Sub(before) > keepGone/2
+	var rows []hutch.Stats
+	for _, row := range t.rows {
+		if of(row.Stats) && (full && row.gone.IsZero() || !full && row.changed > seen) {
+			rows = append(rows, row.Stats)
+		}
+	}
+	return report(t.at, full, rows), t.round
+}
+
+func report(at time.Time, full bool, rows []hutch.Stats) hutch.StatsReport {
+	slices.SortFunc(rows, func(a, b hutch.Stats) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.SandboxID, b.SandboxID), cmp.Compare(a.Owner, b.Owner))
+	})
+	if rows == nil {
+		rows = []hutch.Stats{}
+	}
+	return hutch.StatsReport{Time: at.UTC(), Full: full, Sandboxes: rows}
+}
+
+// shortest is the shortest interval of those that follow. Without any, the table is emptied, and ok is false.
+func (t *statsTable) shortest() (every time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range t.watchers {
+		if !ok || d < every {
+			every, ok = d, true
+		}
+	}
+	if !ok {
+		t.running, t.rows, t.at = false, map[box.Name]statsRow{}, time.Time{}
+	}
+	return every, ok
+}

@@ -1,0 +1,126 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"hutch"
+)
+
+// collect returns the reports that come until enough says so.
+func collect(t *testing.T, ctx context.Context, svc hutch.Accounts, enough func([]hutch.StatsReport) bool) []hutch.StatsReport {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var all []hutch.StatsReport
+	done := errors.New("enough")
+	err := svc.Stats(ctx, hutch.StatsRequest{Follow: true, Interval: 0.5}, func(r hutch.StatsReport) error {
+		if all = append(all, r); enough(all) {
+			return done
+		}
+		return nil
+	})
+	if err != done {
+		t.Fatalf("after %d reports: %v", len(all), err)
+	}
+	return all
+}
+
+// statsOf is the last that reports say of a sandbox.
+func statsOf(reports []hutch.StatsReport, id string) (s hutch.Stats) {
+	for _, r := range reports {
+		for _, row := range r.Sandboxes {
+			if row.SandboxID == id {
+				s = row
+			}
+		}
+	}
+	return s
+}
+
+// The first report has all sandboxes, those after it what changed; one that is gone comes once more.
+func TestStats(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "stays"})
+	b.create(t, hutch.CreateRequest{ID: "goes"})
+	reports := collect(t, t.Context(), b, func(all []hutch.StatsReport) bool {
+		if len(all) == 1 {
+			go b.Destroy(context.Background(), "goes", true)
+		}
+		return statsOf(all, "goes").Status == hutch.Destroyed
+	})
+	first, last := reports[0], reports[len(reports)-1]
+	if !first.Full || len(first.Sandboxes) != 2 || first.Sandboxes[0].SandboxID != "stays" {
+		t.Errorf("the first report is %+v", first)
+	}
+	if last.Full || statsOf([]hutch.StatsReport{last}, "stays").SandboxID != "" {
+		t.Errorf("the last report has what did not change: %+v", last)
+	}
+	if s := statsOf(reports, "stays"); s.Status != hutch.Running || s.PIDs != 1 || s.MemoryLimit == 0 || s.CreatedAt.IsZero() {
+		t.Errorf("it is %+v", s)
+	}
+}
+
+// Whoever looks neither wakes a sandbox nor keeps it awake.
+func TestStatsLeaveSleepersAlone(t *testing.T) {
+	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "sleeper", SleepAfter: 1})
+	var slept int
+	reports := collect(t, t.Context(), b, func(all []hutch.StatsReport) bool {
+		status := statsOf(all, "sleeper").Status
+		if slept == 0 && (status == hutch.Stopped || status == hutch.Hibernated) {
+			slept = len(all)
+		}
+		return slept > 0
+	})
+	if s := statsOf(reports, "sleeper"); s.Health != hutch.Asleep || s.CPU != 0 || s.Memory != 0 {
+		t.Errorf("asleep it is %+v", s)
+	}
+	var once hutch.StatsReport
+	if err := b.Stats(t.Context(), hutch.StatsRequest{}, func(r hutch.StatsReport) error { once = r; return nil }); err != nil || !once.Full || len(once.Sandboxes) != 1 || once.Sandboxes[0].Health != hutch.Asleep {
+		t.Errorf("read once: %+v, %v", once, err)
+	}
+}
+
+// A caller sees its own sandboxes, and the server all.
+func TestStatsOfOwners(t *testing.T) {
+	b := start(t, nil)
+	for _, owner := range []string{"ada", "bob"} {
+		if _, err := b.Create(as(t, owner), hutch.CreateRequest{ID: "same"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := func(all []hutch.StatsReport) bool { return true }
+	for ctx, want := range map[context.Context]int{as(t, "ada"): 1, as(t, "nobody"): 0, t.Context(): 2} {
+		if got := collect(t, ctx, b, one)[0].Sandboxes; len(got) != want {
+			t.Errorf("%d sandboxes, not %d: %+v", len(got), want, got)
+		}
+	}
+}
+
+// The end of the server, and of the caller, ends a report.
+func TestStatsEnd(t *testing.T) {
+	b := start(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Stats(ctx, hutch.StatsRequest{Follow: true}, func(hutch.StatsReport) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that is gone: %v", err)
+	}
+	if err := b.Stats(t.Context(), hutch.StatsRequest{Interval: 0.1}, nil); !errors.Is(err, hutch.Invalid) {
+		t.Errorf("a wrong interval: %v", err)
+	}
+	ended := make(chan error, 1)
+	began := make(chan struct{}, 1)
+	go func() {
+		ended <- b.Stats(t.Context(), hutch.StatsRequest{Follow: true}, func(hutch.StatsReport) error { began <- struct{}{}; return nil })
+	}()
+	<-began
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, hutch.Unavailable) {
+		t.Errorf("the server ended: %v", err)
+	}
+}
