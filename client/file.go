@@ -367,6 +367,11 @@ func followTo[E any](ctx context.Context, c *Client, to endpoint, req any, name 
 
 // followAnswer is followTo for an answer that has begun.
 func (c *Client) followAnswer(ctx context.Context, resp *http.Response, name string, out func(data []byte) error, answer any) error {
+	return c.followEvents(ctx, resp, map[string]func([]byte) error{name: out}, answer)
+}
+
+// followEvents is followAnswer for events of several names.
+func (c *Client) followEvents(ctx context.Context, resp *http.Response, out map[string]func(data []byte) error, answer any) error {
 	if resp.StatusCode != http.StatusOK {
 		return c.refusal(ctx, resp).Err()
 	}
@@ -375,11 +380,12 @@ func (c *Client) followAnswer(ctx context.Context, resp *http.Response, name str
 		if err != nil {
 			return c.fault(ctx, err)
 		}
-		switch event {
-		case name:
-			if err := out(data); err != nil {
+		if pass := out[event]; pass != nil {
+			if err := pass(data); err != nil {
 				return err
 			}
+		}
+		switch event {
 		case "end":
 			if answer != nil {
 				err = json.Unmarshal(data, answer)

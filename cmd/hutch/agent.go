@@ -244,7 +244,7 @@ func (f *agentRun) run(ctx context.Context, svc *client.Client, d coding.Definit
 }
 
 // finish shows a result, and puts the change where the flags say.
-func (f *agentRun) finish(ctx context.Context, std streams, res coding.Result) error {
+func (f *agentRun) finish(ctx context.Context, std streams, res hutch.AgentResult) error {
 	if err := showResult(std, res, f.asJSON); err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (f *agentRun) finish(ctx context.Context, std streams, res coding.Result) e
 }
 
 // verdict returns the exit code of an agent that did not succeed.
-func verdict(res coding.Result) error {
+func verdict(res hutch.AgentResult) error {
 	switch {
 	case res.TimedOut:
 		return hutch.Errorf(hutch.Timeout, "the agent reached its time limit: give it more with --timeout")
@@ -288,7 +288,7 @@ func (f *agentRun) open(ctx context.Context, svc *client.Client, d coding.Defini
 }
 
 // showResult prints the difference or, as JSON, all of the result.
-func showResult(std streams, res coding.Result, asJSON bool) error {
+func showResult(std streams, res hutch.AgentResult, asJSON bool) error {
 	if asJSON {
 		return writeJSON(std.out, res)
 	}
@@ -297,7 +297,7 @@ func showResult(std streams, res coding.Result, asJSON bool) error {
 }
 
 // summary describes a result in one line.
-func summary(res coding.Result) string {
+func summary(res hutch.AgentResult) string {
 	words := fmt.Sprintf("%d files changed, %d lines added, %d removed, in %v", res.Files, res.Added, res.Removed, (time.Duration(res.Duration) * time.Millisecond).Round(100*time.Millisecond))
 	if u := res.Usage; u.InputTokens+u.OutputTokens > 0 {
 		words += fmt.Sprintf("; %d turns, %d tokens in, %d out", u.Turns, u.InputTokens, u.OutputTokens)

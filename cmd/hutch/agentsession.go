@@ -13,12 +13,12 @@ import (
 	"hutch/internal/coding"
 )
 
-// sessionOf finds a session; file names its definition if it is not one that Hutch knows.
-func sessionOf(ctx context.Context, svc *client.Client, id, file string) (*coding.Session, error) {
+// sessionOf finds a session; file, if not nil, can name its definition.
+func sessionOf(ctx context.Context, svc *client.Client, id string, file *string) (*coding.Session, error) {
 	var d coding.Definition
-	if file != "" {
+	if file != nil && *file != "" {
 		var err error
-		if d, err = definition(file); err != nil {
+		if d, err = definition(*file); err != nil {
 			return nil, err
 		}
 	}
@@ -27,10 +27,10 @@ func sessionOf(ctx context.Context, svc *client.Client, id, file string) (*codin
 
 const definitionUsage = "definition of the agent, if it is one of your own: the `FILE` that hutch agent run got"
 
-// onSession is a command about one session.
+// onSession is a command about one session; file is its flag --definition, or nil.
 func onSession(h *home, file *string, run func(ctx context.Context, svc *client.Client, s *coding.Session, args []string) error) func(*cobra.Command, []string) error {
 	return onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
-		s, err := sessionOf(ctx, svc, args[0], *file)
+		s, err := sessionOf(ctx, svc, args[0], file)
 		if err != nil {
 			return err
 		}
@@ -115,11 +115,10 @@ func newAgentResume(h *home, std streams) *cobra.Command {
 }
 
 func newAgentDiff(h *home, std streams) *cobra.Command {
-	var file string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "diff [flags] SESSION", Short: "Print what has changed since a session began", Long: "Print what has changed since a session began, as git does.\n" + remoteHelp, Args: cobra.ExactArgs(1),
-		RunE: onSession(h, &file, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error {
+		RunE: onSession(h, nil, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error {
 			diff, p, err := s.Diff(ctx)
 			if err != nil {
 				return err
@@ -131,13 +130,11 @@ func newAgentDiff(h *home, std streams) *cobra.Command {
 			return showDiff(std.out, string(diff))
 		}),
 	}
-	c.Flags().StringVar(&file, "definition", "", definitionUsage)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
 func newAgentApply(h *home, std streams) *cobra.Command {
-	var file string
 	var f changeFlags
 	c := &cobra.Command{
 		Use: "apply [flags] SESSION FOLDER", Short: "Bring what a session has changed into a folder of this machine",
@@ -147,7 +144,7 @@ a file there is not as the agent found it. With --branch, the files do not chang
 		Example: `  hutch agent apply fuzzy-fox .
   hutch agent apply --branch fix-parser -m 'Fix the parser' fuzzy-fox .`,
 		Args: cobra.ExactArgs(2),
-		RunE: onSession(h, &file, func(ctx context.Context, _ *client.Client, s *coding.Session, args []string) error {
+		RunE: onSession(h, nil, func(ctx context.Context, _ *client.Client, s *coding.Session, args []string) error {
 			diff, _, err := s.Diff(ctx)
 			if err != nil {
 				return err
@@ -157,28 +154,24 @@ a file there is not as the agent found it. With --branch, the files do not chang
 		}),
 	}
 	f.flags(c)
-	c.Flags().StringVar(&file, "definition", "", definitionUsage)
 	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0], "folder": args[1]} })
 }
 
 func newAgentStop(h *home, std streams) *cobra.Command {
-	var file string
 	c := &cobra.Command{
 		Use: "stop SESSION", Short: "End what an agent does, and keep its session", Long: "End what an agent does, and keep its session.\n" + remoteHelp, Args: cobra.ExactArgs(1),
-		RunE: onSession(h, &file, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error { return s.Stop(ctx) }),
+		RunE: onSession(h, nil, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error { return s.Stop(ctx) }),
 	}
-	c.Flags().StringVar(&file, "definition", "", definitionUsage)
 	return tellsJSON(c, std, func(args []string) done { return done{"sandboxId": args[0]} })
 }
 
 func newAgentFork(h *home, std streams) *cobra.Command {
-	var file string
 	var count int
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "fork [flags] SESSION", Short: "Make sessions that begin with what one is now, and print their ids",
 		Long: "Make sessions that begin with what one is now, and print their ids: the repository and what\nthe agent remembers are the same.\n" + remoteHelp, Args: cobra.ExactArgs(1),
-		RunE: onSession(h, &file, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error {
+		RunE: onSession(h, nil, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error {
 			if count < 1 || count > hutch.MaxForks {
 				return usageError{fmt.Errorf("--count is %d: give 1 to %d", count, hutch.MaxForks)}
 			}
@@ -194,7 +187,6 @@ func newAgentFork(h *home, std streams) *cobra.Command {
 		}),
 	}
 	c.Flags().IntVarP(&count, "count", "n", 1, "how many")
-	c.Flags().StringVar(&file, "definition", "", definitionUsage)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -76,8 +76,8 @@ func (l *locked) Write(b []byte) (int, error) {
 
 // try is one of several attempts.
 type try struct {
-	coding.Result
-	Error string `json:"error,omitempty"`
+	Result hutch.AgentResult `json:"result"`
+	Error  string            `json:"error,omitempty"`
 }
 
 // tryAll lets agents work in copies of a session, and shows what came of each.
@@ -94,7 +94,7 @@ func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, first *coding
 		wg.Go(func() {
 			res, err := s.Prompt(ctx, f.prompt, f.timeout, newStage(out, fmt.Sprintf("%d │ ", i+1)).show)
 			if tries[i].Result = res; err != nil {
-				tries[i].Session, tries[i].Error = s.ID, err.Error()
+				tries[i].Result.SandboxID, tries[i].Error = s.ID, err.Error()
 			}
 			if f.rm {
 				svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
@@ -104,8 +104,8 @@ func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, first *coding
 	wg.Wait()
 	if !f.asJSON {
 		for i, t := range tries {
-			fmt.Fprintf(std.out, "# try %d, session %s\n", i+1, t.Session)
-			if err := showDiff(std.out, t.Diff); err != nil {
+			fmt.Fprintf(std.out, "# try %d, session %s\n", i+1, t.Result.SandboxID)
+			if err := showDiff(std.out, t.Result.Diff); err != nil {
 				return err
 			}
 		}
@@ -127,20 +127,21 @@ func tryRows() func(try) []any {
 		switch {
 		case t.Error != "":
 			verdict = clip(t.Error, 60)
-		case t.TimedOut:
+		case t.Result.TimedOut:
 			verdict = "time limit"
-		case !t.Success:
-			verdict = fmt.Sprintf("failed (%d)", t.ExitCode)
+		case !t.Result.Success:
+			verdict = fmt.Sprintf("failed (%d)", t.Result.ExitCode)
 		}
-		took := (time.Duration(t.Duration) * time.Millisecond).Round(100 * time.Millisecond)
-		return []any{number, t.Session, verdict, t.Files, t.Added, t.Removed, took, t.Usage.InputTokens + t.Usage.OutputTokens, fmt.Sprintf("$%.2f", t.Usage.Cost)}
+		took := (time.Duration(t.Result.Duration) * time.Millisecond).Round(100 * time.Millisecond)
+		r := t.Result
+		return []any{number, r.SandboxID, verdict, r.Files, r.Added, r.Removed, took, r.Usage.InputTokens + r.Usage.OutputTokens, fmt.Sprintf("$%.2f", r.Usage.Cost)}
 	}
 }
 
 // judge is an error if no try succeeded.
 func judge(tries []try) error {
 	for _, t := range tries {
-		if t.Error == "" && t.Success {
+		if t.Error == "" && t.Result.Success {
 			return nil
 		}
 	}

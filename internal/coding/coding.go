@@ -48,9 +48,7 @@ const (
 	DefaultTimeout = time.Hour
 	// DefaultKeep is how long a session is there at all.
 	DefaultKeep = 7 * 24 * time.Hour
-	// MaxPrompt is the longest prompt, in bytes.
-	MaxPrompt = 1 << 20
-	setUpTime = 10 * time.Minute // of what git does with a large repository
+	setUpTime   = 10 * time.Minute // of what git does with a large repository
 )
 
 // Service is what an agent's sandbox is made with.
@@ -203,7 +201,8 @@ func (d Definition) from(ctx context.Context, svc hutch.Service, req hutch.Creat
 	return req, nil
 }
 
-// Find returns the session of a sandbox.
+// Find returns the session of a sandbox. Without a definition it is that of the agent of its name or, for an agent of one's
+// own, one with which the session can be looked at, stopped and copied, but not prompted.
 func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Session, error) {
 	sb, err := svc.Sandbox(ctx, id)
 	switch {
@@ -213,7 +212,7 @@ func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Ses
 		return nil, hutch.Errorf(hutch.NotFound, "the sandbox %s is not the session of an agent: see `hutch agent ls`", id).Naming(hutch.AboutSandbox, id)
 	case d.Name == "":
 		if d, err = Named(sb.Labels[Label]); err != nil {
-			return nil, err
+			d = Definition{Name: sb.Labels[Label]}
 		}
 	case d.Name != sb.Labels[Label]:
 		return nil, hutch.Errorf(hutch.Conflict, "the session %s is one of the agent %s, not of %s", id, sb.Labels[Label], d.Name).Naming(hutch.AboutSandbox, id)

@@ -112,7 +112,7 @@ func open(t *testing.T, svc coding.Service, dir string) *coding.Session {
 	return s
 }
 
-func prompt(t *testing.T, s *coding.Session, text string, show func(coding.Event) error) coding.Result {
+func prompt(t *testing.T, s *coding.Session, text string, show func(coding.Event) error) hutch.AgentResult {
 	t.Helper()
 	res, err := s.Prompt(t.Context(), text, time.Minute, show)
 	if err != nil {
@@ -152,7 +152,7 @@ mkdir -p fresh; echo run >fresh/tool; chmod +x fresh/tool; ln -s ../main.txt fre
 				t.Errorf("the events lack %q: %q", want, events)
 			}
 		}
-		if !res.Success || res.ExitCode != 0 || res.Answer != "done" || res.Usage != (coding.Usage{Turns: 1, InputTokens: 10, OutputTokens: 5, Cost: 0.01}) || res.Files != 8 {
+		if !res.Success || res.ExitCode != 0 || res.Answer != "done" || res.Usage != (hutch.AgentUsage{Turns: 1, InputTokens: 10, OutputTokens: 5, Cost: 0.01}) || res.Files != 8 {
 			t.Errorf("the result is %+v", res)
 		}
 		p, err := patch.Parse([]byte(res.Diff))
@@ -200,8 +200,12 @@ func TestSessions(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].ID != s.ID || list[0].Agent != "scripted" || list[0].Work != coding.Working {
 			t.Errorf("the list is %+v, %v", list, err)
 		}
-		if _, err := coding.Find(t.Context(), svc, s.ID, coding.Definition{}); !errors.Is(err, hutch.NotFound) {
-			t.Errorf("a session of an agent of one's own was found without its definition: %v", err)
+		other, err := coding.Find(t.Context(), svc, s.ID, coding.Definition{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Start(t.Context(), "true", 0); !errors.Is(err, hutch.NotFound) {
+			t.Errorf("an agent of one's own was prompted without its definition: %v", err)
 		}
 		if s, err = coding.Find(t.Context(), svc, s.ID, scripted(t)); err != nil {
 			t.Fatal(err)
@@ -313,7 +317,7 @@ func TestOutputOfAnyKind(t *testing.T) {
 	if res, err := s.Prompt(t.Context(), "trap '' TERM; sleep 1000", time.Second, nil); err != nil || !res.TimedOut || res.Success {
 		t.Errorf("over its time it gave %+v, %v", res, err)
 	}
-	for _, text := range []string{"", "  \n", strings.Repeat("x", coding.MaxPrompt+1)} {
+	for _, text := range []string{"", "  \n", strings.Repeat("x", hutch.MaxPrompt+1)} {
 		if _, err := s.Start(t.Context(), text, 0); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("a prompt of %d bytes gave %v", len(text), err)
 		}

@@ -5,30 +5,21 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"hutch"
 )
 
-// EventType is the kind of an [Event].
-type EventType string
+// Event is one thing that an agent does.
+type Event = hutch.AgentEvent
 
 const (
-	Began  EventType = "began"  // Text is the model, where the agent says it
-	Said   EventType = "said"   // Text is what the agent says
-	Called EventType = "called" // the agent uses Tool, and Text is what for
-	Got    EventType = "got"    // Text is what the tool gave
-	Log    EventType = "log"    // Text is a line that the agent prints beside its stream
-	Ended  EventType = "ended"  // Text is the agent's last words
+	Began  = hutch.AgentBegan
+	Said   = hutch.AgentSaid
+	Called = hutch.AgentCalled
+	Got    = hutch.AgentGot
+	Log    = hutch.AgentLog
+	Ended  = hutch.AgentEnded
 )
-
-// Event is one thing that an agent does, whichever agent it is.
-type Event struct {
-	Type   EventType `json:"type"`
-	Text   string    `json:"text,omitempty"`
-	Tool   string    `json:"tool,omitempty"`
-	Failed bool      `json:"failed,omitempty"`
-	Usage  *Usage    `json:"usage,omitempty"` // of Ended
-
-	more bool // Text continues that of the event before
-}
 
 // maxText bounds the text of an event, in bytes.
 const maxText = 64 << 10
@@ -139,7 +130,7 @@ func claude(l claudeLine) (events []Event) {
 			}
 		}
 	case "result":
-		u := &Usage{Turns: l.Turns, InputTokens: l.Usage.Input + l.Usage.Created + l.Usage.Cached, OutputTokens: l.Usage.Output, Cost: l.Cost}
+		u := &hutch.AgentUsage{Turns: l.Turns, InputTokens: l.Usage.Input + l.Usage.Created + l.Usage.Cached, OutputTokens: l.Usage.Output, Cost: l.Cost}
 		return []Event{{Type: Ended, Text: l.Result, Failed: l.IsError || l.Subtype != "success", Usage: u}}
 	}
 	return events
@@ -185,7 +176,7 @@ func codex(l codexLine) []Event {
 	case "item.completed":
 		return codexItem(l)
 	case "turn.completed":
-		return []Event{{Type: Ended, Usage: &Usage{Turns: 1, InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}}}
+		return []Event{{Type: Ended, Usage: &hutch.AgentUsage{Turns: 1, InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}}}
 	case "turn.failed":
 		return []Event{{Type: Ended, Text: l.Error.Message, Failed: true}}
 	case "error":
@@ -229,7 +220,7 @@ func gemini(l geminiLine) []Event {
 	case l.Type == "init":
 		return []Event{{Type: Began, Text: l.Model}}
 	case l.Type == "message" && l.Role == "assistant":
-		return []Event{{Type: Said, Text: l.Content, more: l.Delta}}
+		return []Event{{Type: Said, Text: l.Content, Continues: l.Delta}}
 	case l.Type == "tool_use":
 		return []Event{{Type: Called, Tool: l.Tool, Text: purpose(l.Parameters)}}
 	case l.Type == "tool_result":
@@ -237,7 +228,7 @@ func gemini(l geminiLine) []Event {
 	case l.Type == "error":
 		return []Event{{Type: Log, Text: l.Message, Failed: true}}
 	case l.Type == "result":
-		return []Event{{Type: Ended, Text: l.Error.Message, Failed: l.Status != "success", Usage: &Usage{Turns: 1, InputTokens: l.Stats.Input, OutputTokens: l.Stats.Output}}}
+		return []Event{{Type: Ended, Text: l.Error.Message, Failed: l.Status != "success", Usage: &hutch.AgentUsage{Turns: 1, InputTokens: l.Stats.Input, OutputTokens: l.Stats.Output}}}
 	}
 	return nil
 }
@@ -267,7 +258,7 @@ func opencode(l opencodeLine) []Event {
 	case "tool_use":
 		return []Event{{Type: Called, Tool: p.Tool, Text: purpose(p.State.Input)}, {Type: Got, Text: p.State.Output + p.State.Error, Failed: p.State.Status == "error"}}
 	case "step_finish":
-		return []Event{{Type: Ended, Usage: &Usage{Turns: 1, InputTokens: p.Tokens.Input, OutputTokens: p.Tokens.Output, Cost: p.Cost}}}
+		return []Event{{Type: Ended, Usage: &hutch.AgentUsage{Turns: 1, InputTokens: p.Tokens.Input, OutputTokens: p.Tokens.Output, Cost: p.Cost}}}
 	case "error":
 		return []Event{{Type: Ended, Text: strings.TrimSpace(l.Error.Name + " " + l.Error.Data.Message), Failed: true}}
 	}

@@ -8,11 +8,16 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/patch"
 )
 
 // MaxDiff is the longest difference, in bytes.
 const MaxDiff = 32 << 20
+
+// held is how many times the server has a difference in memory until its caller has read it: as bytes, as a text, and as
+// JSON.
+const held = 4
 
 // withHost adds the host of a repository to what the sandbox reaches.
 func withHost(n hutch.Network, address string) (hutch.Network, error) {
@@ -96,8 +101,11 @@ func (s *Session) Diff(ctx context.Context) ([]byte, *patch.Patch, error) {
 		if o.Stream != hutch.Stdout {
 			return nil
 		}
-		if diff.Len()+len(o.Data) > MaxDiff {
+		switch {
+		case diff.Len()+len(o.Data) > MaxDiff:
 			return tooLong
+		case !caller.From(ctx).Budget.Take(held * len(o.Data)):
+			return hutch.Errorf(hutch.Exhausted, "the server holds too much for its callers now: try again in a moment, or copy the files with `hutch cp`")
 		}
 		diff.Write(o.Data)
 		return nil

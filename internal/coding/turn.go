@@ -13,32 +13,6 @@ import (
 	"hutch"
 )
 
-// Result is what came of a prompt. Its JSON form is that of REST, MCP and the command line.
-type Result struct {
-	Session string `json:"sandboxId"`
-	Agent   string `json:"agent"`
-	// Success reports that the agent ended by itself and saw no error.
-	Success  bool   `json:"success"`
-	ExitCode int    `json:"exitCode"`
-	TimedOut bool   `json:"timedOut"`
-	Duration int64  `json:"duration"` // ms
-	Answer   string `json:"answer"`   // the agent's last words
-	Usage    Usage  `json:"usage"`
-	// Diff is everything that has changed since the session began, as git prints it.
-	Diff    string `json:"diff"`
-	Files   int    `json:"files"` // that changed
-	Added   int    `json:"added"` // lines
-	Removed int    `json:"removed"`
-}
-
-// Usage is what the agent says it has used; 0 for what it does not say.
-type Usage struct {
-	Turns        int     `json:"turns"`
-	InputTokens  int     `json:"inputTokens"` // with those of a cache
-	OutputTokens int     `json:"outputTokens"`
-	Cost         float64 `json:"cost"` // US dollars
-}
-
 // timedOut is the exit code of timeout(1) when the time is over; killed that of a program that had to be killed.
 const (
 	timedOut = 124
@@ -47,10 +21,10 @@ const (
 
 // Prompt gives the agent something to do, and returns when it has done it. If ctx ends, the agent is ended, too. To be
 // left, it is given to [Session.Start] and [Session.Follow].
-func (s *Session) Prompt(ctx context.Context, text string, timeout time.Duration, show func(Event) error) (Result, error) {
+func (s *Session) Prompt(ctx context.Context, text string, timeout time.Duration, show func(Event) error) (hutch.AgentResult, error) {
 	process, err := s.Start(ctx, text, timeout)
 	if err != nil {
-		return Result{}, err
+		return hutch.AgentResult{}, err
 	}
 	res, err := s.Follow(ctx, process, show)
 	if err != nil {
@@ -63,8 +37,11 @@ func (s *Session) Prompt(ctx context.Context, text string, timeout time.Duration
 
 // Start gives the agent something to do, and returns the id of its process. There is one at a time.
 func (s *Session) Start(ctx context.Context, text string, timeout time.Duration) (string, error) {
-	if strings.TrimSpace(text) == "" || len(text) > MaxPrompt {
-		return "", hutch.Errorf(hutch.Invalid, "the prompt has %d bytes: say in 1 to %d what the agent is to do", len(text), MaxPrompt).Naming(hutch.AboutField, "prompt")
+	if err := (hutch.AgentPrompt{Prompt: text}).Check(); err != nil {
+		return "", err
+	}
+	if s.definition.Command == "" {
+		return "", hutch.Errorf(hutch.NotFound, "the session %s is of the agent %s, which is one of your own: give its definition, too", s.ID, s.definition.Name).Naming(hutch.AboutField, "definition")
 	}
 	earlier, err := s.processes(ctx)
 	if err != nil {
@@ -128,22 +105,22 @@ func (s *Session) Stop(ctx context.Context) error {
 
 // Follow passes on what the agent does, from the beginning of a prompt, until it has ended. The agent works on if ctx ends
 // or show fails.
-func (s *Session) Follow(ctx context.Context, process string, show func(Event) error) (Result, error) {
+func (s *Session) Follow(ctx context.Context, process string, show func(Event) error) (hutch.AgentResult, error) {
 	d := decoder{read: formats[s.definition.format()], show: show}
 	if show == nil {
 		d.show = func(Event) error { return nil }
 	}
 	if _, err := s.svc.Logs(ctx, hutch.LogsRequest{SandboxID: s.ID, ProcessID: process, Follow: true}, d.add); err != nil {
-		return Result{}, err
+		return hutch.AgentResult{}, err
 	}
 	if err := d.close(); err != nil {
-		return Result{}, err
+		return hutch.AgentResult{}, err
 	}
 	p, err := s.svc.Process(ctx, s.ID, process)
 	if err != nil {
-		return Result{}, err
+		return hutch.AgentResult{}, err
 	}
-	res := Result{Session: s.ID, Agent: s.definition.Name, Answer: d.answer, Usage: d.usage}
+	res := hutch.AgentResult{SandboxID: s.ID, Agent: s.definition.Name, Answer: d.answer, Usage: d.usage}
 	if p.ExitCode != nil {
 		res.ExitCode = *p.ExitCode
 	}
@@ -156,7 +133,7 @@ func (s *Session) Follow(ctx context.Context, process string, show func(Event) e
 }
 
 // addDiff adds what has changed.
-func (s *Session) addDiff(ctx context.Context, res *Result) error {
+func (s *Session) addDiff(ctx context.Context, res *hutch.AgentResult) error {
 	diff, p, err := s.Diff(ctx)
 	if err != nil {
 		return err
@@ -172,7 +149,7 @@ type decoder struct {
 	show    func(Event) error
 	pending map[hutch.Stream][]byte
 	answer  string
-	usage   Usage
+	usage   hutch.AgentUsage
 	failed  bool
 }
 
@@ -221,7 +198,7 @@ func (d *decoder) line(stream hutch.Stream, line []byte) error {
 	for _, e := range events {
 		switch e.Type {
 		case Said:
-			if !e.more {
+			if !e.Continues {
 				d.answer = ""
 			}
 			if len(d.answer) < maxText {
@@ -232,7 +209,7 @@ func (d *decoder) line(stream hutch.Stream, line []byte) error {
 				d.answer = e.Text
 			}
 			d.failed = d.failed || e.Failed
-			d.usage = d.usage.plus(e.Usage)
+			d.usage = plus(d.usage, e.Usage)
 		}
 		if err := d.show(e); err != nil {
 			return err
@@ -241,9 +218,9 @@ func (d *decoder) line(stream hutch.Stream, line []byte) error {
 	return nil
 }
 
-func (u Usage) plus(v *Usage) Usage {
+func plus(u hutch.AgentUsage, v *hutch.AgentUsage) hutch.AgentUsage {
 	if v == nil {
 		return u
 	}
-	return Usage{u.Turns + v.Turns, u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.Cost + v.Cost}
+	return hutch.AgentUsage{Turns: u.Turns + v.Turns, InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens, Cost: u.Cost + v.Cost}
 }

@@ -11,6 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/auth"
+	"hutch/internal/coding"
 	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/dify"
 	"hutch/internal/compat/e2b"
@@ -125,6 +126,9 @@ func (d *Daemon) handler(s surfaces) (handler, guarded http.Handler, end func())
 	if !d.cfg.Conversations.Only {
 		mux.Handle("/v1/", s.rest)
 		mux.Handle("/v1", s.rest)
+		agents := coding.NewHandler(d.policy)
+		mux.Handle(coding.Prefix, agents)
+		mux.Handle(coding.Prefix+"/", agents)
 		mux.Handle("/", s.rest) // says that nothing is there
 	}
 	d.talks.Routes(mux)

@@ -18,6 +18,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/backup"
+	"hutch/internal/coding"
 	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/dify"
 	"hutch/internal/compat/e2b"
@@ -130,6 +131,9 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)
 	mux.Handle("/v1/", h.rest)
+	agents := coding.NewHandler(p)
+	mux.Handle(coding.Prefix, agents)
+	mux.Handle(coding.Prefix+"/", agents)
 	talks.Routes(mux)
 	h.e2b = e2b.New(e2b.Options{
 		Service: p, Images: p, Accounts: p, Records: e.Sandboxes, Principal: tokens.Holder, Uploads: t.TempDir(), Secret: []byte("makes the keys of sandboxes"),

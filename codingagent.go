@@ -1,0 +1,145 @@
+package hutch
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// AgentRequest asks a coding agent to work on a repository, in a new sandbox. That sandbox is the session, and stays.
+type AgentRequest struct {
+	// Agent is claude, which is the default, codex, gemini or opencode. Definition, in YAML, describes another one.
+	Agent      string `json:"agent,omitempty"`
+	Definition string `json:"definition,omitempty"`
+	// Prompt says what the agent is to do.
+	Prompt string `json:"prompt"`
+	// Repository is cloned; its field dir is not used.
+	Repository GitCloneRequest `json:"repository"`
+
+	// The following are as in CreateRequest. Those that are left out are what the definition says.
+
+	Image   string            `json:"image,omitempty"` // or the name of a template
+	Runtime string            `json:"runtime,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	Network Network           `json:"network,omitzero"`
+	Limits  Limits            `json:"limits,omitzero"`
+
+	Timeout Seconds `json:"timeout,omitempty"` // ends the agent; default an hour
+	Keep    Seconds `json:"keep,omitempty"`    // how long the session is there at all; default a week
+	Detach  bool    `json:"detach,omitempty"`  // do not wait for the agent
+}
+
+// AgentPrompt is what an agent is to do next, in a session.
+type AgentPrompt struct {
+	Definition string  `json:"definition,omitempty"` // of an agent that the server does not know
+	Prompt     string  `json:"prompt"`
+	Timeout    Seconds `json:"timeout,omitempty"`
+	Detach     bool    `json:"detach,omitempty"`
+}
+
+// MaxPrompt is the longest prompt, in bytes.
+const MaxPrompt = 1 << 20
+
+// Check refuses a request that no server can answer.
+func (r AgentRequest) Check() error {
+	if r.Agent != "" && r.Definition != "" {
+		return Errorf(Invalid, "agent and definition both say which agent: give one").Naming(AboutField, "agent")
+	}
+	if err := (AgentPrompt{Prompt: r.Prompt, Timeout: r.Timeout}).Check(); err != nil {
+		return err
+	}
+	if err := r.Repository.Check(); err != nil {
+		return err
+	}
+	return checkLife(0, r.Keep, "")
+}
+
+// Check refuses a prompt that no agent can follow.
+func (p AgentPrompt) Check() error {
+	if strings.TrimSpace(p.Prompt) == "" || len(p.Prompt) > MaxPrompt {
+		return Errorf(Invalid, "the prompt has %d bytes: say in 1 to %d what the agent is to do", len(p.Prompt), MaxPrompt).Naming(AboutField, "prompt")
+	}
+	return checkLife(0, p.Timeout, "")
+}
+
+// AgentEventType is the kind of an [AgentEvent].
+type AgentEventType string
+
+const (
+	AgentBegan  AgentEventType = "began"  // Text is the model, where the agent says it
+	AgentSaid   AgentEventType = "said"   // Text is what the agent says
+	AgentCalled AgentEventType = "called" // the agent uses Tool, and Text is what for
+	AgentGot    AgentEventType = "got"    // Text is what the tool gave
+	AgentLog    AgentEventType = "log"    // Text is a line that the agent prints beside its stream
+	AgentEnded  AgentEventType = "ended"  // Text is the agent's last words
+)
+
+// AgentEvent is one thing that an agent does, whichever agent it is.
+type AgentEvent struct {
+	Type      AgentEventType `json:"type"`
+	Text      string         `json:"text,omitempty"`
+	Tool      string         `json:"tool,omitempty"`
+	Failed    bool           `json:"failed,omitempty"`
+	Continues bool           `json:"continues,omitempty"` // Text continues that of the event before
+	Usage     *AgentUsage    `json:"usage,omitempty"`     // of AgentEnded
+}
+
+// AgentUsage is what an agent says it has used; 0 for what it does not say.
+type AgentUsage struct {
+	Turns        int     `json:"turns"`
+	InputTokens  int     `json:"inputTokens"` // with those of a cache
+	OutputTokens int     `json:"outputTokens"`
+	Cost         float64 `json:"cost"` // US dollars
+}
+
+// AgentResult is what came of a prompt. Of a request that does not wait it has the session and the agent only.
+type AgentResult struct {
+	SandboxID string
+	Agent     string
+	// Success reports that the agent ended by itself and saw no error.
+	Success  bool
+	ExitCode int
+	TimedOut bool
+	Duration int64  // ms
+	Answer   string // the agent's last words
+	Usage    AgentUsage
+	// Diff is everything that has changed since the session began, as git prints it, byte by byte.
+	Diff    string
+	Files   int // that changed
+	Added   int // lines
+	Removed int
+}
+
+// agentResultJSON is AgentResult on the wire. If Diff is not UTF-8, it is base64, and encoding says so.
+type agentResultJSON struct {
+	SandboxID string     `json:"sandboxId"`
+	Agent     string     `json:"agent"`
+	Success   bool       `json:"success"`
+	ExitCode  int        `json:"exitCode"`
+	TimedOut  bool       `json:"timedOut"`
+	Duration  int64      `json:"duration"`
+	Answer    string     `json:"answer"`
+	Usage     AgentUsage `json:"usage"`
+	Diff      string     `json:"diff"`
+	Encoding  string     `json:"encoding,omitempty"`
+	Files     int        `json:"files"`
+	Added     int        `json:"added"`
+	Removed   int        `json:"removed"`
+}
+
+func (r AgentResult) MarshalJSON() ([]byte, error) {
+	j := agentResultJSON{r.SandboxID, r.Agent, r.Success, r.ExitCode, r.TimedOut, r.Duration, r.Answer, r.Usage, r.Diff, "", r.Files, r.Added, r.Removed}
+	j.Encoding = armour(&j.Diff)
+	return json.Marshal(j)
+}
+
+func (r *AgentResult) UnmarshalJSON(b []byte) error {
+	var j agentResultJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	if err := strip(j.Encoding, &j.Diff); err != nil {
+		return err
+	}
+	*r = AgentResult{j.SandboxID, j.Agent, j.Success, j.ExitCode, j.TimedOut, j.Duration, j.Answer, j.Usage, j.Diff, j.Files, j.Added, j.Removed}
+	return nil
+}
