@@ -30,7 +30,6 @@ func TestUnreadableMessages(t *testing.T) {
 	}{
 		"no JSON":     {websocket.MessageText, "hello", websocket.StatusInvalidFramePayloadData, "not an object in JSON"},
 		"iopub":       {websocket.MessageText, string(request("x", "iopub", "stream", object{})), websocket.StatusInvalidFramePayloadData, `the channel "iopub"`},
-		"no channel":  {websocket.MessageText, string(request("x", "", "execute_request", object{})), websocket.StatusInvalidFramePayloadData, "a client sends on shell"},
 		"no header":   {websocket.MessageText, `{"channel":"shell"}`, websocket.StatusInvalidFramePayloadData, "no header"},
 		"binary":      {websocket.MessageBinary, "\xff\xff\xff\xff\xff\xff\xff\xff", websocket.StatusInvalidFramePayloadData, "cannot have"},
 		"much":        {websocket.MessageText, string(request("x", "shell", "execute_request", object{"code": strings.Repeat("#", 5<<20)})), websocket.StatusMessageTooBig, ""},

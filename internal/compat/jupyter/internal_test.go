@@ -41,6 +41,8 @@ func TestDecode(t *testing.T) {
 		"text, second":      {websocket.MessageText, true, []byte(asked)},
 		"with buffers":      {websocket.MessageBinary, false, parts(asked, "buffer")},
 		"one part":          {websocket.MessageBinary, false, parts(asked)},
+		"a date of numbers": {websocket.MessageText, false, []byte(strings.Replace(asked, `"session"`, `"date":1.5,"session"`, 1))},
+		"no channel":        {websocket.MessageText, false, []byte(strings.Replace(asked, `,"channel":"shell"`, "", 1))},
 		"second":            {websocket.MessageBinary, true, frameOf("shell", `{"msg_id":"a","msg_type":"execute_request","session":"s"}`, `{"code":"1"}`)},
 		"second, one space": {websocket.MessageBinary, true, frameOf("shell", `{ "msg_id":"a","msg_type":"execute_request","session":"s"}`, `{"code":"1"}`)},
 	} {
@@ -51,7 +53,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, b := range map[string]string{
 		"no JSON": "{", "an array": "[]", "no header": `{"channel":"shell"}`, "no id": `{"header":{"msg_type":"x"},"channel":"shell"}`,
-		"iopub": strings.Replace(asked, "shell", "iopub", 1), "no channel": strings.Replace(asked, "shell", "", 1),
+		"iopub":         strings.Replace(asked, "shell", "iopub", 1),
 		"a long header": strings.Replace(asked, `"s"`, `"`+strings.Repeat("s", maxHeader)+`"`, 1),
 	} {
 		if m, err := decode(websocket.MessageText, []byte(b), false); hutch.KindOf(err) != hutch.Invalid {

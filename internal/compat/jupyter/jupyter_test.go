@@ -77,7 +77,7 @@ func TestKernels(t *testing.T) {
 	if got := l.run("a", "import os; x = 1; os.environ['GREETING']"); plain(of(got, "execute_result")) != "'hi'" {
 		t.Errorf("%v", got)
 	}
-	if k := d.want(http.StatusOK, "GET", "kernels/"+one, ""); k["connections"] != 1.0 || k["execution_state"] != "idle" || k["name"] != "python3" {
+	if k := d.want(http.StatusOK, "GET", "kernels/"+one, ""); k["connections"] != 1.0 || len(k["last_activity"].(string)) != len("2026-01-02T03:04:05.678901Z") || k["execution_state"] != "idle" || k["name"] != "python3" {
 		t.Errorf("%v", k)
 	}
 	d.want(http.StatusOK, "POST", "kernels/"+one+"/restart", "")

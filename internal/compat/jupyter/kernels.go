@@ -8,23 +8,30 @@ import (
 	"hutch/internal/compat"
 )
 
+// date is a time as clients read it: some read no other number of digits.
+type date struct{ time.Time }
+
+func (d date) String() string { return d.UTC().Format("2006-01-02T15:04:05.000000Z") }
+
+func (d date) MarshalJSON() ([]byte, error) { return []byte(`"` + d.String() + `"`), nil }
+
 // model is a kernel as clients read it.
 type model struct {
-	ID          string    `json:"id"`
-	Name        string    `json:"name"`
-	Active      time.Time `json:"last_activity"`
-	State       string    `json:"execution_state"`
-	Connections int       `json:"connections"`
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Active      date   `json:"last_activity"`
+	State       string `json:"execution_state"`
+	Connections int    `json:"connections"`
 }
 
 func (h *Handler) model(k known) model {
-	m := model{ID: k.String(), Name: k.entry.Name, Active: k.box.LastUsedAt.UTC(), State: idle}
+	m := model{ID: k.String(), Name: k.entry.Name, Active: date{k.box.LastUsedAt}, State: idle}
 	if live := h.live(k); live != nil {
 		live.mu.Lock()
 		defer live.mu.Unlock()
 		m.State, m.Connections = live.state, len(live.clients)
-		if live.active.After(m.Active) {
-			m.Active = live.active
+		if live.active.After(m.Active.Time) {
+			m.Active = date{live.active}
 		}
 	}
 	return m

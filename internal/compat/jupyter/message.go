@@ -37,10 +37,16 @@ const (
 )
 
 type header struct {
-	ID       string `json:"msg_id"`
-	Type     string `json:"msg_type"`
+	ID      string `json:"msg_id"`
+	Type    string `json:"msg_type"`
+	Session string `json:"session"`
+}
+
+// ourHeader is the header of what the server sends. What clients write into the other fields is not read: the date of some
+// is a number.
+type ourHeader struct {
+	header
 	Username string `json:"username"`
-	Session  string `json:"session"`
 	Date     string `json:"date"`
 	Version  string `json:"version"`
 }
@@ -150,6 +156,12 @@ func (m *message) readHeader(head json.RawMessage) error {
 	switch m.channel {
 	case shell, control, stdin:
 		return nil
+	case "": // as from Jupyter's gateway client
+		m.channel = shell
+		if m.header.Type == "input_reply" {
+			m.channel = stdin
+		}
+		return nil
 	}
 	return unreadable("the message names the channel %.40q: a client sends on shell, control or stdin", m.channel)
 }
@@ -166,8 +178,8 @@ var none = json.RawMessage("{}")
 
 // newAnswer encodes the parts of a message about parent, which is nil for one about no request.
 func newAnswer(channel, typ string, parent, metadata json.RawMessage, content any) *answer {
-	head, _ := json.Marshal(header{ // of strings
-		ID: hutch.NewID("m"), Type: typ, Username: "hutch", Session: "hutch", Date: time.Now().UTC().Format(time.RFC3339Nano), Version: version,
+	head, _ := json.Marshal(ourHeader{ // of strings
+		header{ID: hutch.NewID("m"), Type: typ, Session: "hutch"}, "hutch", date{time.Now()}.String(), version,
 	})
 	if parent == nil {
 		parent = none

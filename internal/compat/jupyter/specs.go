@@ -3,7 +3,6 @@ package jupyter
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"hutch"
 )
@@ -90,7 +89,7 @@ func (h *Handler) resource(w http.ResponseWriter, r *http.Request) {
 }
 
 // serverVersion is the version of the server of Jupyter whose API this is.
-const serverVersion = "2.17.0"
+const serverVersion = "2.21.1"
 
 func (h *Handler) version(w http.ResponseWriter, r *http.Request) {
 	h.send(w, r, http.StatusOK, map[string]string{"version": serverVersion})
@@ -103,13 +102,13 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	last, connections := h.began, 0
+	last, connections := date{h.began}, 0
 	for _, k := range list {
 		m := h.model(k)
-		if m.Active.After(last) {
+		if m.Active.After(last.Time) {
 			last = m.Active
 		}
 		connections += m.Connections
 	}
-	h.send(w, r, http.StatusOK, map[string]any{"started": h.began.UTC().Format(time.RFC3339Nano), "last_activity": last.UTC().Format(time.RFC3339Nano), "connections": connections, "kernels": len(list)})
+	h.send(w, r, http.StatusOK, map[string]any{"started": date{h.began}, "last_activity": last, "connections": connections, "kernels": len(list)})
 }
