@@ -1,0 +1,225 @@
+// Package worker runs the tools of agents that live elsewhere in sandboxes of ours. It is a self-hosted environment of
+// Claude Managed Agents: Anthropic runs the agent, and this worker runs its tools.
+//
+// The worker dials out. It claims work items from the queue of an environment; each item names a session. It keeps the
+// lease of the item alive, follows the events of the session, runs each call of a tool, and posts the result. Anthropic's
+// SDK does all that. Two ideas are ours:
+//
+//   - A session is a sandbox. Its id is made of the environment and the session, so every worker that gets the session
+//     finds the same sandbox again, with its files and its shell. Between turns the sandbox hibernates. The six tools are
+//     calls of [hutch.Service]; no program of the sandbox sees the key of the environment.
+//   - A call is answered by the worker that has the lease, or not at all. When the worker stops, or loses a lease, it
+//     posts nothing for a call that it did not finish. The call stays open, and the next worker runs it.
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/lib/environments"
+	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"hutch"
+)
+
+// Options configure [Run].
+type Options struct {
+	// Environment is the id of the self-hosted environment, and Key its key. The key goes to the API only.
+	Environment, Key string
+	// URL is the base URL of the API; "" is Anthropic's.
+	URL string
+	// Name is what the API calls this worker; default: the name of the host and a random number.
+	Name string
+	// Sessions is the highest number of sessions at once; default 4.
+	Sessions int
+	// Sandbox is what kind of sandbox a session gets. ID and Labels are set by the worker.
+	Sandbox hutch.CreateRequest
+	// Idle is how long a session keeps its place after its turn has ended; default one minute.
+	Idle time.Duration
+	// Drain is how long calls that run can continue after the worker was told to stop; default one minute.
+	Drain time.Duration
+	// Outputs is a folder of this machine that gets the files of [OutputsDir], in a folder for each session; "" leaves
+	// them in the sandbox.
+	Outputs string
+	// HTTP makes the calls of the API; nil uses the default.
+	HTTP *http.Client
+	Log  *slog.Logger
+}
+
+const (
+	defaultSessions = 4
+	defaultIdle     = time.Minute
+	defaultDrain    = time.Minute
+	// reclaimAfter is how old claimed work must be that no worker has acknowledged before another worker gets it.
+	reclaimAfter = 30 * time.Second
+)
+
+// worker is one run of [Run].
+type worker struct {
+	Options
+	svc    hutch.Service
+	client anthropic.Client
+	calls  *gate
+}
+
+// Run serves the sessions of an environment until ctx is done. Then it claims no more work, lets calls that run finish
+// for the time Drain, and hands its sessions back: the API gives them to another worker, or to the next one. An
+// environment that does not exist and a key that is refused are errors of kind Denied.
+func Run(ctx context.Context, svc hutch.Service, opt Options) error {
+	w := &worker{Options: opt.withDefaults(), svc: svc, calls: newGate()}
+	if err := w.check(); err != nil {
+		return err
+	}
+	w.client = anthropic.NewClient(w.clientOptions()...)
+	claiming, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	serving, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	var wg sync.WaitGroup
+	for slot := range w.Sessions {
+		wg.Go(func() {
+			if err := w.serveSlot(claiming, serving, slot); err != nil {
+				stop(err)
+			}
+		})
+	}
+	<-claiming.Done()
+	w.calls.close(w.Drain)
+	cut()
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return w.refused(context.Cause(claiming))
+}
+
+func (o Options) withDefaults() Options {
+	host, _ := os.Hostname()
+	o.Name = cmp.Or(o.Name, host+"-"+hutch.NewID("hutch"))
+	o.Sessions = cmp.Or(o.Sessions, defaultSessions)
+	o.Idle = cmp.Or(o.Idle, defaultIdle)
+	o.Drain = cmp.Or(o.Drain, defaultDrain)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+func (w *worker) check() error {
+	switch {
+	case w.Environment == "":
+		return hutch.Errorf(hutch.Invalid, "the environment is missing: give the id of a self-hosted environment, such as env_01ABC")
+	case w.Key == "":
+		return hutch.Errorf(hutch.Invalid, "the key of the environment is missing: make one for the environment in Anthropic's console")
+	case w.Sessions < 0 || w.Idle < 0 || w.Drain < 0:
+		return hutch.Errorf(hutch.Invalid, "sessions, idle and drain may not be negative")
+	}
+	return w.Sandbox.Check()
+}
+
+// clientOptions are those of the SDK's client: nothing is taken from the environment of the process, which can have
+// another key.
+func (w *worker) clientOptions() []option.RequestOption {
+	list := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithAuthToken(w.Key)}
+	if w.URL != "" {
+		list = append(list, option.WithBaseURL(w.URL))
+	}
+	if w.HTTP != nil {
+		list = append(list, option.WithHTTPClient(w.HTTP))
+	}
+	return list
+}
+
+// serveSlot serves one session after another. It claims work until claiming is done, and serves it until serving is.
+func (w *worker) serveSlot(claiming, serving context.Context, slot int) error {
+	poller := environments.NewWorkPoller(claiming, w.client, environments.WorkPollerOptions{
+		EnvironmentID: w.Environment, EnvironmentKey: w.Key, WorkerID: fmt.Sprintf("%s-%d", w.Name, slot),
+		ReclaimOlderThanMs: param.NewOpt(reclaimAfter.Milliseconds()), Logger: w.Log,
+		AutoStop: param.NewOpt(false), // HandleItem stops the item
+	})
+	defer poller.Close()
+	for poller.Next() {
+		w.serveItem(serving, poller.Current())
+	}
+	return poller.Err()
+}
+
+// serveItem serves one work item: a session, until it ends, is idle, or is taken away.
+func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWork) {
+	log := w.Log.With("session", work.Data.ID, "work", work.ID)
+	s, err := w.newSession(work.Data.ID)
+	if err != nil {
+		log.Error("serve a session", "err", err)
+		return // its lease ends, and another worker gets it
+	}
+	defer s.end()
+	runner := environments.NewEnvironmentWorker(w.client, environments.EnvironmentWorkerOptions{
+		EnvironmentID: w.Environment, EnvironmentKey: w.Key, WorkerID: w.Name, Workdir: s.downloads,
+		ToolsFunc: s.tools, MaxIdle: &w.Idle, Logger: w.Log,
+		RequestOptions: []option.RequestOption{option.WithMiddleware(s.withhold)},
+	})
+	log.Info("session begins", "sandbox", s.sandbox)
+	err = runner.HandleItem(ctx, environments.HandleItemOptions{WorkID: work.ID, EnvironmentID: work.EnvironmentID, SessionID: work.Data.ID, EnvironmentKey: w.Key})
+	if err != nil && ctx.Err() == nil {
+		log.Warn("session broke off", "err", err)
+	}
+	log.Info("session handed back", "sandbox", s.sandbox)
+	w.after(s, log)
+}
+
+// afterTime bounds what is done when an item has ended, and overTime the question whether its session has.
+const (
+	afterTime = 2 * time.Minute
+	overTime  = 10 * time.Second
+)
+
+// after collects what a session left in its outputs folder, and destroys the sandbox of a session that has ended.
+func (w *worker) after(s *session, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), afterTime)
+	defer cancel()
+	if err := s.collect(ctx, w.Outputs); err != nil {
+		log.Warn("collect the outputs", "err", err)
+	}
+	if !w.over(ctx, s.id) {
+		s.rest(ctx, log)
+		return
+	}
+	if _, err := w.svc.Destroy(ctx, s.sandbox, true); err != nil && !errors.Is(err, hutch.NotFound) {
+		log.Warn("destroy the sandbox of a session that has ended", "sandbox", s.sandbox, "err", err)
+		return
+	}
+	log.Info("session has ended", "sandbox", s.sandbox)
+}
+
+// over reports whether a session has ended for good. When the API does not say so, the session may continue.
+func (w *worker) over(ctx context.Context, session string) bool {
+	ctx, cancel := context.WithTimeout(ctx, overTime)
+	defer cancel()
+	got, err := w.client.Beta.Sessions.Get(ctx, session, anthropic.BetaSessionGetParams{})
+	if answer, ok := errors.AsType[*anthropic.Error](err); ok {
+		return answer.StatusCode == http.StatusNotFound
+	}
+	return err == nil && (got.Status == anthropic.BetaManagedAgentsSessionStatusTerminated || !got.ArchivedAt.IsZero())
+}
+
+// refused says what to do about an error that ends the worker.
+func (w *worker) refused(err error) error {
+	answer, ok := errors.AsType[*anthropic.Error](err)
+	if !ok {
+		return err
+	}
+	switch answer.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return hutch.Errorf(hutch.Denied, "the API refused the key of the environment %s (HTTP %d): make a new key for this environment in Anthropic's console, and set ANTHROPIC_ENVIRONMENT_KEY", w.Environment, answer.StatusCode).Because(err)
+	case http.StatusNotFound:
+		return hutch.Errorf(hutch.NotFound, "the API knows no environment %s: check its id, and that it is a self-hosted one", w.Environment).Because(err)
+	}
+	return hutch.Errorf(hutch.Unavailable, "the API refused to give work of the environment %s (HTTP %d)", w.Environment, answer.StatusCode).Because(err)
+}
