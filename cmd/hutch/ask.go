@@ -211,7 +211,9 @@ func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams)
 		}
 	}()
 	opt.Service = m
-	return a.ask(ctx, ask.New(opt), q, std)
+	e := ask.New(opt)
+	defer e.Close()
+	return a.ask(ctx, e, q, std)
 }
 
 // localComponents reads the agents and commands of the person who asks. Those of the current folder come first.

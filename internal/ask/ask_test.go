@@ -15,6 +15,7 @@ import (
 
 	"hutch"
 	"hutch/internal/ask"
+	"hutch/internal/caller"
 	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/hutchtest/messages"
 )
@@ -43,6 +44,7 @@ func start(t *testing.T, opt ask.Options, answer func(messages.Request) messages
 		b.spent = append(b.spent, s)
 	}
 	b.Engine = ask.New(opt)
+	t.Cleanup(b.Close)
 	return b
 }
 
@@ -72,6 +74,7 @@ func (b *bench) refused(q hutch.Question, kind hutch.Kind, words string) {
 // left reports the sandboxes that are there.
 func (b *bench) left() (ids []string) {
 	b.Helper()
+	b.Close()
 	list, err := b.svc.Sandboxes(b.Context(), hutch.Filter{})
 	if err != nil {
 		b.Fatal(err)
@@ -219,6 +222,7 @@ func TestBadQuestions(t *testing.T) {
 		t.Errorf("the model was asked %d times", n)
 	}
 	none := ask.New(ask.Options{Service: b.svc})
+	defer none.Close()
 	if _, err := none.Ask(t.Context(), bash("x"), nil); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "ANTHROPIC_API_KEY") {
 		t.Errorf("without a key: %v", err)
 	}
@@ -370,6 +374,19 @@ func TestComponents(t *testing.T) {
 	}
 	if all, err := ask.FindComponents(filepath.Join(dir, "none"), dir); err != nil || all.Check() == nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestLimitOfSandboxes: with a limit of one sandbox, questions one after another are answered: each waits until the sandbox
+// of the one before is gone.
+func TestLimitOfSandboxes(t *testing.T) {
+	t.Parallel()
+	b := start(t, ask.Options{}, nil)
+	ctx := caller.WithOwner(t.Context(), caller.Owner{ID: "ada", MaxSandboxes: 1})
+	for i := range 10 {
+		if a, err := b.Ask(ctx, hutch.Question{Language: "bash", Code: "echo 1"}, nil); err != nil || a.Output != "1\n" {
+			t.Fatalf("question %d: %+v, %v", i, a, err)
+		}
 	}
 }
 

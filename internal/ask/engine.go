@@ -54,6 +54,7 @@ type Engine struct {
 	opt       Options
 	programs  *programs
 	histories *histories
+	gone      *leaving
 }
 
 var _ hutch.Questions = (*Engine)(nil)
@@ -62,8 +63,11 @@ var _ hutch.Questions = (*Engine)(nil)
 func New(opt Options) *Engine {
 	opt.ModelTime = cmp.Or(opt.ModelTime, defaultModelTime)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
-	return &Engine{opt: opt, programs: newPrograms(opt.CacheAge), histories: newHistories()}
+	return &Engine{opt: opt, programs: newPrograms(opt.CacheAge), histories: newHistories(), gone: newLeaving()}
 }
+
+// Close waits until the sandboxes of answered questions are gone. Call it when no question is under way.
+func (e *Engine) Close() { e.gone.drain(context.Background()) }
 
 // ErrNoKey is the error for a question that needs a model when the server has none.
 var ErrNoKey = hutch.Errorf(hutch.Unavailable, "there is no key for the model: set ANTHROPIC_API_KEY where the server starts, or give it a file with --ask-key-file; a question with code needs no model")
@@ -128,7 +132,7 @@ func (e *Engine) begin(ctx context.Context, q hutch.Question, out func(hutch.Ans
 	if out == nil {
 		out = func(hutch.AnswerEvent) error { return nil }
 	}
-	a := &asking{Engine: e, question: q, language: lang, repairs: e.opt.Repairs, out: out, box: newBox(e.opt.Service, q)}
+	a := &asking{Engine: e, question: q, language: lang, repairs: e.opt.Repairs, out: out, box: newBox(e.opt.Service, e.gone, q)}
 	if q.Repairs != nil {
 		a.repairs = *q.Repairs
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -20,9 +21,52 @@ const (
 	cleanTime = 30 * time.Second
 )
 
+// leaving are the sandboxes whose questions are answered and which are being destroyed: an answer does not wait for that.
+// At most cap(slots) go in the background; when more end at once, their answers wait.
+type leaving struct {
+	slots    chan struct{}
+	draining sync.Mutex
+}
+
+// maxLeaving bounds how many sandboxes are destroyed in the background at once.
+const maxLeaving = 8
+
+func newLeaving() *leaving { return &leaving{slots: make(chan struct{}, maxLeaving)} }
+
+// run calls destroy, in the background if there is a free slot.
+func (l *leaving) run(destroy func()) {
+	select {
+	case l.slots <- struct{}{}:
+		go func() {
+			defer func() { <-l.slots }()
+			destroy()
+		}()
+	default:
+		destroy()
+	}
+}
+
+// drain waits until those that are being destroyed now are gone. Each ends within cleanTime.
+func (l *leaving) drain(ctx context.Context) {
+	l.draining.Lock()
+	defer l.draining.Unlock()
+	taken := 0
+	for taken < cap(l.slots) && ctx.Err() == nil {
+		select {
+		case l.slots <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+		}
+	}
+	for range taken {
+		<-l.slots
+	}
+}
+
 // box is the sandbox of a question. It is made when the first program is there.
 type box struct {
 	svc   hutch.Service
+	gone  *leaving
 	q     hutch.Question
 	id    string              // empty until it is made
 	dir   string              // the working folder, as the sandbox names it
@@ -35,7 +79,9 @@ type fileMark struct {
 	modified time.Time
 }
 
-func newBox(svc hutch.Service, q hutch.Question) *box { return &box{svc: svc, q: q} }
+func newBox(svc hutch.Service, gone *leaving, q hutch.Question) *box {
+	return &box{svc: svc, gone: gone, q: q, given: map[string]fileMark{}}
+}
 
 // open makes the sandbox, or finds that of the conversation, and puts the files into it.
 func (b *box) open(ctx context.Context) error {
@@ -51,6 +97,10 @@ func (b *box) open(ctx context.Context) error {
 		req.Timeout = hutch.InSeconds(hutch.MaxRepairs*(defaultModelTime+time.Duration(b.q.Timeout)*time.Millisecond) + spareTime) // should we die
 	}
 	sb, err := b.svc.Create(ctx, req)
+	if errors.Is(err, hutch.Exhausted) {
+		b.gone.drain(ctx) // sandboxes of earlier questions count until they are gone
+		sb, err = b.svc.Create(ctx, req)
+	}
 	if err != nil {
 		return err
 	}
@@ -62,22 +112,28 @@ func (b *box) open(ctx context.Context) error {
 	b.dir = strings.TrimSuffix(dir.Path, "/") + "/"
 	for _, f := range b.q.Files {
 		w := hutch.WriteRequest{Path: f.Path, Parents: true}
-		if _, err := b.svc.WriteFile(ctx, b.id, w, bytes.NewReader(f.Content)); err != nil {
+		info, err := b.svc.WriteFile(ctx, b.id, w, bytes.NewReader(f.Content))
+		if err != nil {
 			return err
 		}
+		b.given[f.Path] = fileMark{info.Size, info.Modified}
 	}
-	b.given, err = b.files(ctx)
+	if b.q.ConversationID != "" { // a new sandbox has no other files
+		b.given, err = b.files(ctx)
+	}
 	return err
 }
 
-// close destroys the sandbox unless a conversation keeps it, also when the caller has gone.
+// close destroys the sandbox unless a conversation keeps it, also when the caller has gone. It does not wait for that.
 func (b *box) close(ctx context.Context) {
 	if b.id == "" || b.q.ConversationID != "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(ctx)), cleanTime)
-	defer cancel()
-	b.svc.Destroy(ctx, b.id, true) // if that fails, it ends with its lifetime
+	b.gone.run(func() {
+		ctx, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(ctx)), cleanTime)
+		defer cancel()
+		b.svc.Destroy(ctx, b.id, true) // if that fails, it ends with its lifetime
+	})
 }
 
 // outcome is how a program ended.

@@ -47,6 +47,7 @@ func (d *Daemon) openQuestions(context.Context) (err error) {
 		opt.Model = ask.NewAnthropic(ask.AnthropicOptions{Key: c.Key, BaseURL: c.URL, Model: c.Model, Retries: 2})
 	}
 	d.questions = ask.New(opt)
+	d.onClose(func() error { d.questions.Close(); return nil })
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"hutch/internal/datadir"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/messages"
 )
@@ -21,14 +22,15 @@ type askBench struct {
 	*testing.T
 	model *messages.Server
 	dir   string // where commands run
+	data  string // folder
 	env   []string
 	stdin string
 }
 
 func newAskBench(t *testing.T, answer func(messages.Request) messages.Answer) *askBench {
-	b := &askBench{T: t, model: messages.Start(t, answer), dir: hutchtest.Dir(t)}
+	b := &askBench{T: t, model: messages.Start(t, answer), dir: hutchtest.Dir(t), data: hutchtest.Dir(t)}
 	b.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "HUTCH_DATA=" + hutchtest.Dir(t), "XDG_CONFIG_HOME=" + b.dir,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "HUTCH_DATA=" + b.data, "XDG_CONFIG_HOME=" + b.dir,
 		"ANTHROPIC_API_KEY=" + messages.Key, "ANTHROPIC_BASE_URL=" + b.model.URL, "ANTHROPIC_MODEL=" + messages.Model,
 	}
 	return b
@@ -158,8 +160,25 @@ func TestAskServer(t *testing.T) {
 	if code != 0 || !strings.Contains(out, `"Ask"`) || !strings.Contains(out, `"Model"`) || !strings.Contains(out, messages.Model+" ") || strings.Contains(out, messages.Key) {
 		t.Errorf("the audit log: %d %s %s", code, out, errs)
 	}
+	b.example(said.String())
 	if strings.Contains(said.String(), messages.Key) {
 		t.Error("the key is in the server's log")
+	}
+}
+
+// example runs examples/ask against the server that said this.
+func (b *askBench) example(said string) {
+	b.Helper()
+	token, err := os.ReadFile(datadir.Folder(b.data).Token())
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command("go", "run", "./examples/ask", "remember", "remember")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "LANGUAGE=bash", "HUTCH_URL="+regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`).FindString(said), "HUTCH_TOKEN="+strings.TrimSpace(string(token)))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "wrote seen, 0 bytes\nsuccess true after 0 repairs; ") || strings.Count(string(out), "--- run 1 ---\nseen\n") != 1 {
+		b.Errorf("the example: %v\n%s", err, out)
 	}
 }
 

@@ -117,8 +117,10 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	veil := secret.Redact(e, vault.Redactor)
 	folders := volume.NewService(volume.ServiceOptions{Store: volumes, Uses: e.VolumeUses, Save: e.SaveVolumes})
 	backups := backup.New(backup.Options{Service: veil, Store: kept})
+	asks := ask.New(ask.Options{Service: veil})
+	t.Cleanup(asks.Close)
 	p, err := policy.New(t.Context(), veil, policy.Options{
-		Questions: ask.New(ask.Options{Service: veil}),
+		Questions: asks,
 		Tokens:    tokens, Secrets: vault, Backups: backups, Images: all, Volumes: folders, Accounts: e, Owners: owners.New(owners.Options{
 			Service: e, Tokens: tokens, Volumes: folders, Images: all, Backups: backups, Secrets: vault, More: func() []string { return append(volumes.Owners(), vault.Owners()...) },
 		}), Pools: e, Audit: record, Observer: record,

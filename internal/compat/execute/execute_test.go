@@ -32,11 +32,13 @@ func serve(t *testing.T, key string, answer func(messages.Request) messages.Answ
 	if key != "" {
 		opt.Model = ask.NewAnthropic(ask.AnthropicOptions{Key: key, BaseURL: b.model.URL, Model: messages.Model})
 	}
-	h := execute.NewHandler(ask.New(opt), execute.Options{})
+	e := ask.New(opt)
+	h := execute.NewHandler(e, execute.Options{})
 	b.Server = httptest.NewServer(h)
 	t.Cleanup(func() {
 		h.Close()
 		b.Server.Close()
+		e.Close()
 	})
 	return b
 }
