@@ -9,6 +9,7 @@ import (
 	"hutch/internal/compat/dify"
 	"hutch/internal/compat/jupyter"
 	"hutch/internal/compat/librechat"
+	"hutch/internal/compat/openterminal"
 	"hutch/internal/compat/ragflow"
 )
 
@@ -33,7 +34,9 @@ func (d *Daemon) chats() []foreign {
 	rf := ragflow.NewHandler(d.policy, ragflow.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Log: d.log})
 	ju := jupyter.NewHandler(d.policy, jupyter.Options{Image: d.cfg.Chats.Image, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Origins: d.cfg.Origins, Log: d.log})
 	lc := librechat.NewHandler(d.policy, librechat.Options{Image: d.cfg.Chats.Image, Timeout: d.cfg.Sandboxes.ExecTimeout, Keep: d.cfg.Chats.Keep, Log: d.log})
+	ot := openterminal.NewHandler(d.policy, openterminal.Options{Image: d.cfg.Chats.Image, Keep: d.cfg.Chats.Keep, Log: d.log})
 	return []foreign{
+		{paths: []string{openterminal.Prefix + "/"}, handler: ot, refuse: openterminal.Refuse, uploads: openterminal.Uploads, close: ot.Close},
 		{paths: []string{jupyter.Prefix + "/"}, handler: ju, refuse: jupyter.Refuse, close: ju.Close},
 		{paths: []string{dify.Prefix + "/"}, handler: df, refuse: dify.Refuse, close: df.Close},
 		{paths: []string{ragflow.Prefix + "/"}, handler: rf, refuse: ragflow.Refuse, close: rf.Close},

@@ -16,6 +16,7 @@ import (
 	"hutch/internal/compat/dify"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/librechat"
+	"hutch/internal/compat/openterminal"
 	"hutch/internal/compat/ragflow"
 	"hutch/internal/conversation"
 	"hutch/internal/guard"
@@ -173,7 +174,7 @@ func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 
 // isOpen reports whether anyone can make a request.
 func isOpen(r *http.Request) bool {
-	return conversation.Open(r) || e2b.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
+	return conversation.Open(r) || e2b.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
 // forCallers is how much memory the daemon has for what its callers send and have

@@ -27,6 +27,7 @@ import (
 	"hutch/internal/compat/judge0"
 	"hutch/internal/compat/jupyter"
 	"hutch/internal/compat/librechat"
+	"hutch/internal/compat/openterminal"
 	"hutch/internal/compat/piston"
 	"hutch/internal/compat/ragflow"
 	"hutch/internal/compat/swerex"
@@ -51,18 +52,19 @@ import (
 // house is a server with everything in front of its engine.
 type house struct {
 	*httptest.Server
-	tokens    *auth.Registry
-	policy    *policy.Policy
-	rest      *rest.Handler
-	e2b       *e2b.Server
-	bridge    *bridge.Handler
-	swerex    *swerex.Handler
-	piston    *piston.Handler
-	dify      *dify.Handler
-	ragflow   *ragflow.Handler
-	judge0    *judge0.Handler
-	jupyter   *jupyter.Handler
-	librechat *librechat.Handler
+	tokens       *auth.Registry
+	policy       *policy.Policy
+	rest         *rest.Handler
+	e2b          *e2b.Server
+	bridge       *bridge.Handler
+	swerex       *swerex.Handler
+	piston       *piston.Handler
+	dify         *dify.Handler
+	ragflow      *ragflow.Handler
+	judge0       *judge0.Handler
+	jupyter      *jupyter.Handler
+	librechat    *librechat.Handler
+	openterminal *openterminal.Handler
 }
 
 // local is the token that a server has without set-up.
@@ -162,6 +164,8 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	mux.Handle("/jupyter/", h.jupyter)
 	h.librechat = librechat.NewHandler(p, librechat.Options{})
 	mux.Handle("/librechat/v1/", h.librechat)
+	h.openterminal = openterminal.NewHandler(p, openterminal.Options{})
+	mux.Handle("/openterminal/", h.openterminal)
 	mux.Handle(e2b.Prefix, http.StripPrefix("/e2b", h.e2b))
 	isOpen := func(r *http.Request) bool { return conversation.Open(r) || e2b.Open(r) }
 	guarded := guard.New(h.e2b.Inside(mux), guard.Options{Check: tokens.Check, Known: e2b.Known, Requests: requests, Open: isOpen, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -181,6 +185,7 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 		h.ragflow.Close()
 		h.judge0.Close()
 		h.librechat.Close()
+		h.openterminal.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		tools.Close(ctx)

@@ -1,0 +1,286 @@
+// Package openterminal answers the clients of Open Terminal, which Open WebUI gives to models as tools: below
+// /openterminal/ are openapi.json, "execute" and "files".
+//
+// Each user has a sandbox. The header X-User-Id names the user, and is believed below the token that sends it: the
+// sandbox belongs to the token's owner, and its id is a hash of the user's. X-Session-Id names a chat, which has a
+// working folder of its own. Sandboxes sleep between messages, and are destroyed when nothing has used them for
+// Options.Keep.
+//
+// Terminals, ports and the proxy are not there: /api/config says so, and the routes are refused with status 501.
+package openterminal
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/compat"
+)
+
+// Prefix is before all paths of the API.
+const Prefix = "/openterminal"
+
+// Open reports whether a request needs no token.
+func Open(r *http.Request) bool {
+	return r.Method == http.MethodGet && (r.URL.Path == Prefix+"/health" || r.URL.Path == Prefix+"/api/config")
+}
+
+// Uploads reports whether a request's body is a file, which is never held in memory.
+func Uploads(r *http.Request) bool {
+	return r.Method == http.MethodPost && r.URL.Path == Prefix+"/files/upload"
+}
+
+// Options configure a handler; the zero value works.
+type Options struct {
+	// Image is the image or template of the sandboxes; default the server's.
+	Image string
+	// Keep is how long a sandbox stays without use; default 7 days.
+	Keep time.Duration
+	// Stall is how long a client can leave data unread, or send none, before it counts as gone; default 5 minutes.
+	Stall time.Duration
+	Log   *slog.Logger
+}
+
+// Handler serves the API.
+type Handler struct {
+	svc    hutch.Service
+	opt    Options
+	log    *slog.Logger
+	mux    *http.ServeMux
+	calls  *compat.Calls
+	kept   *compat.Keeper
+	dirs   dirs
+	routes []string
+}
+
+// NewHandler returns a handler that calls svc.
+func NewHandler(svc hutch.Service, opt Options) *Handler {
+	opt.Keep, opt.Stall = cmp.Or(opt.Keep, 7*24*time.Hour), cmp.Or(opt.Stall, compat.Stall)
+	h := &Handler{
+		svc: svc, opt: opt, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), calls: compat.NewCalls("openterminal"),
+		kept: compat.NewKeeper(svc, opt.Keep),
+	}
+	for route, f := range map[string]func(*call) (any, error){
+		"GET /files/cwd": (*call).getDir, "POST /files/cwd": (*call).setDir, "GET /files/list": (*call).list, "GET /files/read": (*call).read,
+		"GET /files/display": (*call).display, "GET /files/view": (*call).view, "GET /files/serve/{path...}": (*call).view, "POST /files/write": (*call).write,
+		"POST /files/mkdir": (*call).mkdir, "DELETE /files/delete": (*call).remove, "POST /files/move": (*call).move, "POST /files/replace": (*call).replace,
+		"GET /files/grep": (*call).grep, "GET /files/glob": (*call).glob, "POST /files/upload": (*call).upload, "POST /files/archive": (*call).archive,
+		"GET /execute": (*call).processes, "POST /execute": (*call).execute, "GET /execute/{process}/status": (*call).status,
+		"POST /execute/{process}/input": (*call).input, "DELETE /execute/{process}": (*call).kill,
+		"GET /ports": lacks, "/proxy/{port}/{path...}": lacks, "/api/terminals": lacks, "/api/terminals/{id}": lacks, "GET /system": lacks, "GET /info": lacks,
+	} {
+		method, pattern, found := strings.Cut(route, " ")
+		if !found {
+			method, pattern = "", method
+		}
+		route = strings.TrimSpace(method + " " + Prefix + pattern)
+		h.routes = append(h.routes, route)
+		h.mux.HandleFunc(route, h.serve(f))
+	}
+	h.mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, r *http.Request) { compat.Send(w, r, http.StatusOK, document) })
+	h.mux.HandleFunc("GET "+Prefix+"/health", func(w http.ResponseWriter, r *http.Request) {
+		compat.Send(w, r, http.StatusOK, []byte(`{"status":"ok"}`))
+	})
+	h.mux.HandleFunc("GET "+Prefix+"/api/config", func(w http.ResponseWriter, r *http.Request) {
+		compat.Send(w, r, http.StatusOK, []byte(`{"features":{"terminal":false,"notebooks":false,"system":false}}`))
+	})
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		Refuse(w, http.StatusNotFound, hutch.Errorf(hutch.NotFound, "Not Found"))
+	})
+	return h
+}
+
+// Routes lists the routes that need a token, as patterns of [http.ServeMux].
+func (h *Handler) Routes() []string { return h.routes }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// Close ends the calls under way and waits for them.
+func (h *Handler) Close() { h.calls.Close() }
+
+func lacks(*call) (any, error) {
+	return nil, hutch.Errorf(hutch.Unsupported, "this server has no terminals, ports, proxy and prompts over Open Terminal's API: use the tools, or Hutch's own API")
+}
+
+// call is a request of a user.
+type call struct {
+	*Handler
+	w       http.ResponseWriter
+	r       *http.Request
+	ctx     context.Context
+	sandbox string
+	chat    string // the key of its working folder
+	home    string
+}
+
+// maxHeader is the longest id of a user or a chat, in bytes.
+const maxHeader = 512
+
+var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "ot-" + lower.EncodeToString(sum[:])[:32]
+}
+
+// serve returns a handler that calls f with the sandbox of the user, which is created on first use.
+func (h *Handler) serve(f func(*call) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r, done := h.calls.Begin(r)
+		defer done()
+		v, err := h.enter(w, r, f)
+		if err == nil && v != nil {
+			var body []byte
+			if body, err = compat.Encode(r.Context(), v); err == nil {
+				compat.Send(w, r, http.StatusOK, body)
+				return
+			}
+		}
+		if err != nil {
+			h.fail(w, r, err)
+		}
+	}
+}
+
+func (h *Handler) enter(w http.ResponseWriter, r *http.Request, f func(*call) (any, error)) (any, error) {
+	user, chat := r.Header.Get("X-User-Id"), r.Header.Get("X-Session-Id")
+	if len(user) > maxHeader || len(chat) > maxHeader || len(r.Header.Values("X-User-Id")) > 1 {
+		return nil, hutch.Errorf(hutch.Invalid, "X-User-Id and X-Session-Id are one text each, of at most %d bytes", maxHeader)
+	}
+	c := &call{Handler: h, w: w, r: r, ctx: r.Context(), sandbox: hashed("user " + user)}
+	if chat != "" {
+		c.chat = compat.Owner(c.ctx) + " " + c.sandbox + " " + hashed(chat)
+	}
+	req := hutch.CreateRequest{ID: c.sandbox, Image: h.opt.Image, Labels: map[string]string{"openterminal": "user"}}
+	err := h.kept.Use(c.ctx, req, func() error {
+		at, err := h.svc.Stat(c.ctx, c.sandbox, ".")
+		c.home = at.Path
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f(c)
+}
+
+// resolve returns the absolute path of what a client names.
+func (c *call) resolve(name string) (string, error) {
+	switch {
+	case name == "~":
+		name = c.home
+	case strings.HasPrefix(name, "~/"):
+		name = path.Join(c.home, name[2:])
+	case !strings.HasPrefix(name, "/"):
+		name = path.Join(c.dir(), name)
+	}
+	name = path.Clean(name)
+	return name, hutch.CheckPath(name)
+}
+
+// dir is the working folder of the chat.
+func (c *call) dir() string { return cmp.Or(c.dirs.get(c.chat), c.home) }
+
+// dirs are the working folders of chats. A server that starts again begins with none.
+type dirs struct {
+	mu     sync.Mutex
+	byChat map[string]string
+}
+
+const maxChats = 10000
+
+func (d *dirs) get(chat string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byChat[chat]
+}
+
+func (d *dirs) set(chat, dir string) {
+	if chat == "" {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byChat == nil || len(d.byChat) >= maxChats {
+		d.byChat = map[string]string{}
+	}
+	d.byChat[chat] = dir
+}
+
+// query returns a parameter; the text "null" counts as none.
+func (c *call) query(name string) string {
+	v := c.r.URL.Query().Get(name)
+	if strings.EqualFold(v, "null") {
+		return ""
+	}
+	return v
+}
+
+// number returns a parameter between two numbers, or usual.
+func (c *call) number(name string, usual, least, most float64) (float64, error) {
+	v := c.query(name)
+	if v == "" {
+		return usual, nil
+	}
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(n >= least && n <= most) {
+		return 0, hutch.Errorf(hutch.Invalid, "%s must be a number from %v to %v", name, least, most)
+	}
+	return n, nil
+}
+
+func (c *call) flag(name string, usual bool) bool {
+	switch strings.ToLower(c.query(name)) {
+	case "true", "1", "yes", "on":
+		return true
+	case "false", "0", "no", "off":
+		return false
+	}
+	return usual
+}
+
+// statuses are those for kinds of errors.
+var statuses = map[hutch.Kind]int{
+	hutch.Invalid: http.StatusBadRequest, hutch.Denied: http.StatusForbidden, hutch.NotFound: http.StatusNotFound, hutch.Conflict: http.StatusConflict,
+	hutch.Exhausted: http.StatusTooManyRequests, hutch.Unsupported: http.StatusNotImplemented, hutch.Unavailable: http.StatusServiceUnavailable,
+}
+
+var errBinary = hutch.Errorf(hutch.Invalid, "Unsupported binary file type: read it with a command")
+
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if cause := context.Cause(r.Context()); cause != nil {
+		err = cause // the client has gone, or the server is closing
+	}
+	e := hutch.AsError(err)
+	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
+		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
+	}
+	status := cmp.Or(statuses[e.Kind], http.StatusInternalServerError)
+	switch {
+	case errors.Is(err, compat.ErrTooLarge), errors.Is(err, compat.ErrTooLong):
+		status = http.StatusRequestEntityTooLarge
+	case errors.Is(err, errBinary):
+		status = http.StatusUnsupportedMediaType
+	}
+	Refuse(w, status, err)
+}
+
+// Refuse answers with an error, also for a guard that does not let a request in.
+func Refuse(w http.ResponseWriter, status int, err error) {
+	b, _ := json.Marshal(map[string]string{"detail": hutch.AsError(err).Message}) // a string
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	w.Write(b) // an error here is a client that has gone
+}

@@ -1,0 +1,226 @@
+package openterminal
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"hutch"
+	"hutch/internal/compat"
+)
+
+// chunk is one replacement. Lines count from 1, and narrow where the target is looked for.
+type chunk struct {
+	Target      string `json:"target"`
+	Replacement string `json:"replacement"`
+	First       *int   `json:"start_line"`
+	Last        *int   `json:"end_line"`
+	All         bool   `json:"allow_multiple"`
+}
+
+// replace makes all replacements in a file, or none.
+func (c *call) replace() (any, error) {
+	var req struct {
+		Path         string  `json:"path"`
+		Replacements []chunk `json:"replacements"`
+	}
+	if err := compat.ReadJSON(c.w, c.r, &req); err != nil {
+		return nil, err
+	}
+	if req.Path == "" || len(req.Replacements) == 0 {
+		return nil, hutch.Errorf(hutch.Invalid, "path and replacements are required")
+	}
+	name, err := c.resolve(req.Path)
+	if err != nil {
+		return nil, err
+	}
+	content, err := c.text(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range req.Replacements {
+		if content, err = r.in(content); err != nil {
+			return nil, err
+		}
+		if len(content) > maxText {
+			return nil, compat.ErrTooLong
+		}
+	}
+	return c.store(name, strings.NewReader(content))
+}
+
+// in makes the replacement in a text.
+func (r chunk) in(content string) (string, error) {
+	if r.Target == "" {
+		return "", hutch.Errorf(hutch.Invalid, "target is empty: give the text to be replaced")
+	}
+	lines := linesOf(content)
+	first, last := 1.0, float64(len(lines))
+	if r.First != nil {
+		first = float64(*r.First)
+	}
+	if r.Last != nil {
+		last = float64(*r.Last)
+	}
+	from, to := between(len(lines), first, last)
+	before, region, after := strings.Join(lines[:from], ""), strings.Join(lines[from:to], ""), strings.Join(lines[to:], "")
+	switch n := strings.Count(region, r.Target); {
+	case n == 0:
+		return "", hutch.Errorf(hutch.Invalid, "Target string not found: %.100q", r.Target)
+	case n > 1 && !r.All:
+		return "", hutch.Errorf(hutch.Invalid, "Found %d occurrences of target string but allow_multiple is false", n)
+	case len(content)+n*(len(r.Replacement)-len(r.Target)) > maxText:
+		return "", compat.ErrTooLong
+	}
+	return before + strings.ReplaceAll(region, r.Target, r.Replacement) + after, nil
+}
+
+// most is how many results the client wants.
+func (c *call) most() (int, error) {
+	n, err := c.number("max_results", 50, 1, 500)
+	return int(n), err
+}
+
+// found is a line, or a file, with a match.
+type found struct {
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"`
+	Text string `json:"content,omitempty"`
+}
+
+func (c *call) grep() (any, error) {
+	query, most, err := c.query("query"), 0, error(nil)
+	if query == "" {
+		return nil, hutch.Errorf(hutch.Invalid, "the parameter query is required")
+	}
+	if most, err = c.most(); err != nil {
+		return nil, err
+	}
+	target, err := c.folder()
+	if err != nil {
+		return nil, err
+	}
+	pattern := query
+	if !c.flag("regex", true) {
+		pattern = regexp.QuoteMeta(query)
+	}
+	if c.flag("case_insensitive", false) {
+		pattern = "(?i)" + pattern
+	}
+	include, err := patterns(c.r.URL.Query()["include"])
+	if err != nil {
+		return nil, err
+	}
+	perLine, cut, list := c.flag("match_per_line", true), false, []found{}
+	err = c.svc.SearchFiles(c.ctx, c.sandbox, hutch.SearchRequest{Path: target, Pattern: pattern, Hidden: true, Limit: 10000}, func(m hutch.Match) error {
+		if len(include) > 0 && !matches(include, path.Base(m.Path)) {
+			return nil
+		}
+		if !perLine && len(list) > 0 && list[len(list)-1].File == m.Path {
+			return nil
+		}
+		if len(list) == most {
+			cut = true
+			return errEnough
+		}
+		if perLine {
+			list = append(list, found{m.Path, m.Line, m.Text})
+		} else {
+			list = append(list, found{File: m.Path})
+		}
+		return nil
+	})
+	if err != nil && hutch.KindOf(err) == hutch.Exhausted {
+		cut, err = true, nil
+	}
+	if err != nil && !cut {
+		return nil, err
+	}
+	return map[string]any{"query": query, "path": target, "matches": list, "truncated": cut}, nil
+}
+
+// folder resolves the parameter path, which is the working folder if it is missing.
+func (c *call) folder() (string, error) {
+	name := c.query("path")
+	if name == "" {
+		name = "."
+	}
+	return c.resolve(name)
+}
+
+func (c *call) glob() (any, error) {
+	pattern, kind := c.query("pattern"), c.query("type")
+	if pattern == "" || !slices.Contains([]string{"", "any", "file", "directory"}, kind) {
+		return nil, hutch.Errorf(hutch.Invalid, "pattern is required, and type is any, file or directory")
+	}
+	most, err := c.most()
+	if err != nil {
+		return nil, err
+	}
+	target, err := c.folder()
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := patterns([]string{pattern})
+	if err != nil {
+		return nil, err
+	}
+	unwanted, err := patterns(c.r.URL.Query()["exclude"])
+	if err != nil {
+		return nil, err
+	}
+	cut, list := false, []item{}
+	err = c.svc.ListFiles(c.ctx, c.sandbox, hutch.ListRequest{Path: target, Recursive: true, Hidden: true}, func(f hutch.FileInfo) error {
+		i := itemOf(f)
+		i.Path = strings.ToValidUTF8(strings.TrimPrefix(f.Path, strings.TrimSuffix(target, "/")+"/"), "\ufffd")
+		names := []string{f.Name, i.Path}
+		if kind == "file" && i.Type != "file" || kind == "directory" && i.Type != "directory" || !matches(wanted, names...) || matches(unwanted, names...) {
+			return nil
+		}
+		if len(list) == most {
+			cut = true
+			return errEnough
+		}
+		list = append(list, i)
+		return nil
+	})
+	if err != nil && hutch.KindOf(err) == hutch.Exhausted {
+		cut, err = true, nil
+	}
+	if err != nil && !cut {
+		return nil, err
+	}
+	return map[string]any{"pattern": pattern, "path": target, "matches": list, "truncated": cut}, nil
+}
+
+// The limits of patterns.
+const (
+	maxPatterns = 50
+	maxPattern  = 1 << 10 // bytes
+)
+
+// patterns compiles patterns of a shell, in which * also matches slashes, as in Python's fnmatch.
+func patterns(list []string) ([]*regexp.Regexp, error) {
+	var all []*regexp.Regexp
+	for _, text := range list {
+		if text == "" || text == "null" {
+			continue
+		}
+		if len(all) == maxPatterns || len(text) > maxPattern {
+			return nil, hutch.Errorf(hutch.Invalid, "there are more than %d patterns, or one of more than %d bytes", maxPatterns, maxPattern)
+		}
+		quoted := regexp.QuoteMeta(strings.ToValidUTF8(text, "\ufffd"))
+		quoted = strings.NewReplacer(`\*`, "(?s:.*)", `\?`, "(?s:.)", `\[!`, "[^", `\[`, "[", `\]`, "]").Replace(quoted)
+		re, err := regexp.Compile("^(?:" + quoted + ")$")
+		if err != nil {
+			return nil, hutch.Errorf(hutch.Invalid, "the pattern %.60q cannot be used: write *, ? and [a-z]", text)
+		}
+		all = append(all, re)
+	}
+	return all, nil
+}
+
+func matches(list []*regexp.Regexp, names ...string) bool {
+	return slices.ContainsFunc(list, func(re *regexp.Regexp) bool { return slices.ContainsFunc(names, re.MatchString) })
+}

@@ -1,0 +1,49 @@
+package tenants
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestOpenTerminalRoutes: eve sends the id of ada's user with a token of her own, to each route. She gets a sandbox of
+// her own, as with a user that never existed, and ada's file is as before.
+func TestOpenTerminalRoutes(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.adaAndEve(t)
+	const user = "X-User-Id"
+	if a := ada.ask(t, "POST", "/openterminal/files/write", `{"path":"secret","content":"of ada"}`, user, "people-1"); a.status != http.StatusOK {
+		t.Fatalf("ada's file: %d %s", a.status, a.body)
+	}
+	a := ada.ask(t, "POST", "/openterminal/execute", `{"command":"sleep 100"}`, user, "people-1")
+	process := between(a.body, `"id":"`, `"`)
+	for _, route := range h.openterminal.Routes() {
+		method, path, found := strings.Cut(route, " ")
+		if !found {
+			method, path = "GET", route
+		}
+		path = strings.NewReplacer("{process}", process, "{path...}", "secret", "{port}", "80", "{id}", "x").Replace(path)
+		path += "?path=secret&query=ada&pattern=secret&directory=."
+		if a := h.stranger().ask(t, method, path, "{}", user, "people-1"); a.status != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d %s", route, a.status, a.body)
+		}
+		ask := func(id string) string {
+			a := eve.ask(t, method, path, `{"path":"secret","command":"cat secret","input":"x","source":"secret","destination":"there","paths":["secret"]}`, user, id)
+			if strings.Contains(a.body, "of ada") {
+				t.Errorf("%s: %d %s", route, a.status, a.body)
+			}
+			return fmt.Sprint(a.status)
+		}
+		if hers, none := ask("people-1"), ask("people-2"); hers != none {
+			t.Errorf("%s of ada's user: %s; of nobody's: %s", route, hers, none)
+		}
+	}
+	if a := ada.ask(t, "GET", "/openterminal/files/read?path=secret", "", user, "people-1"); !strings.Contains(a.body, "of ada") {
+		t.Errorf("ada's file is now %d %s", a.status, a.body)
+	}
+	if a := ada.ask(t, "GET", "/openterminal/execute/"+process+"/status", "", user, "people-1"); !strings.Contains(a.body, `"status":"running"`) {
+		t.Errorf("ada's command is now %d %s", a.status, a.body)
+	}
+}
