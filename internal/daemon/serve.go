@@ -31,6 +31,10 @@ import (
 // closeTime is how long requests, and then the engine, can take to end.
 const closeTime = 10 * time.Second
 
+// lastWords is how long a client has to read the end of its answer. One that does not read would hold up the end for
+// minutes.
+const lastWords = 3 * time.Second
+
 // Serve answers requests until ctx is done. It is called once; Close follows.
 func (d *Daemon) Serve(ctx context.Context) error {
 	s := d.surfaces()
@@ -69,6 +73,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	d.listener.Close()
+	defer time.AfterFunc(lastWords, func() { hs.Close() }).Stop()
 	s.mcp.Close(last)
 	s.rest.Close()
 	if d.endE2B != nil {

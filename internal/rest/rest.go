@@ -72,8 +72,13 @@ type Handler struct {
 
 	ctx   context.Context // done when the handler closes
 	close context.CancelCauseFunc
+	cut   context.Context // done when clients have had time for the last words
+	mute  context.CancelFunc
 	calls sync.WaitGroup
 }
+
+// lastWords is how long a client has to read the end of its WebSocket when the handler closes.
+const lastWords = 3 * time.Second
 
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
@@ -83,6 +88,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		stall: cmp.Or(opt.Stall, 5*time.Minute), sockets: socketOptions(opt.Origins),
 	}
 	h.ctx, h.close = context.WithCancelCause(context.Background())
+	h.cut, h.mute = context.WithCancel(context.Background())
 	h.route()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, hutch.Errorf(hutch.NotFound, "there is nothing at %.200q: see /v1/docs for all paths of the API", r.URL.Path))
@@ -101,9 +107,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Close ends the calls under way, and waits until they have ended. http.Server.Shutdown would wait for them, and does
-// not know WebSockets. Call Close when the server no longer accepts connections.
+// not know WebSockets. Call Close when the server no longer accepts connections. A WebSocket whose client does not read is
+// cut off after lastWords; other connections must be closed by their http.Server.
 func (h *Handler) Close() {
 	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
+	defer h.mute()
+	defer time.AfterFunc(lastWords, h.mute).Stop()
 	h.calls.Wait()
 }
 

@@ -46,7 +46,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) *socket {
 		return nil
 	}
 	// r's context ends the command but not the connection, which is still needed to report how the command ended.
-	return &socket{conn: c, ctx: context.WithoutCancel(r.Context()), stall: h.stall}
+	ctx, cut := context.WithCancel(context.WithoutCancel(r.Context()))
+	return &socket{conn: c, ctx: ctx, stall: h.stall, forget: context.AfterFunc(h.cut, cut)}
 }
 
 // socketOptions returns the options of all WebSockets. A browser sends its token as a subprotocol, as package credential
@@ -101,12 +102,15 @@ type socket struct {
 	conn  *websocket.Conn
 	ctx   context.Context
 	stall time.Duration
-	tasks sync.WaitGroup
-	stdin *window.Queue // nil when the command came with all its input
-	buf   []byte        // of output
+	// forget ends the wait for the end of the handler.
+	forget func() bool
+	tasks  sync.WaitGroup
+	stdin  *window.Queue // nil when the command came with all its input
+	buf    []byte        // of output
 }
 
 func (s *socket) close() {
+	s.forget()
 	s.conn.CloseNow()
 	s.tasks.Wait()
 }
