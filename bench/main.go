@@ -134,6 +134,7 @@ func (l *lab) steps() steps {
 		{"Output", l.output},
 		{"Code contexts, ms", l.contexts},
 		{"Questions: POST /execute with a model that answers at once, ms", l.questions},
+		{"Jupyter kernels, ms", l.notebooks},
 		{"First code in a sandbox, ms", l.warm},
 		{"Tokens, policy, quotas, metrics and audit before a call that does nothing, µs", l.governance},
 		{"Hibernation, ms", l.sleep},
