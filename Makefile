@@ -114,7 +114,7 @@ test: build
 compat: build
 	npm ci --prefix test/compat/suite --no-audit --no-fund --loglevel=error
 	E2B_SUITE=$(E2B_SUITE) $(GO) test -tags compat -count=1 -timeout 60m -v -run TestSuite ./test/compat
-	SWEREX_SUITE=$(SWEREX_SUITE) $(GO) test -tags compat -count=1 -timeout 30m -v -run 'TestSWEReXSuite|TestLangChainSuite' ./test/compat
+	SWEREX_SUITE=$(SWEREX_SUITE) $(GO) test -tags compat -count=1 -timeout 30m -v -run 'TestSWEReXSuite|TestLangChainSuite|TestConcurrentCommands' ./test/compat
 	$(GO) test -tags compat -count=1 -timeout 20m -v -run TestInspect ./test/sdk
 
 # On a kernel with control groups of version 2, in qemu: apt-get install

@@ -50,6 +50,7 @@ type Handler struct {
 	commands commands
 	watchers watchers
 	accounts accounts
+	turns    turns
 
 	ctx   context.Context // done when the handler closes
 	close context.CancelCauseFunc

@@ -96,10 +96,15 @@ func (h *Handler) start(q request, m startRequest, s *stream) error {
 	if m.Process.Cmd == "" {
 		return rpcErrorf(invalidArgument, "process.cmd is empty: give the path of a program")
 	}
-	p, err := q.target.Service.StartProcess(q.ctx, q.target.Sandbox, hutch.ProcessRequest{
+	asked := hutch.ProcessRequest{
 		Command: hutch.CommandLine(append([]string{m.Process.Cmd}, m.Process.Args...)...),
 		Name:    m.Tag, Dir: who.path(cmp.Or(m.Process.Cwd, who.home)), Env: m.Process.Envs, User: who.user,
 		Stdin: m.PTY == nil && (m.Stdin == nil || *m.Stdin), Terminal: m.PTY.size(),
+	}
+	var p hutch.Process
+	err = h.turns.start(q.ctx, place(q.ctx, q.target), limit, func() (err error) {
+		p, err = q.target.Service.StartProcess(q.ctx, q.target.Sandbox, asked)
+		return err
 	})
 	if err != nil {
 		return err
