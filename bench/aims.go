@@ -90,6 +90,9 @@ func (f *figures) aims(b bare) []aim {
 		{what: "CPU of it beyond the program", value: f.beyond(overMCP), limit: 2, unit: "ms"},
 		{what: "a line of a log over REST, p50", value: measured(f.log.line), limit: 2, unit: "ms"},
 	}
+	for _, c := range f.clients {
+		all = append(all, aim{what: "exec by " + c.name + " adds, p50", value: c.adds, limit: 2, unit: "ms"})
+	}
 	if f.page.rate > 0 {
 		all = append(all, aim{what: "a page by a preview adds, p50", value: f.page.adds, limit: 1, unit: "ms"},
 			aim{what: "bytes by a preview, of those without", value: 100 * f.page.share, limit: 50, atLeast: true, unit: "%"})

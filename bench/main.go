@@ -126,6 +126,7 @@ func (l *lab) steps() steps {
 		{"By hand: a new sandbox for one /bin/true, ms", l.byHand},
 		{"Interactive: from create to the end of the first command, over REST, ms", l.interactive},
 		{"Exec of /bin/true, one caller, ms", l.latency},
+		{"Clients: exec of /bin/true, ms", l.clients},
 		{"Load: exec of /bin/true, calls a second by number of callers, each with a sandbox", l.load},
 		{"Scaling: exec of /bin/true over MCP, calls a second", l.scaling},
 		{fmt.Sprintf("Governance: exec of /bin/true over MCP in %d sandboxes, calls a second by number of callers", l.alive), l.governedLoad},

@@ -38,6 +38,7 @@ type figures struct {
 	memory    memory             // of one sandbox
 	log       figure             // over REST
 	page      view               // by a preview
+	clients   []clientFigure
 }
 
 // creation measures a sandbox from nothing until a command has run in it, and
