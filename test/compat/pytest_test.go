@@ -3,13 +3,10 @@ package compat_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"encoding/xml"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 )
@@ -63,50 +60,4 @@ type xmlSkipped struct {
 type expectation struct {
 	Result string `json:"result"` // passed, failed, skipped; in a list also varies, which any result meets
 	Reason string `json:"reason,omitempty"`
-}
-
-// compareWith fails the test when a test ends otherwise than a list in this folder says, in either direction; with
-// UPDATE=1 it writes the list.
-func compareWith(t *testing.T, file string, got map[string]expectation) {
-	t.Helper()
-	want := map[string]expectation{}
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(text, &want)
-	}
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	update := os.Getenv("UPDATE") != ""
-	count := map[string]int{}
-	for _, name := range slices.Sorted(maps.Keys(got)) {
-		g, w := got[name], want[name]
-		count[g.Result]++
-		if g.Result == w.Result || w.Result == "varies" {
-			continue
-		}
-		if !update {
-			t.Errorf("%s: %s, not %s", name, g.Result, cmp.Or(w.Result, "known"))
-		}
-		want[name] = g
-	}
-	for name := range want {
-		if _, ran := got[name]; !ran {
-			delete(want, name)
-			if !update {
-				t.Errorf("%s did not run", name)
-			}
-		}
-	}
-	t.Logf("%s: %v of %d", file, count, len(got))
-	if !update {
-		return
-	}
-	text, err = json.MarshalIndent(want, "", "  ")
-	if err == nil {
-		err = os.WriteFile(file, append(text, '\n'), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
