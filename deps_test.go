@@ -126,7 +126,7 @@ var layers = []layer{
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
 	{"hutch/internal/guard", []string{"hutch", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/room"}},
-	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
+	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "go.opentelemetry.io/..."}},
 	{"hutch/internal/owners", []string{"hutch", "hutch/internal/caller"}},

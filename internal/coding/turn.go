@@ -71,7 +71,7 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 	seconds := fmt.Sprint(math.Ceil(timeout.Seconds()))
 	p, err := s.svc.StartProcess(ctx, s.ID, hutch.ProcessRequest{
 		Name: processName, Dir: Folder,
-		Command: "exec timeout -k 10 " + seconds + " bash -c " + hutch.CommandLine(command) + " <" + prompt,
+		Command: "exec timeout -k 5 " + seconds + " bash -c " + hutch.CommandLine(command) + " <" + prompt,
 	})
 	return p.ID, err
 }

@@ -112,7 +112,7 @@ type surfaces struct {
 }
 
 func (d *Daemon) surfaces() surfaces {
-	opt := mcp.Options{Version: d.cfg.Version.Version, Log: d.log, OnlyConversations: d.cfg.Conversations.Only}
+	opt := mcp.Options{Version: d.cfg.Version.Version, Log: d.log, OnlyConversations: d.cfg.Conversations.Only, Agents: d.policy}
 	if !d.cfg.Conversations.NoTools {
 		opt.Conversations = d.talks
 	}

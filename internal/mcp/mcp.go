@@ -25,6 +25,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"hutch"
+	"hutch/internal/coding"
 )
 
 // Options configure a server. The zero value works.
@@ -41,6 +42,8 @@ type Options struct {
 	KeepAlive time.Duration
 	// Conversations, when set, adds the tools of conversations.
 	Conversations Conversations
+	// Agents, when set, adds the tool of coding agents. What the tool does is verbs of this service.
+	Agents coding.Service
 	// OnlyConversations leaves out all tools except those of conversations.
 	OnlyConversations bool
 }
@@ -117,6 +120,9 @@ func newServer(svc hutch.Service, opt Options) *server {
 	add(s.sdk)
 	if !s.opt.OnlyConversations {
 		s.addTools()
+		if s.opt.Agents != nil {
+			s.addAgentTool()
+		}
 	}
 	if s.opt.Conversations != nil {
 		s.addConversationTools()
