@@ -3,18 +3,22 @@
 package compat_test
 
 import (
+	"archive/tar"
 	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +29,9 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/client"
 	"hutch/internal/daemon"
+	"hutch/internal/hutchtest/debian"
 )
 
 const (
@@ -59,11 +65,12 @@ func TestSuite(t *testing.T) {
 		t.Fatal(err)
 	}
 	chain, key := certificate(t, dir)
-	_, token := serveE2BWith(t, func(c *daemon.Config) {
+	url, token := serveE2BWith(t, func(c *daemon.Config) {
 		c.Listen, c.E2B, c.TLS = suiteAddress+":443", suiteDomain, daemon.TLS{Cert: chain, Key: key}
 		c.Sandboxes.Network = hutch.Network{Mode: hutch.NetworkOpen}
 		c.Sandboxes.Max = 50
 	})
+	loadBase(t, url, token, chain)
 	names, err := filepath.Abs(filepath.Join("suite", "names.cjs"))
 	if err != nil {
 		t.Fatal(err)
@@ -76,9 +83,54 @@ func TestSuite(t *testing.T) {
 	out := run(t, dir, env, "npx", args...)
 	t.Logf("%s", tail(out, 3000))
 	compare(t, results(t, filepath.Join(dir, "results.json"), dir))
-	if os.Getenv("UPDATE") != "" && os.Getenv("E2B_FILES") == "" {
+	if os.Getenv("UPDATE") != "" {
 		writePage(t, checkout)
 	}
+}
+
+// loadBase gives the server what the suite begins with, made of the packages of this machine: a Debian under the names of
+// the images that templates are built from, and of it the template base.
+func loadBase(t *testing.T, url, token, chain string) {
+	t.Helper()
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(chain)
+	if err != nil || !pool.AppendCertsFromPEM(text) {
+		t.Fatal("the certificate of the suite cannot be read: ", err)
+	}
+	c := client.New(url, token)
+	c.HTTP.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool, ServerName: "api." + suiteDomain}
+	for _, name := range []string{"e2bdev/base", "ubuntu:22.04"} {
+		r, w := io.Pipe()
+		go func() { w.CloseWithError(debian.WriteArchive(w, name, fillBase)) }()
+		if _, err := c.LoadImages(t.Context(), "", r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.BuildImage(t.Context(), hutch.BuildRequest{Name: "localhost/base", Dockerfile: baseDockerfile}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	built := hutch.Template{Labels: map[string]string{"e2b.build": "00000000-0000-4000-8000-000000000000"}} // as if over E2B's API
+	if _, err := c.CreateTemplate(t.Context(), hutch.TemplateRequest{Name: "base", Image: "localhost/base", Limits: hutch.Limits{CPU: 1, Memory: 512}, Template: built}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// baseDockerfile has E2B's user.
+const baseDockerfile = `FROM e2bdev/base
+RUN echo user:x:1000:1000::/home/user:/bin/bash >>/etc/passwd && echo user:x:1000: >>/etc/group && ln -sf python3 /usr/bin/python && mkdir -p /home/user && chown user:user /home/user
+USER user
+WORKDIR /home/user
+`
+
+func fillBase(w *tar.Writer) error {
+	group := "root:x:0:\n"
+	if err := w.WriteHeader(&tar.Header{Name: "etc/group", Size: int64(len(group)), Mode: 0o644}); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, group); err != nil {
+		return err
+	}
+	return debian.WriteWith(w, "dash", "findutils", "git", "sudo", "curl", "procps", "passwd", "sed", "hostname", "util-linux", "gzip", "tar")
 }
 
 func tail(text string, most int) string { return text[max(0, len(text)-most):] }
