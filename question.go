@@ -42,7 +42,8 @@ type Question struct {
 	NoCache bool `json:"noCache,omitempty"`
 	// Repairs is how often a program that fails goes back to the model, 0 to MaxRepairs; default: the server's.
 	Repairs *int    `json:"repairs,omitempty"`
-	Network Network `json:"network,omitzero"` // default none
+	Measure bool    `json:"measure,omitempty"` // say what the sandbox has used, too
+	Network Network `json:"network,omitzero"`  // default none
 }
 
 // Limits of a question.
@@ -157,6 +158,14 @@ type Answer struct {
 	Usage          ModelUsage     `json:"usage"`
 	ConversationID string         `json:"conversationId,omitempty"`
 	Files          []QuestionFile `json:"files,omitempty"` // that the program wrote or changed in its working folder
+	// Resources is what the sandbox has used since it was made; nil if that was not asked, or cannot be measured.
+	Resources *Consumption `json:"resources,omitempty"`
+}
+
+// Consumption is what a sandbox has used.
+type Consumption struct {
+	CPUSeconds float64 `json:"cpuSeconds"`
+	MemoryPeak float64 `json:"memoryPeak"` // MiB
 }
 
 // ModelUsage counts tokens of a model.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"hutch"
+	"hutch/client"
 	"hutch/internal/ask"
 	"hutch/internal/daemon"
 	"hutch/internal/text"
@@ -104,6 +105,7 @@ type asker struct {
 	repairs         int
 	asJSON, verbose bool
 	quiet           bool
+	answer          hutch.Answer // to the question that was asked
 }
 
 func (a *asker) flags(f *pflag.FlagSet) {
@@ -177,12 +179,11 @@ func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams)
 			return err
 		}
 	}
-	if t, err := h.target(); err == nil && !t.idle {
-		svc, err := h.dial()
-		if err != nil {
-			return err
+	if svc, err := serverThatRuns(h); err != nil || svc != nil {
+		if err == nil {
+			q, err = parts.Fold(q)
 		}
-		if q, err = parts.Fold(q); err != nil {
+		if err != nil {
 			return err
 		}
 		return a.ask(ctx, svc, q, std)
@@ -210,10 +211,18 @@ func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams)
 			err = cerr
 		}
 	}()
-	opt.Service = m
+	opt.Service, opt.Accounts = m, m.engine
 	e := ask.New(opt)
 	defer e.Close()
 	return a.ask(ctx, e, q, std)
+}
+
+// serverThatRuns is the server to ask; nil if there is none.
+func serverThatRuns(h *home) (*client.Client, error) {
+	if t, err := h.target(); err != nil || t.idle {
+		return nil, nil
+	}
+	return h.dial()
 }
 
 // localComponents reads the agents and commands of the person who asks. Those of the current folder come first.
@@ -244,6 +253,7 @@ func (a *asker) ask(ctx context.Context, to hutch.Questions, q hutch.Question, s
 	if err := a.keep(answer.Files, std); err != nil {
 		return err
 	}
+	a.answer = answer
 	s.remark(answer)
 	switch {
 	case answer.Success:

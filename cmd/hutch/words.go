@@ -16,7 +16,7 @@ var groups = []struct {
 }{
 	{"run", "Run code:", "run exec code ask shell flow languages"},
 	{"agents", "Coding agents:", "claude agent"},
-	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause hibernate resume fork snapshot restore template types share top usage"},
+	{"sandboxes", "Sandboxes:", "create ls inspect update rm pause hibernate resume fork snapshot restore template types share top monitor usage"},
 	{"processes", "Processes in a sandbox:", "start ps logs kill"},
 	{"images", "Images:", "image build"},
 	{"files", "Files in a sandbox:", "cp fs watch git backup volume"},

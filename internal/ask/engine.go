@@ -23,6 +23,8 @@ const (
 // Options are what an engine is made from. It needs a Service.
 type Options struct {
 	Service hutch.Service
+	// Accounts knows what sandboxes use; nil leaves that out of answers.
+	Accounts hutch.Accounts
 	// Model writes programs; nil answers only questions that bring their code.
 	Model Model
 	// Components are the agents and commands that questions can name; nil for none.
@@ -87,6 +89,7 @@ func (e *Engine) Ask(ctx context.Context, q hutch.Question, out func(hutch.Answe
 	if err != nil {
 		return hutch.Answer{}, err
 	}
+	a.answer.Resources = a.resources(ctx)
 	if a.answer.Files, err = a.box.outputs(ctx); err != nil {
 		return hutch.Answer{}, err
 	}
@@ -105,6 +108,23 @@ type asking struct {
 	out      func(hutch.AnswerEvent) error
 	box      *box
 	answer   hutch.Answer
+}
+
+// resources is what the sandbox has used so far.
+func (a *asking) resources(ctx context.Context) *hutch.Consumption {
+	if !a.question.Measure || a.opt.Accounts == nil {
+		return nil
+	}
+	report, err := a.opt.Accounts.Usage(ctx)
+	if err != nil {
+		return nil // the answer is worth more than its measure
+	}
+	for _, u := range report.Sandboxes {
+		if u.SandboxID == a.box.id {
+			return &hutch.Consumption{CPUSeconds: u.CPUSeconds, MemoryPeak: u.MemoryPeak}
+		}
+	}
+	return nil
 }
 
 // begin checks a question, and fills in its defaults. It does nothing that costs.

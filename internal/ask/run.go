@@ -147,10 +147,10 @@ type outcome struct {
 
 // run runs a program, and passes its output on as it comes.
 func (b *box) run(ctx context.Context, code string, out func(hutch.AnswerEvent) error) (outcome, error) {
-	began := time.Now()
 	if err := b.open(ctx); err != nil {
 		return outcome{}, err
 	}
+	began := time.Now()
 	w := &output{out: out, take: caller.From(ctx).Budget.Take}
 	req := hutch.ExecRequest{Language: b.q.Language, Command: code, Timeout: hutch.Seconds(float64(b.q.Timeout) / 1000), StreamOnly: true}
 	res, err := b.svc.Exec(ctx, b.id, req, w.add)

@@ -32,7 +32,7 @@ type Questions struct {
 func (d *Daemon) openQuestions(context.Context) (err error) {
 	c := d.cfg.Questions
 	opt := ask.Options{
-		Service: d.redacted, CacheAge: c.CacheAge, Repairs: c.Repairs, Prices: c.Prices, Spent: d.recordAnswer, Log: d.log,
+		Service: d.redacted, Accounts: d.engine, CacheAge: c.CacheAge, Repairs: c.Repairs, Prices: c.Prices, Spent: d.recordAnswer, Log: d.log,
 		MaxTimeout: cmp.Or(d.cfg.Sandboxes.MaxTimeout, 24*time.Hour),
 	}
 	if c.Components != "" {

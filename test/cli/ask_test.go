@@ -111,8 +111,17 @@ func TestAsk(t *testing.T) {
 	if r := b.model.Last(); !strings.Contains(r.System.Text(), "You are a clerk.") {
 		t.Errorf("the agent is not in %s", r.System.Text())
 	}
+	out, errs, code := b.hutch("monitor", "--runtime", "native", "-l", "bash", "add up 1 2")
+	for _, want := range []string{`System +hutch `, `Server +none runs`, `Generation +\S+ by ` + messages.Model + `: \d+ tokens in`, `Execution +\S+, exit code 0`, `Sandbox +sb-\S+ \d+\.\d+ s of CPU, [1-9]\d*\.\d MiB`, `\n3\n$`} {
+		if code != 0 || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("hutch monitor: %d %q %q; want %s", code, out, errs, want)
+		}
+	}
 	n := len(b.model.Requests())
 	b.want("7\n", "", 0, append(local, "--code", "echo 7")...)
+	if out, errs, code := b.hutch("monitor", "--runtime", "native", "-l", "bash", "--code", "echo 7; exit 4"); code != 4 || !strings.Contains(out, "exit code 4") || !strings.Contains(out, "\n7\n") || strings.Contains(out, "Generation") {
+		t.Errorf("hutch monitor: %d %q %q", code, out, errs)
+	}
 	b.want("", "Question is required", 125, "ask")
 	b.stdin = strings.Repeat("x", 1<<20)
 	b.want("", "over the limit", 125, "ask")
@@ -159,6 +168,12 @@ func TestAskServer(t *testing.T) {
 	out, errs, code = b.hutch("audit", "--json")
 	if code != 0 || !strings.Contains(out, `"Ask"`) || !strings.Contains(out, `"Model"`) || !strings.Contains(out, messages.Model+" ") || strings.Contains(out, messages.Key) {
 		t.Errorf("the audit log: %d %s %s", code, out, errs)
+	}
+	out, errs, code = b.hutch("monitor", "--json", "-l", "bash", "--code", "echo 7")
+	for _, want := range []string{`"status": "healthy"`, `"url": "http://127`, `"running": [1-9]`, `"memoryPeak": [1-9]`, `"output": "7\\n"`} {
+		if code != 0 || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("hutch monitor --json: %d %q %q; want %s", code, out, errs, want)
+		}
 	}
 	b.example(said.String())
 	if strings.Contains(said.String(), messages.Key) {
