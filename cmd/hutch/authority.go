@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hutch"
-	"hutch/internal/broker"
+	"hutch/internal/authority"
 	"hutch/internal/datadir"
 )
 
@@ -27,7 +27,7 @@ makes it.`,
 			if err != nil {
 				return err
 			}
-			a, err := broker.OpenAuthority(datadir.Authority(dir))
+			a, err := authority.Open(datadir.Authority(dir), authority.Sandboxes)
 			if err != nil {
 				return err
 			}
@@ -36,6 +36,13 @@ makes it.`,
 	}
 	c.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.AddCommand(&cobra.Command{
+		Use: "own", Short: "Print the certificate that clients of a server with --tls-own trust",
+		Long: `Print the certificate of the authority that signs for the server's own names, in
+PEM. A server with --tls-own makes it at its first start. Give it to clients:
+SSL_CERT_FILE for hutch, Go, curl and Python, NODE_EXTRA_CA_CERTS for Node.js.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return h.printOwnAuthority(std.out, asJSON) },
+	}, &cobra.Command{
 		Use: "rotate", Short: "Make another authority in its place, while the server is down",
 		Long: `Make another authority, with a key of its own, in the place of the present one.
 No server may run meanwhile; sandboxes may. Those that are made from then on
@@ -45,6 +52,26 @@ hosts are out of their reach, and they have to be made anew.`,
 		RunE: func(*cobra.Command, []string) error { return h.rotateAuthority(std.out, asJSON) },
 	})
 	return c
+}
+
+func (h *home) printOwnAuthority(out io.Writer, asJSON bool) error {
+	dir, err := h.path()
+	if err != nil {
+		return err
+	}
+	file := datadir.ServerAuthority(filepath.Join(dir, datadir.Server))
+	if _, err := os.Stat(file); err != nil {
+		return hutch.Errorf(hutch.NotFound, "no server with --tls-own has run with the data folder %s: choose its data folder with --data or $HUTCH_DATA", dir)
+	}
+	a, err := authority.Open(file, authority.Purpose{})
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return writeAuthority(out, a, true)
+	}
+	_, err = out.Write(a.Certificate())
+	return err
 }
 
 func (h *home) rotateAuthority(out io.Writer, asJSON bool) error {
@@ -60,7 +87,7 @@ func (h *home) rotateAuthority(out io.Writer, asJSON bool) error {
 		return hutch.Errorf(hutch.Conflict, "a server uses the data folder %s: end it, do this, and start it again; its sandboxes run on meanwhile", filepath.Dir(dir))
 	}
 	defer f.Close()
-	a, err := broker.RotateAuthority(datadir.Authority(dir))
+	a, err := authority.Rotate(datadir.Authority(dir), authority.Sandboxes)
 	if err != nil {
 		return err
 	}
@@ -88,7 +115,7 @@ func (h *home) serverFolder() (string, error) {
 	return h.data().Make(datadir.Server)
 }
 
-func writeAuthority(w io.Writer, a *broker.Authority, asJSON bool) error {
+func writeAuthority(w io.Writer, a *authority.Authority, asJSON bool) error {
 	until := a.Ends().UTC()
 	if asJSON {
 		return writeJSON(w, map[string]any{"sha256": a.Fingerprint(), "until": until})

@@ -1,6 +1,6 @@
 // Package broker forwards requests of sandboxes, with credentials that the
 // sandboxes do not have. To the program inside it is the host, with a certificate of
-// its own [Authority]; to the real host it is a client, over verified TLS. It parses
+// its own [authority.Authority]; to the real host it is a client, over verified TLS. It parses
 // each request and writes a new one from what it understood. In answers it masks
 // every credential that was sent, so that a host which repeats its input reveals
 // nothing to the program.
@@ -22,13 +22,14 @@ import (
 	"sync"
 	"time"
 
+	"hutch/internal/authority"
 	"hutch/internal/listen"
 	"hutch/internal/secret"
 )
 
 // Options configure a broker.
 type Options struct {
-	Authority *Authority
+	Authority *authority.Authority
 	// Roots are the certificate authorities of real hosts; nil means those of this machine.
 	Roots *x509.CertPool
 	Log   *slog.Logger
@@ -36,7 +37,7 @@ type Options struct {
 
 // Broker serves connections. It is safe for concurrent use.
 type Broker struct {
-	authority *Authority
+	authority *authority.Authority
 	client    *tls.Config // towards the real host
 	log       *slog.Logger
 }
@@ -76,11 +77,13 @@ const (
 	resting  = time.Minute // of a connection between requests
 )
 
+const maxSessions = 256 // of TLS with real hosts, that are kept
+
 // New returns a broker.
 func New(opt Options) *Broker {
 	return &Broker{
 		authority: opt.Authority,
-		client:    &tls.Config{RootCAs: opt.Roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(maxLeaves)},
+		client:    &tls.Config{RootCAs: opt.Roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(maxSessions)},
 		log:       cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 	}
 }
@@ -125,7 +128,7 @@ func (x *exchange) certified() *tls.Config {
 			if !strings.EqualFold(hello.ServerName, x.Host) {
 				return nil, fmt.Errorf("the handshake asks for %q, the connection is for %q", hello.ServerName, x.Host)
 			}
-			return x.authority.leaf(x.Host)
+			return x.authority.Leaf(x.Host)
 		},
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/authority"
 	"hutch/internal/broker"
 	"hutch/internal/secret"
 )
@@ -43,7 +44,7 @@ type scene struct {
 	t         *testing.T
 	addr      string // where the program's connections arrive
 	trusted   *x509.CertPool
-	authority *broker.Authority
+	authority *authority.Authority
 	mu        sync.Mutex
 	list      []secret.Credential
 	uses      []broker.Use
@@ -62,35 +63,44 @@ func credential(as, format string) secret.Credential {
 
 func newScene(t *testing.T, h http.Handler, list ...secret.Credential) *scene {
 	t.Helper()
-	world := authority(t)
+	world := newAuthority(t)
 	srv := httptest.NewUnstartedServer(h)
 	srv.EnableHTTP2 = true
 	srv.TLS = certified(t, world)
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
-	s := &scene{t: t, authority: authority(t), list: list, reach: srv.Listener.Addr().String(), port: 443}
+	s := &scene{t: t, authority: newAuthority(t), list: list, reach: srv.Listener.Addr().String(), port: 443}
 	s.trusted = pool(s.authority)
 	s.serve(broker.New(broker.Options{Authority: s.authority, Roots: pool(world)}))
 	return s
 }
 
 // certified is the real host's TLS. Its certificate comes from an authority like the broker's.
-func certified(t *testing.T, world *broker.Authority) *tls.Config {
-	cert := world.Leaf(t, host)
+func certified(t *testing.T, world *authority.Authority) *tls.Config {
+	cert := leafOf(t, world, host)
 	return &tls.Config{Certificates: []tls.Certificate{*cert}}
 }
 
-func authority(t *testing.T) *broker.Authority {
+func leafOf(t *testing.T, a *authority.Authority, host string) *tls.Certificate {
 	t.Helper()
-	a, err := broker.OpenAuthority(filepath.Join(t.TempDir(), "authority.pem"))
+	cert, err := a.Leaf(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func newAuthority(t *testing.T) *authority.Authority {
+	t.Helper()
+	a, err := authority.Open(filepath.Join(t.TempDir(), "authority.pem"), authority.Sandboxes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func pool(a *broker.Authority) *x509.CertPool {
+func pool(a *authority.Authority) *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AppendCertsFromPEM(a.Certificate())
 	return p
@@ -548,69 +558,11 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-func TestAuthority(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "authority.pem")
-	a, err := broker.OpenAuthority(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info.Mode(), err)
-	}
-	if bytes.Contains(a.Certificate(), []byte("PRIVATE")) {
-		t.Error("the certificate has the key beside it")
-	}
-	if b, err := broker.OpenAuthority(path); err != nil || !bytes.Equal(a.Certificate(), b.Certificate()) {
-		t.Errorf("it is another one when it is opened again: %v", err)
-	}
-	if err := os.Chmod(path, 0o640); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := broker.OpenAuthority(path); !errors.Is(err, hutch.Denied) {
-		t.Errorf("a key that others may read: %v", err)
-	}
-	if err := os.WriteFile(path, a.Certificate(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	os.Chmod(path, 0o600)
-	if _, err := broker.OpenAuthority(path); !errors.Is(err, hutch.Invalid) {
-		t.Errorf("a key that is gone: %v", err)
-	}
-}
-
-// Trusting one authority does not mean trusting another.
-func TestAnotherAuthority(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "authority.pem")
-	var all [2]*broker.Authority
-	for i := range all {
-		a, err := broker.RotateAuthority(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[i] = a
-	}
-	if b, err := broker.OpenAuthority(path); err != nil || b.Fingerprint() != all[1].Fingerprint() || b.Fingerprint() == all[0].Fingerprint() {
-		t.Errorf("after it was replaced: %v", err)
-	}
-	for i, a := range all {
-		trusted := x509.NewCertPool()
-		trusted.AppendCertsFromPEM(a.Certificate())
-		for j, signer := range all {
-			_, err := signer.Leaf(t, host).Leaf.Verify(x509.VerifyOptions{Roots: trusted, DNSName: host})
-			if (err == nil) != (i == j) {
-				t.Errorf("what %d signed, to who trusts %d: %v", j, i, err)
-			}
-		}
-	}
-}
-
 // TestALeafSignsNothing: a stolen key of a leaf is good for one host, not for all.
 func TestALeafSignsNothing(t *testing.T) {
 	t.Parallel()
-	a := authority(t)
-	leaf := a.Leaf(t, host)
+	a := newAuthority(t)
+	leaf := leafOf(t, a, host)
 	if err := leaf.Leaf.VerifyHostname("www.example.com"); err == nil {
 		t.Error("a leaf is for another host")
 	}
@@ -632,7 +584,7 @@ func TestALeafSignsNothing(t *testing.T) {
 	if _, err := forged.Verify(x509.VerifyOptions{Roots: pool(a), Intermediates: between, DNSName: "evil.example"}); err == nil {
 		t.Error("a leaf signs others")
 	}
-	if _, err := a.Leaf(t, "10.0.0.1").Leaf.Verify(x509.VerifyOptions{Roots: pool(a), DNSName: "10.0.0.1"}); err == nil {
+	if _, err := leafOf(t, a, "10.0.0.1").Leaf.Verify(x509.VerifyOptions{Roots: pool(a), DNSName: "10.0.0.1"}); err == nil {
 		t.Error("it is trusted for an address")
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/authority"
 	"hutch/internal/datadir"
 	"hutch/internal/listen"
 )
@@ -18,6 +20,13 @@ func (d *Daemon) openTLS(context.Context) (err error) {
 	switch c := d.cfg.TLS; {
 	case c.Cert != "":
 		d.tls, err = listen.Files(c.Cert, c.Key, d.log)
+	case c.Own != "":
+		own, err := authority.Open(datadir.ServerAuthority(d.dir), authority.Own(c.Own))
+		if err != nil {
+			return err
+		}
+		d.tls = listen.Own(c.Own, own.Leaf)
+		d.cfg.Hosts = append(d.cfg.Hosts, c.Own)
 	case c.Domain != "":
 		d.tls = listen.Auto(c.Domain, filepath.Join(d.dir, "certificates"), c.Directory)
 		d.cfg.Hosts = append(d.cfg.Hosts, c.Domain)
@@ -83,8 +92,8 @@ func (d *Daemon) URL() string {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	if d.cfg.TLS.Domain != "" {
-		host = d.cfg.TLS.Domain
+	if domain := cmp.Or(d.cfg.TLS.Domain, d.cfg.TLS.Own); domain != "" {
+		host = domain
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
 }

@@ -72,6 +72,7 @@ const (
 type TLS struct {
 	Cert, Key string // PEM files
 	Domain    string // to get certificates for, by ACME
+	Own       string // domain for which, and for the names below it, an authority of ours makes certificates
 	Directory string // URL of the ACME server; default Let's Encrypt
 }
 

@@ -22,6 +22,7 @@ import (
 	"hutch/internal/ask"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
+	"hutch/internal/authority"
 	"hutch/internal/backup"
 	"hutch/internal/broker"
 	"hutch/internal/build"
@@ -51,7 +52,7 @@ type Daemon struct {
 
 	store      *store.Store
 	vault      *secret.Vault
-	authority  *broker.Authority
+	authority  *authority.Authority
 	broker     *broker.Broker
 	watched    chan struct{} // closed when the observers are there
 	people     *auth.Issuer  // nil for none

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hutch/internal/audit"
+	"hutch/internal/authority"
 	"hutch/internal/broker"
 	"hutch/internal/caller"
 	"hutch/internal/datadir"
@@ -85,7 +86,7 @@ func (d *Daemon) openBroker(context.Context) (err error) {
 			return err
 		}
 	}
-	if d.authority, err = broker.OpenAuthority(datadir.Authority(d.dir)); err != nil {
+	if d.authority, err = authority.Open(datadir.Authority(d.dir), authority.Sandboxes); err != nil {
 		return err
 	}
 	d.broker = broker.New(broker.Options{Authority: d.authority, Log: d.log})

@@ -101,6 +101,9 @@ func Database(server string) string { return filepath.Join(server, "hutch.db") }
 // Authority is the file with a server's certificate authority.
 func Authority(server string) string { return filepath.Join(server, "authority.pem") }
 
+// ServerAuthority is the file with the authority for a server's own names.
+func ServerAuthority(server string) string { return filepath.Join(server, "server-authority.pem") }
+
 // AuditLog is the folder of a server's audit log.
 func AuditLog(server string) string { return filepath.Join(server, "audit") }
 

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/authority"
 	"hutch/internal/broker"
 	"hutch/internal/secret"
 )
@@ -46,7 +47,7 @@ func (w *world) brokered(mode hutch.NetworkMode, allow ...string) *brokered {
 	srv.StartTLS()
 	w.t.Cleanup(srv.Close)
 	w.at(shared+":443", srv.Listener.Addr().String())
-	ca, err := broker.OpenAuthority(filepath.Join(w.t.TempDir(), "authority.pem"))
+	ca, err := authority.Open(filepath.Join(w.t.TempDir(), "authority.pem"), authority.Sandboxes)
 	if err != nil {
 		w.t.Fatal(err)
 	}

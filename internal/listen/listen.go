@@ -1,5 +1,5 @@
 // Package listen makes listeners: with a bound on connections, or for a single existing connection; their protocols;
-// and TLS, with files that are read again when they change, or with certificates from an ACME server.
+// and TLS, with files that are read again when they change, with certificates from an ACME server, or with our own.
 package listen
 
 import (
@@ -94,6 +94,13 @@ func (p *pair) times() (t [2]time.Time, err error) {
 		t[i] = info.ModTime()
 	}
 	return t, nil
+}
+
+// Own is TLS with certificates that sign makes for a domain and the names below it.
+func Own(domain string, sign func(names ...string) (*tls.Certificate, error)) *tls.Config {
+	c := base()
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return sign(domain, "*."+domain) }
+	return c
 }
 
 // Auto is TLS with certificates for a domain from an ACME server, Let's Encrypt if directory is empty, which are kept

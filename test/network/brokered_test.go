@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"hutch"
+	"hutch/internal/authority"
 	"hutch/internal/broker"
 	"hutch/internal/caller"
 	"hutch/internal/egress"
@@ -62,7 +63,7 @@ func (w *world) vaulted(t *testing.T, runtime string) *vaulted {
 			t.Fatal(err)
 		}
 	}
-	ca, err := broker.OpenAuthority(filepath.Join(dir, "authority.pem"))
+	ca, err := authority.Open(filepath.Join(dir, "authority.pem"), authority.Sandboxes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package broker
+// Package authority signs certificates with a key that belongs to one installation: for the brokered hosts that its
+// sandboxes see, and for the server's own names.
+package authority
 
 import (
 	"crypto/ecdsa"
@@ -15,6 +17,8 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,9 +26,21 @@ import (
 	"hutch/internal/durable"
 )
 
-// Authority signs the certificates that sandboxes see in place of those of brokered hosts. Its key belongs to one
-// installation, and only that installation's sandboxes trust it. It signs only for names, never for addresses, and
-// its certificates cannot sign others.
+// Purpose is what an authority is for.
+type Purpose struct {
+	Name string // in its certificate
+	// Domain, when set, is the only one that the certificates can be for, with all names below it. Who trusts the
+	// authority need not fear that it signs for other hosts.
+	Domain string
+}
+
+// Sandboxes is the purpose of the authority that sandboxes trust: it signs for any brokered host.
+var Sandboxes = Purpose{Name: "Hutch sandbox authority"}
+
+// Own is the purpose of an authority for the server's own names.
+func Own(domain string) Purpose { return Purpose{Name: "Hutch server authority", Domain: domain} }
+
+// Authority signs certificates. It signs only for names, never for addresses, and its certificates cannot sign others.
 type Authority struct {
 	cert    *x509.Certificate
 	key     *ecdsa.PrivateKey
@@ -41,12 +57,12 @@ const (
 	skew          = time.Hour
 )
 
-// OpenAuthority reads the authority in a file, key and certificate, or creates it if the file is missing.
-func OpenAuthority(path string) (*Authority, error) {
-	a, err := loadAuthority(path)
+// Open reads the authority in a file, key and certificate, or creates it if the file is missing.
+func Open(path string, p Purpose) (*Authority, error) {
+	a, err := load(path, p)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeAuthority(path, durable.Create); err == nil || errors.Is(err, fs.ErrExist) {
-			a, err = loadAuthority(path)
+		if err = create(path, p, durable.Create); err == nil || errors.Is(err, fs.ErrExist) {
+			a, err = load(path, p)
 		}
 	}
 	if err != nil {
@@ -55,22 +71,22 @@ func OpenAuthority(path string) (*Authority, error) {
 	return a, nil
 }
 
-// RotateAuthority replaces the authority in a file by a new one. Certificates of the old one stay trusted only where
-// the old one was.
-func RotateAuthority(path string) (*Authority, error) {
-	if err := makeAuthority(path, durable.Replace); err != nil {
+// Rotate replaces the authority in a file by a new one. Certificates of the old one stay trusted only where the old one
+// was.
+func Rotate(path string, p Purpose) (*Authority, error) {
+	if err := create(path, p, durable.Replace); err != nil {
 		return nil, fmt.Errorf("make a certificate authority in %s: %w", path, err)
 	}
-	return OpenAuthority(path)
+	return Open(path, p)
 }
 
-func loadAuthority(path string) (*Authority, error) {
+func load(path string, p Purpose) (*Authority, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
-		return nil, errors.Join(err, hutch.Errorf(hutch.Denied, "others than its owner may read it, and could pass for any host in a sandbox: `chmod 600` it or, if somebody may have, remove it to have another made"))
+		return nil, errors.Join(err, hutch.Errorf(hutch.Denied, "others than its owner may read it, and could pass for the hosts that it signs for: `chmod 600` it or, if somebody may have, remove it to have another made"))
 	}
 	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {
@@ -80,24 +96,30 @@ func loadAuthority(path string) (*Authority, error) {
 	if !ok || !pair.Leaf.IsCA || time.Now().After(pair.Leaf.NotAfter) {
 		return nil, hutch.Errorf(hutch.Invalid, "its certificate is none of a valid authority: remove it to have another made")
 	}
+	if p.Domain != "" && !slices.Equal(pair.Leaf.PermittedDNSDomains, []string{p.Domain}) {
+		return nil, hutch.Errorf(hutch.Conflict, "it is for %s: remove it to have one for %s made, which clients must then trust", strings.Join(pair.Leaf.PermittedDNSDomains, ", "), p.Domain)
+	}
 	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	return &Authority{cert: pair.Leaf, key: key, leafKey: leafKey, leaves: map[string]*tls.Certificate{}}, err
 }
 
-// makeAuthority creates an authority and stores it with put.
-func makeAuthority(path string, put func(path string, content []byte) error) error {
+// create creates an authority and stores it with put.
+func create(path string, p Purpose, put func(path string, content []byte) error) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial(),
-		Subject:      pkix.Name{CommonName: "Hutch sandbox authority " + rand.Text()[:8]},
+		Subject:      pkix.Name{CommonName: p.Name + " " + rand.Text()[:8]},
 		NotBefore:    time.Now().Add(-skew), NotAfter: time.Now().Add(authorityLife),
 		KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
 		PermittedDNSDomainsCritical: true, // as all of the constraints
 		ExcludedIPRanges:            []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}},
+	}
+	if p.Domain != "" {
+		template.PermittedDNSDomains = []string{p.Domain}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -116,7 +138,7 @@ func serial() *big.Int {
 	return n
 }
 
-// Certificate returns the certificate that sandboxes trust, as PEM.
+// Certificate returns the certificate to trust, as PEM.
 func (a *Authority) Certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
@@ -127,27 +149,28 @@ func (a *Authority) Fingerprint() string { return fmt.Sprintf("%X", sha256.Sum25
 // Ends returns when the certificate expires.
 func (a *Authority) Ends() time.Time { return a.cert.NotAfter }
 
-// leaf returns a certificate for a host, and creates it at the first request.
-func (a *Authority) leaf(host string) (*tls.Certificate, error) {
+// Leaf returns a certificate for names, and creates it at the first request.
+func (a *Authority) Leaf(names ...string) (*tls.Certificate, error) {
+	all := strings.Join(names, " ")
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c := a.leaves[host]; c != nil && time.Until(c.Leaf.NotAfter) > leafLife/2 && time.Since(c.Leaf.NotBefore) > skew/2 {
+	if c := a.leaves[all]; c != nil && time.Until(c.Leaf.NotAfter) > leafLife/2 && time.Since(c.Leaf.NotBefore) > skew/2 {
 		return c, nil // it was not created while the clock was ahead
 	}
-	c, err := a.sign(host)
+	c, err := a.sign(names)
 	if err != nil {
-		return nil, fmt.Errorf("sign a certificate for %s: %w", host, err)
+		return nil, fmt.Errorf("sign a certificate for %s: %w", all, err)
 	}
 	if len(a.leaves) >= maxLeaves {
 		clear(a.leaves)
 	}
-	a.leaves[host] = c
+	a.leaves[all] = c
 	return c, nil
 }
 
-func (a *Authority) sign(host string) (*tls.Certificate, error) {
+func (a *Authority) sign(names []string) (*tls.Certificate, error) {
 	template := &x509.Certificate{
-		SerialNumber: serial(), DNSNames: []string{host},
+		SerialNumber: serial(), DNSNames: names,
 		NotBefore: time.Now().Add(-skew), NotAfter: time.Now().Add(leafLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
