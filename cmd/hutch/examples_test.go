@@ -93,7 +93,7 @@ func checkExample(t *testing.T, where, line string) int {
 
 // shown makes bash print how it would call hutch. It finds no other program, accepts every file for reading, and
 // writes none.
-const shown = `PATH=; hutch() { printf '%s\0' "$@" >&3; printf '\1' >&3; }; . /dev/fd/4`
+const shown = `PATH=; hutch() { printf '%s\0' "$@" >&3; printf '\1' >&3; }; . /dev/fd/4; wait`
 
 var (
 	reads  = regexp.MustCompile(`< *[\w./-]+`)

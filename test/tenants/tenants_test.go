@@ -274,7 +274,7 @@ func TestSmuggledHeaders(t *testing.T) {
 		"folded":              "Authorization:\r\n Bearer " + ada.Secret + "\r\n x",
 		"underscore":          "Authorization_: Bearer " + ada.Secret,
 		"in a list":           "Authorization: Basic x, Bearer " + ada.Secret,
-		"another scheme":      "Authorization: Token " + ada.Secret,
+		"another scheme":      "Authorization: Digest " + ada.Secret,
 		"forwarded":           "X-Forwarded-User: ada\r\nX-Authorization: Bearer " + ada.Secret,
 		"a cookie":            "Cookie: token=" + ada.Secret,
 		"two lengths":         "Content-Length: 0\r\nContent-Length: 5\r\nAuthorization: Bearer " + ada.Secret,
