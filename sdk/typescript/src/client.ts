@@ -1,18 +1,12 @@
 import { createRequest, type SandboxOptions } from "./base.js"
 import { Connection, type ConnectionOptions } from "./connection.js"
 import { inSeconds } from "./encoding.js"
-import { HutchError } from "./error.js"
+import { Operations, part } from "./operations.js"
 import { follow } from "./output.js"
 import { Sandbox } from "./sandbox.js"
 import type {
   Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, StatsReport, TemplateRequest, UsageReport, Version, Volume, VolumeRequest,
 } from "./types.js"
-
-/** A name as a part of a path. */
-function part(name: string): string {
-  if (name === "" || name === "." || name === "..") throw new HutchError("invalid", `${JSON.stringify(name)} cannot be a name: give the one that the list has`)
-  return encodeURIComponent(name).replaceAll("%3A", ":")
-}
 
 /** Which sandboxes are listed. */
 export interface ListSandboxesOptions extends Abortable {
@@ -36,12 +30,9 @@ export interface ListSandboxesOptions extends Abortable {
  * const box = await hutch.create({ image: "python:3.12-slim" })
  * ```
  */
-export class Hutch {
-  /** @internal */
-  readonly connection: Connection
-
+export class Hutch extends Operations {
   constructor(options: ConnectionOptions = {}) {
-    this.connection = new Connection(options)
+    super(new Connection(options))
   }
 
   /** Returns the sandbox of an id. It is created at the first use if it does not exist. */

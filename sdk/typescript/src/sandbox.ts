@@ -3,11 +3,11 @@ import { CodeContext, collectRun, type Execution, type RunEvent, type RunOptions
 import { defined, fromMilliseconds, inSeconds, mergeEnv, toBase64 } from "./encoding.js"
 import { HutchError } from "./error.js"
 import { SandboxFiles } from "./files.js"
-import { type CommandResult, decodeResult, type ExecEvent, streamExec } from "./output.js"
+import { type CommandResult, decodeResult, type ExecEvent, follow, streamExec } from "./output.js"
 import { Process, ProcessHandle } from "./process.js"
 import { Terminal, type TerminalOptions } from "./terminal.js"
 import type {
-  Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortLink,
+  Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortEvent, PortLink,
   ProcessRecord, ProcessRequest, RunRequest, SandboxRecord, Snapshot, SnapshotRequest, UpdateRequest, Volume,
 } from "./types.js"
 
@@ -251,6 +251,18 @@ export class Sandbox extends SandboxFiles {
   /** Lists the exposed ports. */
   getExposedPorts(options: Abortable = {}): Promise<Port[]> {
     return this.json("GET", ["ports"], options)
+  }
+
+  /**
+   * Reports servers in the sandbox that listen: first those that do already, then each that begins or ends. A connection that is lost is
+   * opened again, and then those that listen are reported once more.
+   */
+  async *watchPorts(options: Abortable = {}): AsyncGenerator<PortEvent, void, undefined> {
+    const { signal } = options
+    const open = () => this.send("GET", ["ports"], { accept: "text/event-stream", signal })
+    for await (const e of follow(this.connection, { open, signal, isEnd: () => false })) {
+      if (e.event === "port") yield JSON.parse(e.data) as PortEvent
+    }
   }
 
   /** Reports whether a port is exposed. */

@@ -242,6 +242,43 @@ test("Cloudflare's ids, errors and streams", async () => {
   assert.deepEqual(types, ["start", "complete"])
 })
 
+test("the audit log is read line by line, and a pull reports its layers", async () => {
+  const log = script(new Response('{"seq":1,"verb":"Exec"}\n{"seq":2,"verb":"Create"}\n'))
+  const seen = []
+  for await (const r of log.hutch.audit({ since: new Date(0), verb: "exec", limit: 2 })) seen.push(r.seq)
+  assert.deepEqual(seen, [1, 2])
+  assert.equal(log.requests[0].path, "/v1/audit?verb=exec&limit=2&since=1970-01-01T00%3A00%3A00.000Z")
+
+  const layer = { layer: "sha256:1", done: 1, total: 2, state: "downloading" }
+  const pull = script(events(event("progress", layer) + event("end", { id: "sha256:2" })))
+  const layers = []
+  assert.equal((await pull.hutch.pullImage("alpine", { pull: "missing", onProgress: (t) => layers.push(t) })).id, "sha256:2")
+  assert.deepEqual([layers, JSON.parse(pull.requests[0].body)], [[layer], { image: "alpine", pull: "missing" }])
+  await assert.rejects(script(events(event("error", { status: 404, kind: "not_found", detail: "no image" }))).hutch.pullImage("x", { onProgress: () => {} }), { code: "not_found" })
+})
+
+test("tokens, owners and images are named in the path or the query", async () => {
+  const s = script(json({}))
+  await s.hutch.createToken({ name: "ci", scopes: ["read"] })
+  await s.hutch.rotateToken("ci")
+  await s.hutch.revokeToken("a/b")
+  await s.hutch.deleteOwner("t-1")
+  await s.hutch.deleteImage("python:3.12")
+  assert.deepEqual(s.requests.map((r) => `${r.method} ${r.path}`), ["POST /v1/tokens", "POST /v1/tokens/ci/rotate", "DELETE /v1/tokens/a%2Fb", "DELETE /v1/owners/t-1", "DELETE /v1/images?image=python%3A3.12"])
+  assert.throws(() => s.hutch.revokeToken(".."), { code: "invalid" })
+})
+
+test("servers that listen are watched", async () => {
+  const s = script(events(event("port", { type: "open", port: 8000 }) + event("port", { type: "close", port: 8000 }), { broken: true }))
+  const seen = []
+  for await (const e of s.hutch.sandbox("s").watchPorts()) {
+    seen.push(e.type)
+    if (seen.length === 3) break
+  }
+  assert.deepEqual(seen, ["open", "close", "open"])
+  assert.equal(s.requests[0].headers.get("accept"), "text/event-stream")
+})
+
 test("words for a shell, and durations", async () => {
   assert.equal(shellQuote("it's"), `'it'\\''s'`)
   const s = script(json({}))

@@ -1,0 +1,131 @@
+import type { Connection } from "./connection.js"
+import { readLines } from "./events.js"
+import { HutchError } from "./error.js"
+import { follow } from "./output.js"
+import type { Abortable, AuditRecord, ImageRecord, Owned, PoolState, Pruned, PullRequest, TokenRecord, TokenRequest, TokenWithSecret, Transfer } from "./types.js"
+
+/** Which records of the audit log are read. */
+export interface AuditOptions extends Abortable {
+  /** Only what began at that time or later. */
+  since?: Date
+  /** Only what began before that time. */
+  until?: Date
+  /** The id or name of a token. */
+  token?: string
+  owner?: string
+  sandbox?: string
+  /** A verb, such as "Exec", in upper or lower case. */
+  verb?: string
+  /** "ok", "canceled", "interrupted", or the kind of an error. */
+  result?: string
+  /** Only records with a greater seq: the seq of the last record gives the next page. */
+  after?: number
+  /** At most so many; default all. */
+  limit?: number
+  /** Operations that have begun and not ended, in place of those that ended. */
+  running?: boolean
+  /** Continues with what is written from now on. */
+  follow?: boolean
+}
+
+/** How an image comes from its registry. */
+export interface PullOptions extends Abortable, Omit<PullRequest, "image"> {
+  /** Is called each time that the state of a layer changes. */
+  onProgress?: (transfer: Transfer) => unknown
+}
+
+/** The part of a server's handle that people use who run it: tokens, audit, images, pool. */
+export class Operations {
+  /** @internal */
+  readonly connection: Connection
+
+  /** @internal */
+  constructor(connection: Connection) {
+    this.connection = connection
+  }
+
+  /** Lists the tokens, without their secrets, oldest first. Needs the scope admin, as all calls about tokens do. */
+  listTokens(options: Abortable = {}): Promise<TokenRecord[]> {
+    return this.connection.json("GET", "/v1/tokens", options)
+  }
+
+  /** Returns a token's record, by id or name. */
+  getToken(token: string, options: Abortable = {}): Promise<TokenRecord> {
+    return this.connection.json("GET", `/v1/tokens/${part(token)}`, options)
+  }
+
+  /** Makes a token. Only this answer has its secret. */
+  createToken(request: TokenRequest, options: Abortable = {}): Promise<TokenWithSecret> {
+    return this.connection.json("POST", "/v1/tokens", { json: request, signal: options.signal })
+  }
+
+  /** Gives a token a new secret. The old one is invalid from then on. */
+  rotateToken(token: string, options: Abortable = {}): Promise<TokenWithSecret> {
+    return this.connection.json("POST", `/v1/tokens/${part(token)}/rotate`, options)
+  }
+
+  /** Ends a token, and its calls that are running. Its sandboxes stay. */
+  revokeToken(token: string, options: Abortable = {}): Promise<TokenRecord> {
+    return this.connection.json("DELETE", `/v1/tokens/${part(token)}`, options)
+  }
+
+  /** Lists the owners that have anything, or a token. Needs the scope admin. */
+  listOwners(options: Abortable = {}): Promise<Owned[]> {
+    return this.connection.json("GET", "/v1/owners", options)
+  }
+
+  /** Deletes everything that an owner has. Needs the scope admin. */
+  deleteOwner(owner: string, options: Abortable = {}): Promise<Owned> {
+    return this.connection.json("DELETE", `/v1/owners/${part(owner)}`, options)
+  }
+
+  /** The sandboxes that the server keeps ready. Needs the scope admin. */
+  pool(options: Abortable = {}): Promise<PoolState> {
+    return this.connection.json("GET", "/v1/pool", options)
+  }
+
+  /** Reads the audit log, oldest first. Needs the scope admin. */
+  async *audit(options: AuditOptions = {}): AsyncGenerator<AuditRecord, void, undefined> {
+    const { signal, since, until, ...rest } = options
+    const query = { ...rest, since: since?.toISOString(), until: until?.toISOString() }
+    const { body } = await this.connection.send("GET", "/v1/audit", { query, accept: "application/jsonl", signal })
+    if (!body) return
+    for await (const line of readLines(body)) {
+      if (line !== "") yield JSON.parse(line) as AuditRecord
+    }
+  }
+
+  /** Gets an image from its registry. */
+  async pullImage(image: string, options: PullOptions = {}): Promise<ImageRecord> {
+    const { signal, onProgress, ...rest } = options
+    const json: PullRequest = { image, ...rest }
+    if (!onProgress) return this.connection.json("POST", "/v1/images/pull", { json, signal, idempotent: true })
+    const open = () => this.connection.send("POST", "/v1/images/pull", { json, signal, accept: "text/event-stream", idempotent: true })
+    for await (const e of follow(this.connection, { open, signal, isEnd: (e) => e.event === "end" })) {
+      if (e.event === "end") return JSON.parse(e.data) as ImageRecord
+      if (e.event === "progress") await onProgress(JSON.parse(e.data) as Transfer)
+    }
+    throw new HutchError("unavailable", `the pull of ${image} has no end: the connection was lost; pull it again`)
+  }
+
+  /** Gives an image another name. */
+  tagImage(image: string, name: string, options: Abortable = {}): Promise<ImageRecord> {
+    return this.connection.json("POST", "/v1/images/tag", { json: { image, name }, signal: options.signal })
+  }
+
+  /** Removes a name of an image, and the image with its last name. */
+  deleteImage(image: string, options: Abortable = {}): Promise<void> {
+    return this.connection.json("DELETE", "/v1/images", { query: { image }, signal: options.signal })
+  }
+
+  /** Removes images that nothing has used for a time, in seconds; 0 removes all that nothing uses now. */
+  pruneImages(unused: number, options: Abortable = {}): Promise<Pruned> {
+    return this.connection.json("POST", "/v1/images/prune", { json: { unused }, signal: options.signal })
+  }
+}
+
+/** A name as a part of a path. */
+export function part(name: string): string {
+  if (name === "" || name === "." || name === "..") throw new HutchError("invalid", `${JSON.stringify(name)} cannot be a name: give the one that the list has`)
+  return encodeURIComponent(name).replaceAll("%3A", ":")
+}
