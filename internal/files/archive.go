@@ -227,7 +227,7 @@ func (f *FS) Unpack(ctx context.Context, _ string, req hutch.UnpackRequest, r io
 		if err != nil {
 			return fail(err, p)
 		}
-		u := &unpacking{root: root, last: root, lastDir: ".", modes: map[string]uint32{}}
+		u := &unpacking{root: root, last: root, lastDir: ".", modes: map[string]uint32{}, most: f.Most, left: f.Most}
 		defer u.close()
 		in := bufio.NewReaderSize(cancelled{ctx, r}, 64<<10)
 		if err := u.all(sniff(req.Format, in), in); err != nil {
@@ -258,6 +258,8 @@ type unpacking struct {
 	last    int // the folder of the last member
 	lastDir string
 	modes   map[string]uint32 // modes of folders, which are set at the end
+
+	most, left int64 // bytes that may be written; most is 0 if that is not bounded
 }
 
 func (u *unpacking) close() {
@@ -347,8 +349,11 @@ func (u *unpacking) put(m *member) error {
 		return outside(m.name)
 	}
 	m.name = path.Clean(m.name)
-	if m.name == "." {
+	if m.name == "." || u.most > 0 && m.mode&fs.ModeSymlink != 0 && !staysInside(m.name, m.link) {
 		return nil
+	}
+	if err := u.take(entrySize); err != nil {
+		return err
 	}
 	dir, err := u.folder(path.Dir(m.name))
 	if err == nil {
@@ -379,6 +384,55 @@ func local(name string) bool {
 	return true
 }
 
+// entrySize is what an entry or a folder counts, in bytes, whatever is in it.
+const entrySize = 4 << 10
+
+// staysInside reports whether a link leads to a place in the folder, whatever other links there are on its way, if they
+// stay inside as well. After a name, .. could lead anywhere.
+func staysInside(name, target string) bool {
+	if path.IsAbs(target) {
+		return false
+	}
+	rest := path.Clean(path.Dir(name)) + "/"
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part != "..":
+			rest = ""
+		case rest == "" || rest == "./":
+			return false
+		default:
+			rest = path.Dir(path.Clean(rest)) + "/"
+		}
+	}
+	return true
+}
+
+// take takes bytes off what may be written.
+func (u *unpacking) take(n int64) error {
+	if u.most == 0 {
+		return nil
+	}
+	if u.left -= n; u.left < 0 {
+		return hutch.Errorf(hutch.Exhausted, "the archive has more than %d MiB, or very many entries: that is too much for one folder", u.most>>20)
+	}
+	return nil
+}
+
+// taking takes what is read off what may be written.
+type taking struct {
+	u *unpacking
+	r io.Reader
+}
+
+func (t taking) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	if full := t.u.take(int64(n)); full != nil {
+		return 0, full
+	}
+	return n, err
+}
+
 func outside(name string) error {
 	return hutch.Errorf(hutch.Denied, "the archive's entry %.200q would land outside the folder: make the archive with relative paths and without ..", name)
 }
@@ -391,7 +445,7 @@ func (u *unpacking) folder(name string) (int, error) {
 	}
 	at := u.root
 	for part := range strings.SplitSeq(name, "/") {
-		next, err := enter(at, part)
+		next, err := u.enter(at, part)
 		if at != u.root {
 			unix.Close(at)
 		}
@@ -407,10 +461,13 @@ func (u *unpacking) folder(name string) (int, error) {
 	return at, nil
 }
 
-func enter(dir int, name string) (int, error) {
+func (u *unpacking) enter(dir int, name string) (int, error) {
 	fd, err := folder(dir, name, unix.O_NOFOLLOW)
 	if err != unix.ENOENT {
 		return fd, err
+	}
+	if err := u.take(entrySize); err != nil {
+		return -1, err
 	}
 	if err := unix.Mkdirat(dir, name, 0o755); err != nil && err != unix.EEXIST {
 		return -1, err
@@ -435,7 +492,7 @@ func (u *unpacking) make(m *member, dir int, name string) error {
 }
 
 func (u *unpacking) dir(m *member, dir int, name string) error {
-	fd, err := enter(dir, name)
+	fd, err := u.enter(dir, name)
 	if err != nil {
 		return err
 	}
@@ -463,7 +520,15 @@ func (u *unpacking) hardLink(target string, dir int, name string) error {
 	if err != nil {
 		return err
 	}
+	if u.most > 0 && isLink(from, path.Base(target)) {
+		return nil // its target stayed inside of the folder from the place of the first name, and might not from this one
+	}
 	return unix.Linkat(from, path.Base(target), own, name, 0)
+}
+
+func isLink(dir int, name string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
 func (u *unpacking) file(m *member, dir int, name string) error {
@@ -473,7 +538,7 @@ func (u *unpacking) file(m *member, dir int, name string) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	defer file.Close()
-	if _, err := io.CopyBuffer(onlyWriter{file}, onlyReader{m.body}, make([]byte, 64<<10)); err != nil {
+	if _, err := io.CopyBuffer(onlyWriter{file}, taking{u, m.body}, make([]byte, 64<<10)); err != nil {
 		return err
 	}
 	if !m.when.IsZero() { // a wrong time must not stop the unpacking

@@ -36,6 +36,10 @@ type FS struct {
 	// WalkTime is how long one list or search may take; 0 is 30 s. What it found
 	// until then has been handed out, and the error says that there may be more.
 	WalkTime time.Duration
+	// Most, when set, is for archives of strangers that are unpacked outside of a sandbox: how many bytes Unpack writes,
+	// where each entry and each folder counts as 4 KiB more. Links that lead out of the folder are left out then: who opens what came
+	// out of a sandbox must not read a file of this machine.
+	Most int64
 }
 
 const walkTime = 30 * time.Second
