@@ -2,6 +2,7 @@ package flow
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"hutch"
@@ -28,6 +30,15 @@ const (
 	patience = 5 * time.Minute
 	// destroyTime bounds the destruction of a sandbox.
 	destroyTime = 30 * time.Second
+	// graceTime is how long who resumes has at least to collect a step that ended while there was no runner.
+	graceTime = time.Minute
+)
+
+// What a step can put on the disk of the machine that runs the workflow, in bytes: as its output, and as its outputs.
+// A file can be much longer than the place that it takes in its sandbox.
+var (
+	maxLog     int64 = 64 << 20
+	maxOutputs int64 = 20 << 30
 )
 
 // sandboxID is the id of the sandbox of an attempt.
@@ -83,7 +94,7 @@ func (a *attempt) start(ctx context.Context) (process hutch.Process, err error) 
 			return err
 		}
 		for _, p := range list {
-			if p.Name == a.step.Name {
+			if p.Name == a.sandbox { // a template can have processes of its own
 				a.say(a.step.Name, "still runs, or has ended meanwhile: follow it")
 				process = p
 				return nil
@@ -94,7 +105,7 @@ func (a *attempt) start(ctx context.Context) (process hutch.Process, err error) 
 		}
 		a.say(a.step.Name, "runs in %s", a.sandbox)
 		process, err = a.svc.StartProcess(ctx, a.sandbox, hutch.ProcessRequest{
-			Command: a.step.Run, Name: a.step.Name, Dir: workDir, Env: a.step.Env, Secrets: a.step.Secrets,
+			Command: a.step.Run, Name: a.sandbox, Dir: workDir, Env: a.step.Env, Secrets: a.step.Secrets,
 		})
 		return err
 	})
@@ -166,7 +177,7 @@ func addFile(archive *tar.Writer, root *os.Root, path string) error {
 	if err := archive.WriteHeader(head); err != nil {
 		return err
 	}
-	_, err = io.Copy(archive, f)
+	_, err = io.CopyN(archive, f, info.Size()) // it can grow meanwhile
 	return err
 }
 
@@ -178,17 +189,18 @@ func (a *attempt) follow(ctx context.Context, process string) (p hutch.Process, 
 		return p, err
 	}
 	defer log.Close()
+	kept := &capped{Writer: log, left: maxLog, end: []byte(fmt.Sprintf("\n[the log ends here, because it has %d MiB; the step continues]\n", maxLog>>20))}
 	req := hutch.LogsRequest{SandboxID: a.sandbox, ProcessID: process, Follow: true}
 	return p, patient(ctx, func() error {
 		_, err := a.svc.Logs(ctx, req, func(o hutch.Output) error {
 			req.Cursor = o.Cursor
 			if o.Lost > 0 {
-				fmt.Fprintf(log, "[%d bytes are lost]\n", o.Lost)
+				fmt.Fprintf(kept, "[%d bytes are lost]\n", o.Lost)
 			}
 			if a.watch.Output != nil {
 				a.watch.Output(a.step.Name, o.Data)
 			}
-			_, err := log.Write(o.Data)
+			_, err := kept.Write(o.Data)
 			return err
 		})
 		if err != nil {
@@ -199,6 +211,38 @@ func (a *attempt) follow(ctx context.Context, process string) (p hutch.Process, 
 		}
 		return err
 	})
+}
+
+// capped passes on a number of bytes and an end, and then drops what comes.
+type capped struct {
+	io.Writer
+	left int64
+	end  []byte
+}
+
+func (c *capped) Write(b []byte) (int, error) {
+	if c.left <= 0 {
+		return len(b), nil
+	}
+	piece := b[:min(int64(len(b)), c.left)]
+	if c.left -= int64(len(piece)); c.left == 0 {
+		piece = append(bytes.Clone(piece), c.end...)
+	}
+	_, err := c.Writer.Write(piece)
+	return len(b), err
+}
+
+// strict passes on a number of bytes, and then refuses.
+type strict struct {
+	io.Writer
+	left int64
+}
+
+func (s *strict) Write(b []byte) (int, error) {
+	if s.left -= int64(len(b)); s.left < 0 {
+		return 0, fmt.Errorf("the outputs have more than %d MiB", maxOutputs>>20)
+	}
+	return s.Writer.Write(b)
 }
 
 var errNotEnded = hutch.Errorf(hutch.Unavailable, "the output ended before the process")
@@ -220,7 +264,7 @@ func (a *attempt) keep(ctx context.Context) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	err = a.svc.Pack(ctx, a.sandbox, hutch.PackRequest{Dir: workDir, Paths: a.step.Outputs, Format: hutch.Tar}, f)
+	err = a.svc.Pack(ctx, a.sandbox, hutch.PackRequest{Dir: workDir, Paths: a.step.Outputs, Format: hutch.Tar}, &strict{f, maxOutputs})
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
@@ -242,6 +286,33 @@ func (a *attempt) destroy(ctx context.Context) {
 	if err != nil && hutch.KindOf(err) != hutch.NotFound {
 		a.say(a.step.Name, "the sandbox %s stays for a while: %v", a.sandbox, err)
 	}
+}
+
+// sweep destroys the sandboxes of attempts that are over: a runner that was killed leaves them. If that fails, they end
+// with their lifetime.
+func (r *Run) sweep(ctx context.Context, svc hutch.Service) {
+	live := map[string]bool{}
+	for _, step := range r.State().Steps {
+		live[sandboxID(r.state.ID, step.Name, step.Attempt)] = step.Status == Running
+	}
+	destroyAll(ctx, svc, r.state.ID, func(id string) bool { return live[id] })
+}
+
+// destroyAll destroys the sandboxes of a run, but for those that are spared.
+func destroyAll(ctx context.Context, svc hutch.Service, run string, spared func(id string) bool) error {
+	list, err := svc.Sandboxes(ctx, hutch.Filter{Labels: map[string]string{RunLabel: run}, Brief: true})
+	if err != nil {
+		return err
+	}
+	for _, sb := range list {
+		if !strings.HasPrefix(sb.ID, run+"-") || spared(sb.ID) {
+			continue
+		}
+		if _, err := svc.Destroy(ctx, sb.ID, true); err != nil && hutch.KindOf(err) != hutch.NotFound {
+			return err
+		}
+	}
+	return nil
 }
 
 // patient calls f until it returns something else than Unavailable: while the server restarts, say.

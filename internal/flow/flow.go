@@ -29,6 +29,7 @@ const (
 	MaxFile  = 256 << 10 // bytes
 	MaxSteps = 200
 
+	maxTitle    = 200 // bytes of the name of a workflow
 	maxName     = 32
 	maxRetries  = 10
 	maxParallel = 50
@@ -162,6 +163,8 @@ func (f *Flow) check() error {
 		return hutch.Errorf(hutch.Invalid, "the workflow has no steps: write a list of steps, each with name and run")
 	case len(f.Steps) > MaxSteps:
 		return hutch.Errorf(hutch.Invalid, "the workflow has %d steps, over the limit of %d", len(f.Steps), MaxSteps)
+	case len(f.Name) > maxTitle:
+		return hutch.Errorf(hutch.Invalid, "the name of the workflow has %d bytes: at most %d are allowed", len(f.Name), maxTitle)
 	case f.Parallel < 0 || f.Parallel > maxParallel:
 		return hutch.Errorf(hutch.Invalid, "parallel is %d: give 1 to %d steps at once", f.Parallel, maxParallel)
 	}

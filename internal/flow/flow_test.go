@@ -260,6 +260,7 @@ func TestBadFiles(t *testing.T) {
 		"an alias bomb":     {bomb, "has no aliases"},
 		"a cycle of itself": {"a: &a [*a]\n", "has no aliases"},
 		"a key twice":       {"name: a\nname: b\n", "already defined"},
+		"a long name":       {"name: " + strings.Repeat("x", 201) + "\nsteps: [{name: a, run: x}]", "at most 200 are allowed"},
 		"a megabyte":        {"name: " + strings.Repeat("x", 1<<20), "over the limit of 262144"},
 		"many steps":        {"steps: [" + strings.Repeat("{name: a, run: x}, ", 201) + "]", "over the limit of 200"},
 		"deep":              {strings.Repeat("[", 100_000), "cannot be read"},

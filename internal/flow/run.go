@@ -22,6 +22,9 @@ type Watcher struct {
 // state. When ctx is done, the sandboxes of steps that run are destroyed, and the run can be resumed; these steps then
 // run again. A process that is killed instead leaves the steps running, and who resumes follows them.
 func (r *Run) Run(ctx context.Context, svc hutch.Service, watch Watcher) error {
+	if r.resumed {
+		r.sweep(ctx, svc)
+	}
 	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(r.flow.Timeout), errFlowTime)
 	defer cancel()
 	broken, stop := context.WithCancelCause(limited)
@@ -138,21 +141,28 @@ func (e *execution) skip(ctx context.Context, step *Step, missing string, err er
 
 // attempt runs a step once, or follows the attempt that an earlier runner began. It reports whether to try again.
 func (e *execution) attempt(ctx context.Context, step *Step) (again bool, err error) {
+	var soonest time.Time // of the end of the attempt
 	record, err := e.record(step.Name, func(s *Record) {
 		if s.Status != Running {
 			s.Status, s.Started = Running, time.Now().UTC()
 			s.Attempt++
+		} else {
+			soonest = time.Now().Add(graceTime)
 		}
 	})
 	if err != nil {
 		return false, err
 	}
 	limit := fmt.Errorf("killed at its time limit of %v", time.Duration(step.Timeout))
-	timed, cancel := context.WithDeadlineCause(ctx, record.Started.Add(time.Duration(step.Timeout)), limit)
+	end := record.Started.Add(time.Duration(step.Timeout))
+	if end.Before(soonest) {
+		end = soonest
+	}
+	timed, cancel := context.WithDeadlineCause(ctx, end, limit)
 	defer cancel()
 	a := &attempt{execution: e, step: step, record: record, sandbox: sandboxID(e.state.ID, step.Name, record.Attempt)}
+	defer a.destroy(ctx) // after the result is on record: a runner that dies in between leaves a sandbox, and no step runs twice
 	code, failure := a.run(timed)
-	a.destroy(ctx)
 	switch cause := context.Cause(timed); {
 	case failure == nil:
 	case errors.Is(cause, limit):

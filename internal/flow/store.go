@@ -63,6 +63,8 @@ type Run struct {
 	dir  string
 	lock *os.File
 
+	resumed bool
+
 	mu    sync.Mutex
 	state State
 }
@@ -116,21 +118,22 @@ func readFlow(file string) ([]byte, error) {
 
 // Open takes a run up again. Steps that failed or were skipped are tried once more.
 func (s Store) Open(id string) (*Run, error) {
-	state, err := s.State(id)
-	if err != nil {
+	if _, err := s.read(id); err != nil {
 		return nil, err
 	}
-	r := &Run{dir: filepath.Join(s.Dir, id), state: state}
+	r := &Run{dir: filepath.Join(s.Dir, id), resumed: true}
 	var free bool
+	var err error
 	if r.lock, free, err = datadir.LockPatiently(r.dir); err != nil {
 		return nil, err
 	}
 	if !free {
 		return nil, hutch.Errorf(hutch.Conflict, "another process runs %s: wait for it, or end it first", id)
 	}
-	content, err := os.ReadFile(filepath.Join(r.dir, flowFile))
+	// Only now does nobody else change the files.
+	r.state, err = s.read(id)
 	if err == nil {
-		r.flow, err = Parse(content)
+		r.flow, err = s.flow(id)
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.lock.Close())
@@ -144,11 +147,34 @@ func (s Store) Open(id string) (*Run, error) {
 	return r, r.save()
 }
 
+// flow reads the workflow of a run.
+func (s Store) flow(id string) (*Flow, error) {
+	content, err := os.ReadFile(filepath.Join(s.Dir, id, flowFile))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(content)
+}
+
 // Close frees the lock.
 func (r *Run) Close() error { return r.lock.Close() }
 
 // State is the state of a run. One that no process runs is interrupted.
 func (s Store) State(id string) (State, error) {
+	state, err := s.read(id)
+	if err != nil || state.Status != Running {
+		return state, err
+	}
+	lock, free, err := datadir.Lock(filepath.Join(s.Dir, id))
+	if free {
+		state.Status = Interrupted
+		lock.Close()
+	}
+	return state, err
+}
+
+// read reads the state of a run as it is on disk.
+func (s Store) read(id string) (State, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return State{}, err
 	}
@@ -163,15 +189,7 @@ func (s Store) State(id string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	if state.Status != Running {
-		return state, nil
-	}
-	lock, free, err := datadir.Lock(filepath.Join(s.Dir, id))
-	if free {
-		state.Status = Interrupted
-		lock.Close()
-	}
-	return state, err
+	return state, nil
 }
 
 // List returns all runs, the oldest first.
@@ -200,7 +218,7 @@ func (s Store) Log(id, step string) string { return filepath.Join(s.Dir, id, ste
 
 // Remove destroys what is left of a run: its sandboxes, and its folder.
 func (s Store) Remove(ctx context.Context, svc hutch.Service, id string) error {
-	state, err := s.State(id)
+	state, err := s.read(id)
 	if err != nil {
 		return err
 	}
@@ -212,13 +230,9 @@ func (s Store) Remove(ctx context.Context, svc hutch.Service, id string) error {
 		return hutch.Errorf(hutch.Conflict, "another process runs %s: end it first", id)
 	}
 	defer lock.Close()
-	for _, step := range state.Steps {
-		if step.Status != Running {
-			continue
-		}
-		if _, err := svc.Destroy(ctx, sandboxID(id, step.Name, step.Attempt), true); err != nil && hutch.KindOf(err) != hutch.NotFound {
-			return err
-		}
+	err = destroyAll(ctx, svc, id, func(string) bool { return false })
+	if ended := state.Status != Running; err != nil && !(ended && hutch.KindOf(err) == hutch.Unavailable) { // one that has ended hardly ever has some
+		return err
 	}
 	return os.RemoveAll(filepath.Join(s.Dir, id))
 }
@@ -269,9 +283,10 @@ func (r *Run) Save(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		// What is in the archive comes out of a sandbox: package files refuses entries that would land elsewhere.
+		// What is in the archive comes out of a sandbox: package files refuses entries that would land elsewhere, and
+		// leaves out links that lead elsewhere.
 		target := filepath.Join(dir, step.Name)
-		err = errors.Join(os.MkdirAll(target, 0o755), (&files.FS{Dir: target}).Unpack(ctx, "", hutch.UnpackRequest{Dir: target, Format: hutch.Tar}, f), f.Close())
+		err = errors.Join(os.MkdirAll(target, 0o755), (&files.FS{Dir: target, Most: maxOutputs}).Unpack(ctx, "", hutch.UnpackRequest{Dir: target, Format: hutch.Tar}, f), f.Close())
 		if err != nil {
 			return err
 		}
