@@ -53,7 +53,8 @@ type session struct {
 	ready   bool   // the sandbox exists, and has the skills
 	outputs string // the outputs folder in the sandbox
 
-	// withheld says that a call was not run to its end, so its result must not be posted.
+	// withheld says that the newest call was not run to its end, so its result must not be posted. Calls run one after
+	// the other, and each posts its result before the next one begins.
 	withheld atomic.Bool
 }
 
@@ -105,10 +106,12 @@ func (s *session) prepare(ctx context.Context) error {
 	return nil
 }
 
+var outputsDirs = []string{OutputsDir, WorkDir + "/outputs"}
+
 // makeOutputs makes the outputs folder. The user of the image "host" cannot write to /mnt: there it is below the working
 // folder.
 func (s *session) makeOutputs(ctx context.Context) (err error) {
-	for _, dir := range []string{OutputsDir, WorkDir + "/outputs"} {
+	for _, dir := range outputsDirs {
 		if err = s.svc.Mkdir(ctx, s.sandbox, dir, true); hutch.KindOf(err) != hutch.Denied || err == nil {
 			s.outputs = dir
 			return err
@@ -138,13 +141,33 @@ func (s *session) copySkills(ctx context.Context) error {
 	return s.svc.Unpack(ctx, s.sandbox, hutch.UnpackRequest{Dir: WorkDir, Format: hutch.Tar}, r)
 }
 
-// collect copies the files of the outputs folder to a folder of the session below dir.
-func (s *session) collect(ctx context.Context, dir string) error {
+// findOutputs finds the outputs folder of a sandbox that an earlier worker made. Without one it is "".
+func (s *session) findOutputs(ctx context.Context) (string, error) {
+	for _, dir := range outputsDirs {
+		if _, err := s.svc.Stat(ctx, s.sandbox, dir); hutch.KindOf(err) != hutch.NotFound || err == nil {
+			return dir, err
+		}
+	}
+	return "", nil
+}
+
+// maxOutputs is the most that a session can put on this machine's disk, in bytes. A file can be much longer than the
+// place that it takes in its sandbox.
+var maxOutputs int64 = 4 << 30
+
+// collect copies the files of the outputs folder to a folder of the session below dir. It needs to be done if this worker
+// has used the sandbox, or if the session is over.
+func (s *session) collect(ctx context.Context, dir string, over bool) (err error) {
 	s.mu.Lock()
 	ready, outputs := s.ready, s.outputs
 	s.mu.Unlock()
-	if dir == "" || !ready {
+	if dir == "" || !ready && !over {
 		return nil
+	}
+	if !ready {
+		if outputs, err = s.findOutputs(ctx); err != nil || outputs == "" {
+			return err
+		}
 	}
 	target, err := filepath.Abs(filepath.Join(dir, s.sandbox))
 	if err != nil {
@@ -158,8 +181,9 @@ func (s *session) collect(ctx context.Context, dir string) error {
 	go func() {
 		w.CloseWithError(s.svc.Pack(ctx, s.sandbox, hutch.PackRequest{Dir: outputs, Format: hutch.Tar}, w))
 	}()
-	// What is packed comes out of a sandbox: package files refuses entries that would land elsewhere.
-	return (&files.FS{Dir: target}).Unpack(ctx, "", hutch.UnpackRequest{Dir: target, Format: hutch.Tar}, r)
+	// What is packed comes out of a sandbox: package files refuses entries that would land elsewhere, and leaves out
+	// links that lead elsewhere.
+	return (&files.FS{Dir: target, Most: maxOutputs}).Unpack(ctx, "", hutch.UnpackRequest{Dir: target, Format: hutch.Tar}, r)
 }
 
 // rest puts the sandbox to sleep until the next turn. A worker that handed the session back leaves that to the next one.

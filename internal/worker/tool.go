@@ -45,8 +45,9 @@ func (t *tool[In]) Execute(ctx context.Context, raw json.RawMessage) ([]anthropi
 		return nil, errHandedBack
 	}
 	defer t.calls.leave()
+	t.withheld.Store(false) // an earlier call can have been interrupted by the user; its session goes on
 	text, err := t.call(ctx, raw)
-	if errors.Is(ctx.Err(), context.Canceled) { // the worker stops, or the lease is lost
+	if errors.Is(ctx.Err(), context.Canceled) { // the worker stops, the lease is lost, or the user interrupts
 		t.withheld.Store(true)
 		return nil, errHandedBack
 	}

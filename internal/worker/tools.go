@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// bashTime is how long a command can take. The SDK gives up on a call after two minutes: a command ends before, so
-	// that the agent gets its output.
+	// toolTime is when the SDK gives up on a call, and bashTime how long a command can take: it ends before, so that the
+	// agent gets its output.
+	toolTime = 120 * time.Second
 	bashTime = 115 * time.Second
 	// shellIdle is how long the shell waits for the next command, in seconds.
 	shellIdle = 30 * 24 * 3600
@@ -35,7 +36,7 @@ type bashInput struct {
 // runBash runs a command in the shell of the session. Its state outlives the call, the work item and this worker.
 func runBash(ctx context.Context, s *session, in bashInput) (string, error) {
 	if in.Restart {
-		if err := s.svc.DeleteContext(ctx, s.sandbox, shell); err != nil {
+		if err := s.svc.DeleteContext(ctx, s.sandbox, shell); err != nil && hutch.KindOf(err) != hutch.NotFound {
 			return "", err
 		}
 		if in.Command == "" {
@@ -48,10 +49,7 @@ func runBash(ctx context.Context, s *session, in bashInput) (string, error) {
 	if _, err := s.svc.CreateContext(ctx, s.sandbox, hutch.ContextRequest{ID: shell, Language: "bash", Dir: WorkDir, IdleTimeout: shellIdle}); err != nil {
 		return "", err
 	}
-	limit := bashTime
-	if asked := time.Duration(in.TimeoutMs) * time.Millisecond; in.TimeoutMs > 0 && in.TimeoutMs < bashTime.Milliseconds() {
-		limit = asked
-	}
+	limit := bashLimit(ctx, in.TimeoutMs)
 	out := excerpt.Ends{Limit: maxText / 2}
 	res, err := s.svc.RunCode(ctx, s.sandbox, hutch.RunRequest{ContextID: shell, Code: merged(in.Command), Timeout: hutch.InSeconds(limit), StreamOnly: true}, func(e hutch.RunEvent) error {
 		if e.Output != nil {
@@ -63,6 +61,19 @@ func runBash(ctx context.Context, s *session, in bashInput) (string, error) {
 		return "", err
 	}
 	return bashResult(res, string(out.Bytes()), out.Cut(), limit)
+}
+
+// bashLimit is how long a command can take: as long as the agent asks for, but it ends before the SDK gives up on the call.
+// To make the sandbox, or to wake it, has taken a part of that time.
+func bashLimit(ctx context.Context, asked int64) time.Duration {
+	limit := bashTime
+	if asked > 0 && asked < bashTime.Milliseconds() {
+		limit = time.Duration(asked) * time.Millisecond
+	}
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, (time.Until(end) - toolTime + bashTime).Truncate(time.Second))
+	}
+	return max(limit, time.Millisecond)
 }
 
 // merged sends both outputs of a command through one pipe, which keeps their order.

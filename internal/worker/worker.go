@@ -145,19 +145,40 @@ func (w *worker) serveSlot(claiming, serving context.Context, slot int) error {
 		AutoStop: param.NewOpt(false), // HandleItem stops the item
 	})
 	defer poller.Close()
+	failures := 0
 	for poller.Next() {
-		w.serveItem(serving, poller.Current())
+		if err := w.serveItem(serving, poller.Current()); err == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		pause(claiming, failures) // the API can give out the same session at once
 	}
 	return poller.Err()
 }
 
+// pause waits after so many failures in turn.
+func pause(ctx context.Context, failures int) {
+	const longest = time.Minute
+	t := time.NewTimer(min(time.Second<<min(failures, 10), longest))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
 // serveItem serves one work item: a session, until it ends, is idle, or is taken away.
-func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWork) {
+func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWork) error {
 	log := w.Log.With("session", work.Data.ID, "work", work.ID)
+	if kind := string(work.Data.Type); kind != "session" { // the queue has health checks, too: they need an end only
+		log.Debug("no session", "type", kind)
+		return w.stopItem(ctx, work)
+	}
 	s, err := w.newSession(work.Data.ID)
 	if err != nil {
 		log.Error("serve a session", "err", err)
-		return // its lease ends, and another worker gets it
+		return err // its lease ends, and another worker gets it
 	}
 	defer s.end()
 	runner := environments.NewEnvironmentWorker(w.client, environments.EnvironmentWorkerOptions{
@@ -172,6 +193,21 @@ func (w *worker) serveItem(ctx context.Context, work *anthropic.BetaSelfHostedWo
 	}
 	log.Info("session handed back", "sandbox", s.sandbox)
 	w.after(s, log)
+	return err
+}
+
+// stopItem ends a work item that is no session.
+func (w *worker) stopItem(ctx context.Context, work *anthropic.BetaSelfHostedWork) error {
+	ctx, cancel := context.WithTimeout(ctx, overTime)
+	defer cancel()
+	var answer *http.Response // it has no body, which the SDK would not take
+	_, err := w.client.Beta.Environments.Work.Stop(ctx, work.ID, anthropic.BetaEnvironmentWorkStopParams{
+		EnvironmentID: work.EnvironmentID, BetaSelfHostedWorkStopRequest: anthropic.BetaSelfHostedWorkStopRequestParam{Force: param.NewOpt(true)},
+	}, option.WithResponseBodyInto(&answer))
+	if answer != nil {
+		answer.Body.Close()
+	}
+	return err
 }
 
 // afterTime bounds what is done when an item has ended, and overTime the question whether its session has.
@@ -184,11 +220,17 @@ const (
 func (w *worker) after(s *session, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), afterTime)
 	defer cancel()
-	if err := s.collect(ctx, w.Outputs); err != nil {
-		log.Warn("collect the outputs", "err", err)
+	over := w.over(ctx, s.id)
+	collected := s.collect(ctx, w.Outputs, over)
+	if collected != nil {
+		log.Warn("collect the outputs", "err", collected)
 	}
-	if !w.over(ctx, s.id) {
+	switch {
+	case !over:
 		s.rest(ctx, log)
+		return
+	case collected != nil:
+		log.Warn("the session has ended, and its sandbox stays for its outputs: copy them with hutch cp, and remove it with hutch rm", "sandbox", s.sandbox)
 		return
 	}
 	if _, err := w.svc.Destroy(ctx, s.sandbox, true); err != nil && !errors.Is(err, hutch.NotFound) {

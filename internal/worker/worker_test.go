@@ -66,6 +66,7 @@ func TestToolsOfASession(t *testing.T) {
 				t.Errorf("%s %v: error %v, %.2000q; want error %v, %q", tool, input, got.Error, got.Text, isError, want)
 			}
 		}
+		do("bash", map[string]any{"restart": true}, "restarted", false) // there is none yet
 		do("write", map[string]any{"file_path": "src/a.txt", "content": "one\ntwo\nthree\n"}, "wrote 14 bytes", false)
 		do("read", map[string]any{"file_path": "/workspace/src/a.txt", "view_range": []int{2, 3}}, "two\nthree", false)
 		do("edit", map[string]any{"file_path": "src/a.txt", "old_string": "two", "new_string": "2"}, "1 replacements", false)
@@ -216,6 +217,99 @@ func TestStolenWork(t *testing.T) {
 	api.Queue("sesn_A") // for the other slot
 	if got := api.Result(t, "sesn_A", call); got.Text != "second\n" || got.Error {
 		t.Errorf("the first result of a stolen call: %v", got)
+	}
+}
+
+// TestInterrupted: a user stops a call that runs. It has no result, and later calls of the session have theirs.
+func TestInterrupted(t *testing.T) {
+	svc := hutchtest.Engine(t, "native", nil)
+	api := managedagents.New(t)
+	api.Start("sesn_A", nil)
+	start(t, api, svc, nil)
+	call := api.Use("sesn_A", "bash", map[string]any{"command": "touch started; sleep 100"})
+	exists(t, svc, worker.SandboxID(api.Environment, "sesn_A"), "started")
+	api.Interrupt("sesn_A")
+	if got := api.Do(t, "sesn_A", "bash", map[string]any{"command": "echo next"}); got.Text != "next\n" || got.Error {
+		t.Errorf("the call after an interrupt: %v", got)
+	}
+	if got := api.Results("sesn_A", call); len(got) > 0 {
+		t.Errorf("an interrupted call has the results %v", got)
+	}
+}
+
+// TestNoStorm: a session that cannot be served is not claimed again and again without a pause, and other items of the
+// queue are served.
+func TestNoStorm(t *testing.T) {
+	api := managedagents.New(t)
+	api.Start("sesn_A", nil)
+	api.AttachMemory("sesn_A")
+	api.Use("sesn_A", "bash", map[string]any{"command": "true"})
+	start(t, api, &scripted.Service{}, nil)
+	api.Await(t, "sesn_A", "stopped")
+	time.Sleep(time.Second)
+	claims := 0
+	for _, r := range api.Requests() {
+		if strings.HasSuffix(r.Path, "/ack") {
+			claims++
+		}
+	}
+	if claims > 4 { // two slots, and one more each
+		t.Errorf("a session that cannot be served was claimed %d times in a second", claims)
+	}
+	api.HealthCheck()
+	api.Await(t, "", "stopped")
+}
+
+// TestOutputsAreKept: a sandbox whose outputs cannot be copied stays when its session ends.
+func TestOutputsAreKept(t *testing.T) {
+	worker.Bound(t, 1<<20)
+	svc := hutchtest.Engine(t, "native", nil)
+	api := managedagents.New(t)
+	api.Start("sesn_A", nil)
+	outputs := t.TempDir()
+	start(t, api, svc, func(o *worker.Options) { o.Outputs = outputs })
+	api.Do(t, "sesn_A", "bash", map[string]any{"command": "cd outputs; truncate -s 1T big"})
+	api.Terminate("sesn_A")
+	api.Await(t, "sesn_A", "stopped")
+	id := worker.SandboxID(api.Environment, "sesn_A")
+	info := func() int64 {
+		got, err := os.Stat(filepath.Join(outputs, id, "big"))
+		if err != nil {
+			return 0
+		}
+		return got.Size()
+	}
+	for end := time.Now().Add(managedagents.Patience); info() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nothing was copied")
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // in which it would be destroyed
+	if _, err := svc.Sandbox(t.Context(), id); err != nil || info() > 1<<20 {
+		t.Errorf("the sandbox: %v, and %d bytes were copied", err, info())
+	}
+}
+
+// TestOutputsOfAnEarlierWorker: a worker that sees the end of a session copies what was written while another one had it.
+func TestOutputsOfAnEarlierWorker(t *testing.T) {
+	svc := hutchtest.Engine(t, "native", nil)
+	api := managedagents.New(t)
+	api.Start("sesn_A", nil)
+	first := start(t, api, svc, nil)
+	api.Do(t, "sesn_A", "bash", map[string]any{"command": "echo done > outputs/report.txt"})
+	first.stop()
+	outputs := t.TempDir()
+	api.Terminate("sesn_A")
+	api.Queue("sesn_A")
+	start(t, api, svc, func(o *worker.Options) { o.Outputs = outputs })
+	file := filepath.Join(outputs, worker.SandboxID(api.Environment, "sesn_A"), "report.txt")
+	for end := time.Now().Add(managedagents.Patience); ; time.Sleep(10 * time.Millisecond) {
+		if b, err := os.ReadFile(file); err == nil && string(b) == "done\n" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the outputs were not copied")
+		}
 	}
 }
 

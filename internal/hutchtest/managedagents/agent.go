@@ -13,6 +13,8 @@ func (s *session) open() (ids []string) {
 		switch e["type"] {
 		case "agent.tool_use":
 			ids = append(ids, e["id"].(string))
+		case "user.interrupt":
+			ids = nil
 		case "user.tool_result":
 			ids = slices.DeleteFunc(ids, func(id string) bool { return id == e["tool_use_id"] })
 		}
@@ -93,6 +95,17 @@ func (a *API) Do(t testing.TB, id, tool string, input map[string]any) Result {
 func (a *API) EndTurn(id string) {
 	a.event(id, "idle", map[string]any{"type": "session.status_idle", "stop_reason": map[string]any{"type": "end_turn"}})
 }
+
+// Interrupt is a user who stops what the agent of a session does.
+func (a *API) Interrupt(id string) {
+	a.event(id, "running", map[string]any{"type": "user.interrupt"})
+}
+
+// AttachMemory attaches a memory store to a session.
+func (a *API) AttachMemory(id string) { a.change(func() { a.sessions[id].memory = true }) }
+
+// HealthCheck queues an item that is no session.
+func (a *API) HealthCheck() { a.change(func() { a.enqueueLocked("") }) }
 
 // Terminate ends a session for good.
 func (a *API) Terminate(id string) {

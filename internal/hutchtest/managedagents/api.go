@@ -50,6 +50,7 @@ type session struct {
 	id, status string
 	skills     map[string]string // name: text of SKILL.md
 	events     []map[string]any
+	memory     bool // a memory store is attached
 }
 
 // Result is what a worker posted for a call of a tool.
@@ -180,9 +181,13 @@ func (a *API) poll(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) workJSON(item *work) map[string]any {
+	kind := "session"
+	if item.session == "" {
+		kind = "healthcheck"
+	}
 	return map[string]any{
 		"id": item.id, "environment_id": a.Environment, "state": item.state, "type": "work", "created_at": stamp(0),
-		"metadata": map[string]string{}, "data": map[string]string{"id": item.session, "type": "session"},
+		"metadata": map[string]string{}, "data": map[string]string{"id": item.session, "type": kind},
 	}
 }
 
@@ -239,7 +244,7 @@ func (a *API) stop(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		item.state = "stopped"
-		if s := a.sessions[item.session]; s.status != "terminated" && len(s.open()) > 0 {
+		if s := a.sessions[item.session]; s != nil && s.status != "terminated" && len(s.open()) > 0 {
 			a.enqueueLocked(item.session)
 		}
 	})
@@ -271,9 +276,12 @@ func (a *API) getSession(w http.ResponseWriter, r *http.Request) {
 	for name := range s.skills {
 		skills = append(skills, map[string]string{"type": "custom", "skill_id": s.id + "." + name, "version": "1759178010641129"})
 	}
-	status := s.status
+	status, resources := s.status, []map[string]string{}
+	if s.memory {
+		resources = append(resources, map[string]string{"type": "memory_store", "memory_store_id": "memstore_1", "mount_path": "/mnt/memory/one"})
+	}
 	a.mu.Unlock()
-	answer(w, map[string]any{"id": s.id, "type": "session", "environment_id": a.Environment, "status": status, "agent": map[string]any{"skills": skills}})
+	answer(w, map[string]any{"resources": resources, "id": s.id, "type": "session", "environment_id": a.Environment, "status": status, "agent": map[string]any{"skills": skills}})
 }
 
 func (a *API) listEvents(w http.ResponseWriter, r *http.Request) {
