@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -140,11 +141,18 @@ func workerLog(std streams, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
 }
 
-// cursorHosts are the hosts that Cursor's documentation names for workers.
+// cursorHosts are the hosts that workers connect to, as public descriptions of them say. Nobody has verified that with
+// Cursor's service.
 var cursorHosts = []string{"api2.cursor.sh", "api2direct.cursor.sh"}
 
-// cursorKey is the variable, and the secret, with the key of Cursor.
+// cursorKey is the variable with the key of Cursor.
 const cursorKey = "CURSOR_API_KEY"
+
+// cursorSecret is the secret with the key for a pool: pools can have different keys.
+func cursorSecret(pool string) string {
+	sum := sha256.Sum256([]byte(pool))
+	return fmt.Sprintf("%s_%x", cursorKey, sum[:4])
+}
 
 // cursorLifetime bounds a worker whose process was killed before it could destroy the sandbox.
 const cursorLifetime = longTime + time.Hour
@@ -159,12 +167,13 @@ func newWorkerCursor(h *home, std streams) *cobra.Command {
 ends: the command to give Cursor's controller as its spawn command. The program is
 "agent worker --pool POOL start", which the image or template must have, or COMMAND.
 
-The key is $CURSOR_API_KEY, or in --key-file. The server adds it to requests for the
-hosts of Cursor; in the sandbox is a placeholder. This was not tried with Cursor's
-service, which needs an Enterprise plan.
+The key is $CURSOR_API_KEY, or in --key-file. The server keeps it as a secret of the
+pool, and adds it to requests for the hosts of --host; in the sandbox is a placeholder.
+This was not tried with Cursor's service, which needs an Enterprise plan, and the
+default hosts are not verified.
 ` + remoteHelp,
 		Example: `  CURSOR_API_KEY=... hutch worker cursor --template cursor my-pool
-  CURSOR_API_KEY=... hutch worker cursor --template cursor my-pool -- agent worker --pool my-pool --single-use start`,
+  CURSOR_API_KEY=... hutch worker cursor --template cursor my-pool -- agent worker --pool my-pool start`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 			key, err := takeKey(cursorKey, keyFile)
@@ -172,9 +181,11 @@ service, which needs an Enterprise plan.
 				return err
 			}
 			secret := hutch.SecretRequest{Value: key, Brokered: &hutch.Brokering{Hosts: hosts}}
-			if _, err := svc.SetSecret(ctx, cursorKey, secret); err != nil {
+			name := cursorSecret(args[0])
+			if _, err := svc.SetSecret(ctx, name, secret); err != nil {
 				return err
 			}
+			f.req.Secrets = append(f.req.Secrets, cursorKey+"="+name)
 			command := args[1:]
 			switch {
 			case len(command) == 0:
@@ -192,13 +203,12 @@ service, which needs an Enterprise plan.
 	return c
 }
 
-// runOnce runs a command with the key of Cursor in a sandbox of its own, and passes its exit code on.
+// runOnce runs a command in a sandbox of its own, and passes its exit code on.
 func (f *createFlags) runOnce(ctx context.Context, svc *client.Client, command []string, std streams) error {
 	req, err := f.request(nil)
 	if err != nil {
 		return err
 	}
-	req.Secrets = append(req.Secrets, cursorKey)
 	req.KeepAlive = true
 	req.Timeout = cmp.Or(req.Timeout, hutch.InSeconds(cursorLifetime))
 	sb, err := svc.Create(ctx, req)
