@@ -80,6 +80,8 @@ func TestSkillScripts(t *testing.T) {
 		{"a program", `scripts/run-code.sh python examples/sales/report.py examples/sales/sales.csv`, `best month: March`, 0},
 		{"a program that fails", `echo 'raise SystemExit(3)' > f.py; scripts/run-code.sh python f.py`, `"exitCode": 3`, 3},
 		{"a build", `scripts/build.sh examples/project out true make && cat out/greeting`, "hello, world\n", 0},
+		{"a build into a folder that exists", `mkdir there; scripts/build.sh examples/project there true make`, "", 2},
+		{"a chat that cannot begin", `HUTCH_TOKEN=wrong scripts/chat-session.sh 'Chat 3' python 'print(1)' 2>&1`, "token", 125},
 		{"a build that fails", `scripts/build.sh examples/project none true 'exit 4'; code=$?; [ ! -e none ] && exit $code`, "", 4},
 		{"tests", `scripts/ci-runner.sh examples/project true 'sh test.sh one' 'sh test.sh two'`, "shard one passed\n=== sh test.sh two: exit 0\nshard two passed\n", 0},
 		{"tests that fail", `scripts/ci-runner.sh examples/project 'echo other > name' 'sh test.sh one'`, "=== sh test.sh one: exit 1\n", 1},

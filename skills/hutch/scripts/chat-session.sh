@@ -17,7 +17,10 @@ fi
 id=$("$here/sandbox-id.sh" "$1")
 
 # The first message makes the sandbox. Who comes second finds it, also when both come at once.
-hutch inspect "$id" >/dev/null 2>&1 ||
-	hutch create --network none --sleep-after 5m --lifetime 30d --label pattern=chat "$id" >/dev/null 2>&1 ||
-	hutch inspect "$id" >/dev/null
+if ! hutch inspect "$id" >/dev/null 2>&1 &&
+	! problem=$(hutch create --network none --sleep-after 5m --lifetime 30d --label pattern=chat "$id" 2>&1) &&
+	! hutch inspect "$id" >/dev/null 2>&1; then
+	echo "$problem" >&2
+	exit 125
+fi
 exec hutch code --no-create --timeout 60s -l "$2" -c "$3" "$id"

@@ -12,6 +12,7 @@ base=$(hutch create --network none --lifetime 1h --on-idle destroy --label patte
 logs=$(mktemp -d)
 copies=
 trap 'hutch rm "$base" $copies >/dev/null; rm -rf "$logs"' EXIT
+trap 'exit 130' HUP INT TERM
 hutch cp --quiet "$project" "$base:project" >/dev/null
 hutch exec --no-create --no-stdin --timeout 10m --cwd /workspace/project "$base" "$prepare" >&2
 copies=$(hutch fork "$base" --count $#)

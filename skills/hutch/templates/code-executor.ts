@@ -11,7 +11,7 @@ export interface Outcome {
 }
 
 export async function execute(language: string, code: string): Promise<Outcome> {
-  const box = getSandbox(`run-${randomUUID()}`, { network: { mode: "none" }, sleepAfter: "5m" })
+  const box = getSandbox(`run-${randomUUID()}`, { network: { mode: "none" }, lifetime: "10m" })
   try {
     const result = await box.exec(code, { language, timeout: 30_000 })
     const ok = result.exitCode === 0 && !result.timedOut
