@@ -20,7 +20,13 @@ const MaxShown = 100
 
 // Open reports whether a request of [Server.Routes] needs no token: the page, and files, whose links are signed.
 func Open(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/files/"))
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/files/") || forPage(r))
+}
+
+// forPage reports whether a browser asks for the page at the path of the list of conversations, where it also is: a
+// server with a console shows that at "/".
+func forPage(r *http.Request) bool {
+	return r.URL.Path == "/conversations" && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 // Routes adds the page, the downloads and the events to mux. Requests that are not [Open] must be guarded.

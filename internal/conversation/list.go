@@ -39,6 +39,11 @@ type List struct {
 // index answers GET /conversations: the caller's own ones, or with all=true those of
 // every owner, for an administrator.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if forPage(r) {
+		s.page(w, r)
+		return
+	}
 	q := r.URL.Query()
 	all, err := strconv.ParseBool(cmp.Or(q.Get("all"), "false"))
 	if err != nil {

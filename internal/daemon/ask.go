@@ -76,8 +76,7 @@ func (d *Daemon) newAnswers() *metrics.Answers {
 	return d.answers
 }
 
-// described answers a program that asks what this server is. A browser gets the page of the conversations there: it
-// accepts HTML.
+// described answers a program that asks what this server is. A browser, which accepts HTML, gets the console there.
 func (d *Daemon) described(next http.Handler) http.Handler {
 	if d.cfg.Conversations.Only {
 		return next

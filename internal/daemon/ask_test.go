@@ -135,7 +135,7 @@ func TestQuestionsFromPages(t *testing.T) {
 	}
 }
 
-// TestDescribed: GET / is the page for browsers and a description for programs that ask for one; health needs no token.
+// TestDescribed: GET / is a page for browsers and a description for programs that ask for one; health needs no token.
 func TestDescribed(t *testing.T) {
 	t.Parallel()
 	d, _, _ := start(t, config(t, fake.New(t.TempDir())))

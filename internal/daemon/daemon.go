@@ -28,6 +28,7 @@ import (
 	"hutch/internal/build"
 	"hutch/internal/compat/e2b"
 	"hutch/internal/compat/librechat"
+	"hutch/internal/console"
 	"hutch/internal/conversation"
 	"hutch/internal/driver"
 	"hutch/internal/engine"
@@ -72,7 +73,8 @@ type Daemon struct {
 	e2bPorts   *ports      // nil for none
 	endE2B     func()      // ends the calls of E2B's services; nil for none
 	talks      *conversation.Server
-	tls        *tls.Config // nil for none
+	console    *console.Handler // nil for none
+	tls        *tls.Config      // nil for none
 	audit      *audit.Log
 	metrics    *metrics.Metrics
 	traffic    *metrics.Traffic
@@ -133,6 +135,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"read what is shared", d.openPolicy},
 		{"open E2B's API", d.openE2B},
 		{"open the conversations", d.openConversations},
+		{"open the console", d.openConsole},
 		{"compile ahead", d.warmCompilers},
 	} {
 		if err := step.do(ctx); err != nil {

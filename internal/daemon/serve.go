@@ -142,12 +142,15 @@ func (d *Daemon) handler(s surfaces) (handler, guarded http.Handler, end func())
 	shape := foreignRoutes(mux, s.foreign)
 	opt := guard.Options{
 		Metadata: d.issuerRoutes(mux), Check: d.tokens.Check, Requests: d.requests, Refuse: refuse(shape), Shape: shape,
-		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: s.unbounded, Open: isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: d.requestLog(),
+		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: s.unbounded, Open: d.isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: d.requestLog(),
 	}
 	inside := d.described(mux)
+	if d.console != nil {
+		inside = d.console.Inside(inside)
+	}
 	if d.e2b != nil {
 		opt.Known, opt.Named = e2b.Known, d.e2b.Named
-		inside = d.e2b.Inside(inside)
+		inside = d.e2b.Inside(inside) // outermost: its host names have no console
 	}
 	guarded = guard.New(inside, opt)
 	guarded = d.libreChatUsers(guarded)
@@ -178,8 +181,11 @@ func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 }
 
 // isOpen reports whether anyone can make a request.
-func isOpen(r *http.Request) bool {
-	return conversation.Open(r) || e2b.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
+func (d *Daemon) isOpen(r *http.Request) bool {
+	if e2b.Ours(r) { // whatever its path is elsewhere
+		return e2b.Open(r)
+	}
+	return d.console != nil && d.console.Open(r) || conversation.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
 // forCallers is how much memory the daemon has for what its callers send and have

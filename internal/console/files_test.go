@@ -1,0 +1,177 @@
+package console_test
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"hutch/internal/console"
+)
+
+const script = "export const answer = 42; // answer answer answer answer answer answer answer answer answer answer"
+
+func built() fstest.MapFS {
+	return fstest.MapFS{
+		"index.html":           {Data: []byte(`<meta name="csp-nonce" content="__CSP_NONCE__"><script type="module" src="/assets/main-1a2b.js" nonce="__CSP_NONCE__"></script>`)},
+		"favicon.svg":          {Data: []byte("<svg/>")},
+		"assets/main-1a2b.js":  {Data: []byte(script)},
+		"assets/_x-9f.css":     {Data: []byte("a{}")},
+		"assets/font-9f.woff2": {Data: []byte("wOF2")},
+	}
+}
+
+// open returns a console before a server that answers 418 to everything.
+func open(t testing.TB, opt console.Options) (*console.Handler, http.Handler) {
+	t.Helper()
+	opt.Files = built()
+	h, err := console.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, h.Inside(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+}
+
+func get(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://localhost:7700"+path, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+// TestWhoGetsThePage: browsers get it at the console's paths; every other request passes.
+func TestWhoGetsThePage(t *testing.T) {
+	t.Parallel()
+	h, all := open(t, console.Options{})
+	for _, c := range []struct {
+		method, path, accept string
+		ours                 bool
+	}{
+		{"GET", "/", browser, true}, {"HEAD", "/", browser, true}, {"GET", "/signin", browser, true}, {"GET", "/sandboxes/demo/files?path=/etc", browser, true},
+		{"GET", "/operating/tokens", browser, true}, {"GET", "/ask", "application/json, Text/HTML;q=0.1", true},
+		{"GET", "/", "*/*", false}, {"GET", "/", "", false}, {"GET", "/", "application/json", false}, {"POST", "/", browser, false},
+		{"GET", "/signin/x", browser, false}, {"GET", "/sandboxesx", browser, false}, {"GET", "/v1/sandboxes", browser, false}, {"GET", "/mcp", browser, false},
+		{"GET", "/sandboxes", "application/json", false}, {"GET", "/x", "x/text/html", false},
+		{"GET", "/favicon.svg", "*/*", true}, {"GET", "/assets/main-1a2b.js", "*/*", true}, {"GET", "/index.html", browser, false}, {"POST", "/assets/main-1a2b.js", "*/*", false},
+	} {
+		w := get(all, c.method, c.path, "Accept", c.accept)
+		if ours := w.Code != http.StatusTeapot; ours != c.ours || ours && w.Code != 200 {
+			t.Errorf("%s %s, Accept %q: %d", c.method, c.path, c.accept, w.Code)
+		}
+		r := httptest.NewRequest(c.method, c.path, nil)
+		r.Header.Set("Accept", c.accept)
+		if h.Open(r) != c.ours {
+			t.Errorf("%s %s, Accept %q: open %v", c.method, c.path, c.accept, !c.ours)
+		}
+	}
+}
+
+// TestPolicy: nothing runs in the page but what is below /assets/, no other site shows it, and each answer has a nonce
+// of its own.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	_, all := open(t, console.Options{Previews: "http://*.localhost:7700"})
+	var nonces []string
+	for range 2 {
+		w := get(all, "GET", "/", "Accept", browser)
+		policy := w.Header().Get("Content-Security-Policy")
+		_, rest, _ := strings.Cut(policy, "'nonce-")
+		nonce, _, _ := strings.Cut(rest, "'")
+		nonces = append(nonces, nonce)
+		if len(nonce) < 22 || strings.Count(w.Body.String(), nonce) != 2 || strings.Contains(w.Body.String(), "__") {
+			t.Errorf("the nonce is %q in %s", nonce, w.Body)
+		}
+		for _, want := range []string{"default-src 'none'", "script-src localhost:7700/assets/;", "connect-src 'self' ws://localhost:7700 wss://localhost:7700;", "frame-src blob: http://*.localhost:7700;", "frame-ancestors 'none'", "base-uri 'none'"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("no %q in %s", want, policy)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "script-src 'self'") {
+			t.Error(policy)
+		}
+		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-cache", "Vary": "Accept"} {
+			if got := w.Header().Get(name); got != want {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	}
+	if nonces[0] == nonces[1] {
+		t.Error("two answers have one nonce")
+	}
+}
+
+// TestPolicyOfOddHosts: a Host header does not become part of the policy unless it is a name.
+func TestPolicyOfOddHosts(t *testing.T) {
+	t.Parallel()
+	_, all := open(t, console.Options{})
+	for host, want := range map[string]string{
+		"hutch.example.com": "script-src hutch.example.com/assets/;", "127.0.0.1:7700": "script-src 127.0.0.1:7700/assets/;",
+		"[::1]:7700": "script-src 'self';", "192.0.2.7:7700": "script-src 'self';", "x;script-src *": "script-src 'self';", "a,b": "script-src 'self';", "*": "script-src 'self';", "": "script-src 'self';",
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = host
+		r.Header.Set("Accept", browser)
+		w := httptest.NewRecorder()
+		all.ServeHTTP(w, r)
+		if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, want) || strings.Count(policy, "script-src") != 1 {
+			t.Errorf("%q: %s", host, policy)
+		}
+	}
+}
+
+// TestAssets: files with a hash in their name are kept by browsers, compressed for those that can, and never a page.
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	_, all := open(t, console.Options{})
+	for _, c := range []struct{ path, kind, cache string }{
+		{"/assets/main-1a2b.js", "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"},
+		{"/assets/_x-9f.css", "text/css; charset=utf-8", "public, max-age=31536000, immutable"},
+		{"/assets/font-9f.woff2", "font/woff2", "public, max-age=31536000, immutable"},
+		{"/favicon.svg", "image/svg+xml", "no-cache"},
+	} {
+		h := get(all, "GET", c.path).Header()
+		if h.Get("Content-Type") != c.kind || h.Get("Cache-Control") != c.cache || h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") {
+			t.Errorf("%s: %v", c.path, h)
+		}
+	}
+	for accept, packed := range map[string]bool{"gzip": true, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0": false, "br": false, "": false} {
+		w := get(all, "GET", "/assets/main-1a2b.js", "Accept-Encoding", accept)
+		var body io.Reader = w.Body
+		if got := w.Header().Get("Content-Encoding") == "gzip"; got != packed {
+			t.Fatalf("Accept-Encoding %q: packed %v", accept, got)
+		}
+		if packed {
+			body, _ = gzip.NewReader(w.Body)
+		}
+		if content, _ := io.ReadAll(body); string(content) != script {
+			t.Errorf("Accept-Encoding %q: %q", accept, content)
+		}
+	}
+	for _, path := range []string{"/assets/", "/assets/old-77.js", "/assets/../index.html"} {
+		if w := get(all, "GET", path, "Accept", browser); w.Code != 404 || strings.Contains(w.Body.String(), "<") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if w := get(all, "HEAD", "/assets/main-1a2b.js"); w.Body.Len() != 0 || w.Header().Get("Content-Length") == "" {
+		t.Errorf("HEAD: %d bytes, %v", w.Body.Len(), w.Header())
+	}
+}
+
+// TestNoPage: a folder without a page is an error, and not an empty page.
+func TestNoPage(t *testing.T) {
+	t.Parallel()
+	if _, err := console.New(console.Options{Files: fstest.MapFS{}}); err == nil {
+		t.Error("no error")
+	}
+	if _, err := console.New(console.Options{}); err != nil {
+		t.Errorf("the page of this program: %v", err)
+	}
+}
