@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -14,19 +15,53 @@ import (
 // smallAnswer is the longest answer that does not count as memory of the caller, in bytes.
 const smallAnswer = 128 << 10
 
-// Encode returns v as JSON in which < and & are not escaped. A large v is charged to the caller; [ErrNoRoom] says that
-// it does not fit.
+// Encode returns v as JSON in which < and & are not escaped. A large v is charged to the caller before anything is made
+// of it; [ErrNoRoom] says that it does not fit.
 func Encode(ctx context.Context, v any) ([]byte, error) {
+	if n := length(reflect.ValueOf(v)); n > smallAnswer && !Take(ctx, n) {
+		return nil, ErrNoRoom
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
-	if b.Len() > smallAnswer && !Take(ctx, b.Len()) {
-		return nil, ErrNoRoom
-	}
 	return b.Bytes(), nil
+}
+
+// length is about how long a value is in JSON, in bytes. Texts count as they are written: a control character has six.
+func length(v reflect.Value) (n int) {
+	switch v.Kind() {
+	case reflect.String:
+		text := v.String()
+		for i := range len(text) {
+			if c := text[i]; c < ' ' {
+				n += 5
+			} else if c == '"' || c == '\\' {
+				n++
+			}
+		}
+		return n + len(text) + 2
+	case reflect.Pointer, reflect.Interface:
+		return length(v.Elem())
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return 2*v.Len() + 2
+		}
+		for i := range v.Len() {
+			n += length(v.Index(i)) + 1
+		}
+	case reflect.Map:
+		for entries := v.MapRange(); entries.Next(); {
+			n += length(entries.Key()) + length(entries.Value()) + 2
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			n += length(v.Field(i)) + len(v.Type().Field(i).Name) + 4
+		}
+	}
+	return n + 8 // of a number, or what is around values
 }
 
 // Send answers with JSON that is encoded already. An error of writing means that the client has gone.

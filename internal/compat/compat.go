@@ -32,23 +32,32 @@ var ErrTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than
 // ReadJSON decodes the body of a request into v; an empty body leaves v unchanged. A field that v does not have is
 // Unsupported and named, because to ignore it would do something else than the client asked for.
 func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	b, err := ReadBody(w, r)
+	if err != nil || len(bytes.TrimSpace(b)) == 0 {
+		return err
+	}
+	return Decode(b, v)
+}
+
+// ReadBody returns the body of a request in JSON. What it becomes when it is decoded is charged to the caller.
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have deadlines
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
 	rc.SetReadDeadline(time.Time{})
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return ErrTooLarge
+		return nil, ErrTooLarge
 	}
 	if errors.Is(err, hutch.Exhausted) {
-		return err
+		return nil, err
 	}
 	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
+		return nil, hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
 	}
-	if len(bytes.TrimSpace(b)) == 0 {
-		return nil
+	if !caller.From(r.Context()).Budget.TakeJSON(b) {
+		return nil, ErrNoRoom
 	}
-	return Decode(b, v)
+	return b, nil
 }
 
 // Decode reads one JSON value as [ReadJSON] does.

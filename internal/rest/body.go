@@ -52,8 +52,14 @@ func (h *Handler) raw(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
 	}
+	if !caller.From(r.Context()).Budget.TakeJSON(b) {
+		return nil, errManyValues
+	}
 	return b, nil
 }
+
+var errManyValues = hutch.Errorf(hutch.Exhausted, "the lists in the request's body take more memory than there is for the requests of this token: send fewer values at a time").
+	With("limit", "memory of requests")
 
 // decode reads JSON strictly: it refuses fields that it does not know.
 func decode(b []byte, v any) error {

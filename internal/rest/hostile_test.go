@@ -5,12 +5,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/rest"
+	"hutch/internal/room"
 	"hutch/internal/scripted"
 )
 
@@ -128,5 +131,20 @@ func TestFirstUseCreates(t *testing.T) {
 		if resp, got := b.call(t, "POST", path, `{"command": "x"}`); resp.StatusCode != status {
 			t.Errorf("%s: %d %s", path, resp.StatusCode, got)
 		}
+	}
+}
+
+// TestManyValues: a short body that becomes much memory is refused.
+func TestManyValues(t *testing.T) {
+	t.Parallel()
+	h := rest.NewHandler(&scripted.Service{}, rest.Options{})
+	defer h.Close()
+	tab, end := room.New(64<<20, 64<<20).Open("ada")
+	defer end()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/v1/sandboxes", strings.NewReader(`{"volumes":[{}`+strings.Repeat(",{}", 1<<20)+`]}`))
+	h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab})))
+	if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "fewer values") {
+		t.Errorf("%d %.300s", w.Code, w.Body)
 	}
 }

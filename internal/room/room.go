@@ -78,6 +78,29 @@ func (t *Tab) Take(n int) bool {
 	return true
 }
 
+// aValue is about what a value in a list or an object of JSON takes when it is decoded, beside its text, in bytes.
+const aValue = 200
+
+// TakeJSON is Take for what a text in JSON becomes when it is decoded. A short text can become much: [{},{},{}] are
+// three structs with all their fields.
+func (t *Tab) TakeJSON(text []byte) bool {
+	if t == nil {
+		return true
+	}
+	values, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			values++
+		}
+	}
+	return t.Take(values * aValue)
+}
+
 func (t *Tab) release() {
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()

@@ -84,3 +84,22 @@ func TestNeverMoreThanThereIs(t *testing.T) {
 		t.Errorf("%d bytes were held of 1000", most.Load())
 	}
 }
+
+// TestTakeJSON: values are charged, and not the commas in texts.
+func TestTakeJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		``: 0, `{"a":1}`: 0, `[{},{},{}]`: 2 * aValue, `{"a":"1,2,3","b":"\\",",":"\",\""}`: 2 * aValue, `["`: 0, `["\`: 0,
+	} {
+		tab, end := New(1<<20, 1<<20).Open("a")
+		if !tab.TakeJSON([]byte(text)) || tab.taken != want {
+			t.Errorf("%s: %d bytes are taken, not %d", text, tab.taken, want)
+		}
+		end()
+	}
+	tab, end := New(10*aValue, 10*aValue).Open("a")
+	defer end()
+	if tab.TakeJSON([]byte(`[0,1,2,3,4,5,6,7,8,9,10,11]`)) || tab.taken != 0 {
+		t.Error("more values were taken than there is room for")
+	}
+}
