@@ -18,8 +18,10 @@ type Caller struct {
 	Principal *Principal
 	// Owner has the sandboxes that the call can see: the principal's own, or those of an owner that shares a sandbox
 	// with the principal. nil is the server, which sees those of every owner.
-	Owner  *Owner
-	Origin Origin
+	Owner *Owner
+	// OwnOnly says that sandboxes which others share with the principal are to the call as if they were not.
+	OwnOnly bool
+	Origin  Origin
 	// Trace is the traceparent of the call, as W3C Trace Context has it, or empty.
 	Trace string
 	// Budget is the memory that the server holds for the request; nil for no limit.
@@ -77,6 +79,13 @@ func Unmetered(ctx context.Context) context.Context {
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	c := From(ctx)
 	c.Owner = &o
+	return With(ctx, c)
+}
+
+// OwnOnly returns a context for calls that find only the sandboxes of their owner.
+func OwnOnly(ctx context.Context) context.Context {
+	c := From(ctx)
+	c.OwnOnly = true
 	return With(ctx, c)
 }
 

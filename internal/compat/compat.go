@@ -98,10 +98,12 @@ func NewCalls(surface string) *Calls {
 	return c
 }
 
-// Begin returns the request with a context that ends when Close is called. The handler calls done before it returns.
+// Begin returns the request with a context that ends when Close is called. Its calls find the caller's own sandboxes
+// only, because these surfaces create a sandbox when it is first used, under an id that others can know: another owner
+// who shares a sandbox of that id must not get what is meant for a new one. The handler calls done before it returns.
 func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
 	c.under.Add(1)
-	ctx, cancel := context.WithCancelCause(caller.WithSurface(r.Context(), c.surface))
+	ctx, cancel := context.WithCancelCause(caller.OwnOnly(caller.WithSurface(r.Context(), c.surface)))
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	return r.WithContext(ctx), func() {
 		stop()
