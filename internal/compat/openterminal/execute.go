@@ -48,8 +48,9 @@ type listed struct {
 }
 
 const (
-	maxWait   = 300       // s
-	maxOutput = 256 << 10 // bytes of an answer; the rest is asked for by its offset
+	maxWait    = 300       // s
+	maxOutput  = 256 << 10 // bytes of an answer; the rest is asked for by its offset
+	maxEntries = 5000      // of an answer
 )
 
 func statusOf(p hutch.Process) (string, *int) {
@@ -152,14 +153,19 @@ func (c *call) output(p *process, offset int64) error {
 		return compat.ErrNoRoom
 	}
 	_, err := c.svc.Logs(c.ctx, hutch.LogsRequest{SandboxID: c.sandbox, ProcessID: p.ID, Cursor: offset}, func(o hutch.Output) error {
-		if size += len(o.Data); size > maxOutput && len(p.Output) > 0 {
+		if size += len(o.Data); len(p.Output) > 0 && (size > maxOutput || len(p.Output) >= maxEntries) {
 			p.Cut = true
 			return compat.ErrTooLong
 		}
 		p.Cut = p.Cut || o.Lost > 0
 		p.Next = o.Cursor
-		for line := range bytes.Lines(o.Data) {
+		for rest := o.Data; len(rest) > 0; {
+			line := rest
+			if i := bytes.IndexByte(rest, '\n'); i >= 0 && len(p.Output) < maxEntries { // else the last entry has many lines
+				line = rest[:i+1]
+			}
 			p.Output = append(p.Output, entry{string(o.Stream), strings.ToValidUTF8(string(line), "\ufffd")})
+			rest = rest[len(line):]
 		}
 		return nil
 	})

@@ -54,9 +54,9 @@ func (c *call) setDir() (any, error) {
 		return nil, err
 	}
 	if info, err := c.follow(target); err != nil || info.Type != hutch.Directory {
-		return nil, hutch.Errorf(hutch.NotFound, "Directory not found")
+		return nil, noFolder(err)
 	}
-	c.dirs.set(c.chat, target)
+	c.dirs.set(compat.Owner(c.ctx), c.chat, target)
 	return map[string]string{"cwd": target}, nil
 }
 
@@ -83,6 +83,17 @@ func (c *call) follow(name string) (hutch.FileInfo, error) {
 	return info, err
 }
 
+// noFolder is the error for a folder that is not there, or is none. What has other reasons, such as a quota, is err.
+func noFolder(err error) error {
+	switch hutch.KindOf(err) {
+	case hutch.Denied, hutch.Exhausted, hutch.Unavailable, hutch.Internal, hutch.Timeout:
+		if err != nil {
+			return err
+		}
+	}
+	return hutch.Errorf(hutch.NotFound, "Directory not found").Because(err)
+}
+
 const maxListed = 2000 // entries of an answer
 
 var errEnough = errors.New("enough")
@@ -107,7 +118,7 @@ func (c *call) list() (any, error) {
 		return nil
 	})
 	if err != nil && len(list) < maxListed {
-		return nil, hutch.Errorf(hutch.NotFound, "Directory not found").Because(err)
+		return nil, noFolder(err)
 	}
 	return map[string]any{"dir": target, "entries": list}, nil
 }
@@ -143,24 +154,28 @@ func (c *call) read() (any, error) {
 		}
 		return nil, errBinary
 	}
-	lines := linesOf(content)
-	from, to := between(len(lines), first, last)
-	return map[string]any{"path": name, "total_lines": len(lines), "content": strings.Join(lines[from:to], "")}, nil
+	from, to, lines := span(content, int(first), int(last))
+	return map[string]any{"path": name, "total_lines": lines, "content": content[from:to]}, nil
 }
 
-// linesOf splits a text after each line feed.
-func linesOf(text string) []string {
-	var lines []string
-	for line := range strings.Lines(text) {
-		lines = append(lines, line)
+// span returns where the lines from first to last are in a text, counted from 1, and how many lines the text has. It
+// keeps no list of them: a text of empty lines only would take 17 times its size.
+func span(text string, first, last int) (from, to, lines int) {
+	from = len(text)
+	for at := 0; at < len(text); {
+		end := len(text)
+		if i := strings.IndexByte(text[at:], '\n'); i >= 0 {
+			end = at + i + 1
+		}
+		if lines++; lines >= first {
+			from = min(from, at)
+		}
+		if lines <= last {
+			to = end
+		}
+		at = end
 	}
-	return lines
-}
-
-// between returns the indexes of lines that are counted from 1.
-func between(n int, first, last float64) (from, to int) {
-	from = int(min(max(first-1, 0), float64(n)))
-	return from, int(max(min(last, float64(n)), float64(from)))
+	return from, max(from, to), lines
 }
 
 func contentType(name string) string {
@@ -296,6 +311,19 @@ func (c *call) upload() (any, error) {
 	}
 }
 
+const maxPaths = 1000 // of an archive
+
+// started is an answer, and whether it has begun.
+type started struct {
+	io.Writer
+	begun bool
+}
+
+func (s *started) Write(b []byte) (int, error) {
+	s.begun = true
+	return s.Writer.Write(b)
+}
+
 // archive sends files and folders as one zip.
 func (c *call) archive() (any, error) {
 	var req struct {
@@ -304,8 +332,8 @@ func (c *call) archive() (any, error) {
 	if err := compat.ReadJSON(c.w, c.r, &req); err != nil {
 		return nil, err
 	}
-	if len(req.Paths) == 0 {
-		return nil, hutch.Errorf(hutch.Invalid, "No paths provided")
+	if len(req.Paths) == 0 || len(req.Paths) > maxPaths {
+		return nil, hutch.Errorf(hutch.Invalid, "No paths provided, or more than %d", maxPaths)
 	}
 	var inside []string
 	for _, p := range req.Paths {
@@ -327,8 +355,13 @@ func (c *call) archive() (any, error) {
 	}
 	c.w.Header().Set("Content-Type", "application/zip")
 	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": "download.zip"}))
-	if err := c.svc.Pack(c.ctx, c.sandbox, pack, httpio.NewWriter(c.w, c.r, c.opt.Stall)); err != nil {
-		panic(http.ErrAbortHandler) // the archive has begun
+	out := &started{Writer: httpio.NewWriter(c.w, c.r, c.opt.Stall)}
+	err := c.svc.Pack(c.ctx, c.sandbox, pack, out)
+	if err != nil && out.begun {
+		panic(http.ErrAbortHandler)
 	}
-	return nil, nil
+	if err != nil {
+		c.w.Header().Del("Content-Disposition")
+	}
+	return nil, err
 }

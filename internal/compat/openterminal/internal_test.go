@@ -1,6 +1,9 @@
 package openterminal
 
 import (
+	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,8 +30,9 @@ func FuzzReplacement(f *testing.F) {
 		if err != nil {
 			return
 		}
-		lines := linesOf(content)
-		from, to := between(len(lines), float64(first), float64(last))
+		lines := slices.Collect(strings.Lines(content))
+		from := min(max(first, 1)-1, len(lines))
+		to := max(min(last, len(lines)), from)
 		if before, after := strings.Join(lines[:from], ""), strings.Join(lines[to:], ""); !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) {
 			t.Errorf("%q became %q", content, got)
 		}
@@ -43,4 +47,54 @@ func FuzzUnescape(f *testing.F) {
 			t.Errorf("%q became %q", text, got)
 		}
 	})
+}
+
+// TestSpan: lines are found where they are, also those that are not there.
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text        string
+		first, last int
+		want        string
+		lines       int
+	}{
+		{"a\nb\nc", 2, 2, "b\n", 3}, {"a\nb\nc", 1, 1 << 40, "a\nb\nc", 3}, {"a\nb\n", 2, 9, "b\n", 2}, {"a\nb\n", 3, 9, "", 2}, {"a\nb\n", 2, 1, "", 2},
+		{"a\nb\n", -5, 1, "a\n", 2}, {"a\nb\n", 1, 0, "", 2}, {"", 1, 1, "", 0}, {"\n\n", 2, 2, "\n", 2},
+	} {
+		from, to, lines := span(c.text, c.first, c.last)
+		if c.text[from:to] != c.want || lines != c.lines {
+			t.Errorf("lines %d to %d of %q are %q, of %d", c.first, c.last, c.text, c.text[from:to], lines)
+		}
+	}
+}
+
+// TestEmptyLines: a text of empty lines takes no more memory than another one of its size. It is not parallel, because it
+// measures what the process allocates.
+func TestEmptyLines(t *testing.T) {
+	text := strings.Repeat("\n", 8<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := (chunk{Target: "x"}).in(text); err == nil {
+		t.Error("the target was found")
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+		t.Errorf("%d MiB were allocated for a text of 8 MiB", n>>20)
+	}
+}
+
+// TestChatsOfOwners: an owner with many chats takes no folder of another owner's chat.
+func TestChatsOfOwners(t *testing.T) {
+	t.Parallel()
+	var d dirs
+	d.set("ada", "chat", "/of-ada")
+	for i := range 3 * maxChats {
+		d.set("eve", fmt.Sprint(i), "/of-eve")
+	}
+	if got := d.get("ada", "chat"); got != "/of-ada" {
+		t.Errorf("the folder of ada's chat is %q", got)
+	}
+	if n := len(d.byOwner["eve"]); n > maxChats || d.get("eve", fmt.Sprint(3*maxChats-1)) != "/of-eve" {
+		t.Errorf("%d folders of eve's chats are kept, or not the newest", n)
+	}
 }

@@ -78,15 +78,11 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 		"GET /files/grep": (*call).grep, "GET /files/glob": (*call).glob, "POST /files/upload": (*call).upload, "POST /files/archive": (*call).archive,
 		"GET /execute": (*call).processes, "POST /execute": (*call).execute, "GET /execute/{process}/status": (*call).status,
 		"POST /execute/{process}/input": (*call).input, "DELETE /execute/{process}": (*call).kill,
-		"GET /ports": lacks, "/proxy/{port}/{path...}": lacks, "/api/terminals": lacks, "/api/terminals/{id}": lacks, "GET /system": lacks, "GET /info": lacks,
 	} {
-		method, pattern, found := strings.Cut(route, " ")
-		if !found {
-			method, pattern = "", method
-		}
-		route = strings.TrimSpace(method + " " + Prefix + pattern)
-		h.routes = append(h.routes, route)
-		h.mux.HandleFunc(route, h.serve(f))
+		h.handle(route, h.serve(f))
+	}
+	for _, route := range []string{"GET /ports", "/proxy/{port}/{path...}", "/api/terminals", "/api/terminals/{id}", "GET /system", "GET /info"} {
+		h.handle(route, func(w http.ResponseWriter, r *http.Request) { h.fail(w, r, errLacks) })
 	}
 	h.mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, r *http.Request) { compat.Send(w, r, http.StatusOK, document) })
 	h.mux.HandleFunc("GET "+Prefix+"/health", func(w http.ResponseWriter, r *http.Request) {
@@ -101,6 +97,17 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 	return h
 }
 
+// handle adds a route below the prefix.
+func (h *Handler) handle(route string, f http.HandlerFunc) {
+	method, pattern, found := strings.Cut(route, " ")
+	if !found {
+		method, pattern = "", method
+	}
+	route = strings.TrimSpace(method + " " + Prefix + pattern)
+	h.routes = append(h.routes, route)
+	h.mux.HandleFunc(route, f)
+}
+
 // Routes lists the routes that need a token, as patterns of [http.ServeMux].
 func (h *Handler) Routes() []string { return h.routes }
 
@@ -110,9 +117,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.Serv
 // Close ends the calls under way and waits for them.
 func (h *Handler) Close() { h.calls.Close() }
 
-func lacks(*call) (any, error) {
-	return nil, hutch.Errorf(hutch.Unsupported, "this server has no terminals, ports, proxy and prompts over Open Terminal's API: use the tools, or Hutch's own API")
-}
+var errLacks = hutch.Errorf(hutch.Unsupported, "this server has no terminals, ports, proxy and prompts over Open Terminal's API: use the tools, or Hutch's own API")
 
 // call is a request of a user.
 type call struct {
@@ -161,7 +166,7 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, f func(*call) (a
 	}
 	c := &call{Handler: h, w: w, r: r, ctx: r.Context(), sandbox: hashed("user " + user)}
 	if chat != "" {
-		c.chat = compat.Owner(c.ctx) + " " + c.sandbox + " " + hashed(chat)
+		c.chat = c.sandbox + " " + hashed(chat)
 	}
 	req := hutch.CreateRequest{ID: c.sandbox, Image: h.opt.Image, Labels: map[string]string{"openterminal": "user"}}
 	err := h.kept.Use(c.ctx, req, func() error {
@@ -190,32 +195,44 @@ func (c *call) resolve(name string) (string, error) {
 }
 
 // dir is the working folder of the chat.
-func (c *call) dir() string { return cmp.Or(c.dirs.get(c.chat), c.home) }
+func (c *call) dir() string { return cmp.Or(c.dirs.get(compat.Owner(c.ctx), c.chat), c.home) }
 
-// dirs are the working folders of chats. A server that starts again begins with none.
+// dirs are the working folders of the chats of each owner. A server that starts again begins with none.
 type dirs struct {
-	mu     sync.Mutex
-	byChat map[string]string
+	mu      sync.Mutex
+	byOwner map[string]map[string]string
 }
 
-const maxChats = 10000
+// maxChats is how many chats of an owner have a folder. A new one then takes the place of any other of that owner.
+const maxChats = 2000
 
-func (d *dirs) get(chat string) string {
+func (d *dirs) get(owner, chat string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.byChat[chat]
+	return d.byOwner[owner][chat]
 }
 
-func (d *dirs) set(chat, dir string) {
+func (d *dirs) set(owner, chat, dir string) {
 	if chat == "" {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.byChat == nil || len(d.byChat) >= maxChats {
-		d.byChat = map[string]string{}
+	if d.byOwner == nil {
+		d.byOwner = map[string]map[string]string{}
 	}
-	d.byChat[chat] = dir
+	of := d.byOwner[owner]
+	if of == nil {
+		of = map[string]string{}
+		d.byOwner[owner] = of
+	}
+	for other := range of {
+		if len(of) < maxChats {
+			break
+		}
+		delete(of, other)
+	}
+	of[chat] = dir
 }
 
 // query returns a parameter; the text "null" counts as none.

@@ -156,6 +156,27 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestManyLines: an answer has a bounded number of entries, and nothing of the output is left out.
+func TestManyLines(t *testing.T) {
+	t.Parallel()
+	u := user{serve(t, fakeengine.Start(t)), "ada", ""}
+	const lines = 100_000
+	var p process
+	u.ask("POST /execute?wait=30", &p, fields{"command": fmt.Sprintf("yes '' | head -c %d", lines)})
+	seen := 0
+	for deadline := time.Now().Add(60 * time.Second); seen < lines && time.Now().Before(deadline); {
+		q := process{}
+		u.ask("GET /execute/"+p.ID+"/status", &q, fields{"offset": seen})
+		if len(q.Output) > 5001 || q.Next != int64(seen+len(q.text("stdout"))) {
+			t.Fatalf("%d entries with %d bytes from %d to %d", len(q.Output), len(q.text("stdout")), seen, q.Next)
+		}
+		seen = int(q.Next)
+	}
+	if seen != lines {
+		t.Errorf("%d of %d lines", seen, lines)
+	}
+}
+
 // TestFiles: the tools for files, and what the file browser calls.
 func TestFiles(t *testing.T) {
 	t.Parallel()
@@ -294,6 +315,7 @@ func TestRefused(t *testing.T) {
 		"POST /execute": `{"command":""}`, "POST /execute?wait=1000": `{"command":"true"}`, "POST /execute?wait=NaN": `{"command":"true"}`, "POST /execute?tail=0": `{"command":"true"}`,
 		"GET /files/read": "", "GET /files/read?path=x&start_line=-1": "", "POST /files/write": `{"content":"x"}`, "POST /files/replace": `{"path":"x","replacements":[]}`, "POST /files/move": `{"source":"x"}`,
 		"GET /files/grep?query=(": "", "GET /files/grep": "", "GET /files/glob?pattern=[": "", "GET /files/glob?pattern=x&type=y": "", "POST /files/archive": `{"paths":[]}`, "POST /files/upload?directory=x": "x",
+		"POST /files/archive?": `{"paths":["x"` + strings.Repeat(`,"x"`, 1000) + `]}`, "POST /files/replace?": `{"path":"x","replacements":[{}` + strings.Repeat(`,{}`, 100) + `]}`,
 		"POST /files/mkdir": `{"path":"a\u0000b"}`, "GET /files/glob?pattern=x&max_results=501": "",
 	} {
 		method, path, _ := strings.Cut(route, " ")
@@ -305,6 +327,9 @@ func TestRefused(t *testing.T) {
 		if status, _, text := u.do("POST", "/execute", "application/json", body); status != 400 && status != 413 && status != 501 || len(text) > 2000 {
 			t.Errorf("%s: %d %.300s", name, status, text)
 		}
+	}
+	if status, head, text := u.do("POST", "/files/archive", "application/json", `{"paths":["none"]}`); status != http.StatusNotFound || head.Get("Content-Disposition") != "" {
+		t.Errorf("an archive of nothing: %d %v %s", status, head, text)
 	}
 	for _, path := range []string{"/ports", "/proxy/80/x", "/api/terminals", "/api/terminals/x", "/system"} {
 		if status, _, text := u.do("GET", path, "", ""); status != http.StatusNotImplemented {

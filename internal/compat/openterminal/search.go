@@ -1,6 +1,8 @@
 package openterminal
 
 import (
+	"context"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -19,6 +21,9 @@ type chunk struct {
 	All         bool   `json:"allow_multiple"`
 }
 
+// maxReplacements is the most of one request. Each reads the whole text.
+const maxReplacements = 100
+
 // replace makes all replacements in a file, or none.
 func (c *call) replace() (any, error) {
 	var req struct {
@@ -28,8 +33,8 @@ func (c *call) replace() (any, error) {
 	if err := compat.ReadJSON(c.w, c.r, &req); err != nil {
 		return nil, err
 	}
-	if req.Path == "" || len(req.Replacements) == 0 {
-		return nil, hutch.Errorf(hutch.Invalid, "path and replacements are required")
+	if req.Path == "" || len(req.Replacements) == 0 || len(req.Replacements) > maxReplacements {
+		return nil, hutch.Errorf(hutch.Invalid, "path and replacements are required, with 1 to %d replacements", maxReplacements)
 	}
 	name, err := c.resolve(req.Path)
 	if err != nil {
@@ -40,6 +45,9 @@ func (c *call) replace() (any, error) {
 		return nil, err
 	}
 	for _, r := range req.Replacements {
+		if err := context.Cause(c.ctx); err != nil {
+			return nil, err
+		}
 		if content, err = r.in(content); err != nil {
 			return nil, err
 		}
@@ -55,16 +63,15 @@ func (r chunk) in(content string) (string, error) {
 	if r.Target == "" {
 		return "", hutch.Errorf(hutch.Invalid, "target is empty: give the text to be replaced")
 	}
-	lines := linesOf(content)
-	first, last := 1.0, float64(len(lines))
+	first, last := 1, math.MaxInt
 	if r.First != nil {
-		first = float64(*r.First)
+		first = *r.First
 	}
 	if r.Last != nil {
-		last = float64(*r.Last)
+		last = *r.Last
 	}
-	from, to := between(len(lines), first, last)
-	before, region, after := strings.Join(lines[:from], ""), strings.Join(lines[from:to], ""), strings.Join(lines[to:], "")
+	from, to, _ := span(content, first, last)
+	before, region, after := content[:from], content[from:to], content[to:]
 	switch n := strings.Count(region, r.Target); {
 	case n == 0:
 		return "", hutch.Errorf(hutch.Invalid, "Target string not found: %.100q", r.Target)
