@@ -119,12 +119,9 @@ type answer struct {
 }
 
 func (h *Handler) exec(w http.ResponseWriter, r *http.Request) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, compat.MaxRequest))
-	if _, large := err.(*http.MaxBytesError); large {
-		return compat.ErrTooLarge
-	}
+	body, err := compat.ReadBody(w, r)
 	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
+		return err
 	}
 	e, err := decode(body)
 	if err != nil {
@@ -152,6 +149,7 @@ type run struct {
 	result hutch.ExecResult
 	files  []output
 	notes  []string // about files, for stderr
+	unsaid int      // further notes
 }
 
 // inSandbox runs in a new sandbox, or in that of the runtime session.
@@ -199,7 +197,8 @@ func (r *run) prepare(ctx context.Context, sandbox string) error {
 	return err
 }
 
-// bring copies an input file into the sandbox. In a runtime session a file that is there with the same size stays.
+// bring copies an input file into the sandbox. In a runtime session it replaces a file of the same name: that can be
+// another one, also if it has the same size.
 func (r *run) bring(ctx context.Context, sandbox string, in input) error {
 	owner, err := in.owner()
 	if err != nil {
@@ -209,11 +208,6 @@ func (r *run) bring(ctx context.Context, sandbox string, in input) error {
 	f, err := r.h.file(ctx, st, in.session(), in.ID)
 	if err != nil {
 		return err
-	}
-	if r.Hint != "" {
-		if there, err := r.h.svc.Stat(ctx, sandbox, in.Name); err == nil && there.Type == hutch.RegularFile && there.Size == f.Size {
-			return nil
-		}
 	}
 	return r.h.copy(ctx, st.sandbox, f.path, func(content io.Reader) error {
 		_, err := r.h.svc.WriteFile(ctx, sandbox, hutch.WriteRequest{Path: in.Name, Parents: true}, content)
@@ -245,8 +239,11 @@ func (r *run) answer() answer {
 	case signal != "":
 		e.Signal = &signal
 	}
-	for _, note := range r.notes {
-		e.Stderr += "\n" + note
+	if r.unsaid > 0 {
+		r.notes = append(r.notes, fmt.Sprintf("and %d more are not returned", r.unsaid))
+	}
+	if len(r.notes) > 0 {
+		e.Stderr += "\n" + strings.Join(r.notes, "\n")
 	}
 	var both bytes.Buffer
 	fmt.Fprint(&both, e.Stdout, e.Stderr)

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"hutch"
 )
 
@@ -52,13 +54,20 @@ func FuzzToken(f *testing.F) {
 // TestKeys: what cannot verify tokens is refused.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "short", "{}", `{"keys":[]}`, "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", `{"keys":[{"kty":"oct","kid":"a","k":"AAAA"}]}`} {
+	const bare = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE="
+	for _, text := range []string{
+		"", "short", "{}", "\ufeff{}", bare, bare[:30] + "\n" + bare[30:], "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBm/RAlphM3+hUG6wWfcO5bIUIaqMLa2ywxcOK1wMWbh ada@host", // public, so no secrets
+		"https://librechat.example.com/.well-known/jwks.json", `[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE"}]`,
+		"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", `{"keys":[]}`, "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", `{"keys":[{"kty":"oct","kid":"a","k":"AAAA"}]}`,
+	} {
 		if _, err := NewVerifier(VerifierOptions{Key: text}); hutch.KindOf(err) != hutch.Invalid {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	const ed = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----"
-	if _, err := NewVerifier(VerifierOptions{Key: ed}); err != nil {
-		t.Error(err)
+	for _, before := range []string{"", "\ufeff", "Bag Attributes\n    friendlyName: librechat\n"} {
+		v, err := NewVerifier(VerifierOptions{Key: before + "-----BEGIN PUBLIC KEY-----\n" + bare + "\n-----END PUBLIC KEY-----"})
+		if err != nil || len(v.keys) != 1 || v.keys[0].algorithm != jose.EdDSA {
+			t.Errorf("a key after %q: %+v, %v", before, v, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"net/http"
@@ -58,17 +59,35 @@ func NewVerifier(opt VerifierOptions) (*Verifier, error) {
 		v.audience = "codeapi"
 	}
 	var err error
-	switch text := strings.TrimSpace(opt.Key); {
+	switch text := strings.TrimSpace(strings.TrimPrefix(opt.Key, "\ufeff")); {
 	case strings.HasPrefix(text, "{"):
 		v.keys, err = keySet(text)
-	case strings.HasPrefix(text, "-----BEGIN"):
+	case strings.Contains(text, "-----BEGIN"):
 		v.keys, err = publicKey(text)
+	case isPublic(text):
+		err = errKey
 	case len(text) < minSecret:
 		err = hutch.Errorf(hutch.Invalid, "the secret of LibreChat's tokens has %d bytes: use %d at least", len(text), minSecret)
 	default:
 		v.keys = []key{{"", jose.HS256, []byte(text)}}
 	}
 	return v, err
+}
+
+// isPublic reports whether a text is a public key in another form than we read, or where keys are. Taken as a secret it
+// would let everybody sign tokens.
+func isPublic(text string) bool {
+	for _, begin := range []string{"[", "ssh-", "ecdsa-", "http://", "https://"} {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	der, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+	if err != nil {
+		return false
+	}
+	_, err = x509.ParsePKIXPublicKey(der)
+	return err == nil
 }
 
 func publicKey(text string) ([]key, error) {

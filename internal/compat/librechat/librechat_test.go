@@ -299,6 +299,13 @@ func TestRuntimeSession(t *testing.T) {
 	if r := ada.exec(fields{"lang": "bash", "code": "cat file", "runtime_session_hint": "conversation-1"}); r.Stdout != "kept\n" {
 		t.Errorf("the second execution: %+v", r)
 	}
+	for _, content := range []string{"one", "two"} { // of the same size
+		u := ada.upload("upload", []string{"kind", "user"}, "same.txt", content)
+		in := fields{"id": u.Files[0].FileID, "storage_session_id": u.Storage, "name": "same.txt", "kind": "user"}
+		if r := ada.exec(fields{"lang": "bash", "code": "cat same.txt", "runtime_session_hint": "conversation-1", "files": []fields{in}}); r.Stdout != content {
+			t.Errorf("the file %q: %+v", content, r)
+		}
+	}
 	for _, c := range []*client{bob, b.user("other", "ada"), b.key()} {
 		if r := c.exec(fields{"lang": "bash", "code": "cat file", "runtime_session_hint": "conversation-1"}); r.Stdout != "" {
 			t.Errorf("another user: %+v", r)
@@ -438,12 +445,33 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestLargeUploads: names in an upload take no memory after they came, and the answer is short. An upload with more files
+// than it can have is refused.
+func TestLargeUploads(t *testing.T) {
+	t.Parallel()
+	c := serve(t, fakeengine.Start(t), librechat.Options{}).key()
+	long := strings.Repeat("x", 1<<20)
+	contentType, body := form([]string{long, "value", "kind", "user"}, long, "1", long, "2", "a.txt", "3")
+	status, _, text := c.do("POST", "upload/batch", contentType, body)
+	if status != http.StatusOK || len(text) > 4<<10 || !strings.Contains(text, `"succeeded":1`) {
+		t.Errorf("%d, %d bytes: %.300s", status, len(text), text)
+	}
+	many := []string{}
+	for i := range 201 {
+		many = append(many, fmt.Sprint(i), "x")
+	}
+	contentType, body = form(nil, many...)
+	if status, _, text := c.do("POST", "upload", contentType, body); status != 400 || !strings.Contains(text, "at most 200") {
+		t.Errorf("upload of 201 files: %d %.300s", status, text)
+	}
+}
+
 // TestEnds: a program that never ends, writes too much or too many files, and an unknown language.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
-	c := serve(t, svc, librechat.Options{Timeout: 2 * time.Second}).key()
-	if r := c.exec(fields{"lang": "bash", "code": "sleep 60"}); r.Code != nil || *r.Status != "TO" || !strings.Contains(r.Stderr, "Time limit exceeded") {
+	short, c := serve(t, svc, librechat.Options{Timeout: time.Second}).key(), serve(t, svc, librechat.Options{}).key()
+	if r := short.exec(fields{"lang": "bash", "code": "sleep 60"}); r.Code != nil || *r.Status != "TO" || !strings.Contains(r.Stderr, "Time limit exceeded") {
 		t.Errorf("%+v", r)
 	}
 	if r := c.exec(fields{"lang": "bash", "code": "yes"}); r.Code != nil || *r.Status != "OL" {
@@ -451,6 +479,9 @@ func TestEnds(t *testing.T) {
 	}
 	if r := c.exec(fields{"lang": "bash", "code": "for i in {100..220}; do echo > f$i; done; truncate -s 160M huge.bin"}); len(r.Files) != 100 || !strings.Contains(r.Stderr, "huge.bin is not returned") {
 		t.Errorf("%d files: %.500s", len(r.Files), r.Stderr)
+	}
+	if r := c.exec(fields{"lang": "bash", "code": `for i in {1..200}; do echo > "$i"'\\'; done`}); len(r.Files) != 0 || strings.Count(r.Stderr, "is not returned") != 50 || !strings.Contains(r.Stderr, "and 150 more are not returned") {
+		t.Errorf("%d files with names that cannot be used: %.500s", len(r.Files), r.Stderr)
 	}
 	if status, _, text := c.do("POST", "exec", "application/json", strings.NewReader(`{"lang":"cobol","code":"x"}`)); status != 400 || !strings.Contains(text, "cobol") {
 		t.Errorf("%d %s", status, text)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/compat"
 )
 
 // output is a file that an execution left, or an input file that it did not change.
@@ -31,7 +32,18 @@ const (
 	maxOutputs  = 100
 	maxLooked   = 5000      // names that are looked at
 	maxTogether = 200 << 20 // bytes of all files
+	maxNotes    = 50        // about files that are not returned
+	aRecord     = 300       // bytes of a file's record in memory, beside its path
 )
+
+// note says something about a file on stderr. Files that nothing is said about are counted.
+func (r *run) note(format string, args ...any) {
+	if len(r.notes) == maxNotes {
+		r.unsaid++
+		return
+	}
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
 
 // ignored are folders that programs fill, and nobody wants to have.
 var ignored = []string{"__pycache__", "node_modules", ".cache", ".git"}
@@ -48,11 +60,14 @@ func (r *run) look(ctx context.Context, sandbox string) (map[string]hutch.FileIn
 		if !ok || f.Type != hutch.RegularFile || slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return slices.Contains(ignored, part) }) {
 			return nil
 		}
+		if !compat.Take(ctx, 2*len(f.Path)+aRecord) {
+			return compat.ErrNoRoom
+		}
 		found[name] = f
 		return nil
 	})
 	if err != nil && hutch.KindOf(err) == hutch.Exhausted {
-		r.notes = append(r.notes, fmt.Sprintf("there are more than %d files: the rest is not returned", maxLooked))
+		r.note("there are more files than are looked at, which is %d: the rest is not returned", maxLooked)
 		err = nil
 	}
 	return found, err
@@ -72,7 +87,7 @@ func (r *run) collect(ctx context.Context, sandbox string, before map[string]hut
 		case there && was.Size == f.Size && was.Modified.Equal(f.Modified):
 			r.inherit(name)
 		case checkName(name) != nil:
-			r.notes = append(r.notes, fmt.Sprintf("the file %q is not returned: its name cannot be used", name))
+			r.note("the file %.200q is not returned: its name cannot be used", name)
 		default:
 			names = append(names, name)
 		}
@@ -111,14 +126,14 @@ func (r *run) keep(ctx context.Context, sandbox string, names []string, files []
 			reason = fmt.Sprintf("a file can have %d MiB, and all together %d", maxFile>>20, maxTogether>>20)
 		}
 		if reason != "" {
-			r.notes = append(r.notes, fmt.Sprintf("the file %s is not returned: %s", names[i], reason))
+			r.note("the file %s is not returned: %s", names[i], reason)
 			continue
 		}
 		err := r.h.copy(ctx, sandbox, names[i], func(content io.Reader) error {
 			return r.h.put(ctx, st, r.session, writable, names[i], content)
 		})
 		if err != nil {
-			r.notes = append(r.notes, fmt.Sprintf("the file %s is not returned: %s", names[i], hutch.AsError(err).Message))
+			r.note("the file %s is not returned: %s", names[i], hutch.AsError(err).Message)
 			continue
 		}
 		together += f.Size

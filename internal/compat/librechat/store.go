@@ -28,7 +28,7 @@ type file struct {
 	path              string // in the store
 }
 
-// contentType is by the end of the name. It is never one that a browser runs.
+// contentType is by the end of the name.
 func (f file) contentType() string {
 	t := mime.TypeByExtension(path.Ext(f.Name))
 	if t == "" {
@@ -91,17 +91,17 @@ func (h *Handler) open(ctx context.Context, st store) error {
 	req := hutch.CreateRequest{ID: st.sandbox, Network: hutch.Network{Mode: hutch.NetworkNone}, Labels: map[string]string{"librechat": "files"}}
 	return h.kept.Use(ctx, req, func() error {
 		err := h.svc.Mkdir(ctx, st.sandbox, st.folder, true)
-		if err != nil {
-			return err
+		if err == nil {
+			h.prune(ctx, st)
 		}
-		return h.prune(ctx, st)
+		return err
 	})
 }
 
-// prune removes the sessions of a store that are older than what is kept, now and then.
-func (h *Handler) prune(ctx context.Context, st store) error {
+// prune removes the sessions of a store that are older than what is kept, now and then. No request depends on it.
+func (h *Handler) prune(ctx context.Context, st store) {
 	if !h.prunes.Due(compat.Owner(ctx) + " " + st.sandbox + st.folder) {
-		return nil
+		return
 	}
 	var old []string
 	err := h.svc.ListFiles(ctx, st.sandbox, hutch.ListRequest{Path: st.folder}, func(f hutch.FileInfo) error {
@@ -113,7 +113,9 @@ func (h *Handler) prune(ctx context.Context, st store) error {
 	for _, session := range old {
 		err = errors.Join(err, h.svc.Delete(ctx, st.sandbox, st.session(session), true))
 	}
-	return err
+	if err != nil {
+		h.log.Warn("old files are left, or not all of them were found", "sandbox", st.sandbox, "err", err)
+	}
 }
 
 // copy copies a file from one sandbox to another.

@@ -7,6 +7,8 @@ import (
 	"mime/multipart"
 	"net/http"
 	"path"
+	"slices"
+	"strings"
 
 	"hutch"
 	"hutch/internal/httpio"
@@ -50,6 +52,9 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	f, err := h.receive(w, r)
 	if err != nil {
 		return err
+	}
+	if f.more {
+		return hutch.Errorf(hutch.Invalid, "an upload has at most %d files: send the rest in another one", maxBatch)
 	}
 	for _, u := range f.files {
 		if u.err != nil {
@@ -123,6 +128,9 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (*form, error)
 	return nil, hutch.Errorf(hutch.Invalid, "an upload has at most %d parts", maxParts)
 }
 
+// ownerFields are the fields that say whose an upload is, and how it is kept. What other fields say is not needed.
+var ownerFields = []string{"kind", "id", "version", "entity_id", "read_only"}
+
 func (f *form) take(part *multipart.Part) error {
 	_, disposition, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil {
@@ -132,14 +140,18 @@ func (f *form) take(part *multipart.Part) error {
 	if isFile {
 		return f.takeFile(part, name)
 	}
+	field := disposition["name"]
+	if !slices.Contains(ownerFields, field) {
+		return nil
+	}
 	value, err := io.ReadAll(io.LimitReader(part, maxField+1))
 	if err != nil || len(value) > maxField {
 		return errUpload
 	}
-	if field := disposition["name"]; f.opened && (field == "kind" || field == "id" || field == "version" || field == "entity_id" || field == "read_only") {
+	if f.opened {
 		return hutch.Errorf(hutch.Invalid, "the field %s comes after a file: send it before the files", field)
 	}
-	f.fields[disposition["name"]] = string(value)
+	f.fields[field] = string(value)
 	return nil
 }
 
@@ -152,7 +164,7 @@ func (f *form) takeFile(part *multipart.Part, name string) error {
 	if err := f.open(); err != nil {
 		return err
 	}
-	u := uploaded{Status: "success", Filename: name, FileID: fileID(f.session, name)}
+	u := uploaded{Status: "success", Filename: strings.Clone(name[:min(len(name), maxName+1)]), FileID: fileID(f.session, name)}
 	if err := checkName(name); err != nil {
 		u.err = err
 	} else if err := f.save(part, name); err != nil {
