@@ -165,7 +165,7 @@ func formOf(r *http.Request) (form, error) {
 				f.fields = append(f.fields, name)
 			}
 			return f, nil
-		case name == "":
+		case name == "" || slices.Contains(f.fields, name):
 		case fields[name] == nil:
 			unknown = append(unknown, name)
 		default:

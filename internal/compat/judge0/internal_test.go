@@ -2,6 +2,7 @@ package judge0
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -108,5 +109,14 @@ func TestCommand(t *testing.T) {
 		if got := command(c.text, c.options); got != c.want {
 			t.Errorf("%q with %q is %q, not %q", c.text, c.options, got, c.want)
 		}
+	}
+}
+
+// TestFieldsOnce: a field that is asked for many times is written once. While it is written, no other owner is answered.
+func TestFieldsOnce(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest("GET", "/judge0/submissions?fields="+strings.Repeat("stdout,token,", 1000), nil)
+	if f, err := formOf(r); err != nil || len(f.fields) != 2 {
+		t.Errorf("%d fields: %v", len(f.fields), err)
 	}
 }
