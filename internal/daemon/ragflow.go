@@ -65,13 +65,18 @@ func (d *Daemon) serveRAGFlow(guarded http.Handler, base context.Context) (end f
 	}
 }
 
-// withoutToken leads the requests of RAGFlow to its API with the configured token. The guard still checks the name of
-// the host and the origin, so no web page reaches it.
+// withoutToken leads the requests of RAGFlow to its API with the configured token. No web page reaches it: browsers send
+// an origin with every POST, and no origin is accepted, also none that can call the server with a token. The guard still
+// checks the name of the host.
 func (d *Daemon) withoutToken(guarded http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || !isNear(from.Addr()) {
 			ragflow.Refuse(w, http.StatusForbidden, hutch.Errorf(hutch.Denied, "this address answers clients of private networks only"))
+			return
+		}
+		if len(r.Header.Values("Origin")) > 0 {
+			ragflow.Refuse(w, http.StatusForbidden, hutch.Errorf(hutch.Denied, "this address answers programs only, and no page in a browser: a page calls the server's own address, with a token"))
 			return
 		}
 		if r.URL.Path != "/run" && r.URL.Path != "/healthz" {

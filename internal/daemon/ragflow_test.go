@@ -14,6 +14,8 @@ import (
 func TestRAGFlowWithoutToken(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, fake.New(t.TempDir()))
+	const app = "https://app.example.com"
+	cfg.Hosts, cfg.Origins = []string{"*"}, []string{app} // what is enough where a token is needed
 	cfg.Token, cfg.Chats = "the-local-token", Chats{RAGFlow: "127.0.0.1:0", RAGFlowToken: "the-local-token"}
 	d, _, end := start(t, cfg)
 	ask := func(method, path, body, host, origin string) (int, string) {
@@ -48,14 +50,19 @@ func TestRAGFlowWithoutToken(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	if status, body := ask("POST", "/run", code, "evil.example", ""); status != http.StatusForbidden {
-		t.Errorf("a name that was pointed here: %d %s", status, body)
-	}
-	if status, body := ask("POST", "/run", code, "", "https://evil.example"); status != http.StatusForbidden {
-		t.Errorf("a page of another site: %d %s", status, body)
+	for origin, host := range map[string]string{"http://evil.example": "evil.example", "https://evil.example": "", "null": "", app: ""} {
+		if status, body := ask("POST", "/run", code, host, origin); status != http.StatusForbidden {
+			t.Errorf("a page of %s, to the name %q: %d %s", origin, host, status, body)
+		}
 	}
 	if resp, err := http.Post(d.URL()+"/ragflow/run", "application/json", strings.NewReader(code)); err != nil || resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a token at the server's own address: %v, %v", resp, err)
+	}
+	end()
+	cfg.Hosts, cfg.Origins = nil, nil
+	d, _, end = start(t, cfg)
+	if status, body := ask("POST", "/run", code, "evil.example", ""); status != http.StatusForbidden {
+		t.Errorf("a name that was pointed here: %d %s", status, body)
 	}
 	end()
 	for name, chats := range map[string]Chats{

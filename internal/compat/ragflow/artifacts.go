@@ -49,10 +49,11 @@ func (h *Handler) collect(ctx context.Context, sandbox string, r *result) error 
 	if err != nil {
 		return err
 	}
-	together := 0
+	together, out := 0, []string{}
+	defer func() { r.Stderr += notes(out) }()
 	for _, f := range found {
 		if reason := leftOut(f, len(r.Artifacts), together); reason != "" {
-			r.Stderr += fmt.Sprintf("\nthe artifact %s is left out: %s", f.Name, reason)
+			out = append(out, fmt.Sprintf("the artifact %s is left out: %s", f.Name, reason))
 			continue
 		}
 		content, err := h.content(ctx, sandbox, f.Path)
@@ -66,6 +67,20 @@ func (h *Handler) collect(ctx context.Context, sandbox string, r *result) error 
 		r.Artifacts = append(r.Artifacts, artifact{f.Name, types[strings.ToLower(path.Ext(f.Name))], len(content), base64.StdEncoding.EncodeToString(content)})
 	}
 	return nil
+}
+
+// maxNotes is how many files that are left out have a line on stderr.
+const maxNotes = 50
+
+// notes is what stderr says about files that are left out.
+func notes(out []string) string {
+	if more := len(out) - maxNotes; more > 0 {
+		out = append(out[:maxNotes], fmt.Sprintf("and %d more are left out", more))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "\n" + strings.Join(out, "\n")
 }
 
 // leftOut says why a file is not returned; empty if it is.

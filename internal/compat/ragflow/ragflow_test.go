@@ -155,8 +155,8 @@ def main():
 	if !strings.Contains(e.Stderr, "huge.pdf is left out") || !strings.Contains(e.Stderr, "big3.pdf is left out") {
 		t.Errorf("what is left out is not said: %q", e.Stderr)
 	}
-	e = b.run("python", "def main():\n    [open(f'f{i:03}.csv', 'w').write('x') for i in range(20)]\n    import shutil; shutil.rmtree('artifacts')", nil)
-	if len(e.Artifacts) != 10 || e.Status != "success" {
+	e = b.run("python", "def main():\n    [open(f'f{i:03}.csv', 'w').write('x') for i in range(100)]\n    import shutil; shutil.rmtree('artifacts')", nil)
+	if len(e.Artifacts) != 10 || e.Status != "success" || strings.Count(e.Stderr, "is left out") != 50 || !strings.Contains(e.Stderr, "and 40 more are left out") {
 		t.Errorf("%d of many artifacts: %v", len(e.Artifacts), e)
 	}
 	compattest.NoneLeft(t, svc)
