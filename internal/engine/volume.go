@@ -145,8 +145,15 @@ func (e *lifecycle) fillVolume(ctx context.Context, owner string, m hutch.Volume
 	if err := agent.Mkdir(ctx, m.Path, true); err != nil {
 		return err
 	}
+	info, err := agent.Stat(ctx, m.Path)
+	if err == nil && info.Type != hutch.Directory { // then no save would find it
+		err = hutch.Errorf(hutch.Conflict, "it is a link to another folder")
+	}
+	if err != nil {
+		return err
+	}
 	empty := true
-	err := agent.Files(ctx, hutch.ListRequest{Path: m.Path, Hidden: true, Limit: 1}, func(hutch.FileInfo) error {
+	err = agent.Files(ctx, hutch.ListRequest{Path: m.Path, Hidden: true, Limit: 1}, func(hutch.FileInfo) error {
 		empty = false
 		return nil
 	})

@@ -180,10 +180,15 @@ func TestCreateWithAVolumeIsAllOrNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(full, "f"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	link := filepath.Join(t.TempDir(), "link") // as /mnt/data on the host image: no save would find a folder there
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		mount hutch.VolumeMount
 		want  hutch.Kind
 	}{
+		"a link":            {hutch.VolumeMount{Name: "data", Path: link}, hutch.Conflict},
 		"no such volume":    {hutch.VolumeMount{Name: "none", Path: full + "/x"}, hutch.NotFound},
 		"files already":     {hutch.VolumeMount{Name: "data", Path: full}, hutch.Conflict},
 		"a file":            {hutch.VolumeMount{Name: "data", Path: full + "/f"}, hutch.Conflict},
