@@ -111,7 +111,7 @@ func TestCodeNodes(t *testing.T) {
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
-	b := serve(t, svc, dify.Options{Timeout: 5 * time.Second})
+	b := serve(t, svc, dify.Options{})
 	for _, c := range []struct {
 		language, code      string
 		exit                int
@@ -123,13 +123,15 @@ func TestEnds(t *testing.T) {
 		{"python3", "import sys; sys.exit(7)", 7, "", "", "process exited with code 7"},
 		{"python3", "import os; os.write(1, b'\\xff')", 0, "\ufffd", "", ""},
 		{"nodejs", "throw new Error('ouch')", 1, "", "ouch", "process exited with code 1"},
-		{"python3", "import time; time.sleep(60)", -1, "", "", "error: timeout"},
 		{"python3", "while True: print('x' * 1000000)", -1, "", "", "wrote more than 8 MiB to stdout"},
 	} {
 		d := b.run(c.language, "", c.code).Data
 		if d.ExitCode != c.exit || !strings.HasPrefix(d.Stdout, c.stdout) || !strings.Contains(d.Stderr, c.stderr) || !strings.Contains(d.Error, c.err) || (d.Error == "") != (c.err == "") {
 			t.Errorf("%s: exit code %d, %.100q, %.300q, error %.300q", c.code, d.ExitCode, d.Stdout, d.Stderr, d.Error)
 		}
+	}
+	if d := serve(t, svc, dify.Options{Timeout: 2 * time.Second}).run("python3", "", "import time; time.sleep(60)").Data; d.ExitCode != -1 || !strings.Contains(d.Error, "error: timeout") {
+		t.Errorf("a run that does not end: %+v", d)
 	}
 	compattest.NoneLeft(t, svc)
 }

@@ -90,7 +90,7 @@ func TestVerdicts(t *testing.T) {
 		{bash("true"), "3 Accepted", fields{"stdout": nil}},
 		{bash("echo 2", "expected_output", "1"), "4 Wrong Answer", fields{"stdout": "2\n"}},
 		{bash("true", "expected_output", "1"), "4 Wrong Answer", nil},
-		{bash("echo begun; sleep 60", "wall_time_limit", 1), "5 Time Limit Exceeded", fields{"stdout": "begun\n"}},
+		{bash("echo begun; sleep 60", "wall_time_limit", 3), "5 Time Limit Exceeded", fields{"stdout": "begun\n"}},
 		{bash("while :; do :; done", "cpu_time_limit", "1", "cpu_extra_time", 0, "wall_time_limit", 20), "5 Time Limit Exceeded", nil},
 		{bash("kill -SEGV $$"), "7 Runtime Error (SIGSEGV)", fields{"message": "Caught fatal signal 11"}},
 		{bash("kill -FPE $$"), "9 Runtime Error (SIGFPE)", nil},

@@ -108,12 +108,12 @@ func TestResults(t *testing.T) {
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
-	b := serve(t, svc, ragflow.Options{Timeout: 5 * time.Second})
+	b := serve(t, svc, ragflow.Options{})
 	for code, want := range map[string]string{
 		"def main(): raise ValueError('ouch')": "program_error ouch", "def nain(): pass": "program_error main", "def main(): return object()": "program_error serializable",
 		"def main(): raise PermissionError(13, 'Permission denied')": "unauthorized_access file_access", "import sys; sys.exit(1)": "program_error nonzero_exit",
 		"def main(): raise PermissionError(1, 'Operation not permitted')": "unauthorized_access disallowed_syscall", "def main(): raise MemoryError": "resource_limit_exceeded memory",
-		"while True: pass": "resource_limit_exceeded Execution timeout", "while True: print('x' * 1000000)": "resource_limit_exceeded 8 MiB to stdout",
+		"while True: print('x' * 1000000)":   "resource_limit_exceeded 8 MiB to stdout",
 		"import os; os.kill(os.getpid(), 9)": "resource_limit_exceeded memory",
 	} {
 		e := b.run("python", code, nil)
@@ -121,6 +121,9 @@ func TestEnds(t *testing.T) {
 		if e.Status != status || !strings.Contains(e.String()+e.Stderr, more) || e.ExitCode == 0 || e.Result != nil {
 			t.Errorf("%s: want %s: %v", code, want, e)
 		}
+	}
+	if e := serve(t, svc, ragflow.Options{Timeout: 2 * time.Second}).run("python", "while True: pass", nil); e.Status != "resource_limit_exceeded" || e.ExitCode == 0 || !strings.Contains(e.Stderr, "Execution timeout") {
+		t.Errorf("a run that does not end: %v", e)
 	}
 	if e := b.run("nodejs", "function main() {}", nil); e.Status != "program_error" || !strings.Contains(e.Stderr, "Use null") {
 		t.Errorf("undefined: %v", e)
