@@ -1,5 +1,6 @@
 import { HutchError, problemError, unreachable } from "./error.js"
 import { withoutPath } from "./proxy.js"
+import { fetchWithProgress, type Progress, type ProgressInit } from "./upload.js"
 import type { Abortable, Content } from "./types.js"
 
 /** Where the server is, and how it is called. */
@@ -8,7 +9,7 @@ export interface ConnectionOptions {
   url?: string | undefined
   /** The token of the server; default: HUTCH_TOKEN of the environment. */
   token?: string | undefined
-  /** Makes the calls; default: the global fetch. */
+  /** Makes the calls; default: the global fetch. It reports the progress of uploads if it ends in {@link fetchWithProgress}. */
   fetch?: typeof fetch | undefined
   /** Opens WebSockets; default: the global WebSocket. Node 20 has none: give that of the package ws. */
   WebSocket?: WebSocketConstructor | undefined
@@ -33,6 +34,8 @@ export interface Call extends Abortable {
   json?: unknown
   /** Sent as bytes. */
   content?: Content | undefined
+  /** Hears how much of the content was sent, where that is known. */
+  progress?: Progress | undefined
   accept?: string
   headers?: Readonly<Record<string, string>>
   /** Whether the call can be sent again when it is unknown whether it was done; default: all but POST and PATCH. */
@@ -125,13 +128,14 @@ export class Connection {
     let response: Response
     try {
       // Redirects are not followed: they would take the token elsewhere.
-      const init: RequestInit & { duplex?: "half" } = { method, headers: this.#headers(call), redirect: "manual", signal: call.signal ?? null }
+      const init: ProgressInit & { duplex?: "half" } = { method, headers: this.#headers(call), redirect: "manual", signal: call.signal ?? null }
       if (call.json !== undefined) init.body = JSON.stringify(call.json)
       if (call.content !== undefined) {
         init.body = call.content as BodyInit
         if (call.content instanceof ReadableStream) init.duplex = "half"
       }
-      response = await (this.#options.fetch ?? fetch)(this.address(path, call.query), init)
+      if (call.progress) init.progress = call.progress
+      response = await (this.#options.fetch ?? fetchWithProgress)(this.address(path, call.query), init)
     } catch (cause) {
       if (call.signal?.aborted) throw call.signal.reason
       return unreachable(this.url, cause)

@@ -3,6 +3,7 @@ import type { Query } from "./connection.js"
 import { fromBase64, toBase64 } from "./encoding.js"
 import { HutchError, problemError } from "./error.js"
 import { follow } from "./output.js"
+import type { Progress } from "./upload.js"
 import type { Abortable, Content, Edit, FileEvent, FileInfo, GitRepository, GitStatus, Match, Problem } from "./types.js"
 
 /** How a file is written. */
@@ -17,6 +18,8 @@ export interface WriteOptions extends Abortable {
   create?: boolean
   /** Makes the folders above. */
   parents?: boolean
+  /** Hears how many bytes were sent. Browsers report it, unless content is a stream; elsewhere it is not called. */
+  onProgress?: Progress
 }
 
 /** Which part of a file is read. */
@@ -59,10 +62,10 @@ export interface GitCheckoutOptions extends Abortable {
 export class SandboxFiles extends SandboxBase {
   /** Writes a file, as a whole or not at all. */
   writeFile(path: string, content: Content, options: WriteOptions = {}): Promise<FileInfo> {
-    const { encoding, signal, ...query } = options
+    const { encoding, signal, onProgress, ...query } = options
     const body = encoding === "base64" && typeof content === "string" ? fromBase64(content) : content
     // What is appended must not come twice.
-    return this.json("PUT", ["files", "content"], { query: { path, ...query }, content: body, signal, idempotent: !options.append && !options.create })
+    return this.json("PUT", ["files", "content"], { query: { path, ...query }, content: body, signal, progress: onProgress, idempotent: !options.append && !options.create })
   }
 
   /** Reads a file: as text, or as bytes, base64 or a stream. */
@@ -81,6 +84,19 @@ export class SandboxFiles extends SandboxBase {
       if (signal?.aborted) throw signal.reason
       throw new HutchError("conflict", `what was read of ${path} broke off, as the file changed meanwhile or the connection was lost: read it again`, { cause })
     }
+  }
+
+  /**
+   * The URL of a file's content. It has no token, so it is for clients that the server knows without one, such as a page with a session
+   * of the console.
+   */
+  fileURL(path: string): string {
+    return this.connection.address(this.path("files", "content"), { path })
+  }
+
+  /** The URL of a folder as an archive, as {@link SandboxFiles.fileURL} is that of a file. */
+  archiveURL(path: string, format: "tar" | "tar.gz" | "zip" = "tar"): string {
+    return this.connection.address(this.path("files", "archive"), { path, format })
   }
 
   /** Makes a folder; with recursive, those above it too, and one that is there is no error. */

@@ -36,11 +36,12 @@ export class OutputDecoder {
   readonly #decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() }
 
   event(o: Output): OutputEvent {
-    const bytes = dataBytes(o.data, o.encoding)
-    return {
-      type: o.stream, data: this.#decoders[o.stream].decode(bytes, { stream: true }), bytes, cursor: o.cursor, lost: o.lost ?? 0,
-      ...(o.time === undefined ? {} : { time: o.time }),
-    }
+    const event = this.decode(o.stream, dataBytes(o.data, o.encoding), o.cursor, o.lost ?? 0)
+    return o.time === undefined ? event : { ...event, time: o.time }
+  }
+
+  decode(stream: "stdout" | "stderr", bytes: Uint8Array, cursor: number, lost: number): OutputEvent {
+    return { type: stream, data: this.#decoders[stream].decode(bytes, { stream: true }), bytes, cursor, lost }
   }
 }
 

@@ -5,6 +5,7 @@ import { HutchError } from "./error.js"
 import { SandboxFiles } from "./files.js"
 import { type CommandResult, decodeResult, type ExecEvent, follow, streamExec } from "./output.js"
 import { Process, ProcessHandle } from "./process.js"
+import { CodeRun } from "./run.js"
 import { Terminal, type TerminalOptions } from "./terminal.js"
 import type {
   Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortEvent, PortLink,
@@ -206,17 +207,13 @@ export class Sandbox extends SandboxFiles {
   /** Runs code and reports what happens; the last event is `complete`. Leaving the loop early interrupts the code. */
   async *runCodeStream(code: string, options: RunOptions = {}): AsyncGenerator<RunEvent, void, undefined> {
     await this.ready(options.signal)
-    const { context, language, cwd, env, envVars, secrets, stdin, timeout, signal } = options
-    const json: RunRequest = { code }
-    const variables = mergeEnv(env, envVars), limit = fromMilliseconds(timeout)
-    if (context !== undefined) json.contextId = typeof context === "string" ? context : context.id
-    if (language !== undefined) json.language = language
-    if (cwd !== undefined) json.cwd = cwd
-    if (variables) json.env = variables
-    if (secrets) json.secrets = secrets
-    if (stdin !== undefined) json.stdin = stdin
-    if (limit !== undefined) json.timeout = limit
-    yield* streamRun(this.connection, this.path("run"), { json, signal })
+    yield* streamRun(this.connection, this.path("run"), { json: runRequest(code, options), signal: options.signal })
+  }
+
+  /** Runs code that can be answered while it runs: see {@link CodeRun}. */
+  async startCode(code: string, options: Omit<RunOptions, "stdin" | "onStdout" | "onStderr" | "onResult" | "onError"> = {}): Promise<CodeRun> {
+    await this.ready(options.signal)
+    return CodeRun.start(this.connection, this.path("run"), runRequest(code, options), options.signal)
   }
 
   /** Lists the languages that the sandbox has. */
@@ -415,6 +412,12 @@ export class Sandbox extends SandboxFiles {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.destroy()
   }
+}
+
+function runRequest(code: string, options: RunOptions): RunRequest {
+  const { context, language, cwd, env, envVars, secrets, stdin, timeout } = options
+  const contextId = context === undefined || typeof context === "string" ? context : context.id
+  return defined({ code, contextId, language, cwd, env: mergeEnv(env, envVars), secrets, stdin, timeout: fromMilliseconds(timeout) })
 }
 
 function checkExec(id: string): string {

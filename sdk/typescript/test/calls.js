@@ -97,6 +97,15 @@ async function collectRunEvents(stream, stopAt) {
   return { events: joined, result }
 }
 
+/** A run whose input is written while it runs. */
+async function answered(box, a) {
+  const { stdin = "", ...options } = runOptions(a)
+  const run = await box.startCode(a.code, options)
+  if (stdin !== "") run.write(stdin)
+  run.endInput()
+  return run
+}
+
 async function collect(stream) {
   const chunks = []
   for await (const c of stream) chunks.push(c)
@@ -198,7 +207,7 @@ export const calls = {
   deleteContext: (h, a) => h.sandbox(a.id).deleteCodeContext(a.context),
   interruptContext: (h, a) => h.sandbox(a.id).interruptCodeContext(a.context),
   run: async (h, a) => (await collectRunEvents(h.sandbox(a.id).runCodeStream(a.code, runOptions(a)))).result,
-  runInContext: async (h, a) => (await collectRunEvents(h.sandbox(a.id).runCodeStream(a.code, runOptions(a)))).result,
+  runInContext: async (h, a) => (await collectRunEvents(await answered(h.sandbox(a.id), a))).result,
   runStream: (h, a, { stopAt }) => collectRunEvents(h.sandbox(a.id).runCodeStream(a.code, runOptions(a)), stopAt),
   createSnapshot: (h, { id, ...a }) => h.sandbox(id).snapshot(a),
   forkSandbox: async (h, { id, ...a }) => Promise.all((await h.sandbox(id).fork(a)).map((c) => c.info())),

@@ -287,3 +287,115 @@ test("words for a shell, and durations", async () => {
   await assert.rejects(s.hutch.sandbox("s").setSleepAfter("soon"), { code: "invalid" })
   assert.equal(getSandbox("s", { url: "http://x" }).id, "s")
 })
+
+/** A WebSocket whose server is the test: it keeps what is sent. */
+class FakeSocket extends EventTarget {
+  static last
+  sent = []
+  readyState = 1
+  constructor(url, protocols) {
+    super()
+    Object.assign(this, { url, protocols })
+    FakeSocket.last = this
+    queueMicrotask(() => this.dispatchEvent(new Event("open")))
+  }
+  send(data) { this.sent.push(typeof data === "string" ? JSON.parse(data) : new TextDecoder().decode(data)) }
+  say(data) { this.dispatchEvent(Object.assign(new Event("message"), { data: typeof data === "object" && !(data instanceof ArrayBuffer) ? JSON.stringify(data) : data })) }
+  close() {
+    this.readyState = 3
+    this.dispatchEvent(new Event("close"))
+  }
+}
+
+/** A binary message of output: the stream, the cursor after it, the bytes. */
+function outputMessage(stream, cursor, ...bytes) {
+  const message = new Uint8Array(9 + bytes.length)
+  message[0] = stream
+  new DataView(message.buffer).setBigUint64(1, BigInt(cursor))
+  message.set(bytes, 9)
+  return message.buffer
+}
+
+test("code is answered while it runs", async () => {
+  const hutch = new Hutch({ url: "http://hutch.test", token: "t", WebSocket: FakeSocket })
+  const run = await hutch.sandbox("s").startCode("input()", { context: "c", timeout: 5000 })
+  const ws = FakeSocket.last
+  assert.deepEqual([ws.url, ws.protocols], ["ws://hutch.test/v1/sandboxes/s/run", ["hutch", "hutch.token.t"]])
+  const got = []
+  const reading = (async () => {
+    for await (const e of run) {
+      got.push(e.type === "input" ? [e.prompt, e.password] : e.type === "complete" ? e.result.exitCode : [e.type, e.data ?? e.result?.text ?? e.error?.name, e.lost])
+      if (e.type === "input") run.write("Ann\n")
+    }
+  })()
+  ws.say(outputMessage(1, 1, 0xc3))
+  ws.say(outputMessage(1, 9, 0xa9)) // 7 bytes are missing
+  ws.say({ stdin: 0 })
+  ws.say({ input: { prompt: "name? " } })
+  while (ws.sent.length < 2) await new Promise((resolve) => setTimeout(resolve))
+  ws.say({ result: { main: true, data: { "text/plain": "'Ann'" } } })
+  ws.say({ exception: { name: "E", message: "m", traceback: "t" } })
+  ws.say({ end: { exitCode: 1 } })
+  await reading
+  assert.deepEqual(got, [["stdout", "", 0], ["stdout", "é", 7], ["name? ", false], ["result", "'Ann'", undefined], ["error", "E", undefined], 1])
+  assert.deepEqual(ws.sent, [{ code: "input()", contextId: "c", timeout: 5, openStdin: true }, "Ann\n"])
+  assert.throws(() => run.write("more"), { code: "conflict" })
+})
+
+test("a run whose connection is lost ends with an error, and leaving it closes the connection", async () => {
+  const box = new Hutch({ url: "http://hutch.test", token: "t", WebSocket: FakeSocket }).sandbox("s")
+  const lost = await box.startCode("x")
+  FakeSocket.last.close()
+  await assert.rejects(async () => { for await (const _ of lost); }, { code: "unavailable" })
+
+  const refused = await box.startCode("x")
+  FakeSocket.last.say({ error: { status: 404, kind: "not_found", detail: "there is no sandbox: create it" } })
+  await assert.rejects(async () => { for await (const _ of refused); }, { code: "not_found", next: "create it" })
+
+  const left = await box.startCode("x")
+  FakeSocket.last.say(outputMessage(2, 1, 65))
+  for await (const e of left) if (e.type === "stderr") break
+  assert.equal(FakeSocket.last.readyState, 3)
+  await assert.rejects(box.startCode("x", { signal: AbortSignal.abort() }), { name: "AbortError" })
+})
+
+test("an upload reports its progress where the engine can", async () => {
+  const record = { path: "/w/a", name: "a", type: "file", size: 3, mode: "0644", uid: 1, gid: 1, modified: "2026-01-01T00:00:00Z" }
+  const made = []
+  globalThis.XMLHttpRequest = class extends EventTarget {
+    upload = new EventTarget()
+    headers = {}
+    constructor() { super(); made.push(this) }
+    open(method, url) { Object.assign(this, { method, responseURL: url }) }
+    setRequestHeader(name, value) { this.headers[name] = value }
+    getAllResponseHeaders() { return "content-type: application/json\r\nhutch-request: r-1\r\n" }
+    abort() { this.dispatchEvent(new Event("abort")) }
+    send(body) {
+      if (body === "wait") return
+      this.upload.dispatchEvent(Object.assign(new Event("progress"), { loaded: body.length }))
+      Object.assign(this, { status: 200, statusText: "OK", responseText: JSON.stringify(record) })
+      this.dispatchEvent(new Event("load"))
+    }
+  }
+  try {
+    const box = new Hutch({ url: "http://hutch.test", token: "t" }).sandbox("s")
+    const sent = []
+    assert.deepEqual(await box.writeFile("a", "abc", { onProgress: (n) => sent.push(n) }), record)
+    assert.deepEqual([made[0].method, made[0].headers.authorization, sent], ["PUT", "Bearer t", [3]])
+    const stop = new AbortController()
+    const stopped = box.writeFile("a", "wait", { onProgress: () => {}, signal: stop.signal })
+    setTimeout(() => stop.abort(), 1)
+    await assert.rejects(stopped, { name: "AbortError" })
+  } finally {
+    delete globalThis.XMLHttpRequest
+  }
+  const plain = script(json(record))
+  await plain.hutch.sandbox("s").writeFile("a", "abc", { onProgress: () => {} })
+  assert.equal(plain.requests[0].body, "abc")
+})
+
+test("the URLs of files have their names, whatever is in them, and no token", () => {
+  const box = new Hutch({ url: "http://hutch.test", token: "secret" }).sandbox("s")
+  assert.equal(box.fileURL("a b&c=../<x>"), "http://hutch.test/v1/sandboxes/s/files/content?path=a+b%26c%3D..%2F%3Cx%3E")
+  assert.equal(box.archiveURL("/w", "zip"), "http://hutch.test/v1/sandboxes/s/files/archive?path=%2Fw&format=zip")
+})
