@@ -14,6 +14,9 @@ const userAttribute = "user."
 // maxAttributes is how much of names, and of one value, is read, in bytes: a little more than hutch.CheckAttributes accepts.
 const maxAttributes = 8 << 10
 
+// maxValue is the longest value that Linux has.
+const maxValue = 64 << 10
+
 // attributes reads the attributes of what a descriptor of any kind is open on. A file system without them, and a file that
 // is closed to the caller, have none.
 func attributes(fd int) map[string]string {
@@ -56,6 +59,26 @@ func setAttributes(fd int, attributes map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// copyAttributes gives a file the attributes of another one, as far as both file systems keep them.
+func copyAttributes(from, to int) {
+	n, err := unix.Flistxattr(from, nil)
+	if err != nil || n <= 0 {
+		return
+	}
+	names, value := make([]byte, n), make([]byte, maxValue)
+	if n, err = unix.Flistxattr(from, names); err != nil {
+		return // there are more by now
+	}
+	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
+		if !strings.HasPrefix(name, userAttribute) {
+			continue
+		}
+		if n, err := unix.Fgetxattr(from, name, value); err == nil {
+			unix.Fsetxattr(to, name, value[:n], 0)
+		}
+	}
 }
 
 // attributes reads those of an entry of a folder, if it is still what it was.

@@ -321,6 +321,7 @@ func (c *copying) file(e *entry, dir int, name string) error {
 	if err := c.content(out, in); err != nil {
 		return err
 	}
+	copyAttributes(from, to)
 	unix.Futimes(to, []unix.Timeval{unix.NsecToTimeval(e.st.Mtim.Nano()), unix.NsecToTimeval(e.st.Mtim.Nano())})
 	return unix.Fchmod(to, e.st.Mode&0o777)
 }
@@ -368,6 +369,7 @@ func (c *copying) folder(e *entry, dir int, name string, depth int) error {
 		unix.Close(from)
 		return unix.EACCES
 	}
+	copyAttributes(from, to)
 	err = c.fs.walk(c.ctx, from, "", depth, func(sub *entry) error {
 		if sub.st.Ino == c.root.Ino && sub.st.Dev == c.root.Dev {
 			return hutch.Errorf(hutch.Invalid, "a folder cannot be copied into itself")

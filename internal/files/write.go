@@ -112,6 +112,7 @@ type draft struct {
 	create bool // nothing may have it
 
 	attributes map[string]string
+	like       *os.File // whose attributes it has, too; nil for none
 }
 
 // begin resolves the path of a file, following links, and opens a draft for it.
@@ -232,11 +233,15 @@ func (d *draft) write(r io.Reader) (hutch.FileInfo, error) {
 	return fi, err
 }
 
+// commit gives the draft its attributes while its user can still write to it, and then its mode and name.
 func (d *draft) commit() error {
-	if err := unix.Fchmod(int(d.file.Fd()), uint32(d.mode)); err != nil {
-		return err
+	if d.like != nil {
+		copyAttributes(int(d.like.Fd()), int(d.file.Fd()))
 	}
 	if err := setAttributes(int(d.file.Fd()), d.attributes); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(int(d.file.Fd()), uint32(d.mode)); err != nil {
 		return err
 	}
 	if d.fresh {
@@ -289,10 +294,16 @@ func (f *FS) EditFile(ctx context.Context, _ string, req hutch.EditRequest) (hut
 		return hutch.Edit{}, mismatch(n, info.Path, was, req.Old)
 	}
 	edit := hutch.Edit{Replacements: n, Line: 1 + bytes.Count(was[:bytes.Index(was, []byte(req.Old))], []byte("\n"))}
+	old, _, err := f.open(req.Path)
+	if err != nil {
+		return hutch.Edit{}, err
+	}
+	defer old.Close()
 	d, err := f.begin(hutch.WriteRequest{Path: req.Path})
 	if err != nil {
 		return hutch.Edit{}, err
 	}
+	d.like = old
 	edit.File, err = d.write(&unchanged{
 		Reader: bytes.NewReader(bytes.ReplaceAll(was, []byte(req.Old), []byte(req.New))),
 		check:  func() error { return f.same(ctx, req.Path, info) },

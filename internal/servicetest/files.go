@@ -145,6 +145,7 @@ func (s *suite) attributes(t *testing.T, id string) {
 			t.Error(err)
 		}
 	}
+	s.keepsAttributes(t, id, path, given)
 	s.put(t, id, path, "new")
 	if again, err := s.svc.Stat(bounded(t), id, path); err != nil || again.Attributes != nil {
 		t.Errorf("%+v, %v", again, err)
@@ -152,6 +153,25 @@ func (s *suite) attributes(t *testing.T, id string) {
 	for name, value := range map[string]string{"": "x", "x": "\x00", strings.Repeat("x", 251): "", "large": strings.Repeat("x", 5000)} {
 		if _, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: path, Attributes: map[string]string{name: value}}, strings.NewReader("x")); hutch.KindOf(err) != hutch.Invalid {
 			t.Errorf("%.10q: %v", name, err)
+		}
+	}
+}
+
+// keepsAttributes: an edit and a copy have those of the file, and a file that nobody may write to can have some.
+func (s *suite) keepsAttributes(t *testing.T, id, path string, given map[string]string) {
+	t.Helper()
+	if _, err := s.svc.EditFile(bounded(t), id, hutch.EditRequest{Path: path, Old: "x", New: "y"}); err != nil {
+		t.Error(err)
+	}
+	if err := s.svc.Copy(bounded(t), id, path, "kept/copy.txt", false); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: "kept/closed.txt", Mode: 0o444, Attributes: given}, strings.NewReader("x")); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []string{path, "kept/copy.txt", "kept/closed.txt"} {
+		if info, err := s.svc.Stat(bounded(t), id, p); err != nil || !reflect.DeepEqual(info.Attributes, given) {
+			t.Errorf("%s: %+v, %v", p, info, err)
 		}
 	}
 }
