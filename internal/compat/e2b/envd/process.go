@@ -102,8 +102,12 @@ func (h *Handler) start(q request, m startRequest, s *stream) error {
 		Stdin: m.PTY == nil && (m.Stdin == nil || *m.Stdin), Terminal: m.PTY.size(),
 	}
 	var p hutch.Process
-	err = h.turns.start(q.ctx, place(q.ctx, q.target), limit, func() (err error) {
-		p, err = q.target.Service.StartProcess(q.ctx, q.target.Sandbox, asked)
+	err = h.turns.start(q.ctx, place(q.ctx, q.target), limit, func(again bool) (err error) {
+		ctx := q.ctx
+		if again {
+			ctx = unmetered(ctx)
+		}
+		p, err = q.target.Service.StartProcess(ctx, q.target.Sandbox, asked)
 		return err
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // A sandbox has a limit of background processes, and E2B's clients know none: they start as many commands as they like.
 // So a command that finds no room waits until another one has ended. One command of a sandbox asks again at a time, and
-// the others wait for it.
+// the others wait for it in a line, at whose end those begin that come later: nobody waits longer than who came after.
 type turns struct {
 	mu  sync.Mutex
 	all map[string]*turn // by sandbox; those that somebody waits for
@@ -19,6 +19,7 @@ type turns struct {
 
 type turn struct {
 	waiting int
+	full    error         // what the first of them was told
 	mine    chan struct{} // holds a value while nobody asks
 }
 
@@ -30,28 +31,35 @@ const (
 )
 
 // start calls begin until it finds room for a process, at most for a time. 0 means that the command has no time limit.
-func (ts *turns) start(ctx context.Context, place string, most time.Duration, begin func() error) error {
-	err := begin()
-	if !noRoom(err) {
-		return err
+// begin is told whether it was called before.
+func (ts *turns) start(ctx context.Context, place string, most time.Duration, begin func(again bool) error) error {
+	again := false
+	t := ts.behind(place)
+	if t == nil {
+		err := begin(again)
+		if !noRoom(err) {
+			return err
+		}
+		again = true
+		t = ts.join(place, err)
 	}
+	defer ts.leave(place, t)
 	if most <= 0 {
 		most = waitForever
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	t := ts.join(place)
-	defer ts.leave(place, t)
 	select {
 	case <-ctx.Done():
-		return err
+		return t.full
 	case <-t.mine:
 	}
 	defer func() { t.mine <- struct{}{} }()
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		if err := begin(); !noRoom(err) || ctx.Err() != nil {
+		if err := begin(again); !noRoom(err) || ctx.Err() != nil {
 			return err
 		}
+		again = true
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -66,7 +74,18 @@ func noRoom(err error) bool {
 	return ok && e.Kind == hutch.Exhausted && e.Data["limit"] == nil
 }
 
-func (ts *turns) join(place string) *turn {
+// behind waits where somebody waits already; nil means that nobody does.
+func (ts *turns) behind(place string) *turn {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.all[place]
+	if t != nil {
+		t.waiting++
+	}
+	return t
+}
+
+func (ts *turns) join(place string, full error) *turn {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.all[place]
@@ -74,7 +93,7 @@ func (ts *turns) join(place string) *turn {
 		if ts.all == nil {
 			ts.all = map[string]*turn{}
 		}
-		t = &turn{mine: make(chan struct{}, 1)}
+		t = &turn{full: full, mine: make(chan struct{}, 1)}
 		t.mine <- struct{}{}
 		ts.all[place] = t
 	}

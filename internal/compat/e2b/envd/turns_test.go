@@ -18,7 +18,7 @@ func TestTurns(t *testing.T) {
 	full := hutch.Errorf(hutch.Exhausted, "the limit of 3 concurrent background processes is reached")
 	var running, started atomic.Int32
 	var wg sync.WaitGroup
-	begin := func() error {
+	begin := func(bool) error {
 		if running.Add(1) > 3 {
 			running.Add(-1)
 			return full
@@ -40,19 +40,75 @@ func TestTurns(t *testing.T) {
 	}
 	for range 2 { // one asks, and one waits for it
 		wg.Go(func() {
-			if err := ts.start(t.Context(), "full", 50*time.Millisecond, func() error { return full }); !errors.Is(err, full) {
+			if err := ts.start(t.Context(), "full", 50*time.Millisecond, func(bool) error { return full }); !errors.Is(err, full) {
 				t.Errorf("a full sandbox: %v", err)
 			}
 		})
 	}
 	wg.Wait()
 	quota, calls := full.With("limit", "operations"), 0
-	if err := ts.start(t.Context(), "box", time.Minute, func() error { calls++; return quota }); !errors.Is(err, quota) || calls != 1 {
+	if err := ts.start(t.Context(), "box", time.Minute, func(bool) error { calls++; return quota }); !errors.Is(err, quota) || calls != 1 {
 		t.Errorf("a limit of the token: %v after %d calls", err, calls)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := ts.start(gone, "box", 0, func() error { return full }); !errors.Is(err, full) {
+	if err := ts.start(gone, "box", 0, func(bool) error { return full }); !errors.Is(err, full) {
 		t.Errorf("a client that has gone: %v", err)
+	}
+}
+
+// A command that comes later waits behind the others, and only the first call for a command is one that counts.
+func TestTurnsAreInOrder(t *testing.T) {
+	t.Parallel()
+	var ts turns
+	var room atomic.Bool
+	var first, second atomic.Int32
+	begin := func(calls *atomic.Int32) func(bool) error {
+		return func(again bool) error {
+			if n := calls.Add(1); again != (n > 1) {
+				t.Errorf("call %d: again is %v", n, again)
+			}
+			if room.Load() {
+				return nil
+			}
+			return hutch.Errorf(hutch.Exhausted, "full")
+		}
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	waiting := func(n int) func() bool {
+		return func() bool {
+			ts.mu.Lock()
+			defer ts.mu.Unlock()
+			return ts.all["box"] != nil && ts.all["box"].waiting == n
+		}
+	}
+	var wg sync.WaitGroup
+	start := func(calls *atomic.Int32) {
+		wg.Go(func() {
+			if err := ts.start(t.Context(), "box", time.Minute, begin(calls)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	start(&first)
+	until("the first does not wait", waiting(1))
+	start(&second)
+	until("the second does not wait", waiting(2))
+	asked := first.Load()
+	until("the first does not ask again", func() bool { return first.Load() > asked+1 })
+	if n := second.Load(); n != 0 {
+		t.Errorf("the second asked %d times before the first had room", n)
+	}
+	room.Store(true)
+	wg.Wait()
+	if n := second.Load(); n != 1 || ts.behind("box") != nil {
+		t.Errorf("the second asked %d times", n)
 	}
 }
