@@ -8,11 +8,11 @@
 // connected to again, and has an input and a process id.
 //
 // A user and a relative path mean what they mean to E2B: "user" is the sandbox's own user, and paths begin at its home
-// (user.go). Files are always read and written with the rights of the sandbox's own user.
+// (user.go). Commands, and work on files, have the rights of the user that a request names.
 //
 // What has no equivalent is refused by its name, with the code "unimplemented" or the status 501: message fields that
-// this package does not know, compressed messages, the binary codec, StreamInput, metadata of files, and work on files
-// as another user. Changes of permissions are not reported to watchers.
+// this package does not know, compressed messages, the binary codec, and StreamInput. Changes of permissions are not
+// reported to watchers.
 package envd
 
 import (
@@ -28,10 +28,6 @@ import (
 	"hutch/internal/compat/e2b/seam"
 	"hutch/internal/httpio"
 )
-
-// Version is the version of envd that clients are told of. Clients of E2B look at it before they use a feature: from
-// 0.6.2 on they would store metadata of files, which this package does not have.
-const Version = "0.6.1"
 
 // Options configure a handler; the zero value works.
 type Options struct {

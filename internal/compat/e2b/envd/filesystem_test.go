@@ -61,13 +61,17 @@ func TestStat(t *testing.T) {
 
 // Clients name the home of E2B's user; a sandbox without that user has another one.
 func TestAliasOfTheHome(t *testing.T) {
-	a := account{home: "/root", alias: true}
+	a := account{home: "/root", alias: "/root"}
 	for given, want := range map[string]string{
 		"": "/root", "~": "/root", "~/x": "/root/x", "x/../y": "/root/y", "/home/user": "/root", "/home/user/a": "/root/a", "/home/user2": "/home/user2", "/tmp": "/tmp",
 	} {
 		if got := a.path(given); got != want {
 			t.Errorf("%q is %q, and should be %q", given, got, want)
 		}
+	}
+	other := account{user: "eva", home: "/home/eva", alias: "/root"}
+	if got := other.path("/home/user/a") + " " + other.path("a"); got != "/root/a /home/eva/a" {
+		t.Errorf("another user's paths: %s", got) // one name is one file, whoever asks
 	}
 	if got := (account{home: "/home/user"}).path("/home/user/a"); got != "/home/user/a" {
 		t.Error(got)

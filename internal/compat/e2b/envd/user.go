@@ -25,7 +25,7 @@ const (
 type account struct {
 	user  string // for requests of package hutch; empty for the sandbox's own user
 	home  string
-	alias bool // the sandbox does not know defaultName, so paths in defaultHome stand for paths in home
+	alias string // the home of the sandbox's own user, if defaultHome stands for it: there is no user defaultName
 }
 
 // path returns an absolute path: relative ones begin at the home, as does "~".
@@ -39,8 +39,8 @@ func (a account) path(p string) string {
 		p = a.home + "/" + p
 	}
 	p = path.Clean(p)
-	if rest, ok := strings.CutPrefix(p, defaultHome); ok && a.alias && (rest == "" || rest[0] == '/') {
-		return a.home + rest
+	if rest, ok := strings.CutPrefix(p, defaultHome); ok && a.alias != "" && (rest == "" || rest[0] == '/') {
+		return a.alias + rest
 	}
 	return p
 }
@@ -90,7 +90,10 @@ func (h *Handler) account(q request, name string) (account, error) {
 		}
 	}
 	_, has := ps.users[defaultName]
-	own := account{home: ps.own.home, alias: !has}
+	own := account{home: ps.own.home}
+	if !has {
+		own.alias = own.home
+	}
 	u, known := ps.users[name]
 	switch {
 	case name == "" || name == defaultName && !has:
@@ -100,7 +103,7 @@ func (h *Handler) account(q request, name string) (account, error) {
 	case u.uid == ps.own.uid:
 		return own, nil
 	}
-	return account{user: name, home: u.home, alias: !has}, nil
+	return account{user: name, home: u.home, alias: own.alias}, nil
 }
 
 // filesAccount is account, for work on files. What follows in the request has the rights of that user.

@@ -225,12 +225,12 @@ func (h *Handler) createWatcher(q request, m watchRequest) (watcherResponse, err
 	return watcherResponse{key.id}, nil
 }
 
-// lasting returns a context for work that outlives its request. It ends with the handler and with the caller's token, and
-// when the sandbox is paused.
+// lasting returns a context for work that outlives its request, with the rights of its user. It ends with the handler and
+// with the caller's token, and when the sandbox is paused.
 func (h *Handler) lasting(q request) (context.Context, context.CancelCauseFunc) {
 	from := caller.From(q.ctx)
 	from.Budget = nil
-	ctx, cancel := context.WithCancelCause(caller.With(h.ctx, from))
+	ctx, cancel := context.WithCancelCause(hutch.AsUser(caller.With(h.ctx, from), hutch.FileUser(q.ctx)))
 	release, forget := context.CancelFunc(func() {}), func() {}
 	if from.Principal != nil {
 		ctx, release = from.Principal.Hold(ctx)
