@@ -179,7 +179,20 @@ func TestFiles(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, b) })
 	}
+	t.Run("from a digest", b.fromDigest)
 	b.clean(t)
+}
+
+// fromDigest: an image that has no name is named by its digest, after any name.
+func (b *bed) fromDigest(t *testing.T) {
+	first, err := b.build(t, hutch.BuildRequest{Dockerfile: "FROM scratch\nCOPY a /a\nUSER eva"}, files("a", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := b.build(t, hutch.BuildRequest{Dockerfile: "FROM localhost/any@" + first.ID + "\nCOPY b /b"}, files("b", "2"))
+	if err != nil || !slices.Equal(next.paths(), []string{"a", "b"}) || next.config.User != "eva" {
+		t.Errorf("%q, %+v, %v", next.paths(), next.config, err)
+	}
 }
 
 func (c testCase) run(t *testing.T, b *bed) {

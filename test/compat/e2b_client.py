@@ -62,7 +62,8 @@ try:
 finally:
     made.kill()
 try:
-    Template.build(begin().run_cmd("exit 3"), "built-with-python:bad")
+    # It begins with what was built, or grep ends with another status.
+    Template.build(Template().from_template("built-with-python:v1").run_cmd("grep client texts/greeting.txt && exit 3"), "built-with-python:bad")
     results["failed"] = False
 except Exception as err:
     results["failed"] = "exit status 3" in str(err)

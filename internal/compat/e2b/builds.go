@@ -29,12 +29,13 @@ const labelBuild = labelPrefix + "build"
 const defaultTag = "default"
 
 const (
-	maxBuilds   = 20        // of one owner, that are known at once
-	buildsKept  = time.Hour // how long a build is known after it was asked for, or has ended
-	maxBuildLog = 512 << 10 // bytes of one build's messages
-	maxMessage  = 4 << 10   // bytes of one message
-	logPage     = 100       // messages in one answer
-	maxTags     = 20        // of one build
+	maxBuilds   = 20               // of one owner, that are known at once
+	buildsKept  = time.Hour        // how long a build is known after it was asked for, or has ended
+	waitingLong = 10 * time.Minute // after that, one that was never started makes room for others
+	maxBuildLog = 512 << 10        // bytes of one build's messages
+	maxMessage  = 4 << 10          // bytes of one message
+	logPage     = 100              // messages in one answer
+	maxTags     = 20               // of one build
 )
 
 // The states of a build.
@@ -106,6 +107,13 @@ func (b *build) old(now time.Time) bool {
 	return b.state != buildRunning && now.Sub(b.since) > buildsKept
 }
 
+// idle reports whether the build was asked for long ago, and not started: a client that fails before that leaves one.
+func (b *build) idle(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state == buildWaiting && now.Sub(b.since) > waitingLong
+}
+
 func (b *build) ended() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,7 +128,7 @@ type builds struct {
 	closing bool
 }
 
-// add notes a build. For its owner's newest ones, older ones that have ended are forgotten.
+// add notes a build. For its owner's newest ones, older ones that have ended are forgotten, and those that nobody starts.
 func (b *builds) add(made *build) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,6 +137,9 @@ func (b *builds) add(made *build) error {
 	mine := func(x *build) bool { return x.owner == made.owner }
 	for n := len(slices.Collect(filter(b.all, mine))); n >= maxBuilds; n-- {
 		i := slices.IndexFunc(b.all, func(x *build) bool { return mine(x) && x.ended() })
+		if i < 0 {
+			i = slices.IndexFunc(b.all, func(x *build) bool { return mine(x) && x.idle(now) })
+		}
 		if i < 0 {
 			return hutch.Errorf(hutch.Exhausted, "there are %d builds of templates that have not ended, which is the most: wait for some", maxBuilds).With("limit", "builds")
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -30,15 +31,9 @@ type fakeImages struct {
 	block    chan struct{} // when set, a build goes on until it is closed
 }
 
-func (f *fakeImages) Image(_ context.Context, name string) (hutch.Image, error) {
-	return hutch.Image{ID: name, Config: hutch.ImageConfig{User: "user"}}, nil
+func (f *fakeImages) Image(context.Context, string) (hutch.Image, error) {
+	return hutch.Image{ID: "sha256:abc", Config: hutch.ImageConfig{User: "user"}}, nil
 }
-
-func (f *fakeImages) TagImage(_ context.Context, image, name string) (hutch.Image, error) {
-	return hutch.Image{ID: image, Names: []string{name}}, nil
-}
-
-func (f *fakeImages) DeleteImage(context.Context, string) error { return nil }
 
 func (f *fakeImages) BuildImage(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
 	f.requests, f.context = append(f.requests, req), nil
@@ -125,7 +120,7 @@ func TestBuild(t *testing.T) {
 	if got := s.build("more", `{"fromTemplate":"web:v1","steps":[]}`); got["status"] != buildReady {
 		t.Fatalf("%v", got)
 	}
-	if req := images.requests[1]; req.NoCache || !strings.HasPrefix(req.Dockerfile, "FROM localhost/e2b-build:") || strings.Contains(req.Dockerfile, "useradd") {
+	if req := images.requests[1]; req.NoCache || !strings.HasPrefix(req.Dockerfile, "FROM localhost/e2b@sha256:") || strings.Contains(req.Dockerfile, "useradd") {
 		t.Errorf("%+v", req)
 	}
 	s.want(200, "GET", "/templates/aliases/web", "")
@@ -219,6 +214,53 @@ func TestUploads(t *testing.T) {
 	s.want(404, "GET", "/templates/web/files/"+hash, "") // no build waits any more
 }
 
+// Archives that come at the same time share the bound of their owner, and an old one goes by itself.
+func TestUploadsAreBounded(t *testing.T) {
+	t.Parallel()
+	u := newUploads(t.TempDir())
+	u.most = 1 << 20
+	part := strings.Repeat("x", 700<<10)
+	in, out := io.Pipe()
+	first := make(chan error, 1)
+	go func() { first <- u.put("ada", "web", "one", in) }()
+	io.WriteString(out, part)
+	for range 2 {
+		if err := u.put("ada", "web", "two", strings.NewReader(part)); hutch.KindOf(err) != hutch.Exhausted {
+			t.Errorf("beside another that comes: %v", err)
+		}
+	}
+	if err := u.put("eve", "web", "two", strings.NewReader(part)); err != nil {
+		t.Errorf("another owner's: %v", err)
+	}
+	out.Close()
+	if err := <-first; err != nil || !u.has("ada", "web", "one") || u.has("ada", "web", "two") {
+		t.Error(err)
+	}
+	in, out = io.Pipe()
+	go func() { io.WriteString(out, "half"); out.CloseWithError(io.ErrUnexpectedEOF) }()
+	if err := u.put("bob", "web", "half", in); hutch.KindOf(err) != hutch.Invalid || u.has("bob", "web", "half") {
+		t.Errorf("half of an archive: %v", err)
+	}
+	if left, _ := os.ReadDir(u.dir); len(left) != 2 || len(u.used) != 2 {
+		t.Errorf("%d files, and bytes of %v", len(left), u.used)
+	}
+	u.clear()
+
+	old := newUploads(t.TempDir())
+	old.kept = 20 * time.Millisecond
+	if err := old.put("ada", "web", "one", strings.NewReader(part)); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if left, _ := os.ReadDir(old.dir); len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("an old archive stays")
+		}
+	}
+}
+
 // A build that fails says where and why, in the words that E2B's clients show.
 func TestFailedBuild(t *testing.T) {
 	t.Parallel()
@@ -274,6 +316,56 @@ func TestBuildsAreBounded(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	s.want(202, "POST", "/v3/templates", `{"name":"web"}`) // the one that ended is forgotten
+	s.want(429, "POST", "/v3/templates", `{"name":"web"}`)
+	s.builds.all[0].since = time.Now().Add(-waitingLong - time.Second)
+	gone := s.builds.all[0].id
+	s.want(202, "POST", "/v3/templates", `{"name":"web"}`) // nobody starts one that waits for long
+	s.want(404, "GET", "/templates/web/builds/"+gone+"/status", "")
+}
+
+// A template that the administrator shares has no name that the caller's own has, and nobody else deletes it.
+func TestSharedTemplates(t *testing.T) {
+	t.Parallel()
+	s, _ := openBuilds(t)
+	shared := func(name string) hutch.Snapshot {
+		return hutch.Snapshot{ID: "snap-of-admin-" + strings.ReplaceAll(name, ":", "-"), Name: name, Owner: "admin", Shared: true, Template: &hutch.Template{}}
+	}
+	listed := &sharing{Service: s.svc, shared: []hutch.Snapshot{shared("web"), shared("web:v1"), shared("admins")}}
+	s.Server.svc = listed
+	s.build("web", `{"steps":[]}`)
+	s.want(201, "POST", "/templates/tags", `{"target":"web","tags":["stable"]}`)
+	if text := s.ask("GET", "/templates/web/tags", "").Body.String(); strings.Count(text, `"tag":"default"`) != 1 || !strings.Contains(text, `"tag":"v1"`) {
+		t.Errorf("%s", text)
+	}
+	if got := s.build("more", `{"fromTemplate":"web"}`); got["status"] != buildReady { // the shared one was built by other means
+		t.Errorf("%v", got)
+	}
+	s.want(204, "DELETE", "/templates/tags", `{"name":"web","tags":["default"]}`)
+	s.want(403, "DELETE", "/templates/tags", `{"name":"web","tags":["v1"]}`)
+	s.want(204, "DELETE", "/templates/web", "")
+	s.want(403, "DELETE", "/templates/admins", "")
+	own, _ := s.svc.Snapshots(t.Context())
+	if len(own) != 1 || own[0].Name != "more" {
+		t.Errorf("%+v", own)
+	}
+}
+
+// sharing lists the snapshots of an administrator, too, which only she deletes.
+type sharing struct {
+	hutch.Service
+	shared []hutch.Snapshot
+}
+
+func (s *sharing) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
+	own, err := s.Service.Snapshots(ctx)
+	return append(slices.Clone(s.shared), own...), err
+}
+
+func (s *sharing) DeleteSnapshot(ctx context.Context, id string) error {
+	if strings.HasPrefix(id, "snap-of-admin") {
+		return hutch.Errorf(hutch.Denied, "only its owner deletes it")
+	}
+	return s.Service.DeleteSnapshot(ctx, id)
 }
 
 // What a build says is bounded, and what a client asks of it is a page.

@@ -66,13 +66,12 @@ func (req *started) check() error {
 
 // make makes the image of a build, and of it a template for each tag.
 func (s *Server) make(ctx context.Context, b *build, req started) error {
-	base, forget, err := s.base(ctx, b, req)
+	base, err := s.base(ctx, b, req)
 	if err != nil {
 		return &recipe.Error{Step: recipe.BaseStep, Err: err}
 	}
-	defer forget()
 	files := func(hash string) (io.ReadCloser, error) { return s.uploads.open(b.owner, b.template, hash) }
-	made, err := recipe.Write(base, req.steps, files)
+	made, err := recipe.Write(ctx, base, req.steps, files)
 	if err != nil {
 		return err
 	}
@@ -92,43 +91,35 @@ func (s *Server) make(ctx context.Context, b *build, req started) error {
 	return err
 }
 
-// base returns what a build begins with. An image that has no name of its own has one until forget is called.
-func (s *Server) base(ctx context.Context, b *build, req started) (base recipe.Base, forget func(), err error) {
-	forget = func() {}
+// base returns what a build begins with. The image of a template is named by its digest, as it may have no name.
+func (s *Server) base(ctx context.Context, b *build, req started) (recipe.Base, error) {
 	if req.FromTemplate == "" {
 		return s.baseOf(ctx, b, req)
 	}
 	found, ok, err := s.findSnapshot(ctx, hutch.TemplateName(strings.TrimSuffix(req.FromTemplate, ":"+defaultTag)))
 	switch {
 	case err != nil:
-		return base, forget, err
+		return recipe.Base{}, err
 	case !ok && slices.Contains(hosts, req.FromTemplate):
 		req.FromImage = baseImage
 		return s.baseOf(ctx, b, req)
 	case !ok:
-		return base, forget, noTemplate(req.FromTemplate)
+		return recipe.Base{}, noTemplate(req.FromTemplate)
 	case found.Template == nil || found.Template.Labels[labelBuild] == "":
-		return base, forget, hutch.Errorf(hutch.Unsupported, "%.100q was not built over this API, and what was written in it after its image is not known: name an image in fromImage", req.FromTemplate).Naming(hutch.AboutField, "fromTemplate")
+		return recipe.Base{}, hutch.Errorf(hutch.Unsupported, "%.100q was not built over this API, and what was written in it after its image is not known: name an image in fromImage", req.FromTemplate).Naming(hutch.AboutField, "fromTemplate")
 	}
 	image, err := s.opt.Images.Image(ctx, found.Image)
-	if err != nil {
-		return base, forget, err
-	}
-	base = recipe.Base{Image: "localhost/e2b-build:" + b.id, User: image.Config.User}
-	if _, err = s.opt.Images.TagImage(ctx, image.ID, base.Image); err != nil {
-		return base, forget, err
-	}
-	return base, func() { s.opt.Images.DeleteImage(context.WithoutCancel(ctx), base.Image) }, nil
+	return recipe.Base{Image: "localhost/e2b@" + image.ID, User: image.Config.User}, err
 }
 
-func (s *Server) baseOf(ctx context.Context, b *build, req started) (recipe.Base, func(), error) {
+func (s *Server) baseOf(ctx context.Context, b *build, req started) (recipe.Base, error) {
 	if req.login != (hutch.RegistryLogin{}) {
 		b.say("info", recipe.BaseStep, "pulling "+req.FromImage)
 		if _, err := s.opt.Images.PullImage(ctx, hutch.PullRequest{Image: req.FromImage, Pull: hutch.PullMissing, RegistryLogin: req.login}, nil); err != nil {
-			return recipe.Base{}, nil, err
+			return recipe.Base{}, err
 		}
 	}
-	return recipe.Base{Image: req.FromImage, Fresh: true}, func() {}, nil
+	return recipe.Base{Image: req.FromImage, Fresh: true}, nil
 }
 
 // image builds the image of a recipe.

@@ -27,17 +27,20 @@ func infoOf(s hutch.Snapshot) snapshotInfo {
 	return info
 }
 
-// findSnapshot finds a snapshot of the caller, or a shared one, by its id or name.
-func (s *Server) findSnapshot(ctx context.Context, name string) (hutch.Snapshot, bool, error) {
+func isOwn(ctx context.Context, x hutch.Snapshot) bool {
+	owner, _ := caller.OwnerOf(ctx)
+	return x.Owner == owner.ID
+}
+
+// findSnapshot finds a snapshot by its id or name: the caller's own before a shared one.
+func (s *Server) findSnapshot(ctx context.Context, name string) (found hutch.Snapshot, ok bool, err error) {
 	all, err := s.svc.Snapshots(ctx)
-	if err != nil {
-		return hutch.Snapshot{}, false, err
+	for _, x := range all {
+		if (x.ID == name || x.Name != "" && hutch.TemplateName(x.Name) == name) && (!ok || isOwn(ctx, x) && !isOwn(ctx, found)) {
+			found, ok = x, true
+		}
 	}
-	i := slices.IndexFunc(all, func(x hutch.Snapshot) bool { return x.ID == name || x.Name != "" && hutch.TemplateName(x.Name) == name })
-	if i < 0 {
-		return hutch.Snapshot{}, false, nil
-	}
-	return all[i], true, nil
+	return found, ok && err == nil, err
 }
 
 func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (int, any, error) {
@@ -85,7 +88,7 @@ func snapshotPlace(x hutch.Snapshot) string {
 	return x.CreatedAt.UTC().Format("20060102150405.000000000") + " " + x.ID
 }
 
-// deleteTemplate deletes a snapshot, or a template with all its tags.
+// deleteTemplate deletes a snapshot, or a template with all its tags. Shared tags of another owner stay.
 func (s *Server) deleteTemplate(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	name := hutch.TemplateName(r.PathValue("id"))
 	found, ok, err := s.findSnapshot(r.Context(), name)
@@ -96,8 +99,9 @@ func (s *Server) deleteTemplate(_ http.ResponseWriter, r *http.Request) (int, an
 		return http.StatusNoContent, nil, s.svc.DeleteSnapshot(r.Context(), found.ID)
 	}
 	list, err := s.tagsOf(r.Context(), name)
+	own := slices.ContainsFunc(list, func(t tagged) bool { return isOwn(r.Context(), t.snapshot) })
 	for _, t := range list {
-		if err == nil {
+		if err == nil && (!own || isOwn(r.Context(), t.snapshot)) {
 			err = s.svc.DeleteSnapshot(r.Context(), t.snapshot.ID)
 		}
 	}

@@ -40,15 +40,19 @@ func tagOf(x hutch.Snapshot) tagged {
 }
 
 // tagsOf are the tags of a template, or of all, oldest first. A template is named by its name, or by the id of one of its
-// snapshots.
+// snapshots. A name means the caller's own before a shared one.
 func (s *Server) tagsOf(ctx context.Context, template string) ([]tagged, error) {
 	all, err := s.svc.Snapshots(ctx)
 	if err != nil {
 		return nil, err
 	}
+	own := map[string]bool{}
+	for _, x := range all {
+		own[x.Name] = own[x.Name] || isOwn(ctx, x)
+	}
 	list := []tagged{}
 	for _, x := range all {
-		if x.Template == nil || x.Name == "" {
+		if x.Template == nil || x.Name == "" || own[x.Name] && !isOwn(ctx, x) && x.ID != template {
 			continue
 		}
 		if t := tagOf(x); template == "" || t.template == template || x.ID == template {

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"encoding/hex"
 	"errors"
@@ -46,15 +47,19 @@ type upload struct {
 
 // uploads are the archives of all owners, in a folder of their own.
 type uploads struct {
-	dir string
+	dir  string
+	kept time.Duration // how long an archive stays after its last use
+	most int64         // bytes of one owner's archives
 
-	mu  sync.Mutex
-	all []*upload
+	mu    sync.Mutex
+	all   []*upload
+	used  map[string]int64 // bytes on disk, by owner, with those that are still coming
+	timer *time.Timer      // drops what is old, while there are archives
 }
 
 // newUploads empties the folder: what an earlier server left there, nobody finds any more.
 func newUploads(dir string) *uploads {
-	u := &uploads{dir: dir}
+	u := &uploads{dir: dir, kept: uploadKept, most: maxUploads, used: map[string]int64{}}
 	if dir != "" {
 		u.clear()
 	}
@@ -64,7 +69,7 @@ func newUploads(dir string) *uploads {
 func (u *uploads) clear() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.all = nil
+	u.dropLocked(func(*upload) bool { return true })
 	left, _ := filepath.Glob(filepath.Join(u.dir, "upload-*"))
 	for _, file := range left {
 		os.Remove(file)
@@ -101,39 +106,90 @@ func (u *uploads) open(owner, template, hash string) (io.ReadCloser, error) {
 
 // put keeps an archive of a client. It takes the place of one with that hash.
 func (u *uploads) put(owner, template, hash string, body io.Reader) error {
-	room := u.room(owner)
 	f, err := os.CreateTemp(u.dir, "upload-*") // mode 0600
 	if err != nil {
 		return err
 	}
-	size, err := io.Copy(f, io.LimitReader(body, room+1))
+	in := &coming{Reader: body, to: u, owner: owner}
+	_, err = io.Copy(f, in)
 	err = errors.Join(err, f.Close())
-	switch {
-	case errors.Is(err, syscall.ENOSPC):
+	if errors.Is(err, syscall.ENOSPC) {
 		err = hutch.Errorf(hutch.Exhausted, "the server's disk is full: remove images or sandboxes").With("limit", "disk").Because(err)
-	case err == nil && size > room:
-		err = hutch.Errorf(hutch.Exhausted, "the files of builds are more than %d MiB together: leave out what the build does not need, or wait an hour", maxUploads>>20).With("limit", "uploads")
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		return err
+		u.give(owner, in.n)
+		return cmp.Or(in.err, err)
 	}
-	u.add(&upload{owner, template, hash, f.Name(), size, time.Now()})
+	u.add(&upload{owner, template, hash, f.Name(), in.n, time.Now()})
 	return nil
 }
 
-// room is how many bytes an owner's archives have left.
-func (u *uploads) room(owner string) int64 {
+// coming is an archive that is being put. Its bytes are its owner's from the moment that they come.
+type coming struct {
+	io.Reader
+	to    *uploads
+	owner string
+	n     int64
+	err   error // why it ended early
+}
+
+func (c *coming) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	if _, known := errors.AsType[*hutch.Error](err); known {
+		c.err = err // the server or the token ends
+	} else if err != nil && err != io.EOF {
+		c.err = hutch.Errorf(hutch.Invalid, "the archive did not arrive whole: send it again").Because(err)
+	} else if c.err = c.to.take(c.owner, int64(n)); c.err == nil {
+		c.n += int64(n)
+		return n, err
+	}
+	return 0, c.err
+}
+
+// take charges bytes to an owner, if there is room for them.
+func (u *uploads) take(owner string, n int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.dropLocked(func(x *upload) bool { return time.Since(x.used) > uploadKept })
-	left := int64(maxUploads)
-	for _, x := range u.all {
-		if x.owner == owner {
-			left -= x.size
-		}
+	if u.used[owner]+n > u.most {
+		u.dropOldLocked()
 	}
-	return left
+	if u.used[owner]+n > u.most {
+		return hutch.Errorf(hutch.Exhausted, "the files of builds are more than %d MiB together: leave out what the build does not need, or wait an hour", u.most>>20).With("limit", "uploads")
+	}
+	u.used[owner] += n
+	return nil
+}
+
+func (u *uploads) give(owner string, n int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.giveLocked(owner, n)
+}
+
+func (u *uploads) giveLocked(owner string, n int64) {
+	if u.used[owner] -= n; u.used[owner] == 0 {
+		delete(u.used, owner)
+	}
+}
+
+// expire drops what is old, now and then, until nothing is left.
+func (u *uploads) expire() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.timer = nil
+	u.dropOldLocked()
+	u.watchLocked()
+}
+
+func (u *uploads) watchLocked() {
+	if u.timer == nil && len(u.all) > 0 {
+		u.timer = time.AfterFunc(u.kept/4, u.expire)
+	}
+}
+
+func (u *uploads) dropOldLocked() {
+	u.dropLocked(func(x *upload) bool { return time.Since(x.used) > u.kept })
 }
 
 func (u *uploads) add(made *upload) {
@@ -144,6 +200,7 @@ func (u *uploads) add(made *upload) {
 		return x.owner == made.owner && x.template == made.template && x.hash == made.hash
 	})
 	u.all = append(u.all, made)
+	u.watchLocked()
 	for i := len(u.all) - 1; i >= 0; i-- {
 		if u.all[i].owner == made.owner {
 			n++
@@ -162,6 +219,7 @@ func (u *uploads) dropLocked(old func(*upload) bool) {
 			return false
 		}
 		os.Remove(x.file)
+		u.giveLocked(x.owner, x.size)
 		return true
 	})
 }

@@ -14,9 +14,18 @@ import (
 	"hutch"
 )
 
-// maxContext is how many bytes of one archive are read, unpacked. A build has its own limits; this one is for what no
-// build gets to see.
+// maxContext is how many bytes of all archives are read, unpacked. A build has its own limits; this one is for what no
+// build gets to see: a small archive can unpack to any number of bytes, and each COPY reads one.
 const maxContext = 32 << 30
+
+// archives are those of one build, as long as its context lasts.
+type archives struct {
+	ctx   context.Context
+	files Files
+	left  int64 // bytes that can still be read
+}
+
+func open(ctx context.Context, files Files) *archives { return &archives{ctx, files, maxContext} }
 
 // copied are the files of one COPY.
 type copied struct {
@@ -29,14 +38,14 @@ type copied struct {
 }
 
 // look finds out what an archive has for a source. The client sends a pattern as it is, and only files that match it.
-func (c *copied) look(source string, files Files) error {
+func (c *copied) look(source string, from *archives) error {
 	c.base = clean(source)
 	meta := strings.IndexAny(source, `*?[{\`)
 	if meta >= 0 {
 		c.base = clean(path.Dir(source[:meta] + "x"))
 	}
 	found := false
-	err := each(context.Background(), files, c.hash, func(h *tar.Header, _ io.Reader) error {
+	err := from.each(c.hash, func(h *tar.Header, _ io.Reader) error {
 		switch name := clean(h.Name); {
 		case name == c.base && h.Typeflag != tar.TypeDir && meta < 0:
 			c.single, c.link = true, h.Typeflag == tar.TypeSymlink
@@ -80,12 +89,12 @@ func clean(name string) string {
 
 // Context writes the context of the build: a tar archive.
 func (r Recipe) Context(ctx context.Context, w io.Writer, files Files) error {
-	out := tar.NewWriter(w)
+	out, from := tar.NewWriter(w), open(ctx, files)
 	for _, c := range r.copies {
 		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: c.folder + "/", Mode: 0o755}); err != nil {
 			return err
 		}
-		if err := each(ctx, files, c.hash, func(h *tar.Header, content io.Reader) error { return c.add(out, h, content) }); err != nil {
+		if err := from.each(c.hash, func(h *tar.Header, content io.Reader) error { return c.add(out, h, content) }); err != nil {
 			return err
 		}
 	}
@@ -131,23 +140,20 @@ func (u unbroken) Read(b []byte) (int, error) {
 }
 
 // each passes the entries of an archive, plain or compressed with gzip, to do. [io.EOF] from it ends the archive.
-func each(ctx context.Context, files Files, hash string, do func(*tar.Header, io.Reader) error) error {
-	f, err := files(hash)
+func (a *archives) each(hash string, do func(*tar.Header, io.Reader) error) error {
+	f, err := a.files(hash)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	in := bufio.NewReader(f)
-	var plain io.Reader = in
+	plain := unpacked{a, in}
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		if plain, err = gzip.NewReader(in); err != nil {
+		if plain.Reader, err = gzip.NewReader(in); err != nil {
 			return broken(err)
 		}
 	}
-	for t := tar.NewReader(io.LimitReader(plain, maxContext)); ; {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	for t := tar.NewReader(plain); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -163,6 +169,27 @@ func each(ctx context.Context, files Files, hash string, do func(*tar.Header, io
 	}
 }
 
+// unpacked is the content of an archive, as far as it is read.
+type unpacked struct {
+	*archives
+	io.Reader
+}
+
+func (u unpacked) Read(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	n, err := u.Reader.Read(b)
+	if u.left -= int64(n); u.left < 0 {
+		return 0, hutch.Errorf(hutch.Exhausted, "the uploaded files are more than %d GiB together: copy less", maxContext>>30).With("limit", "files of the build")
+	}
+	return n, err
+}
+
+// broken is the error for an archive that cannot be read, unless err has words of its own.
 func broken(err error) error {
+	if _, known := errors.AsType[*hutch.Error](err); known || errors.Is(err, context.Canceled) {
+		return err
+	}
 	return hutch.Errorf(hutch.Invalid, "the uploaded files are not a tar archive, plain or with gzip: %v", err)
 }

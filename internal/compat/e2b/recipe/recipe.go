@@ -10,6 +10,7 @@
 package recipe
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -85,8 +86,11 @@ func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 // Write translates steps. The archives are read as far as it takes to know what they have.
-func Write(base Base, steps []Step, files Files) (Recipe, error) {
-	w := &writer{user: base.User, files: files}
+func Write(ctx context.Context, base Base, steps []Step, files Files) (Recipe, error) {
+	if base.User != "" && !userName.MatchString(base.User) { // an image can name anything
+		return Recipe{}, &Error{BaseStep, hutch.Errorf(hutch.Invalid, "the image's user %.100q is no name of a user: begin with another image", base.User)}
+	}
+	w := &writer{user: base.User, archives: open(ctx, files)}
 	w.say(Line{Kind: "FROM", Step: BaseStep, Shown: "FROM " + base.Image}, "FROM "+base.Image)
 	if base.Fresh {
 		w.step = BaseStep
@@ -110,11 +114,11 @@ func Forced(steps []Step) bool {
 
 type writer struct {
 	Recipe
-	text  strings.Builder
-	files Files
-	step  string
-	user  string
-	known []string // users that there are
+	text     strings.Builder
+	archives *archives
+	step     string
+	user     string
+	known    []string // users that there are
 }
 
 // say adds an instruction. One without a kind is not reported by builds.
@@ -238,7 +242,7 @@ func (w *writer) copy(s Step) error {
 	c := copied{folder: "c" + strconv.Itoa(len(w.copies)), hash: s.FilesHash}
 	flags, err := w.copyFlags(s.Args[2:])
 	if err == nil {
-		err = c.look(s.Args[0], w.files)
+		err = c.look(s.Args[0], w.archives)
 	}
 	if err != nil {
 		return err

@@ -4,20 +4,23 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+
 	"hutch"
 )
 
-// archives are archives by their hashes. Each entry is a name; one that ends with a slash is a folder, and one with ->
+// uploaded are archives by their hashes. Each entry is a name; one that ends with a slash is a folder, and one with ->
 // is a link.
-type archives map[string][]string
+type uploaded map[string][]string
 
-func (a archives) open(hash string) (io.ReadCloser, error) {
+func (a uploaded) open(hash string) (io.ReadCloser, error) {
 	names, ok := a[hash]
 	if !ok {
 		return nil, hutch.Errorf(hutch.NotFound, "no such archive")
@@ -67,7 +70,7 @@ func contextOf(t *testing.T, r Recipe, files Files) (names []string) {
 
 func TestSteps(t *testing.T) {
 	t.Parallel()
-	r, err := Write(Base{Image: "debian:13", User: "app"}, []Step{
+	r, err := Write(t.Context(), Base{Image: "debian:13", User: "app"}, []Step{
 		{Type: "RUN", Args: []string{"echo \"a\" <<EOF\nb $X\nEOF"}},
 		{Type: "RUN", Args: []string{"whoami", "root"}},
 		{Type: "ENV", Args: []string{"A", `x"y\z $A`, "B", ""}},
@@ -101,10 +104,44 @@ RUN ["/bin/sh","-c",` // and the program that makes a user
 	}
 }
 
+// BuildKit's parser finds the instructions that were meant, whatever is in the arguments.
+func TestNoFurtherInstructions(t *testing.T) {
+	t.Parallel()
+	files := uploaded{"f": {"a"}}
+	for _, text := range []string{
+		`\`, `\\`, `\\\`, `x\ `, "x\\\t", `<<EOF`, `<<-'EOF' x`, `"`, `'`, `x" "y`, `"]`, `["a"]`, "`", `# syntax=evil/frontend`, `#`, `--mount=type=secret`,
+		"\u2028RUN evil", "\vRUN evil", "\fRUN evil", "\u0085RUN evil", "\ufeffRUN evil", `${X:-"}`, `$(evil)`, `&& evil`, `x=y z=w`, `{"syntax": "evil"}`, " x", "\tx",
+	} {
+		r, err := Write(t.Context(), Base{Image: "x", User: "app"}, []Step{
+			{Type: "RUN", Args: []string{text}}, {Type: "ENV", Args: []string{"A", text, "B", text}}, {Type: "WORKDIR", Args: []string{text}}, {Type: "WORKDIR", Args: []string{"/" + text}},
+			{Type: "COPY", Args: []string{"a", text}, FilesHash: "f"}, {Type: "RUN", Args: []string{"last"}},
+		}, files.open)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		parsed, err := parser.Parse(strings.NewReader(r.Dockerfile))
+		if err != nil {
+			t.Errorf("%q: %v in\n%s", text, err, r.Dockerfile)
+			continue
+		}
+		var kinds []string
+		for _, n := range parsed.AST.Children {
+			kinds = append(kinds, strings.ToUpper(n.Value))
+			if len(n.Heredocs) > 0 {
+				t.Errorf("%q begins a document in\n%s", text, n.Original)
+			}
+		}
+		if _, _, _, directed := parser.DetectSyntax([]byte(r.Dockerfile)); directed || strings.Join(kinds, " ") != "FROM RUN ENV WORKDIR WORKDIR COPY RUN" {
+			t.Errorf("%q: %q in\n%s", text, kinds, r.Dockerfile)
+		}
+	}
+}
+
 // What a COPY brings lands where E2B puts it.
 func TestCopies(t *testing.T) {
 	t.Parallel()
-	files := archives{
+	files := uploaded{
 		"folder": {"src/", "src/a", "src/b/", "src/b/c", "src/l->../../etc/passwd"},
 		"file":   {"src/a"}, "link": {"l->/etc/passwd"}, "odd": {"[id].js"}, "out": {"../../etc/a", "/src/a"},
 	}
@@ -125,7 +162,7 @@ func TestCopies(t *testing.T) {
 		{"odd", "[[]id].js", "x/$Y/\"page\"", `["c0/","x/$Y/\\\"page\\\"/"]`, "c0/ c0/[id].js"},
 		{"out", "src/a", "app", `["c0/a","app"]`, "c0/ c0/a"},
 	} {
-		r, err := Write(Base{Image: "x"}, []Step{{Type: "COPY", Args: []string{c.from, c.to}, FilesHash: c.hash}}, files.open)
+		r, err := Write(t.Context(), Base{Image: "x"}, []Step{{Type: "COPY", Args: []string{c.from, c.to}, FilesHash: c.hash}}, files.open)
 		if err != nil {
 			t.Errorf("%s: %v", c.from, err)
 			continue
@@ -137,7 +174,7 @@ func TestCopies(t *testing.T) {
 			t.Errorf("%s to %s: %s, not %s", c.from, c.to, got, c.names)
 		}
 	}
-	r, err := Write(Base{Image: "x", User: "app"}, []Step{{Type: "COPY", Args: []string{"src", "a", "", "0755"}, FilesHash: "folder"}}, files.open)
+	r, err := Write(t.Context(), Base{Image: "x", User: "app"}, []Step{{Type: "COPY", Args: []string{"src", "a", "", "0755"}, FilesHash: "folder"}}, files.open)
 	if err != nil || !strings.Contains(r.Dockerfile, "COPY --chown=app --chmod=0755 [") {
 		t.Errorf("%v %s", err, r.Dockerfile)
 	}
@@ -146,7 +183,7 @@ func TestCopies(t *testing.T) {
 // What is no step, or none of ours, is refused, and the error says which step it is.
 func TestBadSteps(t *testing.T) {
 	t.Parallel()
-	files := archives{"none": {"other"}}
+	files := uploaded{"none": {"other"}}
 	for name, s := range map[string]Step{
 		"no type": {}, "another type": {Type: "ADD", Args: []string{"a", "b"}}, "no command": {Type: "RUN"}, "a bad user": {Type: "RUN", Args: []string{"x", "a b"}},
 		"a user with a line": {Type: "USER", Args: []string{"a\nRUN x"}}, "a path with a line": {Type: "WORKDIR", Args: []string{"/a\nRUN x"}},
@@ -155,7 +192,7 @@ func TestBadSteps(t *testing.T) {
 		"a bad mode": {Type: "COPY", Args: []string{"a", "b", "", "rwx"}, FilesHash: "none"}, "no files": {Type: "COPY", Args: []string{"a", "b"}, FilesHash: "none"},
 		"no archive": {Type: "COPY", Args: []string{"a", "b"}, FilesHash: "gone"}, "no hash": {Type: "COPY", Args: []string{"a", "b"}},
 	} {
-		_, err := Write(Base{Image: "x"}, []Step{{Type: "RUN", Args: []string{"true"}}, s}, files.open)
+		_, err := Write(t.Context(), Base{Image: "x"}, []Step{{Type: "RUN", Args: []string{"true"}}, s}, files.open)
 		at, ok := errors.AsType[*Error](err)
 		if !ok || at.Step != "2" {
 			t.Errorf("%s: %v", name, err)
@@ -163,15 +200,63 @@ func TestBadSteps(t *testing.T) {
 	}
 }
 
+// zeros has no end. It calls a function after every read.
+type zeros struct{ then func() }
+
+func (z zeros) Read(b []byte) (int, error) {
+	clear(b)
+	z.then()
+	return len(b), nil
+}
+
+// An archive that unpacks to any number of bytes holds up nobody for long.
+func TestEndlessArchive(t *testing.T) {
+	t.Parallel()
+	var head bytes.Buffer
+	if err := tar.NewWriter(&head).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 1 << 45}); err != nil {
+		t.Fatal(err)
+	}
+	endless := func(then func()) Files {
+		return func(string) (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(bytes.NewReader(head.Bytes()), zeros{then})), nil
+		}
+	}
+	over := hutch.Errorf(hutch.Unavailable, "the server ends")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ends := endless(func() { cancel(over) })
+	if _, err := Write(ctx, Base{Image: "x"}, []Step{{Type: "COPY", Args: []string{"b", "/b"}, FilesHash: "any"}}, ends); !errors.Is(err, over) {
+		t.Errorf("Write: %v", err)
+	}
+	if err := (Recipe{copies: []copied{{folder: "c0", base: "b"}}}).Context(ctx, io.Discard, ends); !errors.Is(err, over) {
+		t.Errorf("Context: %v", err)
+	}
+	few := open(t.Context(), endless(func() {}))
+	few.left = 1 << 20
+	for range 2 { // the bound is that of all archives
+		if err := few.each("any", func(*tar.Header, io.Reader) error { return nil }); hutch.KindOf(err) != hutch.Exhausted {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// What an image says of itself is text of a stranger, too.
+func TestUserOfAnImage(t *testing.T) {
+	t.Parallel()
+	r, err := Write(t.Context(), Base{Image: "x", User: "app\nRUN evil"}, []Step{{Type: "USER", Args: []string{"eva"}}}, nil)
+	if at, ok := errors.AsType[*Error](err); !ok || at.Step != BaseStep {
+		t.Errorf("%v: %s", err, r.Dockerfile)
+	}
+}
+
 // Archives are bytes of a stranger.
 func FuzzContext(f *testing.F) {
-	whole, _ := archives{"a": {"src/", "src/a", "src/l->x"}}.open("a")
+	whole, _ := uploaded{"a": {"src/", "src/a", "src/l->x"}}.open("a")
 	text, _ := io.ReadAll(whole)
 	f.Add(text, "src")
 	f.Add([]byte("\x1f\x8b"), "*")
 	f.Fuzz(func(t *testing.T, archive []byte, source string) {
 		files := func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }
-		r, err := Write(Base{Image: "x"}, []Step{{Type: "COPY", Args: []string{source, "/to"}, FilesHash: "a"}}, files)
+		r, err := Write(t.Context(), Base{Image: "x"}, []Step{{Type: "COPY", Args: []string{source, "/to"}, FilesHash: "a"}}, files)
 		if err != nil {
 			return
 		}
