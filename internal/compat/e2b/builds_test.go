@@ -189,7 +189,9 @@ func TestUploads(t *testing.T) {
 	for name, bad := range map[string]string{
 		"another hash": strings.Replace(url, hash, strings.Repeat("cd", 32), 1), "another owner": strings.Replace(url, "owner=", "owner=61", 1),
 		"another time": strings.Replace(url, "expires=", "expires=9", 1), "another template": strings.Replace(url, "/web/", "/wab/", 1),
-		"no signature": url[:strings.Index(url, "?")],
+		"no signature":             url[:strings.Index(url, "?")],
+		"the past":                 "http://localhost/e2b/templates/web/files/" + hash + "?owner=&expires=1&signature=" + s.uploadSignature("", "web", hash, "1"),
+		"an owner without a token": "http://localhost/e2b/templates/web/files/" + hash + "?owner=61&expires=99999999999&signature=" + s.uploadSignature("a", "web", hash, "99999999999"),
 	} {
 		if w := s.send("PUT", bad, b.String()); w.Code != 401 {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
