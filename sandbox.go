@@ -174,6 +174,8 @@ type Sandbox struct {
 	Runtime      string            `json:"runtime"`
 	InstanceType string            `json:"instanceType,omitempty"` // that it was created with
 	Template     string            `json:"template,omitempty"`     // that it began as, by its name
+	Snapshot     string            `json:"snapshot,omitempty"`     // that it began as, by its id
+	Parent       string            `json:"parent,omitempty"`       // the sandbox that it is a copy of: by its snapshot, or as its fork
 	CreatedAt    time.Time         `json:"createdAt"`
 	LastUsedAt   time.Time         `json:"lastUsedAt"`
 	ExpiresAt    *time.Time        `json:"expiresAt,omitempty"` // end of the hard lifetime

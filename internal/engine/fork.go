@@ -150,6 +150,9 @@ func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req
 		req.Labels = merged(t.Labels, req.Labels)
 	}
 	rec, d, err := e.draft(ctx, req)
+	if rec.Sandbox.Parent = v.SandboxID; req.Snapshot != "" || req.Template != "" { // a fork's snapshot is not kept
+		rec.Sandbox.Snapshot = v.ID
+	}
 	if rec.Sandbox.Template, rec.Template = was.Sandbox.Template, was.Template; t != nil {
 		rec.Sandbox.Template, rec.Template = v.Name, v.ID
 	}

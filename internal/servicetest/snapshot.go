@@ -55,6 +55,9 @@ func (s *suite) beginsAsSnapshot(t *testing.T) {
 		if sb.Network.Mode != hutch.NetworkNone {
 			t.Errorf("its network is %+v", sb.Network)
 		}
+		if sb.Snapshot != snap.ID || sb.Parent != parent {
+			t.Errorf("it began as %q of %q, want %q of %q", sb.Snapshot, sb.Parent, snap.ID, parent)
+		}
 		child := sb.ID
 		got := s.run(t, child, "cat file; echo $SANDBOX_ID $COLOUR $SHAPE; echo child > file")
 		if want := "kept\n" + child + " green square\n"; got != want {
@@ -149,6 +152,9 @@ func (s *suite) forks(t *testing.T) {
 	for _, f := range forks {
 		t.Cleanup(func() { s.remove(t, f.ID) })
 		names[f.ID] = true
+		if f.Parent != parent || f.Snapshot != "" {
+			t.Errorf("the fork began as %q of %q, want no snapshot of %q", f.Snapshot, f.Parent, parent)
+		}
 		if got := s.run(t, f.ID, "cat file; echo $SANDBOX_ID $ROLE; rm file"); got != "kept\n"+f.ID+" fork\n" {
 			t.Errorf("the fork says %q", got)
 		}

@@ -2843,6 +2843,10 @@ export interface components {
             instanceType?: string;
             /** @description The name of the template that it began as. */
             template?: string;
+            /** @description The id of the snapshot that it began as. The snapshot can be gone. */
+            snapshot?: string;
+            /** @description The sandbox that it is a copy of, by a snapshot or a fork. It can be gone. */
+            parent?: string;
             /** Format: date-time */
             createdAt: string;
             /** Format: date-time */

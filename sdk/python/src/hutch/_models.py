@@ -1158,6 +1158,10 @@ class SandboxInfo:
     instance_type: str | None = None
     #: The name of the template that it began as.
     template: str | None = None
+    #: The id of the snapshot that it began as. The snapshot can be gone.
+    snapshot: str | None = None
+    #: The sandbox that it is a copy of, by a snapshot or a fork. It can be gone.
+    parent: str | None = None
     #: End of the hard lifetime.
     expires_at: datetime | None = None
     volumes: list[VolumeMount] = field(default_factory=list)
@@ -1188,6 +1192,8 @@ class SandboxInfo:
             user=v.get('user'),
             instance_type=v.get('instanceType'),
             template=v.get('template'),
+            snapshot=v.get('snapshot'),
+            parent=v.get('parent'),
             expires_at=time_of(v['expiresAt']) if v.get('expiresAt') is not None else None,
             volumes=[VolumeMount.from_json(x) for x in v.get('volumes') or []],
             labels=v.get('labels') or {},
@@ -1218,6 +1224,8 @@ class SandboxInfo:
                 'user': self.user,
                 'instanceType': self.instance_type,
                 'template': self.template,
+                'snapshot': self.snapshot,
+                'parent': self.parent,
                 'expiresAt': self.expires_at,
                 'volumes': self.volumes or None,
                 'labels': self.labels or None,
