@@ -21,7 +21,7 @@ NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
 ALONE   := badinput escape hibernate network soak
 SPACE   := $(subst ,, )
-SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum
+SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum $(shell find internal/console/dist -type f)
 
 # Where `make install` puts the programs: side by side, as they look for each
 # other there. DESTDIR is for those who make packages.
@@ -35,7 +35,7 @@ COMPLETIONS := $(SHARE)/bash-completion/completions/hutch $(SHARE)/zsh/site-func
 DIST  ?= bin/dist
 ARCHS ?= amd64 arm64
 
-.PHONY: run build dist install uninstall module test test-vm compat compat-builds soak lint bench clean go
+.PHONY: run build console dist install uninstall module test test-vm compat compat-builds soak lint bench clean go
 
 run: build
 	@bin/hutch doctor || true
@@ -61,6 +61,11 @@ go:
 	@$(GO) list -m >/dev/null 2>&1 || { \
 	  echo "$$($(GO) version 2>&1 | head -1) cannot build Hutch, which needs $(NEEDS) or newer." >&2; \
 	  echo 'Get Go from https://go.dev/dl (docs/install.md says how). If it is new enough, `$(GO) list -m` says what is wrong.' >&2; exit 1; }
+
+# The console, which is in the program: internal/console/dist is made of web/ and checked in, so that Hutch needs Go alone. This needs Node.
+console:
+	npm ci --prefix web --no-audit --no-fund --loglevel=error
+	npm run --silent --prefix web build
 
 # Archives with deploy/install.sh, Debian packages, lists of what is in the
 # programs, and SHA256SUMS: docs/install.md.
@@ -137,6 +142,8 @@ lint: | go
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@if [ -n "$$CI" ] || [ -d sdk/typescript/node_modules ]; then npm run --silent --prefix sdk/typescript check; \
 	else echo 'sdk/typescript is not checked: npm ci --prefix sdk/typescript' >&2; fi
+	@if [ -n "$$CI" ] || [ -d web/node_modules ]; then npm run --silent --prefix web check && npm run --silent --prefix web compare; \
+	else echo 'web is not checked: npm ci --prefix web' >&2; fi
 
 bench: build
 	$(GO) run ./bench $(ARGS)

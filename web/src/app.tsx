@@ -1,0 +1,61 @@
+import { Tooltip } from "@base-ui/react/tooltip"
+import { Boxes, type LucideIcon } from "lucide-react"
+import { lazy, Suspense, useEffect, type ComponentType } from "react"
+import { Redirect, Route, Switch } from "wouter"
+import { Frame } from "./frame"
+import { NotFound } from "./pages/not-found"
+import { SignInPage } from "./pages/signin"
+import { can, resume, useSignIn } from "./session"
+import { ErrorNote, Loading } from "./ui"
+
+/** One entry of the navigation, and the page that it leads to. */
+export interface NavEntry {
+  /** What the page's paths begin with. */
+  path: string
+  title: string
+  icon: LucideIcon
+  /** The heading that the entry stands below; the first entries have none. */
+  group?: string
+  /** The verb without which the page is of no use. */
+  verb: string
+  load: () => Promise<{ default: ComponentType }>
+}
+
+/** The navigation. A new page is a new row. */
+const entries: readonly NavEntry[] = [
+  { path: "/sandboxes", title: "Sandboxes", icon: Boxes, verb: "Sandboxes", load: () => import("./pages/sandboxes") },
+]
+
+const pages = entries.map((entry) => ({ ...entry, Page: lazy(entry.load) }))
+const Sandbox = lazy(() => import("./pages/sandbox"))
+
+export function App() {
+  const signIn = useSignIn()
+  useEffect(() => void resume(), [])
+  return (
+    <Tooltip.Provider delay={500}>
+      {signIn.state === "unknown" && <div className="door" aria-busy />}
+      {signIn.state === "failed" && <div className="door"><ErrorNote error={signIn.error} onRetry={() => void resume()} /></div>}
+      {signIn.state === "out" && <SignInPage />}
+      {"session" in signIn && <SignedIn />}
+    </Tooltip.Provider>
+  )
+}
+
+function SignedIn() {
+  const offered = pages.filter((entry) => can(entry.verb))
+  const first = offered[0]?.path ?? "/sandboxes"
+  return (
+    <Frame entries={offered}>
+      <Suspense fallback={<div className="page"><Loading /></div>}>
+        <Switch>
+          <Route path="/sandboxes/:id/*?">{({ id, "*": rest = "" }) => <Sandbox key={id} id={id} tab={rest.split("/")[0] ?? ""} />}</Route>
+          {offered.map(({ path, Page }) => <Route key={path} path={path} nest={path !== "/sandboxes"}><Page /></Route>)}
+          <Route path="/signin"><Redirect to={first} replace /></Route>
+          <Route path="/"><Redirect to={first} replace /></Route>
+          <Route><NotFound /></Route>
+        </Switch>
+      </Suspense>
+    </Frame>
+  )
+}

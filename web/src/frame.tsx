@@ -1,0 +1,89 @@
+import { Keyboard, LogOut, Menu as MenuIcon, Monitor, Moon, Sun, WifiOff, X } from "lucide-react"
+import { useState, type ReactNode } from "react"
+import { Link, useLocation } from "wouter"
+import icon from "./assets/icon.svg"
+import type { NavEntry } from "./app"
+import { KeysDialog, useKey } from "./keys"
+import { SignInAgain } from "./pages/signin"
+import { signOut, useReachable, useSignIn } from "./session"
+import { setTheme, useTheme, type Theme } from "./theme"
+import { IconButton, Menu, plainLine, type MenuItem } from "./ui"
+
+/** The frame around all pages: navigation, who is signed in, and whether the server answers. */
+export function Frame({ entries, children }: { entries: readonly NavEntry[]; children: ReactNode }) {
+  const signIn = useSignIn()
+  const reachable = useReachable()
+  const [open, setOpen] = useState(false)
+  const [keys, setKeys] = useState(false)
+  useKey("?", "Show the keys", () => setKeys(true))
+  return (
+    <div className="frame">
+      <a className="skip" href="#main">Skip to the content</a>
+      <div className={`side ${open ? "side-open" : ""}`}>
+        <div className="toolbar side-head">
+          <Link href="/sandboxes" className="brand" onClick={() => setOpen(false)}><img src={icon} alt="" />Hutch</Link>
+        </div>
+        <IconButton label={open ? "Close the navigation" : "Open the navigation"} icon={open ? X : MenuIcon} className="button-icon side-toggle" aria-expanded={open} onClick={() => setOpen(!open)} />
+        <Navigation entries={entries} onFollow={() => setOpen(false)} />
+        <div className="side-foot"><Account onKeys={() => setKeys(true)} /></div>
+      </div>
+      <div className="frame-content">
+        {!reachable && <p className="lost" role="status"><WifiOff className="icon" aria-hidden />The server does not answer. What you see can be old; the page connects again by itself.</p>}
+        {children}
+      </div>
+      {signIn.state === "expired" && <SignInAgain />}
+      <KeysDialog open={keys} onClose={() => setKeys(false)} />
+    </div>
+  )
+}
+
+function Navigation({ entries, onFollow }: { entries: readonly NavEntry[]; onFollow: () => void }) {
+  const [location] = useLocation()
+  const groups = [...new Set(entries.map((e) => e.group ?? ""))]
+  return (
+    <nav className="nav" aria-label="Console">
+      {groups.map((group) => (
+        <div key={group}>
+          {group !== "" && <h2>{group}</h2>}
+          <ul>
+            {entries.filter((e) => (e.group ?? "") === group).map(({ path, title, icon: Icon }) => (
+              <li key={path}>
+                <Link href={path} className="nav-link" aria-current={location === path || location.startsWith(`${path}/`) ? "page" : undefined} onClick={onFollow}>
+                  <Icon className="icon" aria-hidden />{title}
+                </Link>
+              </li>
+            ))}
+          </ul>
+        </div>
+      ))}
+    </nav>
+  )
+}
+
+const looks: Readonly<Record<Theme, { label: string; icon: typeof Sun; next: Theme }>> = {
+  system: { label: "Colors: as the system", icon: Monitor, next: "light" },
+  light: { label: "Colors: light", icon: Sun, next: "dark" },
+  dark: { label: "Colors: dark", icon: Moon, next: "system" },
+}
+
+function Account({ onKeys }: { onKeys: () => void }) {
+  const signIn = useSignIn()
+  const theme = useTheme()
+  if (!("session" in signIn)) return null
+  const { session } = signIn
+  const name = plainLine(session.name)
+  const items: (MenuItem | null)[] = [
+    { label: looks[theme].label, icon: looks[theme].icon, onSelect: () => setTheme(looks[theme].next) },
+    { label: "Keys", icon: Keyboard, onSelect: onKeys },
+    null,
+    { label: "Sign out", icon: LogOut, onSelect: () => void signOut() },
+  ]
+  return (
+    <Menu items={items} trigger={
+      <button type="button" className="account" aria-label={`Account: ${name}`}>
+        <span className="account-mark" aria-hidden>{name.charAt(0).toUpperCase()}</span>
+        <span className="account-name"><span className="cut">{name}</span><small>{session.scopes.includes("admin") ? "Administrator" : session.scopes.join(", ")} · {session.version.version}</small></span>
+      </button>
+    } />
+  )
+}

@@ -1,0 +1,58 @@
+import { Moon, Play } from "lucide-react"
+import { lazy, Suspense, useMemo } from "react"
+import { Link } from "wouter"
+import { HutchError, type Sandbox, type SandboxRecord } from "hutch"
+import { can, hutch } from "../../session"
+import { Button, Empty, ErrorNote, Loading, Page, State, TabLinks, sleeps, useAction, useCall } from "../../ui"
+import { NotFound } from "../not-found"
+import { tabs } from "./tabs"
+
+const loaded = new Map(tabs.map((tab) => [tab.path, { ...tab, Content: lazy(tab.load) }]))
+
+/** One sandbox: its heading and its tabs. It reads the record alone, which does not wake what sleeps. */
+export function SandboxPage({ id, tab }: { id: string; tab: string }) {
+  const sandbox = useMemo(() => hutch.sandbox(id), [id])
+  const { data: record, error, reload } = useCall(id, (signal) => sandbox.info({ signal }))
+  if (error !== undefined && record === undefined) return <Page title={id}>{HutchError.is(error, "not_found") ? <Gone /> : <ErrorNote error={error} onRetry={reload} />}</Page>
+  if (record === undefined) return <Page title={id}><Loading /></Page>
+  const current = loaded.get(tab)
+  if (!current || !can(current.verb)) return <NotFound />
+  const offered = tabs.filter((t) => can(t.verb))
+  const path = (t: string) => (t === "" ? `/sandboxes/${id}` : `/sandboxes/${id}/${t}`)
+  return (
+    <Page title={id} fill={current.fill ?? false} badge={<State status={record.status} unhealthy={record.health === "unhealthy"} />} actions={<Actions sandbox={sandbox} record={record} onChange={reload} />}>
+      {offered.length > 1 && <TabLinks label="Sandbox" current={path(tab)} tabs={offered.map((t) => ({ href: path(t.path), title: t.title }))} />}
+      {current.awake && sleeps(record.status)
+        ? <Asleep sandbox={sandbox} record={record} onWake={reload} />
+        : <Suspense fallback={<Loading />}><current.Content sandbox={sandbox} record={record} /></Suspense>}
+    </Page>
+  )
+}
+
+function Gone() {
+  return <Empty icon={Moon} title="There is no such sandbox" action={<Link href="/sandboxes">All sandboxes</Link>}>It was destroyed, or it never was.</Empty>
+}
+
+function Actions({ sandbox, record, onChange }: { sandbox: Sandbox; record: SandboxRecord; onChange: () => void }) {
+  const { busy, run } = useAction()
+  if (!sleeps(record.status) || !can("Resume")) return null
+  return <Button icon={Play} busy={busy} onClick={() => void run(async () => { await wake(sandbox); onChange() })}>Wake</Button>
+}
+
+/** Shown in place of a tab that needs a sandbox that runs. */
+function Asleep({ sandbox, record, onWake }: { sandbox: Sandbox; record: SandboxRecord; onWake: () => void }) {
+  const { busy, error, run } = useAction()
+  const wakeUp = () => void run(async () => { await wake(sandbox); onWake() })
+  return (
+    <>
+      <Empty icon={Moon} title="The sandbox sleeps" action={can("Resume") && <Button look="primary" icon={Play} busy={busy} onClick={wakeUp}>Wake it</Button>}>
+        {record.status === "stopped" ? "Its files are kept. Waking starts it again." : "Its memory and files are kept. Waking continues where it was."}
+      </Empty>
+      {error !== undefined && <ErrorNote error={error} />}
+    </>
+  )
+}
+
+export function wake(sandbox: Sandbox): Promise<SandboxRecord> {
+  return sandbox.resume()
+}

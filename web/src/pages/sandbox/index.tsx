@@ -1,0 +1,1 @@
+export { SandboxPage as default } from "./frame"

@@ -1,0 +1,1 @@
+export { SandboxesPage as default } from "./list"

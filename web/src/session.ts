@@ -1,0 +1,154 @@
+import { useSyncExternalStore } from "react"
+import { Hutch, HutchError, type Problem } from "hutch"
+import { Store } from "./store"
+
+// Sign-in state, and the client of the server. The token is in a cookie that no script can read: the browser shows it, and this file adds
+// the session's CSRF value to each call and WebSocket. It is read at the time of the call, so handles of sandboxes stay good when
+// somebody signs in again.
+
+/** Who is signed in, as the server says. */
+export interface Session {
+  /** person: signed in by the identity provider. */
+  kind: "token" | "person"
+  tokenId: string
+  name: string
+  /** The owner of the sandboxes that are theirs; empty for the server's own token. */
+  owner: string
+  scopes: string[]
+  /** The verbs that the scopes allow. */
+  verbs: string[]
+  limits: { requestsPerMinute: number; operationsPerHour: number; sandboxes: number }
+  csrf: string
+  createdAt: string
+  expiresAt: string
+  idleSeconds: number
+  version: { version: string; commit: string }
+  /** The origins of previews. */
+  previews: string
+}
+
+/** How people can sign in. */
+export interface SignInWays {
+  token: boolean
+  oidc?: { label: string; href: string }
+}
+
+/** expired: the session ended while pages were open. They stay, with what was typed into them. */
+export type SignIn = { state: "unknown" } | { state: "out" } | { state: "in" | "expired"; session: Session } | { state: "failed"; error: unknown }
+
+const signIn = new Store<SignIn>({ state: "unknown" })
+
+/** Whether the server answers. */
+const reachable = new Store(true)
+
+export function useSignIn(): SignIn {
+  return useSyncExternalStore(signIn.subscribe, signIn.get)
+}
+
+export function useReachable(): boolean {
+  return useSyncExternalStore(reachable.subscribe, reachable.get)
+}
+
+/** The client of the server. */
+export const hutch = new Hutch({ url: location.origin, token: "", fetch: call, WebSocket: socketWithSession() })
+
+/** Whether the token can call a verb, such as "Create": docs/verbs.md lists them. What it cannot is not offered. */
+export function can(verb: string): boolean {
+  const now = signIn.value
+  return "session" in now && now.session.verbs.includes(verb)
+}
+
+/** Whether the token has a scope. */
+export function hasScope(scope: string): boolean {
+  const now = signIn.value
+  return "session" in now && now.session.scopes.includes(scope)
+}
+
+/** Asks the server who is signed in. */
+export async function resume(): Promise<void> {
+  try {
+    signIn.set({ state: "in", session: await ask<Session>("GET", path) })
+  } catch (error) {
+    signIn.set(HutchError.is(error, "denied") ? { state: "out" } : { state: "failed", error })
+  }
+}
+
+/** Signs in with a token, which the server keeps. */
+export async function signInWith(token: string): Promise<void> {
+  const before = signIn.value
+  const session = await ask<Session>("POST", path, { token })
+  if ("session" in before && before.session.tokenId !== session.tokenId) location.reload() // the pages are another's
+  signIn.set({ state: "in", session })
+}
+
+export async function signOut(): Promise<void> {
+  await ask("DELETE", path)
+  signIn.set({ state: "out" })
+}
+
+export function signInWays(): Promise<SignInWays> {
+  return ask("GET", "/console/signin")
+}
+
+const path = "/console/session"
+
+async function ask<T = unknown>(method: "GET" | "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
+  const response = await request(path, { method, headers: { ...csrf(), "Content-Type": "application/json" }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) })
+  const text = await response.text()
+  if (response.ok) return parse(text) as T
+  const problem = parse(text) as Partial<Problem>
+  throw new HutchError(problem.kind ?? (response.status === 401 ? "denied" : "internal"), problem.detail ?? `the server answered with status ${response.status}: read its log`, { status: response.status })
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return {}
+  }
+}
+
+/** Makes a call of the SDK. When somebody has signed in in another tab, the session has another CSRF value: the call is made again with it. */
+async function call(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response> {
+  const response = await request(input, withSession(init))
+  const now = signIn.value
+  if (response.status === 401 && now.state === "in") signIn.set({ ...now, state: "expired" })
+  if (response.status !== 403 || init.body instanceof ReadableStream) return response
+  const problem = parse(await response.clone().text()) as { csrf?: boolean }
+  if (problem.csrf !== true) return response
+  await resume()
+  return request(input, withSession(init))
+}
+
+function withSession(init: RequestInit): RequestInit {
+  const headers = new Headers(init.headers)
+  for (const [name, value] of Object.entries(csrf())) headers.set(name, value)
+  return { ...init, headers }
+}
+
+async function request(input: RequestInfo | URL, init: RequestInit): Promise<Response> {
+  try {
+    const response = await fetch(input, { credentials: "same-origin", ...init })
+    reachable.set(true)
+    return response
+  } catch (cause) {
+    if (init.signal?.aborted !== true) reachable.set(false)
+    throw cause
+  }
+}
+
+function csrf(): Record<string, string> {
+  const now = signIn.value
+  return "session" in now ? { "X-Hutch-CSRF": now.session.csrf } : {}
+}
+
+/** A browser cannot set headers of a WebSocket: the CSRF value travels as a subprotocol. */
+function socketWithSession(): typeof WebSocket {
+  return class extends WebSocket {
+    constructor(url: string | URL, protocols: string | string[] = []) {
+      const now = signIn.value
+      const value = "session" in now ? [`hutch.csrf.${now.session.csrf}`] : []
+      super(url, [...(typeof protocols === "string" ? [protocols] : protocols), ...value])
+    }
+  }
+}
