@@ -1,6 +1,7 @@
 package librechat
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -198,31 +199,30 @@ func (f *form) save(part *multipart.Part, name string) error {
 	if f.fields["read_only"] == "true" {
 		kind = readOnly
 	}
-	content := &arriving{part: part, left: maxFile}
+	content := httpio.NewArriving(&bounded{part, maxFile}, uploadFault)
+	defer content.Wait() // the form goes on after a file that was refused
 	err := f.h.put(f.r.Context(), f.store, f.session, kind, path.Clean(name), content)
-	if content.err != nil {
-		return content.err
-	}
-	return err
+	return cmp.Or(content.Err(), err)
 }
 
-// arriving is a file as it comes.
-type arriving struct {
-	part io.Reader
+// bounded is a file that ends with an error when it is too large.
+type bounded struct {
+	io.Reader
 	left int64
-	err  error // why it does not come
 }
 
-func (a *arriving) Read(b []byte) (int, error) {
-	n, err := a.part.Read(b)
-	a.left -= int64(n)
-	switch {
-	case a.left < 0:
-		a.err = errLargeFile
-	case err != nil && err != io.EOF:
-		a.err = errUpload
-	default:
-		return n, err
+func (f *bounded) Read(b []byte) (int, error) {
+	n, err := f.Reader.Read(b)
+	if f.left -= int64(n); f.left < 0 {
+		return 0, errLargeFile
 	}
-	return 0, a.err
+	return n, err
+}
+
+// uploadFault returns what it is for the client that a file does not come whole.
+func uploadFault(err error) error {
+	if err == error(errLargeFile) {
+		return err
+	}
+	return errUpload
 }

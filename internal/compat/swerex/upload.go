@@ -1,6 +1,7 @@
 package swerex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -99,12 +100,9 @@ func (h *Handler) take(ctx context.Context, sandbox string, part *multipart.Part
 			return badUpload("an upload has one file: send an archive with unzip for more")
 		}
 		f.sent = true
-		content := arriving{part: part}
-		err := h.write(ctx, sandbox, f.temporary, &content)
-		if content.err != nil {
-			return content.err
-		}
-		return err
+		content := httpio.NewArriving(part, uploadError)
+		err := h.write(ctx, sandbox, f.temporary, content)
+		return cmp.Or(content.Err(), err)
 	}
 	value, err := io.ReadAll(io.LimitReader(part, maxField+1))
 	if err == nil && len(value) > maxField {
@@ -112,21 +110,6 @@ func (h *Handler) take(ctx context.Context, sandbox string, part *multipart.Part
 	}
 	f.fields[name] = string(value)
 	return err
-}
-
-// arriving is a part of an upload as it comes.
-type arriving struct {
-	part *multipart.Part
-	err  error // why it does not come
-}
-
-func (a *arriving) Read(b []byte) (int, error) {
-	n, err := a.part.Read(b)
-	if err != nil && err != io.EOF {
-		a.err = uploadError(err)
-		err = a.err
-	}
-	return n, err
 }
 
 func (f *form) check() error {

@@ -160,14 +160,14 @@ func (u *uploading) write(name string, r io.Reader) error {
 	if len(u.files) > 0 {
 		ctx = unmetered(ctx)
 	}
-	body := &wholeBody{Reader: r}
+	body := httpio.NewArriving(r, early)
 	if u.rest != nil {
 		u.rest.file.Store(true)
 		defer u.rest.file.Store(false)
 	}
 	info, err := u.q.target.Service.WriteFile(ctx, u.q.target.Sandbox, hutch.WriteRequest{Path: p, Parents: true, Attributes: u.attributes}, body)
 	if err != nil {
-		return cmp.Or(body.err, err)
+		return cmp.Or(body.Err(), err)
 	}
 	u.files = append(u.files, writtenFile{Path: info.Path, Name: path.Base(info.Path), Type: "file", Metadata: metadataIn(u.attributes)})
 	return nil
@@ -204,20 +204,10 @@ func (r *restOf) why(otherwise error) error {
 	return otherwise
 }
 
-// wholeBody is a body whose early end is an error of the client.
-type wholeBody struct {
-	io.Reader
-	err error
-}
-
-func (b *wholeBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		b.err = errBody
-		if errors.Is(err, hutch.Exhausted) { // the owner's memory budget
-			b.err = err
-		}
-		err = b.err
+// early returns what it is for the client that its body ends early.
+func early(err error) error {
+	if errors.Is(err, hutch.Exhausted) { // the owner's memory budget
+		return err
 	}
-	return n, err
+	return errBody
 }
