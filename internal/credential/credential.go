@@ -156,7 +156,7 @@ func Strip(r *http.Request, known func(token string) bool) {
 		name, value, _ := strings.Cut(part, "=")
 		plain, bad := url.QueryUnescape(name)
 		token, worse := url.QueryUnescape(value)
-		return bad == nil && worse == nil && plain == parameter && known(token)
+		return bad == nil && worse == nil && (plain == parameter || plain == jupyterParameter) && known(token)
 	})
 	lines := r.Header[protocols]
 	for i, line := range lines {
