@@ -92,6 +92,26 @@ func TestJupyterUsers(t *testing.T) {
 	}
 }
 
+// TestJupyterSharing: eve shares with ada a sandbox that has the labels of a kernel, and a session with the path of ada's
+// notebook. Ada's notebook does not run there.
+func TestJupyterSharing(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada, eve := h.adaAndEve(t)
+	eve.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"jupyter-0011223344556677","labels":{"jupyter":"kernels","jupyter-kernel-8899aabbccddeeff":"{\"name\":\"python3\",\"session\":{\"id\":\"s\",\"path\":\"a.ipynb\"}}"}}`)
+	eve.want(t, "PUT", "/v1/sandboxes/jupyter-0011223344556677/grants/ada", `{"access":"write"}`)
+	const eves = "00112233-4455-6677-8899-aabbccddeeff"
+	if s := ada.want(t, "POST", "/jupyter/api/sessions", `{"path":"a.ipynb"}`); s["id"] == "s" || s["kernel"].(map[string]any)["id"] == eves {
+		t.Errorf("ada's notebook runs in eve's sandbox: %v", s)
+	}
+	if said := ada.inKernel(t, h.URL, eves, "1"); said != "refused with 404" {
+		t.Errorf("eve's kernel for ada: %s", said)
+	}
+	if a := eve.ask(t, "GET", "/jupyter/api/kernels/"+eves, ""); a.status != http.StatusOK {
+		t.Errorf("eve's kernel for eve: %d %s", a.status, a.body)
+	}
+}
+
 // inKernel runs code in a kernel, and returns all that the client hears.
 func (who *tenant) inKernel(t *testing.T, url, kernel, code string) (said string) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,11 +14,22 @@ import (
 // do answers one request of the channel shell, between the two states that clients wait for.
 func (k *kernel) do(t *task) {
 	k.report(busy, t.parent)
+	k.stay(t)
 	content := k.answer(t)
 	if content != nil {
 		k.reply(t, shell, replyType(t.header.Type), content)
 	}
 	k.report(idle, t.parent)
+}
+
+// stay puts off the end of the sandbox. It tries once a minute at most, as what refuses it once often does so again.
+func (k *kernel) stay(t *task) {
+	if time.Since(k.stayed) < time.Minute {
+		return
+	}
+	sb := k.box
+	sb.ExpiresAt, k.stayed = k.ends, time.Now()
+	k.ends = k.h.touch(t.ctx, sb)
 }
 
 // answer returns the content of the answer to a request; nil for a message that has none.
@@ -105,8 +117,11 @@ func (k *kernel) closeComm(t *task) {
 	k.publish("comm_close", t.parent, map[string]any{"comm_id": content.ID, "data": none})
 }
 
-// How long a question to the interpreter can take.
-const askTime = 10 * time.Second
+// How long a question to the interpreter can take, and how long it can be.
+const (
+	askTime  = 10 * time.Second
+	maxQuery = 512 << 10 // bytes
+)
 
 // query asks the interpreter for something beside the code of the user: it calls a function of the module hutch_notebook,
 // which only Python's interpreter has. It reports whether answer was set. The interpreter is as hostile as its code.
@@ -115,7 +130,7 @@ func (k *kernel) query(t *task, function string, answer any, args ...any) bool {
 		return false
 	}
 	list, err := json.Marshal(args)
-	if err != nil {
+	if err != nil || len(list) > maxQuery {
 		return false
 	}
 	quoted, _ := json.Marshal(string(list)) // JSON's strings of ASCII are Python's
@@ -218,15 +233,19 @@ func (k *kernel) isComplete(t *task) any {
 }
 
 // expressions evaluates the expressions that came with code.
-func (k *kernel) expressions(t *task, list map[string]string) map[string]any {
-	values := map[string]any{}
+func (k *kernel) expressions(t *task, list expressions) map[string]any {
+	values, found := map[string]any{}, map[string]json.RawMessage{}
 	if len(list) == 0 {
 		return values
 	}
-	if !k.query(t, "expressions", &values, list) || values == nil {
-		values = map[string]any{}
-		for name := range list {
-			values[name] = failureOf(hutch.Errorf(hutch.Unsupported, "user_expressions are evaluated in Python only"))
+	fault := failureOf(hutch.Errorf(hutch.Unsupported, "user_expressions are evaluated in Python only"))
+	if k.language() == "python" {
+		k.query(t, "expressions", &found, list)
+		fault = failureOf(hutch.Errorf(hutch.Internal, "the interpreter has not evaluated the user_expressions within %v", askTime))
+	}
+	for name := range list {
+		if values[name] = fault; found[name] != nil {
+			values[name] = found[name]
 		}
 	}
 	return values
@@ -246,12 +265,16 @@ func (k *kernel) inputs(t *task) any {
 	if json.Unmarshal(t.content, &q) != nil {
 		return failureOf(unreadable("the content of history_request cannot be read"))
 	}
+	if len(q.Pattern) > maxPattern {
+		return failureOf(unreadable("the pattern has %d bytes: at most %d are allowed", len(q.Pattern), maxPattern))
+	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	history := slices.Clone(k.history) // a search takes long, and others wait for the lock
+	k.mu.Unlock()
 	list := [][3]any{}
 	seen := map[string]bool{}
-	for i := len(k.history) - 1; i >= 0; i-- {
-		in := k.history[i]
+	for i := len(history) - 1; i >= 0; i-- {
+		in := history[i]
 		if q.Type == "range" && (in.line < q.Start || q.Stop != nil && in.line >= *q.Stop) ||
 			q.Type == "search" && (!matches(q.Pattern, in.code) || q.Unique && seen[in.code]) {
 			continue
@@ -271,6 +294,9 @@ func (k *kernel) inputs(t *task) any {
 	}
 	return map[string]any{"status": "ok", "history": list}
 }
+
+// maxPattern bounds a pattern, in bytes: a search takes as long as the history times the pattern.
+const maxPattern = 256
 
 // matches reports whether a pattern with * and ? matches code, in which a slash is a character like others.
 func matches(pattern, code string) bool {

@@ -2,6 +2,7 @@ package jupyter
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"hutch"
+	"hutch/internal/caller"
 )
 
 const pingTime = 30 * time.Second
@@ -19,7 +21,7 @@ type client struct {
 	kernel *kernel
 	conn   *websocket.Conn
 	second bool            // it speaks the second protocol
-	life   context.Context // of its requests: it ends with the client's token
+	life   context.Context // of its requests, which outlive the connection
 
 	mu   sync.Mutex
 	name string // of the client's session, empty until it is known
@@ -35,20 +37,15 @@ func (h *Handler) channels(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	h.touch(r.Context(), k.box)
+	k.box.ExpiresAt = h.touch(r.Context(), k.box)
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{binaryProtocol, "hutch"}, OriginPatterns: patterns(h.origins)})
 	if err != nil {
 		return // it has answered
 	}
-	c := &client{kernel: h.enliven(k), conn: conn, second: conn.Subprotocol() == binaryProtocol, name: r.URL.Query().Get("session_id")}
-	var end context.CancelCauseFunc
-	c.life, end = context.WithCancelCause(context.WithoutCancel(r.Context()))
-	defer context.AfterFunc(r.Context(), func() {
-		cause := context.Cause(r.Context())
-		if hutch.KindOf(cause) == hutch.Denied {
-			end(cause)
-		}
-	})()
+	c := &client{
+		kernel: h.enliven(k), conn: conn, second: conn.Subprotocol() == binaryProtocol,
+		life: context.WithoutCancel(r.Context()), name: r.URL.Query().Get("session_id"),
+	}
 	c.serve(r.Context())
 }
 
@@ -76,17 +73,55 @@ func (c *client) serve(ctx context.Context) {
 	defer cancel()
 	pings.Go(func() { c.ping(ctx) })
 	for {
-		typ, b, err := c.conn.Read(ctx)
+		t := c.newTask()
+		err := c.read(ctx, t)
 		if err != nil {
+			t.end()
+			c.refuse(err)
 			return
 		}
-		m, err := decode(typ, b, c.second)
-		if err != nil {
-			c.conn.Close(websocket.StatusInvalidFramePayloadData, reason(err))
-			return
-		}
-		c.learn(m.header.Session)
-		c.kernel.receive(c, m)
+		c.learn(t.header.Session)
+		c.kernel.receive(t)
+	}
+}
+
+// read reads the message of a task. Its bytes are charged to the caller until the task ends.
+func (c *client) read(ctx context.Context, t *task) error {
+	typ, r, err := c.conn.Reader(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := io.ReadAll(charged{r, caller.From(t.ctx).Budget.Take})
+	if err != nil {
+		return err
+	}
+	t.message, err = decode(typ, b, c.second)
+	return err
+}
+
+// charged is a reader whose bytes take memory of a caller.
+type charged struct {
+	io.Reader
+	take func(int) bool
+}
+
+var errNoRoom = hutch.Errorf(hutch.Exhausted, "the messages of this token take as much memory as it can have: wait for some")
+
+func (c charged) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	if !c.take(n) {
+		return 0, errNoRoom
+	}
+	return n, err
+}
+
+// refuse ends the connection because of a message, if it has not ended.
+func (c *client) refuse(err error) {
+	switch hutch.KindOf(err) {
+	case hutch.Exhausted:
+		c.conn.Close(websocket.StatusTryAgainLater, reason(err))
+	case hutch.Invalid:
+		c.conn.Close(websocket.StatusInvalidFramePayloadData, reason(err))
 	}
 }
 
@@ -172,17 +207,16 @@ func (k *kernel) part(c *client) {
 	delete(k.clients, c)
 }
 
-// receive takes a message of a client.
-func (k *kernel) receive(c *client, m message) {
-	t := c.newTask(m)
+// receive takes the message of a task.
+func (k *kernel) receive(t *task) {
 	switch {
-	case m.channel == stdin:
+	case t.channel == stdin:
 		k.answered(t)
 		t.end()
-	case m.channel == control:
+	case t.channel == control:
 		k.control(t)
 		t.end()
-	case m.header.Type == "comm_msg" || m.header.Type == "comm_close":
+	case t.header.Type == "comm_msg" || t.header.Type == "comm_close":
 		t.end() // there are no comms
 	default:
 		k.enqueue(t)

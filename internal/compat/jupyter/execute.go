@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,12 +16,26 @@ import (
 
 // execution is the content of an execute_request.
 type execution struct {
-	Code        string            `json:"code"`
-	Silent      bool              `json:"silent"`
-	Store       *bool             `json:"store_history"`
-	Expressions map[string]string `json:"user_expressions"`
-	Stdin       *bool             `json:"allow_stdin"`
-	StopOnError *bool             `json:"stop_on_error"`
+	Code        string      `json:"code"`
+	Silent      bool        `json:"silent"`
+	Store       *bool       `json:"store_history"`
+	Expressions expressions `json:"user_expressions"`
+	Stdin       *bool       `json:"allow_stdin"`
+	StopOnError *bool       `json:"stop_on_error"`
+}
+
+// expressions are what a client wants to know after the code has run, by names.
+type expressions map[string]string
+
+// maxExpressions bounds them, in bytes of JSON: each has an answer that is much longer.
+const maxExpressions = 64 << 10
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *expressions) UnmarshalJSON(b []byte) error {
+	if len(b) > maxExpressions {
+		return unreadable("the user_expressions have %d bytes: at most %d are allowed", len(b), maxExpressions)
+	}
+	return json.Unmarshal(b, (*map[string]string)(e))
 }
 
 func isTrue(given *bool) bool { return given == nil || *given }
@@ -48,7 +63,10 @@ const maxInput = 1 << 20 // bytes of answers that code has not read
 // execute runs code and returns the answer.
 func (k *kernel) execute(t *task) any {
 	x := &run{kernel: k, task: t, cut: map[hutch.Stream][]byte{}}
-	if json.Unmarshal(t.content, &x.execution) != nil {
+	if err := json.Unmarshal(t.content, &x.execution); err != nil {
+		if hutch.KindOf(err) == hutch.Invalid {
+			return failureOf(err)
+		}
 		return failureOf(unreadable("the content of execute_request cannot be read: it needs code, as a string"))
 	}
 	stores := isTrue(x.Store) && !x.Silent
@@ -85,9 +103,9 @@ func (k *kernel) begin(code string, stores bool) int {
 	}
 	k.count++
 	k.history = append(k.history, input{k.count, code})
-	k.size += len(code)
+	k.size += k.history[len(k.history)-1].size()
 	for k.size > maxHistory {
-		k.size -= len(k.history[0].code)
+		k.size -= k.history[0].size()
 		k.history = k.history[1:]
 	}
 	return k.count
@@ -98,6 +116,7 @@ func (x *run) do(stores bool) *failure {
 	req := x.request(x.Code, !stores)
 	if isTrue(x.Stdin) {
 		x.input = window.NewQueue(maxInput, func(int64) {})
+		defer x.input.End(io.EOF) // so that nothing waits for more
 		req.Stdin, req.Env["HUTCH_PROMPT"] = x.input, "0"
 	}
 	if err := req.Check(); err != nil {
@@ -313,7 +332,7 @@ func (k *kernel) answered(t *task) {
 	if t.header.Type != "input_reply" || current == nil || json.Unmarshal(t.content, &content) != nil {
 		return
 	}
-	if current.client != t.client && current.header.Session != t.header.Session {
+	if current.client != t.client && (current.header.Session == "" || current.header.Session != t.header.Session) {
 		return // the question was not for this client
 	}
 	current.mu.Lock()

@@ -101,6 +101,33 @@ func TestTooManyRequests(t *testing.T) {
 	d.want(http.StatusNoContent, "POST", "kernels/"+id+"/interrupt", "")
 }
 
+// What takes much time or memory for a short request is bounded.
+func TestGreedyQuestions(t *testing.T) {
+	t.Parallel()
+	d := serve(t, fakeengine.Start(t), jupyter.Options{})
+	l := d.dial(d.start(`{"name":"bash"}`))
+	refused := func(what string, c object) {
+		t.Helper()
+		if c["status"] != "error" || !strings.Contains(fmt.Sprint(c["evalue"]), "at most") {
+			t.Errorf("%s: %.200v", what, c)
+		}
+	}
+	l.run("long", "#"+strings.Repeat("a", 100<<10))
+	l.send("h", "shell", "history_request", object{"hist_access_type": "search", "pattern": "*" + strings.Repeat("a", 50<<10) + "b"})
+	refused("a long pattern", of(l.until("h", "status", "idle"), "history_reply"))
+	many := object{}
+	for i := range 10000 {
+		many[fmt.Sprint(i)] = "1"
+	}
+	refused("many expressions", of(l.run("e", "true", "user_expressions", many), "execute_reply"))
+	got := of(l.run("e", "true", "user_expressions", object{"a": "1"}), "execute_reply")
+	if a, _ := got["user_expressions"].(object)["a"].(object); a["status"] != "error" {
+		t.Errorf("%v", got)
+	}
+	l.send("c", "shell", "\a\v\u007f\u200b\U000e0001_request", object{}) // whose names are others in Go and in JSON
+	l.until("c", "status", "idle")
+}
+
 // A client that reads nothing is disconnected, and holds neither the program nor the other client for longer.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()

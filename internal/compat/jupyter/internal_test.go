@@ -62,6 +62,22 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// Of a message with large buffers, which nothing reads, only what is read is kept.
+func TestBuffersAreNotKept(t *testing.T) {
+	t.Parallel()
+	list := []string{"shell", `{"msg_id":"a","msg_type":"b"}`, "{}", "{}", `{"code":"1"}`, strings.Repeat("x", 3<<20)}
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(list)+1))
+	at := 8 * (len(list) + 2)
+	for _, p := range append(list, "") {
+		b = binary.LittleEndian.AppendUint64(b, uint64(at))
+		at += len(p)
+	}
+	m, err := decode(websocket.MessageBinary, append(b, strings.Join(list, "")...), true)
+	if err != nil || string(m.content) != `{"code":"1"}` || cap(m.content) > 1000 {
+		t.Errorf("%q in %d bytes, %v", m.content, cap(m.content), err)
+	}
+}
+
 // Whatever a stranger sends, decode returns, and what it reads can be answered.
 func FuzzDecode(f *testing.F) {
 	f.Add(true, []byte(asked))

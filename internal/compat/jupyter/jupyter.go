@@ -10,7 +10,7 @@
 //
 // In memory is what happens now: [kernel] runs the requests of all its clients one after the other, as Jupyter does, and
 // sends each client what it publishes. Requests run on when their client leaves, as Jupyter's do, but not when its token
-// ends.
+// ends, connected or not.
 package jupyter
 
 import (
@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/compat"
 	"hutch/internal/httpio"
 	"hutch/internal/problem"
@@ -107,17 +108,30 @@ func (h *Handler) routes() map[string]http.HandlerFunc {
 		"GET" + api + "/kernelspecs/{name}":            h.spec,
 		"GET " + Prefix + "/kernelspecs/{name}/{file}": h.resource,
 		"GET" + api + "/kernels":                       h.list,
-		"POST" + api + "/kernels":                      h.start,
+		"POST" + api + "/kernels":                      h.running(h.start),
 		"GET" + api + "/kernels/{kernel}":              h.get,
-		"DELETE" + api + "/kernels/{kernel}":           h.remove,
-		"POST" + api + "/kernels/{kernel}/interrupt":   h.interrupt,
-		"POST" + api + "/kernels/{kernel}/restart":     h.restart,
-		"GET" + api + "/kernels/{kernel}/channels":     h.channels,
+		"DELETE" + api + "/kernels/{kernel}":           h.running(h.remove),
+		"POST" + api + "/kernels/{kernel}/interrupt":   h.running(h.interrupt),
+		"POST" + api + "/kernels/{kernel}/restart":     h.running(h.restart),
+		"GET" + api + "/kernels/{kernel}/channels":     h.running(h.channels),
 		"GET" + api + "/sessions":                      h.sessions,
-		"POST" + api + "/sessions":                     h.startSession,
+		"POST" + api + "/sessions":                     h.running(h.startSession),
 		"GET" + api + "/sessions/{session}":            h.session,
-		"PATCH" + api + "/sessions/{session}":          h.changeSession,
-		"DELETE" + api + "/sessions/{session}":         h.endSession,
+		"PATCH" + api + "/sessions/{session}":          h.running(h.changeSession),
+		"DELETE" + api + "/sessions/{session}":         h.running(h.endSession),
+	}
+}
+
+// running refuses callers that cannot run code. Who connects to a kernel hears the code and the output of its other clients,
+// and what ends a kernel ends their runs, before any verb is called.
+func (h *Handler) running(f http.HandlerFunc) http.HandlerFunc {
+	needs := []hutch.Scope{hutch.ScopeExec}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if who := caller.From(r.Context()).Principal; who != nil && !who.Has(needs...) {
+			h.fail(w, r, who.Lack("RunCode", needs))
+			return
+		}
+		f(w, r)
 	}
 }
 

@@ -2,16 +2,13 @@ package jupyter
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"hutch"
-	"hutch/internal/caller"
 	"hutch/internal/compat"
-	"hutch/internal/window"
 )
 
 // States of a kernel.
@@ -27,7 +24,7 @@ const (
 const (
 	maxWaiting      = 256
 	maxWaitingBytes = 8 << 20
-	maxHistory      = 1 << 20 // bytes
+	maxHistory      = 128 << 10 // bytes; it stays when the clients have left
 )
 
 // key is a kernel among those of all owners.
@@ -48,9 +45,11 @@ type kernel struct {
 	active  time.Time
 	count   int // runs that were numbered
 	history []input
-	size    int  // bytes of history
-	ran     bool // the interpreter has run something
-	lost    bool // its state was lost, and no client knows
+	size    int        // bytes of history
+	ends    *time.Time // of the sandbox, as the goroutine that does the requests knows it
+	stayed  time.Time  // when that goroutine last put off that end
+	ran     bool       // the interpreter has run something
+	lost    bool       // its state was lost, and no client knows
 	gone    bool
 }
 
@@ -60,18 +59,8 @@ type input struct {
 	code string
 }
 
-// task is a request of a client that is being done, or waits.
-type task struct {
-	message
-	client *client
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	free   func()
-
-	mu    sync.Mutex
-	input *window.Queue // what input() reads; nil for nothing
-	asked bool          // the client has been asked for input
-}
+// size is about how much memory it takes.
+func (i input) size() int { return len(i.code) + 64 }
 
 // live returns what happens in a kernel, or nil when no client has connected.
 func (h *Handler) live(k known) *kernel {
@@ -87,7 +76,7 @@ func (h *Handler) enliven(k known) *kernel {
 	at := key{k.box.Owner, k.String()}
 	if h.kernels[at] == nil {
 		h.pruneLocked(at.owner)
-		h.kernels[at] = &kernel{h: h, known: k, clients: map[*client]bool{}, state: idle, active: time.Now().UTC()}
+		h.kernels[at] = &kernel{h: h, known: k, clients: map[*client]bool{}, ends: k.box.ExpiresAt, state: idle, active: time.Now().UTC()}
 	}
 	return h.kernels[at]
 }
@@ -105,7 +94,7 @@ func (h *Handler) pruneLocked(owner string) {
 		}
 		n++
 		k.mu.Lock()
-		if len(k.clients) == 0 && k.current == nil {
+		if len(k.clients) == 0 && k.current == nil && time.Since(k.active) > time.Minute { // in which a client joins
 			unused = append(unused, at)
 		}
 		k.mu.Unlock()
@@ -126,31 +115,46 @@ func (h *Handler) forget(k known) {
 	delete(h.kernels, at)
 	h.mu.Unlock()
 	if live != nil {
-		live.shut(true)
+		live.shut()
 	}
 }
 
-// forgetMissing forgets the kernels of an owner that are not among those that exist.
-func (h *Handler) forgetMissing(owner string, list []known) {
+// lives lists the kernels of an owner that clients have connected to.
+func (h *Handler) lives(owner string) (list []known) {
 	h.mu.Lock()
-	var missing []known
+	defer h.mu.Unlock()
 	for at, k := range h.kernels {
-		if at.owner == owner && !slices.ContainsFunc(list, func(o known) bool { return o.place == k.place }) {
-			missing = append(missing, k.known)
+		if at.owner == owner {
+			list = append(list, k.known)
 		}
 	}
-	h.mu.Unlock()
-	for _, k := range missing {
-		h.forget(k)
+	return list
+}
+
+// forgetMissing forgets those of some kernels that are not in a list that was made later.
+func (h *Handler) forgetMissing(some, list []known) {
+	there := map[place]bool{}
+	for _, k := range list {
+		there[k.place] = true
+	}
+	for _, k := range some {
+		if !there[k.place] {
+			h.forget(k)
+		}
 	}
 }
 
 // end shuts a kernel down.
 func (h *Handler) end(ctx context.Context, k known) error {
-	if live := h.live(k); live != nil {
+	live := h.live(k)
+	if live != nil {
+		live.leaving(true) // a request that came now would make its context again
 		live.drop(errShut)
 	}
 	if err := h.discard(ctx, k); err != nil {
+		if live != nil {
+			live.leaving(false)
+		}
 		return err
 	}
 	h.forget(k)
@@ -202,11 +206,16 @@ func (k *kernel) drop(cause error) {
 	}
 }
 
-// shut ends a kernel that is gone, for its clients too.
-func (k *kernel) shut(gone bool) {
+// leaving says whether the kernel is gone, or goes. Then it takes no requests.
+func (k *kernel) leaving(gone bool) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.gone = gone
-	k.mu.Unlock()
+}
+
+// shut ends a kernel that is gone, for its clients too.
+func (k *kernel) shut() {
+	k.leaving(true)
 	k.drop(errShut)
 	k.announce(dead)
 	for _, c := range k.all() {
@@ -265,11 +274,15 @@ var errFull = hutch.Errorf(hutch.Exhausted, "too many requests wait for this ker
 
 // enqueue hands a request to the kernel.
 func (k *kernel) enqueue(t *task) {
-	n := len(t.content)
+	n := t.size()
 	k.mu.Lock()
-	if k.gone || len(k.waiting) >= maxWaiting || k.bytes+n > maxWaitingBytes {
+	if gone := k.gone; gone || len(k.waiting) >= maxWaiting || k.bytes+n > maxWaitingBytes {
 		k.mu.Unlock()
-		k.refuse(t, errFull)
+		if gone {
+			k.refuse(t, errShut)
+		} else {
+			k.refuse(t, errFull)
+		}
 		return
 	}
 	k.waiting, k.bytes = append(k.waiting, t), k.bytes+n
@@ -303,7 +316,7 @@ func (k *kernel) next() *task {
 		return nil
 	}
 	k.current, k.waiting = k.waiting[0], k.waiting[1:]
-	k.bytes -= len(k.current.content)
+	k.bytes -= k.current.size()
 	return k.current
 }
 
@@ -315,7 +328,7 @@ func (k *kernel) abortWaiting() {
 		is := t.header.Type == "execute_request"
 		if is {
 			aborted = append(aborted, t)
-			k.bytes -= len(t.content)
+			k.bytes -= t.size()
 		}
 		return is
 	})
@@ -373,19 +386,3 @@ func failureOf(err error) failure {
 	e := hutch.AsError(err)
 	return failure{Status: "error", Name: string(e.Kind), Value: e.Message, Traceback: []string{e.Message}}
 }
-
-// newTask makes a task of a message. It ends with the token of its client, and with the server, but not when the client
-// leaves.
-func (c *client) newTask(m message) *task {
-	t := &task{message: m, client: c}
-	ctx, free := caller.OwnBudget(c.life)
-	ctx, t.cancel = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.kernel.h.ctx, func() { t.cancel(context.Cause(c.kernel.h.ctx)) })
-	t.ctx, t.free = ctx, sync.OnceFunc(func() { stop(); t.cancel(nil); free() })
-	return t
-}
-
-func (t *task) end() { t.free() }
-
-// forgotten reports whether a task was ended by its kernel.
-func (t *task) forgotten() bool { return errors.Is(context.Cause(t.ctx), errShut) }

@@ -37,15 +37,16 @@ func (h *Handler) model(k known) model {
 	return m
 }
 
-// visible lists the kernels that a request can see, and forgets those that are gone.
-func (h *Handler) visible(r *http.Request) ([]known, error) {
-	user, err := userOf(r, nil)
+// visible lists the kernels that a request with some env can see, and forgets those that are gone.
+func (h *Handler) visible(r *http.Request, env map[string]string) ([]known, error) {
+	user, err := userOf(r, env)
 	if err != nil {
 		return nil, err
 	}
+	before := h.lives(compat.Owner(r.Context())) // others can come while the list is made
 	list, err := h.all(r.Context(), user)
 	if err == nil && user == "" {
-		h.forgetMissing(compat.Owner(r.Context()), list)
+		h.forgetMissing(before, list)
 	}
 	return list, err
 }
@@ -60,7 +61,7 @@ func (h *Handler) named(r *http.Request) (known, error) {
 }
 
 func (h *Handler) list(w http.ResponseWriter, r *http.Request) {
-	list, err := h.visible(r)
+	list, err := h.visible(r, nil)
 	if err != nil {
 		h.fail(w, r, err)
 		return

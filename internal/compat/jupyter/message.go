@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/coder/websocket"
@@ -133,7 +132,7 @@ func (m *message) decodeParts(b []byte) (json.RawMessage, error) {
 		}
 	}
 	part := func(i uint64) []byte { return b[at(i+1):at(i+2)] }
-	m.channel, m.content = string(part(0)), part(4)
+	m.channel, m.content = string(part(0)), bytes.Clone(part(4)) // which alone is kept: the other parts can be large
 	if !json.Valid(m.content) {
 		return nil, unreadable("the content of the message is not in JSON")
 	}
@@ -204,10 +203,11 @@ func (a *answer) object() []byte {
 		b.WriteString(map[bool]string{true: `{"`, false: `,"`}[i == 0] + name + `":`)
 		b.Write(a.parts[i])
 	}
-	b.WriteString(`,"msg_type":` + strconv.Quote(a.typ) + `,"channel":` + strconv.Quote(a.channel) + `,"buffers":[],"msg_id":`)
 	var head header
-	json.Unmarshal(a.parts[0], &head) // as newAnswer wrote it
-	b.WriteString(strconv.Quote(head.ID) + "}")
+	json.Unmarshal(a.parts[0], &head)                                                                                       // as newAnswer wrote it
+	rest, _ := json.Marshal(map[string]any{"msg_type": a.typ, "channel": a.channel, "buffers": []any{}, "msg_id": head.ID}) // of strings
+	b.WriteByte(',')
+	b.Write(rest[1:])
 	a.first = b.Bytes()
 	return a.first
 }

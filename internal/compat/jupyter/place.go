@@ -59,6 +59,9 @@ type entry struct {
 	Session *session `json:"session,omitempty"`
 }
 
+// maxKernels is how many kernels a sandbox has at most: each has a label.
+const maxKernels = 61
+
 // newHalf returns random digits.
 func newHalf() string {
 	b := make([]byte, half/2)
@@ -68,8 +71,12 @@ func newHalf() string {
 
 const maxUser = 200 // bytes of the name of a user
 
-// userOf returns the user that a request names, or "". KERNEL_USERNAME is what clients of Jupyter's gateways send.
+// userOf returns the user that a request names, or "": the first of header, parameter and KERNEL_USERNAME, which is what
+// clients of Jupyter's gateways send.
 func userOf(r *http.Request, env map[string]string) (string, error) {
+	if len(r.Header.Values("X-User-Id")) > 1 || len(r.URL.Query()["user"]) > 1 {
+		return "", hutch.Errorf(hutch.Invalid, "the request names a user twice: send one X-User-Id, or one parameter user")
+	}
 	user := cmp.Or(r.Header.Get("X-User-Id"), r.URL.Query().Get("user"), env["KERNEL_USERNAME"])
 	if len(user) > maxUser {
 		return "", hutch.Errorf(hutch.Invalid, "the name of the user has %d bytes: at most %d are allowed", len(user), maxUser)
@@ -124,7 +131,15 @@ func (h *Handler) create(ctx context.Context, user string, req request, s *sessi
 		return known{}, err
 	}
 	if sb.Labels[name] != value {
-		if sb, err = h.relabel(ctx, p, func(l map[string]string) { l[markLabel], l[name] = mark, value }); err != nil {
+		if len(kernelsIn(sb)) >= maxKernels {
+			return known{}, hutch.Errorf(hutch.Exhausted, "the sandbox of the user %.60q has %d kernels, which is the most: delete one", user, maxKernels).With("limit", "kernels")
+		}
+		if sb, err = h.relabel(ctx, p, func(l map[string]string) {
+			l[markLabel], l[name] = mark, value
+			if user != "" {
+				l[userLabel] = user
+			}
+		}); err != nil {
 			return known{}, err
 		}
 	}
@@ -203,12 +218,19 @@ func (h *Handler) all(ctx context.Context, user string) ([]known, error) {
 	if user != "" {
 		f.ID = place{box: boxOf(user)}.sandbox()
 	}
-	boxes, err := h.svc.Sandboxes(ctx, f)
+	boxes, err := h.boxes(ctx, f)
 	var list []known
 	for _, sb := range boxes {
 		list = append(list, kernelsIn(sb)...)
 	}
 	return list, err
+}
+
+// boxes lists sandboxes of the caller. Others can share theirs with the caller, with any labels: a notebook must not run
+// there.
+func (h *Handler) boxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbox, error) {
+	list, err := h.svc.Sandboxes(ctx, f)
+	return slices.DeleteFunc(list, func(sb hutch.Sandbox) bool { return sb.Owner != compat.Owner(ctx) }), err
 }
 
 // kernelsIn reads the labels of a sandbox. Others can have written them.
@@ -243,7 +265,7 @@ func (h *Handler) find(ctx context.Context, user, id string) (known, error) {
 	if !ok || user != "" && p.box != boxOf(user) {
 		return known{}, missing
 	}
-	boxes, err := h.svc.Sandboxes(ctx, hutch.Filter{ID: p.sandbox(), Brief: true})
+	boxes, err := h.boxes(ctx, hutch.Filter{ID: p.sandbox(), Brief: true})
 	if err != nil {
 		return known{}, err
 	}
@@ -257,14 +279,18 @@ func (h *Handler) find(ctx context.Context, user, id string) (known, error) {
 	return known{}, missing
 }
 
-// touch puts off the end of a kernel's sandbox. It is an aid, so nothing depends on its success.
-func (h *Handler) touch(ctx context.Context, sb hutch.Sandbox) {
+// touch puts off the end of a kernel's sandbox, and returns when that then is. It is an aid, so nothing depends on its
+// success.
+func (h *Handler) touch(ctx context.Context, sb hutch.Sandbox) *time.Time {
 	keep := keepFor(sb)
-	if sb.ExpiresAt != nil && time.Until(*sb.ExpiresAt) > keep-keep/24 {
-		return
+	if sb.ExpiresAt == nil || time.Until(*sb.ExpiresAt) > keep-keep/24 { // nil is what its owner has set
+		return sb.ExpiresAt
 	}
 	limit := hutch.InSeconds(keep)
-	if _, err := h.svc.Update(caller.Unmetered(ctx), sb.ID, hutch.UpdateRequest{Timeout: &limit}); err != nil {
+	then, err := h.svc.Update(caller.Unmetered(ctx), sb.ID, hutch.UpdateRequest{Timeout: &limit})
+	if err != nil {
 		h.log.Debug("put off the end of a sandbox", "sandbox", sb.ID, "err", err)
+		return sb.ExpiresAt
 	}
+	return then.ExpiresAt
 }

@@ -52,6 +52,14 @@ type sessionRequest struct {
 	Notebook any `json:"notebook"`
 }
 
+// env is what the request says about the kernel's environment, where it can name a user.
+func (q sessionRequest) env() map[string]string {
+	if q.Kernel == nil {
+		return nil
+	}
+	return q.Kernel.Env
+}
+
 // maxSession is how long the fields of a session can be together, in bytes of JSON: it is part of a label.
 const maxSession = 700
 
@@ -69,7 +77,7 @@ func (q sessionRequest) change(s *session) error {
 }
 
 func (h *Handler) sessions(w http.ResponseWriter, r *http.Request) {
-	list, err := h.visible(r)
+	list, err := h.visible(r, nil)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -85,7 +93,7 @@ func (h *Handler) sessions(w http.ResponseWriter, r *http.Request) {
 
 // sessionNamed finds the kernel of the session that the path names.
 func (h *Handler) sessionNamed(r *http.Request) (known, error) {
-	list, err := h.visible(r)
+	list, err := h.visible(r, nil)
 	for _, k := range list {
 		if k.entry.Session != nil && k.entry.Session.ID == r.PathValue("session") {
 			return k, nil
@@ -114,7 +122,7 @@ func (h *Handler) startSession(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	list, err := h.visible(r)
+	list, err := h.visible(r, q.env())
 	if err != nil {
 		h.fail(w, r, err)
 		return

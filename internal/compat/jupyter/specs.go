@@ -97,7 +97,7 @@ func (h *Handler) version(w http.ResponseWriter, r *http.Request) {
 
 // status counts the kernels that the caller can see.
 func (h *Handler) status(w http.ResponseWriter, r *http.Request) {
-	list, err := h.visible(r)
+	list, err := h.visible(r, nil)
 	if err != nil {
 		h.fail(w, r, err)
 		return

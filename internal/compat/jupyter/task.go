@@ -1,0 +1,46 @@
+package jupyter
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"hutch/internal/caller"
+	"hutch/internal/window"
+)
+
+// task is a request of a client that is being done, or waits.
+type task struct {
+	message
+	client *client
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	free   func()
+
+	mu    sync.Mutex
+	input *window.Queue // what input() reads; nil for nothing
+	asked bool          // the client has been asked for input
+}
+
+// newTask returns a task for the next message. It ends with the token of its client, and with the server, but not when the
+// client leaves.
+func (c *client) newTask() *task {
+	t := &task{client: c}
+	ctx, free := caller.OwnBudget(c.life)
+	release := func() {}
+	if who := caller.From(ctx).Principal; who != nil {
+		ctx, release = who.Hold(ctx)
+	}
+	ctx, t.cancel = context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.kernel.h.ctx, func() { t.cancel(context.Cause(c.kernel.h.ctx)) })
+	t.ctx, t.free = ctx, sync.OnceFunc(func() { stop(); t.cancel(nil); release(); free() })
+	return t
+}
+
+// size is how much memory the message takes.
+func (t *task) size() int { return len(t.content) + len(t.parent) }
+
+func (t *task) end() { t.free() }
+
+// forgotten reports whether a task was ended by its kernel.
+func (t *task) forgotten() bool { return errors.Is(context.Cause(t.ctx), errShut) }
