@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"time"
 
@@ -37,7 +38,23 @@ func changedEnv(rec store.Record, changes map[string]*string) (store.Record, err
 		}
 	}
 	rec.EnvNews = news
-	return rec, nil
+	return rec, checkNews(rec)
+}
+
+// maxNews bounds the changes that interpreters have not been told, in bytes as they are sent: an agent that wakes gets them with the
+// whole environment in one request, and a sandbox that sleeps could collect them without end.
+const maxNews = 1 << 20
+
+func checkNews(rec store.Record) error {
+	told, err := json.Marshal(newsOf(rec))
+	if err != nil {
+		return err
+	}
+	if len(told) > maxNews {
+		return hutch.Errorf(hutch.Invalid, "the changes of variables that the programs of the sandbox %q have not been told are too many: they take %d bytes, over the limit of %d. Change fewer at once, and use the sandbox in between, which tells its programs; put large data into a file",
+			rec.Sandbox.ID, len(told), maxNews).Naming(hutch.AboutField, "env")
+	}
+	return nil
 }
 
 // newsOf is what the interpreters in the memory of a sandbox have not been told.
