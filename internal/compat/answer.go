@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"strconv"
 	"sync"
 	"time"
 
+	"hutch"
 	"hutch/internal/httpio"
 )
 
@@ -62,6 +64,13 @@ func length(v reflect.Value) (n int) {
 		}
 	}
 	return n + 8 // of a number, or what is around values
+}
+
+// RetryAfter sets the header of that name, for an error that says when to try again.
+func RetryAfter(w http.ResponseWriter, err error) {
+	if seconds, ok := hutch.AsError(err).Data["retryAfter"].(int); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
 }
 
 // Send answers with JSON that is encoded already. An error of writing means that the client has gone.

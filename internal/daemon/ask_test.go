@@ -87,6 +87,23 @@ func TestQuestions(t *testing.T) {
 	if a := request(t, "POST", url, question, "Authorization", "Bearer "+few.Secret); a.status != 429 || !strings.HasPrefix(a.body, `{"error":"`) || a.header.Get("Retry-After") == "" {
 		t.Errorf("over the quota: %d %s", a.status, a.body)
 	}
+	for path, body := range map[string]string{
+		"/piston/api/v2/execute": `{"language":"bash","version":"*","files":[{"content":"true"}]}`, "/judge0/submissions?wait=true": `{"source_code":"true","language_id":46}`,
+		"/jupyter/api/kernels": `{"name":"python3"}`, "/v1/sandbox": "", "/openterminal/execute": `{"command":"true"}`,
+	} {
+		if a := request(t, "POST", d.URL()+path, body, "Authorization", "Bearer "+few.Secret, "Content-Type", "application/json", "X-User-Id", "ada"); a.status < 400 || a.header.Get("Retry-After") == "" {
+			t.Errorf("over the quota, %s: %d %v %s", path, a.status, a.header, a.body)
+		}
+	}
+	hasty, err := svc.CreateToken(t.Context(), hutch.TokenRequest{Name: "hasty", Limits: hutch.TokenLimits{Requests: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range []string{"/v1/version", "/execute", "/piston/api/v2/runtimes", "/swerex/box/is_alive", "/judge0/about", "/dify/v1/sandbox/dependencies", "/openterminal/ports"} {
+		if a := request(t, "GET", d.URL()+path, "", "Authorization", "Bearer "+hasty.Secret, "X-Api-Key", hasty.Secret); i > 0 && (a.status != 429 || a.header.Get("Retry-After") == "") {
+			t.Errorf("over the limit of requests, %s: %d %v %s", path, a.status, a.header, a.body)
+		}
+	}
 	if n := len(model.Requests()); n != 2 {
 		t.Errorf("the model was asked %d times", n)
 	}

@@ -205,6 +205,7 @@ func refuse(shape func(*http.Request) guard.Refusal) func(http.ResponseWriter, *
 			return
 		}
 		if answer := shape(r); answer != nil {
+			problem.RetryAfter(w.Header(), err)
 			answer(w, problem.Status(hutch.KindOf(err)), err)
 			return
 		}

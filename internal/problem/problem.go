@@ -71,14 +71,21 @@ func (d Details) Write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", ContentType)
 	h.Set("Cache-Control", "no-store")
-	if after, ok := seconds(d.Data["retryAfter"]); ok {
-		h.Set("Retry-After", strconv.Itoa(after))
-	}
+	retryAfter(h, d.Data)
 	if words := Challenge(d.Data); words != "" {
 		h.Set("WWW-Authenticate", words)
 	}
 	w.WriteHeader(d.Status)
 	json.NewEncoder(w).Encode(d) // an error here is a client that has gone
+}
+
+// RetryAfter sets the header of that name, for an error that says when to try again.
+func RetryAfter(h http.Header, err error) { retryAfter(h, hutch.AsError(err).Data) }
+
+func retryAfter(h http.Header, data map[string]any) {
+	if after, ok := seconds(data["retryAfter"]); ok {
+		h.Set("Retry-After", strconv.Itoa(after))
+	}
 }
 
 // Challenge tells a client, in the header WWW-Authenticate, which scope its

@@ -66,6 +66,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error, code s
 		err = cause // the client has gone, or the server is closing
 	}
 	status, code := describe(err, code)
+	compat.RetryAfter(w, err)
 	h.refuse(w, r, status, code, h.message(r, err))
 }
 

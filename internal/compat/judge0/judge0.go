@@ -139,6 +139,7 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, v an
 	if errors.Is(err, compat.ErrTooLarge) {
 		status = http.StatusRequestEntityTooLarge
 	}
+	compat.RetryAfter(w, err)
 	h.send(w, r, status, problem{e.Message})
 }
 

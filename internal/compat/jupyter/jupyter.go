@@ -175,6 +175,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case kind == hutch.Unsupported:
 		status = http.StatusNotImplemented
 	}
+	compat.RetryAfter(w, err)
 	Refuse(w, status, err)
 }
 

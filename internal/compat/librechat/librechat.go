@@ -144,6 +144,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if about, _ := e.About(); e.Kind == hutch.Exhausted && about == hutch.AboutFile {
 		status = http.StatusInsufficientStorage
 	}
+	compat.RetryAfter(w, err)
 	Refuse(w, status, err)
 }
 

@@ -290,6 +290,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errBinary):
 		status = http.StatusUnsupportedMediaType
 	}
+	compat.RetryAfter(w, err)
 	Refuse(w, status, err)
 }
 

@@ -112,6 +112,7 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, v any, err error
 	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
 		h.log.Error("call", "request", r.Method+" "+r.URL.Path, "err", err, "cause", e.Cause)
 	}
+	compat.RetryAfter(w, err)
 	h.send(w, r, status, message{e.Message})
 }
 
