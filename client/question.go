@@ -15,8 +15,8 @@ import (
 
 var _ hutch.Questions = (*Client)(nil)
 
-// maxEvent bounds one event of an answer, in bytes: the result holds output and files.
-const maxEvent = 32 << 20
+// maxEvent bounds one event of an answer, in bytes: the result holds output and files, and JSON can need six bytes for one of them.
+const maxEvent = 64 << 20
 
 // Ask implements hutch.Questions. The events come as the server sends them.
 func (c *Client) Ask(ctx context.Context, q hutch.Question, out func(hutch.AnswerEvent) error) (hutch.Answer, error) {

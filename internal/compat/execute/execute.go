@@ -18,7 +18,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -101,9 +100,13 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, q hutch.Questio
 	defer es.Close()
 	a, err := h.questions.Ask(r.Context(), q, func(e hutch.AnswerEvent) error { return send(es, e.Name(), e) })
 	es.Close()
+	var result []byte
+	if err == nil {
+		result, err = charged(r.Context(), a, 2) // it is copied into the event
+	}
 	switch {
 	case err == nil:
-		send(es, "result", a) // an error here is a client that has gone
+		es.Send("", "result", bytes.TrimSuffix(result, []byte("\n"))) // an error here is a client that has gone
 	case es.Begun():
 		send(es, "error", failure{h.words(r, err)})
 	default:
@@ -146,9 +149,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, compat.ErrTooLarge) {
 		status = http.StatusRequestEntityTooLarge
 	}
-	if after, ok := e.Data["retryAfter"].(int); ok {
-		w.Header().Set("Retry-After", strconv.Itoa(after))
-	}
+	compat.RetryAfter(w, err)
 	h.send(w, r, status, failure{words})
 }
 
@@ -167,10 +168,19 @@ func (h *Handler) words(r *http.Request, err error) string {
 // chunk is the longest answer that does not count as memory of the caller, in bytes.
 const chunk = 128 << 10
 
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {
+// charged encodes v, and charges a large one to the caller as so many copies.
+func charged(ctx context.Context, v any, copies int) ([]byte, error) {
 	b, err := encode(v)
-	if err == nil && len(b) > chunk && !compat.Take(r.Context(), len(b)) {
-		h.fail(w, r, compat.ErrNoRoom)
+	if err == nil && len(b) > chunk && !compat.Take(ctx, copies*len(b)) {
+		return nil, compat.ErrNoRoom
+	}
+	return b, err
+}
+
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {
+	b, err := charged(r.Context(), v, 1)
+	if errors.Is(err, compat.ErrNoRoom) {
+		h.fail(w, r, err)
 		return
 	}
 	if err != nil {

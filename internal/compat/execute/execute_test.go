@@ -7,15 +7,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"hutch"
 	"hutch/internal/ask"
+	"hutch/internal/caller"
 	"hutch/internal/compat"
 	"hutch/internal/compat/execute"
 	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/hutchtest/messages"
+	"hutch/internal/room"
 )
 
 // bench is a server with a model and an engine.
@@ -203,6 +206,75 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 	<-a.ended
+}
+
+// TestClientLeaves: a question ends when its client goes away, streamed or not.
+func TestClientLeaves(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"question":"x"}`, `{"question":"x","stream":true}`} {
+		a := asks{make(chan struct{}), make(chan struct{})}
+		h := execute.NewHandler(a, execute.Options{})
+		s := httptest.NewServer(h)
+		ctx, leave := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/execute", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			<-a.begun
+			leave()
+		}()
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			t.Errorf("%s: status %d", body, resp.StatusCode)
+		}
+		select {
+		case <-a.ended:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: the question goes on", body)
+		}
+		h.Close()
+		s.Close()
+	}
+}
+
+// long is an answer that a client can leave unread.
+type long struct{}
+
+func (long) Ask(_ context.Context, q hutch.Question, out func(hutch.AnswerEvent) error) (hutch.Answer, error) {
+	if q.Question == "speak" {
+		out(hutch.AnswerEvent{Text: "x"})
+	}
+	return hutch.Answer{Output: strings.Repeat("x", 1<<20)}, nil
+}
+
+// TestAnswersShareARoom: an answer that waits for its client counts as memory of the caller, streamed or not.
+func TestAnswersShareARoom(t *testing.T) {
+	t.Parallel()
+	h := execute.NewHandler(long{}, execute.Options{})
+	defer h.Close()
+	var size atomic.Int64
+	b := &bench{T: t, Server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tab, free := room.New(int(size.Load()), int(size.Load())).Open("ada")
+		defer free()
+		h.ServeHTTP(w, r.WithContext(caller.With(r.Context(), caller.Caller{Budget: tab})))
+	}))}
+	defer b.Server.Close()
+	for _, c := range []struct {
+		size   int64
+		body   string
+		status int
+		want   string
+	}{
+		{1 << 20, `{"question":"x"}`, 429, `{"error":"`}, {2 << 20, `{"question":"x"}`, 200, `{"success":`},
+		{2 << 20, `{"question":"x","stream":true}`, 429, `{"error":"`}, {3 << 20, `{"question":"x","stream":true}`, 200, "event: result\ndata: {"},
+		{2 << 20, `{"question":"speak","stream":true}`, 200, "event: text\ndata: {\"text\":\"x\"}\n\nevent: error\ndata: {\"error\":\""},
+	} {
+		size.Store(c.size)
+		if status, _, got := b.post(c.body); status != c.status || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s in %d bytes: %d %.100s", c.body, c.size, status, got)
+		}
+	}
 }
 
 // FuzzQuestion: a question that is accepted has files below the working folder, and bounded numbers.
