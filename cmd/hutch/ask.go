@@ -300,6 +300,9 @@ func saveFile(root *os.Root, f hutch.QuestionFile) error {
 	if err := hutch.CheckLocalName(f.Path); err != nil {
 		return err
 	}
+	if ask.Hidden(f.Path) { // no server of ours sends one; a program could otherwise change what git or a shell reads
+		return errors.New("it is a hidden file")
+	}
 	if dir := path.Dir(f.Path); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			return err

@@ -90,7 +90,7 @@ func (a *Anthropic) Generate(ctx context.Context, p Prompt, text func(string) er
 	}
 	reply.Text, reply.CutOff = said.String(), whole.StopReason == anthropic.StopReasonMaxTokens
 	if err := stream.Err(); err != nil {
-		return reply, a.failure(err)
+		return reply, a.failure(err, cmp.Or(p.Model, a.model))
 	}
 	if !ended {
 		return reply, refused("the model's answer broke off: try again, or check the endpoint")
@@ -113,17 +113,20 @@ func (a *Anthropic) params(p Prompt) anthropic.MessageNewParams {
 	return params
 }
 
+// maxModel bounds the name of a model that an endpoint gives, in bytes.
+const maxModel = 100
+
 // measure takes over what the message says so far about itself.
 func (r *Reply) measure(m anthropic.Message) {
 	u := m.Usage
 	r.CacheWrites, r.CacheReads = int(u.CacheCreationInputTokens), int(u.CacheReadInputTokens)
 	r.Usage.InputTokens = int(u.InputTokens) + r.CacheWrites + r.CacheReads
 	r.Usage.OutputTokens = int(u.OutputTokens)
-	r.Model = cmp.Or(string(m.Model), r.Model)
+	r.Model = cmp.Or(clip(string(m.Model), maxModel), r.Model)
 }
 
 // failure describes an error of the API. Its words are the endpoint's: they are bounded, and hold no key.
-func (a *Anthropic) failure(err error) error {
+func (a *Anthropic) failure(err error, model string) error {
 	if isDone(err) {
 		return err
 	}
@@ -140,7 +143,9 @@ func (a *Anthropic) failure(err error) error {
 	case 529, http.StatusServiceUnavailable:
 		return after(e, refused("the model's endpoint is overloaded (%d): try again later. It says: %s", e.StatusCode, said))
 	case http.StatusNotFound:
-		return refused("the model's endpoint does not know the model %q, or is at another URL (404). It says: %s", a.model, said)
+		return refused("the model's endpoint does not know the model %q, or is at another URL (404). It says: %s", model, said)
+	case http.StatusOK:
+		return refused("the model's endpoint broke its answer off: try again later. It says: %s", said)
 	}
 	return refused("the model's endpoint answered %d. It says: %s", e.StatusCode, said)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -160,6 +162,7 @@ func TestBadAnswers(t *testing.T) {
 		"limit of 2048 tokens":     {Blocks: messages.Text("```bash\necho 1").Blocks, Stop: "max_tokens"},
 		"NUL byte":                 messages.Text("```bash\necho \x00\n```"),
 		"broke off":                {Blocks: program("echo 1").Blocks, CutAfter: 5},
+		"later. It says: Too much": {Blocks: program("echo 1").Blocks, ErrorType: "overloaded_error", ErrorMessage: "Too much"},
 		"malformed":                {Body: "event: message_start\ndata: {\"type\": \n\n"},
 		"broke off: try again":     {Body: "<html>not a stream</html>"},
 		"refused the key (401)":    messages.Unauthorized(),
@@ -330,16 +333,125 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestComponents: agents and commands are Markdown files, also those of a folder .claude.
-func TestComponents(t *testing.T) {
+// TestConversationBeginsAnew: what was said belongs to the sandbox, and goes with it.
+func TestConversationBeginsAnew(t *testing.T) {
+	t.Parallel()
+	b := start(t, ask.Options{}, func(r messages.Request) messages.Answer {
+		if r.Number == 2 && len(r.Messages) != 1 {
+			t.Errorf("the model is told of a sandbox that is gone: %s", r.Raw)
+		}
+		return program("ls; touch made")
+	})
+	q := bash("one")
+	q.ConversationID = "talk"
+	b.ask(q)
+	if _, err := b.svc.Destroy(t.Context(), "ask-talk", true); err != nil {
+		t.Fatal(err)
+	}
+	if a := b.ask(q); a.Output != "" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestConversationNetwork: a question changes what the sandbox of its conversation reaches, and the model is told what that is.
+func TestConversationNetwork(t *testing.T) {
+	t.Parallel()
+	b := start(t, ask.Options{}, func(r messages.Request) messages.Answer {
+		if none := strings.Contains(r.System.Text(), "It has no network."); none != (r.Number == 1) {
+			t.Errorf("request %d: %s", r.Number, r.System.Text())
+		}
+		return program("echo 1")
+	})
+	q := bash("one")
+	q.ConversationID = "talk"
+	for i, asked := range []hutch.NetworkMode{"", hutch.NetworkAllowList, ""} {
+		q.Network = hutch.Network{Mode: asked}
+		b.ask(q)
+		want := hutch.NetworkAllowList
+		if i == 0 {
+			want = hutch.NetworkNone
+		}
+		if sb, err := b.svc.Sandbox(t.Context(), "ask-talk"); err != nil || sb.Network.Mode != want {
+			t.Errorf("question %d: %+v, %v", i+1, sb.Network, err)
+		}
+	}
+}
+
+// TestConversationOfCommands: the model sees the text of an earlier command, which can be without words of the user. The API
+// refuses messages without text.
+func TestConversationOfCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"agents/pirate.md":      "---\nname: pirate\ndescription: talks\ntools: Read, Bash\nmodel: sonnet\nlanguage: bash\nmax-tokens: 99\n---\nYou are a pirate.\n",
-		"commands/sum.md":       "---\nargument-hint: NUMBERS\nlanguage: bash\n---\nAdd up $ARGUMENTS, beginning with $1.",
-		"commands/team/help.md": "Help me.",
-		"commands/shell.md":     "Look: !`rm -rf /`", "commands/open.md": "---\nname: x\n", "commands/bad.md": "---\n\t: [\n---\nx", "commands/notes.txt": "no",
-	} {
+	writeFiles(t, dir, map[string]string{"commands/help.md": "Help me."})
+	parts, err := ask.LoadComponents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, ask.Options{Components: parts, Repairs: 1}, func(r messages.Request) messages.Answer {
+		for _, m := range r.Messages {
+			if strings.TrimSpace(m.Content.Text()) == "" {
+				t.Errorf("request %d has a message without text: %s", r.Number, r.Raw)
+			}
+		}
+		if r.Number > 1 && r.Messages[0].Content.Text() != "Help me." {
+			t.Errorf("request %d begins with %q", r.Number, r.Messages[0].Content.Text())
+		}
+		if r.Number == 2 {
+			return messages.Text(" \n")
+		}
+		return program("echo 1")
+	})
+	q := hutch.Question{Command: "help", Language: "bash", ConversationID: "talk"}
+	b.ask(q)
+	q.Command, q.Question = "", "more"
+	b.ask(q)
+}
+
+// TestKeyStays: the key goes to the endpoint and nowhere else, also when the endpoint redirects.
+func TestKeyStays(t *testing.T) {
+	t.Parallel()
+	var strangers atomic.Int32
+	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strangers.Add(1) }))
+	defer stranger.Close()
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		endpoint := httptest.NewServer(http.RedirectHandler(stranger.URL, status))
+		m := ask.NewAnthropic(ask.AnthropicOptions{Key: messages.Key, BaseURL: endpoint.URL})
+		p := ask.Prompt{System: "x", Messages: []ask.Message{{Role: ask.User, Text: "x"}}, MaxTokens: 1}
+		if _, err := m.Generate(t.Context(), p, func(string) error { return nil }); hutch.KindOf(err) != hutch.Unavailable || strings.Contains(err.Error(), messages.Key) {
+			t.Errorf("%d: %v", status, err)
+		}
+		endpoint.Close()
+	}
+	if n := strangers.Load(); n > 0 {
+		t.Errorf("another server got %d requests", n)
+	}
+}
+
+// TestPatientSandbox: the sandbox of a question waits for the model, however soon others of its server sleep.
+func TestPatientSandbox(t *testing.T) {
+	t.Parallel()
+	svc := fakeengine.Start(t)
+	b := start(t, ask.Options{Service: svc, Repairs: 1}, func(r messages.Request) messages.Answer {
+		list, err := svc.Sandboxes(t.Context(), hutch.Filter{})
+		if err != nil || len(list) != r.Number-1 {
+			t.Errorf("request %d: %d sandboxes, %v", r.Number, len(list), err)
+		}
+		for _, sb := range list {
+			if sb.SleepAfter < 130 || sb.ExpiresAt == nil || sb.OnIdle != hutch.IdleDestroy {
+				t.Errorf("it sleeps after %v s, expires at %v, and then %s", sb.SleepAfter, sb.ExpiresAt, sb.OnIdle)
+			}
+		}
+		return program(fmt.Sprintf("exit %d", 2-r.Number))
+	})
+	if a := b.ask(bash("x")); !a.Success || a.Repairs != 1 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// writeFiles writes files below dir.
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -348,6 +460,18 @@ func TestComponents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestComponents: agents and commands are Markdown files, also those of a folder .claude.
+func TestComponents(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"agents/pirate.md":      "---\nname: pirate\ndescription: talks\ntools: Read, Bash\nmodel: sonnet\nlanguage: bash\nmax-tokens: 99\n---\nYou are a pirate.\n",
+		"commands/sum.md":       "---\nargument-hint: NUMBERS\nlanguage: bash\n---\nAdd up $ARGUMENTS, beginning with $1.",
+		"commands/team/help.md": "Help me.",
+		"commands/shell.md":     "Look: !`rm -rf /`", "commands/open.md": "---\nname: x\n", "commands/bad.md": "---\n\t: [\n---\nx", "commands/notes.txt": "no",
+	})
 	parts, err := ask.LoadComponents(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -144,7 +144,11 @@ const (
 	maxTurnOutput = 2 << 10
 )
 
-type talk struct{ owner, conversation string }
+// talk is a conversation in one sandbox: when that is destroyed, the next question begins anew.
+type talk struct {
+	owner, sandbox string
+	created        int64 // ns
+}
 
 // histories are the newest turns of conversations. They are in memory only; the files of a conversation are in its
 // sandbox.
@@ -154,17 +158,16 @@ func newHistories() *histories {
 	return &histories{newBounded[talk, []turn](maxTalks, maxTalkBytes)}
 }
 
-func (h *histories) get(owner, conversation string) []turn {
-	if conversation == "" {
-		return nil
-	}
-	list, _ := h.kept.get(talk{owner, conversation})
+func (h *histories) get(owner string, sb hutch.Sandbox) []turn {
+	list, _ := h.kept.get(talkIn(owner, sb))
 	return list
 }
 
-func (h *histories) add(owner, conversation string, t turn) {
+func talkIn(owner string, sb hutch.Sandbox) talk { return talk{owner, sb.ID, sb.CreatedAt.UnixNano()} }
+
+func (h *histories) add(owner string, sb hutch.Sandbox, t turn) {
 	t = turn{tail(t.question, maxTurnText), tail(t.answer, maxTurnText), tail(t.output, maxTurnOutput)}
-	h.kept.change(talk{owner, conversation}, func(old []turn) ([]turn, int) {
+	h.kept.change(talkIn(owner, sb), func(old []turn) ([]turn, int) {
 		list := append(append([]turn(nil), old[max(0, len(old)-maxTurns+1):]...), t) // readers have the old one
 		size := 0
 		for _, t := range list {

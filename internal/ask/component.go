@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -164,7 +165,7 @@ func parseComponent(b []byte) (c component, err error) {
 				return c, errors.New("its front matter does not end: put a line --- after it")
 			}
 		}
-		if err := yaml.Unmarshal(head, &c); err != nil {
+		if err := parseHead(head, &c); err != nil {
 			return c, hutch.Errorf(hutch.Invalid, "its front matter is not YAML: %v", err)
 		}
 		b = body
@@ -172,6 +173,29 @@ func parseComponent(b []byte) (c component, err error) {
 	c.body = strings.TrimSpace(string(b))
 	return c, c.check()
 }
+
+// parseHead reads front matter. That of Claude Code's files is often no YAML, because of colons in a description or
+// several brackets in a hint: then each line is read by itself, and the keys count that a component has.
+func parseHead(head []byte, c *component) error {
+	err := yaml.Unmarshal(head, c)
+	if err == nil {
+		return nil
+	}
+	var ours []byte
+	for line := range bytes.Lines(head) {
+		key, _, isKey := bytes.Cut(line, []byte(":"))
+		switch name := string(key); {
+		case slices.Contains([]string{"name", "model", "language", "max-tokens"}, name):
+			ours = append(ours, line...)
+		case len(bytes.TrimSpace(line)) > 0 && !(isKey && plainKey.MatchString(name)):
+			return err
+		}
+	}
+	*c = component{}
+	return yaml.Unmarshal(ours, c)
+}
+
+var plainKey = regexp.MustCompile(`^[a-zA-Z][a-zA-Z-]*$`)
 
 func (c component) check() error {
 	switch {

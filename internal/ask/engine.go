@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"hutch"
@@ -107,6 +108,7 @@ type asking struct {
 	repairs  int // that are left
 	out      func(hutch.AnswerEvent) error
 	box      *box
+	asked    string // the question, in the words of its command
 	answer   hutch.Answer
 }
 
@@ -152,11 +154,19 @@ func (e *Engine) begin(ctx context.Context, q hutch.Question, out func(hutch.Ans
 	if out == nil {
 		out = func(hutch.AnswerEvent) error { return nil }
 	}
-	a := &asking{Engine: e, question: q, language: lang, repairs: e.opt.Repairs, out: out, box: newBox(e.opt.Service, e.gone, q)}
+	a := &asking{Engine: e, question: q, language: lang, repairs: e.opt.Repairs, out: out, box: newBox(e.opt.Service, e.gone, q), asked: text.question}
 	if q.Repairs != nil {
 		a.repairs = *q.Repairs
 	}
-	a.prompt = text.prompt(q, lang, e.histories.get(ownerOf(ctx), q.ConversationID))
+	before, err := a.box.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	told := q
+	if told.Network.IsZero() {
+		told.Network = before.Network
+	}
+	a.prompt = text.prompt(told, lang, e.histories.get(ownerOf(ctx), before))
 	a.key = keyOf(ownerOf(ctx), q, a.prompt)
 	a.answer = hutch.Answer{Question: q.Question, Language: lang.Name, ConversationID: q.ConversationID}
 	return a, nil
@@ -220,11 +230,11 @@ func (a *asking) repair(answer, problem string) error {
 	a.repairs--
 	a.answer.Repairs++
 	a.answer.Cached = false
-	if answer == "" {
-		answer = "(an empty answer)" // the API refuses empty messages
+	if strings.TrimSpace(answer) == "" {
+		answer = "(an empty answer)" // the API refuses messages without text
 	}
 	a.prompt.Messages = append(a.prompt.Messages, Message{Assistant, answer}, Message{User, repairPrompt(problem, a.language)})
-	return a.out(hutch.AnswerEvent{Repair: &hutch.Repair{Attempt: a.answer.Repairs, Error: problem}})
+	return a.out(hutch.AnswerEvent{Repair: &hutch.Repair{Attempt: a.answer.Repairs, Error: tail(problem, maxShownError)}})
 }
 
 // generate asks the model, and passes its text on as it comes.
@@ -280,7 +290,7 @@ func (a *asking) try(ctx context.Context, code string) error {
 // remember keeps what was said in a conversation. A program that was repaired is also kept for the question.
 func (e *Engine) remember(ctx context.Context, a *asking) {
 	if a.question.ConversationID != "" && a.question.Code == "" {
-		e.histories.add(ownerOf(ctx), a.question.ConversationID, turn{a.question.Question, fenced(a.answer.Code, a.language), a.answer.Output})
+		e.histories.add(ownerOf(ctx), a.box.sandbox, turn{a.asked, fenced(a.answer.Code, a.language), a.answer.Output})
 	}
 	if a.question.ConversationID == "" && a.answer.Success && a.answer.Repairs > 0 {
 		e.programs.put(a.key, fenced(a.answer.Code, a.language), true)

@@ -95,6 +95,25 @@ func TestPrices(t *testing.T) {
 	}
 }
 
+// TestFrontMatterOfClaudeCode: its own files are often no YAML.
+func TestFrontMatterOfClaudeCode(t *testing.T) {
+	t.Parallel()
+	for head, want := range map[string]component{
+		"name: reviewer\ndescription: Use it after changes. Examples: <example>user: \"x\"</example>\ntools: Glob, Grep\nmodel: sonnet\ncolor: green": {Name: "reviewer", Model: "sonnet"},
+		"argument-hint: [number] [priority]\nallowed-tools: Bash(git add:*), Bash(git status:*)\nmax-tokens: 7\nlanguage: bash":                       {MaxTokens: 7, Language: "bash"},
+	} {
+		c, err := parseComponent([]byte("---\n" + head + "\n---\nDo it."))
+		if want.body = "Do it."; err != nil || c.Name != want.Name || c.Model != want.Model || c.MaxTokens != want.MaxTokens || c.Language != want.Language || c.body != want.body {
+			t.Errorf("%q: %+v, %v", head, c, err)
+		}
+	}
+	for _, head := range []string{"\t: [", "name: x\nno key", "max-tokens: many", "name: [\nx: ["} {
+		if c, err := parseComponent([]byte("---\n" + head + "\n---\nDo it.")); err == nil {
+			t.Errorf("%q: %+v", head, c)
+		}
+	}
+}
+
 // TestCharacters: the pieces of output are whole characters, and together all of it.
 func TestCharacters(t *testing.T) {
 	t.Parallel()

@@ -65,12 +65,13 @@ func (l *leaving) drain(ctx context.Context) {
 
 // box is the sandbox of a question. It is made when the first program is there.
 type box struct {
-	svc   hutch.Service
-	gone  *leaving
-	q     hutch.Question
-	id    string              // empty until it is made
-	dir   string              // the working folder, as the sandbox names it
-	given map[string]fileMark // the files before the program ran
+	svc     hutch.Service
+	gone    *leaving
+	q       hutch.Question
+	id      string              // empty until it is made
+	sandbox hutch.Sandbox       // that of the conversation, if there is one already
+	dir     string              // the working folder, as the sandbox names it
+	given   map[string]fileMark // the files before the program ran
 }
 
 // fileMark tells whether a file was changed.
@@ -81,6 +82,19 @@ type fileMark struct {
 
 func newBox(svc hutch.Service, gone *leaving, q hutch.Question) *box {
 	return &box{svc: svc, gone: gone, q: q, given: map[string]fileMark{}}
+}
+
+// find looks for the sandbox of the conversation, and does not wake it.
+func (b *box) find(ctx context.Context) (hutch.Sandbox, error) {
+	if b.q.ConversationID == "" {
+		return hutch.Sandbox{}, nil
+	}
+	sb, err := b.svc.Sandbox(ctx, b.q.SandboxID())
+	if err != nil && hutch.KindOf(err) == hutch.NotFound {
+		return hutch.Sandbox{}, nil
+	}
+	b.sandbox = sb
+	return sb, err
 }
 
 // open makes the sandbox, or finds that of the conversation, and puts the files into it.
@@ -94,7 +108,8 @@ func (b *box) open(ctx context.Context) error {
 	}
 	if req.ID == "" {
 		req.OnIdle = hutch.IdleDestroy
-		req.Timeout = hutch.InSeconds(hutch.MaxRepairs*(defaultModelTime+time.Duration(b.q.Timeout)*time.Millisecond) + spareTime) // should we die
+		req.SleepAfter = hutch.InSeconds(defaultModelTime + spareTime)                                                                 // it waits for the model between programs
+		req.Timeout = hutch.InSeconds((hutch.MaxRepairs+1)*(defaultModelTime+time.Duration(b.q.Timeout)*time.Millisecond) + spareTime) // should we die
 	}
 	sb, err := b.svc.Create(ctx, req)
 	if errors.Is(err, hutch.Exhausted) {
@@ -104,7 +119,12 @@ func (b *box) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.id = sb.ID
+	if b.sandbox.ID != "" && !b.q.Network.IsZero() { // it was made with another one, perhaps
+		if _, err := b.svc.SetNetwork(ctx, sb.ID, b.q.Network); err != nil {
+			return err
+		}
+	}
+	b.id, b.sandbox = sb.ID, sb
 	dir, err := b.svc.Stat(ctx, b.id, ".")
 	if err != nil {
 		return err
@@ -275,7 +295,7 @@ func (b *box) files(ctx context.Context) (map[string]fileMark, error) {
 	found := map[string]fileMark{}
 	err := b.svc.ListFiles(ctx, b.id, hutch.ListRequest{Path: ".", Recursive: true}, func(f hutch.FileInfo) error {
 		name := strings.TrimPrefix(f.Path, b.dir)
-		if f.Type != hutch.RegularFile || hidden(name) || hutch.CheckLocalName(name) != nil {
+		if f.Type != hutch.RegularFile || Hidden(name) || hutch.CheckLocalName(name) != nil {
 			return nil
 		}
 		if len(found) >= maxListed {
@@ -290,8 +310,8 @@ func (b *box) files(ctx context.Context) (map[string]fileMark, error) {
 	return found, err
 }
 
-// hidden reports whether a file is a tool's own, and no result.
-func hidden(name string) bool {
+// Hidden reports whether a file is a tool's own, and no result.
+func Hidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.HasPrefix(part, ".") || part == "__pycache__" || part == "node_modules" {
 			return true
@@ -316,7 +336,7 @@ func (b *box) outputs(ctx context.Context) (list []hutch.QuestionFile, err error
 	room := int64(hutch.MaxQuestionBytes)
 	for i := range list {
 		f := &list[i]
-		if f.Omitted = f.Size > room || !caller.From(ctx).Budget.Take(int(2*f.Size)); f.Omitted {
+		if f.Omitted = f.Size < 0 || f.Size > room || !caller.From(ctx).Budget.Take(int(2*f.Size)); f.Omitted {
 			continue
 		}
 		var content bytes.Buffer
