@@ -103,12 +103,17 @@ func newSnapshotRemove(h *home, std streams) *cobra.Command {
 
 func newRestore(h *home, std streams) *cobra.Command {
 	var asJSON bool
+	var env []string
 	var req hutch.CreateRequest
 	c := &cobra.Command{
 		Use: "restore SNAPSHOT", Short: "Make a sandbox that begins as a snapshot, and print its id",
 		Long: "Make a sandbox that begins as a snapshot or template, by its id or name, and print\nthe sandbox's id.\n" + remoteHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
+			var err error
+			if req.Env, err = environment(env); err != nil {
+				return err
+			}
 			req.Snapshot = args[0]
 			if err := vacant(ctx, svc, req.ID); err != nil {
 				return err
@@ -121,7 +126,7 @@ func newRestore(h *home, std streams) *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.StringVar(&req.ID, "id", "", "its id (default: a new one)")
 	f.BoolVar(&req.FilesOnly, "files-only", false, "take the files alone")
-	f.StringToStringVarP(&req.Env, "env", "e", nil, "set an environment variable; may be repeated")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
 	return c
 }
 
@@ -143,6 +148,7 @@ func vacant(ctx context.Context, svc *client.Client, id string) error {
 
 func newFork(h *home, std streams) *cobra.Command {
 	var req hutch.ForkRequest
+	var env []string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "fork SANDBOX", Short: "Make copies of a sandbox as it is now, and print their ids",
@@ -151,6 +157,10 @@ func newFork(h *home, std streams) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if req.Count < 1 { // to the server, 0 means that no number was given
 				return usageError{fmt.Errorf("--count is %d: give 1 to %d copies", req.Count, hutch.MaxForks)}
+			}
+			var err error
+			if req.Env, err = environment(env); err != nil {
+				return err
 			}
 			svc, err := h.dial()
 			if err != nil {
@@ -165,7 +175,7 @@ func newFork(h *home, std streams) *cobra.Command {
 	}
 	c.Flags().IntVarP(&req.Count, "count", "n", 1, "how many")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringToStringVarP(&req.Env, "env", "e", nil, "set an environment variable in the copies; may be repeated")
+	c.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable of the copies, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
 	return c
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -160,6 +161,33 @@ func TestTopIsSteeredByNothing(t *testing.T) {
 	var b bytes.Buffer
 	if err := v.print(&b, v.sorted()); err != nil || strings.ContainsAny(b.String(), "\x1b\r\x07\u202e") {
 		t.Errorf("printed: %q, %v", b.String(), err)
+	}
+}
+
+// boxes is a server with one sandbox of the caller.
+type boxes struct{ own hutch.Sandbox }
+
+func (b boxes) Sandbox(_ context.Context, id string) (hutch.Sandbox, error) {
+	if id != b.own.ID {
+		return hutch.Sandbox{}, hutch.Errorf(hutch.NotFound, "there is none")
+	}
+	return b.own, nil
+}
+
+func (b boxes) Processes(context.Context, string) ([]hutch.Process, error) {
+	return []hutch.Process{{ID: "own"}}, nil
+}
+
+// An administrator sees rows of others, whose sandboxes can be called as its own: their processes are not mixed up.
+func TestTopOfOtherOwners(t *testing.T) {
+	svc := boxes{hutch.Sandbox{ID: "web", Owner: "ada"}}
+	if list, err := processesOf(t.Context(), svc, topKey{"ada", "web"}); err != nil || len(list) != 1 {
+		t.Errorf("its own: %+v, %v", list, err)
+	}
+	for _, row := range []topKey{{"bob", "web"}, {"bob", "other"}, {"", "web"}} {
+		if list, err := processesOf(t.Context(), svc, row); hutch.KindOf(err) != hutch.NotFound || len(list) > 0 || !strings.Contains(err.Error(), "cannot use it") {
+			t.Errorf("%v: %+v, %v", row, list, err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -220,13 +221,13 @@ func (t *topScreen) open(ctx context.Context) {
 	ctx, t.stop = context.WithCancel(ctx)
 	d := &topDetail{}
 	t.view.detail = d
-	go t.processes(ctx, t.view.chosen.id, d)
+	go t.processes(ctx, t.view.chosen, d)
 }
 
 // processes reads the list now and then: it is on record, so it wakes no sandbox.
-func (t *topScreen) processes(ctx context.Context, id string, d *topDetail) {
+func (t *topScreen) processes(ctx context.Context, of topKey, d *topDetail) {
 	for {
-		list, err := t.svc.Processes(ctx, id)
+		list, err := processesOf(ctx, t.svc, of)
 		failed := t.do(ctx, func(*topView) {
 			d.processes, d.problem = list, ""
 			if err != nil {
@@ -243,6 +244,22 @@ func (t *topScreen) processes(ctx context.Context, id string, d *topDetail) {
 			return
 		}
 	}
+}
+
+// processesOf lists the processes of a row's sandbox. An administrator sees rows of all owners, but names only sandboxes of its own:
+// one with the same id is another sandbox.
+func processesOf(ctx context.Context, svc interface {
+	Sandbox(ctx context.Context, id string) (hutch.Sandbox, error)
+	Processes(ctx context.Context, sandbox string) ([]hutch.Process, error)
+}, row topKey) ([]hutch.Process, error) {
+	sb, err := svc.Sandbox(ctx, row.id)
+	if hutch.KindOf(err) == hutch.NotFound || err == nil && sb.Owner != row.owner {
+		return nil, hutch.Errorf(hutch.NotFound, "the sandbox of %s is gone, or this token cannot use it: use a token of its owner, or let the owner share it (hutch share)", cmp.Or(row.owner, "the server"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return svc.Processes(ctx, row.id)
 }
 
 // openLogs shows the logs of the chosen process. To read them would wake a sandbox that sleeps.

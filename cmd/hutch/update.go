@@ -14,8 +14,7 @@ func newUpdate(h *home, std streams) *cobra.Command {
 	var req hutch.UpdateRequest
 	var keepAlive, asJSON bool
 	var onIdle string
-	var set map[string]string
-	var unset []string
+	var env, unset []string
 	var sleepAfter, lifetime time.Duration
 	c := &cobra.Command{
 		Use: "update [flags] SANDBOX", Short: "Change how long a sandbox stays, its variables and its labels",
@@ -34,8 +33,8 @@ variables that they have.
 	f.StringVar(&onIdle, "on-idle", "", "what happens then: hibernate, stop or destroy")
 	durationVar(f, &lifetime, "lifetime", "", 0, "destroy it this long after now, 0 for never")
 	f.StringToStringVar(&req.Labels, "label", nil, "labels in place of all it has, `KEY=VALUE`; may be repeated")
-	f.StringToStringVarP(&set, "env", "e", nil, "set an environment variable, `KEY=VALUE`; may be repeated")
-	f.StringArrayVar(&unset, "unset-env", nil, "remove the environment variable `KEY`; may be repeated")
+	f.StringArrayVarP(&env, "env", "e", nil, "set an environment variable, `NAME=VALUE`, or NAME to pass ours on; may be repeated")
+	f.StringArrayVar(&unset, "unset-env", nil, "remove the environment variable `NAME`; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = onServer(h, func(ctx context.Context, svc *client.Client, args []string) error {
 		if f.Changed("keep-alive") {
@@ -46,6 +45,10 @@ variables that they have.
 		}
 		if f.Changed("lifetime") {
 			req.Timeout = new(hutch.InSeconds(lifetime))
+		}
+		set, err := environment(env)
+		if err != nil {
+			return err
 		}
 		req.Env = envChanges(set, unset)
 		req.OnIdle = hutch.IdleAction(onIdle)
