@@ -13,17 +13,18 @@ import (
 // there is room again.
 func TestChangesOfVariablesAreBounded(t *testing.T) {
 	b := start(t, nil)
+	b.create(t, hutch.CreateRequest{ID: "runs"})
 	b.create(t, hutch.CreateRequest{ID: "sleeper"})
-	change := func(n int) error {
+	change := func(id string, n int) error {
 		changes := map[string]*string{}
 		for i := range 100 {
 			changes[fmt.Sprintf("%d_%d_%s", n, i, strings.Repeat("x", 500))] = nil
 		}
-		_, err := b.Update(t.Context(), "sleeper", hutch.UpdateRequest{Env: changes})
+		_, err := b.Update(t.Context(), id, hutch.UpdateRequest{Env: changes})
 		return err
 	}
 	for n := range 20 {
-		if err := change(n); err != nil {
+		if err := change("runs", n); err != nil {
 			t.Fatalf("change %d of a sandbox that runs: %v", n, err)
 		}
 	}
@@ -35,7 +36,7 @@ func TestChangesOfVariablesAreBounded(t *testing.T) {
 		if n == 20 {
 			t.Fatal("changes of a sandbox that sleeps have no end")
 		}
-		err = change(n)
+		err = change("sleeper", n)
 	}
 	if !errors.Is(err, hutch.Invalid) || !strings.Contains(err.Error(), "have not been told") {
 		t.Errorf("too many changes: %v", err)
@@ -43,7 +44,7 @@ func TestChangesOfVariablesAreBounded(t *testing.T) {
 	if _, err := b.Resume(t.Context(), "sleeper"); err != nil {
 		t.Fatal(err)
 	}
-	if err := change(0); err != nil {
+	if err := change("sleeper", 0); err != nil {
 		t.Errorf("after it woke: %v", err)
 	}
 }
