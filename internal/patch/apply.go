@@ -12,18 +12,21 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode"
 
 	"hutch"
 )
 
-// maxFile bounds a file that is changed, in bytes.
+// maxFile bounds a file that is changed, in bytes, and maxAll the new content of all files. A change of a file that is
+// not text can be a thousandth of its content.
 const maxFile = 256 << 20
+
+var maxAll = 1 << 30
 
 // Apply changes the files of a folder. If one of them cannot be changed, because it is different here from what the
 // agent began with, or because it lies where nothing may be written, nothing is changed and the error is Conflict or
-// Denied. Changes of submodules are left out; their paths are returned.
+// Denied. All new content is on the disk before the first file changes, so a full disk changes nothing either. Changes
+// of submodules are left out; their paths are returned.
 func (p *Patch) Apply(dir string) (skipped []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -49,6 +52,7 @@ type plan struct {
 	root  *os.Root
 	steps map[string]*step
 	order []*step
+	size  int // of all new content
 }
 
 // step is the new state of one path.
@@ -56,7 +60,9 @@ type step struct {
 	path    string
 	mode    string // empty removes it
 	content []byte
-	removes bool // something is there
+	removes bool        // something is there
+	was     fs.FileInfo // of what is there, when it was read
+	temp    string      // where the new state waits for its place
 }
 
 func (p *plan) add(f *File) error {
@@ -75,7 +81,7 @@ func (p *plan) add(f *File) error {
 	if err := p.checkFolders(f.Path, f.New(), f.Deleted()); err != nil {
 		return err
 	}
-	old, err := p.old(f, seen)
+	old, err := p.old(s, f, seen)
 	if err != nil {
 		return err
 	}
@@ -86,6 +92,9 @@ func (p *plan) add(f *File) error {
 	if s.content, err = f.change(old); err != nil {
 		return conflict(f.Path, err)
 	}
+	if p.size += len(s.content); p.size > maxAll {
+		return hutch.Errorf(hutch.Exhausted, "the changed files have more than %d MiB together, the limit: copy them with `hutch cp`. Nothing was changed", maxAll>>20)
+	}
 	if f.NewMode == modeLink {
 		return checkLink(f.Path, string(s.content))
 	}
@@ -93,10 +102,10 @@ func (p *plan) add(f *File) error {
 }
 
 // old returns what is at the path, which must be what the difference says.
-func (p *plan) old(f *File, removed bool) ([]byte, error) {
-	info, err := p.root.Lstat(f.Path)
+func (p *plan) old(s *step, f *File, removed bool) ([]byte, error) {
+	info, err := p.lstat(f.Path)
 	switch {
-	case f.New() && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || removed):
+	case f.New() && (errors.Is(err, fs.ErrNotExist) || removed):
 		return nil, nil
 	case f.New() && err == nil && info.IsDir():
 		return nil, nil // checkPlace looks at what is in it
@@ -109,6 +118,7 @@ func (p *plan) old(f *File, removed bool) ([]byte, error) {
 	case info.Size() > maxFile:
 		return nil, hutch.Errorf(hutch.Exhausted, "%q has %d bytes, over the limit of %d: change it by hand", f.Path, info.Size(), maxFile)
 	}
+	s.was = info
 	var old []byte
 	if f.OldMode == modeLink {
 		target, lerr := p.root.Readlink(f.Path)
@@ -187,7 +197,7 @@ func (p *plan) checkFolders(name string, isNew, isGone bool) error {
 		if s != nil && s.mode != "" && !isGone {
 			return denied(name, "one of its folders is a file of the difference")
 		}
-		info, err := p.root.Lstat(dir)
+		info, err := p.lstat(dir)
 		switch {
 		case err != nil || info.IsDir() || s != nil && isNew:
 		case info.Mode()&fs.ModeSymlink != 0:
@@ -204,75 +214,107 @@ func (p *plan) checkPlace(s *step) error {
 	if err := p.checkFolders(s.path, !s.removes, s.mode == ""); err != nil {
 		return err
 	}
-	info, err := p.root.Lstat(s.path)
+	info, err := p.lstat(s.path)
 	if err != nil || !info.IsDir() {
 		return nil
 	}
-	return fs.WalkDir(p.root.FS(), s.path, func(name string, d fs.DirEntry, err error) error {
-		if inside := p.steps[name]; err != nil || d.IsDir() || inside != nil && inside.mode == "" {
+	here := p.root.FS()
+	return fs.WalkDir(here, s.path, func(name string, d fs.DirEntry, err error) error {
+		switch step := p.steps[name]; {
+		case err != nil || step != nil && step.mode == "":
+			return err
+		case !d.IsDir():
+			return conflict(s.path, fmt.Errorf("it is a folder here, with %q in it", name))
+		}
+		if inside, err := fs.ReadDir(here, name); err != nil || len(inside) > 0 {
 			return err
 		}
-		return conflict(s.path, fmt.Errorf("it is a folder here, with %q in it", name))
+		return conflict(s.path, fmt.Errorf("%q is an empty folder here", name)) // git does not know of it
 	})
 }
 
-// carryOut removes first, so that a folder can take the place of a file, and the other way round.
+// lstat looks at a path. Behind a link there is nothing.
+func (p *plan) lstat(name string) (fs.FileInfo, error) {
+	dir, err := p.folder(name)
+	if err == nil && dir != path.Dir(name) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.root.Lstat(name)
+}
+
+// folder is the nearest folder of a path that is there.
+func (p *plan) folder(name string) (dir string, err error) {
+	dir = "."
+	for part := range strings.SplitSeq(path.Dir(name), "/") {
+		next := path.Join(dir, part)
+		info, err := p.root.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir():
+			return dir, nil
+		case err != nil:
+			return "", err
+		}
+		dir = next
+	}
+	return dir, nil
+}
+
+// carryOut prepares everything beside its place. Then it removes first, so that a folder can take the place of a file, and
+// the other way round.
 func (p *plan) carryOut() error {
-	for _, s := range p.order {
-		if err := p.checkPlace(s); err != nil {
-			return err
+	defer p.tidy()
+	for _, prepare := range []func(*step) error{p.checkPlace, p.stage, p.unchanged} {
+		for _, s := range p.order {
+			if err := prepare(s); err != nil {
+				return err
+			}
 		}
 	}
-	for _, s := range p.order {
-		if !s.removes || s.mode != "" && s.mode != modeLink {
-			continue
-		}
-		if err := p.root.Remove(s.path); err != nil {
-			return err
-		}
-		for dir := path.Dir(s.path); s.mode == "" && dir != "." && p.root.Remove(dir) == nil; dir = path.Dir(dir) {
-		}
-	}
-	for _, s := range p.order {
-		if s.mode == "" {
-			continue
-		}
-		if err := p.put(s); err != nil {
-			return fmt.Errorf("write %q: %w", s.path, err)
+	for _, change := range []func(*step) error{p.remove, p.put} {
+		for _, s := range p.order {
+			if err := change(s); err != nil {
+				return fmt.Errorf("change %q: %w. Some files are changed: bring the folder back to what it was, and apply the difference again", s.path, err)
+			}
 		}
 	}
 	return nil
 }
 
-// put writes one file as a whole.
-func (p *plan) put(s *step) error {
-	dir := path.Dir(s.path)
-	if dir != "." {
-		if err := p.root.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
+// stage makes the new state of a path beside its place, in the nearest folder that is there. Of what goes it makes an empty
+// file for a moment, to learn whether the folder can be changed.
+func (p *plan) stage(s *step) error {
+	dir, err := p.folder(s.path)
+	if err == nil {
+		s.temp = path.Join(dir, ".hutch-"+rand.Text()[:12])
+		err = p.make(s)
 	}
-	if err := p.checkFolders(s.path, false, false); err != nil {
-		return err
+	if s.mode == "" && err == nil {
+		err = p.root.Remove(s.temp)
+		s.temp = ""
 	}
-	if s.mode == modeLink {
-		return p.root.Symlink(string(s.content), s.path)
+	if err != nil {
+		return fmt.Errorf("write beside %q: %w. Nothing was changed", s.path, err)
 	}
-	return p.write(path.Join(dir, ".hutch-"+rand.Text()[:12]), s)
+	return nil
 }
 
-// write writes a file beside its place, and moves it there. A file that is there already keeps its permissions, but for
-// those to run it.
-func (p *plan) write(temp string, s *step) error {
+// make makes the new state. A file that is there already keeps its permissions, but for those to run it.
+func (p *plan) make(s *step) error {
+	if s.mode == modeLink {
+		return p.root.Symlink(string(s.content), s.temp)
+	}
 	perm := fs.FileMode(0o666)
 	if s.mode == modeProgram {
 		perm = 0o777
 	}
-	file, err := p.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	file, err := p.root.OpenFile(s.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
-	if info, serr := p.root.Lstat(s.path); serr == nil && info.Mode().IsRegular() {
+	if info, serr := p.lstat(s.path); serr == nil && info.Mode().IsRegular() {
 		perm = info.Mode().Perm() &^ 0o111
 		if s.mode == modeProgram {
 			perm |= perm & 0o444 >> 2
@@ -280,13 +322,64 @@ func (p *plan) write(temp string, s *step) error {
 		err = file.Chmod(perm)
 	}
 	_, werr := file.Write(s.content)
-	if err = errors.Join(err, werr, file.Close()); err == nil {
-		err = p.root.Rename(temp, s.path)
+	return errors.Join(err, werr, file.Close())
+}
+
+// unchanged refuses a file that somebody has changed or made since the plan was made.
+func (p *plan) unchanged(s *step) error {
+	info, err := p.lstat(s.path)
+	if s.was == nil {
+		if err == nil && !info.IsDir() {
+			return conflict(s.path, errors.New("it was made just now"))
+		}
+		return nil
 	}
-	if err != nil {
-		p.root.Remove(temp)
+	if err != nil || !os.SameFile(info, s.was) || info.Size() != s.was.Size() || !info.ModTime().Equal(s.was.ModTime()) {
+		return conflict(s.path, errors.New("it was changed just now"))
+	}
+	return nil
+}
+
+// remove removes what goes, and the folders that it leaves empty.
+func (p *plan) remove(s *step) error {
+	if s.mode != "" {
+		return nil
+	}
+	if err := p.root.Remove(s.path); err != nil {
+		return err
+	}
+	for dir := path.Dir(s.path); dir != "." && p.root.Remove(dir) == nil; dir = path.Dir(dir) {
+	}
+	return nil
+}
+
+// put moves the new state to its place.
+func (p *plan) put(s *step) error {
+	if s.mode == "" {
+		return nil
+	}
+	if dir := path.Dir(s.path); dir != "." {
+		if err := p.root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := p.checkFolders(s.path, false, false); err != nil {
+		return err
+	}
+	err := p.root.Rename(s.temp, s.path)
+	if err == nil {
+		s.temp = ""
 	}
 	return err
+}
+
+// tidy removes what waits for a place that it did not get.
+func (p *plan) tidy() {
+	for _, s := range p.order {
+		if s.temp != "" {
+			p.root.Remove(s.temp)
+		}
+	}
 }
 
 func conflict(path string, why error) error {

@@ -44,7 +44,9 @@ func Commit(ctx context.Context, dir, branch, message string, text []byte) (id s
 		return "", hutch.Errorf(hutch.Conflict, "%s is no repository of git with a commit: leave --branch out and use --apply. Git says %q", dir, g.err)
 	}
 	g.do(nil, "read-tree", head)
-	g.do(text, "apply", "--cached", "--binary", "-")
+	// The names in the difference are those in the folder, which can be one of several in the repository.
+	prefix := g.do(nil, "rev-parse", "--show-prefix")
+	g.do(text, "apply", "--cached", "--binary", "--directory="+prefix, "-")
 	if g.err != nil {
 		return "", hutch.Errorf(hutch.Conflict, "the difference does not fit the last commit of %s: the folder had changes that are not committed. Use --apply, which changes the files themselves. Git says %q", dir, g.err)
 	}
@@ -72,11 +74,13 @@ func (g *repository) do(stdin []byte, args ...string) string {
 		return ""
 	}
 	settings := []string{"-C", g.dir}
-	for _, s := range []string{"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "core.quotePath=true"} {
+	for _, s := range []string{"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false", "core.quotePath=true", "apply.whitespace=nowarn", "apply.ignoreWhitespace=no"} {
 		settings = append(settings, "-c", s)
 	}
 	cmd := exec.CommandContext(g.ctx, "git", append(settings, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+g.index, "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	// The settings of the repository can allow a protocol that runs a program, against a general prohibition in our
+	// arguments. Against an empty list in the environment they cannot.
+	cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+g.index, "GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 	cmd.Stdin = bytes.NewReader(stdin)
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -87,5 +91,5 @@ func (g *repository) do(stdin []byte, args ...string) string {
 			g.err = errors.New(words)
 		}
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSuffix(string(out), "\n")
 }

@@ -186,6 +186,8 @@ func TestWhatGitPrints(t *testing.T) {
 		"file and link":     {tree{"a": "x\n", "b": link + "a"}, tree{"a": link + "b", "b": "y\n"}},
 		"file, then folder": {tree{"a": "x\n"}, tree{"a/b": "y\n"}},
 		"folder, then file": {tree{"a/b": "y\n", "a/c/d": "z\n"}, tree{"a": "x\n"}},
+		"link, then folder": {tree{"l": link + "a", "a/b/c": "x\n"}, tree{"l/b/c": "x\n", "a/b/c": "y\n"}},
+		"folder, then link": {tree{"l/b/c": "x\n", "a/b/c": "y\n"}, tree{"l": link + "a", "a/b/c": "x\n"}},
 		"looks like a head": {tree{"a": "-- x\n++ y\n"}, tree{"a": "diff --git a/x b/x\n@@ -1 +1 @@\n"}},
 		"a dot in a name":   {tree{".gitignore": "x\n"}, tree{".gitignore": "y\n", ".github/x": "z\n", "a.git/x": "1\n"}},
 	} {
@@ -222,10 +224,11 @@ func TestRandomChanges(t *testing.T) {
 // head is the beginning of a change that makes a file.
 func made(name, mode, content string) string {
 	n := strings.Count(content, "\n")
-	body := ""
+	var lines strings.Builder
 	for line := range strings.Lines(content) {
-		body += "+" + line
+		lines.WriteString("+" + line)
 	}
+	body := lines.String()
 	if n == 0 {
 		n, body = 1, "+"+content+"\n\\ No newline at end of file\n"
 	}
@@ -366,6 +369,31 @@ func TestCommit(t *testing.T) {
 	for branch, text := range map[string][]byte{"try/one": diff, "-x": diff, "a..b": diff, "new": []byte(made(".git/config", "100644", "x\n")), "other": nil} {
 		if _, err := patch.Commit(t.Context(), dir, branch, "m", text); err == nil {
 			t.Errorf("the branch %s was made of %.40q", branch, text)
+		}
+	}
+}
+
+// TestEmptyFolders: git does not know them, so an agent can put a file in the place of one. Nothing is changed then.
+func TestEmptyFolders(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ before, after tree }{
+		"a new file":  {tree{"kept": "x\n"}, tree{"kept": "y\n", "folder": "x\n"}},
+		"of a folder": {tree{"kept": "x\n", "folder/a": "x\n"}, tree{"kept": "y\n", "folder": "x\n"}},
+	} {
+		dir := t.TempDir()
+		c.before.write(t, dir)
+		if err := os.MkdirAll(filepath.Join(dir, "folder/empty"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		p, err := patch.Parse(difference(t, c.before, c.after))
+		if err == nil {
+			_, err = p.Apply(dir)
+		}
+		if !errors.Is(err, hutch.Conflict) || !strings.Contains(err.Error(), "folder/empty") {
+			t.Errorf("%s gave %v", name, err)
+		}
+		if what := same(c.before, read(t, dir)); what != "" {
+			t.Errorf("%s: the folder has changed: %s", name, what)
 		}
 	}
 }
