@@ -227,20 +227,29 @@ func (f *agentRun) run(ctx context.Context, svc *client.Client, d coding.Definit
 		return f.tryAll(ctx, svc, s, std)
 	case f.detach:
 		if _, err := s.Start(ctx, f.prompt, f.timeout); err != nil {
+			svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
 			return err
 		}
 		return printMade(std, s.ID, map[string]string{"sandboxId": s.ID}, f.asJSON, nil)
 	}
-	if f.rm {
-		defer svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
-	} else {
+	res, err := s.Prompt(ctx, f.prompt, f.timeout, newStage(std.err, "").show)
+	if !f.remove(ctx, svc, s, err) {
 		defer fmt.Fprintf(std.err, "hutch: the session is %s: go on with `hutch agent resume %[1]s --prompt TEXT`\n", s.ID)
 	}
-	res, err := s.Prompt(ctx, f.prompt, f.timeout, newStage(std.err, "").show)
 	if err != nil {
 		return err
 	}
 	return f.finish(ctx, std, res)
+}
+
+// remove destroys a session whose work is known or was broken off, if the flags say so. One whose result cannot be had has
+// the only copy of the work.
+func (f *agentRun) remove(ctx context.Context, svc *client.Client, s *coding.Session, err error) bool {
+	if !f.rm || err != nil && ctx.Err() == nil {
+		return false
+	}
+	svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
+	return true
 }
 
 // finish shows a result, and puts the change where the flags say.

@@ -119,13 +119,12 @@ func newAgentDiff(h *home, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "diff [flags] SESSION", Short: "Print what has changed since a session began", Long: "Print what has changed since a session began, as git does.\n" + remoteHelp, Args: cobra.ExactArgs(1),
 		RunE: onSession(h, nil, func(ctx context.Context, _ *client.Client, s *coding.Session, _ []string) error {
-			diff, p, err := s.Diff(ctx)
+			diff, sum, err := s.Diff(ctx)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				added, removed := p.Lines()
-				return writeJSON(std.out, map[string]any{"sandboxId": s.ID, "diff": string(diff), "files": len(p.Files), "added": added, "removed": removed})
+				return writeJSON(std.out, map[string]any{"sandboxId": s.ID, "diff": string(diff), "files": sum.Files, "added": sum.Added, "removed": sum.Removed})
 			}
 			return showDiff(std.out, string(diff))
 		}),

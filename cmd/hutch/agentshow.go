@@ -96,9 +96,7 @@ func (f *agentRun) tryAll(ctx context.Context, svc *client.Client, first *coding
 			if tries[i].Result = res; err != nil {
 				tries[i].Result.SandboxID, tries[i].Error = s.ID, err.Error()
 			}
-			if f.rm {
-				svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
-			}
+			f.remove(ctx, svc, s, err)
 		})
 	}
 	wg.Wait()

@@ -23,6 +23,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -110,6 +111,20 @@ func Open(ctx context.Context, svc Service, d Definition, req hutch.CreateReques
 		}
 	}
 	return s, s.remember(ctx)
+}
+
+// Begin opens a session and gives it a prompt. It returns the id of that process. If it fails, nothing is left.
+func Begin(ctx context.Context, svc Service, d Definition, req hutch.CreateRequest, repo Repository, prompt string, timeout time.Duration) (*Session, string, error) {
+	s, err := Open(ctx, svc, d, req, repo)
+	if err != nil {
+		return nil, "", err
+	}
+	process, err := s.Start(ctx, prompt, timeout)
+	if err != nil {
+		svc.Destroy(context.WithoutCancel(ctx), s.ID, true)
+		return nil, "", err
+	}
+	return s, process, nil
 }
 
 // request is what the sandbox is created with.
@@ -220,39 +235,67 @@ func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Ses
 	return &Session{svc: svc, definition: d, ID: id}, nil
 }
 
-// Fork makes sessions that begin with what this one is now.
+// Fork makes sessions that begin with what this one is now, or none. They are there for as long as this one was to be.
 func (s *Session) Fork(ctx context.Context, count int) ([]*Session, error) {
+	sb, err := s.svc.Sandbox(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	keep := hutch.InSeconds(DefaultKeep)
+	if sb.ExpiresAt != nil {
+		keep = hutch.InSeconds(sb.ExpiresAt.Sub(sb.CreatedAt))
+	}
 	list, err := s.svc.Fork(ctx, s.ID, hutch.ForkRequest{Count: count})
 	if err != nil {
 		return nil, err
 	}
 	sessions := make([]*Session, len(list))
-	keep := hutch.InSeconds(DefaultKeep)
 	for i, sb := range list {
 		sessions[i] = &Session{svc: s.svc, definition: s.definition, ID: sb.ID}
 		_, uerr := s.svc.Update(ctx, sb.ID, hutch.UpdateRequest{Labels: map[string]string{Label: s.definition.Name}, Timeout: &keep})
 		err = cmp.Or(err, uerr)
 	}
-	return sessions, err
+	if err == nil {
+		return sessions, nil
+	}
+	for _, copy := range sessions {
+		s.svc.Destroy(context.WithoutCancel(ctx), copy.ID, true)
+	}
+	return nil, err
 }
 
-// run runs a script of ours in the sandbox, and returns what it prints.
-func (s *Session) run(ctx context.Context, script string, out func(hutch.Output) error, args ...string) (hutch.ExecResult, error) {
+var noSpace = regexp.MustCompile("No space left on device|Disk quota exceeded")
+
+// maxSaid bounds what is kept of the standard error, in bytes.
+const maxSaid = 4 << 10
+
+// run runs a script of ours in the sandbox, and passes on what it prints.
+func (s *Session) run(ctx context.Context, script string, out func(hutch.Output) error, args ...string) error {
+	var said []byte // on the standard error
 	res, err := s.svc.Exec(ctx, s.ID, hutch.ExecRequest{
-		Command: script, Args: args, Timeout: hutch.InSeconds(setUpTime), StreamOnly: out != nil,
+		Command: script, Args: args, Timeout: hutch.InSeconds(setUpTime), StreamOnly: true,
 		Env: map[string]string{"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
-	}, out)
+	}, func(o hutch.Output) error {
+		if o.Stream == hutch.Stderr {
+			said = append(said, o.Data[:min(len(o.Data), maxSaid-len(said))]...)
+		} else if out != nil {
+			return out(o)
+		}
+		return nil
+	})
 	switch {
 	case err != nil:
-		return res, err
+		return err
 	case res.TimedOut:
-		return res, hutch.Errorf(hutch.Timeout, "git did not end within %v: is the repository too large?", setUpTime)
+		return hutch.Errorf(hutch.Timeout, "git did not end within %v: is the repository too large?", setUpTime)
+	case res.ExitCode != 0 && noSpace.Match(said):
+		return hutch.Errorf(hutch.Exhausted, "the disk of the sandbox is full, so git cannot tell what has changed: remove something with `hutch exec`, or give the next session more with --disk")
 	case res.Limit != "":
-		return res, hutch.Errorf(hutch.Exhausted, "git reached the %s limit of the sandbox: give it more with --memory or --disk", res.Limit)
+		return hutch.Errorf(hutch.Exhausted, "git reached the %s limit of the sandbox: give it more with --memory or --disk", res.Limit)
 	case res.ExitCode == 127:
-		return res, hutch.Errorf(hutch.Unsupported, "the image has no git, or no bash: use one that has both")
+		return hutch.Errorf(hutch.Unsupported, "the image has no git, or no bash: use one that has both")
 	case res.ExitCode != 0:
-		return res, hutch.Errorf(hutch.Conflict, "git ended with %d: %.500s", res.ExitCode, fmt.Sprintf("%q", res.Stderr))
+		return hutch.Errorf(hutch.Conflict, "git ended with %d: %.500s", res.ExitCode, fmt.Sprintf("%q", said))
 	}
-	return res, nil
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"hutch"
 	"hutch/internal/coding"
+	"hutch/internal/engine"
 	"hutch/internal/hutchtest"
 	"hutch/internal/patch"
 )
@@ -55,7 +56,12 @@ func folder(t *testing.T) string {
 	git(t, dir, "init", "-q", "-b", "main")
 	git(t, dir, "add", "-A")
 	git(t, dir, "add", "-f", "kept.log")
+	write(t, dir, map[string]string{"gone before": "x\n"})
+	git(t, dir, "add", "gone before")
 	git(t, dir, "commit", "-q", "-m", "first")
+	if err := os.Remove(filepath.Join(dir, "gone before")); err != nil {
+		t.Fatal(err)
+	}
 	for name, target := range map[string]string{"out": "/etc/passwd", "up": "../../x", "loop": "loop"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -63,7 +69,7 @@ func folder(t *testing.T) string {
 	}
 	git(t, dir, "config", "filter.evil.clean", "sh -c 'echo filtered'")
 	git(t, dir, "config", "remote.origin.url", "https://user:hunter2@example.com/repo.git")
-	write(t, dir, map[string]string{".git/hooks/post-commit": "#!/bin/sh\necho ran >> hooked\n"})
+	write(t, dir, map[string]string{".git/hooks/post-commit": "#!/bin/sh\necho ran >> hooked\n", ".git/worktrees/w/config.worktree": "hunter2\n"})
 	if err := os.Chmod(filepath.Join(dir, ".git/hooks/post-commit"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +144,7 @@ func TestFolder(t *testing.T) {
 		var events []string
 		res := prompt(t, s, `
 git log --format=said:%s
-cat .git/config .git/hooks/post-commit 2>&1 | grep -c -e hunter2 -e evil -e ran || echo nothing of the settings
+cat .git/config .git/hooks/post-commit .git/worktrees/w/config.worktree 2>&1 | grep -c -e hunter2 -e evil -e ran || echo nothing of the settings
 sed -i s/two/TWO/ main.txt
 git switch -q -c elsewhere
 git -c user.name=a -c user.email=a@b commit -qam 'on another branch'
@@ -267,6 +273,8 @@ func TestHostileAgents(t *testing.T) {
 		"our repository is gone":   {"rm -rf ../.hutch-agent; echo x >a", "", hutch.Conflict},
 		"too much":                 {"head -c 40000000 /dev/urandom >big", "", hutch.Exhausted},
 		"the folder is gone":       {"cd ..; rm -rf repo", "", hutch.Conflict},
+		"no room on the disk":      {"echo x >a; echo '*.log' >.gitignore; head -c 999999999 /dev/zero >f.log; true", "", hutch.Exhausted},
+		"a lock that is left":      {"echo x >a; touch ../.hutch-agent/base.git/index.lock", "+x", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -314,6 +322,9 @@ func TestOutputOfAnyKind(t *testing.T) {
 	if res.ExitCode != 3 || res.Success || res.Diff != "" || res.Files != 0 {
 		t.Errorf("the result is %+v", res)
 	}
+	if res := prompt(t, s, "exit 124", nil); res.TimedOut || res.Success || res.ExitCode != 124 {
+		t.Errorf("an agent that chose the code of a time limit gave %+v", res)
+	}
 	if res, err := s.Prompt(t.Context(), "trap '' TERM; sleep 1000", time.Second, nil); err != nil || !res.TimedOut || res.Success {
 		t.Errorf("over its time it gave %+v, %v", res, err)
 	}
@@ -347,6 +358,96 @@ func TestKeys(t *testing.T) {
 	}
 	if left, err := fake.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(left) > 0 {
 		t.Errorf("%d sandboxes are left, %v", len(left), err)
+	}
+}
+
+// TestBeginLeavesNothing: a session whose first prompt cannot begin is of use to nobody.
+func TestBeginLeavesNothing(t *testing.T) {
+	t.Parallel()
+	svc := service{Service: hutchtest.Engine(t, "native", nil)}
+	repo := coding.Repository{Unpack: coding.FromFolder(t.TempDir())}
+	if _, _, err := coding.Begin(t.Context(), svc, scripted(t), hutch.CreateRequest{}, repo, "x", -time.Second); !errors.Is(err, hutch.Invalid) {
+		t.Errorf("it gave %v", err)
+	}
+	if left, err := svc.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(left) > 0 {
+		t.Errorf("%d sandboxes are left, %v", len(left), err)
+	}
+}
+
+// TestWorksAlone: the sandbox of an agent that nobody follows does not sleep before the agent's time is over.
+func TestWorksAlone(t *testing.T) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			svc := service{Service: hutchtest.Engine(t, runtime, func(o *engine.Options) { o.SleepAfter = time.Second })}
+			s := open(t, svc, t.TempDir())
+			if _, err := s.Start(t.Context(), "sleep 1000", time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+				if sb, err := svc.Sandbox(t.Context(), s.ID); err != nil || sb.Status != hutch.Running {
+					t.Fatalf("while its agent works the sandbox is %s, %v", sb.Status, err)
+				}
+			}
+			p, err := s.Last(t.Context())
+			if err == nil {
+				err = s.Stop(t.Context())
+			}
+			if err == nil {
+				_, err = s.Follow(t.Context(), p.ID, nil)
+			}
+			sb, serr := svc.Sandbox(t.Context(), s.ID)
+			if err = errors.Join(err, serr); err != nil || sb.SleepAfter != 1 {
+				t.Errorf("when its agent has ended the sandbox sleeps after %v s, %v", sb.SleepAfter, err)
+			}
+		})
+	}
+}
+
+// stubborn is a service that changes no sandbox.
+type stubborn struct{ service }
+
+func (stubborn) Update(context.Context, string, hutch.UpdateRequest) (hutch.Sandbox, error) {
+	return hutch.Sandbox{}, hutch.Errorf(hutch.Exhausted, "not now")
+}
+
+// TestForks: copies are there as long as their original was to be, and all or none of them.
+func TestForks(t *testing.T) {
+	t.Parallel()
+	svc := service{Service: hutchtest.Engine(t, "native", nil)}
+	keep := coding.Repository{Unpack: coding.FromFolder(t.TempDir())}
+	s, err := coding.Open(t.Context(), stubborn{svc}, scripted(t), hutch.CreateRequest{Timeout: 3600}, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Fork(t.Context(), 2); !errors.Is(err, hutch.Exhausted) {
+		t.Errorf("copies without a label: %v", err)
+	}
+	if left, err := svc.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(left) != 1 {
+		t.Errorf("%d sandboxes are left, %v", len(left), err)
+	}
+	if s, err = coding.Find(t.Context(), svc, s.ID, scripted(t)); err != nil {
+		t.Fatal(err)
+	}
+	copies, err := s.Fork(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb, err := svc.Sandbox(t.Context(), copies[0].ID)
+	if err != nil || sb.ExpiresAt == nil || time.Until(*sb.ExpiresAt) > time.Hour+time.Minute || sb.Labels[coding.Label] != "scripted" {
+		t.Errorf("the copy is there until %v, with the labels %v: %v", sb.ExpiresAt, sb.Labels, err)
+	}
+}
+
+// TestPasswordsInURLs: no error repeats one.
+func TestPasswordsInURLs(t *testing.T) {
+	t.Parallel()
+	svc := service{Service: hutchtest.Engine(t, "native", nil)}
+	for _, url := range []string{"https://bob:hunter2@-x/r.git", "https://bob:hunter2@10.0.0.1.x:99999/r.git", "https://bob:hunter2@no host/r.git", "https://bob:hun%zzter2@x/r.git"} {
+		_, err := coding.Open(t.Context(), svc, scripted(t), hutch.CreateRequest{}, coding.Repository{GitCloneRequest: hutch.GitCloneRequest{URL: url}})
+		if err == nil || strings.Contains(err.Error(), "hun") {
+			t.Errorf("%s gave %v", url, err)
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ func leftOut(name string, isDir bool) bool {
 			return !isDir
 		case below[0] == "hooks", strings.HasPrefix(below[0], "config"):
 			return true
-		case below[0] == "modules": // the repositories of submodules, whose names can have slashes
+		case below[0] == "modules", below[0] == "worktrees": // those of submodules, whose names can have slashes, and of other trees
 			return strings.HasPrefix(below[len(below)-1], "config") || strings.Contains(name, "/hooks/")
 		}
 		return false

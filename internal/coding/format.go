@@ -3,6 +3,7 @@ package coding
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -79,8 +80,8 @@ type claudeLine struct {
 type block struct {
 	Type, Text, Name string
 	Input            json.RawMessage
-	Content          blocks
-	IsError          bool `json:"is_error"`
+	Content          texts // of the result of a tool
+	IsError          bool  `json:"is_error"`
 }
 
 // blocks are a list of blocks, or a text.
@@ -92,20 +93,55 @@ func (b *blocks) UnmarshalJSON(data []byte) error {
 		*b = blocks{{Type: "text", Text: text}}
 		return nil
 	}
-	var list []block
-	err := json.Unmarshal(data, &list)
-	*b = list
+	var list first[block]
+	err := list.UnmarshalJSON(data)
+	*b = blocks(list)
 	return err
 }
 
-func (b blocks) text() string {
+// texts is a text, or the texts of a list. Blocks in it have no content of their own: each level would read all levels
+// below it again.
+type texts string
+
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*t = texts(text)
+		return nil
+	}
+	var list first[struct{ Type, Text string }]
+	err := list.UnmarshalJSON(data)
 	var all []string
-	for _, x := range b {
+	for _, x := range list {
 		if x.Type == "text" {
 			all = append(all, x.Text)
 		}
 	}
-	return strings.Join(all, "\n")
+	*t = texts(strings.Join(all, "\n"))
+	return err
+}
+
+// first is the beginning of a list. A few bytes of an element can be many in memory.
+type first[T any] []T
+
+const maxElements = 1000
+
+func (l *first[T]) UnmarshalJSON(data []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	switch t, err := dec.Token(); {
+	case err != nil || t == nil: // null
+		return err
+	case t != json.Delim('['):
+		return errors.New("it is no list")
+	}
+	for len(*l) < maxElements && dec.More() {
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			return err
+		}
+		*l = append(*l, v)
+	}
+	return nil
 }
 
 func claude(l claudeLine) (events []Event) {
@@ -126,7 +162,7 @@ func claude(l claudeLine) (events []Event) {
 	case "user":
 		for _, b := range l.Message.Content {
 			if b.Type == "tool_result" {
-				events = append(events, Event{Type: Got, Text: b.Content.text(), Failed: b.IsError})
+				events = append(events, Event{Type: Got, Text: string(b.Content), Failed: b.IsError})
 			}
 		}
 	case "result":
@@ -159,7 +195,7 @@ type codexLine struct {
 		Output              string `json:"aggregated_output"`
 		Status              string
 		ExitCode            *int `json:"exit_code"`
-		Changes             []struct{ Path, Kind string }
+		Changes             first[struct{ Path, Kind string }]
 		Message             string
 	}
 	Usage struct {

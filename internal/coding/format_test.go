@@ -1,9 +1,12 @@
 package coding
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"hutch"
 )
@@ -62,6 +65,83 @@ func TestFormats(t *testing.T) {
 				t.Errorf("%s in pieces of %d: %q, answer %q, %+v, failed %v, %v", name, size, events, d.answer, d.usage, d.failed, err)
 			}
 		}
+	}
+}
+
+// TestLinesThatCostMuch: what an agent prints costs the server little more than its bytes.
+func TestLinesThatCostMuch(t *testing.T) {
+	t.Parallel()
+	const levels = 4500 // JSON has at most 10,000
+	deep := `{"type":"user","message":{"content":` + strings.Repeat(`[{"type":"tool_result","content":`, levels) + `"` + strings.Repeat("x", 1<<20) + `"` + strings.Repeat("}]", levels) + "}}\n"
+	wide := `{"type":"item.completed","item":{"type":"file_change","changes":[` + strings.Repeat("{},", 1_000_000) + "{}]}}\n"
+	for name, line := range map[string]string{"claude": deep, "codex": wide} {
+		events := 0
+		d := decoder{read: formats[name], show: func(Event) error { events++; return nil }}
+		began := time.Now()
+		if err := d.add(hutch.Output{Stream: hutch.Stdout, Data: []byte(line)}); err != nil || events > maxElements {
+			t.Errorf("%s: %d events, %v", name, events, err)
+		}
+		if took := time.Since(began); took > 10*time.Second { // it is milliseconds; it was minutes
+			t.Errorf("%s: a line of %d bytes took %v", name, len(line), took)
+		}
+	}
+}
+
+// TestLinesTakeRoom: a line of usual length is read whether or not the server has room; of a longer one it keeps what there is
+// room for, and only once.
+func TestLinesTakeRoom(t *testing.T) {
+	t.Parallel()
+	room, longest := 0, 0
+	d := decoder{read: formats["text"], show: func(e Event) error { longest = max(longest, len(e.Text)); return nil }, take: func(n int) bool {
+		if n > room {
+			return false
+		}
+		room -= n
+		return true
+	}}
+	print := func(text string) {
+		for piece := range slices.Chunk([]byte(text), 32<<10) {
+			if err := d.add(hutch.Output{Stream: hutch.Stdout, Data: piece}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	print(strings.Repeat("x", 60_000) + "\n")
+	if longest != 60_000 {
+		t.Errorf("without room a line has %d bytes", longest)
+	}
+	print(strings.Repeat("x", 32<<20) + "\n")
+	if n := cap(d.pending[hutch.Stdout].text); n > 2*freeLine {
+		t.Errorf("without room %d bytes are held", n)
+	}
+	room = 1 << 30
+	for range 2 {
+		print(strings.Repeat("x", 32<<20) + "\n")
+	}
+	if n := cap(d.pending[hutch.Stdout].text); n > 2*maxLine || 1<<30-room > held*(maxLine+freeLine) {
+		t.Errorf("%d bytes are held, and %d were taken", n, 1<<30-room)
+	}
+	if err := d.add(hutch.Output{Stream: hutch.Stdout, Data: []byte("the beginning")}); err != nil {
+		t.Fatal(err)
+	}
+	longest = 0
+	if err := d.add(hutch.Output{Stream: hutch.Stdout, Lost: 1000, Data: []byte("end\n")}); err != nil || longest != len("end") {
+		t.Errorf("around what was lost: %d bytes, %v", longest, err)
+	}
+}
+
+// TestUsageThatJSONHasNot: an agent that says it has cost more than a number can be still has a result.
+func TestUsageThatJSONHasNot(t *testing.T) {
+	t.Parallel()
+	d := decoder{read: formats["claude"], show: func(Event) error { return nil }}
+	line := []byte(`{"type":"result","subtype":"success","total_cost_usd":1e308}` + "\n")
+	for range 2 {
+		if err := d.add(hutch.Output{Stream: hutch.Stdout, Data: line}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := json.Marshal(hutch.AgentResult{Usage: d.usage}); err != nil {
+		t.Error(err)
 	}
 }
 

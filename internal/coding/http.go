@@ -75,14 +75,9 @@ func (h *handler) open(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.answer(w, r, req.Detach, func(ctx context.Context) (*Session, string, error) {
-		s, err := Open(ctx, h.svc, d, hutch.CreateRequest{
+		return Begin(ctx, h.svc, d, hutch.CreateRequest{
 			Image: req.Image, Runtime: req.Runtime, Env: req.Env, Network: req.Network, Limits: req.Limits, Timeout: req.Keep,
-		}, Repository{GitCloneRequest: req.Repository})
-		if err != nil {
-			return nil, "", err
-		}
-		process, err := s.Start(ctx, req.Prompt, req.Timeout.Duration())
-		return s, process, err
+		}, Repository{GitCloneRequest: req.Repository}, req.Prompt, req.Timeout.Duration())
 	})
 }
 

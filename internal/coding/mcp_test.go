@@ -68,6 +68,7 @@ func TestOverMCP(t *testing.T) {
 		{map[string]any{"repository": "https://example.com/x.git", "prompt": "x"}, "ANTHROPIC_API_KEY"},
 		{map[string]any{"sandboxId": "none"}, "none"},
 		{map[string]any{"sandboxId": s.ID, "prompt": "x"}, "definition"},
+		{map[string]any{"sandboxId": s.ID, "prompt": "x", "timeout": -1}, "timeout"},
 	} {
 		if text, res := ask(wrong.args); !res.IsError || !strings.Contains(text, wrong.word) {
 			t.Errorf("%v gave %.300s", wrong.args, text)

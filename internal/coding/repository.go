@@ -3,6 +3,7 @@ package coding
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func withHost(n hutch.Network, address string) (hutch.Network, error) {
 	}
 	n.Allow = append(slices.Clone(n.Allow), hutch.Rules(host)...)
 	if _, err := n.Canonical(); err != nil {
-		return n, hutch.Errorf(hutch.Invalid, "the url %.200q has no host that a sandbox can reach", address).Naming(hutch.AboutField, "url")
+		return n, hutch.Errorf(hutch.Invalid, "the url has no host that a sandbox can reach: give one such as https://example.com/repo.git").Naming(hutch.AboutField, "url") // it can hold a password
 	}
 	return n, nil
 }
@@ -35,9 +36,13 @@ func withHost(n hutch.Network, address string) (hutch.Network, error) {
 // hostOf returns the host and port of an address for git, or "" for a path.
 func hostOf(address string) string {
 	ports := map[string]string{"https": "443", "http": "80", "ssh": "22", "git": "9418"}
-	if u, err := url.Parse(address); err == nil && ports[u.Scheme] != "" && u.Host != "" {
-		if u.Port() == "" {
-			return u.Host + ":" + ports[u.Scheme]
+	if strings.Contains(address, "://") {
+		u, err := url.Parse(address)
+		switch {
+		case err != nil || ports[u.Scheme] == "" || u.Host == "":
+			return ""
+		case u.Port() == "":
+			return net.JoinHostPort(u.Hostname(), ports[u.Scheme])
 		}
 		return u.Host
 	}
@@ -66,6 +71,16 @@ base=$1 folder=$2
 cd "$folder" || exit 1
 own() { git --git-dir="$base" --work-tree="$folder" -c core.bare=false -c core.hooksPath=/dev/null -c core.fsmonitor=false \
 	-c core.autocrlf=false -c core.safecrlf=false -c core.symlinks=true -c core.fileMode=true -c core.quotePath=true -c gc.auto=0 -c advice.addEmbeddedRepo=false "$@"; }
+# Files that cannot be read are left out. Whatever else goes wrong would leave out others, unseen.
+files() {
+	said=$(own add -A --ignore-errors . 2>&1); code=$?
+	case $code:$said in
+	[01]:*"No space left"* | [01]:*"uota exceeded"*) ;;
+	[01]:*) return ;;
+	esac
+	printf '%.2000s\n' "$said" >&2
+	exit 1
+}
 `
 
 // rememberScript keeps the files as they are. A folder without a repository becomes one, as agents expect. Files that the
@@ -75,44 +90,47 @@ if [ ! -e .git ] || [ -d .git -a ! -e .git/config ]; then git init -q . || exit 
 git init -q --bare --template= "$base" || exit 1
 mkdir -p "$base/info"
 echo '* !text !eol !crlf !filter !ident !working-tree-encoding !diff !merge !whitespace' >"$base/info/attributes"
-own add -A --ignore-errors . || true
-git -c core.fsmonitor=false ls-files -z 2>/dev/null | own add -f --ignore-errors --pathspec-from-file=- --pathspec-file-nul 2>/dev/null || true
+files
+git -c core.fsmonitor=false ls-files -z -c -i --exclude-standard 2>/dev/null | while IFS= read -r -d '' file; do
+	if [ -e "$file" -o -L "$file" ]; then printf '%s\0' "$file"; fi
+done | own --literal-pathspecs add -f --ignore-errors --pathspec-from-file=- --pathspec-file-nul 2>/dev/null || true
 tree=$(own write-tree) && own update-ref refs/base "$tree"
 `
 
-// diffScript prints what has changed since.
+// diffScript prints what has changed since. It has an index of its own, because several callers can ask at once, and one that
+// left can have left a lock. The copy keeps its time, by which git knows the files that it must read again.
 const diffScript = prepare + `
-own add -A --ignore-errors . || true
+mine=$(mktemp -d "$base/diff.XXXXXX") || exit 1
+trap 'rm -rf "$mine"' EXIT
+[ ! -e "$base/index" ] || cp -p "$base/index" "$mine/index" || exit 1
+export GIT_INDEX_FILE="$mine/index"
+files
 tree=$(own write-tree) || exit 1
 own diff --binary --full-index --no-renames --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ --submodule=short refs/base "$tree"
 `
 
 // remember keeps the files as the agent finds them.
 func (s *Session) remember(ctx context.Context) error {
-	_, err := s.run(ctx, rememberScript, nil, base, Folder)
-	return err
+	return s.run(ctx, rememberScript, nil, base, Folder)
 }
 
 // Diff returns what has changed since the session began, as git prints it. Files that the repository ignores are not in it.
-func (s *Session) Diff(ctx context.Context) ([]byte, *patch.Patch, error) {
-	var diff bytes.Buffer
+func (s *Session) Diff(ctx context.Context) (diff []byte, sum patch.Sum, err error) {
+	var all bytes.Buffer
 	tooLong := hutch.Errorf(hutch.Exhausted, "the agent has changed more than %d MiB: is something there that git should ignore? Copy the files with `hutch cp %s:%s FOLDER`", MaxDiff>>20, s.ID, Folder)
-	_, err := s.run(ctx, diffScript, func(o hutch.Output) error {
-		if o.Stream != hutch.Stdout {
-			return nil
-		}
+	err = s.run(ctx, diffScript, func(o hutch.Output) error {
 		switch {
-		case diff.Len()+len(o.Data) > MaxDiff:
+		case all.Len()+len(o.Data) > MaxDiff:
 			return tooLong
 		case !caller.From(ctx).Budget.Take(held * len(o.Data)):
 			return hutch.Errorf(hutch.Exhausted, "the server holds too much for its callers now: try again in a moment, or copy the files with `hutch cp`")
 		}
-		diff.Write(o.Data)
+		all.Write(o.Data)
 		return nil
 	}, base, Folder)
 	if err != nil {
-		return nil, nil, err
+		return nil, sum, err
 	}
-	p, err := patch.Parse(diff.Bytes())
-	return diff.Bytes(), p, err
+	sum, err = patch.Count(all.Bytes())
+	return all.Bytes(), sum, err
 }

@@ -11,7 +11,11 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/caller"
 )
+
+// limited begins the command of a prompt; the seconds follow.
+const limited = "exec timeout -k 5 "
 
 // timedOut is the exit code of timeout(1) when the time is over; killed that of a program that had to be killed.
 const (
@@ -37,7 +41,7 @@ func (s *Session) Prompt(ctx context.Context, text string, timeout time.Duration
 
 // Start gives the agent something to do, and returns the id of its process. There is one at a time.
 func (s *Session) Start(ctx context.Context, text string, timeout time.Duration) (string, error) {
-	if err := (hutch.AgentPrompt{Prompt: text}).Check(); err != nil {
+	if err := (hutch.AgentPrompt{Prompt: text, Timeout: hutch.InSeconds(timeout)}).Check(); err != nil {
 		return "", err
 	}
 	if s.definition.Command == "" {
@@ -65,15 +69,50 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 	if _, err := s.svc.WriteFile(ctx, s.ID, hutch.WriteRequest{Path: prompt, Mode: 0o600, Parents: true}, strings.NewReader(text)); err != nil {
 		return "", err
 	}
-	if timeout <= 0 {
+	if timeout == 0 {
 		timeout = DefaultTimeout
 	}
-	seconds := fmt.Sprint(math.Ceil(timeout.Seconds()))
+	seconds := math.Ceil(timeout.Seconds())
+	if err := s.stayAwake(ctx, seconds); err != nil {
+		return "", err
+	}
 	p, err := s.svc.StartProcess(ctx, s.ID, hutch.ProcessRequest{
 		Name: processName, Dir: Folder,
-		Command: "exec timeout -k 5 " + seconds + " bash -c " + hutch.CommandLine(command) + " <" + prompt,
+		Command: limited + fmt.Sprint(seconds) + " bash -c " + hutch.CommandLine(command) + " <" + prompt,
 	})
 	return p.ID, err
+}
+
+// awake is how long a sandbox in which an agent can work for some seconds does not sleep after its last use.
+func awake(seconds float64) hutch.Seconds {
+	return hutch.Seconds(min(seconds+60, DefaultKeep.Seconds()))
+}
+
+// stayAwake lets the sandbox run until the agent's time is over, also if nobody follows it: a process is no use.
+func (s *Session) stayAwake(ctx context.Context, seconds float64) error {
+	sb, err := s.svc.Sandbox(ctx, s.ID)
+	if err != nil || sb.KeepAlive || sb.SleepAfter >= awake(seconds) {
+		return err
+	}
+	_, err = s.svc.Update(ctx, s.ID, hutch.UpdateRequest{SleepAfter: new(awake(seconds))})
+	if errors.Is(err, hutch.Denied) {
+		return nil // the sandbox is shared, and only its owner can
+	}
+	return err
+}
+
+// rest lets the sandbox sleep as others do, when the agent has ended. If it cannot, that costs memory for a while.
+func (s *Session) rest(ctx context.Context, p hutch.Process) {
+	if sb, err := s.svc.Sandbox(ctx, s.ID); err == nil && sb.SleepAfter == awake(limitOf(p)) {
+		s.svc.Update(ctx, s.ID, hutch.UpdateRequest{SleepAfter: new(hutch.Seconds(0))})
+	}
+}
+
+// limitOf returns the time limit of a prompt, in seconds.
+func limitOf(p hutch.Process) (seconds float64) {
+	text, _, _ := strings.Cut(strings.TrimPrefix(p.Command, limited), " ")
+	fmt.Sscan(text, &seconds)
+	return seconds
 }
 
 // processes are those of the prompts, oldest first.
@@ -106,7 +145,7 @@ func (s *Session) Stop(ctx context.Context) error {
 // Follow passes on what the agent does, from the beginning of a prompt, until it has ended. The agent works on if ctx ends
 // or show fails.
 func (s *Session) Follow(ctx context.Context, process string, show func(Event) error) (hutch.AgentResult, error) {
-	d := decoder{read: formats[s.definition.format()], show: show}
+	d := decoder{read: formats[s.definition.format()], show: show, take: caller.From(ctx).Budget.Take}
 	if show == nil {
 		d.show = func(Event) error { return nil }
 	}
@@ -120,6 +159,7 @@ func (s *Session) Follow(ctx context.Context, process string, show func(Event) e
 	if err != nil {
 		return hutch.AgentResult{}, err
 	}
+	s.rest(ctx, p)
 	res := hutch.AgentResult{SandboxID: s.ID, Agent: s.definition.Name, Answer: d.answer, Usage: d.usage}
 	if p.ExitCode != nil {
 		res.ExitCode = *p.ExitCode
@@ -127,19 +167,24 @@ func (s *Session) Follow(ctx context.Context, process string, show func(Event) e
 	if p.EndTime != nil {
 		res.Duration = p.EndTime.Sub(p.StartTime).Milliseconds()
 	}
-	res.TimedOut = res.ExitCode == timedOut || res.ExitCode == killed && p.Signal == 0
+	res.TimedOut = (res.ExitCode == timedOut || res.ExitCode == killed && p.Signal == 0) && atItsLimit(p)
 	res.Success = res.ExitCode == 0 && !d.failed
 	return res, s.addDiff(ctx, &res)
 }
 
+// atItsLimit reports whether a process worked for as long as it could. One that was killed for its memory, or that chose
+// its exit code, did not.
+func atItsLimit(p hutch.Process) bool {
+	return p.EndTime != nil && p.EndTime.Sub(p.StartTime).Seconds() > limitOf(p)-1 // the clock can have been set
+}
+
 // addDiff adds what has changed.
 func (s *Session) addDiff(ctx context.Context, res *hutch.AgentResult) error {
-	diff, p, err := s.Diff(ctx)
+	diff, sum, err := s.Diff(ctx)
 	if err != nil {
 		return err
 	}
-	res.Diff, res.Files = string(diff), len(p.Files)
-	res.Added, res.Removed = p.Lines()
+	res.Diff, res.Files, res.Added, res.Removed = string(diff), sum.Files, sum.Added, sum.Removed
 	return nil
 }
 
@@ -147,41 +192,71 @@ func (s *Session) addDiff(ctx context.Context, res *hutch.AgentResult) error {
 type decoder struct {
 	read    func(line []byte) []Event
 	show    func(Event) error
-	pending map[hutch.Stream][]byte
+	take    func(bytes int) bool // whether there is room in memory
+	pending map[hutch.Stream]*begun
 	answer  string
 	usage   hutch.AgentUsage
 	failed  bool
 }
 
-// maxLine bounds a line that an agent prints, in bytes. A longer one is cut.
-const maxLine = 16 << 20
+// begun is a line without its end.
+type begun struct {
+	text []byte
+	room int // that was taken
+}
+
+const (
+	// maxLine bounds a line that an agent prints, in bytes. A longer one is cut.
+	maxLine = 4 << 20
+	// freeLine is what a line has without asking for room.
+	freeLine = 64 << 10
+)
 
 func (d *decoder) add(o hutch.Output) error {
 	if d.pending == nil {
-		d.pending = map[hutch.Stream][]byte{}
+		d.pending = map[hutch.Stream]*begun{hutch.Stdout: {room: freeLine}, hutch.Stderr: {room: freeLine}}
 	}
-	rest := o.Data
-	for {
-		i := bytes.IndexByte(rest, '\n')
-		if i < 0 {
-			if room := maxLine - len(d.pending[o.Stream]); len(rest) > room {
-				rest = rest[:room]
-			}
-			d.pending[o.Stream] = append(d.pending[o.Stream], rest...)
-			return nil
+	line := d.pending[o.Stream]
+	if line == nil {
+		return nil
+	}
+	if o.Lost > 0 {
+		line.text = line.text[:0] // its end is not there
+	}
+	for rest, ends := o.Data, true; len(rest) > 0; {
+		var piece []byte
+		piece, rest, ends = bytes.Cut(rest, []byte{'\n'})
+		d.extend(line, piece)
+		if !ends {
+			break
 		}
-		line := append(d.pending[o.Stream], rest[:i]...)
-		d.pending[o.Stream], rest = nil, rest[i+1:]
-		if err := d.line(o.Stream, line); err != nil {
+		if err := d.line(o.Stream, line.text); err != nil {
 			return err
 		}
+		line.text = line.text[:0]
 	}
+	return nil
+}
+
+// extend adds to a line what there is room for. What is read of the line takes some of it, too.
+func (d *decoder) extend(line *begun, piece []byte) {
+	piece = piece[:min(len(piece), maxLine-len(line.text))]
+	if more := len(line.text) + len(piece) - line.room; more > 0 {
+		more = max(more, freeLine)
+		if d.take != nil && !d.take(held*more) {
+			return
+		}
+		line.room += more
+	}
+	line.text = append(line.text, piece...)
 }
 
 func (d *decoder) close() error {
 	for _, stream := range []hutch.Stream{hutch.Stdout, hutch.Stderr} {
-		if err := d.line(stream, d.pending[stream]); err != nil {
-			return err
+		if line := d.pending[stream]; line != nil {
+			if err := d.line(stream, line.text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -222,5 +297,9 @@ func plus(u hutch.AgentUsage, v *hutch.AgentUsage) hutch.AgentUsage {
 	if v == nil {
 		return u
 	}
-	return hutch.AgentUsage{Turns: u.Turns + v.Turns, InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens, Cost: u.Cost + v.Cost}
+	sum := hutch.AgentUsage{Turns: u.Turns + v.Turns, InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens, Cost: u.Cost + v.Cost}
+	if math.IsInf(sum.Cost, 0) {
+		sum.Cost = 0 // JSON has no such number
+	}
+	return sum
 }

@@ -100,7 +100,11 @@ func (s *server) beginAgent(ctx context.Context, in runAgentArgs) (*coding.Sessi
 		p, err := session.Last(ctx)
 		return session, p.ID, err
 	}
-	process, err := session.Start(ctx, in.Prompt, hutch.Seconds(in.Timeout).Duration())
+	p := hutch.AgentPrompt{Prompt: in.Prompt, Timeout: hutch.Seconds(in.Timeout)}
+	if err := p.Check(); err != nil {
+		return nil, "", err
+	}
+	process, err := session.Start(ctx, p.Prompt, p.Timeout.Duration())
 	return session, process, err
 }
 
@@ -113,10 +117,5 @@ func (s *server) openAgent(ctx context.Context, in runAgentArgs) (*coding.Sessio
 	if err != nil {
 		return nil, "", err
 	}
-	session, err := coding.Open(ctx, s.opt.Agents, d, hutch.CreateRequest{Image: in.Image}, coding.Repository{GitCloneRequest: req.Repository})
-	if err != nil {
-		return nil, "", err
-	}
-	process, err := session.Start(ctx, in.Prompt, req.Timeout.Duration())
-	return session, process, err
+	return coding.Begin(ctx, s.opt.Agents, d, hutch.CreateRequest{Image: in.Image}, coding.Repository{GitCloneRequest: req.Repository}, in.Prompt, req.Timeout.Duration())
 }

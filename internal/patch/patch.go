@@ -41,7 +41,7 @@ type File struct {
 	Binary         bool
 
 	oldID, newID string // what git calls the content before and after; empty when only the mode changes
-	hunks        []hunk
+	text         string // the pieces of a text file that change, as they were read
 	data         *binary
 }
 
@@ -49,32 +49,36 @@ type File struct {
 func (f File) New() bool     { return f.OldMode == "" }
 func (f File) Deleted() bool { return f.NewMode == "" }
 
-// hunk is a piece of a text file that changes.
-type hunk struct {
-	at       int // lines before it in the old file
-	old, new []string
-}
+// Sum is what a difference changes, in numbers.
+type Sum struct{ Files, Added, Removed int }
 
-// Lines returns how many lines the whole patch adds and removes.
-func (p *Patch) Lines() (added, removed int) {
-	for _, f := range p.Files {
-		added, removed = added+f.Added, removed+f.Removed
-	}
-	return added, removed
+// Count refuses what Parse refuses, and keeps nothing: a line of two bytes costs no more than that.
+func Count(text []byte) (s Sum, err error) {
+	err = each(text, func(f File) {
+		s = Sum{s.Files + 1, s.Added + f.Added, s.Removed + f.Removed}
+	})
+	return s, err
 }
 
 // Parse reads the text of a difference. It refuses everything that git does not write with the options above.
 func Parse(text []byte) (*Patch, error) {
-	r := &reader{rest: string(text)}
 	p := &Patch{}
+	if err := each(text, func(f File) { p.Files = append(p.Files, f) }); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func each(text []byte, visit func(File)) error {
+	r := &reader{rest: string(text)}
 	for !r.end() {
 		f, err := r.file()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		p.Files = append(p.Files, f)
+		visit(f)
 	}
-	return p, nil
+	return nil
 }
 
 // reader takes lines off a text.
@@ -219,67 +223,76 @@ func (r *reader) text(f *File) error {
 			return r.refuse("it names another file than %q", f.Path)
 		}
 	}
+	pieces := r.rest
 	for strings.HasPrefix(r.peek(), "@@ ") {
-		h, err := r.hunk()
-		if err != nil {
+		if err := r.hunk(f.count); err != nil {
 			return err
 		}
-		f.hunks = append(f.hunks, h.hunk)
-		f.Added, f.Removed = f.Added+h.added, f.Removed+h.removed
 	}
-	if len(f.hunks) == 0 {
+	if f.text = pieces[:len(pieces)-len(r.rest)]; f.text == "" {
 		return r.refuse("the change of %q is not there", f.Path)
+	}
+	return nil
+}
+
+// count is told what a piece says.
+func (f *File) count(mark byte, _ int, _ string) error {
+	switch mark {
+	case '+':
+		f.Added++
+	case '-':
+		f.Removed++
 	}
 	return nil
 }
 
 var hunkLine = regexp.MustCompile(`^@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+([0-9]{1,9})(?:,([0-9]{1,9}))? @@`)
 
-type counted struct {
-	hunk
-	added, removed int
-}
-
-// hunk reads as many lines as its head says.
-func (r *reader) hunk() (h counted, err error) {
+// hunk reads one piece, with as many lines as its head says. It calls see with '@' and how many lines are before the piece
+// in the old file, then with each line and its mark: a blank, '-' or '+'.
+func (r *reader) hunk(see func(mark byte, at int, line string) error) error {
 	m := hunkLine.FindStringSubmatch(r.take())
 	if m == nil {
-		return h, r.refuse("the head of a piece is not understood")
+		return r.refuse("the head of a piece is not understood")
 	}
 	at, old, after := number(m[1], 0), number(m[2], 1), number(m[4], 1)
-	if h.at = at; old > 0 {
-		h.at-- // the first line is 1; a piece without old lines says after which line it comes
+	if old > 0 {
+		at-- // the first line is 1; a piece without old lines says after which line it comes
 	}
-	if h.at < 0 {
-		return h, r.refuse("a piece begins before its file")
+	if at < 0 || old+after == 0 {
+		return r.refuse("a piece begins before its file, or is empty")
 	}
-	for len(h.old) < old || len(h.new) < after {
+	if err := see('@', at, ""); err != nil {
+		return err
+	}
+	for old > 0 || after > 0 {
 		line := r.take()
 		if len(line) == 0 {
-			return h, r.refuse("the difference ends too early")
+			return r.refuse("the difference ends too early")
 		}
-		content := line[1:]
+		mark, content := line[0], line[1:]
 		if strings.HasPrefix(r.peek(), `\ `) {
 			r.take()
 			content = strings.TrimSuffix(content, "\n")
 		}
-		switch line[0] {
+		switch mark {
 		case ' ':
-			h.old, h.new = append(h.old, content), append(h.new, content)
+			old, after = old-1, after-1
 		case '-':
-			h.old = append(h.old, content)
-			h.removed++
+			old--
 		case '+':
-			h.new = append(h.new, content)
-			h.added++
+			after--
 		default:
-			return h, r.refuse("a line begins with %q", line[0])
+			return r.refuse("a line begins with %q", mark)
+		}
+		if old < 0 || after < 0 {
+			return r.refuse("a piece has other lines than its head says")
+		}
+		if err := see(mark, 0, content); err != nil {
+			return err
 		}
 	}
-	if len(h.old) != old || len(h.new) != after {
-		return h, r.refuse("a piece has other lines than its head says")
-	}
-	return h, nil
+	return nil
 }
 
 func number(s string, absent int) int {
@@ -295,31 +308,65 @@ func (f *File) change(old []byte) ([]byte, error) {
 	if f.Binary {
 		return f.data.change(old)
 	}
-	lines := strings.SplitAfter(string(old), "\n")
-	if lines[len(lines)-1] == "" {
-		lines = lines[:len(lines)-1]
+	e := edit{rest: string(old)}
+	for r := (&reader{rest: f.text}); !r.end(); {
+		if err := r.hunk(e.follow); err != nil {
+			return nil, err
+		}
 	}
-	var out bytes.Buffer
-	next := 0
-	for _, h := range f.hunks {
-		if h.at < next || h.at+len(h.old) > len(lines) {
-			return nil, errDiffers
+	for e.rest != "" {
+		if err := e.write(e.take()); err != nil {
+			return nil, err
 		}
-		for _, line := range lines[next:h.at] {
-			out.WriteString(line)
-		}
-		for i, line := range h.old {
-			if lines[h.at+i] != line {
-				return nil, errDiffers
-			}
-		}
-		for _, line := range h.new {
-			out.WriteString(line)
-		}
-		next = h.at + len(h.old)
 	}
-	for _, line := range lines[next:] {
-		out.WriteString(line)
+	return e.out.Bytes(), nil
+}
+
+// edit makes the new content of a text file.
+type edit struct {
+	rest  string // of the old content
+	next  int    // lines before it
+	out   bytes.Buffer
+	ended bool // by a line without an end, after which no other can come
+}
+
+func (e *edit) follow(mark byte, at int, line string) error {
+	switch {
+	case mark == '+':
+		return e.write(line)
+	case mark != '@' && (e.rest == "" || e.take() != line):
+		return errDiffers
+	case mark == ' ':
+		return e.write(line)
+	case mark == '-':
+		return nil
 	}
-	return out.Bytes(), nil
+	for e.next < at && e.rest != "" {
+		if err := e.write(e.take()); err != nil {
+			return err
+		}
+	}
+	if e.next != at {
+		return errDiffers
+	}
+	return nil
+}
+
+func (e *edit) take() (line string) {
+	end := strings.IndexByte(e.rest, '\n') + 1
+	if end == 0 {
+		end = len(e.rest)
+	}
+	line, e.rest = e.rest[:end], e.rest[end:]
+	e.next++
+	return line
+}
+
+func (e *edit) write(line string) error {
+	if e.ended {
+		return errBroken // a person would read two lines, and one would be written
+	}
+	e.ended = !strings.HasSuffix(line, "\n")
+	e.out.WriteString(line)
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -274,6 +275,7 @@ func TestNothingLandsOutside(t *testing.T) {
 		"prose":                       "I have changed the file.\n",
 		"cut off":                     strings.TrimSuffix(made("a", "100644", "x\ny\n"), "+y\n"),
 		"a bomb":                      "diff --git a/b b/b\nnew file mode 100644\nindex " + strings.Repeat("0", 40) + ".." + strings.Repeat("1", 40) + "\nGIT binary patch\nliteral 999999999999\nA00000\n\n",
+		"two lines that are one":      "diff --git a/n b/n\nnew file mode 100644\nindex " + strings.Repeat("0", 40) + ".." + strings.Repeat("1", 40) + "\n--- /dev/null\n+++ b/n\n@@ -0,0 +1,2 @@\n+one\n\\ No newline at end of file\n+two\n",
 		"bad digits":                  "diff --git a/b b/b\nnew file mode 100644\nindex " + strings.Repeat("0", 40) + ".." + strings.Repeat("1", 40) + "\nGIT binary patch\nliteral 1\nA~~~~~\n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -395,6 +397,22 @@ func TestEmptyFolders(t *testing.T) {
 		if what := same(c.before, read(t, dir)); what != "" {
 			t.Errorf("%s: the folder has changed: %s", name, what)
 		}
+	}
+}
+
+// TestCountKeepsNothing: servers count what strangers have changed, so a line of two bytes may not cost many more.
+func TestCountKeepsNothing(t *testing.T) {
+	const lines = 4 << 20
+	text := []byte(made("a", "100644", strings.Repeat("\n", lines)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	sum, err := patch.Count(text)
+	runtime.ReadMemStats(&after)
+	if err != nil || sum != (patch.Sum{Files: 1, Added: lines}) {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 3*uint64(len(text)) {
+		t.Errorf("to count %d bytes took %d", len(text), took)
 	}
 }
 
