@@ -217,9 +217,14 @@ func (a *asker) run(ctx context.Context, h *home, q hutch.Question, std streams)
 	return a.ask(ctx, e, q, std)
 }
 
-// serverThatRuns is the server to ask; nil if there is none.
+// serverThatRuns is the server to ask; nil if there is none. One that was named and is not known is an error: to answer
+// here would run the program on another machine than the person chose.
 func serverThatRuns(h *home) (*client.Client, error) {
-	if t, err := h.target(); err != nil || t.idle {
+	t, err := h.target()
+	switch {
+	case err != nil && (h.server != "" || os.Getenv("HUTCH_URL") != ""):
+		return nil, err
+	case err != nil || t.idle:
 		return nil, nil
 	}
 	return h.dial()

@@ -377,6 +377,24 @@ func TestConversationNetwork(t *testing.T) {
 	}
 }
 
+// TestNetworkOfQuestions: without a mode or rules there is no network, whatever the server's default is.
+func TestNetworkOfQuestions(t *testing.T) {
+	t.Parallel()
+	svc := fakeengine.Start(t)
+	b := start(t, ask.Options{Service: svc}, nil)
+	for i, c := range []struct{ asked, want hutch.Network }{
+		{hutch.Network{}, hutch.Network{Mode: hutch.NetworkNone}},
+		{hutch.Network{Limits: hutch.NetworkLimits{Rate: 7}}, hutch.Network{Mode: hutch.NetworkNone, Limits: hutch.NetworkLimits{Rate: 7}}},
+		{hutch.Network{Mode: hutch.NetworkOpen}, hutch.Network{Mode: hutch.NetworkOpen}},
+	} {
+		id := fmt.Sprintf("talk-%d", i)
+		b.ask(hutch.Question{Code: "true", Language: "bash", ConversationID: id, Network: c.asked})
+		if sb, err := svc.Sandbox(t.Context(), "ask-"+id); err != nil || sb.Network.Mode != c.want.Mode || sb.Network.Limits.Rate != c.want.Limits.Rate {
+			t.Errorf("%+v became %+v, %v", c.asked, sb.Network, err)
+		}
+	}
+}
+
 // TestConversationOfCommands: the model sees the text of an earlier command, which can be without words of the user. The API
 // refuses messages without text.
 func TestConversationOfCommands(t *testing.T) {

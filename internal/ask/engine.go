@@ -163,7 +163,7 @@ func (e *Engine) begin(ctx context.Context, q hutch.Question, out func(hutch.Ans
 		return nil, err
 	}
 	told := q
-	if told.Network.IsZero() {
+	if told.Network = a.box.network(); q.Network.IsZero() && before.ID != "" {
 		told.Network = before.Network
 	}
 	a.prompt = text.prompt(told, lang, e.histories.get(ownerOf(ctx), before))

@@ -24,7 +24,7 @@ Answer with exactly one fenced code block in %[1]s, marked %[1]s, and nothing el
 
 func systemPrompt(q hutch.Question, lang runner.Language) string {
 	network := "It has no network."
-	if !q.Network.IsZero() && q.Network.Mode != hutch.NetworkNone {
+	if q.Network.Mode != hutch.NetworkNone {
 		network = "It reaches only some hosts of the network."
 	}
 	return fmt.Sprintf(instructions, lang.Name, (q.Timeout+999)/1000, network)

@@ -97,15 +97,26 @@ func (b *box) find(ctx context.Context) (hutch.Sandbox, error) {
 	return sb, err
 }
 
+// network is what the question asks for. Without a mode and rules it would become the server's default, and has to be
+// nothing; with the mode none, links lead nowhere.
+func (b *box) network() hutch.Network {
+	n := b.q.Network
+	switch {
+	case n.Mode != "" || len(n.Allow) > 0:
+	case len(n.Links) > 0:
+		n.Mode = hutch.NetworkAllowList
+	default:
+		n.Mode = hutch.NetworkNone
+	}
+	return n
+}
+
 // open makes the sandbox, or finds that of the conversation, and puts the files into it.
 func (b *box) open(ctx context.Context) error {
 	if b.id != "" {
 		return nil
 	}
-	req := hutch.CreateRequest{ID: b.q.SandboxID(), Network: b.q.Network, Labels: map[string]string{"hutch.ask": "true"}}
-	if req.Network.IsZero() {
-		req.Network = hutch.Network{Mode: hutch.NetworkNone}
-	}
+	req := hutch.CreateRequest{ID: b.q.SandboxID(), Network: b.network(), Labels: map[string]string{"hutch.ask": "true"}}
 	if req.ID == "" {
 		req.OnIdle = hutch.IdleDestroy
 		req.SleepAfter = hutch.InSeconds(defaultModelTime + spareTime)                                                                 // it waits for the model between programs
@@ -120,7 +131,7 @@ func (b *box) open(ctx context.Context) error {
 		return err
 	}
 	if b.sandbox.ID != "" && !b.q.Network.IsZero() { // it was made with another one, perhaps
-		if _, err := b.svc.SetNetwork(ctx, sb.ID, b.q.Network); err != nil {
+		if _, err := b.svc.SetNetwork(ctx, sb.ID, req.Network); err != nil {
 			return err
 		}
 	}

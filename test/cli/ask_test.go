@@ -127,6 +127,7 @@ func TestAsk(t *testing.T) {
 	b.want("", "over the limit", 125, "ask")
 	b.want("", "unknown agent", 125, "ask", "--runtime", "native", "--agent", "none", "x")
 	b.want("", "needs a server", 125, "ask", "--conversation", "talk", "x")
+	b.want("", "no saved server \"nowhere\"", 125, append(local, "--server", "nowhere", "x")...)
 	if len(b.model.Requests()) != n {
 		t.Error("the model was asked without a question for it")
 	}
