@@ -122,6 +122,7 @@ var layers = []layer{
 	{"hutch/internal/verb", []string{"hutch"}},
 	{"hutch/internal/wrap", []string{"hutch", "hutch/internal/verb"}},
 	{"hutch/internal/audit", []string{"hutch", "hutch/internal/caller", "hutch/internal/verb"}},
+	{"hutch/internal/timeline", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/verb"}},
 	{"hutch/internal/auth", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "github.com/coreos/go-oidc/v3/oidc"}},
 	{"hutch/internal/quota", []string{"hutch", "hutch/internal/store"}},
 	{"hutch/internal/policy", []string{"hutch", "hutch/internal/caller", "hutch/internal/ceiling", "hutch/internal/audit", "hutch/internal/quota", "hutch/internal/store", "hutch/internal/verb", "hutch/internal/wrap"}},
@@ -187,7 +188,7 @@ var layers = []layer{
 	// command line.
 	{"hutch/internal/daemon", []string{
 		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/guard", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/oci",
-		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/trace", "hutch/internal/volume",
+		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/wrap",
 		"github.com/minio/minio-go/v7/pkg/credentials",
 	}},
 

@@ -165,6 +165,8 @@ var types = map[string]any{
 	"NetworkState":         hutch.NetworkState{},
 	"Connection":           hutch.Connection{},
 	"ConnectionLog":        hutch.ConnectionLog{},
+	"TimelineEntry":        hutch.TimelineEntry{},
+	"TimelinePage":         hutch.TimelinePage{},
 	"Traffic":              hutch.Traffic{},
 	"Output":               stream.Piece{},
 	"Port":                 hutch.Port{},
@@ -288,6 +290,7 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[hutch.FileType]():      "file",
 	reflect.TypeFor[hutch.EventType]():     "move",
 	reflect.TypeFor[hutch.Scope]():         "exec",
+	reflect.TypeFor[hutch.TimelineKind]():  "file",
 	reflect.TypeFor[hutch.Access]():        "write",
 	reflect.TypeFor[hutch.PortAccess]():    "private",
 	reflect.TypeFor[hutch.PortEventType](): "open",
@@ -419,7 +422,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Owners: books{}, Pools: books{}, Audit: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Owners: books{}, Pools: books{}, Audit: books{}, Timelines: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +430,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p, Timelines: p})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(caller.As(r.Context(), who)))
 	}))
@@ -780,6 +783,10 @@ func (books) Usage(context.Context) (hutch.UsageReport, error) {
 
 func (books) Stats(_ context.Context, _ hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	return out(hutch.StatsReport{Time: time.Unix(1, 0).UTC(), Full: true, Sandboxes: []hutch.Stats{{SandboxID: "user-42", Status: hutch.Running, Health: hutch.Healthy, Runtime: "gvisor"}}})
+}
+
+func (books) Timeline(_ context.Context, _ string, _ hutch.TimelineQuery, out func(hutch.TimelineEntry) error) error {
+	return out(hutch.TimelineEntry{ID: 1, Cursor: 1, Time: time.Now(), Kind: hutch.TimelineLife, Event: "Created", Result: hutch.TimelineOK})
 }
 
 func (books) Pool(context.Context) (hutch.PoolState, error) {

@@ -66,7 +66,7 @@ func newRoot(std streams) *cobra.Command {
 	root.AddCommand(
 		newLogin(&h, std), newContext(&h, std), newDown(&h, std), newCreate(&h, std), newUpdate(&h, std), newInspect(&h, std),
 		newServe(&h, std), newConfig(&h, std), newMan(), newConversation(&h, std), newRun(&h, std), newAsk(&h, std), newMonitor(&h, std), newMCP(&h, std), newDoctor(&h, std),
-		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(&h, std), newAudit(&h, std), newUsage(&h, std), newTop(&h, std), newPool(&h, std),
+		newExec(&h, std), newCode(&h, std), newList(&h, std), newRemove(&h, std), newGit(&h, std), newVersion(&h, std), newAudit(&h, std), newTimeline(&h, std), newUsage(&h, std), newTop(&h, std), newPool(&h, std),
 		newShell(&h, std), newPs(&h, std), newStart(&h, std), newLogs(&h, std), newKill(&h, std), newLanguages(&h, std),
 		newToken(&h, std), newOwner(&h, std), newShare(&h, std), newSecret(&h, std), newAuthority(&h, std), newBackup(&h, std), newVolume(&h, std), newImage(&h, std), newBuild(&h, std), newCopy(&h, std), newFS(&h, std), newWatch(&h, std),
 		newExpose(&h, std), newUnexpose(&h, std), newPorts(&h, std), newForward(&h, std), newNetwork(&h, std),

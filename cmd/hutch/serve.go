@@ -113,7 +113,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.dns, "dns", "", "DNS server that names are asked of (default: those of this machine)")
 	f.StringVar(&fl.Issuer.URL, "oidc-issuer", "", "also take tokens of people from this OpenID Connect issuer, e.g. https://id.example.com")
 	f.StringVar(&fl.Issuer.Audience, "oidc-audience", "", "audience that tokens of the OpenID Connect issuer must have: the URL of MCP here, e.g. https://hutch.example.com/mcp")
-	durationVar(f, &fl.Monitor.AuditKeep, "audit-keep", "", 30*24*time.Hour, "how long the audit log is kept; negative for ever")
+	durationVar(f, &fl.Monitor.AuditKeep, "audit-keep", "", 30*24*time.Hour, "how long the audit log and timelines are kept; negative for ever")
 	f.StringVar(&fl.Monitor.Metrics, "metrics-listen", "", "another address and port that serves /metrics to anyone, e.g. 127.0.0.1:9464")
 	f.StringVar(&fl.logFormat, "log-format", "text", "format of the log: text or json")
 	f.StringToStringVar(&fl.prices, "prices", nil, "what use costs: cpu (a second of a core), memory (a GiB for a second), execution, network (a GiB sent or received), wall (a second of a sandbox), e.g. cpu=0.000014,memory=0.0000045")

@@ -39,6 +39,7 @@ import (
 	"hutch/internal/quota"
 	"hutch/internal/secret"
 	"hutch/internal/store"
+	"hutch/internal/timeline"
 	"hutch/internal/volume"
 )
 
@@ -76,6 +77,7 @@ type Daemon struct {
 	console    *console.Handler // nil for none
 	tls        *tls.Config      // nil for none
 	audit      *audit.Log
+	timeline   *timeline.Timelines
 	metrics    *metrics.Metrics
 	traffic    *metrics.Traffic
 	answers    *metrics.Answers
@@ -117,6 +119,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"open the secrets", d.openSecrets},
 		{"set up brokering", d.openBroker},
 		{"open the audit log", d.openAudit},
+		{"open the timelines", d.openTimelines},
 		{"read the tokens", d.openTokens},
 		{"read what tokens have used", d.openMeters},
 		{"read the key of LibreChat", d.openLibreChat},

@@ -10,10 +10,12 @@ import (
 
 	"hutch"
 	"hutch/internal/audit"
+	"hutch/internal/caller"
 	"hutch/internal/datadir"
 	"hutch/internal/metrics"
 	"hutch/internal/problem"
 	"hutch/internal/secret"
+	"hutch/internal/timeline"
 	"hutch/internal/trace"
 )
 
@@ -50,6 +52,21 @@ func (d *Daemon) openAudit(ctx context.Context) (err error) {
 	d.onClose(d.audit.Close)
 	d.runs(d.audit.Run)
 	return nil
+}
+
+// openTimelines opens what happened in sandboxes, which is kept for as long as the audit log.
+func (d *Daemon) openTimelines(context.Context) (err error) {
+	d.timeline, err = timeline.Open(timeline.Options{Dir: datadir.Timelines(d.dir), Keep: d.cfg.Monitor.AuditKeep, Redact: d.redactFor, Log: d.log})
+	if err == nil {
+		d.onClose(d.timeline.Close)
+		d.runs(d.timeline.Run)
+	}
+	return err
+}
+
+// redactFor removes the secrets of an owner from a text that the owner reads.
+func (d *Daemon) redactFor(owner, text string) string {
+	return d.vault.Redactor(caller.WithOwner(context.Background(), caller.Owner{ID: owner})).String(text)
 }
 
 // openMonitors makes the observers of every call. Traces come first, so that the

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/authority"
 	"hutch/internal/broker"
@@ -43,7 +44,7 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 		MaxSandboxes: c.Max, MaxLimits: c.MaxLimits, Types: c.Types, ExecTimeout: c.ExecTimeout, MaxTimeout: c.MaxTimeout, SleepAfter: c.SleepAfter,
 		Gateway: host.Gateways(c.DNS, d.traffic, d.completeExit), Network: c.Network,
 		Prices: d.cfg.Monitor.Prices, Ephemeral: d.cfg.Conversations.Only || c.DestroyAll, Secret: d.vault.Value, Log: d.log,
-		PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
+		Happened: d.timeline.Happened, PreviewURL: d.previewURL, Memory: engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills},
 	})
 	if err := d.engine.Start(ctx); err != nil {
 		return err
@@ -102,6 +103,7 @@ func (d *Daemon) completeExit(x engine.Exit, opt *egress.Options) {
 		Credentials: func() []secret.Credential { return d.vault.Brokered(x.Owner, x.Secrets()) },
 		Used:        func(host string, u broker.Use) { d.recordUse(x, host, u) },
 	}
+	opt.Complete = func(c hutch.Connection) { d.timeline.Connected(x.Owner, x.Sandbox, c) }
 	opt.Link = func(ctx context.Context, id string, port uint16) (net.Conn, error) {
 		return d.engine.DialPort(caller.WithOwner(ctx, caller.Owner{ID: x.Owner}), id, int(port))
 	}

@@ -120,7 +120,7 @@ func (d *Daemon) surfaces() surfaces {
 		foreign: d.foreigns(),
 
 		mcp:  mcp.NewHandler(d.policy, opt),
-		rest: rest.NewHandler(d.policy, rest.Options{Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy, Volumes: d.policy, Accounts: d.policy, Owners: d.policy, Pools: d.policy, Audit: d.policy, Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins}),
+		rest: rest.NewHandler(d.policy, rest.Options{Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy, Volumes: d.policy, Accounts: d.policy, Owners: d.policy, Pools: d.policy, Audit: d.policy, Timelines: d.policy, Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins}),
 	}
 }
 

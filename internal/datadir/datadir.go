@@ -107,5 +107,8 @@ func ServerAuthority(server string) string { return filepath.Join(server, "serve
 // AuditLog is the folder of a server's audit log.
 func AuditLog(server string) string { return filepath.Join(server, "audit") }
 
+// Timelines is the folder with what happened in a server's sandboxes.
+func Timelines(server string) string { return filepath.Join(server, "timeline") }
+
 // Volumes is the folder of a server's volumes.
 func Volumes(server string) string { return filepath.Join(server, "volumes") }

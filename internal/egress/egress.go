@@ -58,6 +58,8 @@ type Options struct {
 	Brokering Brokering
 	// Link connects to a port of another sandbox of the same owner, by its id; nil means no links.
 	Link func(ctx context.Context, sandbox string, port uint16) (net.Conn, error)
+	// Complete gets each line of the log when it is complete; nil for none. It must not block.
+	Complete func(hutch.Connection)
 	// Before is the earlier traffic, to which new traffic is added.
 	Before hutch.Traffic
 }
@@ -127,6 +129,7 @@ func New(n hutch.Network, opt Options) (*Gateway, error) {
 		opt: opt, host: host{addrs: opt.HostAddrs}, live: map[*passage]struct{}{},
 		flows: newSlots(ownFlows, mostFlows, opt.Resolver.flows), lookups: newSlots(ownLookups, mostLookups, opt.Resolver.lookups), asking: rate.NewLimiter(lookupRate, 3*lookupRate),
 	}
+	g.record.complete = opt.Complete
 	g.counts.begin(opt.Before)
 	return g, g.Set(n)
 }

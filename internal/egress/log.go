@@ -17,6 +17,8 @@ type record struct {
 	cursor  int64
 	id      int64
 	changed chan struct{} // closed at the next line; nil when no query waits
+	// complete gets a copy of each line when it is not going to change, but for its count; it can be nil.
+	complete func(hutch.Connection)
 }
 
 // alike is how many lines back an equal line is searched for.
@@ -25,6 +27,15 @@ const alike = 32
 // add puts a line at the end of the log. If the line is finished and equals a recent one, add increases that one's
 // count instead.
 func (r *record) add(c hutch.Connection) *hutch.Connection {
+	line, fresh := r.insert(c)
+	if fresh && !c.Open && r.complete != nil {
+		r.complete(c)
+	}
+	return line
+}
+
+// insert is add, and reports whether the line is new.
+func (r *record) insert(c hutch.Connection) (line *hutch.Connection, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !c.Open {
@@ -33,7 +44,7 @@ func (r *record) add(c hutch.Connection) *hutch.Connection {
 				old.Count++
 				old.Time = c.Time
 				r.lastLocked(old)
-				return old
+				return old, false
 			}
 		}
 	}
@@ -44,7 +55,7 @@ func (r *record) add(c hutch.Connection) *hutch.Connection {
 	}
 	r.lines = append(r.lines, &c)
 	r.lastLocked(&c)
-	return &c
+	return &c, true
 }
 
 func same(a, b *hutch.Connection) bool {
@@ -61,6 +72,14 @@ func (r *record) note(c *hutch.Connection, change func(*hutch.Connection)) {
 
 // end changes a line for the last time, and moves it to the end of the log if the log still has it.
 func (r *record) end(c *hutch.Connection, change func(*hutch.Connection)) {
+	last := r.finish(c, change)
+	if r.complete != nil {
+		r.complete(last)
+	}
+}
+
+// finish is end, and returns a copy of the line.
+func (r *record) finish(c *hutch.Connection, change func(*hutch.Connection)) hutch.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(c)
@@ -68,6 +87,7 @@ func (r *record) end(c *hutch.Connection, change func(*hutch.Connection)) {
 	if slices.Contains(r.lines, c) {
 		r.lastLocked(c)
 	}
+	return *c
 }
 
 // lastLocked makes a line the newest.

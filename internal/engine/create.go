@@ -66,6 +66,7 @@ func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbo
 		return hutch.Sandbox{}, err
 	}
 	e.log.Info("created", "sandbox", s.ID(), "driver", rec.Sandbox.Runtime, "ready", o.Spare != nil, "snapshot", o.snapshot)
+	e.created(ctx, s, o)
 	return s.Sandbox(), nil
 }
 
@@ -236,6 +237,7 @@ type startPlan struct {
 	instance.Plan
 	reason   *string // what its record says of that; can be nil
 	snapshot string  // that it begins as
+	forked   string  // the sandbox that it is a copy of, of this moment
 	volumes  bool    // whether it gets the files of its volumes
 }
 

@@ -72,6 +72,8 @@ type Options struct {
 	Gateway func(Exit) (Gateway, error)
 	// Network is the network of sandboxes whose requests have none.
 	Network hutch.Network
+	// Happened gets what happens to a sandbox, for its timeline; nil for none. ctx has the caller if one caused it.
+	Happened func(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry)
 	// PreviewURL returns the URL of an exposed port from its label (hutch.Port). If
 	// it is nil, no port can be exposed.
 	PreviewURL func(label string) string
@@ -129,6 +131,9 @@ func New(opt Options) *Engine {
 	opt.HealthEvery = cmp.Or(opt.HealthEvery, 30*time.Second)
 	opt.SaveEvery = cmp.Or(opt.SaveEvery, time.Minute)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
+	if opt.Happened == nil {
+		opt.Happened = func(context.Context, string, string, hutch.TimelineEntry) {}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	calls, endAll := context.WithCancel(ctx)
 	e := &lifecycle{

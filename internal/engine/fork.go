@@ -122,6 +122,9 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 			how.Plan = e.instances.SharedFiles(ctx, snap, d)
 		}
 		how.Spare, how.snapshot = sp, snap.Snapshot.ID
+		if req.Snapshot == "" && req.Template == "" { // one of a moment
+			how.forked = snap.Snapshot.SandboxID
+		}
 		return how
 	})
 	return sb, made, err

@@ -32,6 +32,9 @@ func (e *lifecycle) guard(s *sandbox, inst driver.Instance) {
 		}
 		ended, err := agent.Relieve(ctx, wire.Relieve{Used: used, Urgent: urgent})
 		e.log.Info("memory limit", "sandbox", s.ID(), "used", used>>20, "ended", ended, "err", err)
+		if ended {
+			e.happened(e.ctx, s, "MemoryLimit", fmt.Sprintf("the programs that use the most memory were ended at %d MiB", used>>20))
+		}
 		return ended, err
 	})
 	if err != nil {
@@ -68,6 +71,7 @@ func (e *lifecycle) salvage(s *sandbox, g driver.Guarded, cause error) {
 	}
 	agent.Close()
 	e.log.Warn("stopped for its memory", "sandbox", s.ID(), "err", cause)
+	e.happened(e.ctx, s, "Stopped", stoppedForMemory)
 	if err := instance.Destroy(g); err != nil {
 		e.log.Error("free a place without memory", "sandbox", s.ID(), "err", err)
 	}

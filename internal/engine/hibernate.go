@@ -41,6 +41,7 @@ func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver
 	}
 	agent.Close()
 	e.log.Info("hibernated", "sandbox", s.ID())
+	e.happened(ctx, s, "Hibernated", "")
 	return instance.Destroy(inst)
 }
 

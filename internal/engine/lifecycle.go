@@ -106,6 +106,7 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	e.log.Info("woken", "sandbox", s.ID())
+	e.happened(ctx, s, "Woken", s.Sandbox().Reason)
 	if err := e.toldEnv(ctx, s); err != nil { // it is told again then
 		e.log.Error("write that a sandbox knows its variables", "sandbox", s.ID(), "err", err)
 	}
@@ -223,6 +224,7 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 	}
 	agent.Close()
 	e.log.Info("stopped", "sandbox", s.ID())
+	e.happened(ctx, s, "Stopped", "idle: files are kept, processes have ended")
 	return instance.Destroy(inst)
 }
 
@@ -300,6 +302,7 @@ func (e *lifecycle) fail(s *sandbox, inst driver.Instance, reason string) {
 	}
 	agent.Close()
 	e.log.Warn("failed", "sandbox", s.ID(), "reason", reason)
+	e.happened(e.ctx, s, "Failed", reason)
 	if err := errors.Join(s.Save(e.ctx), instance.Destroy(inst)); err != nil {
 		e.log.Error("failed sandbox", "sandbox", s.ID(), "err", err)
 	}
@@ -388,6 +391,7 @@ func (e *lifecycle) destroy(ctx context.Context, s *sandbox, why string) error {
 	s.Disconnect()
 	e.retire(s)
 	e.log.Info("destroyed", "sandbox", s.ID(), "why", why)
+	e.happened(ctx, s, "Destroyed", why)
 	return nil
 }
 

@@ -30,6 +30,7 @@ func (e *lifecycle) stopOutdated(ctx context.Context, s *sandbox, inst driver.In
 		return err
 	}
 	e.log.Warn("stopped, since another version of Hutch started it; its files are kept", "sandbox", s.ID())
+	e.happened(ctx, s, "Stopped", "another version of Hutch started it: its files are kept")
 	if err := instance.Destroy(inst); err != nil {
 		e.log.Error("free the place of a stopped sandbox", "sandbox", s.ID(), "err", err)
 	}

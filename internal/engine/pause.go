@@ -87,6 +87,7 @@ func (e *Engine) Pause(ctx context.Context, id string) (v hutch.Sandbox, err err
 		s.Pause(inst, agent)
 		v = s.Sandbox()
 		e.log.Info("paused", "sandbox", s.ID())
+		e.happened(ctx, s, "Paused", "")
 		return s.Save(ctx)
 	})
 	return v, err
@@ -113,5 +114,6 @@ func (e *lifecycle) unpause(ctx context.Context, s *sandbox) error {
 		return e.afterQuiesce(s, inst, err)
 	}
 	e.attach(s, inst, agent)
+	e.happened(ctx, s, "Resumed", "")
 	return errors.Join(s.Save(ctx), e.tellEnv(ctx, s))
 }

@@ -69,7 +69,9 @@ func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) {
 
 // lose marks a sandbox as lost with all its files.
 func (e *lifecycle) lose(ctx context.Context, s *sandbox) {
-	s.Lose("it did not survive while the server was down")
+	const reason = "it did not survive while the server was down"
+	s.Lose(reason)
+	e.happened(e.ctx, s, "Failed", reason)
 	if err := s.Save(ctx); err != nil { // the next start finds the same
 		e.log.Error("write that a sandbox is lost", "sandbox", s.ID(), "err", err)
 	}

@@ -24,6 +24,8 @@ type Options struct {
 	Secrets hutch.Secrets
 	// More lists further owners: those of volumes and secrets, which no verb lists for all.
 	More func() []string
+	// Forget removes the timelines of an owner's sandboxes; nil if there are none.
+	Forget func(owner string) error
 }
 
 // Service implements hutch.Owners.
@@ -147,6 +149,9 @@ func (s *Service) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, e
 	b, err := s.of(ctx, owner)
 	if err == nil {
 		err = s.deleteAll(caller.WithOwner(ctx, caller.Owner{ID: owner}), b)
+	}
+	if err == nil && s.opt.Forget != nil {
+		err = s.opt.Forget(owner)
 	}
 	left, failed := s.owned(ctx, owner)
 	return left, cmp.Or(err, failed)

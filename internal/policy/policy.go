@@ -49,6 +49,9 @@ type Options struct {
 	Network hutch.Network
 	// Operations counts calls about sandboxes; nil does not count.
 	Operations *quota.Meter
+	// Timelines show what happened in sandboxes. Record writes each call to them that policy lets pass; nil for none.
+	Timelines hutch.Timelines
+	Record    wrap.Hook
 	// Observer gets every call; nil for none.
 	Observer audit.Observer
 	// Redact removes secrets from a call's target before the observer sees it; nil changes nothing.
@@ -87,6 +90,7 @@ var (
 	_ hutch.Volumes  = (*Policy)(nil)
 
 	_ hutch.Questions = (*Policy)(nil)
+	_ hutch.Timelines = (*Policy)(nil)
 )
 
 // New returns a policy that wraps next.
@@ -127,7 +131,11 @@ func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(c
 		return err
 	}
 	err = errPanicked // what the observer gets if run does not return
-	err = run(ctx)
+	if p.opt.Record != nil {
+		err = p.opt.Record(ctx, c, result, run)
+	} else {
+		err = run(ctx)
+	}
 	return err
 }
 

@@ -37,6 +37,13 @@ func (p *Policy) Stats(ctx context.Context, req hutch.StatsRequest, out func(hut
 	})
 }
 
+// Timeline implements hutch.Timelines.
+func (p *Policy) Timeline(ctx context.Context, sandbox string, q hutch.TimelineQuery, out func(hutch.TimelineEntry) error) error {
+	return wrap.AroundError(ctx, p.around, verb.Call{Verb: "Timeline", Sandbox: sandbox, Request: q}, func(ctx context.Context) error {
+		return p.opt.Timelines.Timeline(ctx, sandbox, q, out)
+	})
+}
+
 // Pool implements hutch.Pools.
 func (p *Policy) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Pool"}, p.opt.Pools.Pool)

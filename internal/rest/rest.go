@@ -34,7 +34,7 @@ type Options struct {
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// The same holds for Backups, Images, Volumes, Accounts, Owners, Pools and Audit.
+	// The same holds for Backups, Images, Volumes, Accounts, Owners, Pools, Timelines and Audit.
 	Backups  hutch.Backups
 	Images   hutch.Images
 	Volumes  hutch.Volumes
@@ -42,6 +42,8 @@ type Options struct {
 	Owners   hutch.Owners
 	Pools    hutch.Pools
 	Audit    audit.Reader
+
+	Timelines hutch.Timelines
 	// Version is the answer of GET /v1/version.
 	Version hutch.Version
 	// Origins are the origins of web pages that can open a WebSocket, beside the server's own.
@@ -61,6 +63,7 @@ type Handler struct {
 	owners   hutch.Owners
 	pools    hutch.Pools
 	audit    audit.Reader
+	timeline hutch.Timelines
 	version  hutch.Version
 	log      *slog.Logger
 	stall    time.Duration
@@ -83,7 +86,7 @@ const lastWords = 3 * time.Second
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, pools: opt.Pools, audit: opt.Audit, version: opt.Version, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, pools: opt.Pools, audit: opt.Audit, timeline: opt.Timelines, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute), sockets: socketOptions(opt.Origins),
 	}

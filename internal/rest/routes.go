@@ -78,6 +78,7 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	})
 	add(h.sharing != nil, map[string]http.HandlerFunc{"Share": posts(h, h.share), "Unshare": h.unshare, "Grants": h.grants})
 	add(h.audit != nil, map[string]http.HandlerFunc{"Audit": h.auditLog})
+	add(h.timeline != nil, map[string]http.HandlerFunc{"Timeline": h.readTimeline})
 	add(h.owners != nil, map[string]http.HandlerFunc{"Owners": h.listOwners, "DeleteOwner": h.deleteOwner})
 	add(h.pools != nil, map[string]http.HandlerFunc{"Pool": h.pool})
 	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage, "Stats": h.stats})

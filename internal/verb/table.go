@@ -186,6 +186,9 @@ var table = []Verb{
 	serving("Owners", administer, "GET /v1/owners").looks(),
 	serving("DeleteOwner", administer, "DELETE /v1/owners/{owner}").frees(),
 
+	// Timelines. What other callers did is for the owner alone.
+	owning("Timeline", follow, "GET "+sandbox+"/timeline").looks(),
+
 	// Questions
 	keeping("Ask", run),
 

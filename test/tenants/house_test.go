@@ -18,6 +18,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/backup"
+	"hutch/internal/caller"
 	"hutch/internal/coding"
 	"hutch/internal/compat/bridge"
 	"hutch/internal/compat/dify"
@@ -46,6 +47,7 @@ import (
 	"hutch/internal/quota"
 	"hutch/internal/rest"
 	"hutch/internal/secret"
+	"hutch/internal/timeline"
 	"hutch/internal/volume"
 )
 
@@ -100,6 +102,10 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	must(t, err)
 	record, err := audit.Open(t.Context(), audit.Options{Dir: filepath.Join(dir, "audit")})
 	must(t, err)
+	times, err := timeline.Open(timeline.Options{Dir: filepath.Join(dir, "timeline"), Redact: func(owner, text string) string {
+		return vault.Redactor(caller.WithOwner(t.Context(), caller.Owner{ID: owner})).String(text)
+	}})
+	must(t, err)
 	volumes, err := volume.Open(filepath.Join(dir, "volumes"), volume.Options{})
 	must(t, err)
 	e := build(vault, volumes)
@@ -125,12 +131,12 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 		Questions: asks,
 		Tokens:    tokens, Secrets: vault, Backups: backups, Images: all, Volumes: folders, Accounts: e, Owners: owners.New(owners.Options{
 			Service: e, Tokens: tokens, Volumes: folders, Images: all, Backups: backups, Secrets: vault, More: func() []string { return append(volumes.Owners(), vault.Owners()...) },
-		}), Pools: e, Audit: record, Observer: record,
+		}), Pools: e, Audit: record, Observer: record, Timelines: times, Record: times.Around,
 	})
 	must(t, err)
 	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p})}
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p, Timelines: p})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)

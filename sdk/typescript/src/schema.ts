@@ -439,6 +439,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read what happened in a sandbox.
+         * @description In the order in which things ended: commands, code, files that callers wrote, what the network allowed and denied, snapshots, sleep and waking, and how it ended. Only the owner can read it, also when the sandbox is gone, as long as the server keeps its audit log. No sandbox wakes for it. A call that takes longer than a second is in it as running, and moves to the end when it has ended: the same id, with another cursor. With Accept text/event-stream, events named entry, each a TimelineEntry: first of the past, then of what happens; a client that reconnects with Last-Event-ID continues where it stopped. The last is error with a Problem.
+         */
+        get: operations["readTimeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/ports": {
         parameters: {
             query?: never;
@@ -2671,6 +2697,54 @@ export interface components {
             /** @description The cursor to go on after. */
             next: number;
         };
+        /** @description One event in a sandbox. */
+        TimelineEntry: {
+            /** @description Names the entry for good. */
+            id: number;
+            /** @description The position. An entry that is running moves to the end when it has ended. */
+            cursor: number;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            time: string;
+            /** @description Seconds; 0 while it is running. */
+            duration: number;
+            /** @enum {string} */
+            kind: "life" | "command" | "code" | "file" | "git" | "network" | "port" | "snapshot" | "share" | "question";
+            /** @description The verb, as the audit log has it; or what happened: Created, Forked, Woken, Hibernated, Stopped, Paused, Resumed, MemoryLimit, Failed, Destroyed, and Allowed, Denied and Skipped of the network. */
+            event: string;
+            /** @description A path, the head of a command or of code, an address, or why it happened. */
+            target?: string;
+            /** @description ok, running, interrupted (the server ended meanwhile), failed (the program did), canceled, or the kind of the error. */
+            result: string;
+            error?: string;
+            /** @description Of a program that has ended. */
+            exitCode?: number;
+            /** @description The limit that ended the program: memory or time. */
+            limit?: string;
+            /** @description A snapshot that was made, or that the sandbox began as. */
+            snapshotId?: string;
+            /** @description The sandboxes that were made, or the one that this one was made from. */
+            sandboxIds?: string[];
+            processId?: string;
+            contextId?: string;
+            /** @description How many events of the network before this one were left out because they came too fast. */
+            skipped?: number;
+            /** @description The id of the token that it was done with; missing for what the server or a program did. */
+            token?: string;
+            tokenName?: string;
+            /** @description The door: rest, mcp, conversation or the name of a compatible API. */
+            surface?: string;
+            /** @description The id of the HTTP request, as in the audit log. */
+            request?: string;
+        };
+        /** @description A part of a timeline. */
+        TimelinePage: {
+            entries: components["schemas"]["TimelineEntry"][];
+            /** @description The cursor to go on after. */
+            next: number;
+        };
         /** @description An exposed port. */
         Port: {
             sandboxId: string;
@@ -4814,6 +4888,96 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["ConnectionLog"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    readTimeline: {
+        parameters: {
+            query?: {
+                /**
+                 * @description A cursor: only what is newer.
+                 * @example 0
+                 */
+                after?: number;
+                /** @description A cursor: only what is older. */
+                before?: number;
+                /** @description Only the entry of that id. */
+                id?: number;
+                /** @description Only what began since then. */
+                since?: string;
+                /** @description Only what began before then. */
+                until?: string;
+                /**
+                 * @description Only these kinds, with commas between them.
+                 * @example life,command
+                 */
+                kind?: string;
+                /** @description Only what has this text, in whatever case. */
+                text?: string;
+                /** @description How many entries at most: the newest, or the first after the cursor. Events go on after so many of the past. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The cursor of the last event that a client has, which reconnects. */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /**
+                 * @description The sandbox.
+                 * @example user-42
+                 */
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A part of the timeline, or the events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "entries": [
+                     *         {
+                     *           "id": 1,
+                     *           "cursor": 1,
+                     *           "time": "2026-11-22T08:21:50.388Z",
+                     *           "duration": 0,
+                     *           "kind": "life",
+                     *           "event": "Created",
+                     *           "target": "host",
+                     *           "result": "ok",
+                     *           "token": "tk-uwfmnxz5njub",
+                     *           "tokenName": "ci",
+                     *           "surface": "rest",
+                     *           "request": "rq-ngoyamhaiu3g"
+                     *         },
+                     *         {
+                     *           "id": 2,
+                     *           "cursor": 2,
+                     *           "time": "2026-11-22T08:21:51.045Z",
+                     *           "duration": 0.041,
+                     *           "kind": "command",
+                     *           "event": "Exec",
+                     *           "target": "python3 main.py",
+                     *           "result": "failed",
+                     *           "exitCode": 1,
+                     *           "token": "tk-uwfmnxz5njub",
+                     *           "tokenName": "ci",
+                     *           "surface": "mcp",
+                     *           "request": "rq-f67mlztjkfp3"
+                     *         }
+                     *       ],
+                     *       "next": 2
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TimelinePage"];
+                    "text/event-stream": string;
                 };
             };
             default: components["responses"]["Problem"];

@@ -1,0 +1,151 @@
+package hutch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Timelines show what happened in sandboxes.
+type Timelines interface {
+	// Timeline passes entries of a sandbox's timeline to out, in the order of their cursors. With Follow it continues with new entries
+	// until out fails or ctx is done. Only the owner can read a timeline, also that of a sandbox that was destroyed. It wakes no sandbox.
+	Timeline(ctx context.Context, sandbox string, q TimelineQuery, out func(TimelineEntry) error) error
+}
+
+// TimelineKind is what an entry of a timeline is about.
+type TimelineKind string
+
+const (
+	TimelineLife     TimelineKind = "life"     // created, asleep, awake, dead, destroyed
+	TimelineCommand  TimelineKind = "command"  // commands and background processes
+	TimelineCode     TimelineKind = "code"     // code contexts
+	TimelineFile     TimelineKind = "file"     // changes of files that a caller made; those that programs made are not known
+	TimelineGit      TimelineKind = "git"      // git operations of a caller
+	TimelineNetwork  TimelineKind = "network"  // network rules, and what they allowed and denied
+	TimelinePort     TimelineKind = "port"     // exposed ports, and connections to ports
+	TimelineSnapshot TimelineKind = "snapshot" // snapshots, forks, backups and images
+	TimelineShare    TimelineKind = "share"    // grants
+	TimelineQuestion TimelineKind = "question" // questions whose programs ran in the sandbox
+)
+
+// TimelineKinds lists all kinds.
+var TimelineKinds = []TimelineKind{
+	TimelineLife, TimelineCommand, TimelineCode, TimelineFile, TimelineGit, TimelineNetwork, TimelinePort, TimelineSnapshot, TimelineShare, TimelineQuestion,
+}
+
+// TimelineEntry is one event in a sandbox.
+type TimelineEntry struct {
+	// ID names the entry for good, among those of all sandboxes that its owner had under this id.
+	ID int64 `json:"id"`
+	// Cursor is the position of the entry. An entry that is still running moves to the end when it has ended.
+	Cursor   int64        `json:"cursor"`
+	Time     time.Time    `json:"time"`     // when it began
+	Duration Seconds      `json:"duration"` // 0 while it is running
+	Kind     TimelineKind `json:"kind"`
+	// Event is the verb, as the audit log has it, such as "Exec"; or for what no caller asked for "Created", "Forked", "Woken", "Hibernated",
+	// "Stopped", "MemoryLimit", "Failed", "Destroyed"; or "Allowed" or "Denied" for the network.
+	Event string `json:"event"`
+	// Target is a path, the head of a command or of code, an address, or why it happened.
+	Target string `json:"target,omitempty"`
+	// Result is "ok", "running", "interrupted" (the server ended meanwhile), "failed" (the program did), "canceled", or the kind of the error.
+	Result   string `json:"result"`
+	Error    string `json:"error,omitempty"`
+	ExitCode *int   `json:"exitCode,omitempty"` // of a program that has ended
+	// Limit names the limit that ended the program: "memory" or "time".
+	Limit string `json:"limit,omitempty"`
+	// Snapshot is the id of a snapshot that was made, or that the sandbox began as.
+	Snapshot string `json:"snapshotId,omitempty"`
+	// Sandboxes are the ids of the sandboxes that it made, or of the one that it was made from.
+	Sandboxes []string `json:"sandboxIds,omitempty"`
+	Process   string   `json:"processId,omitempty"`
+	Context   string   `json:"contextId,omitempty"`
+	// Skipped is how many earlier events of the network were left out, because they came too fast.
+	Skipped int `json:"skipped,omitempty"`
+
+	// Token and TokenName are id and name of the token that it was done with; they are empty for what the server or a program did.
+	Token     string `json:"token,omitempty"`
+	TokenName string `json:"tokenName,omitempty"`
+	// Surface is the door: "rest", "mcp", "conversation", the name of a compatible API; empty for what the server or a program did.
+	Surface string `json:"surface,omitempty"`
+	Request string `json:"request,omitempty"` // id of the HTTP request, as in the audit log
+}
+
+// TimelinePage is a part of a timeline, as a client gets it that does not follow.
+type TimelinePage struct {
+	Entries []TimelineEntry `json:"entries"` // never null in JSON
+	Next    int64           `json:"next"`    // the cursor to continue from
+}
+
+// Results of entries that no error has.
+const (
+	TimelineOK          = "ok"
+	TimelineRunning     = "running"
+	TimelineInterrupted = "interrupted"
+	TimelineFailed      = "failed"
+)
+
+// TimelineQuery chooses entries.
+type TimelineQuery struct {
+	After  int64 // a cursor: only newer entries
+	Before int64 // a cursor: only older entries; 0 is no bound
+	ID     int64 // only the entry of that id; 0 is all
+	// Since and Until bound when an entry began.
+	Since, Until time.Time
+	Kinds        []TimelineKind // none is all
+	Text         string         // in the event, the target, the error or the name of the token, in whatever case
+	// Limit is the highest number of entries: the newest ones, or the first ones after After; default 100. A reader that follows gets as
+	// many of the past, and then all that are new.
+	Limit  int
+	Follow bool
+}
+
+// MaxTimeline is the highest limit of a query, and DefaultTimeline the one of a query that does not say.
+const (
+	MaxTimeline     = 1000
+	DefaultTimeline = 100
+)
+
+// Check refuses a query that no server can answer.
+func (q TimelineQuery) Check() error {
+	switch {
+	case q.After < 0 || q.Before < 0 || q.ID < 0:
+		return Errorf(Invalid, "after, before and id are numbers of entries: they are not negative").Naming(AboutField, "after")
+	case q.Limit < 0 || q.Limit > MaxTimeline:
+		return Errorf(Invalid, "limit is %d: give 1 to %d, and continue with after", q.Limit, MaxTimeline).Naming(AboutField, "limit")
+	case len(q.Text) > maxTimelineText:
+		return Errorf(Invalid, "text has %d bytes: search for at most %d", len(q.Text), maxTimelineText).Naming(AboutField, "text")
+	case q.Follow && (q.Before > 0 || q.ID > 0 || !q.Until.IsZero()):
+		return Errorf(Invalid, "follow has no end: leave out before, id and until").Naming(AboutField, "follow")
+	}
+	for _, k := range q.Kinds {
+		if !slices.Contains(TimelineKinds, k) {
+			return Errorf(Invalid, "there is no kind %.40q: use %s", k, kindList()).Naming(AboutField, "kind")
+		}
+	}
+	return nil
+}
+
+const maxTimelineText = 200
+
+func kindList() string {
+	names := make([]string, len(TimelineKinds))
+	for i, k := range TimelineKinds {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Match reports whether the query chooses an entry, whatever its place among others.
+func (q TimelineQuery) Match(e TimelineEntry) bool {
+	return e.Cursor > q.After && (q.Before == 0 || e.Cursor < q.Before) && (q.ID == 0 || e.ID == q.ID) &&
+		(q.Since.IsZero() || !e.Time.Before(q.Since)) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&
+		(len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) && (q.Text == "" || e.contains(strings.ToLower(q.Text)))
+}
+
+func (e TimelineEntry) contains(text string) bool {
+	return slices.ContainsFunc([]string{e.Event, e.Target, e.Error, e.TokenName, e.Surface, e.Result}, func(s string) bool {
+		return strings.Contains(strings.ToLower(s), text)
+	})
+}
