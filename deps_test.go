@@ -194,7 +194,7 @@ var layers = []layer{
 
 	// Coding agents, made of the verbs.
 	{"hutch/internal/patch", []string{"hutch"}},
-	{"hutch/internal/coding", []string{"hutch", "hutch/internal/caller", "hutch/internal/files", "hutch/internal/httpio", "hutch/internal/patch", "hutch/internal/problem", "go.yaml.in/yaml/v3"}},
+	{"hutch/internal/coding", []string{"hutch", "hutch/internal/caller", "hutch/internal/compat", "hutch/internal/files", "hutch/internal/httpio", "hutch/internal/patch", "hutch/internal/problem", "go.yaml.in/yaml/v3"}},
 
 	// For tests only: no line above names these.
 	{"hutch/internal/scripted", []string{"hutch"}},

@@ -130,6 +130,16 @@ func TestLinesTakeRoom(t *testing.T) {
 	}
 }
 
+// TestLongLog: what an agent prints beside its stream is bounded as what it says is.
+func TestLongLog(t *testing.T) {
+	t.Parallel()
+	longest := 0
+	d := decoder{read: formats["text"], show: func(e Event) error { longest = max(longest, len(e.Text)); return nil }}
+	if err := d.add(hutch.Output{Stream: hutch.Stderr, Data: []byte(strings.Repeat("x", 1<<20) + "\n")}); err != nil || longest > maxText+10 {
+		t.Errorf("a line gave a text of %d bytes, %v", longest, err)
+	}
+}
+
 // TestUsageThatJSONHasNot: an agent that says it has cost more than a number can be still has a result.
 func TestUsageThatJSONHasNot(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package coding
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,15 +13,13 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/compat"
 	"hutch/internal/httpio"
 	"hutch/internal/problem"
 )
 
 // Prefix is below what [NewHandler] answers.
 const Prefix = "/agents"
-
-// maxBody bounds a request, in bytes: a prompt, which JSON can make six times as long, and a definition.
-const maxBody = 8 << 20
 
 // writeTime is how long a client can take to read a piece of an answer.
 const writeTime = time.Minute
@@ -51,9 +50,13 @@ func NewHandler(svc Service) http.Handler {
 
 // body reads the JSON of a request. An unknown field is an error.
 func body(w http.ResponseWriter, r *http.Request, to any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	b, err := compat.ReadBody(w, r)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(to)
+	err = dec.Decode(to)
 	if err == nil && dec.More() {
 		err = errors.New("there is something behind it")
 	}

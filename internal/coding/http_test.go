@@ -14,8 +14,10 @@ import (
 
 	"hutch"
 	"hutch/client"
+	"hutch/internal/caller"
 	"hutch/internal/coding"
 	"hutch/internal/hutchtest"
+	"hutch/internal/room"
 )
 
 // cloning is a service whose clones have one file, whatever the URL.
@@ -113,7 +115,7 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/agents", `{"prompt":"x","definition":"name: x",` + repo + `}`, 400, "command"},
 		{"POST", "/agents", `{"prompt":"x",` + repo + `}`, 404, "ANTHROPIC_API_KEY"},
 		{"POST", "/agents", `{"prompt":"` + strings.Repeat("x", 1<<20+1) + `",` + repo + `}`, 400, "prompt"},
-		{"POST", "/agents", `{"prompt":"` + strings.Repeat("x", 9<<20) + `",` + repo + `}`, 400, "too large"},
+		{"POST", "/agents", `{"prompt":"` + strings.Repeat("x", 9<<20) + `",` + repo + `}`, 400, "larger than 8 MiB"},
 		{"POST", "/agents/none", `{"prompt":"x"}`, 404, "none"},
 		{"POST", "/agents/" + plain.ID, `{"prompt":"x"}`, 404, "not the session"},
 		{"GET", "/agents/" + plain.ID, "", 404, "not the session"},
@@ -169,5 +171,30 @@ func TestAnswerInJSON(t *testing.T) {
 	}
 	if res := ask(`,"detach":true`); res.SandboxID == "" || res.Success || res.Diff != "" {
 		t.Errorf("without waiting: %+v", res)
+	}
+}
+
+// full is a body that the server has no room for.
+type full struct{}
+
+func (full) Read([]byte) (int, error) {
+	return 0, hutch.Errorf(hutch.Exhausted, "there is no room")
+}
+
+// TestBodiesTakeRoom: a short text in JSON can become much, which the caller's share of memory bounds; and a body for which
+// there is no room is told as that.
+func TestBodiesTakeRoom(t *testing.T) {
+	t.Parallel()
+	h := coding.NewHandler(nil)
+	tab, end := room.New(64<<20, 64<<20).Open("ada")
+	defer end()
+	rules := `{"prompt":"","repository":{"url":"https://example.com/x.git"},"network":{"allow":[` + strings.Repeat(`"",`, 1<<20) + `""]}}`
+	for name, body := range map[string]io.Reader{"many rules": strings.NewReader(rules), "no room": full{}} {
+		r := httptest.NewRequestWithContext(caller.With(t.Context(), caller.Caller{Budget: tab}), "POST", "/agents", body)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if !strings.Contains(w.Body.String(), `"exhausted"`) {
+			t.Errorf("%s: %d %.300s", name, w.Code, w.Body)
+		}
 	}
 }

@@ -266,7 +266,7 @@ func (d *decoder) line(stream hutch.Stream, line []byte) error {
 	if line = bytes.TrimRight(line, "\r"); len(bytes.TrimSpace(line)) == 0 {
 		return nil
 	}
-	events := []Event{{Type: Log, Text: string(line)}}
+	events := []Event{{Type: Log, Text: cut(string(line))}}
 	if stream == hutch.Stdout {
 		events = d.read(line)
 	}
