@@ -29,7 +29,7 @@ func (s banner) write(w io.Writer) {
 	}
 	url := s.URL()
 	fmt.Fprintf(w, `Hutch %s
-  URL       %s   (MCP at /mcp, REST at /v1)
+  URL       %s   (the console in a browser; MCP at /mcp, REST at /v1)
   API page  %s
   token     %s
   runtimes  %s   (the first is the default)

@@ -56,7 +56,7 @@ func newServe(h *home, std streams) *cobra.Command {
 	var fl serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the server: MCP at /mcp, REST at /v1",
+		Short: "Run the server: the console in a browser, MCP at /mcp, REST at /v1",
 		Long: `Run the server, with MCP over streamable HTTP at /mcp and REST at /v1.
 
 Clients bring a bearer token: the one that the first start prints and keeps in

@@ -23,7 +23,7 @@ type Operation struct {
 	Result    string        `json:"result"`           // "ok", or the kind of the error
 	Error     string        `json:"error,omitempty"`  // its message
 	Duration  time.Duration `json:"durationNs"`
-	Surface   string        `json:"surface,omitempty"` // "mcp", "rest", "conversation"
+	Surface   string        `json:"surface,omitempty"` // "mcp", "rest", "conversation", "console"
 	Remote    string        `json:"remote,omitempty"`  // address of the client
 	Request   string        `json:"request,omitempty"` // id of the HTTP request, which no other one has
 	// ClientRequest is the id that the client gave the request, in X-Request-Id.
@@ -77,6 +77,12 @@ const Broker = "Broker"
 // Model is the verb of an answer of a model, which the caller of the verb Ask caused. Its target has the model, the
 // tokens and the cost. It is recorded when the answer is there.
 const Model = "Model"
+
+// Verbs of the console's sessions, which are no calls of hutch.Service. A refused SignIn has no token.
+const (
+	SignIn  = "SignIn"
+	SignOut = "SignOut"
+)
 
 // OK is the result of a successful operation.
 const OK = "ok"

@@ -172,7 +172,22 @@ var invalid = hutch.Errorf(hutch.Denied, "the token is not valid here: it may be
 
 // Check returns the principal of a token, or Denied.
 func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, error) {
-	sum := sha256.Sum256([]byte(token))
+	who := r.CheckSum(ctx, SumOf(token))
+	switch {
+	case who == nil && r.opt.Issuer != nil && isJWT(token):
+		return r.opt.Issuer.check(ctx, token, r.opt.Defaults)
+	case who == nil:
+		return nil, invalid
+	}
+	return who, nil
+}
+
+// SumOf returns what CheckSum takes for a token.
+func SumOf(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
+
+// CheckSum returns the principal of a live token of this registry by the token's SHA-256, and nil if there is none. It
+// is for sessions, which outlive the request that showed the token and do not keep it.
+func (r *Registry) CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.Principal {
 	now := time.Now()
 	r.mu.RLock()
 	e := r.byHash[sum]
@@ -183,16 +198,10 @@ func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, 
 		stale = e.LastUsedAt == nil || now.Sub(*e.LastUsedAt) >= coarse
 	}
 	r.mu.RUnlock()
-	switch {
-	case who == nil && r.opt.Issuer != nil && isJWT(token):
-		return r.opt.Issuer.check(ctx, token, r.opt.Defaults)
-	case who == nil:
-		return nil, invalid
-	}
 	if stale && e != r.local {
 		r.used(ctx, e, now)
 	}
-	return who, nil
+	return who
 }
 
 // Holder returns what the live token of an owner stands for, and nil if there is none: people whom an issuer vouches for

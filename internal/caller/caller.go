@@ -38,7 +38,7 @@ type Owner struct {
 
 // Origin is where a call comes from.
 type Origin struct {
-	Surface string // "mcp", "rest", "conversation"
+	Surface string // "mcp", "rest", "conversation"; "console" for a browser that calls REST
 	Remote  string // address of the client
 	Request string // id of the HTTP request, which no other one has
 	// ClientRequest is the id that the client gave the request.
@@ -105,9 +105,13 @@ func OwnerOf(ctx context.Context) (Owner, bool) {
 	return Owner{}, false
 }
 
-// WithSurface returns a context for calls that come through a surface.
+// WithSurface returns a context for calls that come through a surface. The first one counts: calls of the console come
+// through others.
 func WithSurface(ctx context.Context, name string) context.Context {
 	c := From(ctx)
+	if c.Origin.Surface != "" {
+		return ctx
+	}
 	c.Origin.Surface = name
 	return With(ctx, c)
 }

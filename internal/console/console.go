@@ -2,55 +2,104 @@
 //
 // The page is files in the program, built from web/. It is a client like others: it calls the REST API with the
 // TypeScript SDK, and the server has nothing of its own for it but these files and sessions. Its policy lets nothing
-// run but the scripts below /assets/.
+// run but the scripts below /assets/. Anyone can load the page: it holds no data.
 //
-// Anyone can load the page: it holds no data.
+// A session stands for the token that a person showed. The browser holds a cookie that scripts cannot read, the server
+// the SHA-256 of cookie and token; the token is checked again at each request, so a session ends with its token. Which
+// requests may act by a cookie is said at [Handler.Principal].
 package console
 
 import (
+	"cmp"
+	"context"
 	"io/fs"
+	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/guesses"
 	"hutch/internal/problem"
 )
 
-// Options configure a handler; the zero value serves the files that are in the program.
+// Surface is the name of the console in the audit log.
+const Surface = "console"
+
+// Options configure a handler.
 type Options struct {
-	// Files replace the built page.
-	Files fs.FS
+	// Tokens are those that people sign in by. Required.
+	Tokens Tokens
+	// Shelf is where sessions are stored; nil keeps them in memory only.
+	Shelf Shelf
+	// Observer puts each sign-in and sign-out on record; default none.
+	Observer audit.Observer
+	// Client returns the address to which wrong tokens count; default the address of the connection.
+	Client func(*http.Request) netip.Addr
+	// Secure, when set, reports requests that came to a trusted proxy over TLS.
+	Secure func(*http.Request) bool
 	// Previews is where previews are shown, as a source of a Content-Security-Policy: "http://*.localhost:7700".
 	Previews string
+	Version  hutch.Version
+	Log      *slog.Logger
+	// Files replace the built page.
+	Files fs.FS
 }
 
 // Handler serves the console.
 type Handler struct {
-	opt   Options
-	files *files
+	opt      Options
+	files    *files
+	sessions *sessions
+	guesses  guesses.Counter // of tokens
 }
 
-// New returns a handler.
-func New(opt Options) (*Handler, error) {
+// Open returns a handler, with the sessions that are stored.
+func Open(ctx context.Context, opt Options) (*Handler, error) {
+	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
+	if opt.Observer == nil {
+		opt.Observer = audit.Observers{}
+	}
+	if opt.Client == nil {
+		opt.Client = func(r *http.Request) netip.Addr {
+			from, _ := netip.ParseAddrPort(r.RemoteAddr)
+			return from.Addr().Unmap()
+		}
+	}
 	files, err := load(opt.Files)
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{opt: opt, files: files}, nil
+	sessions, err := openSessions(ctx, opt.Tokens, opt.Shelf, opt.Log)
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{opt: opt, files: files, sessions: sessions}, nil
 }
 
-// Open reports whether the console answers a request, which then needs no token.
-func (h *Handler) Open(r *http.Request) bool {
+// IsOpen reports whether the console itself answers a request, which then needs no token.
+func (h *Handler) IsOpen(r *http.Request) bool {
+	switch r.URL.Path {
+	case sessionPath:
+		return isRead(r) || r.Method == http.MethodPost || r.Method == http.MethodDelete
+	case waysPath:
+		return isRead(r)
+	}
 	return isRead(r) && (isPage(r) || h.files.has(r.URL.Path))
 }
 
-// Inside answers the requests that are Open; next answers the others.
+// Inside answers the requests that are open; next answers the others.
 func (h *Handler) Inside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !h.Open(r):
+		case !h.IsOpen(r):
 			next.ServeHTTP(w, r)
+		case r.URL.Path == sessionPath:
+			h.serveSession(w, r)
+		case r.URL.Path == waysPath:
+			h.serveWays(w, r)
 		case isPage(r):
 			h.page(w, r)
 		default:

@@ -28,7 +28,7 @@ func built() fstest.MapFS {
 func open(t testing.TB, opt console.Options) (*console.Handler, http.Handler) {
 	t.Helper()
 	opt.Files = built()
-	h, err := console.New(opt)
+	h, err := console.Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestWhoGetsThePage(t *testing.T) {
 		}
 		r := httptest.NewRequest(c.method, c.path, nil)
 		r.Header.Set("Accept", c.accept)
-		if h.Open(r) != c.ours {
+		if h.IsOpen(r) != c.ours {
 			t.Errorf("%s %s, Accept %q: open %v", c.method, c.path, c.accept, !c.ours)
 		}
 	}
@@ -168,10 +168,10 @@ func TestAssets(t *testing.T) {
 // TestNoPage: a folder without a page is an error, and not an empty page.
 func TestNoPage(t *testing.T) {
 	t.Parallel()
-	if _, err := console.New(console.Options{Files: fstest.MapFS{}}); err == nil {
+	if _, err := console.Open(t.Context(), console.Options{Files: fstest.MapFS{}}); err == nil {
 		t.Error("no error")
 	}
-	if _, err := console.New(console.Options{}); err != nil {
+	if _, err := console.Open(t.Context(), console.Options{}); err != nil {
 		t.Errorf("the page of this program: %v", err)
 	}
 }

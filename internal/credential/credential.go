@@ -32,6 +32,13 @@ const (
 	jupyterParameter = "token"
 )
 
+// The cookies of a browser that is signed in to the console; the second is the one over TLS. They are no tokens: package
+// console says which requests can act by them.
+const (
+	SessionCookie     = "hutch_session"
+	HostSessionCookie = "__Host-" + SessionCookie
+)
+
 // headers are the headers that can hold a token, each with what reads the token in its value.
 var headers = map[string]func(value string) string{"Authorization": inAuthorization, keyHeader: strings.TrimSpace, authHeader: strings.TrimSpace}
 
@@ -52,6 +59,16 @@ func Of(r *http.Request) string {
 		return token
 	}
 	return inSubprotocols(r.Header)
+}
+
+// None reports whether a request has nothing in any of these places, not even something that counts as no token.
+func None(r *http.Request) bool {
+	for name := range headers {
+		if len(r.Header.Values(name)) > 0 {
+			return false
+		}
+	}
+	return !r.URL.Query().Has(parameterOf(r.URL)) && !strings.Contains(strings.Join(r.Header[protocols], ","), subprotocol)
 }
 
 func isBasic(value string) bool { return len(value) > 5 && strings.EqualFold(value[:6], "Basic ") }

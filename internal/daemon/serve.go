@@ -146,7 +146,7 @@ func (d *Daemon) handler(s surfaces) (handler, guarded http.Handler, end func())
 	}
 	inside := d.described(mux)
 	if d.console != nil {
-		inside = d.console.Inside(inside)
+		opt.Session, inside = d.sessions(mux), d.console.Inside(inside)
 	}
 	if d.e2b != nil {
 		opt.Known, opt.Named = e2b.Known, d.e2b.Named
@@ -185,7 +185,7 @@ func (d *Daemon) isOpen(r *http.Request) bool {
 	if e2b.Ours(r) { // whatever its path is elsewhere
 		return e2b.Open(r)
 	}
-	return d.console != nil && d.console.Open(r) || conversation.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
+	return d.console != nil && d.console.IsOpen(r) || conversation.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
 // forCallers is how much memory the daemon has for what its callers send and have

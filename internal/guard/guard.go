@@ -45,6 +45,9 @@ type Options struct {
 	// Known, when set, returns the principal of a request that is let in by another credential than a token, and nil
 	// for every other request.
 	Known func(*http.Request) *caller.Principal
+	// Session, when set, returns the principal of a request without a token that belongs to a browser's session, and nil
+	// for every other request. It can set headers of the answer. Its error refuses the request.
+	Session func(w http.ResponseWriter, r *http.Request) (*caller.Principal, error)
 	// Refuse answers a request over its principal's limit; the default is problem details.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 	// Shape returns how the clients of a request expect errors to look; nil, and a nil result, mean problem details.
@@ -117,8 +120,15 @@ func (g *guard) admit(w *recorder, r *http.Request) {
 		g.passAnyone(w, r)
 		return
 	}
-	who, err := g.identify(r)
+	who, err := g.signedIn(w, r)
 	if err != nil {
+		g.refuse(w, r, problem.Status(hutch.KindOf(err)), err)
+		return
+	}
+	from := caller.From(r.Context())
+	if who != nil {
+		from.Origin.Surface = "console"
+	} else if who, err = g.identify(r); err != nil {
 		g.challenge(w, r, err)
 		return
 	}
@@ -131,7 +141,7 @@ func (g *guard) admit(w *recorder, r *http.Request) {
 	if !g.count(w, r, who) {
 		return
 	}
-	c := caller.From(caller.As(r.Context(), who))
+	c := caller.From(caller.As(caller.With(r.Context(), from), who))
 	var free func()
 	c.Budget, free = g.opt.Room.Open(who.Owner)
 	defer free()
@@ -278,6 +288,15 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
+// signedIn returns the principal of a browser's session. A request that shows any other credential is not one of a
+// session: a page that names a token means that token.
+func (g *guard) signedIn(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
+	if g.opt.Session == nil || !credential.None(r) {
+		return nil, nil
+	}
+	return g.opt.Session(w, r)
+}
+
 // identify returns the principal of a request.
 func (g *guard) identify(r *http.Request) (*caller.Principal, error) {
 	if g.opt.Known != nil {
@@ -296,7 +315,7 @@ func (g *guard) identify(r *http.Request) (*caller.Principal, error) {
 	return who, err
 }
 
-var errNoToken = hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN")
+var errNoToken = hutch.Errorf(hutch.Denied, "this needs a token: send the header Authorization: Bearer TOKEN; in a browser, sign in again")
 
 // challenge answers a request without a valid token.
 func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {

@@ -18,6 +18,9 @@ const (
 	tokenHeader = "Hutch-Token"
 )
 
+// ourCookies are cookies of this server, which no program in a sandbox sees or sets.
+var ourCookies = []string{cookieName, credential.SessionCookie, credential.HostSessionCookie}
+
 // rewrite addresses a request to the server inside. It keeps the client's host, so that redirects and links lead back
 // here.
 func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
@@ -53,7 +56,10 @@ func (h *Handler) hide(r *http.Request) {
 	}
 	if lines := r.Header["Cookie"]; len(lines) > 0 {
 		for i, line := range lines {
-			lines[i] = without(line, cookieName)
+			for _, name := range ourCookies {
+				line = without(line, name)
+			}
+			lines[i] = line
 		}
 		r.Header["Cookie"] = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 	}
@@ -119,7 +125,7 @@ func ownCookies(lines []string) []string {
 	var own []string
 	for _, line := range lines {
 		name, _, _ := strings.Cut(line, "=")
-		if textproto.TrimString(name) == cookieName {
+		if slices.Contains(ourCookies, textproto.TrimString(name)) {
 			continue
 		}
 		attributes := strings.Split(line, ";")

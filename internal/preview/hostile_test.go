@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -193,20 +192,5 @@ func TestFloodIsHeldBack(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("the server still sends to a client that has gone")
-	}
-}
-
-func TestGuessersAreBounded(t *testing.T) {
-	var g guesses
-	for i := range 2 * maxGuessers {
-		g.wrong(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "x")
-	}
-	if len(g.by) > maxGuessers+1 {
-		t.Errorf("%d addresses are kept", len(g.by))
-	}
-	h := New(nil, Options{})
-	a, b := &http.Request{RemoteAddr: "[2001:db8::1]:1"}, &http.Request{RemoteAddr: "[2001:db8::ffff:2]:9"}
-	if h.client(a) != h.client(b) {
-		t.Error("one network of IPv6 counts as many clients")
 	}
 }

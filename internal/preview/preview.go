@@ -17,7 +17,6 @@ package preview
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"io"
 	"log/slog"
@@ -26,11 +25,11 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/guesses"
 	"hutch/internal/httpio"
 )
 
@@ -77,7 +76,7 @@ type Handler struct {
 	calling   callTransport
 	proxy     *httputil.ReverseProxy
 	buffers   buffers
-	guesses   guesses
+	guesses   guesses.Counter // of labels and tokens
 	calls     calls
 }
 
@@ -220,13 +219,13 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	if v.prefix != "" {
 		isolate(sw.Header(), r)
 	}
-	if h.guesses.over(addr) {
+	if h.guesses.Over(addr) {
 		h.page(sw, r, tooMany)
 		return
 	}
 	p, ok := h.opt.Sandboxes.Preview(v.label)
 	if !ok || r.Method == http.MethodConnect {
-		h.guesses.wrong(addr, v.label)
+		h.guesses.Wrong(addr, v.label)
 		h.page(sw, r, unknown)
 		return
 	}
@@ -340,48 +339,6 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// guesses counts the unknown labels that an address requested within a minute. After many guesses, it gets no more
-// answers in that minute, also for existing labels. Requesting the same label again, as an open page does, is not
-// another guess.
-type guesses struct {
-	mu    sync.Mutex
-	until time.Time
-	by    map[netip.Addr]map[[sha256.Size]byte]struct{}
-}
-
-const (
-	maxGuesses  = 30
-	maxGuessers = 10_000 // addresses; further ones share one count
-)
-
-func (g *guesses) over(addr netip.Addr) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return time.Now().Before(g.until) && len(g.by[g.countedLocked(addr)]) >= maxGuesses
-}
-
-func (g *guesses) wrong(addr netip.Addr, guess string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now := time.Now(); !now.Before(g.until) {
-		g.until, g.by = now.Add(time.Minute), map[netip.Addr]map[[sha256.Size]byte]struct{}{}
-	}
-	addr = g.countedLocked(addr)
-	if g.by[addr] == nil {
-		g.by[addr] = map[[sha256.Size]byte]struct{}{}
-	}
-	if len(g.by[addr]) < maxGuesses {
-		g.by[addr][sha256.Sum256([]byte(guess))] = struct{}{}
-	}
-}
-
-func (g *guesses) countedLocked(addr netip.Addr) netip.Addr {
-	if g.by[addr] == nil && len(g.by) >= maxGuessers {
-		return netip.Addr{}
-	}
-	return addr
-}
-
 // remote is the address of the connection.
 func remote(r *http.Request) (netip.Addr, bool) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
@@ -391,8 +348,5 @@ func remote(r *http.Request) (netip.Addr, bool) {
 // client returns the address to which a request's guesses count.
 func (h *Handler) client(r *http.Request) netip.Addr {
 	addr, _ := h.opt.Client(r)
-	if network, err := addr.WithZone("").Prefix(64); addr.Is6() && err == nil {
-		return network.Addr()
-	}
 	return addr
 }

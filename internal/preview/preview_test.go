@@ -21,6 +21,7 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/guesses"
 	"hutch/internal/listen"
 )
 
@@ -168,7 +169,7 @@ func TestWhichHostIsAPreview(t *testing.T) {
 func TestWhatGoesIn(t *testing.T) {
 	b := open(t, dump, nil)
 	_, text := b.ask(t, "POST", public, "/a%2Fb;c?x=1;y=2&z", strings.NewReader("body"),
-		"Authorization", "Bearer "+ourKey, "Hutch-Token", ourKey, "Cookie", "a=1; hutch-preview=x.y; b=2", "Cookie", "hutch-preview=z",
+		"Authorization", "Bearer "+ourKey, "Hutch-Token", ourKey, "Cookie", "a=1; hutch-preview=x.y; b=2; hutch_session=q", "Cookie", "hutch-preview=z;__Host-hutch_session=q",
 		"X-Forwarded-For", "192.0.2.7", "X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "gopher", "Forwarded", "for=evil",
 		"Connection", "X-Secret", "X-Secret", "hop", "Proxy-Authorization", "Basic eA==", "Te", "deflate")
 	for _, want := range []string{"POST /a%2Fb;c?x=1;y=2&z HTTP/1.1", "Host: " + public + ".localhost", "body", "Cookie: a=1; b=2", "X-Forwarded-Proto: http\r", "X-Forwarded-Host: " + public + ".localhost", "X-Forwarded-For: 127.0.0.1\r"} {
@@ -176,7 +177,7 @@ func TestWhatGoesIn(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
-	for _, bad := range []string{ourKey, "hutch-preview", "evil", "gopher", "X-Secret", "Basic", "deflate"} {
+	for _, bad := range []string{ourKey, "hutch-preview", "hutch_session", "evil", "gopher", "X-Secret", "Basic", "deflate"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("%q went in:\n%s", bad, text)
 		}
@@ -193,7 +194,7 @@ func TestWhatGoesIn(t *testing.T) {
 
 func TestWhatComesOut(t *testing.T) {
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {
-		for _, c := range []string{"a=1; Domain=localhost; Path=/", "b=2; path=/x; DOMAIN = .example.com; HttpOnly", "hutch-preview=forged", "c=3"} {
+		for _, c := range []string{"a=1; Domain=localhost; Path=/", "b=2; path=/x; DOMAIN = .example.com; HttpOnly", "hutch-preview=forged", "hutch_session=forged; Path=/", "c=3"} {
 			w.Header().Add("Set-Cookie", c)
 		}
 		w.Header().Set("Clear-Site-Data", `"cookies"`)
@@ -356,14 +357,14 @@ func TestGuessing(t *testing.T) {
 	if resp, _ := b.ask(t, "GET", public, "/", nil); resp.StatusCode != 200 {
 		t.Fatalf("after asking for one label often: %d", resp.StatusCode)
 	}
-	for i := range maxGuesses {
+	for i := range guesses.Most {
 		b.ask(t, "GET", fmt.Sprintf("8000-box-%d", i), "/", nil)
 	}
 	if resp, _ := b.ask(t, "GET", public, "/", nil); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("after %d guesses: %d", maxGuesses, resp.StatusCode)
+		t.Errorf("after %d guesses: %d", guesses.Most, resp.StatusCode)
 	}
 	if resp, _ := b.ask(t, "GET", public, "/", nil, "X-Forwarded-For", "192.0.2.7"); resp.StatusCode != 429 {
-		t.Errorf("after %d guesses, and with an address of its own choice: %d", maxGuesses, resp.StatusCode)
+		t.Errorf("after %d guesses, and with an address of its own choice: %d", guesses.Most, resp.StatusCode)
 	}
 }
 
@@ -374,11 +375,11 @@ func TestGuessesBehindAProxy(t *testing.T) {
 			return netip.MustParseAddr(r.Header.Get("X-Forwarded-For")), true
 		}
 	})
-	for i := range maxGuesses {
+	for i := range guesses.Most {
 		b.ask(t, "GET", fmt.Sprintf("8000-box-%d", i), "/", nil, "X-Forwarded-For", "192.0.2.1")
 	}
 	if resp, _ := b.ask(t, "GET", public, "/", nil, "X-Forwarded-For", "192.0.2.1"); resp.StatusCode != 429 {
-		t.Errorf("after %d guesses: %d", maxGuesses, resp.StatusCode)
+		t.Errorf("after %d guesses: %d", guesses.Most, resp.StatusCode)
 	}
 	if resp, text := b.ask(t, "GET", public, "/", nil, "X-Forwarded-For", "192.0.2.7"); resp.StatusCode != 200 || !strings.Contains(text, "X-Forwarded-For: 192.0.2.7, 127.0.0.1\r") {
 		t.Errorf("from elsewhere: %d, %s", resp.StatusCode, text)

@@ -106,7 +106,7 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	}
 	addr := h.client(r)
 	switch {
-	case h.guesses.over(addr):
+	case h.guesses.Over(addr):
 		h.page(w, r, tooMany)
 	case r.Method == http.MethodGet:
 		h.askToken(w, http.StatusOK, form)
@@ -116,7 +116,7 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 		token := r.PostFormValue("token")
 		p, ok := h.opt.Sandboxes.Preview(form.Label)
 		if !ok || !h.opt.May(r.Context(), token, p) {
-			h.guesses.wrong(addr, form.Label+" "+token)
+			h.guesses.Wrong(addr, form.Label+" "+token)
 			form.Wrong = true
 			h.askToken(w, http.StatusForbidden, form)
 			return

@@ -1,0 +1,33 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+
+	"hutch/internal/console"
+)
+
+// FuzzCookie sends arbitrary cookies beside a session that somebody else has: none opens anything, and none that a
+// neighbour adds makes the session's own one act for somebody else.
+func FuzzCookie(f *testing.F) {
+	s := newSite(f, console.Options{})
+	p := s.page()
+	p.signIn(f, local)
+	_, value, _ := strings.Cut(p.cookie, "=")
+	for _, seed := range []string{
+		"", "hutch_session=", "hutch_session=" + strings.Repeat("A", 43), "hutch_session=\"" + strings.Repeat("A", 43) + "\"", "__Host-hutch_session=x; hutch_session=y", ";;=;hutch_session", "hutch_session=a, hutch_session=b",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if strings.Contains(line, value[:40]) {
+			return // the fuzzer cannot know it, but bits at its end can differ
+		}
+		if w := p.request("GET", "/v1/x", "", "Cookie", line); w.Code != 401 && w.Code != 403 {
+			t.Errorf("%q: %d %s", line, w.Code, w.Body)
+		}
+		if w := p.request("POST", "/v1/x", "", "Cookie", p.cookie+"; "+line); w.Code == 200 && w.Body.String() != "local by console" || w.Code != 200 && w.Code != 401 && w.Code != 403 {
+			t.Errorf("beside a session, %q: %d %s", line, w.Code, w.Body)
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package console
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/credential"
+)
+
+const (
+	cookieName = credential.SessionCookie
+	// hostCookieName is the name of the cookie over TLS. A browser takes a cookie with the prefix of this name from no
+	// other host, and only over TLS, so no neighbour of the server in its domain can set it.
+	hostCookieName = credential.HostSessionCookie
+
+	csrfHeader = "X-Hutch-Csrf"
+	// csrfSubprotocol begins the name of a subprotocol that holds the value of csrfHeader: a page can set no header of
+	// the request that opens a WebSocket.
+	csrfSubprotocol = "hutch.csrf."
+	protocols       = "Sec-Websocket-Protocol"
+)
+
+// Principal returns whom a request acts for by its session, for the guard. It returns nil if the request has no session,
+// or one that has ended, and an error if the request may not act by the session that it has.
+//
+// A browser adds the cookie to whatever request it makes, so the cookie alone means little. The request must come from
+// a page of this origin, which is what the browser says or what the value of [cookie.csrf] shows; what changes
+// something must show that value in any case. What comes back by a session is never run: it is no script, frame,
+// style or worker of the console's origin, whatever a program in a sandbox has made of it.
+func (h *Handler) Principal(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
+	c, err := h.cookieOf(r)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	if err := h.sameOrigin(r); err != nil {
+		return nil, err
+	}
+	shown, err := takeCSRF(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayAct(r, shown, c.csrf()); err != nil {
+		if !h.sessions.live(r.Context(), *c) {
+			err = nil // it needs a new session, whatever it shows
+		}
+		return nil, err
+	}
+	_, who := h.sessions.use(r.Context(), *c)
+	if who != nil {
+		disarm(w.Header())
+	}
+	return who, nil
+}
+
+// disarm sets headers for an answer to a request with a cookie, which a person can have opened as a page.
+func disarm(h http.Header) {
+	harden(h)
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cache-Control", "no-store")
+}
+
+// mayAct checks the value that a page shows beside its cookie, and what the browser wants the answer for.
+func mayAct(r *http.Request, shown, csrf string) error {
+	if shown != "" && shown != csrf {
+		return errCSRF
+	}
+	changes := r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header.Get("Upgrade") != ""
+	if shown == "" && (changes || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "") {
+		return errCSRF
+	}
+	if use := r.Header.Get("Sec-Fetch-Dest"); !slices.Contains(harmless, use) {
+		return hutch.Errorf(hutch.Denied, "a browser can load nothing from the API as a %.20q: what programs in sandboxes have made must not run as a part of the console", use)
+	}
+	return nil
+}
+
+var errCSRF = hutch.Errorf(hutch.Denied, "the request has the cookie of a session and not, in the header X-Hutch-CSRF, the value that belongs to it: load the session again with GET /console/session").With("csrf", true)
+
+// harmless are the uses of an answer in which a browser does not run it; the first is that of browsers that do not say,
+// and the second that of fetch.
+var harmless = []string{"", "empty", "document", "image", "audio", "video", "websocket"}
+
+// sameOrigin checks that a request comes from a page of this origin, as far as the browser says where it comes from.
+func (h *Handler) sameOrigin(r *http.Request) error {
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "same-origin" {
+			return errElsewhere
+		}
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || !strings.EqualFold(u.Host, r.Host) || h.isSecure(r) && u.Scheme != "https" {
+			return errElsewhere
+		}
+	}
+	return nil
+}
+
+var errElsewhere = hutch.Errorf(hutch.Denied, "only the console's own pages can act for a browser that is signed in to it: programs and other pages send a token")
+
+// isSecure reports whether a request came over TLS, to this server or to a proxy that it trusts.
+func (h *Handler) isSecure(r *http.Request) bool {
+	return r.TLS != nil || h.opt.Secure != nil && h.opt.Secure(r)
+}
+
+// cookieOf returns the cookie of a request, and nil if it has none. Over TLS it is the one that no other host can have
+// set. Two of a name are an error: one of them is not ours.
+func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
+	found := r.CookiesNamed(hostCookieName)
+	if len(found) == 0 && !h.isSecure(r) {
+		found = r.CookiesNamed(cookieName)
+	}
+	switch len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return parseCookie(found[0].Value), nil
+	}
+	return nil, hutch.Errorf(hutch.Denied, "the browser sent %d cookies of the name %q, and one of them is not of this server: remove the cookies of this site, and sign in again", len(found), found[0].Name)
+}
+
+// parseCookie returns the cookie with that value, and nil if it is none of ours.
+func parseCookie(value string) *cookie {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(value)
+	if err != nil || len(b) != len(cookie{}) {
+		return nil
+	}
+	c := cookie(b)
+	return &c
+}
+
+// takeCSRF returns the value that a request shows beside its cookie, or "". It takes it out of the list of
+// subprotocols, so that nothing after this point answers with it.
+func takeCSRF(r *http.Request) (string, error) {
+	shown := slices.Clone(r.Header.Values(csrfHeader))
+	lines := r.Header[protocols]
+	for i, line := range lines {
+		lines[i] = strings.Join(slices.DeleteFunc(strings.Split(line, ","), func(name string) bool {
+			value, ok := strings.CutPrefix(strings.TrimSpace(name), csrfSubprotocol)
+			if ok {
+				shown = append(shown, value)
+			}
+			return ok
+		}), ",")
+	}
+	switch len(shown) {
+	case 0:
+		return "", nil
+	case 1:
+		return shown[0], nil
+	}
+	return "", errCSRF
+}

@@ -1,0 +1,249 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"time"
+
+	"hutch"
+	"hutch/internal/audit"
+	"hutch/internal/caller"
+	"hutch/internal/problem"
+	"hutch/internal/verb"
+)
+
+const (
+	// sessionPath is where a browser signs in and out, and learns who it is.
+	sessionPath = "/console/session"
+	// waysPath is where a browser learns how it can sign in.
+	waysPath = "/console/signin"
+
+	// maxSignIn is the longest body of a sign-in, in bytes: a token of an issuer can be long.
+	maxSignIn = 32 << 10
+	// bodyTime is how long a browser can take to send it.
+	bodyTime = 10 * time.Second
+)
+
+// signedIn is the answer about a session.
+type signedIn struct {
+	Kind      string            `json:"kind"` // "token" or "person"
+	TokenID   string            `json:"tokenId"`
+	Name      string            `json:"name"`
+	Owner     string            `json:"owner"`
+	Scopes    []hutch.Scope     `json:"scopes"`
+	Verbs     []string          `json:"verbs"` // that the scopes allow
+	Limits    hutch.TokenLimits `json:"limits"`
+	CSRF      string            `json:"csrf"`
+	CreatedAt time.Time         `json:"createdAt"`
+	ExpiresAt time.Time         `json:"expiresAt"`
+	Idle      int               `json:"idleSeconds"`
+	Version   hutch.Version     `json:"version"`
+	Previews  string            `json:"previews"`
+}
+
+// serveSession answers at sessionPath.
+func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) {
+	disarm(w.Header())
+	err := h.sameOrigin(r)
+	switch {
+	case err != nil:
+	case r.Method == http.MethodPost:
+		err = h.signIn(w, r)
+	case r.Method == http.MethodDelete:
+		err = h.signOut(w, r)
+	default:
+		err = h.showSession(w, r)
+	}
+	if err != nil {
+		writeProblem(w, err)
+	}
+}
+
+// writeProblem answers with an error. A browser that is not signed in, or shows a wrong token, gets the status 401.
+func writeProblem(w http.ResponseWriter, err error) {
+	d := problem.New(err)
+	if unknown := (*unknownError)(nil); errors.As(err, &unknown) {
+		d.Status, d.Title = http.StatusUnauthorized, http.StatusText(http.StatusUnauthorized)
+	}
+	d.Write(w)
+}
+
+// unknownError is an error of a browser that has not shown who it is.
+type unknownError struct{ error }
+
+func (e *unknownError) Unwrap() error { return e.error }
+
+var errNotSignedIn = &unknownError{hutch.Errorf(hutch.Denied, "this browser is not signed in, or its session has ended: sign in with a token")}
+
+// showSession answers who is signed in.
+func (h *Handler) showSession(w http.ResponseWriter, r *http.Request) error {
+	c, err := h.cookieOf(r)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return errNotSignedIn
+	}
+	x, who := h.sessions.use(r.Context(), *c)
+	if who == nil {
+		return errNotSignedIn
+	}
+	h.answer(w, *c, x, who)
+	return nil
+}
+
+// answer says who is signed in, and what that token may do.
+func (h *Handler) answer(w http.ResponseWriter, c cookie, x *session, who *caller.Principal) {
+	a := signedIn{
+		Kind: "token", TokenID: who.ID, Name: who.Name, Owner: who.Owner, Scopes: who.Scopes, Limits: who.Limits, CSRF: c.csrf(),
+		CreatedAt: x.Created, ExpiresAt: who.Expires, Idle: int(idle / time.Second), Version: h.opt.Version, Previews: h.opt.Previews,
+	}
+	if x.Person != nil {
+		a.Kind = "person"
+	}
+	for _, v := range verb.All() {
+		if who.Has(v.Scopes...) {
+			a.Verbs = append(a.Verbs, v.Name)
+		}
+	}
+	writeJSON(w, a)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v) // an error here means that the client has gone
+}
+
+// signIn begins a session by a token. Wrong tokens count against the address that they come from.
+func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
+	token, err := tokenOf(w, r)
+	if err != nil {
+		return err
+	}
+	addr := h.opt.Client(r)
+	if h.guesses.Over(addr) {
+		return hutch.Errorf(hutch.Exhausted, "too many wrong tokens came from your address: wait for a minute").With("limit", "sign-ins").With("retryAfter", 60)
+	}
+	who, err := h.opt.Tokens.Check(r.Context(), token)
+	if errors.Is(err, hutch.Denied) {
+		h.guesses.Wrong(addr, token)
+		err = &unknownError{err}
+	}
+	if err != nil {
+		h.record(r, audit.SignIn, nil, func(context.Context) error { return err })
+		return err
+	}
+	return h.begin(w, r, who, recordOf(r.Context(), h.opt.Tokens, who, token))
+}
+
+// tokenOf reads the token of a sign-in. A form of another site cannot send JSON.
+func tokenOf(w http.ResponseWriter, r *http.Request) (string, error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return "", hutch.Errorf(hutch.Invalid, "signing in takes application/json, such as {\"token\": \"hutch_...\"}")
+	}
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Now().Add(bodyTime))
+	defer rc.SetReadDeadline(time.Time{})
+	var body struct {
+		Token string `json:"token"`
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxSignIn))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&body); err != nil || body.Token == "" {
+		return "", hutch.Errorf(hutch.Invalid, "signing in takes one JSON object with the field token").Because(err).Naming(hutch.AboutField, "token")
+	}
+	return body.Token, nil
+}
+
+// begin begins a session for a principal. The session that the browser had before ends.
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request, who *caller.Principal, rec record) error {
+	var c cookie
+	var x *session
+	err := h.record(r, audit.SignIn, who, func(ctx context.Context) (err error) {
+		c, x, err = h.sessions.create(ctx, rec)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if old, _ := h.cookieOf(r); old != nil {
+		h.sessions.remove(r.Context(), *old)
+	}
+	http.SetCookie(w, h.newCookie(r, c.String()))
+	h.answer(w, c, x, x.who)
+	return nil
+}
+
+// newCookie returns the cookie to send. The page of a server behind a proxy says by its origin whether it came over TLS.
+func (h *Handler) newCookie(r *http.Request, value string) *http.Cookie {
+	c := &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	if h.isSecure(r) || len(r.Header.Get("Origin")) > 8 && r.Header.Get("Origin")[:8] == "https://" {
+		c.Name, c.Secure = hostCookieName, true
+	}
+	return c
+}
+
+// signOut ends the session of a browser, and what runs for it. A browser that is not signed in is signed out.
+func (h *Handler) signOut(w http.ResponseWriter, r *http.Request) error {
+	c, err := h.cookieOf(r)
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		if err := h.endSession(r, *c); err != nil {
+			return err
+		}
+	}
+	gone := h.newCookie(r, "")
+	gone.MaxAge = -1
+	http.SetCookie(w, gone)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (h *Handler) endSession(r *http.Request, c cookie) error {
+	_, who := h.sessions.use(r.Context(), c)
+	if who == nil {
+		return nil
+	}
+	shown, err := takeCSRF(r)
+	if err != nil || shown != c.csrf() {
+		return cmp.Or(err, error(errCSRF))
+	}
+	return h.record(r, audit.SignOut, who, func(ctx context.Context) error {
+		h.sessions.remove(ctx, c)
+		return nil
+	})
+}
+
+// record does something that is on record.
+func (h *Handler) record(r *http.Request, verb string, who *caller.Principal, do func(context.Context) error) error {
+	from := caller.From(r.Context())
+	op := audit.Operation{
+		Time: time.Now(), Verb: verb, Surface: Surface, Remote: from.Origin.Remote, Request: from.Origin.Request, ClientRequest: from.Origin.ClientRequest, Trace: from.TraceID(),
+	}
+	if who != nil {
+		op.Token, op.TokenName, op.Owner = who.ID, who.Name, who.Owner
+	}
+	ctx, end, err := h.opt.Observer.Begin(r.Context(), op)
+	if err != nil {
+		return err
+	}
+	err = do(ctx)
+	end(audit.Outcome{Err: err})
+	return err
+}
+
+// ways is the answer about how a browser can sign in.
+type ways struct {
+	Token bool `json:"token"`
+}
+
+func (h *Handler) serveWays(w http.ResponseWriter, _ *http.Request) {
+	disarm(w.Header())
+	writeJSON(w, ways{Token: true})
+}

@@ -1,0 +1,58 @@
+// Package guesses counts wrong credentials by the address that they come from. After many in a minute, that address is
+// answered no more until the minute is over, also if it then sends a right one.
+package guesses
+
+import (
+	"crypto/sha256"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// Most is how many different wrong credentials an address can send in a minute.
+	Most = 30
+	// maxAddresses bounds the memory; further addresses share one count.
+	maxAddresses = 10_000
+)
+
+// Counter counts guesses; the zero value works. Sending the same wrong credential again, as an open page does, is not
+// another guess.
+type Counter struct {
+	mu    sync.Mutex
+	until time.Time
+	by    map[netip.Addr]map[[sha256.Size]byte]struct{}
+}
+
+// Over reports whether an address has sent so many wrong credentials that it gets no answer.
+func (c *Counter) Over(addr netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Before(c.until) && len(c.by[c.countedLocked(addr)]) >= Most
+}
+
+// Wrong counts a wrong credential.
+func (c *Counter) Wrong(addr netip.Addr, guess string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); !now.Before(c.until) {
+		c.until, c.by = now.Add(time.Minute), map[netip.Addr]map[[sha256.Size]byte]struct{}{}
+	}
+	addr = c.countedLocked(addr)
+	if c.by[addr] == nil {
+		c.by[addr] = map[[sha256.Size]byte]struct{}{}
+	}
+	if len(c.by[addr]) < Most {
+		c.by[addr][sha256.Sum256([]byte(guess))] = struct{}{}
+	}
+}
+
+func (c *Counter) countedLocked(addr netip.Addr) netip.Addr {
+	if network, err := addr.WithZone("").Prefix(64); addr.Is6() && err == nil {
+		addr = network.Addr() // one customer of a provider has at least so many addresses
+	}
+	if c.by[addr] == nil && len(c.by) >= maxAddresses {
+		return netip.Addr{}
+	}
+	return addr
+}
