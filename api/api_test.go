@@ -31,6 +31,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/caller"
+	"hutch/internal/compat/execute"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
 	"hutch/internal/rest"
@@ -116,6 +117,7 @@ func TestDocumentHasTheRoutesOfTheServer(t *testing.T) {
 	for _, r := range rest.NewHandler(&scripted.Service{}, rest.Options{}).Routes() {
 		served = append(served, r.Method+" "+r.Path)
 	}
+	served = append(served, "POST "+execute.Path) // which the daemon adds
 	for _, r := range served {
 		if !slices.Contains(described, r) {
 			t.Errorf("%s is served, and not in openapi.yaml", r)
@@ -128,8 +130,20 @@ func TestDocumentHasTheRoutesOfTheServer(t *testing.T) {
 	}
 }
 
+// question is what POST /execute reads. The text of a question can be left out.
+type question struct {
+	hutch.Question
+	Text   string `json:"question,omitempty"`
+	Stream bool   `json:"stream,omitempty"`
+}
+
 // types are the types that the schemas describe.
 var types = map[string]any{
+	"Answer":               hutch.Answer{},
+	"Consumption":          hutch.Consumption{},
+	"ModelUsage":           hutch.ModelUsage{},
+	"Question":             question{},
+	"QuestionFile":         hutch.QuestionFile{},
 	"Cleaned":              stream.Cleaned{},
 	"CodeContext":          hutch.CodeContext{},
 	"CodeError":            hutch.CodeError{},
@@ -431,11 +445,21 @@ func serve(t *testing.T) *httptest.Server {
 		t.Fatal(err)
 	}
 	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p, Timelines: p})
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	mux.Handle(execute.Path, execute.NewHandler(known{}, execute.Options{}))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r.WithContext(caller.As(r.Context(), who)))
+		mux.ServeHTTP(w, r.WithContext(caller.As(r.Context(), who)))
 	}))
 	t.Cleanup(srv.Close)
 	return srv
+}
+
+// known knows the answer to every question.
+type known struct{}
+
+func (known) Ask(_ context.Context, q hutch.Question, _ func(hutch.AnswerEvent) error) (hutch.Answer, error) {
+	return hutch.Answer{Success: true, Question: q.Question, Code: q.Code, Output: "42\n", SandboxID: "sb-bwxmepxhgaii", Language: q.Language}, q.Check()
 }
 
 // shelved has the backup that the examples use.

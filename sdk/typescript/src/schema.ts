@@ -124,6 +124,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/execute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer a question with a program that runs.
+         * @description A model writes a program, which runs in a new sandbox without network; with code no model is asked. A program that fails is an answer too. With stream, or Accept text/event-stream, the events are text, program, output and repair as they happen, and last result with the answer, or error. Errors are an object with the field error here. Needs the scope exec.
+         */
+        post: operations["ask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/languages": {
         parameters: {
             query?: never;
@@ -2175,6 +2195,99 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description Asks for a program that answers a question. One of question, code and command is needed. */
+        Question: {
+            /** @description Up to 128 KiB. */
+            question?: string;
+            /** @description Of each answer of the model, up to 64000; default 2048. */
+            maxTokens?: number;
+            /** @description Of the program, in milliseconds; default 30000. */
+            timeout?: number;
+            /** @description Of the program; default python. */
+            language?: string;
+            /** @description A program to run as it is: no model is asked. */
+            code?: string;
+            /** @description The name of a component of the server, whose text becomes part of the instructions to the model. */
+            agent?: string;
+            /** @description The name of a component of the server, whose text becomes the question. */
+            command?: string;
+            /** @description For the model, up to 128 KiB. */
+            instructions?: string;
+            /** @description Put into the working folder before the program starts. Up to 100, with 4 MiB together. */
+            files?: components["schemas"]["QuestionFile"][];
+            /** @description Keeps the sandbox, and what was said, for the next question with this id. */
+            conversationId?: string;
+            /** @description Asks the model even when the program for this question is known. */
+            noCache?: boolean;
+            /** @description How often a program that fails goes back to the model, 0 to 5; default is the server's. */
+            repairs?: number;
+            /** @description Adds resources to the answer. */
+            measure?: boolean;
+            /** @description What the sandbox can reach; default nothing. */
+            network?: components["schemas"]["Network"];
+            /** @description Streams the answer, as Accept text/event-stream does. */
+            stream?: boolean;
+        };
+        /** @description A file that goes into or comes out of the working folder of a program. */
+        QuestionFile: {
+            /** @description Below the working folder. */
+            path: string;
+            content: string;
+            /** @description Of the content: utf-8, which is the default, or base64. */
+            encoding?: string;
+            /** @description In bytes; in answers only. */
+            size?: number;
+            /** @description The content is left out, because the answer would be over its limits. */
+            omitted?: boolean;
+        };
+        /** @description What the program of a question printed. */
+        Answer: {
+            /** @description The program ended with 0, within its time and limits. */
+            success: boolean;
+            question: string;
+            /** @description The program that ran last. */
+            code: string;
+            /** @description Standard output, up to 1 MiB. */
+            output: string;
+            /** @description What went wrong; empty with success. */
+            error: string;
+            /** @description Where the program ran. The sandbox is gone unless the question had a conversationId. */
+            sandboxId: string;
+            /** @description Of the last program, in milliseconds. */
+            executionTime: number;
+            language: string;
+            exitCode: number;
+            stderr: string;
+            timedOut: boolean;
+            /** @description The program wrote too much, and was killed. */
+            truncated: boolean;
+            /** @description How long the model took, with all repairs, in milliseconds. */
+            generationTime: number;
+            /** @description The program was known from an earlier question. */
+            cached: boolean;
+            /** @description How often a program went back to the model. */
+            repairs: number;
+            model?: string;
+            usage: components["schemas"]["ModelUsage"];
+            conversationId?: string;
+            /** @description Those that the program wrote or changed in its working folder. */
+            files?: components["schemas"]["QuestionFile"][];
+            resources?: components["schemas"]["Consumption"];
+        };
+        /** @description Tokens of a model. */
+        ModelUsage: {
+            /** @description With those written to and read from the model's own cache. */
+            inputTokens: number;
+            outputTokens: number;
+            /** @description By the server's prices, if it has any for the model. */
+            cost?: number;
+        };
+        /** @description What a sandbox has used since it was made. */
+        Consumption: {
+            cpuSeconds: number;
+            /** @description The most memory, in MiB. */
+            memoryPeak: number;
+        };
         /** @description Asks for a snapshot. */
         SnapshotRequest: {
             /** @description Like no other of the owner's; none is needed. */
@@ -3555,6 +3668,22 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description Why there is no answer: 400 for a question that cannot be answered, 401 and 403 for the token, 413 for a body that is too large, 429 over a limit (the header Retry-After says when to try again), and 500 when there is no key, the model's endpoint fails, or its answer has no program. */
+        QuestionError: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "error": "Question is required"
+                 *     }
+                 */
+                "application/json": {
+                    error: string;
+                };
+            };
+        };
     };
     parameters: {
         /**
@@ -4218,6 +4347,62 @@ export interface operations {
                 content?: never;
             };
             default: components["responses"]["Problem"];
+        };
+    };
+    ask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "echo $((6*7))",
+                 *       "language": "bash"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Question"];
+            };
+        };
+        responses: {
+            /** @description What the program printed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "question": "What is 6*7?",
+                     *       "code": "print(6*7)\n",
+                     *       "output": "42\n",
+                     *       "error": "",
+                     *       "sandboxId": "sb-bwxmepxhgaii",
+                     *       "executionTime": 48,
+                     *       "language": "python",
+                     *       "exitCode": 0,
+                     *       "stderr": "",
+                     *       "timedOut": false,
+                     *       "truncated": false,
+                     *       "generationTime": 1840,
+                     *       "cached": false,
+                     *       "repairs": 0,
+                     *       "model": "claude-sonnet-4-5",
+                     *       "usage": {
+                     *         "inputTokens": 402,
+                     *         "outputTokens": 131
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Answer"];
+                    "text/event-stream": string;
+                };
+            };
+            default: components["responses"]["QuestionError"];
         };
     };
     listLanguages: {
