@@ -24,10 +24,10 @@ export function outcome(e: TimelineEntry): string {
   return e.result
 }
 
-export function look(e: TimelineEntry): "good" | "bad" | "plain" {
+/** What went wrong stands out; most entries are well. */
+export function look(e: TimelineEntry): "bad" | "plain" {
   if (e.event === "Failed" || e.event === "MemoryLimit") return "bad"
-  if (e.result === "ok") return "good"
-  return e.result === "running" || e.result === "canceled" ? "plain" : "bad"
+  return ["ok", "running", "canceled"].includes(e.result) ? "plain" : "bad"
 }
 
 /** Who did it, and through which door. */

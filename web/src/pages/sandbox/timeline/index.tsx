@@ -100,7 +100,7 @@ function Chosen({ sandbox, entry }: { sandbox: Sandbox; entry: TimelineEntry }) 
   ]
   const link = `${location.origin}/sandboxes/${sandbox.id}/timeline?entry=${entry.id}`
   return (
-    <Section title={`${entry.event}, number ${entry.id}`} actions={can("Create") && entry.snapshotId !== undefined && <Button look="primary" busy={busy} onClick={begin}>Fork from here</Button>}>
+    <Section title={`${entry.event}, number ${entry.id}`} actions={can("Create") && entry.snapshotId !== undefined && <Button busy={busy} onClick={begin}>Fork from here</Button>}>
       {error !== undefined && <ErrorNote error={error} />}
       <Facts items={facts.flatMap(([name, value]) => value === undefined || value === "" ? [] : [[name, plainLine(value)] as const])} />
       <Copyable label="Link to this entry" text={link} />
