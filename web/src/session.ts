@@ -114,8 +114,8 @@ async function call(input: RequestInfo | URL, init: RequestInit = {}): Promise<R
   const now = signIn.value
   if (response.status === 401 && now.state === "in") signIn.set({ ...now, state: "expired" })
   if (response.status !== 403 || init.body instanceof ReadableStream) return response
-  const problem = parse(await response.clone().text()) as Partial<Problem>
-  if (problem.data?.csrf !== true) return response
+  const problem = parse(await response.clone().text()) as { csrf?: boolean }
+  if (problem.csrf !== true) return response
   await resume()
   return request(input, withSession(init))
 }
@@ -151,4 +151,19 @@ function socketWithSession(): typeof WebSocket {
       super(url, [...(typeof protocols === "string" ? [protocols] : protocols), ...value])
     }
   }
+}
+
+/** Waits until somebody is signed in. */
+export function signedIn(): Promise<void> {
+  return new Promise((resolve) => {
+    if (signIn.value.state === "in") {
+      resolve()
+      return
+    }
+    const stop = signIn.subscribe(() => {
+      if (signIn.value.state !== "in") return
+      stop()
+      resolve()
+    })
+  })
 }

@@ -56,8 +56,6 @@ classes = {
             "NetworkLimits",
             "NetworkState",
             "PortEvent",
-            "TimelineEntry",
-            "TimelinePage",
             "PortLink",
             "Pruned",
             "Resources",

@@ -41,6 +41,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
   cursor = 0
   readonly #ws: WebSocket
   readonly #queue: Uint8Array[] = []
+  #behind = 0
   #wake: (() => void) | undefined
   #over = false
   #error: Error | undefined
@@ -87,6 +88,14 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     return terminal
   }
 
+  /**
+   * How many bytes have come and are not read yet. A WebSocket of a browser cannot be told to wait, so a reader that is slower than the program
+   * falls behind without a bound: one that has too many can close the terminal, and connect again at {@link cursor} less this number.
+   */
+  get behind(): number {
+    return this.#behind
+  }
+
   /** Sends what is typed. */
   write(data: string | Uint8Array): void {
     this.#open().send(typeof data === "string" ? new TextEncoder().encode(data) : (data))
@@ -107,6 +116,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     for (;;) {
       const bytes = this.#queue.shift()
       if (bytes) {
+        this.#behind -= bytes.length
         yield bytes
         continue
       }
@@ -125,6 +135,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
 
   #push(bytes: Uint8Array): void {
     this.cursor += bytes.length
+    this.#behind += bytes.length
     this.#queue.push(bytes)
     this.#wake?.()
   }

@@ -52,7 +52,7 @@ type Width = "wide" | "medium" | "narrow"
 /** The columns' tracks where the table has a given width. */
 function tracks<Row>(columns: readonly Column<Row>[], width: Width, selectable: boolean): string {
   const seen = columns.filter((c) => width === "wide" || (width === "medium" ? c.hide !== "medium" : c.hide === undefined))
-  return (selectable ? "2.25rem " : "") + seen.map((c) => c.width ?? "minmax(0, 1fr)").join(" ")
+  return (selectable ? "1.5rem " : "") + seen.map((c) => c.width ?? "minmax(0, 1fr)").join(" ")
 }
 
 /**

@@ -33,16 +33,7 @@ if TYPE_CHECKING:
     from ._async.commands import AsyncCodeContext, AsyncSession
     from ._async.processes import AsyncProcess
     from ._async.sandbox import AsyncSandbox
-    from ._async.stream import (
-        AsyncCodeStream,
-        AsyncExecStream,
-        AsyncFileWatch,
-        AsyncLogStream,
-        AsyncPortWatch,
-        AsyncStatsWatch,
-        AsyncTerminal,
-        AsyncTimelineWatch,
-    )
+    from ._async.stream import AsyncCodeStream, AsyncExecStream, AsyncFileWatch, AsyncLogStream, AsyncPortWatch, AsyncStatsWatch, AsyncTerminal
     from ._models import (
         BackupInfo,
         Brokering,
@@ -81,8 +72,6 @@ if TYPE_CHECKING:
         StatsReport,
         TemplateInfo,
         TerminalSize,
-        TimelineEntry,
-        TimelinePage,
         TokenInfo,
         TokenLimits,
         Traffic,
@@ -101,7 +90,7 @@ if TYPE_CHECKING:
     from ._sync.commands import CodeContext, Session
     from ._sync.processes import Process
     from ._sync.sandbox import Sandbox
-    from ._sync.stream import CodeStream, ExecStream, FileWatch, LogStream, PortWatch, StatsWatch, Terminal, TimelineWatch
+    from ._sync.stream import CodeStream, ExecStream, FileWatch, LogStream, PortWatch, StatsWatch, Terminal
 
 #: What is imported with its first use, so that `import hutch` is quick: half of it is for the other kind of program.
 _lazy = {
@@ -109,21 +98,12 @@ _lazy = {
     "_async.commands": ["AsyncCodeContext", "AsyncSession"],
     "_async.processes": ["AsyncProcess"],
     "_async.sandbox": ["AsyncSandbox"],
-    "_async.stream": [
-        "AsyncCodeStream",
-        "AsyncExecStream",
-        "AsyncFileWatch",
-        "AsyncLogStream",
-        "AsyncPortWatch",
-        "AsyncStatsWatch",
-        "AsyncTerminal",
-        "AsyncTimelineWatch",
-    ],
+    "_async.stream": ["AsyncCodeStream", "AsyncExecStream", "AsyncFileWatch", "AsyncLogStream", "AsyncPortWatch", "AsyncStatsWatch", "AsyncTerminal"],
     "_sync.client": ["Hutch"],
     "_sync.commands": ["CodeContext", "Session"],
     "_sync.processes": ["Process"],
     "_sync.sandbox": ["Sandbox"],
-    "_sync.stream": ["CodeStream", "ExecStream", "FileWatch", "LogStream", "PortWatch", "StatsWatch", "Terminal", "TimelineWatch"],
+    "_sync.stream": ["CodeStream", "ExecStream", "FileWatch", "LogStream", "PortWatch", "StatsWatch", "Terminal"],
     "_results": ["CodeError", "CodeEvent", "CodeResult", "ExecResult", "InputRequest", "Logs", "Output", "RunResult"],
 }
 _modules = {name: module for module, names in _lazy.items() for name in names}
@@ -156,7 +136,6 @@ __all__ = [
     "AsyncSession",
     "AsyncStatsWatch",
     "AsyncTerminal",
-    "AsyncTimelineWatch",
     "AuthenticationError",
     "CodeContext",
     "CodeError",
@@ -187,7 +166,6 @@ __all__ = [
     "Sandbox",
     "Session",
     "Terminal",
-    "TimelineWatch",
     "UnavailableError",
     "UnsupportedError",
     "__version__",
@@ -229,8 +207,6 @@ __all__ = [
     "StatsWatch",
     "TemplateInfo",
     "TerminalSize",
-    "TimelineEntry",
-    "TimelinePage",
     "TokenInfo",
     "TokenLimits",
     "Traffic",

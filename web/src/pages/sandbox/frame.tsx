@@ -1,7 +1,8 @@
 import { Moon, Play } from "lucide-react"
-import { lazy, Suspense, useMemo } from "react"
+import { lazy, Suspense, useEffect, useMemo } from "react"
 import { Link } from "wouter"
 import { HutchError, type Sandbox, type SandboxRecord } from "hutch"
+import { useMember } from "../../fleet"
 import { can, hutch } from "../../session"
 import { Button, Empty, ErrorNote, Loading, Page, State, TabLinks, sleeps, useAction, useCall } from "../../ui"
 import { NotFound } from "../not-found"
@@ -12,7 +13,11 @@ const loaded = new Map(tabs.map((tab) => [tab.path, { ...tab, Content: lazy(tab.
 /** One sandbox: its heading and its tabs. It reads the record alone, which does not wake what sleeps. */
 export function SandboxPage({ id, tab }: { id: string; tab: string }) {
   const sandbox = useMemo(() => hutch.sandbox(id), [id])
-  const { data: record, error, reload } = useCall(id, (signal) => sandbox.info({ signal }))
+  const { data: read, error, reload } = useCall(id, (signal) => sandbox.info({ signal }))
+  const live = useMember(id)?.stats
+  const status = live?.status
+  useEffect(() => { if (status !== undefined) reload() }, [status, reload])
+  const record = useMemo(() => (read === undefined ? undefined : { ...read, status: status ?? read.status, health: live?.health ?? read.health }), [read, status, live?.health])
   if (error !== undefined && record === undefined) return <Page title={id}>{HutchError.is(error, "not_found") ? <Gone /> : <ErrorNote error={error} onRetry={reload} />}</Page>
   if (record === undefined) return <Page title={id}><Loading /></Page>
   const current = loaded.get(tab)

@@ -1,4 +1,6 @@
-import { Badge, Facts, Section, format, plainLine } from "../../ui"
+import { useMember } from "../../fleet"
+import { Badge, Facts, Section, format, plainLine, sleeps } from "../../ui"
+import { Spark } from "../../ui/spark"
 import type { TabProps } from "./tabs"
 
 /** What the record knows. */
@@ -6,6 +8,7 @@ export default function Overview({ record }: TabProps) {
   const { limits, network, labels = {} } = record
   return (
     <>
+      {!sleeps(record.status) && <Meters id={record.sandboxId} />}
       <Section title="About">
         <Facts items={[
           ["Image", plainLine(record.image)], ["Runtime", record.runtime], ...(record.template === undefined ? [] : [["Template", plainLine(record.template)] as const]),
@@ -32,3 +35,27 @@ export default function Overview({ record }: TabProps) {
 
 const idleWords = { hibernate: "Hibernates", stop: "Stops", destroy: "Is destroyed" } as const
 const networkWords = { "none": "Reaches nothing", "allow-list": "Reaches what its rules allow", "open": "Reaches every public address" } as const
+
+/** What the sandbox uses now, and in the last minute. */
+function Meters({ id }: { id: string }) {
+  const member = useMember(id)
+  if (!member?.stats) return null
+  const { stats, history } = member
+  const cards = [
+    { title: "CPU", now: format.percent(stats.cpu), of: `of ${format.count(stats.cpuLimit, "core")}`, values: history.cpu, top: stats.cpuLimit * 100, color: 1 },
+    { title: "Memory", now: format.mebibytes(stats.memory), of: `of ${format.mebibytes(stats.memoryLimit)}`, values: history.memory, top: stats.memoryLimit, color: 2 },
+    { title: "Disk", now: format.mebibytes(stats.disk), of: `of ${format.mebibytes(stats.diskLimit)}`, values: history.disk, top: stats.diskLimit, color: 3 },
+    { title: "Network", now: format.rate(history.network.at(-1) ?? 0), of: `${format.bytes(stats.networkReceived)} in, ${format.bytes(stats.networkSent)} out`, values: history.network, top: 1024, color: 4 },
+  ] as const
+  return (
+    <section className="meters" aria-label="What it uses now">
+      {cards.map((c) => (
+        <div key={c.title} className="meter-card">
+          <h3>{c.title}</h3>
+          <p>{c.now} <small>{c.of}</small></p>
+          <Spark values={c.values} at={history.at} top={c.top} color={c.color} />
+        </div>
+      ))}
+    </section>
+  )
+}

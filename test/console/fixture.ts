@@ -1,0 +1,90 @@
+// What the tests of the console share: a page that fails its test when the console breaks a rule, a client of the API that makes sandboxes
+// for the test, and the check of axe.
+import AxeBuilder from "@axe-core/playwright"
+import { test as base, expect, type Page } from "@playwright/test"
+
+export { expect }
+
+const url = process.env["HUTCH_URL"] ?? "http://127.0.0.1:7700"
+const adminToken = process.env["HUTCH_TOKEN"] ?? ""
+
+/** Makes a call of the API with the server's own token, or another. */
+export async function api<T = unknown>(method: string, path: string, body?: unknown, token = adminToken): Promise<T> {
+  const response = await fetch(url + path, {
+    method, headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" }, ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+  const text = await response.text()
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
+  return (text === "" ? undefined : JSON.parse(text)) as T
+}
+
+/** Makes a sandbox that ends with the test. */
+type MakeSandbox = (request?: Record<string, unknown>) => Promise<string>
+
+interface Fixtures {
+  makeSandbox: MakeSandbox
+  /** Makes a token with these scopes that ends with the test. */
+  makeToken: (...scopes: string[]) => Promise<string>
+  /** Messages of the browser's console that the test expects, such as a status of 401. */
+  expected: RegExp[]
+}
+
+export const test = base.extend<Fixtures>({
+  expected: async ({}, use) => { await use([]) },
+  page: async ({ page, expected }, use) => {
+    const broken: string[] = []
+    watch(page, broken)
+    page.context().on("page", (other) => watch(other, broken))
+    await use(page)
+    expect(broken.filter((text) => !expected.some((e) => e.test(text))), "what the browser complains of").toEqual([])
+  },
+  makeSandbox: async ({}, use) => {
+    const made: string[] = []
+    await use(async (request = {}) => {
+      const { sandboxId } = await api<{ sandboxId: string }>("POST", "/v1/sandboxes", request)
+      made.push(sandboxId)
+      return sandboxId
+    })
+    await Promise.all(made.map((id) => api("DELETE", `/v1/sandboxes/${id}?force=true`)))
+  },
+  makeToken: async ({}, use) => {
+    const made: string[] = []
+    await use(async (...scopes) => {
+      const { token, tokenId } = await api<{ token: string; tokenId: string }>("POST", "/v1/tokens", { name: `console-${crypto.randomUUID()}`, scopes })
+      made.push(tokenId)
+      return token
+    })
+    await Promise.all(made.map((id) => api("DELETE", `/v1/tokens/${id}`)))
+  },
+})
+
+/** Collects errors of scripts, violations of the Content-Security-Policy and requests to other hosts. */
+function watch(page: Page, broken: string[]): void {
+  page.on("pageerror", (err) => broken.push(`script: ${err.message}`))
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") broken.push(`${message.type()}: ${message.text()} ${message.location().url}`)
+  })
+  page.on("request", (request) => {
+    const to = request.url()
+    if (!to.startsWith(url) && !/^(data|blob|about|chrome-error):/.test(to) && !new URL(to).hostname.endsWith(".localhost")) broken.push(`request to another host: ${to}`)
+  })
+}
+
+/** Opens a path of the console as somebody who is signed in, by default with the server's own token. */
+export async function open(page: Page, path = "/", token = adminToken): Promise<void> {
+  const response = await page.request.post("/console/session", { data: { token }, headers: { Origin: url } })
+  expect(response.status(), await response.text()).toBe(200)
+  await page.goto(path)
+  await expect(page.getByRole("navigation", { name: "Console" }).or(page.getByRole("button", { name: "Open the navigation" })).first()).toBeVisible()
+}
+
+export { adminToken }
+
+/** Checks a page by WCAG's levels A and AA, in light and in dark. */
+export async function checkAccessibility(page: Page): Promise<void> {
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" })
+    const { violations } = await new AxeBuilder({ page }).withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]).analyze()
+    expect(violations.map((v) => `${colorScheme}: ${v.id}: ${v.help}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary ?? ""}`).join(" | ")}`)).toEqual([])
+  }
+}

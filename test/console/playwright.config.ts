@@ -1,0 +1,18 @@
+import { defineConfig } from "@playwright/test"
+
+// console_test.go starts the server and gives its address. Names of tests that have @runtimes run on each runtime.
+export default defineConfig({
+  testDir: "specs",
+  outputDir: process.env["CONSOLE_OUTPUT"] ?? "../../bin/console-tests",
+  timeout: 60_000,
+  expect: { timeout: 20_000 },
+  workers: 2,
+  forbidOnly: true,
+  reporter: [["list"]],
+  use: {
+    baseURL: process.env["HUTCH_URL"] ?? "http://127.0.0.1:7700",
+    viewport: { width: 1280, height: 800 },
+    screenshot: "only-on-failure",
+    launchOptions: { executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage"] },
+  },
+})

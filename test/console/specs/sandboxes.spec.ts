@@ -1,0 +1,103 @@
+import { api, checkAccessibility, expect, open, test } from "../fixture"
+
+interface Record { status: string }
+
+test("the list is live: sandboxes come, sleep, wake and go @runtimes", async ({ page, makeSandbox }) => {
+  const first = await makeSandbox({ labels: { test: "live" } })
+  await open(page, "/sandboxes?q=test%3Dlive")
+  await expect(page.getByRole("row", { name: first })).toContainText("Running")
+  const second = await makeSandbox({ labels: { test: "live" } })
+  const row = page.getByRole("row", { name: second })
+  await expect(row).toContainText("Running")
+  await api("POST", `/v1/sandboxes/${second}/pause`)
+  await expect(row).toContainText("Paused")
+  await row.getByRole("link").click()
+  await expect(page.getByText("Paused", { exact: true })).toBeVisible()
+  expect((await api<Record>("GET", `/v1/sandboxes/${second}`)).status, "a look does not wake it").toBe("paused")
+  await page.getByRole("button", { name: "Wake" }).click()
+  await expect(page.getByRole("main").getByText("Running")).toBeVisible()
+  await page.goBack()
+  await api("DELETE", `/v1/sandboxes/${second}?force=true`)
+  await expect(row).toBeHidden()
+})
+
+test("filters and order are in the address", async ({ page, makeSandbox }) => {
+  const sleeper = await makeSandbox({ labels: { test: "filter" } }), runner = await makeSandbox({ labels: { test: "filter", user: "ada" } })
+  await api("POST", `/v1/sandboxes/${sleeper}/pause`)
+  await open(page, "/sandboxes")
+  await expect(page.getByRole("searchbox")).toBeVisible()
+  await page.keyboard.press("/")
+  await page.keyboard.type("test=filter")
+  await page.getByRole("button", { name: /^Paused/ }).click()
+  await expect(page).toHaveURL(/\?q=test%3Dfilter&state=paused$/)
+  await expect(page.getByRole("row", { name: sleeper })).toBeVisible()
+  await expect(page.getByRole("row", { name: runner })).toBeHidden()
+  await page.reload()
+  await expect(page.getByRole("row", { name: runner })).toBeHidden()
+  await page.getByRole("button", { name: /^Paused/ }).click()
+  await page.getByRole("button", { name: "Sandbox", exact: true }).click()
+  await expect(page).toHaveURL(/sort=name$/)
+  const names = await page.getByRole("grid").getByRole("link").allTextContents()
+  expect(names).toEqual([...names].sort())
+})
+
+test("many sandboxes at once, by keyboard", async ({ page, makeSandbox }) => {
+  const ids = [await makeSandbox({ labels: { test: "bulk" } }), await makeSandbox({ labels: { test: "bulk" } })]
+  await open(page, "/sandboxes?q=test%3Dbulk")
+  await page.getByRole("row", { name: ids[1] }).focus()
+  await page.keyboard.press("Space")
+  await page.keyboard.press("ArrowDown")
+  await page.keyboard.press("Space")
+  const actions = page.getByRole("group", { name: "Actions on the chosen sandboxes" })
+  await expect(actions).toContainText("2 chosen")
+  await actions.getByRole("button", { name: "Pause" }).click()
+  for (const id of ids) await expect(page.getByRole("row", { name: id })).toContainText("Paused")
+  await page.getByLabel("Choose all").check()
+  await actions.getByRole("button", { name: "Destroy" }).click()
+  const dialog = page.getByRole("alertdialog", { name: "Destroy 2 sandboxes?" })
+  await checkAccessibility(page)
+  await dialog.getByRole("button", { name: "Destroy" }).click()
+  await expect(page.getByText("No sandbox is like that")).toBeVisible()
+})
+
+test("create one with limits, rules and labels", async ({ page, makeSandbox }) => {
+  await open(page, "/sandboxes")
+  await page.getByRole("button", { name: "Create" }).first().click()
+  await checkAccessibility(page)
+  const dialog = page.getByRole("dialog")
+  await dialog.getByLabel("Name").fill("made-in-the-console")
+  await dialog.getByLabel("Memory, MiB").fill("128")
+  await dialog.getByLabel("Rules").fill("pypi.org, *.example.com")
+  await dialog.getByLabel("Labels").fill("test=create, user=ada")
+  await dialog.getByRole("button", { name: "Create" }).click()
+  await expect(page).toHaveURL("/sandboxes/made-in-the-console")
+  await makeSandbox({ sandboxId: "made-in-the-console" }) // the one that is there, to be destroyed
+  const made = await api<{ limits: { memory: number }; network: object; labels: object }>("GET", "/v1/sandboxes/made-in-the-console")
+  expect(made.limits.memory).toBe(128)
+  expect(made.network).toMatchObject({ mode: "allow-list", allow: ["pypi.org", "*.example.com"] })
+  expect(made.labels).toEqual({ test: "create", user: "ada" })
+})
+
+test("what the token may not do is not offered", async ({ page, makeToken }) => {
+  await open(page, "/sandboxes", await makeToken("read"))
+  await expect(page.getByText("No sandboxes yet")).toBeVisible()
+  await expect(page.getByRole("button", { name: "Create" })).toBeHidden()
+  await page.keyboard.press("c")
+  await expect(page.getByRole("dialog")).toBeHidden()
+})
+
+test("from 360 pixels wide", async ({ page, makeSandbox }) => {
+  const id = await makeSandbox({ labels: { team: "a-team-with-a-rather-long-name", user: "ada" } })
+  await page.setViewportSize({ width: 360, height: 740 })
+  await open(page, "/sandboxes")
+  await expect(page.getByRole("row", { name: id })).toBeVisible()
+  for (const path of ["/sandboxes", `/sandboxes/${id}`]) {
+    await page.goto(path)
+    await expect(page.getByRole("heading", { level: 1 })).toBeVisible()
+    expect(await page.evaluate(() => document.documentElement.scrollWidth), `${path} is not wider than the screen`).toBeLessThanOrEqual(360)
+    await checkAccessibility(page)
+  }
+  await page.getByRole("button", { name: "Open the navigation" }).click()
+  await page.getByRole("link", { name: "Sandboxes" }).click()
+  await expect(page).toHaveURL("/sandboxes")
+})

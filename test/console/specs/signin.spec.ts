@@ -1,0 +1,46 @@
+import { adminToken, checkAccessibility, expect, open, test } from "../fixture"
+
+test("sign in, see a sandbox, sign out @runtimes", async ({ page, makeSandbox, expected }) => {
+  expected.push(/401 \(Unauthorized\).*\/console\/session/) // the first answer is: nobody is signed in
+  const id = await makeSandbox({ labels: { team: "search" } })
+  await page.goto("/")
+  await expect(page.getByRole("heading", { name: "Sign in to Hutch" })).toBeVisible()
+  await checkAccessibility(page)
+
+  await page.getByLabel("Token").fill("hutch_wrong")
+  await page.keyboard.press("Enter")
+  await expect(page.getByRole("alert")).toContainText("Not allowed")
+
+  await page.getByLabel("Token").fill(adminToken)
+  await page.keyboard.press("Enter")
+  const row = page.getByRole("row", { name: id })
+  await expect(row).toContainText("Running")
+  expect(await page.evaluate(() => document.cookie)).toBe("")
+  await checkAccessibility(page)
+
+  await row.getByRole("link", { name: id }).click()
+  await expect(page).toHaveURL(`/sandboxes/${id}`)
+  await expect(page.getByRole("heading", { name: id })).toBeVisible()
+  await expect(page.getByText("team=search")).toBeVisible()
+  await checkAccessibility(page)
+
+  await page.getByRole("button", { name: "Account" }).click()
+  await page.getByRole("menuitem", { name: "Sign out" }).click()
+  await expect(page.getByRole("heading", { name: "Sign in to Hutch" })).toBeVisible()
+  await page.reload()
+  await expect(page.getByRole("heading", { name: "Sign in to Hutch" })).toBeVisible()
+})
+
+test("a session that ends keeps the page that is open", async ({ page, makeSandbox, expected }) => {
+  expected.push(/401 \(Unauthorized\)/)
+  const id = await makeSandbox()
+  await open(page, `/sandboxes/${id}`)
+  await expect(page.getByRole("heading", { name: id })).toBeVisible()
+  await page.context().clearCookies()
+  await page.getByRole("link", { name: "Sandboxes" }).click()
+  await expect(page.getByRole("dialog", { name: "Your session has ended" })).toBeVisible()
+  await page.getByLabel("Token").fill(adminToken)
+  await page.keyboard.press("Enter")
+  await expect(page.getByRole("dialog")).toBeHidden()
+  await expect(page.getByRole("row", { name: id })).toBeVisible()
+})

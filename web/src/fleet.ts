@@ -1,0 +1,191 @@
+import { useEffect, useMemo, useSyncExternalStore } from "react"
+import type { SandboxRecord, Stats, StatsReport } from "hutch"
+import { can, hutch, signedIn } from "./session"
+import { Store } from "./store"
+
+// All sandboxes that the caller can see, live. One stream of GET /v1/stats feeds every page; records, which have what stats lack, are read
+// once, and again when sandboxes are new. Neither wakes a sandbox. While the page is hidden the stream is closed.
+
+/** A sandbox as the list shows it. A change makes a new object, so that only what changed is drawn again. */
+export interface Member {
+  id: string
+  status: SandboxRecord["status"]
+  /** Absent until it has been read. */
+  record: SandboxRecord | undefined
+  /** Absent where the token cannot read what sandboxes use. */
+  stats: Stats | undefined
+  history: History
+}
+
+export interface Fleet {
+  members: readonly Member[]
+  /** Whether the list is whole. */
+  loaded: boolean
+  error: unknown
+}
+
+/** The readings of the last minute of one sandbox, oldest first; NaN where there is none. */
+export interface History {
+  cpu: Float32Array
+  memory: Float32Array
+  disk: Float32Array
+  /** Bytes in a second, both ways. */
+  network: Float32Array
+  /** When the newest reading was, in intervals. */
+  at: number
+  /** Bytes so far, at the newest reading. */
+  bytes: number
+}
+
+const readings = 60
+const interval = 1 // seconds
+const hiddenFor = 20_000 // milliseconds until the stream of a page that nobody sees is closed
+const pause = 2000
+
+const fleet = new Store<Fleet>({ members: [], loaded: false, error: undefined })
+const members = new Map<string, Member>()
+
+/** All sandboxes, live while a component uses it. */
+export function useFleet(): Fleet {
+  useEffect(follow, [])
+  return useSyncExternalStore(fleet.subscribe, fleet.get)
+}
+
+/** One sandbox, live. */
+export function useMember(id: string): Member | undefined {
+  const { members: all } = useFleet()
+  return useMemo(() => all.find((m) => m.id === id), [all, id])
+}
+
+let users = 0
+let running: AbortController | undefined
+
+/** Keeps the stream open until the function that it returns is called. */
+function follow(): () => void {
+  users++
+  start()
+  return () => {
+    users--
+    setTimeout(() => { if (users === 0) stop() }, 0) // the next page may use it, too
+  }
+}
+
+function start(): void {
+  if (running || document.hidden) return
+  running = new AbortController()
+  const { signal } = running
+  void repeat(signal, () => loadRecords(signal))
+  if (can("Stats")) void repeat(signal, () => watch(signal), true)
+}
+
+function stop(): void {
+  running?.abort()
+  running = undefined
+}
+
+let hiding: ReturnType<typeof setTimeout> | undefined
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding)
+  if (document.hidden) hiding = setTimeout(stop, hiddenFor)
+  else if (users > 0) start()
+})
+
+/** Does something until it succeeds, or forever. Between sessions it waits. */
+async function repeat(signal: AbortSignal, action: () => Promise<void>, forever = false): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await action()
+      if (!forever) return
+    } catch (error) {
+      if (!isAbort(signal)) fleet.set({ ...fleet.value, error })
+    }
+    await new Promise((resolve) => setTimeout(resolve, pause))
+    await signedIn()
+  }
+}
+
+/** Whether a signal has fired meanwhile. */
+function isAbort(signal: AbortSignal): boolean {
+  return signal.aborted
+}
+
+async function watch(signal: AbortSignal): Promise<void> {
+  for await (const report of hutch.watchStats({ signal, interval })) applyReport(report)
+}
+
+async function loadRecords(signal: AbortSignal): Promise<void> {
+  const listed = new Set<string>()
+  for await (const record of hutch.listSandboxes({ brief: true, pageSize: 1000, signal })) {
+    listed.add(record.sandboxId)
+    applyRecord(record)
+  }
+  for (const id of members.keys()) if (!listed.has(id) && !members.get(id)?.stats) members.delete(id)
+  publish(true)
+}
+
+function publish(loaded = fleet.value.loaded): void {
+  fleet.set({ members: [...members.values()], loaded, error: undefined })
+}
+
+function applyRecord(record: SandboxRecord): void {
+  const before = members.get(record.sandboxId)
+  members.set(record.sandboxId, { id: record.sandboxId, status: before?.stats?.status ?? record.status, record, stats: before?.stats, history: before?.history ?? newHistory() })
+}
+
+function applyReport(report: StatsReport): void {
+  const at = Math.floor(Date.parse(report.time) / 1000 / interval)
+  const unread: Stats[] = []
+  if (report.full) keepOnly(new Set(report.sandboxes.map((s) => s.sandboxId)))
+  for (const stats of report.sandboxes) {
+    const before = members.get(stats.sandboxId)
+    if (stats.status === "destroyed") {
+      members.delete(stats.sandboxId)
+      continue
+    }
+    if (before?.record === undefined) unread.push(stats)
+    const history = before?.history ?? newHistory()
+    record(history, stats, at)
+    members.set(stats.sandboxId, { id: stats.sandboxId, status: stats.status, record: before?.record, stats, history })
+  }
+  publish()
+  if (fleet.value.loaded && unread.length > 0) void readNew(unread)
+}
+
+function keepOnly(ids: ReadonlySet<string>): void {
+  for (const [id, member] of members) if (!ids.has(id) && member.stats) members.delete(id)
+}
+
+/** Reads the records of sandboxes that are new. */
+async function readNew(unread: readonly Stats[]): Promise<void> {
+  const oldest = Math.min(...unread.map((s) => Date.parse(s.createdAt)))
+  try {
+    for await (const r of hutch.listSandboxes({ brief: true, pageSize: 1000, createdAfter: new Date(oldest - 1) })) if (members.has(r.sandboxId)) applyRecord(r)
+    publish()
+  } catch (error) {
+    fleet.set({ ...fleet.value, error })
+  }
+}
+
+function newHistory(): History {
+  const empty = () => new Float32Array(readings).fill(NaN)
+  return { cpu: empty(), memory: empty(), disk: empty(), network: empty(), at: 0, bytes: -1 }
+}
+
+/** Adds a reading. A sandbox that did not change was not reported: its values stay, and its network was idle. */
+function record(history: History, stats: Stats, at: number): void {
+  const gap = history.at === 0 ? 1 : Math.max(1, Math.min(readings, at - history.at))
+  const total = stats.networkSent + stats.networkReceived
+  const rate = history.bytes < 0 ? 0 : Math.max(0, total - history.bytes) / (interval * gap)
+  push(history.cpu, stats.cpu, gap, history.cpu.at(-1) ?? NaN)
+  push(history.memory, stats.memory, gap, history.memory.at(-1) ?? NaN)
+  push(history.disk, stats.disk, gap, history.disk.at(-1) ?? NaN)
+  push(history.network, rate, gap, 0)
+  history.at = at
+  history.bytes = total
+}
+
+function push(series: Float32Array, value: number, gap: number, between: number): void {
+  series.copyWithin(0, gap)
+  series.fill(between, readings - gap)
+  series[readings - 1] = value
+}

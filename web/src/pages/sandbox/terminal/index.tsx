@@ -1,0 +1,75 @@
+import { Plus, SquareTerminal, X } from "lucide-react"
+import { useEffect, useState } from "react"
+import { Link, useLocation, useRoute } from "wouter"
+import type { Process } from "hutch"
+import { can } from "../../../session"
+import { Button, Confirm, Empty, ErrorNote, IconButton, Loading, plainLine, useAction, useCall } from "../../../ui"
+import type { TabProps } from "../tabs"
+import { TerminalView } from "./view"
+import "../../../style/terminal.css"
+
+/** The terminals of a sandbox: its processes that have one. Each has an address, which others can open, too: they see the same. */
+export default function Terminals({ sandbox, record }: TabProps) {
+  const base = `/sandboxes/${record.sandboxId}/terminal`
+  const [, params] = useRoute(`${base}/:process`)
+  const [, navigate] = useLocation()
+  const { data, error, reload } = useCall(base, async (signal) => (await sandbox.listProcesses({ signal })).filter((p) => p.record.terminal !== undefined && isRunning(p)))
+  const opening = useAction()
+  const [ending, setEnding] = useState<string>()
+  const current = params?.process
+  const first = data?.[0]?.id
+
+  useEffect(() => {
+    if (current === undefined && first !== undefined) navigate(`${base}/${first}`, { replace: true })
+  }, [current, first, base, navigate])
+
+  const start = () => void opening.run(async () => {
+    const { id } = await sandbox.startProcess("exec bash -l", { terminal: { columns: 100, rows: 30 }, name: "terminal" })
+    reload()
+    navigate(`${base}/${id}`)
+  })
+  const end = async (id: string) => {
+    await sandbox.process(id).kill("SIGKILL")
+    reload()
+    if (id === current) navigate(base, { replace: true })
+  }
+  const shown = error ?? opening.error
+  const mayStart = can("StartProcess")
+  return (
+    <div className="terminals">
+      {shown !== undefined && <ErrorNote error={shown} onRetry={reload} />}
+      {(current !== undefined || (data?.length ?? 0) > 0) && (
+        <nav className="terminal-tabs" aria-label="Terminals">
+          {data?.map((p, i) => (
+            <span key={p.id} className="terminal-tab" data-current={p.id === current}>
+              <Link href={`${base}/${p.id}`} aria-current={p.id === current ? "page" : undefined}>
+                <SquareTerminal className="icon" aria-hidden />{title(p, i)}
+              </Link>
+              {can("Signal") && <IconButton label={`End ${title(p, i)}`} icon={X} className="button-icon button-small" onClick={() => setEnding(p.id)} />}
+            </span>
+          ))}
+          {mayStart && <IconButton label="New terminal" icon={Plus} className="button-icon button-small" busy={opening.busy} onClick={start} />}
+        </nav>
+      )}
+      {current !== undefined && <TerminalView key={current} sandbox={sandbox} processId={current} onEnd={reload} />}
+      {current === undefined && data === undefined && error === undefined && <Loading />}
+      {current === undefined && data?.length === 0 && (
+        <Empty icon={SquareTerminal} title="No terminal is open" action={mayStart && <Button look="primary" icon={Plus} busy={opening.busy} onClick={start}>Open a terminal</Button>}>
+          A terminal goes on when this page is closed, and shows what it missed when it is opened again. Others who may use the sandbox can open it by its address.
+        </Empty>
+      )}
+      <Confirm open={ending !== undefined} onClose={() => setEnding(undefined)} title="End the terminal?" action="End it" onConfirm={() => end(ending ?? "")}>
+        Its shell and all that runs in it are killed, for everybody who looks at it.
+      </Confirm>
+    </div>
+  )
+}
+
+function isRunning(p: Process): boolean {
+  return p.status === "running" || p.status === "starting"
+}
+
+function title(p: Process, index: number): string {
+  const { name, command } = p.record
+  return name === "" || name === "terminal" ? `Terminal ${index + 1}` : plainLine(name || command).slice(0, 40)
+}

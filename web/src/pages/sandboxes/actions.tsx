@@ -1,0 +1,69 @@
+import { useState } from "react"
+import { hutch } from "../../session"
+import { Confirm, Dialog, DialogActions, Button, explain, format } from "../../ui"
+
+/** What can be done with one or many sandboxes. */
+export type Action = "wake" | "pause" | "hibernate" | "destroy"
+
+const actions: Readonly<Record<Action, (id: string) => Promise<unknown>>> = {
+  wake: (id) => hutch.sandbox(id).resume(),
+  pause: (id) => hutch.sandbox(id).pause(),
+  hibernate: (id) => hutch.sandbox(id).hibernate(),
+  destroy: (id) => hutch.sandbox(id).destroy({ force: true }),
+}
+
+const atOnce = 4
+
+interface Failure {
+  id: string
+  error: unknown
+}
+
+/** Does something with each sandbox, a few at a time, and returns those with which it failed. */
+async function forAll(action: Action, ids: readonly string[], progress: (done: number) => void): Promise<Failure[]> {
+  const waiting = [...ids], failures: Failure[] = []
+  let done = 0
+  const work = async () => {
+    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+      try {
+        await actions[action](id)
+      } catch (error) {
+        failures.push({ id, error })
+      }
+      progress(++done)
+    }
+  }
+  await Promise.all(Array.from({ length: Math.min(atOnce, ids.length) }, work))
+  return failures
+}
+
+/** The state of actions on sandboxes: what runs, and dialogs for what needs a word. */
+export function useActions(onDone: () => void) {
+  const [asking, setAsking] = useState<string[]>()
+  const [progress, setProgress] = useState<string>()
+  const [failures, setFailures] = useState<Failure[]>([])
+
+  const run = async (action: Action, ids: string[]) => {
+    setProgress(format.count(ids.length, "sandbox", "sandboxes"))
+    setFailures(await forAll(action, ids, (done) => setProgress(`${done} of ${ids.length}`)))
+    setProgress(undefined)
+    onDone()
+  }
+  const act = (action: Action, ids: string[]) => {
+    if (action === "destroy") setAsking(ids)
+    else void run(action, ids)
+  }
+  const dialogs = (
+    <>
+      <Confirm open={asking !== undefined} onClose={() => setAsking(undefined)} action="Destroy" onConfirm={() => run("destroy", asking ?? [])}
+        title={asking?.length === 1 ? `Destroy ${asking[0] ?? ""}?` : `Destroy ${format.count(asking?.length ?? 0, "sandbox", "sandboxes")}?`}>
+        All files, processes and memory in {asking?.length === 1 ? "it" : "them"} are lost, and exposed ports lose their addresses. Snapshots, backups and volumes stay.
+      </Confirm>
+      <Dialog open={failures.length > 0} onClose={() => setFailures([])} title={`It failed with ${format.count(failures.length, "sandbox", "sandboxes")}`}>
+        <ul className="fields">{failures.map(({ id, error }) => <li key={id}><strong>{id}</strong><p className="muted">{explain(error).reason}. {explain(error).next}</p></li>)}</ul>
+        <DialogActions><Button onClick={() => setFailures([])}>Close</Button></DialogActions>
+      </Dialog>
+    </>
+  )
+  return { act, dialogs, progress }
+}

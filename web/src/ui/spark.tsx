@@ -1,0 +1,38 @@
+import { memo } from "react"
+
+interface SparkProps {
+  values: Float32Array
+  /** Changes when the values do. */
+  at: number
+  /** The value at the top. A higher one among the values replaces it. */
+  top: number
+  color: 1 | 2 | 3 | 4
+}
+
+/** A line of the last minute without axes; what it shows is written beside it. */
+export const Spark = memo(function Spark({ values, top, color }: SparkProps) {
+  const { line, area } = path(values, top)
+  return (
+    <svg className={`spark spark-${color}`} viewBox={`0 0 ${values.length - 1} ${height}`} preserveAspectRatio="none" aria-hidden>
+      <path className="spark-area" d={area} />
+      <path className="spark-line" d={line} vectorEffect="non-scaling-stroke" />
+    </svg>
+  )
+}, (a, b) => a.at === b.at && a.values === b.values && a.top === b.top)
+
+const height = 24
+
+function path(values: Float32Array, top: number): { line: string; area: string } {
+  let most = top
+  for (const v of values) if (v > most) most = v
+  const points: string[] = []
+  let first = -1
+  values.forEach((v, x) => {
+    if (Number.isNaN(v)) return
+    if (first < 0) first = x
+    points.push(`${x} ${(height - 1 - (v / most) * (height - 2)).toFixed(1)}`)
+  })
+  if (first < 0) return { line: "", area: "" }
+  const line = `M${points.join("L")}`
+  return { line, area: `${line}L${values.length - 1} ${height}L${first} ${height}Z` }
+}
