@@ -131,6 +131,9 @@ var layers = []layer{
 	{"hutch/internal/mcp", []string{"hutch", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/conversation", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/text", mcpSDK, "github.com/google/jsonschema-go/...", "github.com/segmentio/encoding/json"}},
 	{"hutch/internal/metrics", []string{"hutch", "hutch/internal/audit", "github.com/prometheus/client_golang/..."}},
 	{"hutch/internal/trace", []string{"hutch", "hutch/internal/caller", "hutch/internal/audit", "go.opentelemetry.io/..."}},
+	{"hutch/internal/sshkeys", []string{"hutch", "hutch/internal/caller", "hutch/internal/store", "golang.org/x/crypto/ssh"}},
+	{"hutch/internal/sshd/sftpfs", []string{"hutch", "hutch/internal/room", "github.com/pkg/sftp"}},
+	{"hutch/internal/sshd", []string{"hutch", "hutch/internal/caller", "hutch/internal/listen", "hutch/internal/room", "hutch/internal/sshkeys", "hutch/internal/sshd/sftpfs", "golang.org/x/crypto/ssh"}},
 	{"hutch/internal/owners", []string{"hutch", "hutch/internal/caller"}},
 	{"hutch/internal/conversation", []string{"hutch", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/turn"}},
 	{"hutch/internal/backup", []string{"hutch", "hutch/internal/bucket", "hutch/internal/caller", "hutch/internal/durable", "hutch/internal/turn", "github.com/klauspost/compress/zstd", "github.com/minio/minio-go/v7/..."}},
@@ -189,8 +192,8 @@ var layers = []layer{
 	// command line.
 	{"hutch/internal/daemon", []string{
 		"hutch", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build", "hutch/internal/caller", "hutch/internal/coding", "hutch/internal/compat/...", "hutch/internal/console", "hutch/internal/conversation", "hutch/internal/datadir", "hutch/internal/docker", "hutch/internal/driver", "hutch/internal/egress", "hutch/internal/engine", "hutch/internal/guard", "hutch/internal/host", "hutch/internal/image", "hutch/internal/images", "hutch/internal/oci",
-		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/wrap",
-		"github.com/minio/minio-go/v7/pkg/credentials",
+		"hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/metrics", "hutch/internal/owners", "hutch/internal/policy", "hutch/internal/preview", "hutch/internal/problem", "hutch/internal/quota", "hutch/internal/rest", "hutch/internal/room", "hutch/internal/secret", "hutch/internal/sshd", "hutch/internal/sshkeys", "hutch/internal/store", "hutch/internal/timeline", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/wrap",
+		"github.com/minio/minio-go/v7/pkg/credentials", "golang.org/x/crypto/ssh",
 	}},
 
 	// Coding agents, made of the verbs.
@@ -218,9 +221,9 @@ var layers = []layer{
 	{"hutch/cmd/hutch-gofer", []string{"hutch/internal/driver/gvisor/gofer", sys}},
 	{"hutch/cmd/hutch-runsc", []string{"hutch/internal/driver/gvisor/contract", "hutch/internal/driver/gvisor/filter", "hutch/internal/driver/gvisor/gofer", "hutch/internal/linux/mount", "gvisor.dev/gvisor/...", "github.com/opencontainers/runtime-spec/specs-go", sys}},
 	{"hutch/cmd/hutch", []string{
-		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/daemon", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/oci",
-		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/patch", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/worker",
-		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term", sys,
+		"hutch", "hutch/client", "hutch/internal/agent", "hutch/internal/ask", "hutch/internal/audit", "hutch/internal/auth", "hutch/internal/authority", "hutch/internal/backup", "hutch/internal/broker", "hutch/internal/build/context", "hutch/internal/build/export", "hutch/internal/coding", "hutch/internal/daemon", "hutch/internal/durable", "hutch/internal/datadir", "hutch/internal/driver", "hutch/internal/engine", "hutch/internal/files", "hutch/internal/flow", "hutch/internal/images", "hutch/internal/oci",
+		"hutch/internal/host", "hutch/internal/image", "hutch/internal/linux/cgroup", "hutch/internal/linux/pressure", "hutch/internal/listen", "hutch/internal/mcp", "hutch/internal/patch", "hutch/internal/runner", "hutch/internal/secret", "hutch/internal/servers", "hutch/internal/settings", "hutch/internal/sshd", "hutch/internal/store", "hutch/internal/stream", "hutch/internal/text", "hutch/internal/trace", "hutch/internal/volume", "hutch/internal/worker",
+		"github.com/minio/minio-go/v7/pkg/credentials", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/crypto/ssh", "golang.org/x/term", sys,
 	}},
 }
 

@@ -90,7 +90,10 @@ require (
 require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/opencontainers/go-digest v1.0.0
+	github.com/pkg/sftp v1.13.12
 )
+
+require github.com/kr/fs v0.1.0 // indirect
 
 require (
 	filippo.io/hpke v0.4.0 // indirect

@@ -214,6 +214,11 @@ var types = map[string]any{
 	"Volume":               hutch.Volume{},
 	"VolumeUse":            hutch.VolumeUse{},
 	"Owned":                hutch.Owned{},
+	"SSHServer":            hutch.SSHServer{},
+	"SSHKey":               hutch.SSHKey{},
+	"SSHKeyRequest":        hutch.SSHKeyRequest{},
+	"SSHSignRequest":       hutch.SSHSignRequest{},
+	"SSHCertificate":       hutch.SSHCertificate{},
 	"VolumeRequest":        hutch.VolumeRequest{},
 	"VolumeBucket":         hutch.VolumeBucket{},
 	"VolumeMount":          hutch.VolumeMount{},
@@ -436,7 +441,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Owners: books{}, Pools: books{}, Audit: books{}, Timelines: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Owners: books{}, SSH: books{}, Pools: books{}, Audit: books{}, Timelines: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +449,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p, Timelines: p})
+	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p})
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
 	mux.Handle(execute.Path, execute.NewHandler(known{}, execute.Options{}))
@@ -565,7 +570,7 @@ func vault(t *testing.T) *secret.Vault {
 // prepare makes what the examples name: values of path parameters.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
-	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "snapshot": "python-warm", "owner": "t-k3f9q2mzx7ap"}
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "snapshot": "python-warm", "owner": "t-k3f9q2mzx7ap", "key": "key-k3f9q2mzx7ap"}
 	post := func(path, body string) (answer map[string]any) {
 		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
 		if err != nil {
@@ -791,6 +796,18 @@ type books struct{}
 func (books) Owners(context.Context) ([]hutch.Owned, error) { return []hutch.Owned{}, nil }
 func (books) DeleteOwner(_ context.Context, owner string) (hutch.Owned, error) {
 	return hutch.Owned{Owner: owner}, nil
+}
+
+func (books) SSHServer(context.Context) (hutch.SSHServer, error) {
+	return hutch.SSHServer{Address: "hutch.example.com:2222", HostKey: "ssh-ed25519 AAAA"}, nil
+}
+func (books) AddSSHKey(context.Context, hutch.SSHKeyRequest) (hutch.SSHKey, error) {
+	return hutch.SSHKey{ID: "key-k3f9q2mzx7ap", CreatedAt: time.Unix(1, 0).UTC()}, nil
+}
+func (books) SSHKeys(context.Context) ([]hutch.SSHKey, error) { return []hutch.SSHKey{}, nil }
+func (books) DeleteSSHKey(context.Context, string) error      { return nil }
+func (books) SignSSHKey(context.Context, hutch.SSHSignRequest) (hutch.SSHCertificate, error) {
+	return hutch.SSHCertificate{Certificate: "ssh-ed25519-cert-v01@openssh.com AAAA", ExpiresAt: time.Unix(1, 0).UTC()}, nil
 }
 
 func (books) Query(_ context.Context, _ audit.Query, out func(audit.Record) error) error {

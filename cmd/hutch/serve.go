@@ -117,6 +117,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.Monitor.Metrics, "metrics-listen", "", "another address and port that serves /metrics to anyone, e.g. 127.0.0.1:9464")
 	f.StringVar(&fl.logFormat, "log-format", "text", "format of the log: text or json")
 	f.StringToStringVar(&fl.prices, "prices", nil, "what use costs: cpu (a second of a core), memory (a GiB for a second), execution, network (a GiB sent or received), wall (a second of a sandbox), e.g. cpu=0.000014,memory=0.0000045")
+	f.StringVar(&fl.SSH, "ssh", "", "address and port that answer SSH and SFTP, e.g. 127.0.0.1:2222 or :2222; clients need a key: hutch ssh-config")
 	f.StringVar(&fl.E2B, "e2b-domain", "", "domain below which E2B's clients find the server, at api.DOMAIN, and the ports of their sandboxes, at PORT-ID.DOMAIN; default: they use URLs")
 	fl.chatFlags(f)
 	f.StringVar(&fl.previewDomain, "preview-domain", "localhost", "domain whose subdomains show exposed ports: a name, for this server's own scheme and port, or a URL as seen behind a proxy, such as https://preview.example.com")

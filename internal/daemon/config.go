@@ -47,11 +47,13 @@ type Config struct {
 	Secrets       Secrets
 	Conversations Conversations
 	Chats         Chats
-	Backups       Backups
-	Questions     Questions
-	VolumeRoom    int64    // bytes that the quotas of one owner's volumes can add up to; default volume.DefaultRoom
-	BucketHosts   []string // endpoints of the buckets of volumes, as HOST:PORT, that can have private addresses and no TLS
-	Monitor       Monitor
+	// SSH is an address and a port that answer SSH and SFTP; "" for none.
+	SSH         string
+	Backups     Backups
+	Questions   Questions
+	VolumeRoom  int64    // bytes that the quotas of one owner's volumes can add up to; default volume.DefaultRoom
+	BucketHosts []string // endpoints of the buckets of volumes, as HOST:PORT, that can have private addresses and no TLS
+	Monitor     Monitor
 	// Preview is the domain whose subdomains show exposed ports, with a scheme and
 	// a port if they are not this server's own; default localhost.
 	Preview url.URL

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"hutch/internal/ask"
 	"hutch/internal/audit"
 	"hutch/internal/auth"
@@ -38,6 +40,7 @@ import (
 	"hutch/internal/policy"
 	"hutch/internal/quota"
 	"hutch/internal/secret"
+	"hutch/internal/sshkeys"
 	"hutch/internal/store"
 	"hutch/internal/timeline"
 	"hutch/internal/volume"
@@ -85,7 +88,10 @@ type Daemon struct {
 	listener   *listen.Gate
 	libreChat  *librechat.Verifier // nil for none
 	ragflow    *listen.Gate        // for RAGFlow without a token; nil for none
-	unbelieved sync.Once           // a proxy that is not trusted was named in the log
+	sshKeys    *sshkeys.Registry
+	sshHost    ssh.Signer   // the server's key
+	ssh        *listen.Gate // nil for none
+	unbelieved sync.Once    // a proxy that is not trusted was named in the log
 
 	life context.Context // done when the daemon is to end
 	end  context.CancelCauseFunc
@@ -126,6 +132,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		{"set up TLS", d.openTLS},
 		{"listen", d.listen},
 		{"listen for RAGFlow", d.listenRAGFlow},
+		{"listen for SSH", d.listenSSH},
 		{"look for runtimes", d.findRuntimes},
 		{"open the images", d.openImages},
 		{"open the volumes", d.openVolumes},

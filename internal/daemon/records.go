@@ -115,7 +115,7 @@ func (d *Daemon) mayListen(ctx context.Context) error {
 
 func (d *Daemon) openPolicy(ctx context.Context) (err error) {
 	d.policy, err = policy.New(ctx, d.redacted, policy.Options{
-		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Images: d.images, Volumes: d.volumeVerbs(), Accounts: d.engine, Owners: d.ownerVerbs(), Pools: d.engine, Questions: d.questions, Audit: d.audit, Observer: d.observers, Operations: d.operations, Grants: d.store.Shelf("grants"),
+		Network: d.cfg.Sandboxes.Network, Tokens: d.tokens, Secrets: d.vault, Backups: d.backups, Images: d.images, Volumes: d.volumeVerbs(), Accounts: d.engine, Owners: d.ownerVerbs(), SSH: d.sshKeys, Pools: d.engine, Questions: d.questions, Audit: d.audit, Observer: d.observers, Operations: d.operations, Grants: d.store.Shelf("grants"),
 		Redact: func(text string) string { return d.redactor().String(text) }, Timelines: d.timeline, Record: d.timeline.Around, Log: d.log,
 	})
 	return err

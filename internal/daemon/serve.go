@@ -38,7 +38,8 @@ const lastWords = 3 * time.Second
 // Serve answers requests until ctx is done. It is called once; Close follows.
 func (d *Daemon) Serve(ctx context.Context) error {
 	s := d.surfaces()
-	handler, guarded, end := d.handler(s)
+	memory := forCallers(pressure.Total())
+	handler, guarded, end := d.handler(s, memory)
 	defer end()
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -54,6 +55,8 @@ func (d *Daemon) Serve(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
 	endRAGFlow := d.serveRAGFlow(guarded, base)
+	endSSH := d.serveSSH(memory)
+	defer endSSH()
 	failed := make(chan error, 1)
 	go func() {
 		if hs.TLSConfig == nil {
@@ -76,6 +79,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	defer time.AfterFunc(lastWords, func() { hs.Close() }).Stop()
 	s.mcp.Close(last)
 	s.rest.Close()
+	endSSH()
 	if d.endE2B != nil {
 		d.endE2B()
 	}
@@ -120,13 +124,13 @@ func (d *Daemon) surfaces() surfaces {
 		foreign: d.foreigns(),
 
 		mcp:  mcp.NewHandler(d.policy, opt),
-		rest: rest.NewHandler(d.policy, rest.Options{Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy, Volumes: d.policy, Accounts: d.policy, Owners: d.policy, Pools: d.policy, Audit: d.policy, Timelines: d.policy, Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins}),
+		rest: rest.NewHandler(d.policy, rest.Options{Tokens: d.policy, Sharing: d.policy, Secrets: d.policy, Backups: d.policy, Images: d.policy, Volumes: d.policy, Accounts: d.policy, Owners: d.policy, SSH: d.policy, Pools: d.policy, Audit: d.policy, Timelines: d.policy, Log: d.log, Version: d.cfg.Version, Origins: d.cfg.Origins}),
 	}
 }
 
 // handler leads a request to its surface, past the guard; requests for previews do not
 // pass it, and guarded serves none. The function ends what it keeps open.
-func (d *Daemon) handler(s surfaces) (handler, guarded http.Handler, end func()) {
+func (d *Daemon) handler(s surfaces, memory *room.Room) (handler, guarded http.Handler, end func()) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.mcp)
 	if !d.cfg.Conversations.Only {
@@ -142,7 +146,7 @@ func (d *Daemon) handler(s surfaces) (handler, guarded http.Handler, end func())
 	shape := foreignRoutes(mux, s.foreign)
 	opt := guard.Options{
 		Metadata: d.issuerRoutes(mux), Check: d.tokens.Check, Requests: d.requests, Refuse: refuse(shape), Shape: shape,
-		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: s.unbounded, Open: d.isOpen, Room: forCallers(pressure.Total()), Claim: listen.Claim, Log: d.requestLog(),
+		Hosts: d.cfg.Hosts, Origins: d.cfg.Origins, Unbounded: s.unbounded, Open: d.isOpen, Room: memory, Claim: listen.Claim, Log: d.requestLog(),
 	}
 	inside := d.described(mux)
 	if d.console != nil {

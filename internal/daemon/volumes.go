@@ -27,7 +27,7 @@ const syncBuckets = 5 * time.Second
 func (d *Daemon) ownerVerbs() hutch.Owners {
 	return owners.New(owners.Options{
 		Service: d.engine, Tokens: d.tokens, Volumes: d.volumeVerbs(), Images: d.images, Backups: d.backups, Secrets: d.vault,
-		Forget: d.timeline.Forget, More: func() []string { return slices.Concat(d.volumes.Owners(), d.vault.Owners()) },
+		Forget: d.timeline.Forget, Keys: d.sshKeys.DeleteKeys, More: func() []string { return slices.Concat(d.volumes.Owners(), d.vault.Owners()) },
 	})
 }
 

@@ -104,6 +104,13 @@ func Authority(server string) string { return filepath.Join(server, "authority.p
 // ServerAuthority is the file with the authority for a server's own names.
 func ServerAuthority(server string) string { return filepath.Join(server, "server-authority.pem") }
 
+// SSHHostKey and SSHAuthority are the files, in a server's folder, with the key by which SSH clients recognize the server,
+// and with the one that signs their certificates.
+const (
+	SSHHostKey   = "ssh_host_ed25519_key"
+	SSHAuthority = "ssh_user_ca"
+)
+
 // AuditLog is the folder of a server's audit log.
 func AuditLog(server string) string { return filepath.Join(server, "audit") }
 

@@ -295,6 +295,17 @@ func Claim(ctx context.Context, name string) bool {
 	return !ok || c.gate.claim(c, "of "+name)
 }
 
+// ClaimConn assigns an accepted connection to the named class, for servers that do not speak HTTP. It is then busy until
+// it is closed. It returns false if the class uses its whole share already; then the caller closes the connection.
+func (g *Gate) ClaimConn(conn net.Conn, name string) bool {
+	c, ok := conn.(*guest)
+	if !ok {
+		return true
+	}
+	g.begin(c)
+	return g.claim(c, "of "+name)
+}
+
 func (g *Gate) claim(c *guest, name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

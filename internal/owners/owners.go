@@ -22,6 +22,8 @@ type Options struct {
 	Images  hutch.Images
 	Backups hutch.Backups
 	Secrets hutch.Secrets
+	// Keys deletes the SSH keys of an owner; nil for none.
+	Keys func(ctx context.Context, owner string) error
 	// More lists further owners: those of volumes and secrets, which no verb lists for all.
 	More func() []string
 	// Forget removes the timelines of an owner's sandboxes; nil if there are none.
@@ -152,6 +154,9 @@ func (s *Service) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, e
 	}
 	if err == nil && s.opt.Forget != nil {
 		err = s.opt.Forget(owner)
+	}
+	if s.opt.Keys != nil {
+		err = cmp.Or(err, s.opt.Keys(ctx, owner))
 	}
 	left, failed := s.owned(ctx, owner)
 	return left, cmp.Or(err, failed)

@@ -41,6 +41,8 @@ type Options struct {
 	Audit    audit.Reader
 	// Owners shows and deletes what owners have.
 	Owners hutch.Owners
+	// SSH stores the keys of SSH clients.
+	SSH hutch.SSH
 	// Pools reports what is kept ready.
 	Pools hutch.Pools
 	// Questions asks a model for programs, and runs them.
@@ -70,6 +72,7 @@ type Policy struct {
 	wrap.BackupService
 	wrap.ImageService
 	wrap.VolumeService
+	wrap.SSHService
 
 	next   hutch.Service
 	opt    Options
@@ -88,6 +91,7 @@ var (
 	_ hutch.Backups  = (*Policy)(nil)
 	_ hutch.Images   = (*Policy)(nil)
 	_ hutch.Volumes  = (*Policy)(nil)
+	_ hutch.SSH      = (*Policy)(nil)
 
 	_ hutch.Questions = (*Policy)(nil)
 	_ hutch.Timelines = (*Policy)(nil)
@@ -110,6 +114,7 @@ func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) 
 	p.BackupService = wrap.BackupService{Next: opt.Backups, Hook: p.around}
 	p.ImageService = wrap.ImageService{Next: opt.Images, Hook: p.around}
 	p.VolumeService = wrap.VolumeService{Next: opt.Volumes, Hook: p.around}
+	p.SSHService = wrap.SSHService{Next: opt.SSH, Hook: p.around}
 	return p, err
 }
 

@@ -109,7 +109,7 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	w := &world{tokens: tokens, seen: &observer{}}
 	opt.Tokens, opt.Secrets = tokens, secret.Given(nil)
 	opt.Backups, opt.Images, opt.Volumes, opt.Owners = noBackups{}, noImages{}, noVolumes{}, noOwners{}
-	opt.Questions, opt.Timelines = noQuestions{}, noTimelines{}
+	opt.Questions, opt.Timelines, opt.SSH = noQuestions{}, noTimelines{}, noSSH{}
 	if opt.Observer == nil {
 		opt.Observer = w.seen
 	}
@@ -117,6 +117,18 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 		t.Fatal(err)
 	}
 	return w
+}
+
+type noSSH struct{}
+
+func (noSSH) SSHServer(context.Context) (hutch.SSHServer, error) { return hutch.SSHServer{}, nil }
+func (noSSH) AddSSHKey(context.Context, hutch.SSHKeyRequest) (hutch.SSHKey, error) {
+	return hutch.SSHKey{}, nil
+}
+func (noSSH) SSHKeys(context.Context) ([]hutch.SSHKey, error) { return nil, nil }
+func (noSSH) DeleteSSHKey(context.Context, string) error      { return nil }
+func (noSSH) SignSSHKey(context.Context, hutch.SSHSignRequest) (hutch.SSHCertificate, error) {
+	return hutch.SSHCertificate{}, nil
 }
 
 type noBackups struct{}
@@ -215,7 +227,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
-		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions]()) {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 			if _, may := reflect.TypeFor[hutch.Ports]().MethodByName(m.Name); may && who == "ports" {
 				continue
 			}
@@ -233,7 +245,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 // If the observer refuses a call, the call is not made: what cannot be recorded is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
-	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions]()) {
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
@@ -250,9 +262,9 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
 		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadFile ReadVolume Sandbox Sandboxes SearchFiles Snapshots Stat Timeline ValidatePortToken Volume Volumes Wait Watch WatchPorts",
-		hutch.ScopeExec: "Ask BuildImage CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Hibernate Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
-			"Resize Resume ResumeExec RunCode Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share Signal Snapshot Snapshots StartProcess TagImage Timeline Unshare Update ValidatePortToken Volume Volumes Wait WatchPorts",
-		hutch.ScopeFiles: "Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteVolume EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup Sandbox Sandboxes SaveVolumes SearchFiles Snapshots Stat SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
+		hutch.ScopeExec: "AddSSHKey Ask BuildImage CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSSHKey DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Hibernate Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
+			"Resize Resume ResumeExec RunCode SSHKeys SSHServer Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share SignSSHKey Signal Snapshot Snapshots StartProcess TagImage Timeline Unshare Update ValidatePortToken Volume Volumes Wait WatchPorts",
+		hutch.ScopeFiles: "AddSSHKey Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteSSHKey DeleteVolume EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup SSHKeys SSHServer Sandbox Sandboxes SaveVolumes SearchFiles SignSSHKey Snapshots Stat SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
 		hutch.ScopeAdmin: "CreateToken DeleteOwner Owners RevokeToken RotateToken Token Tokens",
 	}
@@ -261,7 +273,7 @@ func TestScopes(t *testing.T) {
 			w := newWorld(t, fakeengine.Start(t), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
-			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions]()) {
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 					allowed = append(allowed, m.Name)
 				}

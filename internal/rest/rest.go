@@ -34,12 +34,13 @@ type Options struct {
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// The same holds for Backups, Images, Volumes, Accounts, Owners, Pools, Timelines and Audit.
+	// The same holds for Backups, Images, Volumes, Accounts, Owners, SSH, Pools, Timelines and Audit.
 	Backups  hutch.Backups
 	Images   hutch.Images
 	Volumes  hutch.Volumes
 	Accounts hutch.Accounts
 	Owners   hutch.Owners
+	SSH      hutch.SSH
 	Pools    hutch.Pools
 	Audit    audit.Reader
 
@@ -61,6 +62,7 @@ type Handler struct {
 	volumes  hutch.Volumes
 	accounts hutch.Accounts
 	owners   hutch.Owners
+	ssh      hutch.SSH
 	pools    hutch.Pools
 	audit    audit.Reader
 	timeline hutch.Timelines
@@ -86,7 +88,7 @@ const lastWords = 3 * time.Second
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, pools: opt.Pools, audit: opt.Audit, timeline: opt.Timelines, version: opt.Version, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, ssh: opt.SSH, pools: opt.Pools, audit: opt.Audit, timeline: opt.Timelines, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute), sockets: socketOptions(opt.Origins),
 	}

@@ -80,6 +80,10 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 	add(h.audit != nil, map[string]http.HandlerFunc{"Audit": h.auditLog})
 	add(h.timeline != nil, map[string]http.HandlerFunc{"Timeline": h.readTimeline})
 	add(h.owners != nil, map[string]http.HandlerFunc{"Owners": h.listOwners, "DeleteOwner": h.deleteOwner})
+	s := sshRoutes{h}
+	add(h.ssh != nil, map[string]http.HandlerFunc{
+		"SSHServer": s.server, "SSHKeys": s.list, "AddSSHKey": posts(h, s.add), "DeleteSSHKey": s.delete, "SignSSHKey": posts(h, s.sign),
+	})
 	add(h.pools != nil, map[string]http.HandlerFunc{"Pool": h.pool})
 	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage, "Stats": h.stats})
 	return all

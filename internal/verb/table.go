@@ -13,6 +13,7 @@ var (
 	connect    = []hutch.Scope{hutch.ScopePorts, hutch.ScopeExec}
 	seePorts   = []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec, hutch.ScopePorts}
 	administer = []hutch.Scope{hutch.ScopeAdmin}
+	byKey      = []hutch.Scope{hutch.ScopeExec, hutch.ScopeFiles}
 )
 
 // Paths that several verbs share.
@@ -25,6 +26,7 @@ const (
 	port      = sandbox + "/ports/{port}"
 	images    = "/v1/images"
 	volumes   = "/v1/volumes"
+	ssh       = "/v1/ssh"
 )
 
 // The common kinds of rows. A row that differs sets its fields itself.
@@ -188,6 +190,13 @@ var table = []Verb{
 
 	// Timelines. What other callers did is for the owner alone.
 	owning("Timeline", follow, "GET "+sandbox+"/timeline").looks(),
+
+	// SSH. A key can do what its owner's token can do, so the verbs need no more than a token that can do something there.
+	serving("SSHServer", byKey, "GET "+ssh).looks(),
+	keeping("AddSSHKey", byKey, "POST "+ssh+"/keys"),
+	keeping("SSHKeys", byKey, "GET "+ssh+"/keys").looks(),
+	keeping("DeleteSSHKey", byKey, "DELETE "+ssh+"/keys/{key}").frees(),
+	keeping("SignSSHKey", byKey, "POST "+ssh+"/certificates"),
 
 	// Questions
 	keeping("Ask", run),

@@ -5,6 +5,7 @@ package tenants
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"hutch"
 	"hutch/internal/ask"
@@ -47,6 +50,7 @@ import (
 	"hutch/internal/quota"
 	"hutch/internal/rest"
 	"hutch/internal/secret"
+	"hutch/internal/sshkeys"
 	"hutch/internal/timeline"
 	"hutch/internal/volume"
 )
@@ -125,18 +129,22 @@ func openWith(t *testing.T, build func(*secret.Vault, *volume.Store) *engine.Eng
 	veil := secret.Redact(e, vault.Redactor)
 	folders := volume.NewService(volume.ServiceOptions{Store: volumes, Uses: e.VolumeUses, Save: e.SaveVolumes})
 	backups := backup.New(backup.Options{Service: veil, Store: kept})
+	authority, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	must(t, err)
+	keys, err := sshkeys.Open(t.Context(), sshkeys.Options{Holder: tokens.Holder, Authority: authority})
+	must(t, err)
 	asks := ask.New(ask.Options{Service: veil})
 	t.Cleanup(asks.Close)
 	p, err := policy.New(t.Context(), veil, policy.Options{
 		Questions: asks,
 		Tokens:    tokens, Secrets: vault, Backups: backups, Images: all, Volumes: folders, Accounts: e, Owners: owners.New(owners.Options{
-			Service: e, Tokens: tokens, Volumes: folders, Images: all, Backups: backups, Secrets: vault, More: func() []string { return append(volumes.Owners(), vault.Owners()...) },
-		}), Pools: e, Audit: record, Observer: record, Timelines: times, Record: times.Around,
+			Service: e, Tokens: tokens, Volumes: folders, Images: all, Backups: backups, Secrets: vault, Keys: keys.DeleteKeys, More: func() []string { return append(volumes.Owners(), vault.Owners()...) },
+		}), SSH: keys, Pools: e, Audit: record, Observer: record, Timelines: times, Record: times.Around,
 	})
 	must(t, err)
 	talks, err := conversation.New(p, conversation.Options{Folder: filepath.Join(dir, "conversations"), Secret: []byte("signs links")})
 	must(t, err)
-	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Pools: p, Audit: p, Timelines: p})}
+	h := &house{tokens: tokens, policy: p, rest: rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p})}
 	tools := mcp.NewHandler(p, mcp.Options{Conversations: talks})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", tools)

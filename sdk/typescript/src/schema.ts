@@ -1360,6 +1360,90 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/ssh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show how clients reach the server by SSH.
+         * @description The answer is unsupported if the server was started without `--ssh`.
+         */
+        get: operations["sshServer"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ssh/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the caller's SSH keys, oldest first. */
+        get: operations["listSSHKeys"];
+        put?: never;
+        /**
+         * Add a public key.
+         * @description It opens by SSH what the caller's token opens, until that token ends. A key that is registered already is conflict, unless it is the caller's.
+         */
+        post: operations["addSSHKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ssh/keys/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of a key.
+                 * @example key-k3f9q2mzx7ap
+                 */
+                key: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Remove one of the caller's keys, and end its connections. */
+        delete: operations["deleteSSHKey"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ssh/certificates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign a public key for a while.
+         * @description The server keeps no record of the certificate. It ends with its lifetime, or with the caller's token.
+         */
+        post: operations["signSSHKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/instance-types": {
         parameters: {
             query?: never;
@@ -3284,6 +3368,45 @@ export interface components {
             secrets: number;
             /** @description Bytes of snapshots, images, volumes and backups. */
             size: number;
+        };
+        /** @description How clients reach the server by SSH. */
+        SSHServer: {
+            /** @description Host and port, as the server knows them. */
+            address: string;
+            /** @description The public key of the server, as in a file known_hosts. */
+            hostKey: string;
+        };
+        /** @description The record of a public key. */
+        SSHKey: {
+            keyId: string;
+            name: string;
+            /** @description Such as ssh-ed25519. */
+            type: string;
+            /** @description As ssh-keygen shows it. */
+            fingerprint: string;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        /** @description The body of a call that adds a public key. */
+        SSHKeyRequest: {
+            /** @description As in a file .pub: a type, the key in base64, and perhaps a comment. */
+            key: string;
+            /** @description For people; default the comment of the key. */
+            name?: string;
+        };
+        /** @description The body of a call that signs a public key. */
+        SSHSignRequest: {
+            /** @description As in a file .pub. */
+            key: string;
+            /** @description Seconds; default 3600, at most 30 days. */
+            lifetime?: number;
+        };
+        /** @description A certificate for OpenSSH. */
+        SSHCertificate: {
+            /** @description As in a file -cert.pub. */
+            certificate: string;
+            /** Format: date-time */
+            expiresAt: string;
         };
         /** @description The bucket of a volume, on an S3-compatible service. Only the server uses it. */
         VolumeBucket: {
@@ -6964,6 +7087,166 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Owned"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    sshServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its address and its public key. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "address": "hutch.example.com:2222",
+                     *       "hostKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPOjkmKGQH6yTlY0JOZ"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SSHServer"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    listSSHKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The keys. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "keyId": "key-k3f9q2mzx7ap",
+                     *         "name": "ada@laptop",
+                     *         "type": "ssh-ed25519",
+                     *         "fingerprint": "SHA256:3FE9k4mDLg0xbZxW5w9sUNQhNE4pYbNqgMZDMgJv1cE",
+                     *         "createdAt": "2026-11-23T06:21:50.360Z"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["SSHKey"][];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    addSSHKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPOjkmKGQH6yTlY0JOZ ada@laptop"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SSHKeyRequest"];
+            };
+        };
+        responses: {
+            /** @description Its record. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "keyId": "key-k3f9q2mzx7ap",
+                     *       "name": "ada@laptop",
+                     *       "type": "ssh-ed25519",
+                     *       "fingerprint": "SHA256:3FE9k4mDLg0xbZxW5w9sUNQhNE4pYbNqgMZDMgJv1cE",
+                     *       "createdAt": "2026-11-23T06:21:50.360Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SSHKey"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    deleteSSHKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of a key.
+                 * @example key-k3f9q2mzx7ap
+                 */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    signSSHKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPOjkmKGQH6yTlY0JOZ ada@laptop",
+                 *       "lifetime": 3600
+                 *     }
+                 */
+                "application/json": components["schemas"]["SSHSignRequest"];
+            };
+        };
+        responses: {
+            /** @description The certificate. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "certificate": "ssh-ed25519-cert-v01@openssh.com AAAAIHNzaC1lZDI1NTE5LWNlcnQ",
+                     *       "expiresAt": "2026-11-23T07:21:50Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SSHCertificate"];
                 };
             };
             default: components["responses"]["Problem"];

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"hutch"
+	"hutch/internal/durable"
+	"hutch/internal/servers"
+	"hutch/internal/sshd"
+)
+
+// sshDomain ends the host names of sandboxes.
+const sshDomain = "hutch"
+
+func newSSH(h *home, std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use: "ssh SANDBOX [COMMAND [ARG...]]", Short: "Open a sandbox with OpenSSH's client",
+		Long: `Open a sandbox with the program ssh, which must be installed. The server answers
+SSH if it was started with --ssh. The first call makes a key in your configuration
+folder, and adds it to the server.
+
+hutch ssh-config makes the same work with ssh itself, and with all programs that
+use it: ssh SANDBOX.hutch.
+` + remoteHelp,
+		Example: "  hutch ssh demo\n  hutch ssh demo -- uname -a",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := hutch.CheckID(args[0]); err != nil {
+				return usageError{err}
+			}
+			s, err := h.setUpSSH(c.Context(), sshDomain)
+			if err != nil {
+				return err
+			}
+			config := filepath.Join(s.dir, "config")
+			if err := os.WriteFile(config, []byte(s.block()), 0o600); err != nil {
+				return err
+			}
+			command := args[1:]
+			if len(command) > 0 && command[0] == "--" {
+				command = command[1:]
+			}
+			words := append([]string{"-F", config, "--", args[0] + "." + s.domain}, command...)
+			return runSSH(c.Context(), std, words)
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	return c
+}
+
+// runSSH runs OpenSSH's client in our place.
+func runSSH(ctx context.Context, std streams, words []string) error {
+	path, err := exec.LookPath("ssh")
+	if err != nil {
+		return hutch.Errorf(hutch.Unsupported, "the program ssh is not installed: install OpenSSH's client (Debian: openssh-client), or use `hutch shell`")
+	}
+	cmd := exec.CommandContext(ctx, path, words...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
+	var exit *exec.ExitError
+	if err = cmd.Run(); errors.As(err, &exit) && exit.ExitCode() >= 0 {
+		return exitCode(exit.ExitCode())
+	}
+	return err
+}
+
+func newSSHConfig(h *home, std streams) *cobra.Command {
+	var write bool
+	domain := sshDomain
+	c := &cobra.Command{
+		Use: "ssh-config", Short: "Print or write the lines for ~/.ssh/config that make ssh SANDBOX.hutch work",
+		Long: `Print the lines for ~/.ssh/config with which ssh, scp, sftp, rsync, git, VS Code
+and JetBrains open a sandbox by the name SANDBOX.hutch. --write puts them there, in
+the place of those of an earlier call.
+
+The first call makes a key in your configuration folder, and adds it to the server,
+which answers SSH if it was started with --ssh.
+` + remoteHelp,
+		Example: "  hutch ssh-config --write\n  hutch ssh-config --write --domain lab",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !sshSuffix.MatchString(domain) {
+				return usageError{fmt.Errorf("the domain %q cannot be used: give a-z, 0-9 and hyphens", domain)}
+			}
+			s, err := h.setUpSSH(c.Context(), domain)
+			if err != nil {
+				return err
+			}
+			if !write {
+				_, err = io.WriteString(std.out, s.block())
+				return err
+			}
+			path, err := s.write()
+			if err == nil {
+				fmt.Fprintf(std.err, "%s now has the hosts *.%s: ssh SANDBOX.%[2]s\n", path, domain)
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&write, "write", false, "put the lines into ~/.ssh/config")
+	c.Flags().StringVar(&domain, "domain", sshDomain, "what ends the names of the sandboxes, to tell several servers apart")
+	return c
+}
+
+var sshSuffix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+// newSSHProxy is what OpenSSH runs to connect: its host name becomes the choice of the sandbox.
+func newSSHProxy(std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "ssh-proxy ADDRESS NAME", Short: "Carry the connection of an SSH client (hutch ssh-config names this command)", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, _, _ := strings.Cut(args[1], ".")
+			if err := hutch.CheckID(id); err != nil {
+				return usageError{err}
+			}
+			var d net.Dialer
+			conn, err := d.DialContext(c.Context(), "tcp", args[0])
+			if err != nil {
+				return hutch.Errorf(hutch.Unavailable, "%v: is the server running, with --ssh?", err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, sshd.Choice(id)); err != nil {
+				return err
+			}
+			go func() {
+				io.Copy(conn, std.in)
+				conn.(*net.TCPConn).CloseWrite()
+			}()
+			_, err = io.Copy(std.out, conn)
+			return err
+		},
+	}
+}
+
+// sshSetup is what an SSH client on this machine needs for a server.
+type sshSetup struct {
+	domain  string
+	dir     string // with our key, and that of the server
+	address string
+}
+
+// setUpSSH makes a key of our own if there is none, and adds it to the server.
+func (h *home) setUpSSH(ctx context.Context, domain string) (s sshSetup, err error) {
+	t, err := h.target()
+	if err != nil {
+		return s, err
+	}
+	svc, err := h.dial()
+	if err != nil {
+		return s, err
+	}
+	server, err := svc.SSHServer(ctx)
+	if err != nil {
+		return s, err
+	}
+	path, err := servers.Path()
+	if err != nil {
+		return s, err
+	}
+	s = sshSetup{domain, filepath.Join(filepath.Dir(path), "ssh", domain), reachable(server.Address, t.url)}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return s, err
+	}
+	key, err := s.key()
+	if err != nil {
+		return s, err
+	}
+	host, _ := os.Hostname()
+	if _, err := svc.AddSSHKey(ctx, hutch.SSHKeyRequest{Key: key, Name: "hutch ssh on " + host}); err != nil {
+		return s, err
+	}
+	return s, os.WriteFile(filepath.Join(s.dir, "known_hosts"), []byte(s.alias()+" "+server.HostKey+"\n"), 0o600)
+}
+
+// reachable is the address of SSH as it is reached from here: a server that listens on loopback calls itself so, though it
+// may be that of another machine, behind a proxy.
+func reachable(address, server string) string {
+	host, port, err := net.SplitHostPort(address)
+	u, bad := url.Parse(server)
+	if err != nil || bad != nil || !isLoopback(host) || isLoopback(u.Hostname()) {
+		return address
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// key returns our public key. A missing one is made.
+func (s sshSetup) key() (string, error) {
+	path := filepath.Join(s.dir, "id_ed25519")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		_, key, _ := ed25519.GenerateKey(rand.Reader) // never fails
+		block, err := ssh.MarshalPrivateKey(key, "hutch ssh")
+		if err != nil {
+			return "", err
+		}
+		text = pem.EncodeToMemory(block)
+		if err := durable.Create(path, text); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", err
+		}
+		if text, err = os.ReadFile(path); err != nil { // another call can have been first
+			return "", err
+		}
+	} else if err != nil {
+		return "", err
+	}
+	key, err := ssh.ParsePrivateKey(text)
+	if err != nil {
+		return "", hutch.Errorf(hutch.Invalid, "the key %s cannot be read: remove it to have a new one made", path).Because(err)
+	}
+	public := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey()))) + "\n"
+	return public, os.WriteFile(path+".pub", []byte(public), 0o600)
+}
+
+// alias is the name under which the server's key is known: all sandboxes have the same.
+func (s sshSetup) alias() string { return "sandboxes." + s.domain }
+
+// block is what OpenSSH's configuration needs.
+func (s sshSetup) block() string {
+	program, err := os.Executable()
+	if err != nil {
+		program = "hutch"
+	}
+	return fmt.Sprintf(`%s
+Host *.%s
+  User hutch
+  ProxyCommand "%s" ssh-proxy %s %%n
+  HostKeyAlias %s
+  UserKnownHostsFile "%s"
+  IdentityFile "%s"
+  IdentitiesOnly yes
+  ForwardAgent no
+%s
+`, s.mark("begin"), s.domain, escaped(program), s.address, s.alias(), escaped(filepath.Join(s.dir, "known_hosts")), escaped(filepath.Join(s.dir, "id_ed25519")), s.mark("end"))
+}
+
+// escaped is a path for OpenSSH's configuration, where % begins a token.
+func escaped(path string) string { return strings.ReplaceAll(path, "%", "%%") }
+
+// mark begins or ends what is ours in the configuration.
+func (s sshSetup) mark(what string) string { return "# hutch ssh-config *." + s.domain + " " + what }
+
+// write puts the block into the user's configuration, in the place of an earlier one.
+func (s sshSetup) write() (string, error) {
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(user, ".ssh/config")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	changed := replaceBlock(string(old), s.mark("begin"), s.mark("end"), s.block())
+	if changed == string(old) {
+		return path, nil
+	}
+	return path, os.WriteFile(path, []byte(changed), 0o600)
+}
+
+// replaceBlock replaces the lines from begin to end by a block, or puts it after all others.
+func replaceBlock(text, begin, end, block string) string {
+	from := strings.Index(text, begin+"\n")
+	if from >= 0 {
+		if n := strings.Index(text[from:], end+"\n"); n >= 0 {
+			return text[:from] + block + text[from+n+len(end)+1:]
+		}
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if text != "" {
+		text += "\n"
+	}
+	return text + block
+}

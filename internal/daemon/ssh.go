@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/datadir"
+	"hutch/internal/listen"
+	"hutch/internal/room"
+	"hutch/internal/sshd"
+	"hutch/internal/sshkeys"
+)
+
+// listenSSH reads the keys, and opens the address of SSH if one was given. Keys can be added without it.
+func (d *Daemon) listenSSH(ctx context.Context) error {
+	authority, err := sshKey(d.dir, datadir.SSHAuthority)
+	if err != nil {
+		return err
+	}
+	opt := sshkeys.Options{Shelf: d.store.Shelf("ssh-keys"), Holder: d.tokens.Holder, Authority: authority}
+	if d.cfg.SSH != "" {
+		opt.Server = d.sshServer
+	}
+	if d.sshKeys, err = sshkeys.Open(ctx, opt); err != nil || d.cfg.SSH == "" {
+		return err
+	}
+	if d.sshHost, err = sshKey(d.dir, datadir.SSHHostKey); err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, family(d.cfg.SSH), d.cfg.SSH)
+	if err != nil {
+		return hutch.Errorf(hutch.Unavailable, "%v: choose another address with --ssh", err)
+	}
+	d.ssh = listen.NewGate(l, listen.GateOptions{Most: d.cfg.Connections, StrangerIdle: sshd.GreetTime})
+	d.onClose(func() error {
+		if err := d.ssh.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	d.log.Info("SSH", "address", l.Addr().String())
+	return nil
+}
+
+// sshKey returns a key of the server's folder, which its first use makes.
+func sshKey(dir, name string) (ssh.Signer, error) {
+	text, _, err := datadir.Folder(dir).Secret(name, func() string {
+		_, key, _ := ed25519.GenerateKey(rand.Reader) // never fails
+		block, _ := ssh.MarshalPrivateKey(key, "hutch")
+		return strings.TrimSpace(string(pem.EncodeToMemory(block)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	key, err := ssh.ParsePrivateKey([]byte(text + "\n"))
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Invalid, "the SSH key %s cannot be read: remove it to have a new one made", datadir.Folder(dir).Path(name)).Because(err)
+	}
+	return key, nil
+}
+
+// sshServer says how clients reach the server: as they reach its API, if SSH listens on all addresses.
+func (d *Daemon) sshServer() hutch.SSHServer {
+	host, port, _ := net.SplitHostPort(d.ssh.Addr().String())
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		if u, err := url.Parse(d.BaseURL()); err == nil {
+			host = u.Hostname()
+		}
+	}
+	return hutch.SSHServer{Address: net.JoinHostPort(host, port), HostKey: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(d.sshHost.PublicKey())))}
+}
+
+// serveSSH answers SSH until the returned function is called.
+func (d *Daemon) serveSSH(memory *room.Room) (end func()) {
+	if d.ssh == nil {
+		return func() {}
+	}
+	server := sshd.New(sshd.Options{
+		Service: d.policy, Find: d.sshKeys.Find, HostKey: d.sshHost, Room: memory, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.requestLog(),
+		Count: func(ctx context.Context, who *caller.Principal) error {
+			_, err := d.requests.Take(ctx, who.ID, who.Limits.Requests)
+			return err
+		},
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(d.ssh) }()
+	return sync.OnceFunc(func() {
+		d.ssh.Close()
+		<-ended
+		server.Close()
+	})
+}

@@ -1,0 +1,87 @@
+package sshd
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+
+	"hutch"
+)
+
+// forward connects the client to a port of the sandbox. Every other host is refused: a name or an address here would be
+// resolved and dialled by the server, which reaches what no sandbox may.
+func (c *connection) forward(ctx context.Context, offer ssh.NewChannel) {
+	var to struct {
+		Host       string
+		Port       uint32
+		Origin     string
+		OriginPort uint32
+	}
+	if err := ssh.Unmarshal(offer.ExtraData(), &to); err != nil {
+		offer.Reject(ssh.ConnectionFailed, "the request for a port cannot be read")
+		return
+	}
+	if !isSandbox(to.Host) {
+		offer.Reject(ssh.Prohibited, "only the sandbox's own ports are forwarded: use the host localhost")
+		return
+	}
+	if c.wrong != nil {
+		offer.Reject(ssh.ConnectionFailed, hutch.AsError(c.wrong).Message)
+		return
+	}
+	inside, err := c.server.opt.Service.DialPort(ctx, c.sandbox, int(min(to.Port, 1<<17)))
+	if err != nil {
+		offer.Reject(ssh.ConnectionFailed, hutch.AsError(callError(ctx, err)).Message)
+		return
+	}
+	defer inside.Close()
+	ch, requests, err := offer.Accept()
+	if err != nil {
+		return
+	}
+	defer ch.Close()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	tasks.Go(func() {
+		ssh.DiscardRequests(requests) // until the channel is closed
+		inside.Close()
+	})
+	defer ch.Close()
+	stop := context.AfterFunc(ctx, func() { inside.Close(); ch.Close() })
+	defer stop()
+	join(ch, inside)
+}
+
+// isSandbox reports whether a host means the sandbox itself.
+func isSandbox(host string) bool {
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && (addr.Unmap().IsLoopback() || addr.IsUnspecified())
+}
+
+// join copies both ways, until both ends have finished or one of them fails.
+func join(ch ssh.Channel, inside net.Conn) {
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		if _, err := io.Copy(inside, ch); err != nil {
+			inside.Close()
+			return
+		}
+		if half, ok := inside.(interface{ CloseWrite() error }); ok {
+			half.CloseWrite()
+		}
+	})
+	if _, err := io.Copy(ch, inside); err != nil {
+		inside.Close()
+		ch.Close()
+	}
+	ch.CloseWrite()
+	tasks.Wait()
+}
