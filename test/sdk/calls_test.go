@@ -328,6 +328,17 @@ func (c calls) connections(ctx context.Context, a arguments) (any, error) {
 	})
 }
 
+func (c calls) timeline(ctx context.Context, a arguments) (any, error) {
+	q := hutch.TimelineQuery{Text: a.text("text"), Limit: int(a.number("limit"))}
+	kinds, _ := a.args["kinds"].([]any)
+	for _, k := range kinds {
+		q.Kinds = append(q.Kinds, hutch.TimelineKind(k.(string)))
+	}
+	page := hutch.TimelinePage{Entries: []hutch.TimelineEntry{}}
+	err := c.Timeline(ctx, a.id(), q, func(e hutch.TimelineEntry) error { page.Entries = append(page.Entries, e); return nil })
+	return page, err
+}
+
 func (c calls) readVolume(ctx context.Context, a arguments) (any, error) {
 	var b bytes.Buffer
 	err := c.ReadVolume(ctx, a.text("volume"), a.text("path"), &b)

@@ -156,6 +156,7 @@ var table = map[string]call{
 		return c.SetNetwork(ctx, a.id(), request[hutch.Network](a))
 	}),
 	"listConnections": calls.connections,
+	"readTimeline":    calls.timeline,
 
 	"createSnapshot": on(func(c calls, ctx context.Context, a arguments) (hutch.Snapshot, error) {
 		return c.Snapshot(ctx, a.id(), request[hutch.SnapshotRequest](a))

@@ -114,8 +114,8 @@ async function call(input: RequestInfo | URL, init: RequestInit = {}): Promise<R
   const now = signIn.value
   if (response.status === 401 && now.state === "in") signIn.set({ ...now, state: "expired" })
   if (response.status !== 403 || init.body instanceof ReadableStream) return response
-  const problem = parse(await response.clone().text()) as { csrf?: boolean }
-  if (problem.csrf !== true) return response
+  const problem = parse(await response.clone().text()) as Partial<Problem>
+  if (problem.data?.csrf !== true) return response
   await resume()
   return request(input, withSession(init))
 }

@@ -306,6 +306,9 @@ class Calls:
             fields["limits"] = NetworkLimits.from_json(fields["limits"])
         return await self.box(a).set_network(**fields)
 
+    async def read_timeline(self, a: dict[str, Any], stop: str | None) -> Any:
+        return await self.box(a).timeline(**snake(a))
+
     async def list_connections(self, a: dict[str, Any], stop: str | None) -> Any:
         return await self.box(a).list_connections(**snake(a))
 

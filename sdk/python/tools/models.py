@@ -56,6 +56,8 @@ classes = {
             "NetworkLimits",
             "NetworkState",
             "PortEvent",
+            "TimelineEntry",
+            "TimelinePage",
             "PortLink",
             "Pruned",
             "Resources",

@@ -8,7 +8,7 @@ import { Process, ProcessHandle } from "./process.js"
 import { CodeRun } from "./run.js"
 import { Terminal, type TerminalOptions } from "./terminal.js"
 import type {
-  Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortEvent, PortLink,
+  Abortable, BackupRecord, CodeContextRecord, ConnectionLog, Destruction, Duration, Env, ExecRequest, ExecResult, Language, Network, NetworkState, Port, PortEvent, PortLink, TimelineEntry, TimelineFilter, TimelinePage,
   ProcessRecord, ProcessRequest, RunRequest, SandboxRecord, Snapshot, SnapshotRequest, UpdateRequest, Volume,
 } from "./types.js"
 
@@ -315,6 +315,28 @@ export class Sandbox extends SandboxFiles {
   async allow(...rules: string[]): Promise<NetworkState> {
     const { network } = await this.network()
     return this.setNetwork({ ...network, allow: [...(network.allow ?? []), ...rules] })
+  }
+
+  /** What happened in the sandbox: the newest entries, or the first after a cursor. It wakes nothing, and works when the sandbox is gone. */
+  timeline(options: Abortable & TimelineFilter & { id?: number } = {}): Promise<TimelinePage> {
+    const { signal, kinds, since, until, ...query } = options
+    return this.json("GET", ["timeline"], { query: { ...query, kind: kinds?.join(","), since: since?.toISOString(), until: until?.toISOString() }, signal })
+  }
+
+  /**
+   * Reports what happened in the sandbox, and then what happens. An entry that was `running` comes again, with the same id, when it has
+   * ended. A connection that is lost is opened again, and continues after the last entry.
+   */
+  async *watchTimeline(options: Abortable & Pick<TimelineFilter, "after" | "since" | "kinds" | "text" | "limit"> = {}): AsyncGenerator<TimelineEntry, void, undefined> {
+    const { signal, kinds, since, ...rest } = options
+    let { after } = rest
+    const open = () => this.send("GET", ["timeline"], { query: { ...rest, after, kind: kinds?.join(","), since: since?.toISOString() }, accept: "text/event-stream", signal })
+    for await (const e of follow(this.connection, { open, signal, isEnd: () => false })) {
+      if (e.event !== "entry") continue
+      const entry = JSON.parse(e.data) as TimelineEntry
+      after = entry.cursor
+      yield entry
+    }
   }
 
   /** The log of what the sandbox reached, or tried to. wait is in seconds, at most 60. */

@@ -49,6 +49,19 @@ export type TemplateRequest = Schemas["TemplateRequest"]
 export type UpdateRequest = Schemas["UpdateRequest"]
 export type Stats = Schemas["Stats"]
 export type StatsReport = Schemas["StatsReport"]
+export type TimelineEntry = Schemas["TimelineEntry"]
+export type TimelinePage = Schemas["TimelinePage"]
+
+/** Which entries of a timeline to read. after and before are cursors. */
+export interface TimelineFilter {
+  after?: number
+  before?: number
+  since?: Date
+  until?: Date
+  kinds?: TimelineEntry["kind"][]
+  text?: string
+  limit?: number
+}
 export type TokenLimits = Schemas["TokenLimits"]
 export type TokenRecord = Schemas["Token"]
 export type TokenRequest = Schemas["TokenRequest"]

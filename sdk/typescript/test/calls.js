@@ -174,6 +174,7 @@ export const calls = {
   getNetwork: (h, a) => h.sandbox(a.id).network(),
   setNetwork: (h, { id, ...a }) => h.sandbox(id).setNetwork(a),
   listConnections: (h, { id, ...a }) => h.sandbox(id).connections(a),
+  readTimeline: (h, { id, ...a }) => h.sandbox(id).timeline(a),
   listPorts: (h, a) => h.sandbox(a.id).getExposedPorts(),
   exposePort: (h, { id, port, ...a }) => h.sandbox(id).exposePort(port, a),
   unexposePort: (h, a) => h.sandbox(a.id).unexposePort(a.port),

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from ._async.commands import AsyncCodeContext, AsyncSession
     from ._async.processes import AsyncProcess
     from ._async.sandbox import AsyncSandbox
-    from ._async.stream import AsyncCodeStream, AsyncExecStream, AsyncFileWatch, AsyncLogStream, AsyncPortWatch, AsyncStatsWatch, AsyncTerminal
+    from ._async.stream import (
+        AsyncCodeStream,
+        AsyncExecStream,
+        AsyncFileWatch,
+        AsyncLogStream,
+        AsyncPortWatch,
+        AsyncStatsWatch,
+        AsyncTerminal,
+        AsyncTimelineWatch,
+    )
     from ._models import (
         BackupInfo,
         Brokering,
@@ -72,6 +81,8 @@ if TYPE_CHECKING:
         StatsReport,
         TemplateInfo,
         TerminalSize,
+        TimelineEntry,
+        TimelinePage,
         TokenInfo,
         TokenLimits,
         Traffic,
@@ -90,7 +101,7 @@ if TYPE_CHECKING:
     from ._sync.commands import CodeContext, Session
     from ._sync.processes import Process
     from ._sync.sandbox import Sandbox
-    from ._sync.stream import CodeStream, ExecStream, FileWatch, LogStream, PortWatch, StatsWatch, Terminal
+    from ._sync.stream import CodeStream, ExecStream, FileWatch, LogStream, PortWatch, StatsWatch, Terminal, TimelineWatch
 
 #: What is imported with its first use, so that `import hutch` is quick: half of it is for the other kind of program.
 _lazy = {
@@ -98,12 +109,21 @@ _lazy = {
     "_async.commands": ["AsyncCodeContext", "AsyncSession"],
     "_async.processes": ["AsyncProcess"],
     "_async.sandbox": ["AsyncSandbox"],
-    "_async.stream": ["AsyncCodeStream", "AsyncExecStream", "AsyncFileWatch", "AsyncLogStream", "AsyncPortWatch", "AsyncStatsWatch", "AsyncTerminal"],
+    "_async.stream": [
+        "AsyncCodeStream",
+        "AsyncExecStream",
+        "AsyncFileWatch",
+        "AsyncLogStream",
+        "AsyncPortWatch",
+        "AsyncStatsWatch",
+        "AsyncTerminal",
+        "AsyncTimelineWatch",
+    ],
     "_sync.client": ["Hutch"],
     "_sync.commands": ["CodeContext", "Session"],
     "_sync.processes": ["Process"],
     "_sync.sandbox": ["Sandbox"],
-    "_sync.stream": ["CodeStream", "ExecStream", "FileWatch", "LogStream", "PortWatch", "StatsWatch", "Terminal"],
+    "_sync.stream": ["CodeStream", "ExecStream", "FileWatch", "LogStream", "PortWatch", "StatsWatch", "Terminal", "TimelineWatch"],
     "_results": ["CodeError", "CodeEvent", "CodeResult", "ExecResult", "InputRequest", "Logs", "Output", "RunResult"],
 }
 _modules = {name: module for module, names in _lazy.items() for name in names}
@@ -136,6 +156,7 @@ __all__ = [
     "AsyncSession",
     "AsyncStatsWatch",
     "AsyncTerminal",
+    "AsyncTimelineWatch",
     "AuthenticationError",
     "CodeContext",
     "CodeError",
@@ -166,6 +187,7 @@ __all__ = [
     "Sandbox",
     "Session",
     "Terminal",
+    "TimelineWatch",
     "UnavailableError",
     "UnsupportedError",
     "__version__",
@@ -207,6 +229,8 @@ __all__ = [
     "StatsWatch",
     "TemplateInfo",
     "TerminalSize",
+    "TimelineEntry",
+    "TimelinePage",
     "TokenInfo",
     "TokenLimits",
     "Traffic",

@@ -1508,6 +1508,124 @@ class TerminalSize:
 
 
 @dataclass
+class TimelineEntry:
+    """One event in a sandbox."""
+
+    #: Names the entry for good.
+    id: int
+    #: The position. An entry that is running moves to the end when it has ended.
+    cursor: int
+    #: When it began.
+    time: datetime
+    #: Seconds; 0 while it is running.
+    duration: float
+    kind: Literal["life", "command", "code", "file", "git", "network", "port", "snapshot", "share", "question"]
+    #: The verb, as the audit log has it; or what happened: Created, Forked, Woken, Hibernated, Stopped, Paused, Resumed, MemoryLimit, Failed, Destroyed, and Allowed, Denied and Skipped of the network.
+    event: str
+    #: ok, running, interrupted (the server ended meanwhile), failed (the program did), canceled, or the kind of the error.
+    result: str
+    #: A path, the head of a command or of code, an address, or why it happened.
+    target: str | None = None
+    error: str | None = None
+    #: Of a program that has ended.
+    exit_code: int | None = None
+    #: The limit that ended the program: memory or time.
+    limit: str | None = None
+    #: A snapshot that was made, or that the sandbox began as.
+    snapshot_id: str | None = None
+    #: The sandboxes that were made, or the one that this one was made from.
+    sandbox_ids: list[str] = field(default_factory=list)
+    process_id: str | None = None
+    context_id: str | None = None
+    #: How many events of the network before this one were left out because they came too fast.
+    skipped: int | None = None
+    #: The id of the token that it was done with; missing for what the server or a program did.
+    token: str | None = None
+    token_name: str | None = None
+    #: The door: rest, mcp, conversation or the name of a compatible API.
+    surface: str | None = None
+    #: The id of the HTTP request, as in the audit log.
+    request: str | None = None
+
+    @classmethod
+    def from_json(cls, v: Any) -> TimelineEntry:
+        return cls(
+            id=v['id'],
+            cursor=v['cursor'],
+            time=time_of(v['time']),
+            duration=v['duration'],
+            kind=v['kind'],
+            event=v['event'],
+            result=v['result'],
+            target=v.get('target'),
+            error=v.get('error'),
+            exit_code=v.get('exitCode'),
+            limit=v.get('limit'),
+            snapshot_id=v.get('snapshotId'),
+            sandbox_ids=list(v.get('sandboxIds') or []),
+            process_id=v.get('processId'),
+            context_id=v.get('contextId'),
+            skipped=v.get('skipped'),
+            token=v.get('token'),
+            token_name=v.get('tokenName'),
+            surface=v.get('surface'),
+            request=v.get('request'),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'id': self.id,
+                'cursor': self.cursor,
+                'time': self.time,
+                'duration': self.duration,
+                'kind': self.kind,
+                'event': self.event,
+                'result': self.result,
+                'target': self.target,
+                'error': self.error,
+                'exitCode': self.exit_code,
+                'limit': self.limit,
+                'snapshotId': self.snapshot_id,
+                'sandboxIds': self.sandbox_ids or None,
+                'processId': self.process_id,
+                'contextId': self.context_id,
+                'skipped': self.skipped,
+                'token': self.token,
+                'tokenName': self.token_name,
+                'surface': self.surface,
+                'request': self.request,
+            }
+        )
+        return made
+
+
+@dataclass
+class TimelinePage:
+    """A part of a timeline."""
+
+    entries: list[TimelineEntry]
+    #: The cursor to go on after.
+    next: int
+
+    @classmethod
+    def from_json(cls, v: Any) -> TimelinePage:
+        return cls(
+            entries=[TimelineEntry.from_json(x) for x in v['entries'] or []],
+            next=v['next'],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json_of(
+            {
+                'entries': self.entries,
+                'next': self.next,
+            }
+        )
+        return made
+
+
+@dataclass
 class TokenInfo:
     """What is known of a token, which is not the token itself."""
 
@@ -2011,6 +2129,8 @@ __all__ = [
     'StatsReport',
     'TemplateInfo',
     'TerminalSize',
+    'TimelineEntry',
+    'TimelinePage',
     'TokenInfo',
     'TokenLimits',
     'Traffic',

@@ -29,6 +29,7 @@ export const tabs: readonly Tab[] = [
   { path: "ports", title: "Ports", verb: "Ports", load: () => import("./ports") },
   { path: "network", title: "Network", verb: "Network", load: () => import("./network") },
   { path: "snapshots", title: "Snapshots", verb: "Snapshots", load: () => import("./snapshots") },
+  { path: "timeline", title: "Timeline", verb: "Timeline", load: () => import("./timeline") },
   { path: "environment", title: "Environment", verb: "Update", load: () => import("./environment") },
   { path: "usage", title: "Usage", verb: "Stats", load: () => import("./usage") },
 ]

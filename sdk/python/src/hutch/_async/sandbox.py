@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from .._models import (
@@ -18,6 +19,7 @@ from .._models import (
     PortLink,
     SandboxInfo,
     SnapshotInfo,
+    TimelinePage,
     VolumeInfo,
 )
 from .._wire import body_of, check_id, query_of
@@ -25,7 +27,7 @@ from .base import Env
 from .commands import Commands
 from .files import Files
 from .processes import Processes
-from .stream import AsyncPortWatch
+from .stream import AsyncPortWatch, AsyncTimelineWatch
 from .transport import Request, Transport
 
 if TYPE_CHECKING:
@@ -181,6 +183,38 @@ class AsyncSandbox(Commands, Processes, Files):
         """The log of what the sandbox reached, or tried to."""
         query = query_of(after=after, verdict=verdict, limit=limit, wait=wait)
         return ConnectionLog.from_json(await self._call("GET", "/network/connections", query=query, patience=60.0 + (wait or 0.0)))
+
+    # Timeline.
+
+    async def timeline(
+        self,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        id: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        kinds: Sequence[str] = (),
+        text: str | None = None,
+        limit: int | None = None,
+    ) -> TimelinePage:
+        """What happened in the sandbox: the newest entries, or the first after a cursor. It works when the sandbox is gone, too."""
+        query = query_of(
+            after=after,
+            before=before,
+            id=id,
+            since=since.astimezone().isoformat() if since else None,
+            until=until.astimezone().isoformat() if until else None,
+            kind=",".join(kinds) or None,
+            text=text,
+            limit=limit,
+        )
+        return TimelinePage.from_json(await self._call("GET", "/timeline", query=query))
+
+    def watch_timeline(self, *, after: int | None = None, kinds: Sequence[str] = (), text: str | None = None, limit: int | None = None) -> AsyncTimelineWatch:
+        """What happened in the sandbox, and then what happens."""
+        query = query_of(after=after, kind=",".join(kinds) or None, text=text, limit=limit)
+        return AsyncTimelineWatch(self._transport, self._request("GET", "/timeline", query=query))
 
     # Backups, volumes, sharing.
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import HutchError, UnavailableError, error_of
-from .._models import FileEvent, PortEvent, ProcessInfo, StatsReport, TerminalSize
+from .._models import FileEvent, PortEvent, ProcessInfo, StatsReport, TerminalSize, TimelineEntry
 from .._results import CodeError, CodeEvent, CodeResult, ExecResult, InputRequest, Output, RunResult
 from .._wire import Event, at, query_of
 from ._platform import sleep
@@ -221,6 +221,16 @@ class PortWatch(Stream[PortEvent]):
     def _take(self, event: Event) -> PortEvent | None:
         if event.name == "port":
             return PortEvent.from_json(event.json())
+        self._ended = event.name == "end"
+        return None
+
+
+class TimelineWatch(Stream[TimelineEntry]):
+    """What happened in a sandbox, and what happens. An entry that was running comes again, with the same id, when it has ended."""
+
+    def _take(self, event: Event) -> TimelineEntry | None:
+        if event.name == "entry":
+            return TimelineEntry.from_json(event.json())
         self._ended = event.name == "end"
         return None
 
