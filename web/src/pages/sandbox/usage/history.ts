@@ -1,4 +1,4 @@
-import { useSyncExternalStore } from "react"
+import { useCallback, useSyncExternalStore } from "react"
 import type { Stats } from "hutch"
 import { hutch } from "../../../session"
 import { Store } from "../../../store"
@@ -20,14 +20,15 @@ let stop: AbortController | undefined
 /** The readings of a sandbox, which grow while the component is there. */
 export function useHistory(id: string): readonly Reading[] {
   const store = storeOf(id)
-  return useSyncExternalStore((changed) => {
+  const follow = useCallback((changed: () => void) => { // the same function in each render, else the stream would begin again
     const leave = store.subscribe(changed)
     if (watchers++ === 0) void watch()
     return () => {
       leave()
       if (--watchers === 0) stop?.abort()
     }
-  }, store.get)
+  }, [store])
+  return useSyncExternalStore(follow, store.get)
 }
 
 function storeOf(id: string): Store<readonly Reading[]> {
