@@ -1,5 +1,5 @@
 import { Tooltip } from "@base-ui/react/tooltip"
-import { Boxes, type LucideIcon } from "lucide-react"
+import { Boxes, Gauge, HardDrive, KeyRound, Layers, type LucideIcon, ScrollText, Server } from "lucide-react"
 import { lazy, Suspense, useEffect, type ComponentType } from "react"
 import { Redirect, Route, Switch } from "wouter"
 import { Frame } from "./frame"
@@ -24,6 +24,12 @@ export interface NavEntry {
 /** The navigation. A new page is a new row. */
 const entries: readonly NavEntry[] = [
   { path: "/sandboxes", title: "Sandboxes", icon: Boxes, verb: "Sandboxes", load: () => import("./pages/sandboxes") },
+  { path: "/operating/images", title: "Images", icon: Layers, verb: "Images", load: () => import("./pages/operating/images") },
+  { path: "/operating/volumes", title: "Volumes and secrets", icon: HardDrive, verb: "Volumes", load: () => import("./pages/operating/volumes") },
+  { path: "/operating/usage", title: "Usage", icon: Gauge, verb: "Usage", load: () => import("./pages/operating/usage") },
+  { path: "/operating/tokens", group: "Administration", title: "Tokens", icon: KeyRound, verb: "Tokens", load: () => import("./pages/operating/tokens") },
+  { path: "/operating/audit", group: "Administration", title: "Audit", icon: ScrollText, verb: "Audit", load: () => import("./pages/operating/audit") },
+  { path: "/operating/server", group: "Administration", title: "Server", icon: Server, verb: "Pool", load: () => import("./pages/operating/server") },
 ]
 
 const pages = entries.map((entry) => ({ ...entry, Page: lazy(entry.load) }))
