@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from "react"
-import { Hutch, HutchError, type Problem } from "hutch"
+import { fetchWithProgress, Hutch, HutchError, type Problem } from "hutch"
 import { Store } from "./store"
 
 // Sign-in state, and the client of the server. The token is in a cookie that no script can read: the browser shows it, and this file adds
@@ -128,7 +128,7 @@ function withSession(init: RequestInit): RequestInit {
 
 async function request(input: RequestInfo | URL, init: RequestInit): Promise<Response> {
   try {
-    const response = await fetch(input, { credentials: "same-origin", ...init })
+    const response = await fetchWithProgress(input, { credentials: "same-origin", ...init })
     reachable.set(true)
     return response
   } catch (cause) {

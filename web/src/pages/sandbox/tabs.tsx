@@ -25,6 +25,8 @@ export interface Tab {
 export const tabs: readonly Tab[] = [
   { path: "", title: "Overview", verb: "Sandbox", load: () => import("./overview") },
   { path: "terminal", title: "Terminal", verb: "Logs", awake: true, fill: true, load: () => import("./terminal") },
+  { path: "files", title: "Files", verb: "ListFiles", awake: true, fill: true, load: () => import("./files") },
+  { path: "notebook", title: "Notebook", verb: "RunCode", awake: true, fill: true, load: () => import("./notebook") },
   { path: "processes", title: "Processes", verb: "Processes", load: () => import("./processes") },
   { path: "ports", title: "Ports", verb: "Ports", load: () => import("./ports") },
   { path: "network", title: "Network", verb: "Network", load: () => import("./network") },

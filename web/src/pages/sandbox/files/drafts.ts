@@ -1,0 +1,29 @@
+import { Store } from "../../../store"
+
+/** Text that somebody has typed and not saved. */
+export interface Draft {
+  /** What the file had when it was opened; undefined if it was not there. */
+  base: string | undefined
+  text: string
+}
+
+// Drafts outlive the tab: who looks at something else and comes back finds what was typed. They end with the page, which asks before.
+const drafts = new Map<string, Store<ReadonlyMap<string, Draft>>>()
+
+/** The drafts of a sandbox, by path. */
+export function draftsOf(sandbox: string): Store<ReadonlyMap<string, Draft>> {
+  let store = drafts.get(sandbox)
+  if (!store) drafts.set(sandbox, store = new Store<ReadonlyMap<string, Draft>>(new Map()))
+  return store
+}
+
+export function setDraft(store: Store<ReadonlyMap<string, Draft>>, path: string, draft: Draft | undefined): void {
+  const next = new Map(store.value)
+  if (draft) next.set(path, draft)
+  else next.delete(path)
+  store.set(next)
+}
+
+addEventListener("beforeunload", (e) => {
+  if ([...drafts.values()].some((store) => store.value.size > 0)) e.preventDefault()
+})

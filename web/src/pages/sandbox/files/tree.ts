@@ -1,0 +1,161 @@
+import { HutchError, type FileEvent, type Sandbox } from "hutch"
+import { Store } from "../../../store"
+import { sleeps } from "../../../ui"
+import { byName, entryOf, isBelow, parentOf, type Entry } from "./paths"
+
+/** What is known of a folder. */
+interface Folder {
+  entries?: readonly Entry[]
+  error?: unknown
+}
+
+/** One line of the tree. */
+export interface Row {
+  entry: Entry
+  depth: number
+  open: boolean
+  /** An error of the folder, in place of what is in it. */
+  error?: unknown
+}
+
+export interface TreeState {
+  root: string
+  folders: ReadonlyMap<string, Folder>
+  open: ReadonlySet<string>
+  /** live: changes are reported as they happen. lost: they are not, for the reason in watchError. */
+  watch: "starting" | "live" | "lost"
+  watchError?: unknown
+  /** Counts changes of each file, so that what shows one can read it again. */
+  changes: ReadonlyMap<string, number>
+}
+
+/** Pauses between two tries to watch, in milliseconds. */
+const firstPause = 500, longestPause = 15_000
+/** Events that come within this time cause one list. */
+const settle = 60
+
+/**
+ * The folders of a sandbox that are open, kept up to date by one watch. A folder is listed when it is opened, and again when something
+ * in it has changed.
+ */
+export class Tree {
+  readonly state: Store<TreeState>
+  readonly #sandbox: Sandbox
+  readonly #stale = new Set<string>()
+  #timer: ReturnType<typeof setTimeout> | undefined
+
+  constructor(sandbox: Sandbox, root: string) {
+    this.#sandbox = sandbox
+    this.state = new Store<TreeState>({ root, folders: new Map(), open: new Set([root]), watch: "starting", changes: new Map() })
+  }
+
+  /**
+   * Lists the folders that are open, and follows changes until the signal ends it. A sandbox that has fallen asleep is not woken: the
+   * watch begins again when it is awake.
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    const over = () => signal.aborted
+    for (let pause = firstPause; !over(); pause = Math.min(2 * pause, longestPause)) {
+      try {
+        if (this.state.value.watch === "lost") await this.#awake(signal)
+        for await (const event of this.#sandbox.watch(this.state.value.root, { recursive: this.state.value.root !== "/", signal })) {
+          pause = firstPause
+          this.#hear(event)
+        }
+        throw new HutchError("not_found", "the folder is gone: open another")
+      } catch (watchError) {
+        if (over()) return
+        this.#change({ watch: "lost", watchError })
+        if (this.state.value.folders.size === 0) this.refresh()
+      }
+      await new Promise((resolve) => setTimeout(resolve, pause))
+    }
+  }
+
+  /** Fails while the sandbox sleeps. It reads the record alone. */
+  async #awake(signal: AbortSignal): Promise<void> {
+    const { status } = await this.#sandbox.info({ signal })
+    if (sleeps(status)) throw new HutchError("conflict", "the sandbox sleeps: wake it to see its files as they are")
+  }
+
+  /** Opens or closes a folder. */
+  toggle(path: string, open = !this.state.value.open.has(path)): void {
+    const now = new Set(this.state.value.open)
+    if (open) now.add(path)
+    else now.delete(path)
+    this.#change({ open: now })
+    if (open && this.state.value.folders.get(path)?.entries === undefined) void this.load(path)
+  }
+
+  /** Opens the folders above a path. */
+  reveal(path: string): void {
+    const { root } = this.state.value
+    for (let folder = parentOf(path); isBelow(folder, root) && folder !== root; folder = parentOf(folder)) this.toggle(folder, true)
+  }
+
+  /** Lists all open folders again. */
+  refresh(): void {
+    for (const path of this.state.value.open) void this.load(path)
+  }
+
+  async load(path: string): Promise<void> {
+    let folder: Folder
+    try {
+      folder = { entries: (await this.#sandbox.listFiles(path, { includeHidden: true })).map(entryOf).sort(byName) }
+    } catch (error) {
+      folder = { error }
+    }
+    const folders = new Map(this.state.value.folders)
+    if (HutchError.is(folder.error, "not_found") && path !== this.state.value.root) folders.delete(path)
+    else folders.set(path, folder)
+    this.#change({ folders })
+  }
+
+  #hear(event: FileEvent): void {
+    if (event.type === "ready") {
+      this.#change({ watch: "live", watchError: undefined })
+      this.refresh()
+    } else if (event.type === "overflow") {
+      this.refresh()
+      this.#count([...this.state.value.changes.keys()])
+    } else if (event.encoding !== "base64") {
+      const paths = [event.path, event.from].filter((p) => p !== undefined)
+      for (const path of paths) this.#stale.add(parentOf(path))
+      this.#count(paths)
+      if (this.#timer === undefined) this.#timer = setTimeout(() => this.#settled(), settle)
+    } else {
+      this.refresh() // a name that is not UTF-8: the folder cannot be told
+    }
+  }
+
+  #settled(): void {
+    this.#timer = undefined
+    for (const path of this.#stale) if (this.state.value.open.has(path)) void this.load(path)
+    this.#stale.clear()
+  }
+
+  #count(paths: readonly string[]): void {
+    const changes = new Map(this.state.value.changes)
+    for (const path of paths) changes.set(path, (changes.get(path) ?? 0) + 1)
+    this.#change({ changes })
+  }
+
+  #change(change: Partial<TreeState>): void {
+    this.state.set({ ...this.state.value, ...change })
+  }
+}
+
+/** The lines of the tree, from top to bottom. */
+export function rowsOf({ root, folders, open }: TreeState): Row[] {
+  const rows: Row[] = []
+  const add = (path: string, depth: number) => {
+    for (const entry of folders.get(path)?.entries ?? []) {
+      const isOpen = entry.type === "directory" && !entry.nameless && open.has(entry.path)
+      const error = isOpen ? folders.get(entry.path)?.error : undefined
+      rows.push({ entry, depth, open: isOpen, ...(error === undefined ? {} : { error }) })
+      if (isOpen) add(entry.path, depth + 1)
+    }
+  }
+  add(root, 0)
+  return rows
+}

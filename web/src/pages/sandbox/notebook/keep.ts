@@ -1,0 +1,53 @@
+import type { Cell, Notebook } from "./model"
+import { fromFile, toFile } from "./ipynb"
+
+// Notebooks are kept in the storage of the browser, one for each sandbox. The key has the owner and the time at which the sandbox was
+// created: another who signs in here, and another sandbox of the same id, begin with an empty one.
+
+const prefix = "hutch.notebook."
+/** The most notebooks that are kept; the oldest go first. */
+const most = 20
+
+export function keyOf(owner: string, sandbox: string, createdAt: string): string {
+  return `${prefix}${owner}/${sandbox}/${createdAt}`
+}
+
+export function load(key: string): Notebook | undefined {
+  try {
+    const kept = localStorage.getItem(key)
+    return kept === null ? undefined : fromFile(kept.slice(kept.indexOf("\n") + 1))
+  } catch {
+    return undefined
+  }
+}
+
+/** Keeps a notebook. Where the browser has no room for it, what cells gave is left out, and false is returned. */
+export function keep(key: string, notebook: Notebook): boolean {
+  const now = `${Date.now()}\n`
+  if (store(key, now + toFile(notebook))) return true
+  store(key, now + toFile({ ...notebook, cells: notebook.cells.map((cell): Cell => ({ ...cell, outputs: [] })) }))
+  return false
+}
+
+function store(key: string, text: string): boolean {
+  for (const old of [...others(key), undefined]) {
+    try {
+      localStorage.setItem(key, text)
+      return true
+    } catch {
+      if (old !== undefined) localStorage.removeItem(old)
+    }
+  }
+  return false
+}
+
+/** The keys of other notebooks, oldest first. Those beyond the bound are removed. */
+function others(key: string): string[] {
+  const keys = Object.keys(localStorage).filter((k) => k.startsWith(prefix) && k !== key).sort((a, b) => timeOf(a) - timeOf(b))
+  keys.splice(0, Math.max(0, keys.length - most + 1)).forEach((old) => localStorage.removeItem(old))
+  return keys
+}
+
+function timeOf(key: string): number {
+  return parseInt(localStorage.getItem(key) ?? "0", 10)
+}
