@@ -28,7 +28,10 @@ export function TreeView(props: TreeViewProps) {
   const scroller = useRef<HTMLDivElement>(null)
   const [current, setCurrent] = useState<string>()
   const [target, setTarget] = useState<string>()
-  const at = Math.max(0, rows.findIndex((r) => r.entry.path === (current ?? shown)))
+  const [last, setLast] = useState(0)
+  const found = rows.findIndex((r) => r.entry.path === (current ?? shown))
+  const at = found >= 0 ? found : Math.max(0, Math.min(last, rows.length - 1)) // the current file has gone: its neighbor follows
+  if (found >= 0 && found !== last) setLast(found)
   const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => height, overscan: 12 })
   const move = (to: number) => {
     const row = rows[Math.max(0, Math.min(rows.length - 1, to))]
@@ -51,7 +54,8 @@ export function TreeView(props: TreeViewProps) {
   }
   const open = (row: Row) => {
     setCurrent(row.entry.path)
-    if (row.entry.type === "directory" && !row.entry.nameless) onToggle(row.entry.path)
+    if (row.entry.nameless) return
+    if (row.entry.type === "directory") onToggle(row.entry.path)
     else onOpen(row.entry)
   }
   const key = useKeys(props, at, move, open)
@@ -70,7 +74,7 @@ export function TreeView(props: TreeViewProps) {
               onClick={() => open(row)} onDragOver={(e) => over(e, folder)} onDrop={(e) => drop(e, folder)}>
               <ChevronRight aria-hidden className={`icon tree-arrow ${entry.type === "directory" ? "" : "tree-none"}`} data-open={row.open} />
               <Icon entry={entry} open={row.open} />
-              <span className="cut" title={plainLine(entry.shown)}>{plainLine(entry.shown)}</span>
+              <span className="cut" title={entry.nameless ? "The name is not UTF-8, so it cannot be asked for here: use a terminal" : plainLine(entry.shown)}>{plainLine(entry.shown)}</span>
               {unsaved.has(entry.path) && <span className="tree-unsaved" title="Not saved" />}
               {row.error !== undefined && <span className="tree-error cut" title={explain(row.error).reason}>{explain(row.error).title}</span>}
             </div>

@@ -95,6 +95,7 @@ export function uploadsOf(sandbox: Sandbox): Uploads {
 /** The files that were dropped, also those in folders. */
 export async function dropped(data: DataTransfer): Promise<{ path: string; file: File }[]> {
   const entries = [...data.items].map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null)
+  if (entries.length === 0) return [...data.files].map((file) => ({ path: file.name, file }))
   const files: { path: string; file: File }[] = []
   for (const entry of entries) await collect(entry, "", files)
   return files
