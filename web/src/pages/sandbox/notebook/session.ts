@@ -92,7 +92,11 @@ export class NotebookSession {
   /** Ends the run under way as Ctrl-C would, and takes the others off the queue. The state stays. */
   async interrupt(): Promise<void> {
     this.#change({ queue: this.state.value.queue.slice(0, 1), interrupting: true })
-    await this.#sandbox.interruptCodeContext(this.context)
+    try {
+      await this.#sandbox.interruptCodeContext(this.context)
+    } finally {
+      this.#change({ interrupting: false }) // code that had not begun was not interrupted: another try must be possible
+    }
   }
 
   /** Ends the context with all its variables. The next run begins a new one. */
