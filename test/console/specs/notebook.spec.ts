@@ -98,7 +98,7 @@ display(Show(text_markdown="# Head\n[bad](javascript:alert(1)) [good](https://ex
 `
 
 test("results reach neither the page nor the network", async ({ page, makeSandbox, expected }) => {
-  expected.push(/Applying inline style violates/, /Loading the image 'http:\/\/127\.0\.0\.1:1\/y' violates/, /Blocked form submission/) // each was blocked
+  expected.push(/Applying inline style violates/, /Executing inline event handler violates/, /Loading the image 'http:\/\/127\.0\.0\.1:1\/y' violates/, /Blocked form submission/) // each was blocked
   const id = await makeSandbox()
   await open(page, `/sandboxes/${id}/notebook`)
   await run(page, 1, results)

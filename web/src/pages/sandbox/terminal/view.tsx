@@ -70,7 +70,7 @@ const themes: Readonly<Record<"dark" | "light", ITheme>> = {
   },
   light: {
     background: "#fbfbfd", foreground: "#1b1b22", cursor: "#5457d6", selectionBackground: "#cfd0f7", black: "#1b1b22", brightBlack: "#63636f", red: "#c02b36", brightRed: "#a81f2a",
-    green: "#1a7f46", brightGreen: "#146638", yellow: "#8a5a00", brightYellow: "#6f4900", blue: "#1c6aa8", brightBlue: "#155488", magenta: "#a0347c", brightMagenta: "#842764",
+    green: "#187542", brightGreen: "#146638", yellow: "#8a5a00", brightYellow: "#6f4900", blue: "#1c6aa8", brightBlue: "#155488", magenta: "#a0347c", brightMagenta: "#842764",
     cyan: "#0b7472", brightCyan: "#085c5a", white: "#5b5b67", brightWhite: "#3a3a44",
   },
 }
