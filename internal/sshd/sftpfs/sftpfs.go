@@ -65,7 +65,7 @@ func Serve(ctx context.Context, client io.ReadWriteCloser, opt Options) error {
 	defer cancel()
 	opt.Held = hutch.AsUser(opt.Held, opt.User)
 	s := &server{Options: opt, ctx: ctx, writers: map[string]*writer{}}
-	err := sftp.NewRequestServer(client, sftp.Handlers{FileGet: s, FilePut: s, FileCmd: s, FileList: s}, sftp.WithStartDirectory("/workspace")).Serve()
+	err := sftp.NewRequestServer(newFlow(client), sftp.Handlers{FileGet: s, FilePut: s, FileCmd: s, FileList: s}, sftp.WithStartDirectory("/workspace")).Serve()
 	cancel()
 	s.tasks.Wait()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
