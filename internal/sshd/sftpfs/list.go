@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/pkg/sftp"
 
@@ -54,8 +55,10 @@ func (s *server) listFolder(ctx context.Context, name string, out func(hutch.Fil
 	return s.Service.ListFiles(ctx, s.Sandbox, hutch.ListRequest{Path: info.Path, Hidden: true, Limit: maxList}, out)
 }
 
-// lister is a list under way. A client asks for its parts in order.
+// lister is a list under way. A client asks for its parts in order; one that does not, and sends what reads files, has
+// several asked for at once.
 type lister struct {
+	mu     sync.Mutex
 	first  *hutch.FileInfo
 	files  chan hutch.FileInfo
 	err    error // once files is closed
@@ -63,6 +66,8 @@ type lister struct {
 }
 
 func (l *lister) ListAt(to []os.FileInfo, _ int64) (n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.first != nil && len(to) > 0 {
 		to[0], l.first, n = entry{*l.first}, nil, 1
 	}

@@ -92,7 +92,8 @@ func (r *reader) stop() {
 func (r *reader) readTo(offset int64) error {
 	for r.ended == nil && r.begin+int64(len(r.data)) < offset {
 		if cap(r.data)-len(r.data) < 32<<10 {
-			r.data = append(make([]byte, 0, min(2*cap(r.data)+64<<10, 3*window)), r.data...)
+			room := max(min(2*cap(r.data)+64<<10, 3*window), len(r.data)+64<<10) // a read into no room would not end
+			r.data = append(make([]byte, 0, room), r.data...)
 		}
 		n, err := r.stream.Read(r.data[len(r.data):cap(r.data)])
 		r.data, r.ended = r.data[:len(r.data)+n], err

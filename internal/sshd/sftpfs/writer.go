@@ -16,8 +16,12 @@ import (
 	"hutch"
 )
 
-// ahead is how far a write can be before its turn.
-const ahead = 2 << 20
+const (
+	// ahead is how far a write can be before its turn.
+	ahead = 2 << 20
+	// maxEarly is how many writes can wait for their turn: each takes some memory beside its bytes, which can be few.
+	maxEarly = 256
+)
 
 // umask is taken from the permissions of new files, as a shell does.
 const umask = 0o022
@@ -162,7 +166,7 @@ func (w *writer) put(data []byte, offset int64) error {
 	switch {
 	case offset == w.next:
 		return w.write(data)
-	case offset > w.next && offset-w.next <= ahead && w.held+len(data) <= ahead:
+	case offset > w.next && offset-w.next <= ahead && w.held+len(data) <= ahead && len(w.early) < maxEarly:
 		w.held += len(data) - len(w.early[offset])
 		w.early[offset] = bytes.Clone(data)
 		return nil
