@@ -207,6 +207,42 @@ func TestWhileWritten(t *testing.T) {
 	}
 }
 
+// TestSizeWhileWritten: a size that a client sets of a file that it is writing is what the file has, as scp does it at
+// the end of each. If it has it already, a token for files is enough.
+func TestSizeWhileWritten(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada := h.ada(t)
+	v := h.tenant(t, hutch.TokenRequest{Name: "files", Scopes: []hutch.Scope{hutch.ScopeFiles}})
+	_, err := h.Share(ada.ctx, "box", "files", hutch.WriteAccess)
+	must(t, err)
+	data := noise(100_000)
+	for _, test := range []struct {
+		by      *tenant
+		write   int
+		size    int64
+		more, n int
+	}{{v, 0, 0, 0, 0}, {v, 100_000, 100_000, 0, 100_000}, {ada, 100_000, 10, 0, 10}, {ada, 100, 1000, 0, 1000}, {ada, 100_000, 50_000, 1000, 101_000}, {v, 70_000, 70_000, 1000, 71_000}} {
+		c, name := test.by.files(t), folder(t)+"/new"
+		f, err := c.OpenFile(name, os.O_WRONLY|os.O_CREATE)
+		must(t, err)
+		_, err = f.WriteAt(data[:test.write], 0)
+		must(t, err)
+		if err := f.Truncate(test.size); err != nil {
+			t.Errorf("%d bytes, size %d: %v", test.write, test.size, err)
+		}
+		if test.more > 0 {
+			_, err = f.WriteAt(data[:test.more], int64(test.write))
+			must(t, err)
+		}
+		must(t, f.Close())
+		got := read(t, c, name)
+		if len(got) != test.n || !bytes.Equal(got[:min(test.write, int(test.size))], data[:min(test.write, int(test.size))]) {
+			t.Errorf("%d bytes, size %d: the file has %d", test.write, test.size, len(got))
+		}
+	}
+}
+
 // TestBrokenUpload: what had arrived when the connection broke is kept, and the client resumes after it.
 func TestBrokenUpload(t *testing.T) {
 	t.Parallel()

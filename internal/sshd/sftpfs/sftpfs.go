@@ -225,7 +225,7 @@ type attributes struct {
 	*sftp.FileStat
 }
 
-// setAttributes changes a file. While the client writes it, that waits until the file is closed.
+// setAttributes changes a file. While the client writes it, that waits until the file is closed; a size does not.
 func (s *server) setAttributes(r *sftp.Request) error {
 	a := attributes{r.AttrFlags(), r.Attributes()}
 	if a.FileStat == nil {
@@ -234,7 +234,10 @@ func (s *server) setAttributes(r *sftp.Request) error {
 	s.mu.Lock()
 	w := s.writers[r.Filepath]
 	s.mu.Unlock()
-	if w != nil && w.later(a) {
+	switch {
+	case w != nil && a.flags.Size:
+		return w.resize(s.ctx, a)
+	case w != nil && w.later(a):
 		return nil
 	}
 	return s.apply(s.ctx, r.Filepath, a)

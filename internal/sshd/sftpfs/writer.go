@@ -215,12 +215,35 @@ func (w *writer) flush() error {
 	return w.end()
 }
 
+// resize brings what was written into the file, and then changes its size. The size that it has already needs no
+// command: scp sets it at the end of each file.
+func (w *writer) resize(ctx context.Context, a attributes) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return w.s.apply(ctx, w.path, a)
+	}
+	if w.err == nil {
+		w.err = w.flush()
+	}
+	if w.err != nil {
+		return w.err
+	}
+	size := int64(a.Size)
+	a.flags.Size = w.append || size != w.size // where appended bytes went is not known
+	if err := w.s.apply(ctx, w.path, a); err != nil {
+		return err
+	}
+	w.size = size
+	return nil
+}
+
 // later notes changes to make when the file is closed. It returns false if that has happened.
 func (w *writer) later(a attributes) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	const most = 100
-	if w.closed || len(w.changes) >= most || a.flags.Size {
+	if w.closed || len(w.changes) >= most {
 		return false
 	}
 	w.changes = append(w.changes, a)
