@@ -174,6 +174,10 @@ func (h *home) setUpSSH(ctx context.Context, domain string) (s sshSetup, err err
 		return s, err
 	}
 	s = sshSetup{domain, filepath.Join(filepath.Dir(path), "ssh", domain), reachable(server.Address, t.url)}
+	known, err := s.known(server.HostKey)
+	if err != nil {
+		return s, err
+	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return s, err
 	}
@@ -185,7 +189,23 @@ func (h *home) setUpSSH(ctx context.Context, domain string) (s sshSetup, err err
 	if _, err := svc.AddSSHKey(ctx, hutch.SSHKeyRequest{Key: key, Name: "hutch ssh on " + host}); err != nil {
 		return s, err
 	}
-	return s, os.WriteFile(filepath.Join(s.dir, "known_hosts"), []byte(s.alias()+" "+server.HostKey+"\n"), 0o600)
+	return s, os.WriteFile(filepath.Join(s.dir, "known_hosts"), known, 0o600)
+}
+
+// sshAddress is a host and a port that a shell and OpenSSH's configuration take for nothing else.
+var sshAddress = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$`)
+
+// known is the content of a file known_hosts. What the server says of itself becomes part of a command of the user's shell,
+// so it is refused if it is anything else than an address and a key.
+func (s sshSetup) known(hostKey string) ([]byte, error) {
+	if !sshAddress.MatchString(s.address) {
+		return nil, hutch.Errorf(hutch.Unavailable, "the server says that it answers SSH at %.100q, which is no address: ask who runs it", s.address)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(hostKey))
+	if err != nil {
+		return nil, hutch.Errorf(hutch.Unavailable, "the server's own key %.100q cannot be read: ask who runs it", hostKey)
+	}
+	return append([]byte(s.alias()+" "), ssh.MarshalAuthorizedKey(key)...), nil
 }
 
 // reachable is the address of SSH as it is reached from here: a server that listens on loopback calls itself so, though it
@@ -244,7 +264,7 @@ func (s sshSetup) block() string {
 	return fmt.Sprintf(`%s
 Host *.%s
   User hutch
-  ProxyCommand "%s" ssh-proxy %s %%n
+  ProxyCommand "%s" ssh-proxy "%s" %%n
   HostKeyAlias %s
   UserKnownHostsFile "%s"
   IdentityFile "%s"
@@ -260,7 +280,8 @@ func escaped(path string) string { return strings.ReplaceAll(path, "%", "%%") }
 // mark begins or ends what is ours in the configuration.
 func (s sshSetup) mark(what string) string { return "# hutch ssh-config *." + s.domain + " " + what }
 
-// write puts the block into the user's configuration, in the place of an earlier one.
+// write puts the block into the user's configuration, in the place of an earlier one. The file is replaced as a whole, and a
+// link to it stays one.
 func (s sshSetup) write() (string, error) {
 	user, err := os.UserHomeDir()
 	if err != nil {
@@ -278,7 +299,11 @@ func (s sshSetup) write() (string, error) {
 	if changed == string(old) {
 		return path, nil
 	}
-	return path, os.WriteFile(path, []byte(changed), 0o600)
+	file := path
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		file = target
+	}
+	return path, durable.Replace(file, []byte(changed))
 }
 
 // replaceBlock replaces the lines from begin to end by a block, or puts it after all others.
