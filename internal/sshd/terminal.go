@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"hutch"
+	"hutch/internal/caller"
 )
 
 // screen is the client's terminal, and the process in the sandbox that uses it.
@@ -137,9 +138,9 @@ func exitCode(p hutch.Process, err error) (int, error) {
 // hangUpTime bounds what is done for a client that has left.
 const hangUpTime = 10 * time.Second
 
-// hangUp ends the process of a terminal that nobody sees, on the client's behalf.
+// hangUp ends the process of a terminal that nobody sees, on the client's behalf, also when its quota is used up.
 func (s *session) hangUp(ctx context.Context, process string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller.Unmetered(ctx)), hangUpTime)
 	defer cancel()
 	s.server.opt.Service.Signal(ctx, s.sandbox, process, signals["HUP"])
 }
