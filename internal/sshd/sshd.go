@@ -162,13 +162,19 @@ func (s *Server) greet(raw net.Conn) (*greeted, string, error) {
 	return &greeted{c.Conn, c.Permissions, channels, requests}, chosen, nil
 }
 
-// context returns the context of a connection's calls. It ends with the token and the key of the client.
+var errCertificate = hutch.Errorf(hutch.Denied, "the SSH certificate expired while this was under way: ask for another with `hutch ssh-key sign`")
+
+// context returns the context of a connection's calls. It ends with the token and the key or certificate of the client.
 func (s *Server) context(conn ssh.Conn, who sshkeys.Holder) (context.Context, func()) {
 	ctx := caller.With(s.life, caller.Caller{Origin: caller.Origin{Surface: "ssh", Remote: conn.RemoteAddr().String(), Request: hutch.NewID("rq")}})
 	ctx, release := who.Hold(caller.As(ctx, who.Principal))
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(who.Life, func() { cancel(context.Cause(who.Life)) })
-	return ctx, func() { stop(); cancel(nil); release() }
+	done := func() {}
+	if !who.Expires.IsZero() {
+		ctx, done = context.WithDeadlineCause(ctx, who.Expires, errCertificate)
+	}
+	return ctx, func() { done(); stop(); cancel(nil); release() }
 }
 
 // anyUser is the user name of clients whose proxy command has chosen the sandbox, for the sandbox's own user.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ type house struct {
 	server  *sshd.Server
 	address string
 	host    ssh.PublicKey
+	expires atomic.Int64 // how long after a client has shown its key that is good, as if it were a certificate; 0 for ever
 }
 
 func newKey(t testing.TB) ssh.Signer {
@@ -66,7 +68,14 @@ func open(t *testing.T) *house {
 	gate := listen.NewGate(l, listen.GateOptions{Most: 100, StrangerIdle: time.Second})
 	host := newKey(t)
 	h := &house{Policy: p, tokens: tokens, keys: keys, address: l.Addr().String(), host: host.PublicKey()}
-	h.server = sshd.New(sshd.Options{Service: p, Find: keys.Find, HostKey: host, Room: room.New(256<<20, 128<<20)})
+	find := func(key ssh.PublicKey) (sshkeys.Holder, error) {
+		who, err := keys.Find(key)
+		if good := time.Duration(h.expires.Load()); good > 0 {
+			who.Expires = time.Now().Add(good)
+		}
+		return who, err
+	}
+	h.server = sshd.New(sshd.Options{Service: p, Find: find, HostKey: host, Room: room.New(256<<20, 128<<20)})
 	ended := make(chan error, 1)
 	go func() { ended <- h.server.Serve(gate) }()
 	t.Cleanup(func() {
@@ -469,6 +478,22 @@ func TestCertificate(t *testing.T) {
 	must(t, err)
 	if with(cert) == nil {
 		t.Error("the certificate of a revoked token got in")
+	}
+}
+
+// TestCertificateExpires: a connection ends with the certificate that opened it.
+func TestCertificateExpires(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ada := h.ada(t)
+	h.expires.Store(int64(500 * time.Millisecond))
+	c := ada.connect(t, "box")
+	gone := make(chan error, 1)
+	go func() { gone <- c.Wait() }()
+	select {
+	case <-gone:
+	case <-time.After(20 * time.Second):
+		t.Error("the connection has outlived its certificate")
 	}
 }
 

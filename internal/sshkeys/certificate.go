@@ -52,9 +52,9 @@ func (r *Registry) SignSSHKey(ctx context.Context, req hutch.SSHSignRequest) (hu
 // Holder is who a key stands for.
 type Holder struct {
 	*caller.Principal
-	// Life is done when the key is deleted or its certificate expires; never nil. Its cause says why.
+	// Life is done when the key is deleted; never nil. Its cause says why.
 	Life context.Context
-	// Expires is when a certificate does; zero for a key.
+	// Expires is when a certificate does, and with it what runs for it; zero for a key.
 	Expires time.Time
 }
 
