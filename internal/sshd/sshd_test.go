@@ -57,6 +57,12 @@ func must(t testing.TB, err error) {
 
 func open(t *testing.T) *house {
 	t.Helper()
+	return patient(t, time.Minute)
+}
+
+// patient opens a server that waits so long for a client's key.
+func patient(t *testing.T, wait time.Duration) *house {
+	t.Helper()
 	tokens, err := auth.Open(t.Context(), auth.Options{Local: "root", LocalFree: true})
 	must(t, err)
 	keys, err := sshkeys.Open(t.Context(), sshkeys.Options{Holder: tokens.Holder, Authority: newKey(t)})
@@ -65,7 +71,7 @@ func open(t *testing.T) *house {
 	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	gate := listen.NewGate(l, listen.GateOptions{Most: 100, StrangerIdle: time.Second})
+	gate := listen.NewGate(l, listen.GateOptions{Most: 100, StrangerIdle: wait})
 	host := newKey(t)
 	h := &house{Policy: p, tokens: tokens, keys: keys, address: l.Addr().String(), host: host.PublicKey()}
 	find := func(key ssh.PublicKey) (sshkeys.Holder, error) {
@@ -250,11 +256,10 @@ func TestTerminal(t *testing.T) {
 	must(t, err)
 	out := &shared{}
 	s.Stdout = out
-	must(t, s.Start("echo $TERM; stty size; read x; stty size; exit 5"))
+	must(t, s.Start(`echo $TERM; stty size; for i in {1..400}; do [ "$(stty size)" = "33 77" ] || break; sleep 0.05; done; stty size; read x; exit $x`))
 	out.await(t, "vt220\r\n33 77\r\n")
 	must(t, s.WindowChange(20, 50))
-	time.Sleep(50 * time.Millisecond)
-	io.WriteString(in, "\n")
+	io.WriteString(in, "5\n")
 	var exit *ssh.ExitError
 	if err := s.Wait(); !errors.As(err, &exit) || exit.ExitStatus() != 5 || !strings.Contains(out.String(), "20 50") {
 		t.Errorf("%v %q", err, out.String())
@@ -517,7 +522,7 @@ func TestChoice(t *testing.T) {
 // TestSilence: a stranger who says nothing, or no end of nonsense, is cut off.
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	h := patient(t, time.Second)
 	for _, say := range []string{"", "SSH-2.0-x\r\n", "HUTCH ", "HUTCH " + strings.Repeat("x", 10_000), strings.Repeat("\x00\xff", 10_000), "GET / HTTP/1.1\r\n\r\n", "HUTCH ../..\n"} {
 		conn, err := net.Dial("tcp", h.address)
 		must(t, err)
