@@ -20,6 +20,7 @@ import (
 	"hutch/internal/room"
 	"hutch/internal/sshd"
 	"hutch/internal/sshkeys"
+	"hutch/internal/wrap"
 )
 
 // listenSSH reads the keys, and opens the address of SSH if one was given. Keys can be added without it.
@@ -88,7 +89,7 @@ func (d *Daemon) serveSSH(memory *room.Room) (end func()) {
 		return func() {}
 	}
 	server := sshd.New(sshd.Options{
-		Service: d.policy, Find: d.sshKeys.Find, HostKey: d.sshHost, Room: memory, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.requestLog(),
+		Service: &wrap.Service{Next: d.policy, Hook: wrap.Recovering(d.panicked)}, Find: d.sshKeys.Find, HostKey: d.sshHost, Room: memory, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.requestLog(),
 		Count: func(ctx context.Context, who *caller.Principal) error {
 			_, err := d.requests.Take(ctx, who.ID, who.Limits.Requests)
 			return err
@@ -101,4 +102,11 @@ func (d *Daemon) serveSSH(memory *room.Room) (end func()) {
 		<-ended
 		server.Close()
 	})
+}
+
+// panicked notes a panic in a verb, as package guard does where the surface is one of HTTP.
+func (d *Daemon) panicked(ctx context.Context, verb string, cause any, stack []byte) error {
+	request := caller.From(ctx).Origin.Request
+	d.log.Error("panic", "request", request, "verb", verb, "err", cause, "stack", string(stack))
+	return hutch.Errorf(hutch.Internal, "internal error; the server's log has the cause under %s", request)
 }
