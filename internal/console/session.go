@@ -291,13 +291,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// recordOf returns the record of a session of a principal, which showed a token.
-func recordOf(ctx context.Context, tokens Tokens, who *caller.Principal, token string) record {
-	sum := sha256.Sum256([]byte(token))
-	if tokens.CheckSum(ctx, sum) != nil {
-		return record{Of: who.ID, Token: sum[:]}
+// recordOf returns the record of a session of a principal, which showed a token. A principal whose life can end is one of
+// a token of this server, also when the token has ended since it was checked; only a person has no such life.
+func recordOf(who *caller.Principal, token string) record {
+	if who.Life == nil {
+		return record{Of: who.ID, Person: personOf(who)}
 	}
-	return record{Of: who.ID, Person: personOf(who)}
+	sum := sha256.Sum256([]byte(token))
+	return record{Of: who.ID, Token: sum[:]}
 }
 
 func personOf(who *caller.Principal) *person {

@@ -295,6 +295,37 @@ func TestTokenEnds(t *testing.T) {
 	}
 }
 
+// endedMeanwhile are tokens that end between their check and what follows it.
+type endedMeanwhile struct {
+	*auth.Registry
+	end func(t *auth.Registry, id string) error
+}
+
+func (e endedMeanwhile) Check(ctx context.Context, token string) (*caller.Principal, error) {
+	who, err := e.Registry.Check(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return who, e.end(e.Registry, who.ID)
+}
+
+// TestTokenEndsInSignIn: a token that ends while somebody signs in by it begins no session.
+func TestTokenEndsInSignIn(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*auth.Registry, string) error{
+		"revoked": func(r *auth.Registry, id string) error { _, err := r.RevokeToken(t.Context(), id); return err },
+		"rotated": func(r *auth.Registry, id string) error { _, err := r.RotateToken(t.Context(), id); return err },
+	} {
+		s := newSite(t, console.Options{})
+		m := s.token(t, "ada")
+		_, s.Handler = open(t, console.Options{Tokens: endedMeanwhile{s.tokens, end}, Shelf: s.shelf})
+		w := s.page().request("POST", "/console/session", `{"token":"`+m.Secret+`"}`)
+		if w.Code != 403 || w.Header().Get("Set-Cookie") != "" || len(s.shelf.docs) != 0 {
+			t.Errorf("%s: %d %v %s, %d documents", name, w.Code, w.Header(), w.Body, len(s.shelf.docs))
+		}
+	}
+}
+
 // TestTimes: a session ends when it is not used for 12 hours, and after 7 days.
 func TestTimes(t *testing.T) {
 	t.Parallel()

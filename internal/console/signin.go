@@ -137,7 +137,7 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 		h.record(r, audit.SignIn, nil, func(context.Context) error { return err })
 		return err
 	}
-	return h.begin(w, r, who, recordOf(r.Context(), h.opt.Tokens, who, token))
+	return h.begin(w, r, who, recordOf(who, token))
 }
 
 // tokenOf reads the token of a sign-in. A form of another site cannot send JSON.
