@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/caller"
 	"hutch/internal/console"
@@ -439,6 +440,35 @@ func TestGuessing(t *testing.T) {
 	w := s.page().request("POST", "/console/session", `{"token":"`+local+`"}`)
 	if w.Code != 429 || w.Header().Get("Retry-After") == "" || w.Header().Get("Set-Cookie") != "" {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// lines counts what goes on record.
+type lines struct{ n int }
+
+func (l *lines) Begin(ctx context.Context, _ audit.Operation) (context.Context, func(audit.Outcome), error) {
+	l.n++
+	return ctx, func(audit.Outcome) {}, nil
+}
+
+// TestGuessesOnRecord: what callers without a token put on record is bounded, however often they send a wrong one.
+func TestGuessesOnRecord(t *testing.T) {
+	t.Parallel()
+	var put lines
+	s := newSite(t, console.Options{Observer: &put})
+	for range 20 {
+		if w := s.page().request("POST", "/console/session", `{"token":"wrong"}`); w.Code != 401 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	if put.n != 1 {
+		t.Errorf("one wrong token is on record %d times", put.n)
+	}
+	for i := range 50 {
+		s.page().request("POST", "/console/session", fmt.Sprintf(`{"token":"guess %d"}`, i))
+	}
+	if put.n != 30 {
+		t.Errorf("%d wrong tokens are on record", put.n)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"hutch"
@@ -129,15 +130,23 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 		return hutch.Errorf(hutch.Exhausted, "too many wrong tokens came from your address: wait for a minute").With("limit", "sign-ins").With("retryAfter", 60)
 	}
 	who, err := h.opt.Tokens.Check(r.Context(), token)
-	if errors.Is(err, hutch.Denied) {
-		h.guesses.Wrong(addr, token)
-		err = &unknownError{err}
-	}
 	if err != nil {
-		h.record(r, audit.SignIn, nil, func(context.Context) error { return err })
-		return err
+		return h.refuse(r, addr, token, err)
 	}
 	return h.begin(w, r, who, recordOf(who, token))
+}
+
+// refuse returns the error for a token that is wrong, or that cannot be checked now. A wrong one is on record once a
+// minute, however often it is sent: otherwise callers whom nobody knows could fill the disk.
+func (h *Handler) refuse(r *http.Request, addr netip.Addr, token string, err error) error {
+	if !errors.Is(err, hutch.Denied) {
+		return err
+	}
+	err = &unknownError{err}
+	if h.guesses.Wrong(addr, token) {
+		h.record(r, audit.SignIn, nil, func(context.Context) error { return err })
+	}
+	return err
 }
 
 // tokenOf reads the token of a sign-in. A form of another site cannot send JSON.

@@ -31,8 +31,8 @@ func (c *Counter) Over(addr netip.Addr) bool {
 	return time.Now().Before(c.until) && len(c.by[c.countedLocked(addr)]) >= Most
 }
 
-// Wrong counts a wrong credential.
-func (c *Counter) Wrong(addr netip.Addr, guess string) {
+// Wrong counts a wrong credential, and reports whether it is another guess than those that are counted in this minute.
+func (c *Counter) Wrong(addr netip.Addr, guess string) (another bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); !now.Before(c.until) {
@@ -42,9 +42,11 @@ func (c *Counter) Wrong(addr netip.Addr, guess string) {
 	if c.by[addr] == nil {
 		c.by[addr] = map[[sha256.Size]byte]struct{}{}
 	}
-	if len(c.by[addr]) < Most {
+	before := len(c.by[addr])
+	if before < Most {
 		c.by[addr][sha256.Sum256([]byte(guess))] = struct{}{}
 	}
+	return len(c.by[addr]) > before
 }
 
 func (c *Counter) countedLocked(addr netip.Addr) netip.Addr {

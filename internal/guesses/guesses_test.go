@@ -14,8 +14,10 @@ func TestCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Counter
 		one, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-		for range 10 * Most {
-			c.Wrong(one, "the same")
+		for i := range 10 * Most {
+			if another := c.Wrong(one, "the same"); another != (i == 0) {
+				t.Fatalf("try %d of one guess: another %v", i, another)
+			}
 		}
 		if c.Over(one) {
 			t.Error("one guess, sent often, counts as many")
@@ -26,9 +28,15 @@ func TestCounter(t *testing.T) {
 		if !c.Over(one) || c.Over(other) {
 			t.Errorf("over: %v, another: %v", c.Over(one), c.Over(other))
 		}
+		if c.Wrong(one, "one more") {
+			t.Error("more guesses count than there can be")
+		}
 		time.Sleep(time.Minute)
 		if c.Over(one) {
 			t.Error("the next minute has not begun")
+		}
+		if !c.Wrong(one, "the same") {
+			t.Error("a guess of the minute before does not count in the next one")
 		}
 	})
 }
