@@ -21,6 +21,7 @@ import (
 
 	"hutch"
 	"hutch/internal/audit"
+	"hutch/internal/caller"
 	"hutch/internal/guesses"
 	"hutch/internal/problem"
 )
@@ -36,6 +37,8 @@ type Options struct {
 	Shelf Shelf
 	// Observer puts each sign-in and sign-out on record; default none.
 	Observer audit.Observer
+	// Count counts a sign-in as a request of its principal, and refuses it over the limit; nil does not count.
+	Count func(context.Context, *caller.Principal) error
 	// Client returns the address to which wrong tokens count; default the address of the connection.
 	Client func(*http.Request) netip.Addr
 	// Secure, when set, reports requests that came to a trusted proxy over TLS.
@@ -61,6 +64,9 @@ func Open(ctx context.Context, opt Options) (*Handler, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if opt.Observer == nil {
 		opt.Observer = audit.Observers{}
+	}
+	if opt.Count == nil {
+		opt.Count = func(context.Context, *caller.Principal) error { return nil }
 	}
 	if opt.Client == nil {
 		opt.Client = func(r *http.Request) netip.Addr {

@@ -133,6 +133,9 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return h.refuse(r, addr, token, err)
 	}
+	if err := h.opt.Count(r.Context(), who); err != nil {
+		return err
+	}
 	return h.begin(w, r, who, recordOf(who, token))
 }
 

@@ -20,9 +20,16 @@ func (d *Daemon) openConsole(ctx context.Context) (err error) {
 	}
 	d.console, err = console.Open(ctx, console.Options{
 		Tokens: d.tokens, Shelf: d.store.Shelf("sessions"), Observer: d.observers, Previews: d.previewURL("*"), Version: d.cfg.Version, Log: d.log,
+		Count:  d.countRequest,
 		Client: func(r *http.Request) netip.Addr { addr, _ := d.clientOf(r); return addr },
 		Secure: d.isProxiedTLS,
 	})
+	return err
+}
+
+// countRequest counts a request of a principal, and refuses it over the principal's limit.
+func (d *Daemon) countRequest(ctx context.Context, who *caller.Principal) error {
+	_, err := d.requests.Take(ctx, who.ID, who.Limits.Requests)
 	return err
 }
 

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"hutch"
-	"hutch/internal/caller"
 	"hutch/internal/datadir"
 	"hutch/internal/listen"
 	"hutch/internal/room"
@@ -90,10 +89,7 @@ func (d *Daemon) serveSSH(memory *room.Room) (end func()) {
 	}
 	server := sshd.New(sshd.Options{
 		Service: &wrap.Service{Next: d.policy, Hook: wrap.Recovering(d.panicked)}, Find: d.sshKeys.Find, HostKey: d.sshHost, Room: memory, MaxTimeout: d.cfg.Sandboxes.MaxTimeout, Log: d.requestLog(),
-		Count: func(ctx context.Context, who *caller.Principal) error {
-			_, err := d.requests.Take(ctx, who.ID, who.Limits.Requests)
-			return err
-		},
+		Count: d.countRequest,
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(d.ssh) }()

@@ -242,3 +242,18 @@ func TestRevokedInTheBrowser(t *testing.T) {
 		}
 	}
 }
+
+// TestSignInsCount: signing in is a request of the token, so its limit bounds what sign-ins write.
+func TestSignInsCount(t *testing.T) {
+	t.Parallel()
+	c := openConsole(t)
+	m, err := c.root.CreateToken(t.Context(), hutch.TokenRequest{Name: "eve", Limits: hutch.TokenLimits{Requests: 2}})
+	must(t, err)
+	b := &browser{console: c}
+	for i, want := range []int{200, 200, 429} {
+		a := b.page(t, "POST", "/console/session", `{"token":"`+m.Secret+`"}`)
+		if a.status != want || (a.header.Get("Set-Cookie") != "") != (want == 200) {
+			t.Errorf("sign-in %d: %d %v %s", i+1, a.status, a.header, a.body)
+		}
+	}
+}
