@@ -95,9 +95,9 @@ func bearer(value string) string {
 	return strings.TrimSpace(token)
 }
 
-// beyond are headers of an answer with effects beyond its own host: on what browsers store for a whole domain, or on
-// how they find this host.
-var beyond = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security"}
+// beyond are headers of an answer with effects beyond its own host: on what browsers store for a whole domain, on how
+// they find this host, or on where they report each of its later URLs, which for the path form are the daemon's.
+var beyond = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security", "Nel", "Report-To"}
 
 // tame removes effects beyond its host from an answer, and records its length.
 func (h *Handler) tame(resp *http.Response) error {

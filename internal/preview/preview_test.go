@@ -219,7 +219,7 @@ func TestPathsAreAlone(t *testing.T) {
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"Set-Cookie": "a=1", "Service-Worker-Allowed": "/", "Access-Control-Allow-Origin": "*", "Content-Security-Policy": "default-src *",
-			"Www-Authenticate": "Basic", "Location": "/next",
+			"Www-Authenticate": "Basic", "Location": "/next", "NEL": `{"report_to":"x","max_age":86400,"success_fraction":1}`, "Report-To": `{"group":"x","max_age":86400,"endpoints":[{"url":"https://elsewhere.example"}]}`,
 		} {
 			w.Header().Set(name, value)
 		}
@@ -230,7 +230,7 @@ func TestPathsAreAlone(t *testing.T) {
 	if !strings.HasPrefix(text, "GET /x?y HTTP") || strings.Contains(text, "daemon=1") || !strings.Contains(text, "X-Forwarded-Prefix: /preview/"+public+"\r") {
 		t.Errorf("what went in:\n%s", text)
 	}
-	for name, want := range map[string]string{"Set-Cookie": "", "Service-Worker-Allowed": "", "Www-Authenticate": "", "Access-Control-Allow-Origin": "null", "Location": "/preview/" + public + "/next"} {
+	for name, want := range map[string]string{"Set-Cookie": "", "Service-Worker-Allowed": "", "Www-Authenticate": "", "Nel": "", "Report-To": "", "Access-Control-Allow-Origin": "null", "Location": "/preview/" + public + "/next"} {
 		if got := resp.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
