@@ -151,7 +151,7 @@ var layers = []layer{
 	{"hutch/internal/docker", []string{"hutch", "hutch/internal/caller", "github.com/moby/moby/client"}},
 	{"hutch/internal/authority", []string{"hutch", "hutch/internal/durable"}},
 	{"hutch/internal/broker", []string{"hutch", "hutch/internal/authority", "hutch/internal/listen", "hutch/internal/problem", "hutch/internal/secret"}},
-	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/problem", "hutch/internal/verb"}},
+	{"hutch/internal/console", []string{"hutch", "hutch/internal/audit", "hutch/internal/caller", "hutch/internal/credential", "hutch/internal/guesses", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/verb"}},
 	{"hutch/api", []string{"go.yaml.in/yaml/v3"}},
 	{"hutch/internal/rest", []string{"hutch", "hutch/internal/caller", "hutch/api", "hutch/internal/audit", "hutch/internal/verb", "hutch/internal/httpio", "hutch/internal/problem", "hutch/internal/stream", "hutch/internal/window", "github.com/coder/websocket"}},
 

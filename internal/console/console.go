@@ -18,11 +18,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"hutch"
 	"hutch/internal/audit"
 	"hutch/internal/caller"
 	"hutch/internal/guesses"
+	"hutch/internal/httpio"
 	"hutch/internal/problem"
 )
 
@@ -46,7 +48,9 @@ type Options struct {
 	// Previews is where previews are shown, as a source of a Content-Security-Policy: "http://*.localhost:7700".
 	Previews string
 	Version  hutch.Version
-	Log      *slog.Logger
+	// Stall is how long a client can leave data unread before it counts as gone; default 1 minute.
+	Stall time.Duration
+	Log   *slog.Logger
 	// Files replace the built page.
 	Files fs.FS
 }
@@ -61,6 +65,7 @@ type Handler struct {
 
 // Open returns a handler, with the sessions that are stored.
 func Open(ctx context.Context, opt Options) (*Handler, error) {
+	opt.Stall = cmp.Or(opt.Stall, time.Minute)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if opt.Observer == nil {
 		opt.Observer = audit.Observers{}
@@ -99,9 +104,12 @@ func (h *Handler) IsOpen(r *http.Request) bool {
 // Inside answers the requests that are open; next answers the others.
 func (h *Handler) Inside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !h.IsOpen(r):
+		if !h.IsOpen(r) {
 			next.ServeHTTP(w, r)
+			return
+		}
+		w = httpio.NewWriter(w, r, h.opt.Stall) // anyone can ask, and all who have no token share a number of connections
+		switch {
 		case r.URL.Path == sessionPath:
 			h.serveSession(w, r)
 		case r.URL.Path == waysPath:

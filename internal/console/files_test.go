@@ -3,11 +3,13 @@ package console_test
 import (
 	"compress/gzip"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"hutch/internal/console"
 )
@@ -162,6 +164,35 @@ func TestAssets(t *testing.T) {
 	}
 	if w := get(all, "HEAD", "/assets/main-1a2b.js"); w.Body.Len() != 0 || w.Header().Get("Content-Length") == "" {
 		t.Errorf("HEAD: %d bytes, %v", w.Body.Len(), w.Header())
+	}
+}
+
+// TestStalledClient: a client that reads nothing of a file does not keep its connection.
+func TestStalledClient(t *testing.T) {
+	t.Parallel()
+	files := built()
+	files["assets/large-9f.js"] = &fstest.MapFile{Data: make([]byte, 64<<20)} // more than the system's buffers take
+	h, err := console.Open(t.Context(), console.Options{Files: files, Stall: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	page := h.Inside(http.NotFoundHandler())
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(answered)
+		page.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() }) // before the server waits for it
+	io.WriteString(conn, "GET /assets/large-9f.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	select {
+	case <-answered:
+	case <-time.After(time.Minute):
+		t.Error("the server still waits for the client")
 	}
 }
 
