@@ -25,7 +25,7 @@ export interface TreeState {
   /** live: changes are reported as they happen. lost: they are not, for the reason in watchError. */
   watch: "starting" | "live" | "lost"
   watchError?: unknown
-  /** Counts changes of each file, so that what shows one can read it again. */
+  /** Counts changes of the file that is shown, by its path, so that it can be read again. */
   changes: ReadonlyMap<string, number>
 }
 
@@ -33,6 +33,13 @@ export interface TreeState {
 const firstPause = 500, longestPause = 15_000
 /** Events that come within this time cause one list. */
 const settle = 60
+/**
+ * A program can change files without end, and each list and read counts against the limits of the token: so many rounds of them at once,
+ * and then one in so many milliseconds.
+ */
+const burst = 15, every = 6000
+/** A round of many folders uses the room of at most so many rounds. */
+const mostRoom = 10
 
 /**
  * The folders of a sandbox that are open, kept up to date by one watch. A folder is listed when it is opened, and again when something
@@ -42,6 +49,11 @@ export class Tree {
   readonly state: Store<TreeState>
   readonly #sandbox: Sandbox
   readonly #stale = new Set<string>()
+  #allStale = false
+  #shown: string | undefined
+  #shownStale = false
+  #room = burst
+  #roomAt = 0
   #timer: ReturnType<typeof setTimeout> | undefined
 
   constructor(sandbox: Sandbox, root: string) {
@@ -56,15 +68,14 @@ export class Tree {
   async run(signal: AbortSignal): Promise<void> {
     const over = () => signal.aborted
     for (let pause = firstPause; !over(); pause = Math.min(2 * pause, longestPause)) {
+      const began = performance.now()
       try {
         if (this.state.value.watch === "lost") await this.#awake(signal)
-        for await (const event of this.#sandbox.watch(this.state.value.root, { recursive: this.state.value.root !== "/", signal })) {
-          pause = firstPause
-          this.#hear(event)
-        }
+        for await (const event of this.#sandbox.watch(this.state.value.root, { recursive: this.state.value.root !== "/", signal })) this.#hear(event)
         throw new HutchError("not_found", "the folder is gone: open another")
       } catch (watchError) {
         if (over()) return
+        if (performance.now() - began > longestPause) pause = firstPause // one that ends at once is not begun again at once
         this.#change({ watch: "lost", watchError })
         if (this.state.value.folders.size === 0) this.refresh()
       }
@@ -87,8 +98,9 @@ export class Tree {
     if (open && this.state.value.folders.get(path)?.entries === undefined) void this.load(path)
   }
 
-  /** Opens the folders above a path. */
+  /** Opens the folders above a path, and counts its changes from now on. */
   reveal(path: string): void {
+    this.#shown = path
     const { root } = this.state.value
     for (let folder = parentOf(path); isBelow(folder, root) && folder !== root; folder = parentOf(folder)) this.toggle(folder, true)
   }
@@ -115,29 +127,38 @@ export class Tree {
     if (event.type === "ready") {
       this.#change({ watch: "live", watchError: undefined })
       this.refresh()
-    } else if (event.type === "overflow") {
-      this.refresh()
-      this.#count([...this.state.value.changes.keys()])
-    } else if (event.encoding !== "base64") {
-      const paths = [event.path, event.from].filter((p) => p !== undefined)
-      for (const path of paths) this.#stale.add(parentOf(path))
-      this.#count(paths)
-      if (this.#timer === undefined) this.#timer = setTimeout(() => this.#settled(), settle)
-    } else {
-      this.refresh() // a name that is not UTF-8: the folder cannot be told
+      return
     }
+    if (event.type === "overflow" || event.encoding === "base64") { // of a name that is not UTF-8, the folder cannot be told
+      this.#allStale = true
+      this.#shownStale ||= event.type === "overflow"
+    } else {
+      for (const path of [event.path, event.from]) {
+        if (path === undefined) continue
+        this.#stale.add(parentOf(path))
+        this.#shownStale ||= path === this.#shown
+      }
+    }
+    this.#later()
+  }
+
+  /** Lists what has changed soon, or when there is room for another round. */
+  #later(): void {
+    if (this.#timer !== undefined) return
+    const now = performance.now()
+    this.#room = Math.min(burst, this.#room + (now - this.#roomAt) / every)
+    this.#roomAt = now
+    this.#timer = setTimeout(() => this.#settled(), this.#room >= 1 ? settle : (1 - this.#room) * every)
   }
 
   #settled(): void {
     this.#timer = undefined
-    for (const path of this.#stale) if (this.state.value.open.has(path)) void this.load(path)
+    const lists = [...this.state.value.open].filter((path) => this.#allStale || this.#stale.has(path))
+    this.#room -= Math.min(mostRoom, Math.max(1, lists.length))
+    for (const path of lists) void this.load(path)
+    if (this.#shownStale && this.#shown !== undefined) this.#change({ changes: new Map([[this.#shown, (this.state.value.changes.get(this.#shown) ?? 0) + 1]]) })
     this.#stale.clear()
-  }
-
-  #count(paths: readonly string[]): void {
-    const changes = new Map(this.state.value.changes)
-    for (const path of paths) changes.set(path, (changes.get(path) ?? 0) + 1)
-    this.#change({ changes })
+    this.#allStale = this.#shownStale = false
   }
 
   #change(change: Partial<TreeState>): void {
