@@ -64,10 +64,24 @@ export function hasScope(scope: string): boolean {
   return "session" in now && now.session.scopes.includes(scope)
 }
 
+/** The token whose data the pages have in memory. */
+let whose: string | undefined
+
+/** Shows the pages of who has signed in. Where they have the data of another, such as what that one typed, all is loaded anew. */
+function enter(session: Session): void {
+  if (whose !== undefined && whose !== session.tokenId) {
+    signIn.set({ state: "failed", error: new Error("Somebody else has signed in. Load the page again to see what is theirs.") })
+    location.reload()
+    return
+  }
+  whose = session.tokenId
+  signIn.set({ state: "in", session })
+}
+
 /** Asks the server who is signed in. */
 export async function resume(): Promise<void> {
   try {
-    signIn.set({ state: "in", session: await ask<Session>("GET", path) })
+    enter(await ask<Session>("GET", path))
   } catch (error) {
     signIn.set(HutchError.is(error, "denied") ? { state: "out" } : { state: "failed", error })
   }
@@ -75,10 +89,7 @@ export async function resume(): Promise<void> {
 
 /** Signs in with a token, which the server keeps. */
 export async function signInWith(token: string): Promise<void> {
-  const before = signIn.value
-  const session = await ask<Session>("POST", path, { token })
-  if ("session" in before && before.session.tokenId !== session.tokenId) location.reload() // the pages are another's
-  signIn.set({ state: "in", session })
+  enter(await ask<Session>("POST", path, { token }))
 }
 
 export async function signOut(): Promise<void> {
@@ -108,7 +119,10 @@ function parse(text: string): unknown {
   }
 }
 
-/** Makes a call of the SDK. When somebody has signed in in another tab, the session has another CSRF value: the call is made again with it. */
+/**
+ * Makes a call of the SDK. When the same token has signed in in another tab, the session has another CSRF value: the call is made again with
+ * it. When it was another token, the call is not made in its name.
+ */
 async function call(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response> {
   const response = await request(input, withSession(init))
   const now = signIn.value
@@ -117,7 +131,11 @@ async function call(input: RequestInfo | URL, init: RequestInit = {}): Promise<R
   const problem = parse(await response.clone().text()) as Partial<Problem>
   if (problem.data?.csrf !== true) return response
   await resume()
-  return request(input, withSession(init))
+  return isIn() ? request(input, withSession(init)) : response
+}
+
+function isIn(): boolean {
+  return signIn.value.state === "in"
 }
 
 function withSession(init: RequestInit): RequestInit {

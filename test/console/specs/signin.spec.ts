@@ -1,4 +1,4 @@
-import { adminToken, checkAccessibility, expect, open, test } from "../fixture"
+import { adminToken, api, checkAccessibility, expect, open, test } from "../fixture"
 
 test("sign in, see a sandbox, sign out @runtimes", async ({ page, makeSandbox, expected }) => {
   expected.push(/401 \(Unauthorized\).*\/console\/session/) // the first answer is: nobody is signed in
@@ -43,4 +43,18 @@ test("a session that ends keeps the page that is open", async ({ page, makeSandb
   await page.keyboard.press("Enter")
   await expect(page.getByRole("dialog")).toBeHidden()
   await expect(page.getByRole("row", { name: id })).toBeVisible()
+})
+
+test("what one began is not done in the name of another", async ({ page, makeSandbox, makeToken, expected, baseURL }) => {
+  expected.push(/40[13] \(/) // of the page that has the old session
+  const id = await makeSandbox(), other = await makeToken("read", "exec")
+  await open(page, "/sandboxes")
+  await expect(page.getByRole("row", { name: id })).toBeVisible()
+  await page.getByRole("button", { name: "Create" }).first().click()
+  await page.getByRole("dialog").getByLabel("Name").fill("made-by-mistake")
+  const response = await page.request.post("/console/session", { data: { token: other }, headers: { Origin: baseURL ?? "" } }) // as another tab does
+  expect(response.status()).toBe(200)
+  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click()
+  await expect(page.getByText("No sandboxes yet")).toBeVisible() // the pages are the other's
+  expect(await api("GET", "/v1/sandboxes", undefined, other)).toEqual([])
 })
