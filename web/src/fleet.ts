@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useSyncExternalStore } from "react"
 import type { SandboxRecord, Stats, StatsReport } from "hutch"
-import { can, hutch, signedIn } from "./session"
+import { can, hutch, owner, signedIn } from "./session"
 import { Store } from "./store"
 
 // All sandboxes that the caller can see, live. One stream of GET /v1/stats feeds every page; records, which have what stats lack, are read
@@ -134,36 +134,67 @@ function applyRecord(record: SandboxRecord): void {
 
 function applyReport(report: StatsReport): void {
   const at = Math.floor(Date.parse(report.time) / 1000 / interval)
-  const unread: Stats[] = []
-  if (report.full) keepOnly(new Set(report.sandboxes.map((s) => s.sandboxId)))
-  for (const stats of report.sandboxes) {
+  const listed = report.sandboxes.filter((stats) => isListed(stats, members.get(stats.sandboxId)))
+  if (report.full) keepOnly(new Set(listed.map((s) => s.sandboxId)))
+  for (const stats of listed) {
     const before = members.get(stats.sandboxId)
     if (stats.status === "destroyed") {
       members.delete(stats.sandboxId)
       continue
     }
-    if (before?.record === undefined) unread.push(stats)
     const history = before?.history ?? newHistory()
     record(history, stats, at)
     members.set(stats.sandboxId, { id: stats.sandboxId, status: stats.status, record: before?.record, stats, history })
   }
   publish()
-  if (fleet.value.loaded && unread.length > 0) void readNew(unread)
+  if (fleet.value.loaded) void readNew()
+}
+
+/**
+ * Whether stats are of a sandbox that is in the list. An administrator gets those of all owners: with the sandboxes of others, which can have
+ * the same ids, nothing can be done here.
+ */
+function isListed(stats: Stats, known: Member | undefined): boolean {
+  const of = stats.owner ?? ""
+  return of === owner() || (known?.record !== undefined && (known.record.owner ?? "") === of)
 }
 
 function keepOnly(ids: ReadonlySet<string>): void {
   for (const [id, member] of members) if (!ids.has(id) && member.stats) members.delete(id)
 }
 
-/** Reads the records of sandboxes that are new. */
-async function readNew(unread: readonly Stats[]): Promise<void> {
-  const oldest = Math.min(...unread.map((s) => Date.parse(s.createdAt)))
+/** The time between two lists of what is new, in milliseconds: each counts against the limits of the token. */
+const newPause = 5000
+
+let reading = false
+
+/** Reads the records of sandboxes that are new, until there are no more. */
+async function readNew(): Promise<void> {
+  if (reading) return
+  reading = true
   try {
-    for await (const r of hutch.listSandboxes({ brief: true, pageSize: 1000, createdAfter: new Date(oldest - 1) })) if (members.has(r.sandboxId)) applyRecord(r)
-    publish()
+    for (let after = firstUnread(); after !== undefined && users > 0; after = firstUnread()) {
+      for await (const r of hutch.listSandboxes({ brief: true, pageSize: 1000, createdAfter: new Date(after - 1) })) if (members.has(r.sandboxId)) applyRecord(r)
+      publish()
+      await new Promise((resolve) => setTimeout(resolve, newPause))
+    }
   } catch (error) {
     fleet.set({ ...fleet.value, error })
+    await new Promise((resolve) => setTimeout(resolve, newPause))
+  } finally {
+    reading = false
   }
+}
+
+/** When the first sandbox was created whose record was not read; undefined if there is none. */
+function firstUnread(): number | undefined {
+  let first: number | undefined
+  for (const { record, stats } of members.values()) {
+    if (record !== undefined || stats === undefined) continue
+    const created = Date.parse(stats.createdAt)
+    if (first === undefined || created < first) first = created
+  }
+  return first
 }
 
 function newHistory(): History {

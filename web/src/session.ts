@@ -58,6 +58,12 @@ export function can(verb: string): boolean {
   return "session" in now && now.session.verbs.includes(verb)
 }
 
+/** The owner of what the caller has; empty for the server's own token. */
+export function owner(): string {
+  const now = signIn.value
+  return "session" in now ? now.session.owner : ""
+}
+
 /** Whether the token has a scope. */
 export function hasScope(scope: string): boolean {
   const now = signIn.value

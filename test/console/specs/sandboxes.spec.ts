@@ -101,3 +101,26 @@ test("from 360 pixels wide", async ({ page, makeSandbox }) => {
   await page.getByRole("link", { name: "Sandboxes" }).click()
   await expect(page).toHaveURL("/sandboxes")
 })
+
+test("an administrator's list has no sandboxes of others, and is not read again and again", async ({ page, makeSandbox, makeToken }) => {
+  const others = await makeSandbox(), admin = await makeToken("read", "exec", "admin")
+  await api("POST", `/v1/sandboxes/${others}/processes`, { command: "while :; do sleep 0.1; done" }) // its stats change all the time
+  const { sandboxId: own } = await api<{ sandboxId: string }>("POST", "/v1/sandboxes", {}, admin)
+  try {
+    await open(page, "/sandboxes", admin)
+    await expect(page.getByRole("row", { name: own })).toContainText("Running")
+    let lists = 0
+    page.on("request", (request) => { if (new URL(request.url()).pathname === "/v1/sandboxes") lists++ })
+    const { sandboxId: second } = await api<{ sandboxId: string }>("POST", "/v1/sandboxes", { labels: { made: "later" } }, admin)
+    try {
+      await expect(page.getByRole("row", { name: second })).toContainText("made=later")
+      await page.waitForTimeout(4000) // this counts what is asked for in a time; nothing is awaited
+      expect(lists).toBeLessThan(4)
+      await expect(page.getByRole("row", { name: others })).toBeHidden()
+    } finally {
+      await api("DELETE", `/v1/sandboxes/${second}?force=true`, undefined, admin)
+    }
+  } finally {
+    await api("DELETE", `/v1/sandboxes/${own}?force=true`, undefined, admin)
+  }
+})
