@@ -22,6 +22,8 @@ const mostBehind = 1 << 20 // bytes
 const muchTooFar = 8 << 20 // bytes, at which a connection is closed even while somebody types
 const typing = 300 // milliseconds since the last key
 const firstPause = 250, longestPause = 5000 // milliseconds
+// A connection counts against the limits of the token. So while a program floods, the pauses between connections grow; a key ends one.
+const longestFlood = 3000, calm = 10_000 // milliseconds
 
 export async function follow({ sandbox, processId, term, signal, onStatus }: Options): Promise<void> {
   let now: Terminal | undefined
@@ -29,17 +31,22 @@ export async function follow({ sandbox, processId, term, signal, onStatus }: Opt
   const typed = term.onData((text) => keys.type(text))
   const typedBytes = term.onBinary((text) => keys.type(Uint8Array.from(text, (c) => c.charCodeAt(0))))
   const sized = term.onResize(({ cols, rows }) => { if (can("Resize")) attempt(() => now?.resize(cols, rows)) })
-  let cursor = 0
+  let cursor = 0, flood = firstPause
   try {
     for (let pause = firstPause; !signal.aborted;) {
       try {
         now = await sandbox.terminal({ processId, cursor, signal })
         keys.sendTo(now)
         pause = firstPause
+        const opened = performance.now()
         onStatus({ state: "open" })
         if (can("Resize")) now.resize(term.cols, term.rows)
         const full = await draw(now, term, keys, cursor, (at) => { cursor = at })
-        if (full) continue
+        if (full) {
+          flood = performance.now() - opened > calm ? firstPause : Math.min(2 * flood, longestFlood)
+          await keys.pause(flood)
+          continue
+        }
         onStatus({ state: "ended", exitCode: (await now.exited).exitCode })
         return
       } catch (err) {
@@ -97,6 +104,7 @@ class Keys {
   #to: Terminal | undefined
   #waiting: (string | Uint8Array)[] = []
   #last = 0
+  #typed: (() => void) | undefined
 
   /** Whether somebody types now. */
   get inUse(): boolean {
@@ -105,7 +113,17 @@ class Keys {
 
   type(text: string | Uint8Array): void {
     this.#last = performance.now()
+    this.#typed?.()
     if (this.#to === undefined || !attempt(() => this.#to?.write(text))) this.#waiting.push(text)
+  }
+
+  /** Waits, or until somebody types. */
+  async pause(ms: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#typed = resolve
+      setTimeout(resolve, ms)
+    })
+    this.#typed = undefined
   }
 
   sendTo(terminal: Terminal): void {
