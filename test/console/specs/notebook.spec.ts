@@ -135,3 +135,18 @@ test("floods and lines of megabytes hold up nothing", async ({ page, makeSandbox
   await expect(cell(page, 1).locator(".outputs")).toBeHidden()
   expect(Date.now() - started).toBeLessThan(5000)
 })
+
+test("what code gives removes no other notebook, and a tab that changed nothing keeps nothing", async ({ page, context, makeSandbox }) => {
+  const id = await makeSandbox()
+  await open(page, `/sandboxes/${id}/notebook`)
+  await page.evaluate(() => localStorage.setItem("hutch.notebook.somebody/else/2026", "1\n{}"))
+  const idle = await context.newPage()
+  await idle.goto(page.url())
+  await expect(cell(idle, 1)).toBeVisible()
+  await run(page, 1, "class Big:\n    def _repr_mimebundle_(self, include=None, exclude=None): return {'text/plain': 'x' * 900_000}\nfor i in range(8): display(Big())")
+  await expect(page.getByText("The browser has no room for what the cells gave")).toBeVisible()
+  expect(await page.evaluate(() => localStorage.getItem("hutch.notebook.somebody/else/2026"))).toBe("1\n{}")
+  await idle.goto("about:blank")
+  await page.reload()
+  await expect(page.getByRole("textbox", { name: "Source of cell 1" })).toContainText("class Big")
+})

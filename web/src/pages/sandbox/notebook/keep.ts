@@ -21,24 +21,36 @@ export function load(key: string): Notebook | undefined {
   }
 }
 
-/** Keeps a notebook. Where the browser has no room for it, what cells gave is left out, and false is returned. */
+/**
+ * Keeps a notebook. Where the browser has no room for it, what cells gave is left out, and false is returned. What code gives takes no room
+ * from other notebooks; only sources do.
+ */
 export function keep(key: string, notebook: Notebook): boolean {
   const now = `${Date.now()}\n`
-  if (store(key, now + toFile(notebook))) return true
+  if (put(key, now + toFile(notebook))) {
+    others(key)
+    return true
+  }
   store(key, now + toFile({ ...notebook, cells: notebook.cells.map((cell): Cell => ({ ...cell, outputs: [] })) }))
   return false
 }
 
-function store(key: string, text: string): boolean {
-  for (const old of [...others(key), undefined]) {
-    try {
-      localStorage.setItem(key, text)
-      return true
-    } catch {
-      if (old !== undefined) localStorage.removeItem(old)
-    }
+/** Stores a text, if need be in place of the oldest notebooks. */
+function store(key: string, text: string): void {
+  for (const old of others(key)) {
+    if (put(key, text)) return
+    localStorage.removeItem(old)
   }
-  return false
+  put(key, text)
+}
+
+function put(key: string, text: string): boolean {
+  try {
+    localStorage.setItem(key, text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** The keys of other notebooks, oldest first. Those beyond the bound are removed. */

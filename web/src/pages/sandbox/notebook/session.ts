@@ -203,9 +203,11 @@ export class NotebookSession {
     this.#saving = setTimeout(() => this.save(), 500)
   }
 
-  /** Keeps the notebook in the browser now. */
+  /** Keeps the notebook in the browser now, if it has changed: another tab of the browser can have kept a newer one. */
   save(): void {
+    if (this.#saving === undefined) return
     clearTimeout(this.#saving)
+    this.#saving = undefined
     this.#change({ kept: keep(this.#key, this.state.value.notebook) })
   }
 }
