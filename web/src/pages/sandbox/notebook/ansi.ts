@@ -48,15 +48,18 @@ function returned(text: string): string {
   if (!/[\r\b]/.test(text)) return text
   return text.replaceAll("\r\n", "\n").split("\n").map((line) => {
     const shown = line.includes("\r") ? (line.split("\r").findLast((part) => part !== "") ?? "") : line
-    let before
-    let now = shown
-    do {
-      before = now
-      // eslint-disable-next-line no-control-regex
-      now = now.replace(/[^\u0008]\u0008/g, "")
-    } while (now !== before && now.includes("\b"))
-    return now
+    return shown.includes("\b") ? erased(shown) : shown
   }).join("\n")
+}
+
+/** A line without the characters that backspaces take away. Each character is looked at once. */
+function erased(line: string): string {
+  const kept: string[] = []
+  for (const c of line) {
+    if (c === "\b") kept.pop()
+    else kept.push(c)
+  }
+  return kept.join("")
 }
 
 function changed(look: Look, parameters: string): Look {

@@ -32,7 +32,7 @@ function documentOf(html: string): { text: string; height: number } {
   const rules: string[] = []
   for (const el of parsed.querySelectorAll("[style]")) {
     const name = `s${rules.length}`
-    rules.push(`[data-style="${name}"] { ${(el.getAttribute("style") ?? "").replace(/[{}]/g, "")} }`)
+    rules.push(`[data-style="${name}"] { ${(el.getAttribute("style") ?? "").replace(/[{}<]/g, "")} }`) // "<" could end the element
     el.removeAttribute("style")
     el.setAttribute("data-style", name)
   }

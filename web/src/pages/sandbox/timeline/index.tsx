@@ -11,6 +11,8 @@ import type { TabProps } from "../tabs"
 import { fits, look, merge, outcome, who } from "./entries"
 
 const most = 1000
+/** More entries than this are not kept here: the server has fewer, but a page can be open for days. */
+const mostKept = 10_000
 
 const icons: Readonly<Record<TimelineEntry["kind"], LucideIcon>> = {
   life: HeartPulse, command: Terminal, code: Code, file: File, git: GitBranch, network: Globe, port: Plug, snapshot: Camera, share: Link2, question: MessageCircleQuestion,
@@ -54,7 +56,7 @@ function useTimeline(sandbox: Sandbox): { entries: readonly TimelineEntry[] | un
   const { error: failed, run } = useAction()
   const add = useCallback((more: readonly TimelineEntry[], whole: boolean) => setState((before) => {
     const known = before?.id === sandbox.id ? before : { entries: [], whole: false }
-    return { id: sandbox.id, entries: merge(known.entries, more), whole: known.whole || whole }
+    return { id: sandbox.id, entries: merge(known.entries, more).slice(0, mostKept), whole: known.whole || whole }
   }), [sandbox.id])
   const error = useStream(sandbox.id, async (signal) => {
     const page = await sandbox.timeline({ limit: most, signal })

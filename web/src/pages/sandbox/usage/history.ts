@@ -41,11 +41,8 @@ async function watch(): Promise<void> {
   const abort = new AbortController()
   stop = abort
   while (!abort.signal.aborted) {
-    try {
-      await read(abort.signal)
-    } catch {
-      await pause(3000, abort.signal).catch(() => undefined) // the frame says that the server does not answer
-    }
+    await read(abort.signal).catch(() => undefined) // the frame says that the server does not answer
+    await pause(3000, abort.signal).catch(() => undefined) // also after a stream that has ended well
   }
 }
 
