@@ -154,3 +154,26 @@ test("what code gives removes no other notebook, and a tab that changed nothing 
   await page.reload()
   await expect(page.getByRole("textbox", { name: "Source of cell 1" })).toContainText("class Big")
 })
+
+test("a notebook of a stranger does not hold up the page", async ({ page, makeSandbox }) => {
+  const id = await makeSandbox()
+  const write = `import json
+def save(name, cells, language="python"): open(name, "w").write(json.dumps({"nbformat": 4, "metadata": {"language_info": {"name": language}}, "cells": cells}))
+save("many.ipynb", [{"cell_type": "code"}] * 20_000)
+save("marks.ipynb", [{"cell_type": "markdown", "source": "[" * 190_000}, {"cell_type": "markdown", "source": "the last"}], "constructor")`
+  const { exitCode } = await api<{ exitCode: number }>("POST", `/v1/sandboxes/${id}/exec`, { command: `python3 - <<'END'\n${write}\nEND` })
+  expect(exitCode).toBe(0)
+  await open(page, `/sandboxes/${id}/notebook`)
+  const openFile = async (path: string) => {
+    await page.getByRole("button", { name: "File", exact: true }).click()
+    await page.getByRole("menuitem", { name: "Open from the sandbox" }).click()
+    await page.getByLabel("Path").fill(path)
+    await page.keyboard.press("Enter")
+  }
+  await openFile("many.ipynb")
+  await expect(page.getByRole("alert")).toContainText("20,000 cells")
+  await page.getByRole("button", { name: "Cancel" }).click()
+  await openFile("marks.ipynb")
+  await expect(page.getByText("the last")).toBeVisible()
+  await expect(page.getByLabel("Language")).toHaveValue("python")
+})

@@ -1,4 +1,4 @@
-import { languages, newCell, type Cell, type Notebook, type Output } from "./model"
+import { languages, mostCells, mostOutputs, newCell, type Cell, type Notebook, type Output } from "./model"
 
 // The file format of Jupyter's notebooks, version 4.5: https://nbformat.readthedocs.io
 
@@ -44,8 +44,9 @@ export function fromFile(text: string): Notebook {
   }
   const cells = list(get(file, "cells"))
   if (get(file, "nbformat") !== 4 || cells === undefined) throw new Error("The file is not a notebook of version 4: open it in Jupyter, and save it again.")
+  if (cells.length > mostCells) throw new Error(`The notebook has ${cells.length.toLocaleString()} cells, and ${mostCells.toLocaleString()} are opened at most: open it in Jupyter.`)
   const named = get(get(file, "metadata"), "language_info", "name") ?? get(get(file, "metadata"), "kernelspec", "language")
-  const language = typeof named === "string" && named.toLowerCase() in languages ? named.toLowerCase() : "python"
+  const language = typeof named === "string" && Object.hasOwn(languages, named.toLowerCase()) ? named.toLowerCase() : "python"
   return { language, cells: cells.length === 0 ? [newCell()] : cells.map(cellFromFile) }
 }
 
@@ -54,7 +55,7 @@ function cellFromFile(cell: unknown): Cell {
   const made = newCell(type, joined(get(cell, "source")))
   if (type === "markdown") return made
   const count = get(cell, "execution_count")
-  return { ...made, ...(typeof count === "number" ? { count } : {}), outputs: (list(get(cell, "outputs")) ?? []).flatMap(outputFromFile) }
+  return { ...made, ...(typeof count === "number" ? { count } : {}), outputs: (list(get(cell, "outputs")) ?? []).slice(0, mostOutputs).flatMap(outputFromFile) }
 }
 
 function outputFromFile(output: unknown): Output[] {

@@ -39,7 +39,8 @@ function blocks(text: string): ReactNode[] {
   return found
 }
 
-const marks = /(`[^`\n]+`)|(\*\*[^*\n]+\*\*)|(\*[^*\s][^*\n]*\*)|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)/g
+// No part of it looks far ahead for an end that another mark comes before: text of strangers can have a mark at each place.
+const marks = /(`[^`\n]+`)|(\*\*[^*\n]+\*\*)|(\*[^*\s][^*\n]*\*)|\[([^[\]\n]+)\]\((https?:\/\/[^\s)]{1,2000})\)/g
 
 function inline(text: string): ReactNode[] {
   const found: ReactNode[] = []

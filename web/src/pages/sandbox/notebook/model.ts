@@ -36,8 +36,10 @@ export function newNotebook(): Notebook {
 
 /** The longest output of a stream that a cell keeps: its beginning, and its end. */
 const longestHead = 64 << 10, longestTail = 64 << 10
+/** The most cells of a notebook that is opened. Each has an editor. */
+export const mostCells = 1000
 /** The most pieces that a cell keeps. */
-const mostOutputs = 500
+export const mostOutputs = 500
 
 /** Adds a piece to what a cell gave. Output of one stream that follows each other is one piece, and has a bound. */
 export function addOutput(outputs: readonly Output[], added: Output): readonly Output[] {
