@@ -118,7 +118,7 @@ test("hostile names and contents are shown as what they are", async ({ page, mak
     mkdir '<script>alert(1)<'; touch '<img src=x onerror=alert(1)>.txt' "$(printf 'evil\342\200\256gpj.exe')" "$(printf 'esc\033[31m\nline')" "$(printf 'bad\377name')"
     echo '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" onload="parent.hacked=1"><script>parent.hacked=1</script><image href="http://127.0.0.1:1/x"/></svg>' > image.svg
     head -c 10000000 /dev/zero | tr '\0' x > long.txt; printf 'a\0b' > binary.dat; mkfifo pipe; ln -s nowhere broken
-    printf 'see \342\200\256reversed' > rtl.txt`)
+    printf 'see \342\200\256reversed' > rtl.txt; echo text > x.constructor`)
   await open(page, `/sandboxes/${id}/files`)
   for (const name of ["<script>alert(1)<", "<img src=x onerror=alert(1)>.txt", "evil\\u{202e}gpj.exe", "esc\\u{1b}[31m\\nline", "bad\ufffdname"]) await expect(file(page, name)).toBeVisible()
   await file(page, "<img src=x onerror=alert(1)>.txt").click()
@@ -130,6 +130,8 @@ test("hostile names and contents are shown as what they are", async ({ page, mak
   }
   await file(page, "image.svg").click()
   await expect(page.getByRole("img", { name: "image.svg" })).toBeVisible()
+  await file(page, "x.constructor").click()
+  await expect(editor(page, "x.constructor")).toContainText("text")
   await file(page, "rtl.txt").click()
   await expect(editor(page, "rtl.txt").locator(".cm-specialChar")).toBeVisible()
   expect(await page.evaluate(() => (globalThis as { hacked?: number }).hacked)).toBeUndefined()

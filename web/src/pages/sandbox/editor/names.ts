@@ -9,5 +9,6 @@ const extensions: Readonly<Record<string, string>> = {
 
 /** The language of a file, by its name; undefined for plain text. */
 export function languageOf(name: string): string | undefined {
-  return extensions[name.slice(name.lastIndexOf(".") + 1).toLowerCase()]
+  const ending = name.slice(name.lastIndexOf(".") + 1).toLowerCase()
+  return Object.hasOwn(extensions, ending) ? extensions[ending] : undefined
 }

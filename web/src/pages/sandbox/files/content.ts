@@ -21,7 +21,8 @@ export async function readContent(sandbox: Sandbox, path: string, options: { asT
   const { signal, asText = false } = options
   const info = await follow(sandbox, path, signal)
   if (info.type !== "file") return { kind: "refused", title: "Not a file with content", reason: kinds[info.type], info }
-  const type = images[info.name.slice(info.name.lastIndexOf(".") + 1).toLowerCase()]
+  const ending = info.name.slice(info.name.lastIndexOf(".") + 1).toLowerCase()
+  const type = Object.hasOwn(images, ending) ? images[ending] : undefined // a file can be named x.constructor
   if (type !== undefined && !asText) {
     if (info.size > maxImage) return { kind: "refused", title: "Too large to show", reason: `The image has ${format.bytes(info.size)}, and ${format.bytes(maxImage)} are shown at most.`, info }
     return { kind: "image", image: new Blob([await readBytes(sandbox, path, maxImage, signal)], { type }), info }

@@ -22,6 +22,7 @@ const icons: Readonly<Record<TimelineEntry["kind"], LucideIcon>> = {
 export default function TimelineTab({ sandbox }: TabProps) {
   const { entries, error, older } = useTimeline(sandbox)
   const [params, setParams] = useSearchParams()
+  const [drawn, setDrawn] = useState(200) // each entry that comes moves all rows
   const kind = params.get("kind") ?? "all", text = params.get("text") ?? ""
   const set = useCallback((name: string, value: string) => setParams((before) => {
     if (value === "" || value === "all") before.delete(name)
@@ -43,9 +44,11 @@ export default function TimelineTab({ sandbox }: TabProps) {
       </div>
       {error !== undefined && <ErrorNote error={error} />}
       {chosen && <Chosen key={chosen.id} sandbox={sandbox} entry={chosen} />}
-      <Table label="Timeline" rows={shown} columns={columns} rowKey={(e) => String(e.id)} onOpen={(e) => set("entry", String(e.id))}
+      <Table label="Timeline" rows={shown.slice(0, drawn)} columns={columns} rowKey={(e) => String(e.id)} onOpen={(e) => set("entry", String(e.id))}
         empty={<Empty icon={Activity} title={entries.length === 0 ? "Nothing yet" : "No entry fits the filter"}>Commands, code, files, connections and what becomes of the sandbox appear here at once.</Empty>} />
-      {older && <Button onClick={older}>Show older entries</Button>}
+      {shown.length > drawn
+        ? <Button onClick={() => setDrawn(5 * drawn)}>Show older entries</Button>
+        : older && <Button onClick={older}>Show older entries</Button>}
     </>
   )
 }
