@@ -67,10 +67,16 @@ func newJournal(dir string, open *atomic.Int32) *journal {
 func (j *journal) newer(t *track) string { return filepath.Join(j.dir, t.name+".jsonl") }
 func (j *journal) older(t *track) string { return filepath.Join(j.dir, t.name+".old.jsonl") }
 
-// trackOf is where an entry goes: programs can cause as many entries of the network and of their memory as they like.
+// trackOf is where an entry goes: programs can cause as many entries of the network and of their memory as they like. So can they and the
+// visitors of a port of sleep and waking, if no caller asked for it.
 func trackOf(e hutch.TimelineEntry) int {
-	if e.Event == Allowed || e.Event == Denied || e.Event == Skipped || e.Event == MemoryLimit {
+	switch e.Event {
+	case Allowed, Denied, Skipped, MemoryLimit:
 		return programTrack
+	case Woken, Hibernated, Stopped:
+		if e.Token == "" {
+			return programTrack
+		}
 	}
 	return callTrack
 }

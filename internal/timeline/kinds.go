@@ -12,6 +12,9 @@ const (
 	Denied      = "Denied"      // by the network's rules
 	Skipped     = "Skipped"     // events of the network that came too fast
 	MemoryLimit = "MemoryLimit" // programs were ended, because the sandbox had no memory left
+	Woken       = "Woken"
+	Hibernated  = "Hibernated"
+	Stopped     = "Stopped"
 )
 
 // kinds says which verbs are on record, and what they are about. Verbs that only look are not, and neither are those that carry the

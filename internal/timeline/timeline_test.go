@@ -186,6 +186,26 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// A program of a linked sandbox, or a visitor of a port, can wake a sandbox that falls asleep again for ever. That removes nothing that callers
+// did either.
+func TestWakingForEver(t *testing.T) {
+	t.Parallel()
+	all, ctx := open(t, t.TempDir()), as(t.Context(), "ada")
+	all.Happened(ctx, "ada", "box", hutch.TimelineEntry{Event: "Created"})
+	all.Happened(ctx, "ada", "box", hutch.TimelineEntry{Event: Woken})
+	for range 5000 {
+		all.Happened(t.Context(), "ada", "box", hutch.TimelineEntry{Event: Woken, Target: strings.Repeat("x", 200)})
+		all.Happened(t.Context(), "ada", "box", hutch.TimelineEntry{Event: Stopped})
+	}
+	list := read(t, all, ctx, "box", hutch.TimelineQuery{After: 1, Limit: hutch.MaxTimeline})
+	if first := read(t, all, ctx, "box", hutch.TimelineQuery{ID: 1}); len(first) != 1 || list[0].Cursor != 2 || list[0].Token != "ada" {
+		t.Errorf("what a caller did is gone: %+v, then %+v", first, list[0])
+	}
+	if last := read(t, all, ctx, "box", hutch.TimelineQuery{Limit: 1})[0]; last.Cursor != 10_002 || last.Event != Stopped {
+		t.Errorf("the newest is %+v", last)
+	}
+}
+
 // What was written is there after a kill, also when a power cut tore the last line; cursors continue.
 func TestRestart(t *testing.T) {
 	t.Parallel()
