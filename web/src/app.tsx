@@ -1,12 +1,13 @@
 import { Tooltip } from "@base-ui/react/tooltip"
 import { Boxes, Gauge, HardDrive, KeyRound, Layers, type LucideIcon, ScrollText, Server } from "lucide-react"
 import { lazy, Suspense, useEffect, type ComponentType } from "react"
-import { Redirect, Route, Switch } from "wouter"
+import { Redirect, Route, Switch, useLocation } from "wouter"
 import { Frame } from "./frame"
 import { NotFound } from "./pages/not-found"
 import { SignInPage } from "./pages/signin"
 import { can, resume, useSignIn } from "./session"
 import { ErrorNote, Loading } from "./ui"
+import { Boundary } from "./ui/boundary"
 
 /** One entry of the navigation, and the page that it leads to. */
 export interface NavEntry {
@@ -51,9 +52,10 @@ export function App() {
 function SignedIn() {
   const offered = pages.filter((entry) => can(entry.verb))
   const first = offered[0]?.path ?? "/sandboxes"
+  const [place] = useLocation()
   return (
     <Frame entries={offered}>
-      <Suspense fallback={<div className="page"><Loading /></div>}>
+      <Boundary place={place}><Suspense fallback={<div className="page"><Loading /></div>}>
         <Switch>
           <Route path="/sandboxes/:id/*?">{({ id, "*": rest = "" }) => <Sandbox key={id} id={id} tab={rest.split("/")[0] ?? ""} />}</Route>
           {offered.map(({ path, Page }) => <Route key={path} path={path} nest={path !== "/sandboxes"}><Page /></Route>)}
@@ -61,7 +63,7 @@ function SignedIn() {
           <Route path="/"><Redirect to={first} replace /></Route>
           <Route><NotFound /></Route>
         </Switch>
-      </Suspense>
+      </Suspense></Boundary>
     </Frame>
   )
 }

@@ -58,3 +58,15 @@ test("what one began is not done in the name of another", async ({ page, makeSan
   await expect(page.getByText("No sandboxes yet")).toBeVisible() // the pages are the other's
   expect(await api("GET", "/v1/sandboxes", undefined, other)).toEqual([])
 })
+
+test("a page that is gone from the server leaves the others", async ({ page, makeSandbox, expected }) => {
+  expected.push(/404 \(Not Found\).*\/assets\//, /dynamically imported module/, /preload/)
+  await makeSandbox()
+  await open(page, "/sandboxes")
+  await expect(page.getByRole("heading", { name: "Sandboxes" })).toBeVisible()
+  await page.route(/\/assets\/.*\.(js|css)$/, (route) => route.fulfill({ status: 404, body: "gone" })) // as after an update of the server
+  await page.getByRole("link", { name: "Usage" }).click()
+  await expect(page.getByRole("alert")).toBeVisible()
+  await page.getByRole("link", { name: "Sandboxes" }).click()
+  await expect(page.getByRole("heading", { name: "Sandboxes" })).toBeVisible()
+})
