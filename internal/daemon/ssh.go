@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"hutch"
+	"hutch/internal/caller"
 	"hutch/internal/datadir"
 	"hutch/internal/listen"
 	"hutch/internal/room"
