@@ -19,7 +19,7 @@ LDFLAGS := -s -w -X main.commit=$(COMMIT)
 NEEDS   := $(shell sed -n 's/^go /Go /p' go.mod)
 # The race detector needs a C compiler.
 RACE    := $(shell command -v gcc >/dev/null && echo -race)
-ALONE   := badinput escape hibernate network soak
+ALONE   := badinput console escape hibernate network soak
 SPACE   := $(subst ,, )
 SOURCES := $(shell find . -name '*.go' -not -path './bin/*' -not -path '*/node_modules/*') go.mod go.sum $(shell find internal/console/dist -type f)
 

@@ -31,7 +31,8 @@ interface Fixtures {
 
 export const test = base.extend<Fixtures>({
   expected: async ({}, use) => { await use([]) },
-  page: async ({ page, expected }, use) => {
+  // The sandboxes of a test outlive its page, which would ask for them.
+  page: async ({ page, expected, makeSandbox, makeToken }, use) => {
     const broken: string[] = []
     watch(page, broken)
     page.context().on("page", (other) => watch(other, broken))

@@ -154,18 +154,3 @@ test("what is typed outlives another tab, and a token that cannot write is not o
   await page.getByRole("button", { name: "Close the file" }).click()
   await expect(page.getByRole("tree")).toBeVisible()
 })
-
-test("a program that changes files without end does not use up the limits of the token", async ({ page, makeSandbox }) => {
-  const id = await makeSandbox()
-  await sh(id, "echo begun > log.txt")
-  await open(page, `/sandboxes/${id}/files?path=/workspace/log.txt`)
-  await expect(editor(page, "log.txt")).toContainText("begun")
-  let requests = 0
-  page.on("request", (request) => { if (request.url().includes(`/v1/sandboxes/${id}/files`)) requests++ })
-  const began = Date.now()
-  await sh(id, "for i in $(seq 150); do echo line-$i > log.txt; touch file-$i; sleep 0.05; done; touch 0-last")
-  expect(requests).toBeGreaterThan(0)
-  expect(requests).toBeLessThan(60 + (Date.now() - began) / 1000)
-  await expect(file(page, "0-last")).toBeVisible() // the last changes are seen
-  await expect(editor(page, "log.txt")).toContainText("line-150")
-})

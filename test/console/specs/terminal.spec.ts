@@ -42,17 +42,3 @@ test("it has the size of the page", async ({ page, makeSandbox }) => {
     expect(Number(rows)).toBeLessThan(30)
   }).toPass()
 })
-
-test("a flood does not use up the limits of the token, and Ctrl-C ends it", async ({ page, makeSandbox }) => {
-  await openTerminal(page, await makeSandbox())
-  let connections = 0
-  page.on("websocket", () => connections++)
-  await page.locator(".xterm").click()
-  await page.keyboard.type("yes\n")
-  await expect(screen(page)).toContainText("y")
-  await page.waitForTimeout(8000) // this counts what is asked for in a time; nothing is awaited
-  expect(connections).toBeLessThan(10)
-  await page.keyboard.press("Control+c")
-  await page.keyboard.type("echo $((6 * 7))-after\n")
-  await expect(screen(page)).toContainText("42-after")
-})
