@@ -128,7 +128,7 @@ func (b *bed) post(ctx context.Context, request string, files io.Reader) error {
 // until waits until there are so many sandboxes.
 func (b *bed) until(t *testing.T, want int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		list, err := b.Sandboxes(t.Context(), hutch.Filter{})
 		if err == nil && len(list) == want {
 			return

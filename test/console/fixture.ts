@@ -1,7 +1,7 @@
 // What the tests of the console share: a page that fails its test when the console breaks a rule, a client of the API that makes sandboxes
 // for the test, and the check of axe.
 import AxeBuilder from "@axe-core/playwright"
-import { test as base, expect, type Page } from "@playwright/test"
+import { test as base, expect, type Page, type Request } from "@playwright/test"
 
 export { expect }
 
@@ -65,10 +65,12 @@ function watch(page: Page, broken: string[]): void {
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") broken.push(`${message.type()}: ${message.text()} ${message.location().url}`)
   })
-  page.on("request", (request) => {
+  const sent = (request: Request): void => {
     const to = request.url()
-    if (!to.startsWith(url) && !/^(data|blob|about|chrome-error):/.test(to) && !new URL(to).hostname.endsWith(".localhost")) broken.push(`request to another host: ${to}`)
-  })
+    if (!to.startsWith(url) && !/^(data|blob|about|chrome-error):/.test(to) && !new URL(to).hostname.endsWith(".localhost")) broken.push(`request to another host: ${to} ${request.failure()?.errorText ?? ""}`)
+  }
+  page.on("requestfinished", sent)
+  page.on("requestfailed", (request) => { if (!/csp/i.test(request.failure()?.errorText ?? "")) sent(request) }) // what the policy stops was not sent
 }
 
 /** Opens a path of the console as somebody who is signed in, by default with the server's own token. */
