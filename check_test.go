@@ -13,7 +13,7 @@ import (
 // TestEveryRequestIsChecked: a verb whose argument is a request has a Check for it.
 func TestEveryRequestIsChecked(t *testing.T) {
 	check := reflect.TypeFor[interface{ Check() error }]()
-	unchecked := []string{"RestoreBackupRequest"} // ids and a folder, which files check
+	unchecked := []string{"RestoreBackupRequest", "HibernateRequest"} // ids and a folder, which files check; a single choice
 	for _, service := range []reflect.Type{
 		reflect.TypeFor[hutch.Service](), reflect.TypeFor[hutch.Tokens](), reflect.TypeFor[hutch.Sharing](),
 		reflect.TypeFor[hutch.Secrets](), reflect.TypeFor[hutch.Backups](), reflect.TypeFor[hutch.Images](),
@@ -91,6 +91,21 @@ func TestCheck(t *testing.T) {
 		{hutch.GitCloneRequest{URL: "https://example.com/x", Branch: "--upload-pack"}, "branch"},
 		{hutch.GitDiffRequest{To: "main"}, "to needs from"},
 		{hutch.GitCommitRequest{}, "the message is empty"},
+		{hutch.ScreenRequest{Width: 640}, "a screen of 640 × 0 pixels"},
+		{hutch.ScreenRequest{Width: 1 << 40, Height: 480}, "a screen of"},
+		{hutch.ScreenshotRequest{Region: &hutch.Region{X: -1, Width: 1, Height: 1}}, "the region is"},
+		{hutch.ScreenshotRequest{Region: &hutch.Region{Width: 10}}, "the region is"},
+		{hutch.ControlRequest{}, "there are 0 actions"},
+		{hutch.ControlRequest{Actions: make([]hutch.ScreenAction, hutch.MaxScreenActions+1)}, "there are 101 actions"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: "lick"}}}, "there is no action"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.MouseMove}}}, "needs coordinate"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.LeftClick, Duration: 1}}}, "takes no duration"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.LeftClick, Coordinate: []int{1}}}}, "coordinate is [1]"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.Scroll, ScrollDirection: "in"}}}, "scroll_direction"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.ZoomIn, Region: []int{5, 5, 1, 1}}}}, "the region is"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.TypeText, Text: "\xff"}}}, "UTF-8"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.WaitAct, Duration: 40}, {Action: hutch.WaitAct, Duration: 40}}}, "take 80 s"},
+		{hutch.ControlRequest{Actions: []hutch.ScreenAction{{Action: hutch.LeftClick}, {Action: hutch.PressKey, Text: "ctrl+c"}}}, ""},
 		{hutch.ConnectionQuery{Limit: hutch.MaxConnections + 1}, "limit"},
 		{hutch.Filter{Status: "tired"}, "there is no status"},
 	} {

@@ -97,6 +97,18 @@ func (e *Error) About() (Subject, string) {
 	return "", ""
 }
 
+// Limit names the limit that an Exhausted error is about; empty if it names none.
+func (e *Error) Limit() string {
+	name, _ := e.Data["limit"].(string)
+	return name
+}
+
+// RetryAfter is when to try again, in seconds; ok is false for an error that does not say.
+func (e *Error) RetryAfter() (seconds int, ok bool) {
+	seconds, ok = e.Data["retryAfter"].(int)
+	return seconds, ok
+}
+
 // KindOf is the kind of the first [Error] in err's chain, and Internal when
 // there is none.
 func KindOf(err error) Kind {

@@ -43,3 +43,14 @@ func TestAbout(t *testing.T) {
 		t.Errorf("the first error was changed: %v", base.Data)
 	}
 }
+
+func TestFactsOfAnError(t *testing.T) {
+	e := hutch.Errorf(hutch.Exhausted, "no room")
+	if after, ok := e.RetryAfter(); ok || e.Limit() != "" {
+		t.Errorf("nothing was said: %d, %q", after, e.Limit())
+	}
+	e = e.With("limit", "disk").With("retryAfter", 3)
+	if after, ok := e.RetryAfter(); !ok || after != 3 || e.Limit() != "disk" {
+		t.Errorf("%d, %t, %q", after, ok, e.Limit())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -224,12 +225,27 @@ type ImageConfig struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	ExposedPorts []string          `json:"exposedPorts,omitempty"` // such as 8080/tcp
 	StopSignal   string            `json:"stopSignal,omitempty"`
+	Healthcheck  *HealthCheck      `json:"healthcheck,omitempty"`
 }
 
 // Program is the command line that starts the image's program: its ENTRYPOINT, and CMD after it. It is empty if the
 // image names none.
 func (c ImageConfig) Program() string {
 	return CommandLine(slices.Concat(c.Entrypoint, c.Command)...)
+}
+
+// TCPPorts are the ports that the image names for TCP, in order.
+func (c ImageConfig) TCPPorts() []int {
+	var ports []int
+	for _, text := range c.ExposedPorts {
+		number, protocol, _ := strings.Cut(text, "/")
+		port, err := strconv.Atoi(number)
+		if err == nil && CheckPort(port) == nil && (protocol == "" || strings.EqualFold(protocol, "tcp")) && !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
 }
 
 // MaxImageName is the longest reference of an image, in bytes.

@@ -38,6 +38,9 @@ const (
 type Network struct {
 	Mode  NetworkMode  `json:"mode,omitempty"` // default allow-list
 	Allow NetworkRules `json:"allow,omitempty"`
+	// Block are addresses and nets that are not reached, whatever the mode is. Only a rule of Allow about the same or a
+	// narrower net wins over it.
+	Block NetworkRules `json:"block,omitempty"`
 	// Links are other sandboxes of the same owner. The sandbox reaches their ports by a name.
 	Links  NetworkLinks  `json:"links,omitempty"`
 	Limits NetworkLimits `json:"limits,omitzero"`
@@ -56,7 +59,7 @@ const MaxNetworkRules = 1000
 
 // IsZero reports whether n sets nothing.
 func (n Network) IsZero() bool {
-	return n.Mode == "" && len(n.Allow) == 0 && len(n.Links) == 0 && n.Limits == NetworkLimits{}
+	return n.Mode == "" && len(n.Allow)+len(n.Block)+len(n.Links) == 0 && n.Limits == NetworkLimits{}
 }
 
 // Canonical returns n with its defaults and with each rule in its canonical form. Its error says which part of n is
@@ -72,22 +75,16 @@ func (n Network) Canonical() (Network, error) {
 	if l := n.Limits; min(int64(l.Connections), int64(l.Rate), l.Bandwidth, l.Total) < 0 {
 		return n, Errorf(Invalid, "a limit of the network is negative: give a number, or leave it out for the default").Naming(AboutField, "network.limits")
 	}
-	if len(n.Allow) > MaxNetworkRules {
-		return n, Errorf(Invalid, "a sandbox may have at most %d rules: name a domain by *.example.com, or a net by its prefix", MaxNetworkRules).Naming(AboutField, "network.allow")
-	}
-	var allow NetworkRules
-	seen := map[NetworkRule]bool{}
-	for _, rule := range n.Allow {
-		if err := rule.Check(); err != nil {
-			return n, err
-		}
-		if !seen[rule] {
-			seen[rule] = true
-			allow = append(allow, rule)
-		}
-	}
-	n.Allow = allow
 	var err error
+	if n.Allow, err = n.Allow.canonical("network.allow"); err != nil {
+		return n, err
+	}
+	if n.Block, err = n.Block.canonical("network.block"); err != nil {
+		return n, err
+	}
+	if i := slices.IndexFunc(n.Block, func(rule NetworkRule) bool { return rule.Name != "" }); i >= 0 {
+		return n, Errorf(Invalid, "network.block has the name %s: give addresses and nets, such as 203.0.113.7 or 203.0.113.0/24", n.Block[i]).Naming(AboutField, "network.block")
+	}
 	n.Links, err = n.Links.canonical()
 	return n, err
 }
@@ -197,16 +194,7 @@ func (q ConnectionQuery) Check() error {
 // Changed returns n with another mode, unless mode is empty, and with the given rules added and removed.
 func (n Network) Changed(mode NetworkMode, allow, deny NetworkRules) (Network, error) {
 	n.Mode = cmp.Or(mode, n.Mode)
-	n.Allow = append(slices.Clone(n.Allow), allow...)
-	for _, rule := range deny {
-		if err := rule.Check(); err != nil {
-			return n, err
-		}
-		before := len(n.Allow)
-		n.Allow = slices.DeleteFunc(n.Allow, func(have NetworkRule) bool { return have == rule })
-		if len(n.Allow) == before {
-			return n, Errorf(NotFound, "there is no rule %s to take back: show the network to see those that there are", rule)
-		}
-	}
-	return n, nil
+	var err error
+	n.Allow, err = n.Allow.Changed(allow, deny)
+	return n, err
 }

@@ -179,8 +179,10 @@ const (
 type Preview struct {
 	Port
 	Owner string
-	Key   []byte          // key that signs its links and cookies
-	Life  context.Context // done when the port is no longer exposed in this way
+	// Host is sent to the server in place of the visitor's Host header; empty keeps the visitor's.
+	Host string
+	Key  []byte          // key that signs its links and cookies
+	Life context.Context // done when the port is no longer exposed in this way
 }
 
 // PortLinkParameter is the URL parameter that holds a signature.

@@ -247,7 +247,7 @@ func (s ProcessStatus) Live() bool { return s == ProcessStarting || s == Process
 // ProcessRequest asks for a background process. The process outlives the connection that asked for it and ends with
 // its sandbox.
 type ProcessRequest struct {
-	Command       string            `json:"command"`
+	Command       string            `json:"command,omitempty"`
 	Name          string            `json:"name,omitempty"` // for people; 1-63 printable characters, not necessarily unique
 	Dir           string            `json:"cwd,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`
@@ -259,11 +259,22 @@ type ProcessRequest struct {
 	// Terminal, when set, gives the process a terminal of that size instead of pipes, with TERM=xterm-256color unless
 	// Env sets another. All its output is then Stdout. It has an input, and is not restarted.
 	Terminal *Size `json:"terminal,omitempty"`
+	// Entrypoint runs the program that the sandbox's image names, its ENTRYPOINT and CMD, in place of Command. What the
+	// image says of its program and is not set here holds for it: STOPSIGNAL and HEALTHCHECK.
+	Entrypoint bool `json:"entrypoint,omitempty"`
+	Care
 }
 
 // Check refuses a request that no server can answer.
 func (r ProcessRequest) Check() error {
-	if err := cmp.Or(checkProgram(r.Command, r.Dir, r.Env, r.Secrets), checkProcessName(r.Name), checkOptionalUser(r.User)); err != nil {
+	command := r.Command
+	switch {
+	case r.Entrypoint && command != "":
+		return Errorf(Invalid, "entrypoint runs the program of the image: leave out command, or entrypoint").Naming(AboutField, "entrypoint")
+	case r.Entrypoint:
+		command = "of the image"
+	}
+	if err := cmp.Or(checkProgram(command, r.Dir, r.Env, r.Secrets), checkProcessName(r.Name), checkOptionalUser(r.User), r.Care.check()); err != nil {
 		return err
 	}
 	switch r.RestartPolicy {
@@ -302,19 +313,21 @@ func CheckSignal(signal int) error {
 
 // Process is the record of one background process at one moment.
 type Process struct {
-	ID            string        `json:"processId"`
-	SandboxID     string        `json:"sandboxId"`
-	Name          string        `json:"name"`
-	Command       string        `json:"command"`
-	Status        ProcessStatus `json:"status"`
-	PID           int           `json:"pid"` // inside the sandbox; 0 when the process does not run
-	ExitCode      *int          `json:"exitCode,omitempty"`
-	Signal        int           `json:"signal,omitempty"` // that ended it; 0 for none
-	StartTime     time.Time     `json:"startTime"`
-	EndTime       *time.Time    `json:"endTime,omitempty"`
-	RestartPolicy RestartPolicy `json:"restartPolicy"`
-	Restarts      int           `json:"restarts"`
-	Terminal      *Size         `json:"terminal,omitempty"` // its present size
+	ID            string         `json:"processId"`
+	SandboxID     string         `json:"sandboxId"`
+	Name          string         `json:"name"`
+	Command       string         `json:"command"`
+	Status        ProcessStatus  `json:"status"`
+	PID           int            `json:"pid"` // inside the sandbox; 0 when the process does not run
+	ExitCode      *int           `json:"exitCode,omitempty"`
+	Signal        int            `json:"signal,omitempty"` // that ended it; 0 for none
+	StartTime     time.Time      `json:"startTime"`
+	EndTime       *time.Time     `json:"endTime,omitempty"`
+	RestartPolicy RestartPolicy  `json:"restartPolicy"`
+	Restarts      int            `json:"restarts"`
+	Terminal      *Size          `json:"terminal,omitempty"`   // its present size
+	StopSignal    int            `json:"stopSignal,omitempty"` // as it was asked for
+	Health        *ProcessHealth `json:"health,omitempty"`     // of a process with a health check
 }
 
 // LogsRequest asks for the output of a background process.
@@ -322,6 +335,7 @@ type LogsRequest struct {
 	SandboxID string
 	ProcessID string
 	// Cursor is where to start, in bytes of the process's whole output; 0 is the oldest kept byte.
+	// A cursor after the end counts as the end, so that math.MaxInt64 asks how much there is.
 	Cursor int64
 	// Follow waits for more output until the process has ended for good or the context is done.
 	Follow bool

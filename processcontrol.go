@@ -52,8 +52,8 @@ func (s Size) Check() error {
 // MaxPattern is the longest text or pattern to wait for, in bytes.
 const MaxPattern = 1 << 10
 
-// WaitRequest says what to wait for: a port, a line of output or, without
-// either, the end of the process.
+// WaitRequest says what to wait for: a port, a line of output, the health of
+// the process or, without any of them, its end.
 type WaitRequest struct {
 	// Port waits until a connection to this port on the sandbox's loopback succeeds. With Path, which begins with
 	// "/", an HTTP GET of it must return Status or, if that is 0, any status from 200 to 399.
@@ -65,6 +65,8 @@ type WaitRequest struct {
 	Text    string `json:"text,omitempty"`
 	Pattern string `json:"pattern,omitempty"`
 	Cursor  int64  `json:"cursor,omitempty"`
+	// Healthy waits until the process's health check has succeeded.
+	Healthy bool `json:"healthy,omitempty"`
 	// Timeout is the longest to wait; default 30, at most the server's maximum.
 	Timeout Seconds `json:"timeout,omitempty"`
 }
@@ -73,14 +75,14 @@ type WaitRequest struct {
 // regular expression is found when it is compiled.
 func (r WaitRequest) Check() error {
 	things := 0
-	for _, asked := range []bool{r.Port != 0, r.Text != "", r.Pattern != ""} {
+	for _, asked := range []bool{r.Port != 0, r.Text != "", r.Pattern != "", r.Healthy} {
 		if asked {
 			things++
 		}
 	}
 	switch {
 	case things > 1:
-		return Errorf(Invalid, "give one of port, text and pattern, or none of them to wait for the end")
+		return Errorf(Invalid, "give one of port, text, pattern and healthy, or none of them to wait for the end")
 	case r.Port < 0 || r.Port > 65535:
 		return Errorf(Invalid, "the port is %d: give 1 to 65535", r.Port).Naming(AboutField, "port")
 	case r.Port == 0 && (r.Path != "" || r.Status != 0) || r.Path == "" && r.Status != 0:

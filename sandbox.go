@@ -31,6 +31,9 @@ const (
 	Destroyed  Status = "destroyed"
 )
 
+// Sleeps reports whether a sandbox of that status runs no program, and what it keeps is on disk.
+func (s Status) Sleeps() bool { return s == Hibernated || s == Stopped }
+
 // IdleAction says what happens to a sandbox after SleepAfter without use.
 type IdleAction string
 

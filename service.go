@@ -81,4 +81,5 @@ type Service interface {
 	Snapshots
 	Ports
 	Networks
+	Screens
 }

@@ -2,6 +2,7 @@ package hutch
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -26,8 +27,12 @@ type Snapshots interface {
 	// Snapshots lists the caller's snapshots and the shared ones, oldest first.
 	Snapshots(ctx context.Context) ([]Snapshot, error)
 
-	// DeleteSnapshot deletes one of the caller's snapshots, by id or name. It is idempotent. Sandboxes that started
-	// from the snapshot do not need it.
+	// TagSnapshot gives one of the caller's snapshots, by id or name, another name. A name of another snapshot is
+	// Conflict, unless req.Replace moves it; a snapshot that loses its last name is deleted.
+	TagSnapshot(ctx context.Context, snapshot string, req SnapshotTag) (Snapshot, error)
+
+	// DeleteSnapshot deletes one of the caller's snapshots, by id or by its last name. A name of several is only removed. It is
+	// idempotent. Sandboxes that started from the snapshot do not need it.
 	DeleteSnapshot(ctx context.Context, snapshot string) error
 
 	// Fork makes copies of the sandbox's present state, all or none, with new ids. It waits for a moment as Snapshot
@@ -41,11 +46,19 @@ type Snapshots interface {
 	// Hibernate puts the sandbox to sleep now, also one with KeepAlive, and returns when its memory and files are on disk. Programs
 	// that run in the background sleep with it. It waits for a moment for other uses to end, as Snapshot does; a sandbox that stays in use
 	// is a Conflict. One that sleeps already does not change. A runtime that cannot keep memory keeps the files only, and the sandbox
-	// is stopped; with background processes, which would end, that is a Conflict.
-	Hibernate(ctx context.Context, sandbox string) (Sandbox, error)
+	// is stopped; with background processes, which would end, that is a Conflict. With FilesOnly, any runtime does so, and ends
+	// background processes.
+	Hibernate(ctx context.Context, sandbox string, req HibernateRequest) (Sandbox, error)
 
 	// Resume continues a paused, hibernated or stopped sandbox.
 	Resume(ctx context.Context, sandbox string) (Sandbox, error)
+}
+
+// HibernateRequest puts a sandbox to sleep.
+type HibernateRequest struct {
+	// FilesOnly keeps no memory: the sandbox is stopped, and its background processes end. They are asked to end before they are
+	// killed.
+	FilesOnly bool `json:"filesOnly,omitempty"`
 }
 
 // SnapshotRequest asks for a snapshot.
@@ -70,11 +83,26 @@ func (r SnapshotRequest) Check() error {
 	return nil
 }
 
+// SnapshotTag is another name for a snapshot.
+type SnapshotTag struct {
+	// Name is NAME or NAME:TAG, unique among the owner's snapshots. NAME:latest is the same as NAME.
+	Name string `json:"name"`
+	// Replace moves the name from the snapshot that has it.
+	Replace bool `json:"replace,omitempty"`
+}
+
+// Check refuses a request that no server can answer.
+func (r SnapshotTag) Check() error { return CheckTemplateName(r.Name) }
+
+// MaxSnapshotNames is how many names a snapshot can have.
+const MaxSnapshotNames = 100
+
 // Snapshot is the record of a snapshot.
 type Snapshot struct {
 	ID        string     `json:"snapshotId"`
-	Name      string     `json:"name,omitempty"`
-	SandboxID string     `json:"sandboxId"` // the sandbox that it was made of
+	Name      string     `json:"name,omitempty"`  // the oldest of its names
+	Names     []string   `json:"names,omitempty"` // oldest first
+	SandboxID string     `json:"sandboxId"`       // the sandbox that it was made of
 	Owner     string     `json:"owner,omitempty"`
 	Shared    bool       `json:"shared,omitempty"`
 	CreatedAt time.Time  `json:"createdAt"`
@@ -87,6 +115,15 @@ type Snapshot struct {
 	Limits    Limits     `json:"limits"`
 	Template  *Template  `json:"template,omitempty"` // nil for a snapshot that was not made as a template
 }
+
+// HasName reports whether a text is one of the snapshot's names.
+func (s Snapshot) HasName(name string) bool {
+	name = TemplateName(name)
+	return name != "" && (s.Name == name || slices.Contains(s.Names, name))
+}
+
+// IsCalled reports whether a text is the snapshot's id or one of its names.
+func (s Snapshot) IsCalled(idOrName string) bool { return s.ID == idOrName || s.HasName(idOrName) }
 
 // MaxForks is the highest number of copies in one call.
 const MaxForks = 100

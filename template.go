@@ -12,10 +12,15 @@ type Template struct {
 	Start string `json:"start,omitempty"`
 	// Ready says when Start is ready; without it, once it has started.
 	Ready *WaitRequest `json:"ready,omitempty"`
+	// Care is how the process of Start is looked after; with Entrypoint, default: as the image says.
+	Care
 	// Warm are the interpreters that wait, as LANGUAGE or LANGUAGE=MODULE,MODULE.
 	Warm []string `json:"warm,omitempty"`
 	// Labels are those of the sandboxes, beside their own.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Volumes are those of the sandboxes, by their names among the volumes of the owner who creates a sandbox. A volume of the
+	// create wins over one of the same name or path. The template itself has no files of them.
+	Volumes []VolumeMount `json:"volumes,omitempty"`
 	// MaxSandboxes is how many sandboxes of the template there can be at once, of all owners, awake or asleep; 0 is
 	// no limit.
 	MaxSandboxes int `json:"maxSandboxes,omitempty"`
@@ -72,6 +77,10 @@ func (r TemplateRequest) Check() error {
 		return Errorf(Invalid, "from names a sandbox, and nothing is started in it: leave out entrypoint and warm, or from").Naming(AboutField, "from")
 	case r.Entrypoint && r.Start != "":
 		return Errorf(Invalid, "give one of start and entrypoint").Naming(AboutField, "entrypoint")
+	case r.Care != (Care{}) && r.Start == "" && !r.Entrypoint:
+		return Errorf(Invalid, "stopSignal and health are about the process of start: give start or entrypoint").Naming(AboutField, "start")
+	case r.Ready != nil && r.Ready.Healthy && r.Health == nil && !r.Entrypoint:
+		return Errorf(Invalid, "ready waits for a health check: give health, too").Naming(AboutField, "ready")
 	case r.Ready != nil && r.Start == "" && !r.Entrypoint:
 		return Errorf(Invalid, "ready needs start, whose process it waits for").Naming(AboutField, "ready")
 	case r.Shared && len(r.Secrets) > 0:
@@ -86,19 +95,22 @@ func isZeroCreate(r CreateRequest) bool {
 }
 
 func (t Template) check() error {
+	if err := checkVolumes(t.Volumes); err != nil {
+		return err
+	}
 	switch {
 	case t.MaxSandboxes < 0:
 		return Errorf(Invalid, "maxSandboxes is %d: give a number, or 0 for no limit", t.MaxSandboxes).Naming(AboutField, "maxSandboxes")
 	case len(t.Warm) > maxWarm:
 		return Errorf(Invalid, "there are %d interpreters to wait: at most %d are allowed", len(t.Warm), maxWarm).Naming(AboutField, "warm")
-	case t.Ready != nil && t.Ready.Port == 0 && t.Ready.Text == "" && t.Ready.Pattern == "":
-		return Errorf(Invalid, "ready says nothing to wait for: give port, text or pattern").Naming(AboutField, "ready")
+	case t.Ready != nil && t.Ready.Port == 0 && t.Ready.Text == "" && t.Ready.Pattern == "" && !t.Ready.Healthy:
+		return Errorf(Invalid, "ready says nothing to wait for: give port, text, pattern or healthy").Naming(AboutField, "ready")
 	case t.Ready != nil:
-		return t.Ready.Check()
+		return cmp.Or(t.Ready.Check(), t.Care.check())
 	case t.Start != "":
-		return ProcessRequest{Command: t.Start}.Check()
+		return ProcessRequest{Command: t.Start, Care: t.Care}.Check()
 	}
-	return nil
+	return t.Care.check()
 }
 
 // SandboxRequest asks for the sandbox that the template is made of.

@@ -94,6 +94,8 @@ func (r TokenRequest) checkNetwork() error {
 		return nil
 	case slices.Contains(r.Scopes, ScopeAdmin):
 		return Errorf(Invalid, "a token with the scope admin can have no network of its own, as it may make tokens without one: leave out one of them").Naming(AboutField, "network")
+	case len(r.Network.Block) > 0:
+		return Errorf(Invalid, "a token's network has no block: give the most that its sandboxes can reach in allow, and block addresses in the network of a sandbox").Naming(AboutField, "network.block")
 	case len(r.Network.Links) > 0:
 		return Errorf(Invalid, "the network of a token has no links: each sandbox has its own").Naming(AboutField, "network.links")
 	}
