@@ -1,4 +1,4 @@
-// Package backup keeps copies of sandboxes' folders in a [Store]: a folder of this
+// Package backup keeps copies of sandboxes' folders in a [objects.Store]: a folder of this
 // machine, or a bucket of an S3-compatible service.
 //
 // A backup is two objects. The first is a tar archive of the folder, compressed with
@@ -28,13 +28,14 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/objects"
 	"hutch/internal/turn"
 )
 
 // Options configure backups; only Service and Store are required.
 type Options struct {
 	Service hutch.Service
-	Store   Store
+	Store   objects.Store
 	// Room is how many bytes the backups of one owner can take; default 10 GiB.
 	Room int64
 	Log  *slog.Logger
@@ -46,7 +47,7 @@ const DefaultRoom = 10 << 30
 // Backups implements hutch.Backups for the owner in the context.
 type Backups struct {
 	svc   hutch.Service
-	store Store
+	store objects.Store
 	room  int64
 	log   *slog.Logger
 	now   func() time.Time

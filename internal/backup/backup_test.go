@@ -12,9 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/s3"
+	"hutch/internal/objects"
 )
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
@@ -27,7 +31,7 @@ func rig(t *testing.T, opt Options) (*Backups, hutch.Service, string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	store, err := OpenFolder(dir)
+	store, err := objects.OpenFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +190,7 @@ func TestDamagedRecord(t *testing.T) {
 // files is what is in a folder and below.
 func files(t *testing.T, dir string) string {
 	t.Helper()
-	keys, err := Folder(dir).List(t.Context(), "")
+	keys, err := objects.Folder(dir).List(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,12 +301,12 @@ func TestKilled(t *testing.T) {
 	write(t, svc, "app/a", "a")
 	made := backUp(t, b, t.Context(), hutch.BackupRequest{Dir: "app"})
 	home := filepath.Join(dir, folder(t.Context()))
-	for _, name := range []string{"bk-one" + archiveSuffix, "bk-two" + archiveSuffix + half, "bk-two" + recordSuffix + half} {
+	for _, name := range []string{"bk-one" + archiveSuffix, "bk-two" + archiveSuffix + ".new", "bk-two" + recordSuffix + ".new"} {
 		if err := os.WriteFile(filepath.Join(home, name), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := OpenFolder(dir); err != nil {
+	if _, err := objects.OpenFolder(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Sweep(t.Context()); err != nil {
@@ -313,11 +317,31 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+func TestBucket(t *testing.T) {
+	service := s3.Start(t)
+	store, err := objects.OpenBucket(service.URL("some/prefix"), credentials.NewStaticV4(s3.KeyID, s3.Key, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, svc, _ := rig(t, Options{})
+	b.store = store
+	write(t, svc, "app/large", noise(17<<20)) // two parts
+	made := backUp(t, b, t.Context(), hutch.BackupRequest{Dir: "app"})
+	want := read(t, svc, "app/large")
+	write(t, svc, "app/large", "changed")
+	if err := b.RestoreBackup(t.Context(), made.ID, hutch.RestoreBackupRequest{SandboxID: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	if read(t, svc, "app/large") != want {
+		t.Error("the file did not come back as it was")
+	}
+}
+
 // A store that fails leaves nothing behind, and says so.
 func TestStoreFails(t *testing.T) {
 	b, svc, dir := rig(t, Options{})
 	write(t, svc, "app/a", noise(3<<20))
-	b.store = failing{Folder(dir)}
+	b.store = failing{objects.Folder(dir)}
 	if _, err := b.Backup(t.Context(), "box", hutch.BackupRequest{Dir: "app"}); !errors.Is(err, errFull) {
 		t.Errorf("made: %v", err)
 	}
@@ -328,7 +352,7 @@ func TestStoreFails(t *testing.T) {
 
 var errFull = errors.New("the disk is full")
 
-type failing struct{ Folder }
+type failing struct{ objects.Folder }
 
 func (f failing) Put(ctx context.Context, key string, r io.Reader) error {
 	return f.Folder.Put(ctx, key, io.MultiReader(io.LimitReader(r, 1<<20), broken{}))

@@ -10,11 +10,11 @@ import (
 	"io"
 	"io/fs"
 	"strings"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
 	"hutch"
+	"hutch/internal/pipe"
 )
 
 // aside begins the name of the folder into which a backup is unpacked. It is inside the target folder, because that
@@ -62,16 +62,16 @@ func (b *Backups) unpack(ctx context.Context, home string, rec record, sandbox, 
 	if err != nil {
 		return err
 	}
-	in := source{r: z} // z is not closed, and holds nothing but memory
-	err = b.svc.Unpack(ctx, sandbox, hutch.UnpackRequest{Dir: dir, Format: hutch.Tar}, &in)
+	in := pipe.NewSource(z) // z is not closed, and holds nothing but memory
+	err = b.svc.Unpack(ctx, sandbox, hutch.UnpackRequest{Dir: dir, Format: hutch.Tar}, in)
 	if err == nil {
-		_, err = io.Copy(io.Discard, &in) // what follows the archive's end
+		_, err = io.Copy(io.Discard, in) // what follows the archive's end
 	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case in.failure() != nil:
-		return damaged.Because(in.failure())
+	case in.Failure() != nil:
+		return damaged.Because(in.Failure())
 	case err != nil:
 		return err
 	}
@@ -92,29 +92,6 @@ func (s *summed) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.sum.Write(p[:n])
 	s.n += int64(n)
-	return n, err
-}
-
-// source remembers whether reading failed. The reader sends to a sandbox and can fail as well, or later.
-type source struct {
-	mu  sync.Mutex
-	r   io.Reader
-	err error
-}
-
-func (s *source) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := s.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
 	return n, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -69,17 +70,41 @@ type Body struct {
 	ctx     context.Context
 	rc      *http.ResponseController
 	silence time.Duration
+
+	mu    sync.Mutex
+	ended bool
 }
 
 // NewBody returns the body of r, which may be silent for a time. Reading it
 // fails with the cause of the request's context when that has ended.
 func NewBody(w http.ResponseWriter, r *http.Request, silence time.Duration) *Body {
-	return &Body{r.Body, r.Context(), http.NewResponseController(w), silence}
+	return &Body{ReadCloser: r.Body, ctx: r.Context(), rc: http.NewResponseController(w), silence: silence}
+}
+
+// limit sets when a read ends. Not every ResponseWriter can have one. A reader can read once more when the request has been
+// answered, because nothing interrupts a Read; and what net/http has for a request of HTTP/2 is then nil, and panics.
+func (b *Body) limit(at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return
+	}
+	defer func() { recover() }()
+	b.rc.SetReadDeadline(at)
+}
+
+// End says that the handler of the request returns: the limits of later reads are not set any more.
+func (b *Body) End() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
 }
 
 func (b *Body) Read(p []byte) (int, error) {
-	// Not every ResponseWriter can have a limit.
-	b.rc.SetReadDeadline(time.Now().Add(b.silence))
+	if err := context.Cause(b.ctx); err != nil {
+		return 0, err
+	}
+	b.limit(time.Now().Add(b.silence))
 	// Checked after the limit is set: the code that ends the context may set a limit of
 	// its own at that moment, which must not be extended.
 	if err := context.Cause(b.ctx); err != nil {
@@ -87,7 +112,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.rc.SetReadDeadline(time.Time{}) // what follows has its own
+		b.limit(time.Time{}) // what follows has its own
 	}
 	return n, err
 }

@@ -325,7 +325,7 @@ func (p *plan) make(s *step) error {
 	return errors.Join(err, werr, file.Close())
 }
 
-// unchanged refuses a file that somebody has changed or made since the plan was made.
+// unchanged refuses a file that was changed or made since the plan was made.
 func (p *plan) unchanged(s *step) error {
 	info, err := p.lstat(s.path)
 	if s.was == nil {

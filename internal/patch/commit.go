@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"hutch"
@@ -80,7 +81,7 @@ func (g *repository) do(stdin []byte, args ...string) string {
 	cmd := exec.CommandContext(g.ctx, "git", append(settings, args...)...)
 	// The settings of the repository can allow a protocol that runs a program, against a general prohibition in our
 	// arguments. Against an empty list in the environment they cannot.
-	cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+g.index, "GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	cmd.Env = append(environment(), "GIT_INDEX_FILE="+g.index, "GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 	cmd.Stdin = bytes.NewReader(stdin)
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -92,4 +93,17 @@ func (g *repository) do(stdin []byte, args ...string) string {
 		}
 	}
 	return strings.TrimSuffix(string(out), "\n")
+}
+
+// environment is that of this program without what leads git to another repository, or to other settings and programs, than those of
+// its folder: in a hook of git, GIT_DIR is set.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		switch name {
+		case "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM":
+			return false
+		}
+		return strings.HasPrefix(name, "GIT_") && !strings.HasPrefix(name, "GIT_AUTHOR_") && !strings.HasPrefix(name, "GIT_COMMITTER_")
+	})
 }

@@ -27,6 +27,44 @@ func TestCommitInAFolderOfARepository(t *testing.T) {
 	}
 }
 
+// TestCommitIsInItsFolder: a program that git has started, such as a hook, has another repository in its environment.
+func TestCommitIsInItsFolder(t *testing.T) {
+	for name, value := range map[string]string{"GIT_AUTHOR_NAME": "ada", "GIT_AUTHOR_EMAIL": "x@example.com", "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@example.com"} {
+		t.Setenv(name, value)
+	}
+	here, other := t.TempDir(), t.TempDir()
+	for _, dir := range []string{here, other} {
+		git(t, dir, "init", "-q", "-b", "main")
+		tree{"a": "one\n"}.write(t, dir)
+		git(t, dir, "add", "-A")
+		git(t, dir, "commit", "-q", "-m", "first")
+	}
+	change := difference(t, tree{"a": "one\n"}, tree{"a": "two\n"})
+	ran := filepath.Join(t.TempDir(), "ran")
+	for name, value := range map[string]string{
+		"GIT_DIR": filepath.Join(other, ".git"), "GIT_WORK_TREE": other, "GIT_OBJECT_DIRECTORY": filepath.Join(other, ".git/objects"), "GIT_NAMESPACE": "x",
+		"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "touch " + ran, "GIT_TRACE": ran,
+	} {
+		t.Setenv(name, value)
+	}
+	_, err := patch.Commit(t.Context(), here, "new", "Do it", change)
+	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_CONFIG_COUNT", "GIT_TRACE"} {
+		os.Unsetenv(name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(git(t, here, "log", "-1", "--format=%an", "new")); got != "ada\n" {
+		t.Errorf("the branch is of %q", got)
+	}
+	if got := string(git(t, other, "branch", "--list", "new")); got != "" {
+		t.Errorf("the other repository has %q", got)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("git has done what the environment says")
+	}
+}
+
 // TestCommitFetchesNothing: a repository can say that its objects are elsewhere, and name a program that brings them.
 func TestCommitFetchesNothing(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func Pack(ctx context.Context, agent *wire.Client, imageName string, w io.Writer
 // packer is the command that packs the files of a sandbox with an image.
 func packer(imageName string) []string {
 	if imageName != image.HostName {
-		return []string{agentProgram, "pack"}
+		return append([]string{agentProgram, "pack"}, image.Writable...)
 	}
 	argv := []string{"tar", "--create", "--sparse", records, "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read"}
 	for _, dir := range image.Writable {

@@ -78,6 +78,19 @@ func (d *Dir) WriteMemory(place string, fill func(dir string) error) error {
 	return durable.Sync(d.memory())
 }
 
+// WriteCopy writes what fill writes to a folder beside the memory of a sandbox, which the caller removes. The next start removes what
+// is left of it.
+func (d *Dir) WriteCopy(place string, fill func(dir string) error) (dir string, err error) {
+	dir = d.Memory(place) + ".copy"
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+		return "", err
+	}
+	if err := fill(dir); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
 // RemoveArchive removes the files of a sandbox that woke, or did not sleep.
 func (d *Dir) RemoveArchive(place string) error { return os.Remove(d.Archive(place)) }
 
@@ -136,7 +149,7 @@ func (d *Dir) Sweep(status func(place string) hutch.Status) error {
 		return err
 	}
 	return sweep(d.memory(), func(place string) bool {
-		return status(place) == hutch.Stopped || status(place) == hutch.Hibernated
+		return status(place).Sleeps()
 	})
 }
 

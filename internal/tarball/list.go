@@ -13,7 +13,7 @@ import (
 // List writes the names of all that is below root, each with a zero byte at its end, and does not go into other mounts.
 // A folder whose content is not known, because it is a mount or cannot be read, ends with a slash.
 func List(out io.Writer, root string) error {
-	w := bufio.NewWriterSize(out, 128<<10)
+	w := bufio.NewWriterSize(out, bufferSize)
 	var top unix.Stat_t
 	if err := unix.Lstat(root, &top); err != nil {
 		return err

@@ -23,6 +23,7 @@ package tarball
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"errors"
 	"hash/fnv"
@@ -40,18 +41,31 @@ import (
 
 // Pack writes what the user has written below root, which is "/" but in tests.
 // Sockets and devices are left out.
-func Pack(out io.Writer, root string) error {
-	p := &packer{tar: tar.NewWriter(out), root: root, user: os.Getuid(), first: map[file]string{}}
+//
+// The user's folders can be mounts of their own; what is mounted elsewhere is left out.
+func Pack(out io.Writer, root string, folders ...string) error {
+	w := bufio.NewWriterSize(out, bufferSize)
+	p := &packer{tar: tar.NewWriter(w), root: root, user: os.Getuid(), first: map[file]string{}, buffer: make([]byte, bufferSize)}
 	var st unix.Stat_t
 	if err := unix.Lstat(root, &st); err != nil {
 		return err
 	}
 	p.folders, p.files = st.Dev, newFileDevice(filepath.Join(root, "tmp"))
+	for _, dir := range folders {
+		dir = filepath.Join(root, dir)
+		if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Dev != p.folders {
+			p.mounts = append(p.mounts, st.Dev)
+		}
+	}
 	if err := filepath.WalkDir(root, p.add); err != nil {
 		return err
 	}
-	return p.tar.Close()
+	return errors.Join(p.tar.Close(), w.Flush())
 }
+
+// bufferSize is how much is read and written at once. Each system call of a sandbox takes long, and tar.Writer makes three of
+// them for the smallest file.
+const bufferSize = 256 << 10
 
 // newFileDevice is the device of files that are written now; 0 if none can be.
 func newFileDevice(dir string) uint64 {
@@ -77,9 +91,11 @@ type packer struct {
 	user           int
 	folders, files uint64          // devices
 	first          map[file]string // names of files that have several
+	mounts         []uint64        // devices of the user's folders that are mounts
+	buffer         []byte          // of the file that is read
 }
 
-// Untouched is the time of a file, in seconds, that a sandbox begins with at a path, until somebody changes it. Each path
+// Untouched is the time of a file, in seconds, that a sandbox begins with at a path, until a program changes it. Each path
 // has a time of its own, on the first day of 1970: so a copy of such a file is no such file, nor is one whose time somebody
 // has set to zero, as reproducible builds do.
 func Untouched(path string) time.Time {
@@ -99,7 +115,7 @@ func (p *packer) written(path string, st *syscall.Stat_t) bool {
 	if p.user == 0 && st.Uid == 0 && st.Mtim.Nano() == Untouched(path[len(p.root):]).UnixNano() {
 		return false
 	}
-	return st.Mode&unix.S_IFMT == unix.S_IFDIR || p.files == 0 || st.Dev == p.files
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR || p.files == 0 || st.Dev == p.files || slices.Contains(p.mounts, st.Dev)
 }
 
 // add adds one entry. An entry that vanished or cannot be read is left out.
@@ -112,7 +128,7 @@ func (p *packer) add(path string, d fs.DirEntry, err error) error {
 		return nil
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if ok && info.IsDir() && (st.Dev != p.folders || path == "/.hutch") {
+	if ok && info.IsDir() && (st.Dev != p.folders && !slices.Contains(p.mounts, st.Dev) || path == "/.hutch") {
 		return filepath.SkipDir // another mount
 	}
 	if !ok || path == p.root || info.Mode()&(fs.ModeSocket|fs.ModeDevice) != 0 || !p.written(path, st) {
@@ -173,7 +189,7 @@ func (p *packer) content(path string, h *tar.Header) error {
 	if err := p.tar.WriteHeader(h); err != nil {
 		return err
 	}
-	n, err := io.Copy(p.tar, io.LimitReader(f, h.Size))
+	n, err := io.CopyBuffer(p.tar, io.LimitReader(f, h.Size), p.buffer)
 	if errors.Is(err, tar.ErrWriteTooLong) {
 		err = nil
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -102,5 +103,31 @@ func TestUntouched(t *testing.T) {
 	}
 	if want := []string{"changed", "copy", "zero"}; !slices.Equal(names, want) {
 		t.Errorf("packed are %q, and not %q", names, want)
+	}
+}
+
+// counter counts writes.
+type counter struct{ writes, bytes int }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.writes++
+	c.bytes += len(p)
+	return len(p), nil
+}
+
+// Small files are written together: each write is a system call, which takes long inside.
+func TestFewWrites(t *testing.T) {
+	t.Parallel()
+	from := t.TempDir()
+	for i := range 500 {
+		must(t, os.WriteFile(filepath.Join(from, strconv.Itoa(i)), []byte("text"), 0o644))
+	}
+	var packed, listed counter
+	must(t, Pack(&packed, from))
+	must(t, List(&listed, from))
+	for name, c := range map[string]counter{"Pack": packed, "List": listed} {
+		if most := c.bytes/bufferSize + 1; c.bytes == 0 || c.writes > most {
+			t.Errorf("%s writes %d bytes in %d writes, and needs at most %d", name, c.bytes, c.writes, most)
+		}
 	}
 }

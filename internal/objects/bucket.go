@@ -1,4 +1,4 @@
-package backup
+package objects
 
 import (
 	"context"
@@ -89,5 +89,5 @@ func (b *Bucket) explain(err error) error {
 	case "": // another error than a refusal by the service: a reader, a context, the network
 		return err
 	}
-	return hutch.Errorf(hutch.Unavailable, "the bucket of the backups refused (%s): try again later, or tell whoever runs this server", said.Code).Because(err)
+	return hutch.Errorf(hutch.Unavailable, "the bucket refused (%s): try again later, or tell the operator of this server", said.Code).Because(err)
 }

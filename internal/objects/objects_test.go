@@ -1,4 +1,4 @@
-package backup
+package objects_test
 
 import (
 	"bytes"
@@ -9,19 +9,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"hutch"
+	"hutch/internal/bucket"
 	"hutch/internal/hutchtest/disk"
 	"hutch/internal/hutchtest/s3"
+	"hutch/internal/objects"
 )
 
 var testKeys = credentials.NewStaticV4(s3.KeyID, s3.Key, "")
 
 func TestFolder(t *testing.T) {
-	f, err := OpenFolder(t.TempDir())
+	f, err := objects.OpenFolder(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,35 +34,21 @@ func TestFolder(t *testing.T) {
 func TestBucket(t *testing.T) {
 	service := s3.Start(t)
 	address := service.URL("some/prefix")
-	store, err := OpenBucket(address, testKeys)
+	store, err := objects.OpenBucket(address, testKeys)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run("Store", func(t *testing.T) { testStore(t, store) })
-	t.Run("ThereAndBack", func(t *testing.T) {
-		b, svc, _ := rig(t, Options{})
-		b.store = store
-		write(t, svc, "app/large", noise(partSize+1000)) // two parts
-		made := backUp(t, b, t.Context(), hutch.BackupRequest{Dir: "app"})
-		want := read(t, svc, "app/large")
-		write(t, svc, "app/large", "changed")
-		if err := b.RestoreBackup(t.Context(), made.ID, hutch.RestoreBackupRequest{SandboxID: "box"}); err != nil {
-			t.Fatal(err)
-		}
-		if read(t, svc, "app/large") != want {
-			t.Error("the file did not come back as it was")
-		}
-	})
 	t.Run("Refused", func(t *testing.T) {
-		stranger, err := OpenBucket(address, credentials.NewStaticV4("hutch-test", "another", ""))
+		stranger, err := objects.OpenBucket(address, credentials.NewStaticV4("hutch-test", "another", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
-		missing, err := OpenBucket(strings.Replace(address, "//hutch/", "//no-such-bucket/", 1), testKeys)
+		missing, err := objects.OpenBucket(strings.Replace(address, "//hutch/", "//no-such-bucket/", 1), testKeys)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, store := range map[string]Store{"SignatureDoesNotMatch": stranger, "NoSuchBucket": missing} {
+		for name, store := range map[string]objects.Store{"SignatureDoesNotMatch": stranger, "NoSuchBucket": missing} {
 			_, listed := store.List(t.Context(), "")
 			for _, err := range []error{listed, store.Put(t.Context(), "x/y", strings.NewReader("z"))} {
 				if hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), name) {
@@ -78,8 +67,10 @@ func TestBucket(t *testing.T) {
 	})
 }
 
+var errFull = errors.New("the disk is full")
+
 // testStore holds a store to its contract.
-func testStore(t *testing.T, s Store) {
+func testStore(t *testing.T, s objects.Store) {
 	ctx := t.Context()
 	get := func(key string) string {
 		t.Helper()
@@ -103,7 +94,7 @@ func testStore(t *testing.T, s Store) {
 	if err := s.Delete(ctx, "a/nothing"); err != nil {
 		t.Errorf("delete what is not there: %v", err)
 	}
-	large := bytes.Repeat([]byte("0123456789abcdef"), partSize/16+1)
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20+1) // two parts of a bucket
 	for key, text := range map[string]string{"a/one": "1", "a/two": "", "b/one": string(large)} {
 		if err := s.Put(ctx, key, strings.NewReader(text)); err != nil {
 			t.Fatal(err)
@@ -117,7 +108,7 @@ func testStore(t *testing.T, s Store) {
 	}
 	// A partial object does not count, and the previous one stays.
 	for _, key := range []string{"a/one", "a/half"} {
-		if err := s.Put(ctx, key, io.MultiReader(bytes.NewReader(large), broken{})); !errors.Is(err, errFull) {
+		if err := s.Put(ctx, key, io.MultiReader(bytes.NewReader(large), iotest.ErrReader(errFull))); !errors.Is(err, errFull) {
 			t.Errorf("put half of %s: %v", key, err)
 		}
 	}
@@ -143,13 +134,13 @@ func TestAddresses(t *testing.T) {
 	for _, bad := range []string{
 		"", "bucket", "s3://", "https://host/bucket", "s3://user:pass@bucket", "s3://bucket?endpoint=host", "s3://bucket?endpoint=", "s3://bucket?endpoint=http://a/path", "s3://%zz",
 	} {
-		if _, err := OpenBucket(bad, testKeys); hutch.KindOf(err) != hutch.Invalid {
+		if _, err := objects.OpenBucket(bad, testKeys); hutch.KindOf(err) != hutch.Invalid {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	b, err := OpenBucket("s3://bucket/a/b/?endpoint=https://s3.example.com", testKeys)
-	if err != nil || b.name != "bucket" || b.prefix != "a/b/" {
-		t.Errorf("opened %+v, %v", b, err)
+	at, err := bucket.Parse("s3://bucket/a/b/?endpoint=https://s3.example.com")
+	if err != nil || at.Name != "bucket" || at.Prefix != "a/b/" {
+		t.Errorf("read %+v, %v", at, err)
 	}
 }
 
@@ -157,11 +148,11 @@ func TestAddresses(t *testing.T) {
 func TestFullFolder(t *testing.T) {
 	dir := t.TempDir()
 	disk.Shrink(t, dir, "2m")
-	err := Folder(dir).Put(t.Context(), "a/large", bytes.NewReader(make([]byte, 3<<20)))
+	err := objects.Folder(dir).Put(t.Context(), "a/large", bytes.NewReader(make([]byte, 3<<20)))
 	if !errors.Is(err, hutch.Exhausted) || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("put: %v", err)
 	}
-	if keys, err := Folder(dir).List(t.Context(), ""); err != nil || len(keys) != 0 {
+	if keys, err := objects.Folder(dir).List(t.Context(), ""); err != nil || len(keys) != 0 {
 		t.Errorf("left: %q, %v", keys, err)
 	}
 }

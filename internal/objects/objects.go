@@ -1,4 +1,6 @@
-package backup
+// Package objects keeps streams of bytes by key: in a folder of this machine, or in a bucket of an S3-compatible service.
+// Backups and the images of sleeping sandboxes are such objects.
+package objects
 
 import (
 	"context"

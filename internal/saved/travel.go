@@ -1,0 +1,138 @@
+package saved
+
+import (
+	archive "archive/tar" // tar is a function here
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"hutch/internal/durable"
+)
+
+// A sleeping sandbox travels as a tar archive, which contains either the archive of its files, as archiveEntry, or the files of
+// the folder with its memory.
+
+const archiveEntry = "files.tar.zst"
+
+// Send writes the saved state of a sleeping sandbox.
+func (d *Dir) Send(place string, memory bool, w io.Writer) error {
+	if memory {
+		return SendFolder(d.Memory(place), w)
+	}
+	out := archive.NewWriter(w)
+	return errors.Join(send(out, d.Archive(place), archiveEntry), out.Close())
+}
+
+// SendFolder writes a folder with the memory of a sandbox, so that Receive can read it.
+func SendFolder(dir string, w io.Writer) error {
+	out := archive.NewWriter(w)
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if err == nil {
+			err = send(out, filepath.Join(dir, e.Name()), e.Name())
+		}
+	}
+	return errors.Join(err, out.Close())
+}
+
+func send(out *archive.Writer, path, name string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&archive.Header{Typeflag: archive.TypeReg, Name: name, Size: info.Size(), Mode: 0o600}); err != nil {
+		return err
+	}
+	_, err = io.Copy(out, f)
+	return err
+}
+
+// Receive saves what Send wrote on another machine. It calls check with the folder before it commits it.
+func (d *Dir) Receive(place string, r io.Reader, check func(dir string) error) error {
+	in := archive.NewReader(r)
+	h, err := in.Next()
+	if err != nil {
+		return fmt.Errorf("read the saved state of a sandbox: %w", err)
+	}
+	if h.Name == archiveEntry {
+		return d.receiveArchive(place, h, in)
+	}
+	return d.WriteMemory(place, func(dir string) error {
+		if err := receive(dir, h, in); err != nil {
+			return err
+		}
+		return errors.Join(check(dir), durable.Sync(dir))
+	})
+}
+
+func (d *Dir) receiveArchive(place string, h *archive.Header, in *archive.Reader) error {
+	half := d.Archive(place) + ".new"
+	if err := receiveFile(half, h, in); err != nil {
+		return errors.Join(err, os.RemoveAll(half))
+	}
+	if err := os.Rename(half, d.Archive(place)); err != nil {
+		return err
+	}
+	return durable.Sync(d.files())
+}
+
+// receive writes the files of an archive to a folder, the first of which is known. None of them can be elsewhere.
+func receive(dir string, h *archive.Header, in *archive.Reader) (err error) {
+	for ; err == nil; h, err = in.Next() {
+		if filepath.Base(h.Name) != h.Name || !filepath.IsLocal(h.Name) {
+			return fmt.Errorf("%.80q cannot be in the saved state of a sandbox", h.Name)
+		}
+		if err := receiveFile(filepath.Join(dir, h.Name), h, in); err != nil {
+			return err
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// receiveFile writes a new file, with holes where there are only zeros.
+func receiveFile(path string, h *archive.Header, in io.Reader) error {
+	if h.Typeflag != archive.TypeReg {
+		return fmt.Errorf("%.80q is not a regular file, and cannot be in the saved state of a sandbox", h.Name)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := copySparse(f, in)
+	if err == nil && n != h.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	return errors.Join(err, f.Truncate(n), f.Sync(), f.Close())
+}
+
+var zeros [64 << 10]byte
+
+func copySparse(f *os.File, r io.Reader) (at int64, err error) {
+	b := make([]byte, len(zeros))
+	for {
+		n, err := io.ReadFull(r, b)
+		if n > 0 && !bytes.Equal(b[:n], zeros[:n]) {
+			if _, err := f.WriteAt(b[:n], at); err != nil {
+				return at, err
+			}
+		}
+		at += int64(n)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return at, nil
+		case err != nil:
+			return at, err
+		}
+	}
+}
