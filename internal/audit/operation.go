@@ -5,9 +5,9 @@ import (
 	"errors"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"hutch"
+	"hutch/internal/text"
 )
 
 // Operation is one call of a verb, as it is recorded. It holds no secrets: no environment, no input, no output, no
@@ -106,9 +106,7 @@ func ResultOf(err error) string {
 func Head(s string, n int) string {
 	const more = "…"
 	if len(s) > n {
-		for n -= len(more); n > 0 && !utf8.RuneStart(s[n]); n-- {
-		}
-		s = s[:n] + more
+		s = text.Head(s, n-len(more), more)
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }

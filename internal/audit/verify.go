@@ -47,12 +47,9 @@ func Verify(ctx context.Context, dir, head string) (Report, error) {
 	if known := loadCheckpoint(dir); known.Seq > 0 {
 		v.known[known.Seq] = known.Hash
 	}
-	if head != "" {
-		number, hash, _ := strings.Cut(head, ":")
-		seq, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || len(hash) != len(digest{}) {
-			return Report{}, fmt.Errorf("%.100q is not SEQ:HASH", head)
-		}
+	if seq, hash, err := parseHead(head); err != nil {
+		return Report{}, err
+	} else if head != "" {
 		v.known[seq] = hash
 	}
 	r, err := readFrom(dir, "", 0)
@@ -72,6 +69,23 @@ func Verify(ctx context.Context, dir, head string) (Report, error) {
 		v.check(r.name, line)
 	}
 	return Report{}, context.Cause(ctx)
+}
+
+// CheckHead checks the form of a head; empty is good.
+func CheckHead(head string) error {
+	_, _, err := parseHead(head)
+	return err
+}
+
+func parseHead(head string) (seq int64, hash string, err error) {
+	if head == "" {
+		return 0, "", nil
+	}
+	number, hash, _ := strings.Cut(head, ":")
+	if seq, err = strconv.ParseInt(number, 10, 64); err != nil || len(hash) != len(digest{}) {
+		return 0, "", fmt.Errorf("%.100q is not SEQ:HASH", head)
+	}
+	return seq, hash, nil
 }
 
 type verifier struct {

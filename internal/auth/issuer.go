@@ -69,11 +69,22 @@ func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimi
 	if err := t.Claims(&c); err != nil || t.Subject == "" || len(t.Subject) > maxSubject {
 		return nil, invalid
 	}
-	who := i.opt.URL + "#" + t.Subject // unique, because no issuer's URL contains "#"
+	return i.person(t.Subject, c, limits, t.Expiry), nil
+}
+
+// person returns the principal of a subject that the issuer has authenticated.
+func (i *Issuer) person(subject string, c claims, limits hutch.TokenLimits, expires time.Time) *caller.Principal {
+	who := i.opt.URL + "#" + subject // unique, because no issuer's URL contains "#"
 	return &caller.Principal{
-		ID: who, Owner: who, Name: nameOf(c, t.Subject), Scopes: scopesOf(c.Scope), Limits: limits, Metadata: i.MetadataURL(),
-		Expires: t.Expiry,
-	}, nil
+		ID: who, Owner: who, Name: nameOf(c, subject), Scopes: scopesOf(c.Scope), Limits: limits, Metadata: i.MetadataURL(),
+		Expires: expires,
+	}
+}
+
+// Person returns the principal of a person who signed in with the issuer of this registry. It is the same as that of a token
+// which the issuer signs for that subject. The scope is what the issuer granted.
+func (r *Registry) Person(subject, username, scope string, expires time.Time) *caller.Principal {
+	return r.opt.Issuer.person(subject, claims{Scope: scope, Username: username}, r.opt.Defaults, expires)
 }
 
 const (

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -45,10 +46,12 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Registry knows every token. It implements hutch.Tokens without checking who calls: package policy does that.
+// Registry has every token. It implements hutch.Tokens without checking the caller: package policy does that. Tokens
+// change in memory only when their documents change, on this server or another.
 type Registry struct {
-	opt   Options
-	local *entry
+	opt    Options
+	local  *entry
+	stored *store.Mirror
 
 	mu     sync.RWMutex
 	byID   map[string]*entry
@@ -102,26 +105,56 @@ func (r *Registry) addLocal() {
 // forget is how long an ended token is still listed.
 const forget = 90 * 24 * time.Hour
 
-func (r *Registry) load(ctx context.Context) error {
-	if r.opt.Shelf == nil {
-		return nil
-	}
-	docs, err := r.opt.Shelf.All(ctx)
-	if err != nil {
+func (r *Registry) load(ctx context.Context) (err error) {
+	if r.stored, err = store.OpenMirror(ctx, r.opt.Shelf, r.apply); err != nil {
 		return err
 	}
-	for id, doc := range docs {
-		e := &entry{}
-		if err := json.Unmarshal(doc, &e.record); err != nil || len(e.Hash) != len(hash{}) {
-			return fmt.Errorf("read token %s: %w", id, cmp.Or(err, fmt.Errorf("its hash has %d bytes", len(e.Hash))))
-		}
+	var old []string
+	r.mu.RLock() // other servers change tokens already
+	for id, e := range r.byID {
 		if !e.Live(time.Now().Add(-forget)) && (e.RevokedAt == nil || time.Since(*e.RevokedAt) > forget) {
-			if err := r.opt.Shelf.Delete(ctx, id); err != nil {
-				return err
-			}
-			continue
+			old = append(old, id)
 		}
-		r.enterLocked(e)
+	}
+	r.mu.RUnlock()
+	if len(old) == 0 {
+		return nil
+	}
+	return r.stored.Change(ctx, func(d *store.Draft) error {
+		for _, id := range old {
+			d.Delete(id)
+		}
+		return nil
+	})
+}
+
+// apply brings a token in memory to the state of its document: present, with another secret, revoked, or deleted.
+func (r *Registry) apply(id string, doc []byte) error {
+	var rec record
+	if doc != nil {
+		if err := json.Unmarshal(doc, &rec); err != nil || len(rec.Hash) != len(hash{}) {
+			return fmt.Errorf("read token %s: %w", id, cmp.Or(err, fmt.Errorf("its hash has %d bytes", len(rec.Hash))))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.byID[id]
+	if e != nil && doc != nil && e.RevokedAt != nil && rec.RevokedAt == nil {
+		return nil // revoked here, although that could not be stored
+	}
+	if e != nil && doc != nil && bytes.Equal(e.Hash, rec.Hash) && (e.RevokedAt == nil) == (rec.RevokedAt == nil) {
+		if rec.LastUsedAt == nil || e.LastUsedAt != nil && e.LastUsedAt.After(*rec.LastUsedAt) {
+			rec.LastUsedAt = e.LastUsedAt
+		}
+		e.record = rec
+		return nil
+	}
+	if e != nil {
+		r.endLocked(e, errRevoked)
+		delete(r.byID, id)
+	}
+	if doc != nil {
+		r.enterLocked(&entry{record: rec})
 	}
 	return nil
 }
@@ -222,28 +255,42 @@ func (r *Registry) Holder(owner string) *caller.Principal {
 // coarse is the precision of a token's last use: writing the time at each call would cost more than the call.
 const coarse = 10 * time.Minute
 
+// noteTime is how long a call can wait until the use of its token is noted.
+const noteTime = 2 * time.Second
+
 func (r *Registry) used(ctx context.Context, e *entry, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.LastUsedAt != nil && now.Sub(*e.LastUsedAt) < coarse {
-		return // another call was first
-	}
 	now = now.UTC().Truncate(time.Second)
-	e.LastUsedAt = &now
-	if err := r.save(context.WithoutCancel(ctx), e.record); err != nil {
+	r.mu.Lock()
+	first := e.LastUsedAt == nil || now.Sub(*e.LastUsedAt) >= coarse
+	if first {
+		e.LastUsedAt = &now
+	}
+	r.mu.Unlock()
+	if !first || r.stored == nil {
+		return // another call has noted it, or tokens are not stored
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
+	err := r.stored.Change(ctx, func(d *store.Draft) error {
+		r.mu.RLock()
+		defer r.mu.RUnlock()
+		e := r.byID[e.ID]
+		if e == nil {
+			return nil
+		}
+		rec := e.record
+		rec.LastUsedAt = &now
+		return put(d, rec)
+	})
+	if err != nil {
 		r.opt.Log.Warn("note the use of a token", "token", e.ID, "err", err)
 	}
 }
 
-func (r *Registry) save(ctx context.Context, rec record) error {
-	if r.opt.Shelf == nil {
-		return nil
-	}
+func put(d *store.Draft, rec record) error {
 	doc, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	return r.opt.Shelf.Put(ctx, rec.ID, doc)
+	d.Put(rec.ID, doc)
+	return err
 }
 
 // mint creates a secret. Its prefix lets scanners find a leaked one.
@@ -264,8 +311,8 @@ func NewSecret() string {
 }
 
 // show returns the public record of a token.
-func (r *Registry) show(e *entry) hutch.Token {
-	t := e.Token
+func (r *Registry) show(rec record) hutch.Token {
+	t := rec.Token
 	t.Scopes, t.Limits = slices.Clone(t.Scopes), limits(t.Limits, r.opt.Defaults)
 	return t
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/store"
 )
 
 // most is the highest number of tokens, including those that ended lately.
@@ -16,22 +17,24 @@ func (r *Registry) CreateToken(ctx context.Context, req hutch.TokenRequest) (hut
 	if err := req.Check(); err != nil {
 		return hutch.MintedToken{}, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	now := time.Now().UTC()
-	if e := r.findLocked(req.Name, now); e != nil || req.Name == localID {
-		return hutch.MintedToken{}, hutch.Errorf(hutch.Conflict, "there is a token %q: choose another name, or rotate or revoke that one", req.Name).With("field", "name")
-	}
-	if len(r.byID) >= most {
-		return hutch.MintedToken{}, hutch.Errorf(hutch.Exhausted, "there are %d tokens, which is the most: revoke some; they are forgotten after 90 days", most).With("limit", "tokens")
-	}
 	secret, sum := mint()
-	e := &entry{record: record{Token: newToken(req, now), Hash: sum[:]}}
-	if err := r.save(ctx, e.record); err != nil {
+	rec := record{Token: newToken(req, now), Hash: sum[:]}
+	err := r.stored.Change(ctx, func(d *store.Draft) error {
+		r.mu.RLock()
+		defer r.mu.RUnlock()
+		if e := r.findLocked(req.Name, now); e != nil || req.Name == localID {
+			return hutch.Errorf(hutch.Conflict, "there is a token %q: choose another name, or rotate or revoke that one", req.Name).Naming(hutch.AboutField, "name")
+		}
+		if len(r.byID) >= most {
+			return hutch.Errorf(hutch.Exhausted, "there are %d tokens, which is the most: revoke some; they are forgotten after 90 days", most).With("limit", "tokens")
+		}
+		return put(d, rec)
+	})
+	if err != nil {
 		return hutch.MintedToken{}, err
 	}
-	r.enterLocked(e)
-	return hutch.MintedToken{Token: r.show(e), Secret: secret}, nil
+	return hutch.MintedToken{Token: r.show(rec), Secret: secret}, nil
 }
 
 func newToken(req hutch.TokenRequest, now time.Time) hutch.Token {
@@ -83,7 +86,7 @@ func (r *Registry) Token(_ context.Context, token string) (hutch.Token, error) {
 	if err != nil {
 		return hutch.Token{}, err
 	}
-	return r.show(e), nil
+	return r.show(e.record), nil
 }
 
 // Tokens implements hutch.Tokens.
@@ -92,55 +95,67 @@ func (r *Registry) Tokens(context.Context) ([]hutch.Token, error) {
 	defer r.mu.RUnlock()
 	list := []hutch.Token{}
 	for _, e := range r.sortedLocked() {
-		list = append(list, r.show(e))
+		list = append(list, r.show(e.record))
 	}
 	return list, nil
 }
 
 // RotateToken implements hutch.Tokens.
 func (r *Registry) RotateToken(ctx context.Context, token string) (hutch.MintedToken, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e, err := r.lookLocked(token)
+	secret, sum := mint()
+	rec, err := r.change(ctx, token, func(rec *record) error {
+		if !rec.Live(time.Now()) {
+			return hutch.Errorf(hutch.Conflict, "the token %q has ended: create a new one", rec.Name)
+		}
+		rec.Hash = sum[:]
+		return nil
+	})
 	if err != nil {
 		return hutch.MintedToken{}, err
 	}
-	if !e.Live(time.Now()) {
-		return hutch.MintedToken{}, hutch.Errorf(hutch.Conflict, "the token %q has ended: create a new one", e.Name)
-	}
-	secret, sum := mint()
-	rec := e.record
-	rec.Hash = sum[:]
-	if err := r.save(ctx, rec); err != nil {
-		return hutch.MintedToken{}, err
-	}
-	r.endLocked(e, errRevoked)
-	e.record = rec
-	r.enterLocked(e)
-	return hutch.MintedToken{Token: r.show(e), Secret: secret}, nil
+	return hutch.MintedToken{Token: r.show(rec), Secret: secret}, nil
 }
 
 // RevokeToken implements hutch.Tokens.
 func (r *Registry) RevokeToken(ctx context.Context, token string) (hutch.Token, error) {
+	now := time.Now().UTC()
+	rec, err := r.change(ctx, token, func(rec *record) error {
+		if rec.RevokedAt == nil {
+			rec.RevokedAt = &now
+		}
+		return nil
+	})
+	if err == nil {
+		return r.show(rec), nil
+	}
+	// The token ends here even if that cannot be stored: the caller then knows to try again.
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, err := r.lookLocked(token)
-	if err != nil || e.RevokedAt != nil {
-		return r.orEmpty(e), err
+	e, unknown := r.lookLocked(token)
+	if unknown != nil {
+		return hutch.Token{}, err // another server may know it
 	}
-	now := time.Now().UTC()
-	rec := e.record
-	rec.RevokedAt = &now
-	// The token ends even if that cannot be stored: the caller then knows to try again.
-	err = r.save(ctx, rec)
-	r.endLocked(e, errRevoked)
-	e.record = rec
-	return r.show(e), err
+	if e.RevokedAt == nil {
+		r.endLocked(e, errRevoked)
+		e.RevokedAt = &now
+	}
+	return r.show(e.record), err
 }
 
-func (r *Registry) orEmpty(e *entry) hutch.Token {
-	if e == nil {
-		return hutch.Token{}
-	}
-	return r.show(e)
+// change changes one token, as do says.
+func (r *Registry) change(ctx context.Context, token string, do func(*record) error) (rec record, err error) {
+	err = r.stored.Change(ctx, func(d *store.Draft) error {
+		r.mu.RLock()
+		defer r.mu.RUnlock()
+		e, err := r.lookLocked(token)
+		if err != nil {
+			return err
+		}
+		rec = e.record
+		if err := do(&rec); err != nil {
+			return err
+		}
+		return put(d, rec)
+	})
+	return rec, err
 }

@@ -17,6 +17,7 @@
 package datadir
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -98,6 +99,47 @@ func createSecret(path, secret string) (string, error) {
 // Database is the store of a server, in its folder.
 func Database(server string) string { return filepath.Join(server, "hutch.db") }
 
+// Membership says that the state of a server is in a database that others can share.
+type Membership struct {
+	Installation string `json:"installation"` // the id of the installation
+	Node         string `json:"node"`         // the name of this server in it
+}
+
+func membershipFile(server string) string { return filepath.Join(server, "store.json") }
+
+// ReadMembership reads the membership of a server's folder; false if its state is in the folder itself.
+func ReadMembership(server string) (m Membership, ok bool, err error) {
+	b, err := os.ReadFile(membershipFile(server))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &m)
+	}
+	if err == nil && (m.Installation == "" || m.Node == "") {
+		err = errors.New("it does not say of which installation the server is")
+	}
+	if err != nil {
+		err = hutch.Errorf(hutch.Invalid, "%s cannot be read: put it back from a backup", membershipFile(server)).Because(err)
+	}
+	return m, err == nil, err
+}
+
+// WriteMembership writes the membership of a server's folder.
+func WriteMembership(server string, m Membership) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(membershipFile(server), append(b, '\n'))
+}
+
+// SecretsFile and SecretsKey are the files, in a server's folder, with the secrets, and with the key that opens them.
+const (
+	SecretsFile = "secrets.age"
+	SecretsKey  = "secrets.key"
+)
+
 // Authority is the file with a server's certificate authority.
 func Authority(server string) string { return filepath.Join(server, "authority.pem") }
 
@@ -114,8 +156,14 @@ const (
 // AuditLog is the folder of a server's audit log.
 func AuditLog(server string) string { return filepath.Join(server, "audit") }
 
+// Metrics is the file with what a server's sandboxes used over time.
+func Metrics(server string) string { return filepath.Join(server, "metrics") }
+
 // Timelines is the folder with what happened in a server's sandboxes.
 func Timelines(server string) string { return filepath.Join(server, "timeline") }
 
 // Volumes is the folder of a server's volumes.
 func Volumes(server string) string { return filepath.Join(server, "volumes") }
+
+// NodeIdentity is the file, in a server's folder, that makes it a node of a fleet.
+func NodeIdentity(server string) string { return filepath.Join(server, "node.json") }

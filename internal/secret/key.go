@@ -1,6 +1,8 @@
 package secret
 
 import (
+	"crypto/hkdf"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +17,12 @@ import (
 
 // Key is the key that encrypts a vault: an age identity, so `age -d` can read the file too.
 type Key struct{ identity *age.X25519Identity }
+
+// Derive returns a key of 32 bytes for another purpose, which says nothing of this one.
+func (k *Key) Derive(purpose string) []byte {
+	b, _ := hkdf.Key(sha256.New, []byte(k.identity.String()), nil, "hutch "+purpose, 32) // fails only for keys of many KB
+	return b
+}
 
 // ParseKey reads a key as `age-keygen` writes it, with comments or without.
 func ParseKey(text string) (*Key, error) {

@@ -117,6 +117,16 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
+// TestHealthOfAProcess: what is kept of a check's output can end within a secret.
+func TestHealthOfAProcess(t *testing.T) {
+	t.Parallel()
+	r := NewRedactor(map[string][]string{"K": {"0123456789abcdefghijklmnop"}})
+	got := Scrub(r, []hutch.Process{{Health: &hutch.ProcessHealth{Output: "a 0123456789abcdefghijklmnop, and 0123456789abcde"}}, {}})
+	if out := got[0].Health.Output; out != "a [redacted:K], and [redacted:K]" || got[1].Health != nil {
+		t.Errorf("it is %q", out)
+	}
+}
+
 func TestScrub(t *testing.T) {
 	t.Parallel()
 	type inner struct{ Name string }

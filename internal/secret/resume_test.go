@@ -33,7 +33,7 @@ func TestResumeInTheMiddleOfASecret(t *testing.T) {
 	for from := range text {
 		for cursor := range text {
 			var got strings.Builder
-			svc := veil(&kept{text: text, from: from})
+			svc := redacting(&kept{text: text, from: from})
 			at := int64(cursor)
 			_, err := svc.ResumeExec(t.Context(), "a", "x", at, func(o hutch.Output) error {
 				if o.Cursor < at {
@@ -63,7 +63,7 @@ func TestResumedResult(t *testing.T) {
 	for head := range text {
 		for tail := head; tail <= len(text); tail++ {
 			res := hutch.ExecResult{Stdout: []byte(text[:head] + text[tail:]), Truncated: tail > head, Cuts: [2]int{head, 0}}
-			res, err := veil(&kept{res: res}).ResumeExec(t.Context(), "a", "x", 0, nil)
+			res, err := redacting(&kept{res: res}).ResumeExec(t.Context(), "a", "x", 0, nil)
 			got := string(res.Stdout)
 			if err != nil || strings.Contains(got, value[:12]) || strings.Contains(got, value[len(value)-12:]) {
 				t.Errorf("without %d to %d: %q, %v", head, tail, got, err)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
+
+	"hutch"
 )
 
 // Scrub returns v with the secrets replaced in every text in it, at any depth, so that a future field of v's type is
@@ -30,6 +32,7 @@ func scrubTarget(r *Redactor, pointer any) {
 var (
 	rawJSON = reflect.TypeFor[json.RawMessage]()
 	number  = reflect.TypeFor[json.Number]()
+	health  = reflect.TypeFor[hutch.ProcessHealth]()
 )
 
 func (r *Redactor) value(v reflect.Value) reflect.Value {
@@ -98,6 +101,10 @@ func (r *Redactor) fields(v reflect.Value) reflect.Value {
 		if s.Type().Field(i).IsExported() && !isError(s.Type().Field(i).Type) {
 			s.Field(i).Set(r.value(v.Field(i)))
 		}
+	}
+	if v.Type() == health { // whose output is the beginning of a longer one
+		h := v.Interface().(hutch.ProcessHealth)
+		s.FieldByName("Output").SetString(r.Excerpt(h.Output))
 	}
 	return s
 }

@@ -169,9 +169,17 @@ func (v *RedactedService) Logs(ctx context.Context, req hutch.LogsRequest, out f
 		}
 		req.Since = time.Time{}
 	}
+	if req.Cursor > 0 {
+		// A cursor after the end means the end, and reading from before it must not begin with what is asked for.
+		end, err := v.endBefore(ctx, req)
+		if err != nil {
+			return req.Cursor, r.Error(err)
+		}
+		req.Cursor = min(req.Cursor, end)
+	}
 	ctx, relay := newRelay(ctx, r, out)
 	if req.Cursor > 0 {
-		req.Cursor = relay.goOn(req.Cursor)
+		req.Cursor = relay.continueAt(req.Cursor)
 	}
 	cursor, err := v.svc.Logs(ctx, req, relay.output)
 	if cut := relay.end(); err == nil {
@@ -181,6 +189,17 @@ func (v *RedactedService) Logs(ctx context.Context, req hutch.LogsRequest, out f
 		return relay.cursor, r.Error(err)
 	}
 	return max(cursor, relay.from), nil
+}
+
+// endBefore returns the end of the output if it is not after the cursor of a request, and the cursor otherwise.
+func (v *RedactedService) endBefore(ctx context.Context, req hutch.LogsRequest) (int64, error) {
+	errFound := errors.New("there is output after the cursor")
+	req.Follow = false
+	end, err := v.svc.Logs(ctx, req, func(hutch.Output) error { return errFound })
+	if errors.Is(err, errFound) {
+		return req.Cursor, nil
+	}
+	return end, err
 }
 
 // cursorSince returns the cursor at which output since a time begins: Logs reads from before it.
@@ -236,6 +255,12 @@ func (v *RedactedService) Watch(ctx context.Context, sandbox string, req hutch.W
 // content of files is not.
 func (v *RedactedService) DialPort(ctx context.Context, sandbox string, port int) (net.Conn, error) {
 	c, err := v.svc.DialPort(ctx, sandbox, port)
+	return c, v.lookup(ctx).Error(err)
+}
+
+// ViewScreen implements hutch.Screens. Pictures are not changed.
+func (v *RedactedService) ViewScreen(ctx context.Context, sandbox string, control bool) (net.Conn, error) {
+	c, err := v.svc.ViewScreen(ctx, sandbox, control)
 	return c, v.lookup(ctx).Error(err)
 }
 

@@ -26,8 +26,8 @@ func token() *secret.Redactor {
 	return secret.NewRedactor(map[string][]string{"TOKEN": {value}})
 }
 
-// veil covers svc for one who has a secret.
-func veil(svc hutch.Service) *secret.RedactedService {
+// redacting wraps svc for a caller who has a secret.
+func redacting(svc hutch.Service) *secret.RedactedService {
 	return secret.Redact(svc, func(context.Context) *secret.Redactor { return token() })
 }
 
@@ -51,7 +51,7 @@ func (p *played) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 func TestEveryVerbIsCovered(t *testing.T) {
 	t.Parallel()
 	leak := &leaks{}
-	v := reflect.ValueOf(veil(leak))
+	v := reflect.ValueOf(redacting(leak))
 	for m := range reflect.TypeFor[hutch.Service]().Methods() {
 		for _, fails := range []bool{false, true} {
 			leak.fails = fails
@@ -265,6 +265,24 @@ func (l *leaks) ValidatePortToken(context.Context, string, int, string) (bool, e
 func (l *leaks) LinkPort(context.Context, string, int, hutch.Seconds) (hutch.PortLink, error) {
 	return hutch.PortLink{URL: value}, l.err()
 }
+func (l *leaks) StartScreen(context.Context, string, hutch.ScreenRequest) (hutch.Screen, error) {
+	return hutch.Screen{}, l.err()
+}
+func (l *leaks) Screen(context.Context, string) (hutch.Screen, error) { return hutch.Screen{}, l.err() }
+func (l *leaks) Screenshot(context.Context, string, hutch.ScreenshotRequest) (hutch.Screenshot, error) {
+	return hutch.Screenshot{}, l.err()
+}
+func (l *leaks) ControlScreen(context.Context, string, hutch.ControlRequest) (hutch.ControlResult, error) {
+	return hutch.ControlResult{}, l.err()
+}
+func (l *leaks) ReadClipboard(context.Context, string) (string, error) { return value, l.err() }
+func (l *leaks) WriteClipboard(context.Context, string, string) error  { return l.err() }
+func (l *leaks) OpenURL(context.Context, string, string) (hutch.Process, error) {
+	return full[hutch.Process](), l.err()
+}
+func (l *leaks) ViewScreen(context.Context, string, bool) (net.Conn, error) {
+	return nil, l.err()
+}
 func (l *leaks) DialPort(context.Context, string, int) (net.Conn, error) { return nil, l.err() }
 func (l *leaks) WatchPorts(_ context.Context, _ string, out func(hutch.PortEvent) error) error {
 	return cmp.Or(out(hutch.PortEvent{URL: value}), l.err())
@@ -344,7 +362,7 @@ func (l log) read(_ context.Context, req hutch.LogsRequest, out func(hutch.Outpu
 
 // service has one process, p, with this log.
 func (l log) service() (svc hutch.Service, req hutch.LogsRequest) {
-	return veil(&played{logs: l.read}), hutch.LogsRequest{SandboxID: "s", ProcessID: "p"}
+	return redacting(&played{logs: l.read}), hutch.LogsRequest{SandboxID: "s", ProcessID: "p"}
 }
 
 // shown is what a reader sees, and the cursors at which it can stop.
@@ -375,9 +393,9 @@ func read(t *testing.T, svc hutch.Service, req hutch.LogsRequest) shown {
 	return s
 }
 
-// TestCursorsGoOn: a reader that stops anywhere and continues from there sees the rest, and never the rest of a
+// TestCursorsContinue: a reader that stops anywhere and continues from there sees the rest, and never the rest of a
 // secret.
-func TestCursorsGoOn(t *testing.T) {
+func TestCursorsContinue(t *testing.T) {
 	t.Parallel()
 	whole := "begin " + value + " middle " + value + value + " end"
 	pieces := []string{"begin ", value[:5], value[5:] + " mid", "dle " + value[:20], value[20:], value, " end"}
@@ -460,7 +478,7 @@ func TestAPromptIsNotHeldBack(t *testing.T) {
 			return cursor, nil
 		}
 		s := &played{logs: script}
-		_, err := veil(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: "p"}, func(o hutch.Output) error {
+		_, err := redacting(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: "p"}, func(o hutch.Output) error {
 			seen = append(seen, fmt.Sprintf("%v %s", o.Cursor, o.Data))
 			return nil
 		})
@@ -471,8 +489,8 @@ func TestAPromptIsNotHeldBack(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesWhileAPromptIsShownEndsTheRun: leaving ends the run, also if no further output reveals it.
-func TestWhoLeavesWhileAPromptIsShownEndsTheRun(t *testing.T) {
+// TestReaderLeavesAtAPrompt: leaving ends the run, also if no further output reveals it.
+func TestReaderLeavesAtAPrompt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("gone")
@@ -481,7 +499,7 @@ func TestWhoLeavesWhileAPromptIsShownEndsTheRun(t *testing.T) {
 			<-ctx.Done()
 			return hutch.ExecResult{}, context.Cause(ctx)
 		}}
-		_, err := veil(s).Exec(t.Context(), "s", hutch.ExecRequest{}, func(hutch.Output) error { return gone })
+		_, err := redacting(s).Exec(t.Context(), "s", hutch.ExecRequest{}, func(hutch.Output) error { return gone })
 		if !errors.Is(err, gone) {
 			t.Error(err)
 		}
@@ -496,7 +514,7 @@ func TestCutOutputCutsNoSecret(t *testing.T) {
 		s := &played{exec: func(_ context.Context, _ string, _ hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 			return hutch.ExecResult{}, out(hutch.Output{Stream: hutch.Stdout, Data: []byte(strings.Repeat(value, 3))})
 		}}
-		res, err := veil(s).Exec(t.Context(), "s", hutch.ExecRequest{MaxOutput: limit}, nil)
+		res, err := redacting(s).Exec(t.Context(), "s", hutch.ExecRequest{MaxOutput: limit}, nil)
 		if err != nil || len(res.Stdout) > limit || strings.Contains(string(res.Stdout), value[4:8]) {
 			t.Errorf("%d bytes: %q, %v", limit, res.Stdout, err)
 		}
@@ -514,6 +532,10 @@ func (l *leaks) Snapshots(context.Context) ([]hutch.Snapshot, error) {
 	return full[[]hutch.Snapshot](), l.err()
 }
 
+func (l *leaks) TagSnapshot(context.Context, string, hutch.SnapshotTag) (hutch.Snapshot, error) {
+	return full[hutch.Snapshot](), l.err()
+}
+
 func (l *leaks) DeleteSnapshot(context.Context, string) error { return l.err() }
 
 func (l *leaks) Fork(context.Context, string, hutch.ForkRequest) ([]hutch.Sandbox, error) {
@@ -524,7 +546,7 @@ func (l *leaks) Pause(context.Context, string) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }
 
-func (l *leaks) Hibernate(context.Context, string) (hutch.Sandbox, error) {
+func (l *leaks) Hibernate(context.Context, string, hutch.HibernateRequest) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }
 
@@ -548,7 +570,7 @@ func TestLogsSinceTheMiddleOfASecret(t *testing.T) {
 	}
 	s := &played{logs: since}
 	var text string
-	end, err := veil(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: "p", Since: began, Times: true}, func(o hutch.Output) error {
+	end, err := redacting(s).Logs(t.Context(), hutch.LogsRequest{SandboxID: "s", ProcessID: "p", Since: began, Times: true}, func(o hutch.Output) error {
 		text += string(o.Data)
 		if !o.Time.Equal(began.Add(time.Duration(whole[2].Cursor))) {
 			t.Errorf("%q came at %v", o.Data, o.Time)

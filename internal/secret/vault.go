@@ -29,6 +29,7 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/durable"
+	"hutch/internal/store"
 )
 
 const (
@@ -42,14 +43,17 @@ const (
 // Vault holds secrets. It implements hutch.Secrets for the owner in the context. Its methods are safe for concurrent
 // use.
 type Vault struct {
-	path  string // empty: only in memory
-	key   *Key
-	given map[string]string // the server's
-	// brokered are those of the given that are.
+	path string // of the file; empty: only in memory, or in a store
+	key  *Key
+	// stored has a document for each owner, where servers share a store, which encrypts it; nil otherwise.
+	stored *store.Mirror
+	given  map[string]string // the server's
+	// brokered are the given secrets that are brokered.
 	brokered map[string]hutch.Brokering
 
 	mu      sync.RWMutex
 	kept    document
+	opening bool                 // while OpenShared reads the documents of all owners
 	lookers map[string]*Redactor // by owner, created on request
 	all     *Redactor
 	answers map[string]*Redactor // for answers of hosts, by the credentials that were sent
@@ -100,6 +104,75 @@ func Open(path string, key *Key, given map[string]string) (*Vault, error) {
 	return v, nil
 }
 
+// OpenShared opens the vault on the shelf of a store that servers share.
+func OpenShared(ctx context.Context, shelf *store.Shelf, given map[string]string) (v *Vault, err error) {
+	v = Given(given)
+	v.kept.Version = version
+	v.opening = true
+	if v.stored, err = store.OpenMirror(ctx, shelf, v.apply); err != nil {
+		return nil, fmt.Errorf("open secrets: %w", err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.opening = false
+	v.changedLocked()
+	return v, nil
+}
+
+// shelfKey is the key of an owner's document.
+func shelfKey(owner string) string { return "owner/" + owner }
+
+// apply makes the secrets of an owner as the document says.
+func (v *Vault) apply(key string, doc []byte) error {
+	d := document{Version: version}
+	if doc != nil {
+		if err := json.Unmarshal(doc, &d); err != nil {
+			return err
+		}
+	}
+	if d.Version != version {
+		return errVersion(d.Version)
+	}
+	others := func(list []entry) []entry {
+		return slices.DeleteFunc(slices.Clone(list), func(e entry) bool { return shelfKey(e.Owner) == key })
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.kept.Secrets = append(others(v.kept.Secrets), d.Secrets...)
+	v.kept.Retired = append(others(v.kept.Retired), d.Retired...)
+	if !v.opening { // OpenShared does it once, for all owners
+		v.changedLocked()
+	}
+	return nil
+}
+
+// of returns the part of a document that belongs to one owner.
+func (d *document) of(owner string) document {
+	keep := func(list []entry) []entry {
+		return slices.DeleteFunc(slices.Clone(list), func(e entry) bool { return e.Owner != owner })
+	}
+	return document{Version: version, Secrets: keep(d.Secrets), Retired: keep(d.Retired)}
+}
+
+// Documents are the secrets in the file of a vault as OpenShared reads them, by their keys on its shelf.
+func (v *Vault) Documents() (map[string][]byte, error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	docs := map[string][]byte{}
+	for _, e := range slices.Concat(v.kept.Secrets, v.kept.Retired) {
+		doc, err := json.Marshal(v.kept.of(e.Owner))
+		if err != nil {
+			return nil, err
+		}
+		docs[shelfKey(e.Owner)] = doc
+	}
+	return docs, nil
+}
+
+func errVersion(v int) error {
+	return hutch.Errorf(hutch.Unsupported, "the secrets are in format %d, and this hutch knows %d: start the version that wrote them", v, version)
+}
+
 func unseal(sealed []byte, key *Key) (d document, err error) {
 	r, err := age.Decrypt(bytes.NewReader(sealed), key.identity)
 	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
@@ -113,7 +186,7 @@ func unseal(sealed []byte, key *Key) (d document, err error) {
 		err = json.Unmarshal(b, &d)
 	}
 	if err == nil && d.Version != version {
-		err = hutch.Errorf(hutch.Unsupported, "the secrets are in format %d, and this hutch knows %d: start the version that wrote them", d.Version, version)
+		err = errVersion(d.Version)
 	}
 	return d, err
 }
@@ -129,7 +202,7 @@ func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequ
 	}
 	owner, _ := caller.OwnerOf(ctx)
 	made := entry{owner.ID, name, req.Value, time.Now().UTC(), brokered}
-	return made.record(), v.change(func(d *document) error {
+	return made.record(), v.change(ctx, owner.ID, func(d *document) error {
 		d.retire(owner.ID, name)
 		d.Secrets = append(d.Secrets, made)
 		if d.size(owner.ID) > maxOwned {
@@ -142,7 +215,7 @@ func (v *Vault) SetSecret(ctx context.Context, name string, req hutch.SecretRequ
 // DeleteSecret implements hutch.Secrets.
 func (v *Vault) DeleteSecret(ctx context.Context, name string) error {
 	owner, _ := caller.OwnerOf(ctx)
-	return v.change(func(d *document) error {
+	return v.change(ctx, owner.ID, func(d *document) error {
 		if d.retire(owner.ID, name) {
 			return nil
 		}
@@ -283,23 +356,43 @@ func (v *Vault) changedLocked() {
 	v.all = v.redactorLocked(func(entry) bool { return true })
 }
 
-// change makes a change, which counts only when it is on disk.
-func (v *Vault) change(f func(*document) error) error {
-	if v.path == "" {
+// change makes a change of an owner's secrets, which counts only when it is stored.
+func (v *Vault) change(ctx context.Context, owner string, f func(*document) error) error {
+	switch {
+	case v.stored != nil:
+		return v.stored.Change(ctx, func(draft *store.Draft) error {
+			v.mu.RLock()
+			defer v.mu.RUnlock()
+			d := v.kept.of(owner)
+			if err := d.change(f); err != nil {
+				return err
+			}
+			doc, err := json.Marshal(d)
+			draft.Put(shelfKey(owner), doc)
+			return err
+		})
+	case v.path == "":
 		return hutch.Errorf(hutch.Unsupported, "there is no place to keep secrets here: run a server")
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	d := document{Version: version, Secrets: slices.Clone(v.kept.Secrets), Retired: slices.Clone(v.kept.Retired)}
-	if err := f(&d); err != nil {
+	if err := d.change(f); err != nil {
 		return err
 	}
-	d.Retired = slices.DeleteFunc(d.Retired, func(e entry) bool { return time.Since(e.Updated) > retention })
 	if err := d.save(v.path, v.key); err != nil {
 		return fmt.Errorf("save secrets: %w", err)
 	}
 	v.kept = d
 	v.changedLocked()
+	return nil
+}
+
+func (d *document) change(f func(*document) error) error {
+	if err := f(d); err != nil {
+		return err
+	}
+	d.Retired = slices.DeleteFunc(d.Retired, func(e entry) bool { return time.Since(e.Updated) > retention })
 	return nil
 }
 

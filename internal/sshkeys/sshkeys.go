@@ -3,16 +3,16 @@
 //
 // A key stands for its owner's token, and has no rights of its own: Find asks for the token's holder each time, so a key
 // of a token that was revoked, or has expired, opens nothing. A key belongs to one owner. Otherwise anybody could add the
-// public key of somebody else, and get their connections.
+// public key of another person, and get their connections.
 package sshkeys
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto"
 	"crypto/rsa"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,7 +39,8 @@ type Options struct {
 
 // Registry knows the keys of all owners. It implements hutch.SSH without checking who calls: package policy does that.
 type Registry struct {
-	opt Options
+	opt    Options
+	stored *store.Mirror
 
 	mu    sync.Mutex
 	byKey map[string]*entry // by the key in the form of the protocol
@@ -57,28 +58,38 @@ type entry struct {
 }
 
 // Open returns a registry of the keys on its shelf.
-func Open(ctx context.Context, opt Options) (*Registry, error) {
-	r := &Registry{opt: opt, byKey: map[string]*entry{}}
-	if opt.Shelf == nil {
-		return r, nil
-	}
-	docs, err := opt.Shelf.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for id, doc := range docs {
-		var e entry
-		if err := json.Unmarshal(doc, &e); err != nil {
-			return nil, fmt.Errorf("read SSH key %s: %w", id, err)
-		}
-		r.enterLocked(&e)
-	}
-	return r, nil
+func Open(ctx context.Context, opt Options) (r *Registry, err error) {
+	r = &Registry{opt: opt, byKey: map[string]*entry{}}
+	r.stored, err = store.OpenMirror(ctx, opt.Shelf, r.apply)
+	return r, err
 }
 
-func (r *Registry) enterLocked(e *entry) {
-	e.life, e.end = context.WithCancelCause(context.Background())
-	r.byKey[string(e.Blob)] = e
+// apply makes a key as its document says. What runs for a key that is gone ends.
+func (r *Registry) apply(id string, doc []byte) error {
+	var e entry
+	if doc != nil {
+		if err := json.Unmarshal(doc, &e); err != nil {
+			return fmt.Errorf("read SSH key %s: %w", id, err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, before := range r.byKey {
+		switch {
+		case before.ID != id:
+		case doc != nil && before.Owner == e.Owner && bytes.Equal(before.Blob, e.Blob):
+			before.SSHKey = e.SSHKey
+			return nil
+		default:
+			before.end(errDeleted)
+			delete(r.byKey, string(before.Blob))
+		}
+	}
+	if doc != nil {
+		e.life, e.end = context.WithCancelCause(context.Background())
+		r.byKey[string(e.Blob)] = &e
+	}
+	return nil
 }
 
 // SSHServer implements hutch.SSH.
@@ -107,33 +118,28 @@ func (r *Registry) AddSSHKey(ctx context.Context, req hutch.SSHKeyRequest) (hutc
 	if err != nil {
 		return hutch.SSHKey{}, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	e := &entry{Owner: owner, Blob: key.Marshal(), SSHKey: hutch.SSHKey{
 		ID: hutch.NewID("key"), Name: cmp.Or(req.Name, comment), Type: key.Type(), Fingerprint: ssh.FingerprintSHA256(key), CreatedAt: time.Now().UTC(),
 	}}
-	before := r.byKey[string(e.Blob)]
-	switch {
-	case before == nil && len(r.ofLocked(owner)) >= hutch.MaxSSHKeys:
-		return hutch.SSHKey{}, hutch.Errorf(hutch.Exhausted, "there are %d keys, which is the most: delete some", hutch.MaxSSHKeys).With("limit", "keys")
-	case before != nil && before.Owner == owner:
-		e.ID, e.CreatedAt, e.Name = before.ID, before.CreatedAt, cmp.Or(req.Name, before.Name)
-	case before != nil && r.opt.Holder(before.Owner) != nil:
-		return hutch.SSHKey{}, errTaken
-	case before != nil:
-		if err := r.removeLocked(ctx, before); err != nil {
-			return hutch.SSHKey{}, err
+	err = r.stored.Change(ctx, func(d *store.Draft) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		before := r.byKey[string(e.Blob)]
+		switch {
+		case before == nil && len(r.ofLocked(owner)) >= hutch.MaxSSHKeys:
+			return hutch.Errorf(hutch.Exhausted, "there are %d keys, which is the most: delete some", hutch.MaxSSHKeys).With("limit", "keys")
+		case before != nil && before.Owner == owner:
+			e.ID, e.CreatedAt, e.Name = before.ID, before.CreatedAt, cmp.Or(req.Name, before.Name)
+		case before != nil && r.opt.Holder(before.Owner) != nil:
+			return errTaken
+		case before != nil:
+			d.Delete(before.ID)
 		}
-	}
-	if err := r.save(ctx, e); err != nil {
-		return hutch.SSHKey{}, err
-	}
-	if before != nil && before.ID == e.ID {
-		before.Name = e.Name
-		return e.SSHKey, nil
-	}
-	r.enterLocked(e)
-	return e.SSHKey, nil
+		doc, err := json.Marshal(e)
+		d.Put(e.ID, doc)
+		return err
+	})
+	return e.SSHKey, err
 }
 
 // owner returns the caller's owner, which must have a token of this server.
@@ -205,48 +211,31 @@ func (r *Registry) ofLocked(owner string) []*entry {
 // DeleteSSHKey implements hutch.SSH.
 func (r *Registry) DeleteSSHKey(ctx context.Context, key string) error {
 	o, _ := caller.OwnerOf(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.ofLocked(o.ID) {
-		if e.ID == key {
-			return r.removeLocked(ctx, e)
-		}
+	n, err := r.remove(ctx, o.ID, func(e *entry) bool { return e.ID == key })
+	if n == 0 && err == nil {
+		err = hutch.Errorf(hutch.NotFound, "there is no SSH key %.80q: list the keys with `hutch ssh-key ls`", key).With("key", key)
 	}
-	return hutch.Errorf(hutch.NotFound, "there is no SSH key %.80q: list the keys with `hutch ssh-key ls`", key).With("key", key)
+	return err
 }
 
 // DeleteKeys removes all keys of an owner.
 func (r *Registry) DeleteKeys(ctx context.Context, owner string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var errs []error
-	for _, e := range r.ofLocked(owner) {
-		errs = append(errs, r.removeLocked(ctx, e))
-	}
-	return errors.Join(errs...)
+	_, err := r.remove(ctx, owner, func(*entry) bool { return true })
+	return err
 }
 
-// removeLocked ends a key even if that cannot be stored: the caller then knows to try again.
-func (r *Registry) removeLocked(ctx context.Context, e *entry) error {
-	e.end(errDeleted)
-	delete(r.byKey, string(e.Blob))
-	if r.opt.Shelf == nil {
+// remove removes an owner's keys, and returns how many.
+func (r *Registry) remove(ctx context.Context, owner string, which func(*entry) bool) (n int, err error) {
+	err = r.stored.Change(ctx, func(d *store.Draft) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, e := range r.ofLocked(owner) {
+			if which(e) {
+				d.Delete(e.ID)
+				n++
+			}
+		}
 		return nil
-	}
-	if err := r.opt.Shelf.Delete(ctx, e.ID); err != nil {
-		r.enterLocked(e)
-		return err
-	}
-	return nil
-}
-
-func (r *Registry) save(ctx context.Context, e *entry) error {
-	if r.opt.Shelf == nil {
-		return nil
-	}
-	doc, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return r.opt.Shelf.Put(ctx, e.ID, doc)
+	})
+	return n, err
 }

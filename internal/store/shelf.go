@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 )
 
 // Shelf is where one package keeps its documents, each under a key. It says
@@ -15,38 +18,155 @@ type Shelf struct {
 // Shelf returns the shelf of a name.
 func (s *Store) Shelf(name string) *Shelf { return &Shelf{s, name} }
 
+// Shared reports whether other nodes use the shelf, too.
+func (s *Shelf) Shared() bool { return s.store.Shared() }
+
 // Put writes a document over the one of the same key.
 func (s *Shelf) Put(ctx context.Context, key string, doc []byte) error {
-	_, err := s.store.db.ExecContext(ctx, `insert into shelves values (?, ?, ?) on conflict do update set doc = excluded.doc`, s.name, key, doc)
-	if err != nil {
-		return fmt.Errorf("store %s %s: %w", s.name, key, explained(err))
-	}
-	return nil
+	return s.Change(ctx, func(d *Draft) error { d.Put(key, doc); return nil })
+}
+
+// Replace is Put if there is a document of that key; else it does nothing and returns false.
+func (s *Shelf) Replace(ctx context.Context, key string, doc []byte) (there bool, err error) {
+	err = s.Change(ctx, func(d *Draft) error {
+		old, err := d.Get(key)
+		if there = old != nil; there {
+			d.Put(key, doc)
+		}
+		return err
+	})
+	return there, err
 }
 
 // Delete removes a document, if there is one.
 func (s *Shelf) Delete(ctx context.Context, key string) error {
-	if _, err := s.store.db.ExecContext(ctx, `delete from shelves where shelf = ? and key = ?`, s.name, key); err != nil {
-		return fmt.Errorf("delete %s %s from the store: %w", s.name, key, explained(err))
+	return s.Change(ctx, func(d *Draft) error { d.Delete(key); return nil })
+}
+
+// Change changes documents of the shelf, all or none, while the shelf is locked against other changes.
+func (s *Shelf) Change(ctx context.Context, do func(*Draft) error) error {
+	_, err := s.change(ctx, do, nil)
+	return err
+}
+
+// change calls before in the transaction, when the shelf is locked. It returns the documents that do changed.
+func (s *Shelf) change(ctx context.Context, do func(*Draft) error, before func(context.Context, *sql.Tx) error) (*Draft, error) {
+	d := &Draft{}
+	var refused error
+	err := s.store.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if err := s.store.lock(ctx, tx, "shelf "+s.name); err != nil {
+			return err
+		}
+		if before != nil {
+			if err := before(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if d.Now, err = s.store.now(ctx, tx); err != nil {
+			return err
+		}
+		d.get = func(key string) ([]byte, error) { return s.get(ctx, tx, key) }
+		if refused = do(d); refused != nil {
+			return refused
+		}
+		for _, doc := range d.docs {
+			if err := s.store.shelve(ctx, tx, s, doc, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case refused != nil:
+		return nil, refused
+	case err != nil:
+		return nil, fmt.Errorf("change %s in the store: %w", s.name, err)
+	}
+	return d, nil
+}
+
+// Count changes one document that no [Mirror] keeps, such as a count, while nobody else does. The function gets nil if
+// there is none, and the time by the clock that all nodes share.
+func (s *Shelf) Count(ctx context.Context, key string, do func(doc []byte, now time.Time) ([]byte, error)) error {
+	err := s.store.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.store.lock(ctx, tx, s.label(key)); err != nil {
+			return err
+		}
+		now, err := s.store.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		doc, err := s.get(ctx, tx, key)
+		if err == nil {
+			doc, err = do(doc, now)
+		}
+		if err != nil {
+			return err
+		}
+		return s.store.shelve(ctx, tx, s, Document{key, doc}, true)
+	})
+	if err != nil {
+		return fmt.Errorf("count %s of %s in the store: %w", key, s.name, err)
 	}
 	return nil
 }
 
+// get returns a document, and nil if there is none.
+func (s *Shelf) get(ctx context.Context, tx *sql.Tx, key string) (doc []byte, err error) {
+	err = tx.QueryRowContext(ctx, s.store.query(`select doc from shelves where shelf = ? and key = ? and doc is not null`), s.name, key).Scan(&doc)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err == nil {
+		doc, err = s.store.opened(s.label(key), doc)
+	}
+	return doc, err
+}
+
+// label binds the seal of a document to its place, so that it cannot pass for another document.
+func (s *Shelf) label(key string) string { return "shelf " + s.name + " " + key }
+
 // All returns every document by its key.
 func (s *Shelf) All(ctx context.Context) (map[string][]byte, error) {
-	rows, err := s.store.db.QueryContext(ctx, `select key, doc from shelves where shelf = ?`, s.name)
-	if err != nil {
-		return nil, fmt.Errorf("read %s from the store: %w", s.name, err)
-	}
-	defer rows.Close()
 	all := map[string][]byte{}
-	for rows.Next() {
+	err := s.store.read(ctx, `select key, doc from shelves where shelf = ? and doc is not null`, []any{s.name}, func(rows *sql.Rows) error {
 		var key string
 		var doc []byte
 		if err := rows.Scan(&key, &doc); err != nil {
-			return nil, fmt.Errorf("read %s from the store: %w", s.name, err)
+			return err
+		}
+		doc, err := s.store.opened(s.label(key), doc)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
 		}
 		all[key] = doc
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s from the store: %w", s.name, err)
 	}
-	return all, rows.Err()
+	return all, nil
 }
+
+// Document is one of a shelf; Doc is nil when it is gone.
+type Document struct {
+	Key string
+	Doc []byte
+}
+
+// Draft is a change of a shelf that is not yet written.
+type Draft struct {
+	Now time.Time // by the clock that all nodes share
+
+	get  func(key string) ([]byte, error)
+	docs []Document
+}
+
+// Get returns a document as it was before the change, and nil if there is none.
+func (d *Draft) Get(key string) ([]byte, error) { return d.get(key) }
+
+// Put writes a document over the one of the same key.
+func (d *Draft) Put(key string, doc []byte) { d.docs = append(d.docs, Document{key, doc}) }
+
+// Delete removes a document, if there is one.
+func (d *Draft) Delete(key string) { d.docs = append(d.docs, Document{key, nil}) }

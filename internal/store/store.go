@@ -1,7 +1,16 @@
-// Package store keeps the daemon's state on disk, in SQLite: one row for each
-// sandbox, whose document is the engine's own record as JSON. The columns
-// beside it exist only to be looked at by people; the document is the truth.
-// Other packages keep their few documents on shelves of it.
+// Package store keeps the daemon's state: one row for each sandbox, whose document is the engine's own record as JSON,
+// and shelves with the few documents of other packages. The columns beside a document serve only people and counts; the
+// document is authoritative.
+//
+// It is in SQLite, in a file of one server, or in PostgreSQL, where several servers, the nodes, share it. Both pass one
+// suite of tests. Their differences are in sqlite.go and postgres.go. Two ideas make PostgreSQL work:
+//
+// Every document is sealed with a key that the database does not have. So a dump of it shows neither secrets nor tokens,
+// and a document that was changed there is refused. Other packages need not encrypt what they store.
+//
+// A package keeps a shelf in memory through a [Mirror]: one function applies each changed document to memory, whichever node
+// changed it. A change first catches up with all earlier changes, and is then decided while the shelf is locked. So a rule
+// about several documents (a name is unique, there is a maximum) holds over all nodes.
 package store
 
 import (
@@ -10,12 +19,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"net/url"
+	"time"
 
 	"hutch"
 	"hutch/internal/driver"
-
-	_ "modernc.org/sqlite" // pure Go: no C compiler, no shared library
 )
 
 // Record is what must be known of a sandbox to find it again after a restart.
@@ -39,6 +46,9 @@ type Record struct {
 	Ports    []Exposure    `json:"ports,omitempty"`
 	// VolumesUnsaved says that it was put to sleep without its agent, and so without a save of its volumes.
 	VolumesUnsaved bool `json:"volumesUnsaved,omitempty"`
+
+	// Most bounds the sandboxes of the owner on all nodes, for a new record; 0 for no limit. It is not stored.
+	Most int `json:"-"`
 }
 
 // Exposure is an exposed port, without its URL.
@@ -53,161 +63,175 @@ type Books struct {
 	Contexts  []hutch.CodeContext `json:"contexts"`
 }
 
-// Memory is the path of a store that is gone when it is closed.
-const Memory = ":memory:"
-
-const schema = `
-create table if not exists sandboxes (
-	id      text primary key,
-	status  text not null,
-	runtime text not null,
-	created text not null,
-	record  blob not null
-) strict;
-create table if not exists shelves (
-	shelf text not null,
-	key   text not null,
-	doc   blob not null,
-	primary key (shelf, key)
-) strict, without rowid;
-pragma user_version = 2;`
-
-const putRecord = `insert into sandboxes values (?, ?, ?, ?, ?)
-	on conflict (id) do update set status = excluded.status, record = excluded.record`
-
-// version is that of the schema. An older hutch does not open a newer one's
-// store: what it does not know of, such as owners, it would not heed.
-const version = 2
-
 // Store is an open store. Its methods are safe for concurrent use.
 type Store struct {
-	db     *sql.DB
-	put    *sql.Stmt
-	delete *sql.Stmt
+	db *sql.DB
+	database
 }
 
-// Open opens the store at path, and makes it when it does not exist. A process that
-// is killed at any moment loses no committed record; a machine that loses its
-// power may lose the last few since Keep, whose sandboxes are gone with it.
-func Open(ctx context.Context, path string) (*Store, error) {
-	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{
-		"_pragma": {"journal_mode(wal)", "synchronous(normal)", "busy_timeout(5000)"},
-	}.Encode()}
-	db, err := sql.Open("sqlite", dsn.String())
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", path, err)
-	}
-	db.SetMaxOpenConns(1) // SQLite has one writer, and every :memory: connection its own database
-	s := &Store{db: db}
-	if err := s.prepare(ctx); err != nil {
-		db.Close()
-		return nil, fmt.Errorf("open store %s: %w", path, err)
-	}
-	return s, nil
-}
-
-func (s *Store) prepare(ctx context.Context) error {
-	var v int
-	if err := s.db.QueryRowContext(ctx, "pragma user_version").Scan(&v); err != nil {
-		return err
-	}
-	if v > version {
-		return hutch.Errorf(hutch.Unsupported, "the store was written by a newer hutch (format %d, this one knows %d): start that version again, or use another data folder", v, version)
-	}
-	if _, err := s.db.ExecContext(ctx, schema+usageSchema); err != nil {
-		return err
-	}
-	var err error
-	s.put, err = s.db.PrepareContext(ctx, putRecord)
-	if err != nil {
-		return err
-	}
-	s.delete, err = s.db.PrepareContext(ctx, `delete from sandboxes where id = ?`)
-	return err
+// database is what SQLite and PostgreSQL do differently.
+type database interface {
+	// query is a statement with the parameters ?, as the database has it.
+	query(statement string) string
+	// limited adds the time limit of one operation.
+	limited(ctx context.Context) (context.Context, context.CancelFunc)
+	// explained turns an error into words for a person.
+	explained(err error) error
+	// lock takes the lock of a name until the transaction ends.
+	lock(ctx context.Context, tx *sql.Tx, name string) error
+	// now is the time by which documents that several nodes read are dated.
+	now(ctx context.Context, tx *sql.Tx) (time.Time, error)
+	// put writes a record. Kept ones are not lost with the machine's power.
+	put(ctx context.Context, r Record, keep bool) error
+	// ours is a condition with a parameter, and its value, for the rows of this node where nodes share the tables.
+	ours() (condition, value string)
+	sealed(name string, doc []byte) []byte
+	opened(name string, doc []byte) ([]byte, error)
+	// watch passes the changes of other nodes to m, until the store is closed. A file has no other nodes.
+	watch(m *Mirror)
+	// shelve writes or removes a document, which is locked. A quiet change is not announced to mirrors.
+	shelve(ctx context.Context, tx *sql.Tx, s *Shelf, d Document, quiet bool) error
+	// putUsage writes the sum of an owner's usage, which is locked.
+	putUsage(ctx context.Context, tx *sql.Tx, owner string, doc []byte) error
+	shared() bool
+	ready(ctx context.Context) error
+	close() error
 }
 
 // Close closes the store.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return s.close() }
+
+// Shared reports whether other nodes can use the store, too.
+func (s *Store) Shared() bool { return s.shared() }
+
+// Ready returns an error while the store cannot work.
+func (s *Store) Ready(ctx context.Context) error {
+	ctx, end := s.limited(ctx)
+	defer end()
+	return s.explained(s.ready(ctx))
+}
 
 // Put writes a record over the one of the same place.
-func (s *Store) Put(ctx context.Context, r Record) error {
-	row, err := row(r)
-	if err == nil {
-		_, err = s.put.ExecContext(ctx, row...)
-	}
-	return unwritten(r, err)
-}
+func (s *Store) Put(ctx context.Context, r Record) error { return s.write(ctx, r, false) }
 
 // Keep is Put of a record that a machine must not lose with its power, nor any
 // that was written before. It waits for the disk.
-func (s *Store) Keep(ctx context.Context, r Record) error {
-	row, err := row(r)
-	if err != nil {
-		return unwritten(r, err)
+func (s *Store) Keep(ctx context.Context, r Record) error { return s.write(ctx, r, true) }
+
+func (s *Store) write(ctx context.Context, r Record, keep bool) error {
+	ctx, end := s.limited(ctx)
+	defer end()
+	if err := s.put(ctx, r, keep); err != nil {
+		return fmt.Errorf("store sandbox %s: %w", r.Place, s.explained(err))
 	}
-	c, err := s.db.Conn(ctx) // the only one: no other caller writes meanwhile
-	if err != nil {
-		return unwritten(r, err)
-	}
-	defer c.Close()
-	if _, err = c.ExecContext(ctx, "pragma synchronous = full"); err == nil {
-		_, err = c.ExecContext(ctx, putRecord, row...)
-	}
-	_, failed := c.ExecContext(context.WithoutCancel(ctx), "pragma synchronous = normal")
-	return unwritten(r, cmp.Or(err, failed))
+	return nil
 }
 
-// row is a record as a row of the table.
-func row(r Record) ([]any, error) {
-	doc, err := json.Marshal(r)
-	created := r.Sandbox.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z")
-	return []any{r.Place, r.Sandbox.Status, r.Sandbox.Runtime, created, doc}, err
-}
-
-func unwritten(r Record, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("store sandbox %s: %w", r.Place, explained(err))
-}
-
-// Runtimes returns those that there are records of.
+// Runtimes returns the runtimes of all records.
 func (s *Store) Runtimes(ctx context.Context) (names []string, err error) {
-	rows, err := s.db.QueryContext(ctx, `select distinct runtime from sandboxes order by runtime`)
+	ours, us := s.ours()
+	err = s.read(ctx, `select distinct runtime from sandboxes where `+ours+` order by runtime`, []any{us}, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		names = append(names, name)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the store: %w", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, fmt.Errorf("read the store: %w", err)
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
+	return names, nil
 }
 
-// All returns every record, oldest first.
-func (s *Store) All(ctx context.Context) ([]Record, error) {
-	rows, err := s.db.QueryContext(ctx, `select id, record from sandboxes order by created, id`)
-	if err != nil {
-		return nil, fmt.Errorf("read the store: %w", err)
+// Find returns the record of an owner's sandbox on any node. Only a shared store can.
+func (s *Store) Find(ctx context.Context, owner, sandbox string) (Record, error) {
+	if !s.Shared() {
+		return Record{}, hutch.Errorf(hutch.Unsupported, "this server shares its store with no other")
 	}
-	defer rows.Close()
-	var all []Record
-	for rows.Next() {
+	all, err := s.records(ctx, `owner = ? and sandbox = ?`, owner, sandbox)
+	if err == nil && len(all) == 0 {
+		err = hutch.Errorf(hutch.NotFound, "the store has no sandbox %q", sandbox).Naming(hutch.AboutSandbox, sandbox)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return all[0], nil
+}
+
+// Has reports whether the store has the record of a place: a shared store, on this node.
+func (s *Store) Has(ctx context.Context, place string) (bool, error) {
+	ours, us := s.ours()
+	all, err := s.records(ctx, `id = ? and `+ours, place, us)
+	return len(all) > 0, err
+}
+
+// All returns every record, oldest first: of a shared store, those of this node.
+func (s *Store) All(ctx context.Context) ([]Record, error) {
+	ours, us := s.ours()
+	return s.records(ctx, ours, us)
+}
+
+// records returns the records that match a condition, oldest first.
+func (s *Store) records(ctx context.Context, condition string, args ...any) (all []Record, err error) {
+	err = s.read(ctx, `select id, record from sandboxes where `+condition+` order by created, id`, args, func(rows *sql.Rows) error {
 		var id string
 		var doc []byte
 		var r Record
 		if err := rows.Scan(&id, &doc); err != nil {
-			return nil, fmt.Errorf("read the store: %w", err)
+			return err
 		}
-		if err := json.Unmarshal(doc, &r); err != nil {
-			return nil, fmt.Errorf("read sandbox %s from the store: %w", id, err)
+		doc, err := s.opened("sandbox "+id, doc)
+		if err == nil {
+			err = json.Unmarshal(doc, &r)
+		}
+		if err != nil {
+			return fmt.Errorf("sandbox %s: %w", id, err)
 		}
 		r.Place = cmp.Or(r.Place, id) // of a store from before places had names
 		all = append(all, r)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the store: %w", err)
 	}
-	return all, rows.Err()
+	return all, nil
+}
+
+// read calls each with the rows of a query.
+func (s *Store) read(ctx context.Context, statement string, args []any, each func(*sql.Rows) error) error {
+	ctx, end := s.limited(ctx)
+	defer end()
+	return s.explained(readRows(ctx, s.db, s.query(statement), args, each))
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func readRows(ctx context.Context, db querier, statement string, args []any, each func(*sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// inTransaction calls do in a transaction, which is committed if do succeeds.
+func (s *Store) inTransaction(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
+	ctx, end := s.limited(ctx)
+	defer end()
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return s.explained(err)
+	}
+	defer tx.Rollback()
+	if err := do(ctx, tx); err != nil {
+		return s.explained(err)
+	}
+	return s.explained(tx.Commit())
 }

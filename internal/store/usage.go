@@ -39,77 +39,60 @@ func (u *Used) Begin(now time.Time) { u.At, u.CPU, u.Memory = now, 0, 0 }
 // End ends the counting: the place is gone.
 func (u *Used) End() { u.At, u.CPU, u.Memory = time.Time{}, 0, 0 }
 
-const usageSchema = `
-create table if not exists usage (
-	owner text primary key,
-	doc   blob not null
-) strict;`
-
 // Retire removes the record of a place, if there is one, and adds what it used
 // to the sum of its owner; both or neither.
 func (s *Store) Retire(ctx context.Context, place, owner string, used hutch.Usage) error {
-	if err := s.retire(ctx, place, owner, used); err != nil {
-		return fmt.Errorf("delete sandbox %s from the store: %w", place, explained(err))
+	ours, us := s.ours()
+	err := s.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		done, err := tx.ExecContext(ctx, s.query(`delete from sandboxes where id = ? and `+ours), place, us)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); n == 0 || err != nil {
+			return err // retired before
+		}
+		if err := s.lock(ctx, tx, "usage "+us+" "+owner); err != nil {
+			return err
+		}
+		sums, err := s.sums(ctx, tx)
+		if err != nil {
+			return err
+		}
+		doc, err := json.Marshal(sums[owner].Add(used))
+		if err != nil {
+			return err
+		}
+		return s.putUsage(ctx, tx, owner, doc)
+	})
+	if err != nil {
+		return fmt.Errorf("delete sandbox %s from the store: %w", place, err)
 	}
 	return nil
 }
 
-func (s *Store) retire(ctx context.Context, place, owner string, used hutch.Usage) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	done, err := tx.StmtContext(ctx, s.delete).ExecContext(ctx, place)
-	if err != nil {
-		return err
-	}
-	if n, err := done.RowsAffected(); n == 0 || err != nil {
-		return err // retired before
-	}
-	sums, err := sums(ctx, tx)
-	if err != nil {
-		return err
-	}
-	doc, err := json.Marshal(sums[owner].Add(used))
-	if err != nil {
-		return err
-	}
-	if _, err = tx.ExecContext(ctx, `insert into usage values (?, ?) on conflict (owner) do update set doc = excluded.doc`, owner, doc); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// Retired is what the sandboxes of each owner used that are gone.
+// Retired returns the usage of destroyed sandboxes by owner: in a shared store, those of this node.
 func (s *Store) Retired(ctx context.Context) (map[string]hutch.Usage, error) {
-	all, err := sums(ctx, s.db)
+	ctx, end := s.limited(ctx)
+	defer end()
+	all, err := s.sums(ctx, s.db)
 	if err != nil {
-		return nil, fmt.Errorf("read the use of sandboxes from the store: %w", err)
+		return nil, fmt.Errorf("read the use of sandboxes from the store: %w", s.explained(err))
 	}
 	return all, nil
 }
 
-func sums(ctx context.Context, db interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}) (map[string]hutch.Usage, error) {
-	rows, err := db.QueryContext(ctx, `select owner, doc from usage`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+func (s *Store) sums(ctx context.Context, db querier) (map[string]hutch.Usage, error) {
 	all := map[string]hutch.Usage{}
-	for rows.Next() {
+	ours, us := s.ours()
+	return all, readRows(ctx, db, s.query(`select owner, doc from usage where `+ours), []any{us}, func(rows *sql.Rows) error {
 		var owner string
 		var doc []byte
 		var u hutch.Usage
 		if err := rows.Scan(&owner, &doc); err != nil {
-			return nil, err
+			return err
 		}
-		if err := json.Unmarshal(doc, &u); err != nil {
-			return nil, err
-		}
+		err := json.Unmarshal(doc, &u)
 		all[owner] = u
-	}
-	return all, rows.Err()
+		return err
+	})
 }

@@ -108,6 +108,11 @@ func (j *journal) appendLocked(e hutch.TimelineEntry) (int64, error) {
 	if e.Result == hutch.TimelineRunning {
 		j.running[e.ID] = struct{}{}
 	}
+	if e.Event == Destroyed { // hardly anything follows
+		for i := range j.tracks {
+			j.closeLocked(&j.tracks[i])
+		}
+	}
 	if j.changed != nil {
 		close(j.changed)
 		j.changed = nil

@@ -15,13 +15,14 @@ const (
 	Woken       = "Woken"
 	Hibernated  = "Hibernated"
 	Stopped     = "Stopped"
+	Destroyed   = "Destroyed"
 )
 
 // kinds says which verbs are on record, and what they are about. Verbs that only look are not, and neither are those that carry the
 // input and output of something that is on record.
 var kinds = kindsOf(map[hutch.TimelineKind][]string{
 	hutch.TimelineLife:     {"Update", "Destroy", "Pause", "Hibernate", "Resume"},
-	hutch.TimelineCommand:  {"Exec", "CancelExec", "StartProcess", "Signal", "CleanProcesses"},
+	hutch.TimelineCommand:  {"Exec", "CancelExec", "StartProcess", "Signal", "CleanProcesses", "StartScreen", "ControlScreen", "WriteClipboard", "OpenURL"},
 	hutch.TimelineCode:     {"CreateContext", "DeleteContext", "Interrupt", "RunCode"},
 	hutch.TimelineFile:     {"WriteFile", "EditFile", "Mkdir", "Move", "Copy", "Delete", "Chmod", "Unpack", "SaveVolumes", "RestoreBackup"},
 	hutch.TimelineGit:      {"GitClone", "GitCommit"},

@@ -152,6 +152,25 @@ func TestLongCalls(t *testing.T) {
 	})
 }
 
+// A sandbox that is gone keeps no file open, and can have entries nevertheless.
+func TestFilesOfTheGone(t *testing.T) {
+	t.Parallel()
+	all, ctx := open(t, t.TempDir()), as(t.Context(), "ada")
+	for i := range 20 {
+		box := fmt.Sprint("box-", i)
+		all.Happened(ctx, "ada", box, hutch.TimelineEntry{Event: "Created"})
+		all.Connected("ada", box, hutch.Connection{Time: time.Now(), Protocol: "tcp", Host: "a.test", Verdict: hutch.Refused, Reason: "no rule"})
+		all.Happened(ctx, "ada", box, hutch.TimelineEntry{Event: Destroyed})
+	}
+	if n := all.files.Load(); n != 0 {
+		t.Errorf("%d files are open", n)
+	}
+	exec(ctx, all, "box-3", "late", hutch.ExecResult{}, nil)
+	if got := events(read(t, all, ctx, "box-3", hutch.TimelineQuery{})); !slices.Equal(got, []string{"Created ok", "Denied denied", "Destroyed ok", "Exec ok"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // A program that floods its timeline costs a bounded number of bytes, and removes nothing that callers did.
 func TestFlood(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,75 @@
+package history
+
+import (
+	"bytes"
+	"encoding/gob"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"hutch"
+	"hutch/internal/durable"
+)
+
+// The file has all samples, 10 KB of each sandbox at most. A server that is killed loses those since it was last written.
+const saveEvery = 5 * time.Minute
+
+// savedRow is a row as the file has it.
+type savedRow struct {
+	Owner, Sandbox string
+	CreatedAt      int64 // Unix time in ms
+	Each           int
+	Samples        []reading
+}
+
+// save writes the file.
+func (h *History) save() {
+	if h.file == "" {
+		return
+	}
+	var b bytes.Buffer
+	err := gob.NewEncoder(&b).Encode(h.export())
+	if err == nil {
+		err = durable.Replace(h.file, b.Bytes())
+	}
+	if err != nil {
+		h.log.Warn("keep what sandboxes used", "err", err)
+	}
+}
+
+func (h *History) export() []savedRow {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rows := make([]savedRow, 0, len(h.rows))
+	for key, r := range h.rows {
+		rows = append(rows, savedRow{key.owner, key.sandbox, r.now.CreatedAt.UnixMilli(), r.each, slices.Clone(r.samples)})
+	}
+	return rows
+}
+
+// load reads the file. What cannot be read is forgotten: the samples are no reason not to start.
+func (h *History) load() {
+	if h.file == "" {
+		return
+	}
+	content, err := os.ReadFile(h.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var rows []savedRow
+	if err == nil {
+		err = gob.NewDecoder(bytes.NewReader(content)).Decode(&rows)
+	}
+	if err != nil {
+		h.log.Warn("read what sandboxes used before", "err", err)
+		return
+	}
+	for _, s := range rows {
+		if s.Each < 1 || len(s.Samples) > maxSamples {
+			continue
+		}
+		h.rows[name{s.Owner, s.Sandbox}] = &row{now: hutch.Stats{CreatedAt: time.UnixMilli(s.CreatedAt)}, samples: s.Samples, each: s.Each}
+	}
+}

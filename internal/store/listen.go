@@ -1,0 +1,164 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"hutch"
+)
+
+const (
+	// channel is where a node announces that a shelf has changed.
+	channel = "hutch_shelves"
+	// heartbeat is the silence after which a node checks that the database is still there: a cut network reports no error.
+	heartbeat = 10 * time.Second
+	// takeover is how long the lock of a node can be held by a server that has just been killed.
+	takeover = 10 * time.Second
+	// sweepEvery is how often a node removes the marks of documents deleted long ago.
+	sweepEvery = time.Hour
+)
+
+// watch passes the changes of other nodes to m.
+func (p *postgres) watch(m *Mirror) {
+	p.mu.Lock()
+	p.mirrors[m.shelf.name] = append(p.mirrors[m.shelf.name], m)
+	p.mu.Unlock()
+	// Changes between m's first reading and now were announced before m listened.
+	p.done.Go(func() {
+		for p.catchUp(p.life, m.shelf.name) != nil && p.life.Err() == nil {
+			wait(p.life, time.Second)
+		}
+	})
+}
+
+// catchUp makes the mirrors of a shelf catch up; those of all shelves if the name is "". After a document that cannot be read
+// the node still listens.
+func (p *postgres) catchUp(ctx context.Context, shelf string) error {
+	p.mu.Lock()
+	var all []*Mirror
+	for name, list := range p.mirrors {
+		if shelf == "" || name == shelf {
+			all = append(all, list...)
+		}
+	}
+	p.mu.Unlock()
+	for _, m := range all {
+		switch err := m.catchUp(ctx); {
+		case err == nil:
+		case ctx.Err() != nil || hutch.KindOf(err) == hutch.Unavailable:
+			return err
+		default:
+			p.opt.Log.Error("read what another node has changed", "shelf", m.shelf.name, "err", err)
+		}
+	}
+	return nil
+}
+
+// listen receives the changes of other nodes until the store is closed. It reports once how it began.
+func (p *postgres) listen(heard chan<- error) {
+	began, first := time.Now(), true
+	for p.life.Err() == nil {
+		err := p.listenOnce(func() {
+			if first {
+				first = false
+				heard <- nil
+			} else {
+				p.opt.Log.Info("the database answers again", "database", p.where)
+			}
+			p.setDeaf(nil)
+		})
+		if p.life.Err() != nil {
+			return
+		}
+		if first && time.Since(began) > takeover {
+			heard <- err
+			return
+		}
+		p.mu.Lock()
+		known := p.deaf != nil
+		p.mu.Unlock()
+		if !first && !known {
+			p.opt.Log.Warn("no news of the database; trying again until there are", "database", p.where, "err", err)
+		}
+		p.setDeaf(err)
+		wait(p.life, time.Second)
+	}
+}
+
+func (p *postgres) setDeaf(err error) {
+	p.mu.Lock()
+	p.deaf = err
+	p.mu.Unlock()
+}
+
+// listenOnce listens on one connection, which also holds the node's lock. It returns why it ended.
+func (p *postgres) listenOnce(begun func()) error {
+	ctx, cancel := context.WithTimeout(p.life, p.opt.Patience)
+	defer cancel()
+	c, err := pgx.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return p.explained(err)
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		c.Close(last)
+	}()
+	var mine bool
+	if err := c.QueryRow(ctx, `select pg_try_advisory_lock(hashtextextended($1, 0))`, "hutch node "+p.opt.Node).Scan(&mine); err != nil {
+		return p.explained(err)
+	}
+	if !mine {
+		return hutch.Errorf(hutch.Conflict, "another server runs as the node %s: end it; if this data folder is a copy of its, give this one a folder of its own", p.opt.Node)
+	}
+	if _, err := c.Exec(ctx, `listen `+channel); err != nil {
+		return p.explained(err)
+	}
+	if err := p.catchUp(ctx, ""); err != nil {
+		return err
+	}
+	begun()
+	swept := time.Time{}
+	for {
+		if err := p.decide(c); err != nil {
+			return p.explained(err)
+		}
+		if time.Since(swept) > sweepEvery {
+			swept = time.Now()
+			if err := p.sweep(c); err != nil {
+				return p.explained(err)
+			}
+		}
+		quiet, cancel := context.WithTimeout(p.life, min(heartbeat, p.opt.Patience))
+		n, err := c.WaitForNotification(quiet)
+		cancel()
+		switch {
+		case err == nil:
+			if err := p.catchUp(p.life, n.Payload); err != nil {
+				return err
+			}
+		case p.life.Err() != nil:
+			return nil
+		case errors.Is(err, context.DeadlineExceeded):
+			ask, cancel := context.WithTimeout(p.life, connectTime)
+			err := c.Ping(ask)
+			cancel()
+			if err != nil {
+				return p.explained(err)
+			}
+		default:
+			return p.explained(err)
+		}
+	}
+}
+
+// sweep removes the marks of deleted documents that every mirror has seen, or will replace by a full reading.
+func (p *postgres) sweep(c *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(p.life, p.opt.Patience)
+	defer cancel()
+	_, err := c.Exec(ctx, `delete from shelves where doc is null and changed < now() - make_interval(secs => $1)`, forgotten.Seconds())
+	return err
+}

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// Mirror keeps a package's memory of a shelf up to date.
+type Mirror struct {
+	shelf *Shelf // nil for documents that are only in memory
+	apply func(key string, doc []byte) error
+
+	turn  chan struct{} // held during a change and while catching up
+	at    int64         // the version up to which apply was called, in a store that others change
+	fresh time.Time     // when that was so
+	keys  map[string]struct{}
+}
+
+// forgotten is how long, at least, a shared store keeps the mark of a deleted document.
+const forgotten = 24 * time.Hour
+
+// OpenMirror calls apply with each document of a shelf, and later with each one that changed, or with nil for one that was
+// deleted. Calls of apply never overlap. A nil shelf stores nothing.
+func OpenMirror(ctx context.Context, shelf *Shelf, apply func(key string, doc []byte) error) (*Mirror, error) {
+	m := &Mirror{shelf: shelf, apply: apply, turn: make(chan struct{}, 1), keys: map[string]struct{}{}}
+	if shelf == nil {
+		return m, nil
+	}
+	if !shelf.Shared() {
+		all, err := shelf.All(ctx)
+		for key, doc := range all {
+			if err == nil {
+				err = apply(key, doc)
+			}
+		}
+		return m, err
+	}
+	if err := m.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	shelf.store.watch(m)
+	return m, nil
+}
+
+// Change changes documents, all or none. When do is called, memory has all earlier changes of other nodes, and the shelf is
+// locked against further ones. When Change returns, memory has this change too. An error of do is returned unchanged,
+// and then nothing is changed.
+func (m *Mirror) Change(ctx context.Context, do func(*Draft) error) error {
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-m.turn }()
+	if m.shelf == nil {
+		d := &Draft{Now: time.Now(), get: func(string) ([]byte, error) { return nil, nil }}
+		if err := do(d); err != nil {
+			return err
+		}
+		return m.tell(d.docs)
+	}
+	if !m.shelf.Shared() {
+		d, err := m.shelf.change(ctx, do, nil)
+		if err != nil {
+			return err
+		}
+		return m.tell(d.docs)
+	}
+	d, err := m.shelf.change(ctx, do, func(ctx context.Context, tx *sql.Tx) error { return m.catchUpLocked(ctx, tx) })
+	if err != nil {
+		return err
+	}
+	// The versions of these documents are above m.at: catching up applies them once more, which changes nothing.
+	return m.tell(d.docs)
+}
+
+// tell calls apply with documents: with all of them, even if one fails.
+func (m *Mirror) tell(docs []Document) (err error) {
+	for _, d := range docs {
+		if d.Doc == nil {
+			delete(m.keys, d.Key)
+		} else {
+			m.keys[d.Key] = struct{}{}
+		}
+		if failed := m.apply(d.Key, d.Doc); failed != nil {
+			err = fmt.Errorf("read %s: %w", d.Key, failed)
+		}
+	}
+	return err
+}
+
+// catchUp applies the changes of other nodes to memory.
+func (m *Mirror) catchUp(ctx context.Context) error {
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-m.turn }()
+	ctx, end := m.shelf.store.limited(ctx)
+	defer end()
+	if err := m.catchUpLocked(ctx, m.shelf.store.db); err != nil {
+		return fmt.Errorf("read %s from the store: %w", m.shelf.name, m.shelf.store.explained(err))
+	}
+	return nil
+}
+
+// catchUpLocked reads the documents newer than at. Versions are assigned while the shelf is locked, and the lock lasts to the
+// end of the transaction: no older version appears after a newer one.
+func (m *Mirror) catchUpLocked(ctx context.Context, db querier) error {
+	s, began := m.shelf, time.Now()
+	all := m.fresh.IsZero() || began.Sub(m.fresh) > forgotten/2 // marks of documents deleted since can be swept
+	since := m.at
+	if all {
+		since = 0
+	}
+	var docs []Document
+	at, there := m.at, map[string]struct{}{}
+	err := readRows(ctx, db, s.store.query(`select key, doc, version from shelves where shelf = ? and version > ? order by version`), []any{s.name, since}, func(rows *sql.Rows) error {
+		var d Document
+		if err := rows.Scan(&d.Key, &d.Doc, &at); err != nil {
+			return err
+		}
+		if d.Doc != nil {
+			var err error
+			if d.Doc, err = s.store.opened(s.label(d.Key), d.Doc); err != nil {
+				return fmt.Errorf("%s: %w", d.Key, err)
+			}
+			there[d.Key] = struct{}{}
+		}
+		docs = append(docs, d)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if all {
+		for key := range m.keys {
+			if _, is := there[key]; !is {
+				docs = append(docs, Document{Key: key})
+			}
+		}
+	}
+	m.at, m.fresh = at, began
+	return m.tell(docs)
+}

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"crypto/cipher"
+	"crypto/rand"
+
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"hutch"
+)
+
+// seal encrypts documents for a database that others can read. Each is bound to its place: it does not open as another document.
+type seal struct{ aead cipher.AEAD }
+
+// KeySize is the size of a key, in bytes.
+const KeySize = chacha20poly1305.KeySize
+
+func newSeal(key []byte) (seal, error) {
+	aead, err := chacha20poly1305.NewX(key) // its nonces are long enough to be drawn for ever
+	return seal{aead}, err
+}
+
+func (s seal) sealed(name string, doc []byte) []byte {
+	nonce := make([]byte, s.aead.NonceSize(), s.aead.NonceSize()+len(doc)+s.aead.Overhead())
+	rand.Read(nonce) // never fails: it ends the program instead
+	return s.aead.Seal(nonce, nonce, doc, []byte(name))
+}
+
+var errSeal = hutch.Errorf(hutch.Denied, "it was not written with the key of this installation, or was changed since: restore the database from a backup")
+
+func (s seal) opened(name string, sealed []byte) ([]byte, error) {
+	size := s.aead.NonceSize()
+	if len(sealed) < size {
+		return nil, errSeal
+	}
+	doc, err := s.aead.Open(nil, sealed[:size], sealed[size:], []byte(name))
+	if err != nil {
+		return nil, errSeal
+	}
+	if doc == nil {
+		doc = []byte{} // an empty document is one
+	}
+	return doc, nil
+}
