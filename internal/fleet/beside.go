@@ -1,0 +1,135 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/verb"
+	"hutch/internal/wrap"
+)
+
+// These are the interfaces beside Service. A verb about a sandbox goes to its node, and its results stay there. Other verbs are about
+// this node only, unless a method here says otherwise.
+
+// Images returns the images of this node. The verb about a sandbox goes to its node.
+func (f *Fleet) Images(here hutch.Images) hutch.Images {
+	s := &wrap.ImageService{Next: here}
+	s.Hook = func(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
+		return f.lead(ctx, c, run, func(ctx context.Context, p *peer) context.Context { return wrap.To[hutch.Images](ctx, s, p.Client) })
+	}
+	return s
+}
+
+// Volumes returns the volumes of this node. The verb about a sandbox goes to its node.
+func (f *Fleet) Volumes(here hutch.Volumes) hutch.Volumes {
+	s := &wrap.VolumeService{Next: here}
+	s.Hook = func(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
+		return f.lead(ctx, c, run, func(ctx context.Context, p *peer) context.Context { return wrap.To[hutch.Volumes](ctx, s, p.Client) })
+	}
+	return s
+}
+
+// Timelines returns the timelines of all nodes: each is on the node of its sandbox.
+func (f *Fleet) Timelines(here hutch.Timelines) hutch.Timelines { return timelines{f, here} }
+
+type timelines struct {
+	f    *Fleet
+	here hutch.Timelines
+}
+
+// Timeline implements hutch.Timelines.
+func (t timelines) Timeline(ctx context.Context, sandbox string, q hutch.TimelineQuery, out func(hutch.TimelineEntry) error) error {
+	type key struct{}
+	return t.f.lead(ctx, verb.Call{Verb: "Timeline", Sandbox: sandbox, Request: q}, func(ctx context.Context) error {
+		if p, ok := ctx.Value(key{}).(*peer); ok {
+			return p.Timeline(ctx, sandbox, q, out)
+		}
+		return t.here.Timeline(ctx, sandbox, q, out)
+	}, func(ctx context.Context, p *peer) context.Context { return context.WithValue(ctx, key{}, p) })
+}
+
+// Accounts returns what the sandboxes of all nodes have used.
+func (f *Fleet) Accounts(here hutch.Accounts) hutch.Accounts { return accounts{f, here} }
+
+type accounts struct {
+	f    *Fleet
+	here hutch.Accounts
+}
+
+// Usage implements hutch.Accounts.
+func (a accounts) Usage(ctx context.Context) (hutch.UsageReport, error) {
+	all, err := gather(ctx, a.f, func(s hutch.Service, ctx context.Context) (hutch.UsageReport, error) {
+		if p, ok := s.(*peer); ok {
+			return p.Usage(ctx)
+		}
+		return a.here.Usage(ctx)
+	}, func(_ string, r hutch.UsageReport) []hutch.UsageReport { return []hutch.UsageReport{r} })
+	sum := hutch.UsageReport{Sandboxes: []hutch.Usage{}, Owners: []hutch.Usage{}}
+	for _, r := range all {
+		sum.Sandboxes = append(sum.Sandboxes, r.Sandboxes...)
+		for _, u := range r.Owners {
+			if i := slices.IndexFunc(sum.Owners, func(o hutch.Usage) bool { return o.Owner == u.Owner }); i >= 0 {
+				sum.Owners[i] = sum.Owners[i].Add(u)
+			} else {
+				sum.Owners = append(sum.Owners, u)
+			}
+		}
+	}
+	return sum, err
+}
+
+// Stats implements hutch.Accounts. A report that continues has the changes of one node; only the first has all sandboxes.
+func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
+	first := hutch.StatsRequest{Interval: req.Interval}
+	all, err := gather(ctx, a.f, func(s hutch.Service, ctx context.Context) (list []hutch.Stats, err error) {
+		keep := func(r hutch.StatsReport) error { list = append(list, r.Sandboxes...); return nil }
+		from := a.here
+		if p, ok := s.(*peer); ok {
+			from = p
+		}
+		err = from.Stats(ctx, first, keep)
+		return list, err
+	}, func(_ string, list []hutch.Stats) []hutch.Stats { return list })
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(all, func(x, y hutch.Stats) int { return x.CreatedAt.Compare(y.CreatedAt) })
+	if all == nil {
+		all = []hutch.Stats{}
+	}
+	if err := out(hutch.StatsReport{Time: time.Now().UTC(), Full: true, Sandboxes: all}); err != nil || !req.Follow {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	follow := func(s hutch.Accounts) func() {
+		return func() {
+			err := s.Stats(ctx, req, func(r hutch.StatsReport) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				r.Full = false
+				return out(r)
+			})
+			if _, elsewhere := s.(*peer); err != nil && !elsewhere {
+				cancel(plain(err))
+			}
+		}
+	}
+	var following sync.WaitGroup
+	following.Go(follow(a.here))
+	others, _ := a.f.node.others()
+	for _, info := range others {
+		if p, err := a.f.peers.of(info); err == nil {
+			following.Go(follow(p))
+		}
+	}
+	following.Wait()
+	return context.Cause(ctx)
+}

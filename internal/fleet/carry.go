@@ -1,0 +1,587 @@
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/objects"
+	"hutch/internal/travel"
+	"hutch/internal/verb"
+)
+
+// Travel is what a node needs so that its sandboxes can go to other nodes while they sleep. All fields but Checkpoints are required.
+type Travel struct {
+	Bucket objects.Store // that all nodes share
+	Key    []byte        // of the images, the same on all nodes
+	Engine Sleepers
+	// Checkpoints is how often the bucket gets checkpoints of sandboxes that are awake; 0 is never.
+	Checkpoints time.Duration
+}
+
+// Sleepers are the sandboxes of a node; package engine says more of each method.
+type Sleepers interface {
+	Machine(ctx context.Context) travel.Machine
+	Hibernate(ctx context.Context, id string, req hutch.HibernateRequest) (hutch.Sandbox, error)
+	Asleep(ctx context.Context, owner, id string, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) error
+	Depart(ctx context.Context, owner, id string, leave func(context.Context) error) error
+	Evict(ctx context.Context, owner, id string) error
+	Retire(ctx context.Context, owner, id string) (hutch.Destruction, error)
+	Checkpoint(ctx context.Context, owner, id string, before travel.Activity, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) (travel.Activity, error)
+	Resume(ctx context.Context, id string) (hutch.Sandbox, error)
+	Arrive(ctx context.Context, owner, id string, checkpoint time.Time, read func(of string, to func(io.Reader) error) error, commit func(context.Context) error) error
+}
+
+const (
+	// carriers is how many images a node reads or writes at once in the background.
+	carriers = 4
+	// carryTime bounds one transfer.
+	carryTime = 30 * time.Minute
+	// retryKeep is the pause before a sandbox is sent again after an error of the bucket.
+	retryKeep = 30 * time.Second
+	// deadFor is how long a node is dead before others fetch its sandboxes from the bucket. One that is used is fetched at once.
+	deadFor = 5 * time.Minute
+	// arriveTries is how often a node tries to note a sandbox that it has fetched, with a second between.
+	arriveTries = 30
+	// lostAfter is the age at which an image that belongs to no sandbox is removed.
+	lostAfter = 24 * time.Hour
+)
+
+// carrier writes the sleeping sandboxes of a node to the bucket, and fetches others from it.
+type carrier struct {
+	Travel
+	r       *resident
+	folder  string // of this fleet in the bucket: several fleets can share one
+	machine travel.Machine
+	slots   chan struct{}
+
+	mu      sync.Mutex
+	kept    map[Name]string        // the keys of what the bucket has of sandboxes here
+	points  map[Name]point         // their checkpoints
+	busy    map[Name]chan struct{} // transfers under way; closed at their ends
+	failed  map[Name]time.Time     // when the bucket last refused it
+	rounds  sync.Mutex             // held by the background round that is under way
+	cleaned time.Time
+	saving  sync.Mutex // held while a checkpoint is made: one at a time
+}
+
+func newCarrier(t Travel, r *resident) *carrier {
+	sum := sha256.Sum256(append([]byte("hutch fleet folder\x00"), t.Key...))
+	return &carrier{
+		Travel: t, r: r, folder: hex.EncodeToString(sum[:8]) + "/", slots: make(chan struct{}, carriers),
+		kept: map[Name]string{}, points: map[Name]point{}, busy: map[Name]chan struct{}{}, failed: map[Name]time.Time{}, cleaned: time.Now(),
+	}
+}
+
+func (c *carrier) me() string      { return c.r.f.node.info.ID }
+func (c *carrier) dir() *Directory { return c.r.f.dir }
+
+// begin notes which images can wake here, and learns which sandboxes of this node the bucket has.
+func (c *carrier) begin(ctx context.Context) error {
+	c.machine = c.Engine.Machine(ctx)
+	if err := c.dir().setMachine(ctx, c.me(), c.machine); err != nil {
+		return err
+	}
+	if c.Checkpoints == 0 {
+		old, err := c.dir().dropCheckpoints(ctx, c.me())
+		if err != nil {
+			return err
+		}
+		for _, key := range old {
+			c.drop(key)
+		}
+	}
+	list, err := c.dir().Held(ctx, c.me())
+	for _, h := range list {
+		if h.Image != nil {
+			c.kept[h.Name] = h.Image.Key
+		}
+		if h.Checkpoint != nil {
+			c.points[h.Name] = point{key: h.Checkpoint.Key, placed: h.Placed, at: h.Checkpoint.Checkpoint}
+		}
+	}
+	return err
+}
+
+// alone keeps other transfers of a sandbox out until end is called.
+func (c *carrier) alone(ctx context.Context, name Name) (end func(), err error) {
+	for {
+		c.mu.Lock()
+		other := c.busy[name]
+		if other == nil {
+			mine := make(chan struct{})
+			c.busy[name] = mine
+			c.mu.Unlock()
+			return func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				delete(c.busy, name)
+				close(mine)
+			}, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// keep writes a sleeping sandbox to the bucket, if the bucket does not have it.
+func (c *carrier) keep(ctx context.Context, name Name) error {
+	end, err := c.alone(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if c.keyOf(name) != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, carryTime)
+	defer cancel()
+	return c.Engine.Asleep(ctx, name.Owner, name.ID, func(ctx context.Context, of travel.Image, send func(io.Writer) error) error {
+		img, err := c.write(ctx, name, of, send, func(img travel.Image) error { return c.dir().keep(ctx, c.me(), name, img) })
+		if err != nil {
+			return err
+		}
+		c.setKey(name, img.Key)
+		c.setPoint(name, point{})
+		return nil
+	})
+}
+
+// write writes an image to the bucket, and then notes it in the directory.
+func (c *carrier) write(ctx context.Context, name Name, of travel.Image, send func(io.Writer) error, note func(travel.Image) error) (travel.Image, error) {
+	key := c.folder + strconv.FormatInt(time.Now().Unix(), 10) + "-" + rand.Text()
+	img, err := travel.Write(ctx, c.Bucket, c.Key, key, sealedAs(name, of.Place), send)
+	if err != nil {
+		return img, fmt.Errorf("write it to the bucket: %w", err)
+	}
+	img.Place, img.Needs, img.Checkpoint = of.Place, of.Needs, of.Checkpoint
+	if err = note(img); errors.Is(err, errMoved) { // after another error the directory can have the key
+		c.drop(key)
+	}
+	return img, err
+}
+
+// sealedAs binds an image to one sandbox: another sandbox with the same id, earlier or later, cannot open it.
+func sealedAs(name Name, place string) string {
+	return fmt.Sprintf("%d:%s%d:%s%s", len(name.Owner), name.Owner, len(name.ID), name.ID, place)
+}
+
+func (c *carrier) keyOf(name Name) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kept[name]
+}
+
+// setKey notes the key of a sandbox's image in the bucket; "" for no image.
+func (c *carrier) setKey(name Name, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.failed, name)
+	if c.kept[name] = key; key == "" {
+		delete(c.kept, name)
+	}
+}
+
+// drop removes an image that is no longer needed. If that fails, clean removes it later.
+func (c *carrier) drop(key string) {
+	if key == "" {
+		return
+	}
+	c.r.f.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := c.Bucket.Delete(ctx, key); err != nil {
+			c.r.f.log.Info("an image stays in the bucket for now", "key", key, "err", err)
+		}
+	})
+}
+
+// forget drops the image of a sandbox that has left this node or is destroyed.
+func (c *carrier) forget(name Name) {
+	key := c.keyOf(name)
+	c.setKey(name, "")
+	c.setPoint(name, point{})
+	c.drop(key)
+}
+
+// waking is called before a sandbox here wakes: from then on its image is out of date.
+func (c *carrier) waking(ctx context.Context, name Name) error {
+	if err := c.r.f.node.serving(); err != nil {
+		return err
+	}
+	old, err := c.dir().waking(context.WithoutCancel(ctx), c.me(), name, c.Checkpoints > 0)
+	if errors.Is(err, errMoved) {
+		c.r.f.background(func(ctx context.Context) { c.discard(ctx, name) }) // the caller holds its lock
+	}
+	if err != nil {
+		return err
+	}
+	c.setKey(name, "")
+	if c.Checkpoints == 0 {
+		c.drop(old)
+	} else if old != "" {
+		c.setPoint(name, point{key: old, at: time.Now()})
+	}
+	c.r.noteAwake(name)
+	return nil
+}
+
+// discard removes from this node a sandbox that moved to another one. If it is awake, it is ended: the other node continues from its checkpoint.
+func (c *carrier) discard(ctx context.Context, name Name) {
+	c.mu.Lock()
+	delete(c.kept, name) // their objects are the other node's
+	delete(c.points, name)
+	c.mu.Unlock()
+	err := c.Engine.Evict(ctx, name.Owner, name.ID)
+	if err != nil && hutch.KindOf(err) != hutch.NotFound {
+		c.r.f.log.Error("a sandbox that another node has now could not be removed here", "sandbox", name.ID, "err", err)
+		return
+	}
+	c.r.drop(name)
+	c.r.f.log.Warn("another node took over a sandbox while this one was away: the copy here is removed", "sandbox", name.ID)
+}
+
+// returned is called when this node can serve again, after a time in which other nodes could take over its sandboxes.
+func (c *carrier) returned(ctx context.Context) error {
+	known := c.r.known() // before the list, which has all of them that are still here
+	list, err := c.dir().Held(ctx, c.me())
+	if err != nil {
+		return err
+	}
+	mine := map[Name]bool{}
+	for _, h := range list {
+		mine[h.Name] = true
+	}
+	for name := range known {
+		if !mine[name] {
+			c.discard(ctx, name)
+		}
+	}
+	return nil
+}
+
+// fetch brings to this node a sandbox from the bucket that the directory assigned to it.
+func (c *carrier) fetch(ctx context.Context, h Holder) error {
+	end, err := c.alone(ctx, h.Name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if c.r.has(h.Name) {
+		return nil
+	}
+	// A transfer continues after its caller has left: the next caller needs it too. It ends with this node.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), carryTime)
+	defer cancel()
+	defer context.AfterFunc(c.r.f.life, cancel)()
+	if err := c.machine.Lacks(h.Image.Needs); err != nil {
+		return hutch.Errorf(hutch.Unavailable, "the sandbox %q cannot wake on the node %s: %v; it stays in the bucket", h.ID, c.me(), err)
+	}
+	defer c.r.expect(h.Name)()
+	began := time.Now()
+	err = c.Engine.Arrive(ctx, h.Owner, h.ID, h.Image.Checkpoint, func(place string, to func(io.Reader) error) error {
+		return travel.Read(ctx, c.Bucket, c.Key, *h.Image, sealedAs(h.Name, place), to)
+	}, func(context.Context) error { return c.arrived(ctx, h) })
+	if err != nil {
+		c.noteLost(ctx, h, err)
+		c.r.f.log.Warn("a sandbox could not be fetched from the bucket, and stays there", "sandbox", h.ID, "err", err, "cause", hutch.AsError(err).Cause)
+		if _, ok := errors.AsType[*hutch.Error](err); ok {
+			return err
+		}
+		return hutch.Errorf(hutch.Unavailable, "the sandbox %q could not be fetched from the fleet's bucket: try again in a moment; the log of the node %s has the cause", h.ID, c.me()).Because(err)
+	}
+	c.setKey(h.Name, h.Image.Key)
+	c.r.note(h.Name, false)
+	c.r.f.log.Info("fetched a sandbox from the bucket", "sandbox", h.ID, "bytes", h.Image.Size, "took", time.Since(began))
+	if !h.Image.Checkpoint.IsZero() { // it was awake
+		c.r.f.background(func(ctx context.Context) { c.resume(ctx, h) })
+	}
+	return nil
+}
+
+// noteLost notes the reason in the directory when the image of a sandbox is lost, or was changed.
+func (c *carrier) noteLost(ctx context.Context, h Holder, err error) {
+	if errors.Is(err, travel.ErrLost) || hutch.KindOf(err) == hutch.Denied {
+		c.dir().stays(ctx, h.Node, h.Name, hutch.AsError(err).Message)
+	}
+}
+
+// take takes over a sandbox of a dead node, unless the bucket has lost its image: then that node may still have it.
+func (c *carrier) take(ctx context.Context, h Holder, to string) error {
+	if err := travel.Find(ctx, c.Bucket, *h.inBucket()); err != nil {
+		c.noteLost(ctx, h, err)
+		return err
+	}
+	return c.dir().take(ctx, h, to)
+}
+
+// Destroy implements hutch.Service. A sandbox that is on no node, and that cannot come to one, is destroyed in the bucket.
+func (f *Fleet) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
+	receipt, err := f.Service.Destroy(ctx, id, force)
+	if err == nil || f.carrier == nil || f.node.serving() != nil || hutch.CheckID(id) != nil {
+		return receipt, err
+	}
+	h, ok, failed := f.dir.holder(ctx, nameIn(ctx, id))
+	if failed != nil || !ok || !f.isAway(h) {
+		return receipt, err
+	}
+	if failed := f.dir.abandon(ctx, h, f.node.info.ID); failed != nil {
+		return receipt, err
+	}
+	if img := h.inBucket(); img != nil {
+		f.carrier.drop(img.Key)
+	}
+	return f.carrier.Engine.Retire(ctx, h.Owner, h.ID)
+}
+
+// arrived notes that this node has fetched a sandbox. It tries again when the database's answer is lost: if the directory has noted
+// the sandbox here, the files here must stay.
+func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
+	for range arriveTries {
+		if err = c.dir().arrived(context.WithoutCancel(ctx), h, c.me()); err == nil || errors.Is(err, errMoved) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
+	return err
+}
+
+// summon makes a live node fetch a sandbox that only the bucket has, and returns that node.
+func (f *Fleet) summon(ctx context.Context, h Holder) (node string, err error) {
+	if f.carrier == nil {
+		return "", hutch.Errorf(hutch.Unavailable, "the sandbox %q is in the fleet's bucket, which this node does not know: start it with --fleet-bucket", h.ID)
+	}
+	node = h.Node
+	if info, ok := f.node.find(node); !ok || !info.Alive {
+		if node, err = f.dir.landing(ctx, h, f.node.info.ID); err != nil {
+			return "", err
+		}
+		if err := f.carrier.take(ctx, h, node); err != nil {
+			return "", err
+		}
+		h.Image = h.inBucket()
+	}
+	if node == f.node.info.ID {
+		return node, f.carrier.fetch(ctx, h)
+	}
+	p, err := f.peer(node)
+	if err != nil {
+		return "", err
+	}
+	_, err = p.Sandbox(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID) // its door fetches it
+	return node, plain(err)
+}
+
+// around is a wrap.Hook. Before a call about a sandbox of this node that is only in the bucket, it fetches that sandbox.
+func (r *resident) around(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
+	f := r.f
+	name := nameIn(ctx, c.Sandbox)
+	if f.carrier == nil || c.Sandbox == "" || hutch.CheckID(c.Sandbox) != nil || r.has(name) {
+		return run(ctx)
+	}
+	h, ok, err := f.dir.holder(ctx, name)
+	if err == nil && ok && !h.Here && h.Node == f.node.info.ID {
+		err = f.carrier.fetch(ctx, h)
+	}
+	if err != nil {
+		return err
+	}
+	return run(ctx)
+}
+
+// round does the background work: it writes sleeping sandboxes to the bucket, fetches those handed over, and empties a drained node.
+func (c *carrier) round(ctx context.Context, list []hutch.Sandbox) {
+	if !c.rounds.TryLock() {
+		return
+	}
+	defer c.rounds.Unlock()
+	self, _ := c.r.f.node.find(c.me())
+	if self.State == hutch.NodeDraining {
+		each(c, ctx, list, c.sendAway)
+		return
+	}
+	c.adoptOrphans(ctx)
+	if coming, err := c.dir().toFetch(ctx, c.me()); err == nil {
+		each(c, ctx, coming, func(ctx context.Context, h Holder) { c.fetch(ctx, h) })
+	}
+	each(c, ctx, list, c.keepLater)
+	c.clean(ctx)
+}
+
+// each calls do for several sandboxes at once.
+func each[T any](c *carrier, ctx context.Context, list []T, do func(context.Context, T)) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, one := range list {
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		all.Go(func() {
+			defer func() { <-c.slots }()
+			do(ctx, one)
+		})
+	}
+}
+
+// keepLater is keep in the background.
+func (c *carrier) keepLater(ctx context.Context, sb hutch.Sandbox) {
+	name := Name{sb.Owner, sb.ID}
+	if !sb.Status.Sleeps() {
+		return
+	}
+	c.mu.Lock()
+	wait := c.kept[name] != "" || time.Since(c.failed[name]) < retryKeep
+	c.mu.Unlock()
+	if !wait {
+		c.keepNow(ctx, name)
+	}
+}
+
+// keepAll returns when each sleeping sandbox here is in the bucket or could not be written to it.
+func (c *carrier) keepAll(ctx context.Context) {
+	list, err := c.r.all(ctx)
+	if err != nil {
+		c.r.f.log.Warn("what sleeps here could not be listed for the bucket", "err", err)
+		return
+	}
+	each(c, ctx, list, func(ctx context.Context, sb hutch.Sandbox) {
+		if sb.Status.Sleeps() {
+			c.keepNow(ctx, Name{sb.Owner, sb.ID})
+		}
+	})
+}
+
+func (c *carrier) keepNow(ctx context.Context, name Name) {
+	if err := c.keep(ctx, name); err != nil && ctx.Err() == nil {
+		c.mu.Lock()
+		c.failed[name] = time.Now()
+		c.mu.Unlock()
+		c.r.f.log.Warn("a sandbox that sleeps is on this node only", "sandbox", name.ID, "err", err)
+	}
+}
+
+// sendAway puts a sandbox of a drained node to sleep and hands it over. A sandbox that cannot leave stays as it is, and the
+// directory records why.
+func (c *carrier) sendAway(ctx context.Context, sb hutch.Sandbox) {
+	name := Name{sb.Owner, sb.ID}
+	err := c.handOver(ctx, sb, name)
+	why := ""
+	if err != nil && ctx.Err() == nil {
+		why = err.Error() // an operator reads it
+		c.r.f.log.Warn("a sandbox cannot leave this node", "sandbox", sb.ID, "err", err)
+	}
+	if err != nil {
+		c.dir().stays(ctx, c.me(), name, why)
+	}
+}
+
+func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) error {
+	ctx, cancel := context.WithTimeout(ctx, carryTime)
+	defer cancel()
+	if !sb.Status.Sleeps() {
+		v, err := c.Engine.Hibernate(caller.WithOwner(ctx, caller.Owner{ID: name.Owner}), name.ID, hutch.HibernateRequest{})
+		if err == nil && !v.Status.Sleeps() {
+			err = hutch.Errorf(hutch.Conflict, "it does not sleep")
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.dir().awake(ctx, c.me(), []entry{{Name: name}}); err != nil {
+			return err
+		}
+		c.r.note(name, false)
+	}
+	if err := c.keep(ctx, name); err != nil {
+		return err
+	}
+	h, ok, err := c.dir().holder(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case ok && h.Node != c.me(): // it was handed over, and the answer was lost
+		c.discard(ctx, name)
+		return nil
+	case !ok || h.Image == nil:
+		c.setKey(name, "") // it is sent again
+		return hutch.Errorf(hutch.Conflict, "it was used meanwhile")
+	}
+	to, err := c.dir().landing(ctx, h, "")
+	if err != nil {
+		return err
+	}
+	// The copy here will be removed, so read the bucket's copy back first.
+	if err := travel.Check(ctx, c.Bucket, *h.Image); err != nil {
+		c.setKey(name, "") // it is sent again; until then the directory has the old key, so the object stays
+		return hutch.Errorf(hutch.Unavailable, "the bucket does not have what was written to it").Because(err)
+	}
+	err = c.Engine.Depart(ctx, name.Owner, name.ID, func(ctx context.Context) error { return c.dir().handOver(ctx, c.me(), h, to) })
+	if err != nil {
+		return err
+	}
+	c.setKey(name, "")
+	c.r.drop(name)
+	c.r.f.log.Info("handed a sandbox over", "sandbox", name.ID, "to", to)
+	return nil
+}
+
+// adoptOrphans takes over sandboxes of nodes that have been dead for long. Each goes to one node.
+func (c *carrier) adoptOrphans(ctx context.Context) {
+	if _, dead := c.r.f.node.others(); len(dead) == 0 {
+		return
+	}
+	list, err := c.dir().orphans(ctx, deadFor)
+	if err != nil {
+		return
+	}
+	for _, h := range list {
+		if to, err := c.dir().landing(ctx, h, ""); err == nil && to == c.me() {
+			c.take(ctx, h, to) // another node can have been first
+		}
+	}
+}
+
+// cleanEvery is how often a node looks for images that belong to no sandbox.
+const cleanEvery = time.Hour
+
+// clean removes images that were left behind because a node died or the bucket was away.
+func (c *carrier) clean(ctx context.Context) {
+	if time.Since(c.cleaned) < cleanEvery {
+		return
+	}
+	c.cleaned = time.Now()
+	keys, err := c.Bucket.List(ctx, c.folder)
+	if err != nil {
+		return
+	}
+	used, err := c.dir().images(ctx) // after the list, which has no newer images
+	if err != nil {
+		return
+	}
+	for _, key := range keys {
+		at, _, _ := strings.Cut(strings.TrimPrefix(key, c.folder), "-")
+		made, err := strconv.ParseInt(at, 10, 64)
+		if err == nil && !used[key] && time.Since(time.Unix(made, 0)) > lostAfter {
+			c.drop(key)
+		}
+	}
+}

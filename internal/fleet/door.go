@@ -1,0 +1,191 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/listen"
+	"hutch/internal/problem"
+	"hutch/internal/rest"
+	"hutch/internal/room"
+)
+
+// door answers other nodes: REST about this node, for callers that the other node has authenticated. It has its own
+// listener, which speaks TLS 1.3 and trusts only the fleet's authority.
+type door struct {
+	f      *Fleet
+	rest   *rest.Handler
+	room   *room.Room
+	log    *slog.Logger
+	server *http.Server
+	ended  chan struct{}
+	cut    context.CancelFunc
+	joins  chan struct{} // bounds machines that join at once, so that strangers cannot keep the database busy
+}
+
+const (
+	mostJoins = 16
+	// mostOfNode bounds the connections of one node, of which each WebSocket has its own. mostConns bounds all connections;
+	// beyond it, those of strangers are closed first.
+	mostOfNode = 4096
+	mostConns  = 2 * mostOfNode
+)
+
+// joinBody bounds what a stranger can send.
+const joinBody = 64 << 10
+
+// open begins to answer on l.
+func (f *Fleet) open(l net.Listener, here rest.Options, memory *room.Room) error {
+	pair, err := f.opt.Identity.pair()
+	if err != nil {
+		return err
+	}
+	here.Log = f.log
+	base, cut := context.WithCancel(context.Background())
+	d := &door{f: f, rest: rest.NewHandler(f.resident, here), room: memory, log: f.log, ended: make(chan struct{}), cut: cut, joins: make(chan struct{}, mostJoins)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+joinPath, d.join)
+	mux.HandleFunc("GET "+previewPath, d.inside(d.preview))
+	mux.HandleFunc("/", d.inside(d.rest.ServeHTTP))
+	gate := listen.NewGate(l, listen.GateOptions{Most: mostConns, Share: mostOfNode})
+	d.server = &http.Server{
+		Handler: gate.Handler(mux), ConnContext: gate.Context,
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: f.opt.Identity.pool(),
+			ClientAuth: tls.VerifyClientCertIfGiven, // a machine that joins has none
+		},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000, MaxReceiveBufferPerConnection: 64 << 20, MaxReceiveBufferPerStream: 1 << 20, SendPingTimeout: stillThere, PingTimeout: stillThere},
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
+		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+	}
+	// The whole chain is sent, because a joining machine knows only the fingerprint of the authority.
+	authority, err := f.opt.Identity.authorityDER()
+	if err != nil {
+		return err
+	}
+	pair.Certificate = append(pair.Certificate, authority)
+	d.server.TLSConfig.Certificates = []tls.Certificate{pair}
+	f.door = d
+	go func() {
+		defer close(d.ended)
+		if err := d.server.ServeTLS(gate, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			f.log.Error("the door between nodes closed", "err", err)
+		}
+	}()
+	return nil
+}
+
+func (d *door) close() {
+	d.rest.Close()
+	d.cut()
+	d.server.Close()
+	<-d.ended
+}
+
+// inside admits calls of other nodes. A removed node is refused at once, even with a valid certificate. A node that may not
+// serve refuses other nodes too.
+func (d *door) inside(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, life, err := d.caller(r)
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		owner := ""
+		if c.Owner != nil {
+			owner = c.Owner.ID
+		}
+		tab, free := d.room.Open(owner)
+		defer free()
+		c.Budget = tab
+		if !rest.Uploads(r) && r.Body != nil {
+			r.Body = &charged{r.Body, tab.Take}
+		}
+		// The calls of a node end when it is removed.
+		ctx, cancel := context.WithCancelCause(caller.With(r.Context(), c))
+		defer cancel(nil)
+		defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })()
+		next(w, r.WithContext(ctx))
+	}
+}
+
+// caller returns the caller for whom another node calls, and a context that ends when that node is removed.
+func (d *door) caller(r *http.Request) (c caller.Caller, life context.Context, err error) {
+	from, print := peerOf(r.TLS)
+	if from == "" {
+		return c, nil, hutch.Errorf(hutch.Denied, "this address is for the nodes of a fleet: clients use the address of --listen")
+	}
+	if life, err = d.f.node.member(from, print); err != nil {
+		return c, nil, err
+	}
+	if !listen.Claim(r.Context(), "node "+from) {
+		return c, nil, hutch.Errorf(hutch.Exhausted, "the node %s has %d connections here, the most: try again in a moment", from, mostOfNode).With("limit", "connections")
+	}
+	if err := d.f.node.serving(); err != nil {
+		return c, nil, err
+	}
+	c, err = openCaller(r.Header.Get(header))
+	return c, life, err
+}
+
+// peerOf returns the node of a verified certificate, and the certificate's fingerprint.
+func peerOf(s *tls.ConnectionState) (node, print string) {
+	if s == nil || len(s.VerifiedChains) == 0 {
+		return "", ""
+	}
+	leaf := s.VerifiedChains[0][0]
+	if len(leaf.DNSNames) != 1 {
+		return "", ""
+	}
+	node, ok := strings.CutSuffix(leaf.DNSNames[0], "."+domain)
+	if !ok {
+		return "", ""
+	}
+	return node, printOf(leaf.Raw)
+}
+
+// join admits a new node.
+func (d *door) join(w http.ResponseWriter, r *http.Request) {
+	select {
+	case d.joins <- struct{}{}:
+		defer func() { <-d.joins }()
+	default:
+		problem.Write(w, hutch.Errorf(hutch.Unavailable, "several machines join just now: try again in a moment"))
+		return
+	}
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * time.Second))
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, joinBody))
+	var j joining
+	if err == nil {
+		err = json.Unmarshal(b, &j)
+	}
+	if err != nil {
+		problem.Write(w, hutch.Errorf(hutch.Invalid, "this is not what `hutch node join` sends").Because(err))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	id, err := d.f.dir.admit(ctx, d.f.opt.Identity, j)
+	if err != nil {
+		d.log.Warn("a machine could not join", "node", hutchText(j.Node), "remote", r.RemoteAddr, "err", err, "cause", hutch.AsError(err).Cause)
+		problem.Write(w, err)
+		return
+	}
+	d.log.Info("a machine joined the fleet", "node", id.Node, "remote", r.RemoteAddr)
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(id)
+}
+
+// hutchText bounds a stranger's text for the log.
+func hutchText(s string) string { return s[:min(len(s), hutch.MaxID)] }

@@ -1,0 +1,656 @@
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/fleet"
+	"hutch/internal/hutchtest/pgtest"
+)
+
+// ask asks the door of a node for its sandboxes, with a certificate or with none.
+func ask(t *testing.T, to *member, with *fleet.Identity, header string) (status int, answer string, err error) {
+	t.Helper()
+	cfg := &tls.Config{InsecureSkipVerify: true}
+	if with != nil {
+		pair, err := tls.X509KeyPair([]byte(with.Certificate), []byte(with.Key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil } // whichever is asked for
+	}
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg}, Timeout: time.Minute}
+	defer c.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+to.addr+"/v1/sandboxes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header != "" {
+		req.Header.Set("Hutch-Caller", header)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b), err
+}
+
+// server is the header of a call of the server itself, which sees the sandboxes of every owner.
+var server = base64.RawURLEncoding.EncodeToString([]byte("{}"))
+
+// TestStrangers: who has no certificate, one of another authority, or one of a node that was removed, gets nothing.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	other := newBed(t, 1) // another fleet, whose authority has the same form
+	a, second := b.nodes[0], b.nodes[1]
+	if status, answer, err := ask(t, a, second.id, server); err != nil || status != 200 {
+		t.Fatalf("a node is refused: %d %s %v", status, answer, err)
+	}
+	if status, answer, _ := ask(t, a, nil, server); status != 403 {
+		t.Errorf("without a certificate: %d %s", status, answer)
+	}
+	if status, answer, err := ask(t, a, other.nodes[0].id, server); err == nil {
+		t.Errorf("with a certificate of another fleet: %d %s", status, answer)
+	}
+	for _, header := range []string{"", "!!", base64.RawURLEncoding.EncodeToString([]byte(`{"owner": 1}`))} {
+		if status, answer, _ := ask(t, a, second.id, header); status == 200 {
+			t.Errorf("with the caller %q: %s", header, answer)
+		}
+	}
+	if _, err := b.dir.RemoveNode(t.Context(), "node-b", true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a removed node is refused", func() bool {
+		status, _, _ := ask(t, a, second.id, server)
+		return status == 403
+	})
+	eventually(t, "and serves nobody", func() bool {
+		_, err := second.Sandboxes(t.Context(), hutch.Filter{})
+		return hutch.KindOf(err) == hutch.Denied
+	})
+}
+
+// TestStolenCertificate: what a node had before it was removed makes nobody the machine that has its name now.
+func TestStolenCertificate(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	a, stolen := b.nodes[0], b.nodes[1].id
+	if _, err := b.dir.RemoveNode(t.Context(), "node-b", true); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := b.join(t, "node-b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new machine is a node", func() bool {
+		status, _, _ := ask(t, a, fresh, server)
+		return status == 200
+	})
+	if status, answer, _ := ask(t, a, stolen, server); status != 403 {
+		t.Errorf("with the certificate that was removed: %d %s", status, answer)
+	}
+	if _, err := fleet.Begin(t.Context(), fleet.Options{Directory: b.dir, Identity: stolen, Here: a.engine}); hutch.KindOf(err) != hutch.Denied {
+		t.Errorf("what was removed begins again: %v", err)
+	}
+}
+
+// TestCallsOfARemovedNode: what a node has under way on others ends when it is removed.
+func TestCallsOfARemovedNode(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	if err := b.dir.SetState(t.Context(), "node-b", hutch.NodeCordoned); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	begun, ended := make(chan bool, 1), make(chan error, 1)
+	go func() {
+		_, err := b.nodes[1].Exec(t.Context(), "box", hutch.ExecRequest{Command: "echo on; exec sleep 1000"}, func(hutch.Output) error {
+			begun <- true
+			return nil
+		})
+		ended <- err
+	}()
+	<-begun
+	if _, err := b.dir.RemoveNode(t.Context(), "node-b", true); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it ended as if it were done")
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("it goes on")
+	}
+}
+
+// TestStrangersConnections: a connection that makes no call of a node is not kept.
+func TestStrangersConnections(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 1)
+	conn, err := tls.Dial("tcp", b.nodes[0].addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute)) // an idle one of a node is kept for longer than that
+	if _, err := io.WriteString(conn, "GET /v1/sandboxes HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("a stranger's connection is kept")
+	}
+}
+
+// TestJoining: a token is good once, in its time, and only for the fleet that it is of.
+func TestJoining(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 1)
+	first := b.nodes[0]
+	token, err := fleet.NewToken(t.Context(), b.dir, first.id, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.Join(t.Context(), first.addr, token, "node-a"); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	joined := 0
+	for i := range 8 {
+		wg.Go(func() {
+			id, err := fleet.Join(t.Context(), first.addr, token, fmt.Sprintf("racer-%d", i))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				joined++
+				if id.Store != b.store || id.SecretsKey != b.key || !strings.Contains(id.Key, "PRIVATE KEY") {
+					t.Errorf("the identity is not whole")
+				}
+			} else if hutch.KindOf(err) != hutch.Denied {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if joined != 1 {
+		t.Errorf("%d machines joined with one token", joined)
+	}
+	short, err := fleet.NewToken(t.Context(), b.dir, first.id, -time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.Join(t.Context(), first.addr, short, "late"); hutch.KindOf(err) != hutch.Denied {
+		t.Errorf("a token whose time is over: %v", err)
+	}
+	// A token says which fleet it is of: another server cannot pass for it, and does not get to see it.
+	other := newBed(t, 1)
+	token, err = fleet.NewToken(t.Context(), b.dir, first.id, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.Join(t.Context(), other.nodes[0].addr, token, "lost"); hutch.KindOf(err) != hutch.Denied || !strings.Contains(err.Error(), "not the fleet") {
+		t.Errorf("at another fleet: %v", err)
+	}
+	for _, bad := range []string{"", "hutch-join-", "hutch-join-aaaa", "x"} {
+		if _, err := fleet.Join(t.Context(), first.addr, bad, "bad"); hutch.KindOf(err) != hutch.Invalid {
+			t.Errorf("the token %q: %v", bad, err)
+		}
+	}
+	for _, body := range []string{"", "{", `{"secret":"` + strings.Repeat("A", 1<<20) + `"}`, `{"secret":"AAAA","node":"x","request":"AAAA"}`, `{"node":"../x"}`} {
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		resp, err := c.Post("https://"+first.addr+"/fleet/join", "application/json", strings.NewReader(body))
+		if err != nil {
+			continue // the connection was closed on a body that is too large
+		}
+		resp.Body.Close()
+		if resp.StatusCode < 400 || resp.StatusCode >= 500 {
+			t.Errorf("%.40q: %s", body, resp.Status)
+		}
+		c.CloseIdleConnections()
+	}
+}
+
+// TestASecondFleet: a database has one fleet.
+func TestASecondFleet(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 1)
+	if _, err := fleet.Found(t.Context(), b.dir, "again", b.store, b.key); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("a second fleet on the same database: %v", err)
+	}
+	// The database alone makes nobody a node.
+	d := openDirectory(t, pgtest.New(t))
+	if _, err := fleet.Found(t.Context(), d, "x", "", "no key"); hutch.KindOf(err) != hutch.Invalid {
+		t.Errorf("a key that is none: %v", err)
+	}
+}
+
+// TestIdentityFile: what makes a machine a node is for its owner's eyes.
+func TestIdentityFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "fleet", "node.json")
+	id := &fleet.Identity{Node: "a", Key: "secret"}
+	if err := id.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	if back, err := fleet.ReadIdentity(path); err != nil || *back != *id {
+		t.Errorf("%+v %v", back, err)
+	}
+	if err := id.Write(path); hutch.KindOf(err) != hutch.Conflict {
+		t.Errorf("over another: %v", err)
+	}
+	os.Chmod(path, 0o644)
+	if _, err := fleet.ReadIdentity(path); hutch.KindOf(err) != hutch.Denied {
+		t.Errorf("one that all can read: %v", err)
+	}
+}
+
+// TestOwners: another node knows on whose behalf it is asked.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 3)
+	as := func(owner string) context.Context {
+		return caller.As(t.Context(), &caller.Principal{ID: "t-" + owner, Owner: owner, Scopes: hutch.Scopes, Limits: caller.Unlimited})
+	}
+	for i := range 6 {
+		if _, err := b.nodes[i%3].Create(as("ann"), hutch.CreateRequest{ID: fmt.Sprintf("box-%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range b.nodes {
+		mine, err := n.Sandboxes(as("ann"), hutch.Filter{Brief: true})
+		if err != nil || len(mine) != 6 {
+			t.Errorf("ann sees %d, %v", len(mine), err)
+		}
+		if theirs, err := n.Sandboxes(as("bob"), hutch.Filter{Brief: true}); err != nil || len(theirs) != 0 {
+			t.Errorf("bob sees %d, %v", len(theirs), err)
+		}
+		for i := range 6 {
+			id := fmt.Sprintf("box-%d", i)
+			if sb, err := n.Sandbox(as("ann"), id); err != nil || sb.Owner != "ann" {
+				t.Errorf("%+v %v", sb, err)
+			}
+			if _, err := n.Exec(as("bob"), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.NotFound {
+				t.Errorf("bob runs a command in ann's: %v", err)
+			}
+		}
+	}
+	// The same id of another owner is another sandbox.
+	if sb, err := b.nodes[1].Create(as("bob"), hutch.CreateRequest{ID: "box-0"}); err != nil || sb.Owner != "bob" {
+		t.Errorf("%+v %v", sb, err)
+	}
+}
+
+// TestDestroyedAndMadeAgain: a node that remembers where a sandbox was finds it where it is.
+func TestDestroyedAndMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 3)
+	for range 12 {
+		if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "again"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range b.nodes {
+			var in bytes.Buffer
+			res, err := n.Exec(t.Context(), "again", hutch.ExecRequest{Command: "cat", Stdin: strings.NewReader("hello")}, func(o hutch.Output) error { in.Write(o.Data); return nil })
+			if hutch.KindOf(err) == hutch.NotFound { // it could not be sent twice
+				res, err = n.Exec(t.Context(), "again", hutch.ExecRequest{Command: "cat", Stdin: strings.NewReader("hello")}, func(o hutch.Output) error { in.Write(o.Data); return nil })
+			}
+			if err != nil || !res.Success() || in.String() != "hello" {
+				t.Fatalf("%+v %q %v", res, in.String(), err)
+			}
+			if _, err := n.Exec(t.Context(), "again", hutch.ExecRequest{Command: "true"}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.nodes[1].Destroy(t.Context(), "again", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// only lets creates come to one node.
+func (b *bed) only(t *testing.T, name string) {
+	t.Helper()
+	for _, n := range b.nodes {
+		state := hutch.NodeCordoned
+		if n.id.Node == name {
+			state = hutch.NodeReady
+		}
+		if err := b.dir.SetState(t.Context(), n.id.Node, state); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDestroyedWhereItIs: what a node says is destroyed and what it lists is what is there, although it remembers another place.
+func TestDestroyedWhereItIs(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 3)
+	b.only(t, "node-b")
+	if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "again"}); err != nil { // it remembers
+		t.Fatal(err)
+	}
+	if _, err := b.nodes[2].Destroy(t.Context(), "again", true); err != nil {
+		t.Fatal(err)
+	}
+	b.only(t, "node-c")
+	if _, err := b.nodes[2].Create(t.Context(), hutch.CreateRequest{ID: "again"}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := b.nodes[0].Sandboxes(t.Context(), hutch.Filter{ID: "again"}); err != nil || len(list) != 1 {
+		t.Errorf("%+v %v", list, err)
+	}
+	if _, err := b.nodes[0].Destroy(t.Context(), "again", true); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := b.nodes[2].engine.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(list) != 0 {
+		t.Errorf("it was destroyed, and there is %+v %v", list, err)
+	}
+}
+
+// TestLateCreate: a create that arrives when its place is not its own any more takes it again, or makes nothing.
+func TestLateCreate(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2, func(_ int, o *fleet.Options) { o.Room.Sandboxes = 2 })
+	b.only(t, "node-a")
+	if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "there"}); err != nil {
+		t.Fatal(err)
+	}
+	b.only(t, "node-b")
+	late := b.nodes[1].Resident()
+	if _, err := late.Create(t.Context(), hutch.CreateRequest{ID: "there"}); hutch.KindOf(err) != hutch.Unavailable {
+		t.Errorf("an id that another node has: %v", err)
+	}
+	for _, id := range []string{"one", "two"} {
+		if _, err := late.Create(t.Context(), hutch.CreateRequest{ID: id}); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+		if _, err := b.nodes[0].Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); err != nil {
+			t.Errorf("what was made late cannot be used: %v", err)
+		}
+	}
+	if _, err := late.Create(t.Context(), hutch.CreateRequest{ID: "three"}); hutch.KindOf(err) != hutch.Exhausted {
+		t.Errorf("without room: %v", err)
+	}
+	if list, err := b.nodes[1].engine.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(list) != 2 {
+		t.Errorf("%+v %v", list, err)
+	}
+}
+
+// TestTypedOnce: what is typed comes whole or not at all, although the node remembers another place of the sandbox.
+func TestTypedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 3)
+	on := func(name string) {
+		b.only(t, name)
+		if _, err := b.nodes[2].Create(t.Context(), hutch.CreateRequest{ID: "again"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on("node-b")
+	if _, err := b.nodes[0].Sandbox(t.Context(), "again"); err != nil { // it remembers
+		t.Fatal(err)
+	}
+	if _, err := b.nodes[2].Destroy(t.Context(), "again", true); err != nil {
+		t.Fatal(err)
+	}
+	on("node-c")
+	p, err := b.nodes[2].StartProcess(t.Context(), "again", hutch.ProcessRequest{Command: "cat", Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed := func() error {
+		return b.nodes[0].Input(t.Context(), "again", p.ID, strings.NewReader("all of it"), true)
+	}
+	if err := typed(); hutch.KindOf(err) == hutch.NotFound { // it could not be sent twice
+		err = typed()
+		if err != nil {
+			t.Fatal(err)
+		}
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := b.nodes[2].Logs(t.Context(), hutch.LogsRequest{SandboxID: "again", ProcessID: p.ID, Follow: true}, func(o hutch.Output) error { out.Write(o.Data); return nil }); err != nil || out.String() != "all of it" {
+		t.Errorf("%q %v", out.String(), err)
+	}
+}
+
+// TestSnapshotsOfOneName: a name is that of the node that is asked, if it has one.
+func TestSnapshotsOfOneName(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	for i, n := range b.nodes {
+		if err := b.dir.SetState(t.Context(), b.nodes[1-i].id.Node, hutch.NodeCordoned); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.dir.SetState(t.Context(), n.id.Node, hutch.NodeReady); err != nil {
+			t.Fatal(err)
+		}
+		id := "on-" + n.id.Node
+		if _, err := n.Create(t.Context(), hutch.CreateRequest{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Snapshot(t.Context(), id, hutch.SnapshotRequest{Name: "same"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.nodes[0].DeleteSnapshot(t.Context(), "same"); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range b.nodes {
+		if list, err := n.engine.Snapshots(t.Context()); err != nil || len(list) != i {
+			t.Errorf("%s has %+v %v", n.id.Node, list, err)
+		}
+	}
+}
+
+// TestTagsOverNodes: a name that moves is taken from the snapshot of another node.
+func TestTagsOverNodes(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	for i, n := range b.nodes {
+		name := []string{"stable", "next"}[i]
+		if err := errors.Join(b.dir.SetState(t.Context(), b.nodes[1-i].id.Node, hutch.NodeCordoned), b.dir.SetState(t.Context(), n.id.Node, hutch.NodeReady)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Create(t.Context(), hutch.CreateRequest{ID: name}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Snapshot(t.Context(), name, hutch.SnapshotRequest{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := b.nodes[0]
+	if _, err := a.TagSnapshot(t.Context(), "next", hutch.SnapshotTag{Name: "stable"}); !errors.Is(err, hutch.Conflict) {
+		t.Errorf("a name of another node: %v", err)
+	}
+	got, err := a.TagSnapshot(t.Context(), "next", hutch.SnapshotTag{Name: "stable", Replace: true})
+	if err != nil || !slices.Equal(got.Names, []string{"next", "stable"}) {
+		t.Fatalf("%+v %v", got, err)
+	}
+	for _, n := range b.nodes {
+		if list, err := n.Snapshots(t.Context()); err != nil || len(list) != 1 || list[0].ID != got.ID {
+			t.Errorf("%s lists %+v %v", n.id.Node, list, err)
+		}
+	}
+	if _, err := a.TagSnapshot(t.Context(), "none", hutch.SnapshotTag{Name: "x"}); !errors.Is(err, hutch.NotFound) {
+		t.Errorf("tag what is not there: %v", err)
+	}
+}
+
+// TestANodeGoesAway: what it holds is shown, and nothing is done to it; new sandboxes go elsewhere; and its ids are free when it
+// is removed.
+func TestANodeGoesAway(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 3)
+	a, c := b.nodes[0], b.nodes[2]
+	at := map[string]int{}
+	for i := 0; at["node-c"] == 0 || i < 6; i++ {
+		id := fmt.Sprintf("box-%d", i)
+		if _, err := a.Create(t.Context(), hutch.CreateRequest{ID: id, Labels: map[string]string{"n": id}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.engine.Sandbox(t.Context(), id); err == nil {
+			at["node-c"]++
+			at[id] = 1
+		}
+	}
+	if err := c.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "node-c is away", func() bool {
+		for _, n := range a.Nodes() {
+			if n.ID == "node-c" {
+				return !n.Alive
+			}
+		}
+		return false
+	})
+	list, err := a.Sandboxes(t.Context(), hutch.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	for _, sb := range list {
+		if at[sb.ID] == 1 {
+			lost++
+			if sb.Status != hutch.Failed || !strings.Contains(sb.Reason, "node-c") || sb.Labels["n"] != sb.ID {
+				t.Errorf("%+v", sb)
+			}
+			if one, err := b.nodes[1].Sandbox(t.Context(), sb.ID); err != nil || one.Status != hutch.Failed {
+				t.Errorf("%+v %v", one, err)
+			}
+			if _, err := a.Exec(t.Context(), sb.ID, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "hutch node rm node-c") {
+				t.Errorf("a command there: %v", err)
+			}
+			if _, err := a.Destroy(t.Context(), sb.ID, true); hutch.KindOf(err) != hutch.Unavailable {
+				t.Errorf("destroyed there: %v", err)
+			}
+		}
+	}
+	if lost != at["node-c"] {
+		t.Errorf("%d of %d are shown", lost, at["node-c"])
+	}
+	if freed, err := b.dir.RemoveNode(t.Context(), "node-c", false); err != nil || freed.Freed != int64(lost) {
+		t.Fatalf("%d, %v", freed.Freed, err)
+	}
+	for id, there := range at {
+		if there == 1 && id != "node-c" {
+			if sb, err := a.Create(t.Context(), hutch.CreateRequest{ID: id}); err != nil || sb.Status != hutch.Running {
+				t.Errorf("%+v %v", sb, err)
+			}
+		}
+	}
+}
+
+// TestUnreachable: a node that does not answer, and whose lease is not over yet, costs a create nothing but time.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2, func(i int, o *fleet.Options) {
+		if i == 1 {
+			o.Address = "127.0.0.1:1" // nobody listens there
+		}
+	})
+	for range 6 {
+		if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := b.dir.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list[0].Held != 6 || list[1].Held != 0 || list[1].Promised.Sandboxes != 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// TestPlacesAreFreed: what the engine ends by itself frees its place, and so does a create that fails.
+func TestPlacesAreFreed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 2)
+	for i := range 6 {
+		if _, err := b.nodes[i%2].Create(t.Context(), hutch.CreateRequest{ID: fmt.Sprintf("short-%d", i), Timeout: 0.5}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.nodes[i%2].Create(t.Context(), hutch.CreateRequest{Runtime: "none-such"}); err == nil {
+			t.Fatal("an unknown runtime")
+		}
+	}
+	eventually(t, "nothing is held", func() bool {
+		list, err := b.dir.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list[0].Held+list[1].Held == 0 && list[0].Promised.Memory+list[1].Promised.Memory == 0
+	})
+}
+
+// TestPreviews: a label of one node is shown by the others, for as long as its port is exposed.
+func TestPreviews(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 3)
+	sb, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := b.nodes[1].Expose(t.Context(), sb.ID, hutch.ExposeRequest{Port: 8000, Access: hutch.PrivatePort})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := b.nodes[2].LinkPort(t.Context(), sb.ID, 8000, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, signature, _ := strings.Cut(link.URL, hutch.PortLinkParameter+"=")
+	var seen []hutch.Preview
+	for i, n := range b.nodes {
+		p, ok := n.Preview(port.Label())
+		if !ok || p.SandboxID != sb.ID || p.Port.Port != 8000 || p.Access != hutch.PrivatePort {
+			t.Fatalf("node %d: %+v %v", i, p, ok)
+		}
+		if _, ok := p.Signed(signature, time.Now()); !ok {
+			t.Errorf("node %d does not know the link %s", i, link.URL)
+		}
+		seen = append(seen, p)
+		for _, wrong := range []string{"", "8000-x-y", port.Label() + "x", "../" + port.Label(), "&label=" + port.Label()} {
+			if p, ok := n.Preview(wrong); ok {
+				t.Errorf("the label %q is %+v", wrong, p)
+			}
+		}
+	}
+	if err := b.nodes[0].Unexpose(t.Context(), sb.ID, 8000); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range seen {
+		select {
+		case <-p.Life.Done():
+		case <-time.After(2 * time.Minute):
+			t.Errorf("node %d shows a port that is not exposed", i)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Drain has a node hand over its sandboxes, and returns those that are there when all that can leave have left, or after
+// a while. A node that is not alive hands over nothing: what the bucket has of it is not returned, because other nodes take that.
+func (d *Directory) Drain(ctx context.Context, id string, wait time.Duration) (left []Holder, err error) {
+	if _, err := d.DrainNode(ctx, id); err != nil {
+		return nil, err
+	}
+	end := time.Now().Add(wait)
+	for {
+		n, err := d.find(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if left, err = d.Held(ctx, id); err != nil {
+			return nil, err
+		}
+		if !n.Alive {
+			left = slices.DeleteFunc(left, func(h Holder) bool { return h.Image != nil })
+			for i := range left {
+				left[i].Stays = "the node is away"
+			}
+			return left, nil
+		}
+		if !slices.ContainsFunc(left, func(h Holder) bool { return h.Stays == "" }) || time.Now().After(end) {
+			return left, nil
+		}
+		select {
+		case <-time.After(drainLook):
+		case <-ctx.Done():
+			return left, context.Cause(ctx)
+		}
+	}
+}
+
+// drainLook is how often Drain looks.
+const drainLook = 500 * time.Millisecond

@@ -1,0 +1,102 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"hutch"
+)
+
+// Entry asks for a place in the fleet of a database, for a machine that nobody joins by hand.
+type Entry struct {
+	Node       string
+	Store      string // URL of the database
+	SecretsKey string
+	// Replace takes the place of a node of the same name that is away. What that node held is lost, except what the bucket has.
+	Replace bool
+}
+
+// Enter makes this machine a node through the database alone; without a fleet there it is [hutch.NotFound]. The authority's key
+// is in the database, encrypted with the key of the secrets: a caller that has both can sign its own certificate, so a token
+// would prove nothing more.
+func Enter(ctx context.Context, d *Directory, e Entry) (*Identity, error) {
+	if err := hutch.CheckID(e.Node); err != nil {
+		return nil, err
+	}
+	authority, err := readAuthority(ctx, d.db, e.SecretsKey)
+	if err != nil {
+		return nil, err
+	}
+	key, request, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	id, err := authority.sign(e.Node, request)
+	if err != nil {
+		return nil, err
+	}
+	id.Key, id.Store, id.SecretsKey = key, e.Store, e.SecretsKey
+	print, err := id.print()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.enterSoon(ctx, e, print); err != nil {
+		return nil, err
+	}
+	d.tell(ctx)
+	return id, nil
+}
+
+var errStillAlive = hutch.Errorf(hutch.Conflict, "another process runs as this node: end it, or give this one another name with --node")
+
+// enterSoon takes the node's name. One to be replaced that was killed has a lease for a while, so enterSoon waits for its end.
+func (d *Directory) enterSoon(ctx context.Context, e Entry, print string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*Lease)
+	defer cancel()
+	for {
+		err := d.enter(ctx, e, print)
+		if !errors.Is(err, errStillAlive) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errStillAlive
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// enter adds a node, or gives its name another certificate; the old one is then good for nothing. A node that never began holds
+// nothing, so its name is free: its process may have ended before it had written its identity. The state of a node that is
+// replaced stays: one that was cordoned still is.
+func (d *Directory) enter(ctx context.Context, e Entry, print string) error {
+	return away(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO fleet_nodes (id) VALUES ($1) ON CONFLICT DO NOTHING", e.Node); err != nil {
+			return err
+		}
+		var began, alive bool
+		err := tx.QueryRow(ctx, "SELECT lease_until > '-infinity', lease_until > now() FROM fleet_nodes WHERE id = $1 FOR UPDATE", e.Node).Scan(&began, &alive)
+		switch {
+		case err != nil:
+			return err
+		case began && !e.Replace:
+			return hutch.Errorf(hutch.Conflict, "the fleet has a node %q, and this data folder is not that node's: bring its data folder back, or remove it with `hutch node rm %[1]s` on another node; with --fleet-replace a new node takes the place of one that is away, and what that one held is lost, except what the bucket has", e.Node)
+		case alive:
+			return errStillAlive
+		}
+		if err := rescue(ctx, tx, e.Node, true, true); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM fleet_holders WHERE node = $1 AND (here OR image IS NULL)", e.Node); err != nil {
+			return err
+		}
+		if err := forgetRecords(ctx, tx, e.Node); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "UPDATE fleet_nodes SET certificate = $2, promised_memory = 0, promised_cpu = 0, promised = 0 WHERE id = $1", e.Node, print)
+		return err
+	}))
+}

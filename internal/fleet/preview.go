@@ -1,0 +1,155 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"hutch"
+)
+
+// previewPath is where a door answers which port the label of a preview is. The answer is one line of JSON, and ends when the port is
+// no longer exposed in this way: then connections through another node are cut, too.
+const previewPath = "/fleet/preview"
+
+const (
+	lookTime = 3 * time.Second // for the nodes to answer whether they have a label
+	// mostLooks bounds the labels that are looked up at once: anyone can ask for one.
+	mostLooks = 64
+	// mostShown bounds the labels of other nodes that are remembered, each with an open stream.
+	mostShown = 10_000
+)
+
+// shownPreview is a hutch.Preview in an answer to another node.
+type shownPreview struct {
+	hutch.Port
+	Owner string
+	Key   []byte
+}
+
+func (d *door) preview(w http.ResponseWriter, r *http.Request) {
+	p, ok := hutch.Preview{}, false
+	if d.f.opt.Previews != nil {
+		p, ok = d.f.opt.Previews.Preview(r.URL.Query().Get("label"))
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if json.NewEncoder(w).Encode(shownPreview{p.Port, p.Owner, p.Key}) != nil || http.NewResponseController(w).Flush() != nil {
+		return
+	}
+	select {
+	case <-p.Life.Done():
+	case <-r.Context().Done():
+	}
+}
+
+// previews are the previews of other nodes that this node knows.
+type previews struct {
+	mu    sync.Mutex
+	shown map[string]hutch.Preview // by label
+	looks chan struct{}
+}
+
+// Preview implements hutch.Previews: a label of this node, or of another.
+func (f *Fleet) Preview(label string) (hutch.Preview, bool) {
+	if f.node.serving() != nil {
+		return hutch.Preview{}, false
+	}
+	if f.opt.Previews != nil {
+		if p, ok := f.opt.Previews.Preview(label); ok {
+			return p, true
+		}
+	}
+	f.previews.mu.Lock()
+	p, ok := f.previews.shown[label]
+	f.previews.mu.Unlock()
+	if ok && p.Life.Err() == nil {
+		return p, true
+	}
+	select {
+	case f.previews.looks <- struct{}{}:
+		defer func() { <-f.previews.looks }()
+	default:
+		return hutch.Preview{}, false
+	}
+	return f.look(label)
+}
+
+// look asks all nodes at once. The first that has the label is kept open.
+func (f *Fleet) look(label string) (hutch.Preview, bool) {
+	others, _ := f.node.others()
+	found := make(chan hutch.Preview, len(others))
+	none := make(chan struct{}, len(others))
+	for _, info := range others {
+		f.background(func(context.Context) {
+			if !f.lookAt(info, label, found) {
+				none <- struct{}{}
+			}
+		})
+	}
+	limit := time.After(lookTime)
+	for range others {
+		select {
+		case p := <-found:
+			return p, true
+		case <-none:
+		case <-limit:
+			return hutch.Preview{}, false
+		}
+	}
+	return hutch.Preview{}, false
+}
+
+// lookAt asks one node, and returns when the answer has ended. It returns false if the node does not have the label.
+func (f *Fleet) lookAt(info NodeInfo, label string, found chan<- hutch.Preview) bool {
+	p, err := f.peers.of(info)
+	if err != nil {
+		return false
+	}
+	life, end := context.WithCancel(f.life)
+	defer end()
+	late := time.AfterFunc(lookTime, end)
+	req, err := http.NewRequestWithContext(life, http.MethodGet, "https://"+info.ID+"."+domain+previewPath+"?"+url.Values{"label": {label}}.Encode(), nil)
+	if err != nil {
+		return false
+	}
+	resp, err := p.http.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	var shown shownPreview
+	if resp.StatusCode != http.StatusOK {
+		return false
+	}
+	line, err := lines.ReadBytes('\n')
+	if err != nil || json.Unmarshal(line, &shown) != nil || !late.Stop() {
+		return false
+	}
+	preview := hutch.Preview{Port: shown.Port, Owner: shown.Owner, Key: shown.Key, Life: life}
+	f.previews.mu.Lock()
+	keep := len(f.previews.shown) < mostShown
+	if keep {
+		f.previews.shown[label] = preview
+	}
+	f.previews.mu.Unlock()
+	if !keep {
+		return false
+	}
+	found <- preview
+	lines.ReadByte() // ends with the port, the node, or this process
+	f.previews.mu.Lock()
+	defer f.previews.mu.Unlock()
+	if f.previews.shown[label].Life == life {
+		delete(f.previews.shown, label)
+	}
+	return true
+}

@@ -1,0 +1,340 @@
+package fleet
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+	"hutch/internal/wrap"
+)
+
+// resident is the service of this node, as Fleet and the door call it. It keeps the directory up to date: it notes there which
+// sandboxes are made and destroyed here.
+type resident struct {
+	wrap.Service
+	here hutch.Service
+	f    *Fleet
+
+	mu      sync.Mutex
+	held    map[Name]bool          // the sandboxes here that the directory knows; true for awake
+	leaving map[Name]bool          // sandboxes that are gone, which the directory may still have
+	coming  map[Name]int           // creates and fetches under way
+	freeing map[Name]chan struct{} // sandboxes that are being removed from the directory; closed when they are
+	checked time.Time              // when the directory was compared as a whole
+}
+
+const (
+	// compareEvery is how often the directory's whole list of this node is compared with the sandboxes here.
+	compareEvery = time.Minute
+	// comeTime is how long a create can take between its reservation and its arrival at the node.
+	comeTime = 5 * time.Minute
+)
+
+func newResident(here hutch.Service, f *Fleet) *resident {
+	r := &resident{here: here, f: f, held: map[Name]bool{}, leaving: map[Name]bool{}, coming: map[Name]int{}, freeing: map[Name]chan struct{}{}}
+	r.Service = wrap.Service{Next: here, Hook: r.around}
+	return r
+}
+
+// has reports whether a sandbox is here.
+func (r *resident) has(n Name) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.held[n]
+	return ok
+}
+
+// known returns the sandboxes here that the directory knows: true for awake.
+func (r *resident) known() map[Name]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.held)
+}
+
+// note notes that the directory knows a sandbox here.
+func (r *resident) note(n Name, awake bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[n] = awake
+}
+
+// noteAwake notes that the directory knows that a sandbox here is awake.
+func (r *resident) noteAwake(n Name) {
+	if r.has(n) {
+		r.note(n, true)
+	}
+}
+
+// expect keeps the place of a sandbox that is about to be here, until done is called.
+func (r *resident) expect(n Name) (done func()) {
+	add := func(more int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.coming[n] += more; r.coming[n] == 0 {
+			delete(r.coming, n)
+		}
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
+// drop forgets a sandbox that another node has.
+func (r *resident) drop(n Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.held, n)
+}
+
+// Create implements hutch.Service. The sandbox's place in the directory was reserved before. If the create fails, it is freed.
+func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
+	name := nameIn(ctx, req.ID)
+	r.mu.Lock()
+	r.coming[name]++ // from now on report and compare do not free the place
+	_, here := r.held[name]
+	freed := r.freeing[name]
+	r.mu.Unlock()
+	if freed != nil {
+		<-freed
+		here = false
+	}
+	var sb hutch.Sandbox
+	var err error
+	if !here {
+		err = r.keepPlace(ctx, name, req)
+	}
+	if err == nil {
+		sb, err = r.here.Create(ctx, req)
+	}
+	r.mu.Lock()
+	if err == nil {
+		if _, ok := r.held[name]; !ok {
+			r.held[name] = true
+		}
+		delete(r.leaving, name)
+	}
+	r.coming[name]--
+	last := r.coming[name] == 0
+	if last {
+		delete(r.coming, name)
+	}
+	r.mu.Unlock()
+	if err != nil && last {
+		r.free(ctx, name)
+	}
+	return sb, err
+}
+
+// keepPlace makes sure that a sandbox to be made here still has its place here. If the call took long to arrive, the place
+// can have been freed; then it is reserved again, unless another node has the id now.
+func (r *resident) keepPlace(ctx context.Context, name Name, req hutch.CreateRequest) error {
+	h, ok, err := r.f.dir.holder(ctx, name)
+	if err != nil {
+		return err
+	}
+	me := r.f.node.info.ID
+	if !ok {
+		want, err := r.f.want(ctx, name, req)
+		if err != nil {
+			return err
+		}
+		want.Only = []string{me}
+		if h.Node, _, err = r.f.dir.place(ctx, want); err != nil {
+			return err
+		}
+	}
+	if h.Node != me {
+		return hutch.Errorf(hutch.Unavailable, "the sandbox %q is made on another node just now: try again in a moment", name.ID)
+	}
+	if ok && !h.Here && r.f.carrier != nil {
+		return r.f.carrier.fetch(ctx, h)
+	}
+	return nil
+}
+
+// Destroy implements hutch.Service.
+func (r *resident) Destroy(ctx context.Context, id string, force bool) (hutch.Destruction, error) {
+	receipt, err := r.here.Destroy(ctx, id, force)
+	if err == nil {
+		r.free(ctx, nameIn(ctx, id))
+	}
+	return receipt, err
+}
+
+// free removes a sandbox that is not here from the directory. If the directory does not answer, report does it later.
+// A create that begins meanwhile waits for the end.
+func (r *resident) free(ctx context.Context, name Name) {
+	r.mu.Lock()
+	if r.coming[name] > 0 || r.freeing[name] != nil {
+		r.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	r.freeing[name] = done
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	gone, err := r.isGone(ctx, name)
+	if err == nil && gone {
+		r.mu.Lock()
+		delete(r.held, name) // another node can have it as soon as the directory knows
+		r.leaving[name] = true
+		r.mu.Unlock()
+		err = r.f.dir.free(ctx, r.f.node.info.ID, name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.freeing, name)
+	close(done)
+	if err != nil {
+		r.f.log.Warn("the fleet's directory was not told that a sandbox is gone; it will be", "sandbox", name.ID, "err", err)
+		return
+	}
+	delete(r.leaving, name)
+	if c := r.f.carrier; c != nil && gone {
+		c.forget(name)
+	}
+}
+
+func (r *resident) isGone(ctx context.Context, name Name) (bool, error) {
+	ctx = caller.With(ctx, caller.Caller{Owner: &caller.Owner{ID: name.Owner}})
+	list, err := r.here.Sandboxes(ctx, hutch.Filter{ID: name.ID, Brief: true})
+	return len(list) == 0, err
+}
+
+// Fork implements hutch.Service: copies are made on the node of the original.
+func (r *resident) Fork(ctx context.Context, sandbox string, req hutch.ForkRequest) ([]hutch.Sandbox, error) {
+	list, err := r.here.Fork(ctx, sandbox, req)
+	if err != nil {
+		return list, err
+	}
+	return list, r.adopt(ctx, list)
+}
+
+// adopt adds sandboxes that were made here without a reservation to the directory.
+func (r *resident) adopt(ctx context.Context, list []hutch.Sandbox) error {
+	entries := make([]entry, len(list))
+	for i, sb := range list {
+		entries[i] = entryOf(sb)
+	}
+	taken, err := r.f.dir.adopt(context.WithoutCancel(ctx), r.f.node.info.ID, entries)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range entries {
+		r.held[e.Name] = e.Awake
+	}
+	for _, n := range taken {
+		delete(r.held, n)
+		if c := r.f.carrier; c != nil {
+			r.f.background(func(ctx context.Context) { c.discard(ctx, n) })
+			continue
+		}
+		r.f.log.Error("another node holds a sandbox of the same id: this one stays on disk, and nobody reaches it", "sandbox", n.ID, "owner", n.Owner)
+	}
+	return nil
+}
+
+func entryOf(sb hutch.Sandbox) entry {
+	return entry{
+		Name: Name{sb.Owner, sb.ID}, Memory: int64(sb.Limits.Memory), CPU: sb.Limits.CPU, Awake: isAwake(sb.Status),
+		About: About{Image: sb.Image, Runtime: sb.Runtime, Labels: sb.Labels, Limits: sb.Limits},
+	}
+}
+
+func isAwake(s hutch.Status) bool {
+	return s == hutch.Running || s == hutch.Paused || s == hutch.Creating
+}
+
+// adoptAll adds all sandboxes here to the directory, when the node begins.
+func (r *resident) adoptAll(ctx context.Context) error {
+	list, err := r.all(ctx)
+	if err != nil {
+		return err
+	}
+	return r.adopt(ctx, list)
+}
+
+func (r *resident) all(ctx context.Context) ([]hutch.Sandbox, error) {
+	return r.here.Sandboxes(caller.With(ctx, caller.Caller{}), hutch.Filter{Brief: true})
+}
+
+// report sends the directory the changes that no call made: sandboxes whose lifetime ended, and those that fell asleep or
+// woke. It makes no query when nothing has changed.
+func (r *resident) report(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	known := r.known()
+	r.mu.Lock()
+	left := slices.Collect(maps.Keys(r.leaving))
+	compare := time.Since(r.checked) > compareEvery
+	if compare {
+		r.checked = time.Now()
+	}
+	r.mu.Unlock()
+	list, err := r.all(ctx)
+	if err != nil {
+		r.f.log.Warn("the sandboxes of this node could not be listed for the fleet", "err", err)
+		return
+	}
+	here := map[Name]bool{}
+	var changed []entry
+	for _, sb := range list {
+		e := entryOf(sb)
+		here[e.Name] = true
+		if was, ok := known[e.Name]; ok && was != e.Awake {
+			changed = append(changed, e)
+		}
+	}
+	for n := range known {
+		if !here[n] {
+			left = append(left, n)
+		}
+	}
+	for _, n := range left {
+		r.free(ctx, n)
+	}
+	if err := r.f.dir.awake(ctx, r.f.node.info.ID, changed); err != nil {
+		r.f.log.Warn("the fleet's directory was not told which sandboxes sleep", "err", err)
+		return
+	}
+	r.mu.Lock()
+	for _, e := range changed {
+		if _, ok := r.held[e.Name]; ok {
+			r.held[e.Name] = e.Awake
+		}
+	}
+	r.mu.Unlock()
+	if compare {
+		r.compare(ctx, here)
+	}
+	if c := r.f.carrier; c != nil {
+		r.f.background(func(ctx context.Context) { c.round(ctx, list) })
+		r.f.background(func(ctx context.Context) { c.saveAwake(ctx, list) })
+		return
+	}
+	if self, _ := r.f.node.find(r.f.node.info.ID); self.State == hutch.NodeDraining {
+		if err := r.f.dir.allStay(ctx, self.ID, "the fleet has no bucket: start all nodes with --fleet-bucket, or wait until its owner destroys it"); err != nil {
+			r.f.log.Warn("the fleet's directory was not told why sandboxes stay", "err", err)
+		}
+	}
+}
+
+// compare removes sandboxes from the directory that are not here: their create never arrived, or its answer was lost.
+func (r *resident) compare(ctx context.Context, here map[Name]bool) {
+	list, err := r.f.dir.forgotten(ctx, r.f.node.info.ID, comeTime)
+	if err != nil {
+		r.f.log.Warn("the fleet's directory could not be compared with this node", "err", err)
+		return
+	}
+	for _, n := range list {
+		if !here[n] {
+			r.free(ctx, n)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// Package travel moves a sleeping sandbox from one machine to another, as an image: one object in a bucket.
+//
+// An image is compressed and encrypted, and opens only under the name it was written for: see seal.go. The writer keeps its
+// SHA-256 outside of the bucket, so an older image of the same sandbox is refused, too. The record of the sandbox is not in it.
+package travel
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"hutch"
+	"hutch/internal/objects"
+)
+
+// Image says where an image is, and how to verify it.
+type Image struct {
+	Key    string `json:"key"`
+	SHA256 string `json:"sha256"` // of the object, as it is in the bucket
+	Size   int64  `json:"size"`   // of the object, in bytes
+	Place  string `json:"place"`  // the name of the sandbox in the store; the image opens only as that one's
+	Needs  Needs  `json:"needs"`
+	// Checkpoint is when the image was made of a sandbox that was awake and stayed so; zero for one that slept.
+	Checkpoint time.Time `json:"checkpoint,omitzero"`
+}
+
+// Activity is how much a sandbox had done at a checkpoint. If it is the same later, nothing has changed in the sandbox.
+type Activity struct {
+	Used time.Time // when it was last used
+	CPU  float64   // seconds
+	Of   string    // the instance that the CPU is of
+	At   time.Time // of the checkpoint
+}
+
+// Needs are the requirements of an image on the machine where it wakes.
+type Needs struct {
+	Runtime string   `json:"runtime"`
+	Build   string   `json:"build,omitempty"` // of the runtime; empty when no memory was saved
+	Host    string   `json:"host,omitempty"`  // the host's programs, where memory has them open
+	CPU     []string `json:"cpu,omitempty"`   // features that programs have seen
+}
+
+// Machine is the properties of a machine that Needs are compared with.
+type Machine struct {
+	Builds map[string]string `json:"builds"` // of its runtimes, by name; empty for one that saves no memory
+	Host   string            `json:"host"`
+	CPU    []string          `json:"cpu"`
+}
+
+// Lacks says what a machine lacks for an image; nil for nothing.
+func (m Machine) Lacks(n Needs) error {
+	build, ok := m.Builds[n.Runtime]
+	var missing []string
+	for _, f := range n.CPU {
+		if !slices.Contains(m.CPU, f) {
+			missing = append(missing, f)
+		}
+	}
+	switch {
+	case !ok:
+		return fmt.Errorf("it does not have the runtime %s", n.Runtime)
+	case n.Build != "" && n.Build != build:
+		return fmt.Errorf("its runtime is %s, and the memory was saved by %s: bring the nodes to one version of Hutch", build, n.Build)
+	case n.Host != "" && n.Host != m.Host:
+		return errors.New("its system programs, which the image host consists of, are others: update both machines to the same packages, or use an image of a registry")
+	case len(missing) > 0:
+		return fmt.Errorf("its processor lacks %s, which programs of the sandbox can use", strings.Join(missing[:min(len(missing), 5)], ", "))
+	}
+	return nil
+}
+
+// Write stores an image with the content that fill writes, and returns it with Key, SHA256 and Size. On an error it leaves no
+// object, and fill has returned. The store gets no more data when ctx is done.
+func Write(ctx context.Context, s objects.Store, key []byte, name, of string, fill func(io.Writer) error) (Image, error) {
+	sum := &counter{hash: sha256.New()}
+	r, w := io.Pipe()
+	defer context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })()
+	sealed := make(chan error, 1)
+	go func() {
+		err := seal(io.MultiWriter(w, sum), key, of, fill)
+		w.CloseWithError(err)
+		sealed <- err
+	}()
+	err := s.Put(ctx, name, r)
+	r.CloseWithError(errors.New("the bucket takes no more")) // the writer ends, if Put ended before it
+	if failed := <-sealed; err == nil {
+		err = failed
+	}
+	return Image{Key: name, SHA256: hex.EncodeToString(sum.hash.Sum(nil)), Size: sum.n}, err
+}
+
+func seal(w io.Writer, key []byte, of string, fill func(io.Writer) error) error {
+	sealed, err := newSealer(w, key, of)
+	if err != nil {
+		return err
+	}
+	z, err := zstd.NewWriter(sealed, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(z), z.Close(), sealed.Close())
+}
+
+// Read passes read the content that fill wrote to an image. Each byte is verified before it is passed. If a later part fails,
+// the caller must discard what it has read.
+func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string, read func(io.Reader) error) error {
+	body, err := open(ctx, s, img)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	sum := &counter{hash: sha256.New()}
+	all := io.TeeReader(io.LimitReader(unbroken{body}, img.Size+1), sum)
+	opened, err := newOpener(all, key, of)
+	if err != nil {
+		return err
+	}
+	z, err := zstd.NewReader(opened, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	if err := read(z); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, z); err != nil { // to its end, which is verified, too
+		return err
+	}
+	if _, err := io.Copy(io.Discard, opened); err != nil {
+		return err
+	}
+	return sum.check(img)
+}
+
+// ErrLost is the cause of an error for an object that the bucket had, and does not have any more.
+var ErrLost = errors.New("the object does not exist")
+
+func open(ctx context.Context, s objects.Store, img Image) (io.ReadCloser, error) {
+	body, err := s.Get(ctx, img.Key)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = hutch.Errorf(hutch.Unavailable, "the bucket has lost the image of this sandbox: restore the object %s in the bucket from a copy, or destroy the sandbox", img.Key).Because(ErrLost)
+	}
+	return body, err
+}
+
+// Find returns an error if the bucket does not have the object of an image.
+func Find(ctx context.Context, s objects.Store, img Image) error {
+	body, err := open(ctx, s, img)
+	if err != nil {
+		return err
+	}
+	return body.Close()
+}
+
+// unbroken tells a connection that breaks from an object that ends too early.
+type unbroken struct{ io.Reader }
+
+func (u unbroken) Read(b []byte) (int, error) {
+	n, err := u.Reader.Read(b)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the connection broke")
+	}
+	return n, err
+}
+
+// Check reads an object to its end, and returns an error if it is not the image.
+func Check(ctx context.Context, s objects.Store, img Image) error {
+	body, err := s.Get(ctx, img.Key)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	sum := &counter{hash: sha256.New()}
+	if _, err := io.Copy(sum, io.LimitReader(body, img.Size+1)); err != nil {
+		return err
+	}
+	return sum.check(img)
+}
+
+type counter struct {
+	hash hash.Hash
+	n    int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	c.n += int64(len(b))
+	return c.hash.Write(b)
+}
+
+func (c *counter) check(img Image) error {
+	if c.n != img.Size || hex.EncodeToString(c.hash.Sum(nil)) != img.SHA256 {
+		return errForged
+	}
+	return nil
+}

@@ -1,0 +1,393 @@
+// Package fleet tests several servers that are one: real processes on one machine, with a real PostgreSQL.
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/client"
+	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/pgtest"
+)
+
+func TestMain(m *testing.M) { hutchtest.Main(m) }
+
+const token = "fleet-token-of-no-worth"
+
+// node is a `hutch serve` that is one of a fleet.
+type node struct {
+	*client.Client
+	name, data, url string
+	args            []string
+	cmd             *exec.Cmd
+	said            hutchtest.Buffer
+}
+
+// hutchOf runs a command with the data folder of a node.
+func (n *node) hutch(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.Command(hutchtest.Program(t, "hutch"), append(args, "--data", n.data)...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, errs.String())
+	}
+	return string(out), err
+}
+
+func (n *node) must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := n.hutch(t, args...)
+	if err != nil {
+		t.Fatalf("hutch %s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
+
+// start returns when the node answers.
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	n.cmd = exec.Command(hutchtest.Program(t, "hutch"), append([]string{"serve", "--quiet", "--listen", "127.0.0.1:0", "--data", n.data, "--fleet-listen", "127.0.0.1:0",
+		"--runtime", "native", "--pool", "0", "--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1", "--cold-compilers"}, n.args...)...)
+	n.cmd.Env = append(os.Environ(), "SANDBOX_AUTH_TOKEN="+token)
+	n.cmd.Stderr = &n.said
+	out, err := n.cmd.StdoutPipe()
+	if err == nil {
+		err = n.cmd.Start()
+	}
+	if err != nil {
+		n.cmd = nil
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "URL" {
+			if words[1] != n.url { // other calls may use the client of an address that stays
+				n.url, n.Client = words[1], client.New(words[1], token)
+			}
+			return
+		}
+	}
+	err = n.cmd.Wait()
+	n.cmd = nil
+	t.Fatalf("the node %s did not start: %v\n%s", n.name, err, n.said.String())
+}
+
+func (n *node) end(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	n.cmd.Process.Signal(s)
+	if err := n.cmd.Wait(); err != nil && s != syscall.SIGKILL {
+		t.Errorf("%s ended with %v\n%s", n.name, err, n.said.String())
+	}
+	n.cmd = nil
+}
+
+// newFleet starts three nodes, with more flags of `hutch serve`. They end with the test, after their sandboxes.
+func newFleet(t *testing.T, flags ...string) (a, b, c *node) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		hutchtest.Skip(t, "the runtime native needs root here")
+	}
+	all := newFleetOn(t, pgtest.New(t), map[string][]string{"a": flags, "b": flags, "c": flags})
+	return all[0], all[1], all[2]
+}
+
+// newFleetOn is newFleet on a database, with more arguments for each node.
+func newFleetOn(t *testing.T, database string, more map[string][]string) []*node {
+	t.Helper()
+	dir := hutchtest.Dir(t)
+	var all []*node
+	for _, name := range []string{"a", "b", "c"} {
+		all = append(all, &node{name: name, data: filepath.Join(dir, name), args: more[name]})
+	}
+	t.Cleanup(func() {
+		for _, n := range all {
+			if n.cmd == nil {
+				continue
+			}
+			list, err := n.Sandboxes(context.Background(), hutch.Filter{Brief: true})
+			if err != nil {
+				t.Error(err)
+			}
+			var gone sync.WaitGroup
+			for _, sb := range list {
+				gone.Go(func() { n.Destroy(context.Background(), sb.ID, true) })
+			}
+			gone.Wait()
+		}
+		for _, n := range all {
+			if n.cmd != nil {
+				n.end(t, syscall.SIGTERM)
+			}
+		}
+	})
+	all[0].args = append([]string{"--store", database, "--node", "a"}, all[0].args...)
+	all[0].start(t)
+	for _, n := range all[1:] {
+		n.must(t, "node", "join", all[0].door(t, "a"), strings.TrimSpace(all[0].must(t, "node", "token")), "--name", n.name)
+		n.start(t)
+	}
+	return all
+}
+
+// info is a line of `hutch node ls`.
+type info struct {
+	ID, Address, State string
+	Alive              bool
+	Held               int
+	Room, Promised     struct{ Memory, Sandboxes int }
+}
+
+func (n *node) nodes(t *testing.T) map[string]info {
+	t.Helper()
+	var list []info
+	if err := json.Unmarshal([]byte(n.must(t, "node", "ls", "--json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]info{}
+	for _, i := range list {
+		all[i.ID] = i
+	}
+	return all
+}
+
+func (n *node) door(t *testing.T, name string) string { return "https://" + n.nodes(t)[name].Address }
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("this did not come: %s", what)
+		}
+	}
+}
+
+// placeOn makes sandboxes until a node holds one, and returns the id of that.
+func placeOn(t *testing.T, from *node, on string) string {
+	t.Helper()
+	for range 60 {
+		id := hutch.NewID("on-" + on)
+		if _, err := from.Create(t.Context(), hutch.CreateRequest{ID: id, Limits: hutch.Limits{Memory: 64}}); err != nil {
+			t.Fatal(err)
+		}
+		var held struct {
+			Sandboxes []struct{ SandboxID, Node string }
+		}
+		if err := json.Unmarshal([]byte(from.must(t, "node", "uncordon", on, "--json")), &held); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range held.Sandboxes {
+			if h.SandboxID == id {
+				return id
+			}
+		}
+		if _, err := from.Destroy(t.Context(), id, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatalf("no sandbox came to %s", on)
+	return ""
+}
+
+// TestAnyNode: what is on one node is used through the others, and looks the same from each.
+func TestAnyNode(t *testing.T) {
+	a, b, c := newFleet(t)
+	id := placeOn(t, a, "a")
+	if res, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat; echo $SANDBOX_ID", Stdin: strings.NewReader("in ")}, func(hutch.Output) error { return nil }); err != nil || string(res.Stdout) != "in "+id+"\n" {
+		t.Errorf("%q %v", res.Stdout, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	begun := make(chan bool, 1)
+	go func() {
+		_, err := c.Exec(ctx, id, hutch.ExecRequest{Command: "echo on; exec sleep 987654"}, func(hutch.Output) error {
+			select {
+			case begun <- true:
+			default:
+			}
+			return nil
+		})
+		ended <- err
+	}()
+	<-begun
+	cancel()
+	<-ended
+	eventually(t, "a command that was cancelled through another node is gone", func() bool {
+		res, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "pgrep -f 'sleep 98765[4]' || echo none"}, nil)
+		return err == nil && strings.TrimSpace(string(res.Stdout)) == "none"
+	})
+	p, err := c.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: "cat", Terminal: &hutch.Size{Rows: 24, Columns: 80}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Input(t.Context(), id, p.ID, strings.NewReader("typed\r"), false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a terminal echoes", func() bool {
+		var seen bytes.Buffer
+		_, err := c.Logs(t.Context(), hutch.LogsRequest{SandboxID: id, ProcessID: p.ID}, func(o hutch.Output) error { seen.Write(o.Data); return nil })
+		return err == nil && strings.Count(seen.String(), "typed") >= 2
+	})
+
+	// A preview, through the node that does not have it; and it ends everywhere when it ends.
+	if err := a.WriteFileString(t, id, "/workspace/index.html", "shown"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: "cd /workspace && exec python3 -m http.server 8000"}); err != nil {
+		t.Fatal(err)
+	}
+	port, err := c.Expose(t.Context(), id, hutch.ExposeRequest{Port: 8000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	see := func(n *node) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", n.url+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = port.Label() + ".localhost"
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	for _, n := range []*node{a, b, c} {
+		eventually(t, "a preview through "+n.name, func() bool { status, text := see(n); return status == 200 && text == "shown" })
+	}
+	if err := b.Unexpose(t.Context(), id, 8000); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []*node{a, b, c} {
+		eventually(t, "the preview has ended on "+n.name, func() bool { status, _ := see(n); return status != 200 })
+	}
+
+	// Tokens, and what their owners have, are the same on all nodes.
+	minted, err := a.CreateToken(t.Context(), hutch.TokenRequest{Name: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := client.New(c.url, minted.Secret)
+	defer other.Close()
+	eventually(t, "another owner sees no sandbox, by a token of another node", func() bool {
+		list, err := other.Sandboxes(t.Context(), hutch.Filter{})
+		if len(list) != 0 {
+			t.Fatalf("another owner sees %+v", list)
+		}
+		return err == nil
+	})
+	if _, err := other.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.NotFound {
+		t.Errorf("another owner's command: %v", err)
+	}
+	// A header of the door is nothing on the public address.
+	req, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/v1/sandboxes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Hutch-Caller", "e30") // {}, the server itself
+	req.Header.Set("Authorization", "Bearer "+minted.Secret)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if strings.Contains(string(text), id) {
+		t.Errorf("with a forged caller: %s", text)
+	}
+	entries := 0
+	if err := c.Timeline(t.Context(), id, hutch.TimelineQuery{}, func(hutch.TimelineEntry) error { entries++; return nil }); err != nil || entries == 0 {
+		t.Errorf("%d entries of the timeline, %v", entries, err)
+	}
+}
+
+// WriteFileString writes a small file.
+func (n *node) WriteFileString(t *testing.T, id, path, text string) error {
+	_, err := n.WriteFile(t.Context(), id, hutch.WriteRequest{Path: path}, strings.NewReader(text))
+	return err
+}
+
+// TestANodeDies: what it held is shown and comes back with it; a node that is removed is refused, and its ids are free.
+func TestANodeDies(t *testing.T) {
+	a, b, c := newFleet(t)
+	// A token is good once.
+	once := strings.TrimSpace(a.must(t, "node", "token"))
+	d := &node{name: "d", data: filepath.Join(hutchtest.Dir(t), "d")}
+	d.must(t, "node", "join", a.door(t, "a"), once, "--name", "d")
+	if info, err := os.Stat(filepath.Join(d.data, "server", "node.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the identity of a node: %v %v", info, err)
+	}
+	e := &node{name: "e", data: filepath.Join(hutchtest.Dir(t), "e")}
+	if out, err := e.hutch(t, "node", "join", a.door(t, "a"), once, "--name", "e"); err == nil || !strings.Contains(err.Error(), "was used") {
+		t.Errorf("a token that was used: %s %v", out, err)
+	}
+	if out, err := a.hutch(t, "node", "rm", "d"); err != nil {
+		t.Errorf("%s %v", out, err)
+	}
+
+	id := placeOn(t, a, "c")
+	if _, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "echo kept > /workspace/file"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.end(t, syscall.SIGKILL)
+	eventually(t, "c is away", func() bool { return !a.nodes(t)["c"].Alive })
+	eventually(t, "its sandbox is shown as lost", func() bool {
+		sb, err := b.Sandbox(t.Context(), id)
+		return err == nil && sb.Status == hutch.Failed && strings.Contains(sb.Reason, "node c")
+	})
+	if _, err := a.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable {
+		t.Errorf("a command there: %v", err)
+	}
+	if sb, err := a.Create(t.Context(), hutch.CreateRequest{Limits: hutch.Limits{Memory: 64}}); err != nil || sb.Status != hutch.Running {
+		t.Errorf("a new sandbox meanwhile: %+v %v", sb, err)
+	}
+	c.start(t)
+	eventually(t, "its sandbox is back", func() bool {
+		res, err := b.Exec(t.Context(), id, hutch.ExecRequest{Command: "cat /workspace/file"}, nil)
+		return err == nil && string(res.Stdout) == "kept\n"
+	})
+
+	if out := a.must(t, "node", "drain", "c"); !strings.Contains(out, id) {
+		t.Errorf("drain says %s", out)
+	}
+	for i := range 6 {
+		if _, err := a.Create(t.Context(), hutch.CreateRequest{ID: fmt.Sprintf("new-%d", i), Limits: hutch.Limits{Memory: 64}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := a.nodes(t)["c"]; n.Held != 1 || n.State != "draining" {
+		t.Errorf("a node that is drained: %+v", n)
+	}
+	if _, err := a.hutch(t, "node", "rm", "c"); err == nil {
+		t.Error("a node that lives and holds sandboxes was removed")
+	}
+	// So that nothing stays behind, it is emptied first; then it is removed, and serves nobody.
+	if _, err := b.Destroy(t.Context(), id, true); err != nil {
+		t.Fatal(err)
+	}
+	a.must(t, "node", "rm", "c")
+	eventually(t, "a node that was removed serves nobody", func() bool {
+		_, err := c.Sandboxes(t.Context(), hutch.Filter{})
+		return hutch.KindOf(err) == hutch.Denied
+	})
+	c.end(t, syscall.SIGTERM)
+	if sb, err := a.Create(t.Context(), hutch.CreateRequest{ID: id, Limits: hutch.Limits{Memory: 64}}); err != nil || sb.Status != hutch.Running {
+		t.Errorf("an id that is free: %+v %v", sb, err)
+	}
+}

@@ -1,0 +1,404 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hutch"
+	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/s3"
+)
+
+// held is a sandbox of a node as `hutch node` shows it.
+type held struct {
+	SandboxID, Stays string
+	Awake, InBucket  bool
+}
+
+// heldBy lists what is on a node.
+func (n *node) heldBy(t *testing.T, name string) (list []held) {
+	t.Helper()
+	var answer struct{ Sandboxes []held }
+	if err := json.Unmarshal([]byte(n.must(t, "node", "uncordon", name, "--json")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Sandboxes
+}
+
+// sleeps puts a sandbox to sleep, and returns when the bucket has it.
+func (n *node) sleeps(t *testing.T, id, on string) {
+	t.Helper()
+	if _, err := n.Hibernate(t.Context(), id, hutch.HibernateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the bucket has "+id, func() bool {
+		return slices.ContainsFunc(n.heldBy(t, on), func(h held) bool { return h.SandboxID == id && h.InBucket })
+	})
+}
+
+func (n *node) sh(t *testing.T, id, command string) string {
+	t.Helper()
+	res, err := n.Exec(t.Context(), id, hutch.ExecRequest{Command: command}, nil)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, n.said.String())
+	}
+	return strings.TrimSpace(string(res.Stdout))
+}
+
+// shSoon is sh, when the node knows that another one is away.
+func (n *node) shSoon(t *testing.T, id, command string) (got string) {
+	t.Helper()
+	eventually(t, n.name+" answers for "+id, func() bool {
+		res, err := n.Exec(t.Context(), id, hutch.ExecRequest{Command: command}, nil)
+		if got = strings.TrimSpace(string(res.Stdout)); err != nil && hutch.KindOf(err) != hutch.Unavailable {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return got
+}
+
+func (n *node) python(t *testing.T, id, code string) string {
+	t.Helper()
+	res, err := n.RunCode(t.Context(), id, hutch.RunRequest{Language: "python", Code: code}, nil)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", code, err, n.said.String())
+	}
+	return strings.TrimSpace(string(res.Stdout))
+}
+
+// copies is how many nodes have something on disk of sandboxes that sleep.
+func copies(t *testing.T, nodes ...*node) (there []string) {
+	t.Helper()
+	for _, n := range nodes {
+		for _, dir := range []string{"memory", "files"} {
+			entries, err := os.ReadDir(filepath.Join(n.data, "server", dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range entries {
+				there = append(there, n.name)
+			}
+		}
+	}
+	return there
+}
+
+// TestDrain: a node is emptied, and what it had goes on elsewhere as if nothing had been.
+func TestDrain(t *testing.T) {
+	t.Run("gvisor", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			hutchtest.Skip(t, "the nodes of this test need root")
+		}
+		t.Setenv("AWS_ACCESS_KEY_ID", s3.KeyID)
+		t.Setenv("AWS_SECRET_ACCESS_KEY", s3.Key)
+		a, b, c := newFleet(t, "--runtime", "gvisor", "--fleet-bucket", s3.Start(t).URL("fleet"))
+		id := placeOn(t, a, "a")
+		a.python(t, id, "kept = list(range(1000)); blob = bytearray(30 << 20)")
+		if _, err := a.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: "exec sleep 876543"}); err != nil {
+			t.Fatal(err)
+		}
+		drained(t, a, b, c, id)
+		if got := b.python(t, id, "print(sum(kept), len(blob))"); got != "499500 31457280" {
+			t.Errorf("Python's variables: %q", got)
+		}
+		if got := c.sh(t, id, "pgrep -fc 'sleep 87654[3]'"); got != "1" {
+			t.Errorf("%s processes run on", got)
+		}
+	})
+	t.Run("native", func(t *testing.T) {
+		a, b, c := newFleet(t, "--fleet-bucket", hutchtest.Dir(t))
+		id := placeOn(t, a, "a")
+		drained(t, a, b, c, id)
+	})
+}
+
+func drained(t *testing.T, a, b, c *node, id string) {
+	t.Helper()
+	a.sh(t, id, "umask 077; echo kept > /workspace/file; ln -s file /workspace/link; truncate -s 100M /workspace/holes")
+	if out := a.must(t, "node", "drain", "a"); !strings.Contains(out, "it holds no sandboxes") {
+		t.Fatalf("drain says %s\n%s", out, a.said.String())
+	}
+	if n := a.nodes(t)["a"]; n.Held != 0 || n.State != "draining" {
+		t.Errorf("a node that is drained: %+v", n)
+	}
+	if there := copies(t, a); there != nil {
+		t.Errorf("copies are left on %v", there)
+	}
+	a.end(t, syscall.SIGTERM)
+	list, err := b.Sandboxes(t.Context(), hutch.Filter{})
+	if err != nil || len(list) != 1 || list[0].ID != id || list[0].Status != hutch.Hibernated && list[0].Status != hutch.Stopped {
+		t.Errorf("the list meanwhile: %+v %v", list, err)
+	}
+	if got := c.sh(t, id, "cat /workspace/link; stat -c %a /workspace/file; stat -c %s /workspace/holes"); got != "kept\n600\n104857600" {
+		t.Errorf("its files: %q", got)
+	}
+	if list, err = b.Sandboxes(t.Context(), hutch.Filter{}); err != nil || len(list) != 1 || list[0].Status != hutch.Running {
+		t.Errorf("the list afterwards: %+v %v", list, err)
+	}
+}
+
+// TestSleepOnExit: what was awake on a node that ends is used elsewhere at once.
+func TestSleepOnExit(t *testing.T) {
+	a, b, c := newFleet(t, "--sleep-on-exit", "--fleet-bucket", hutchtest.Dir(t))
+	id := placeOn(t, a, "c")
+	b.sh(t, id, "echo one > /workspace/file")
+	c.end(t, syscall.SIGTERM)
+	if got := b.shSoon(t, id, "cat /workspace/file; echo two >> /workspace/file"); got != "one" {
+		t.Errorf("what was awake on c has %q", got)
+	}
+	c.start(t)
+	if got := c.shSoon(t, id, "cat /workspace/file"); got != "one\ntwo" {
+		t.Errorf("through c, after it came back: %q", got)
+	}
+	eventually(t, "c removes the copy that is old", func() bool { return len(copies(t, c)) == 0 })
+}
+
+// TestTakeOver: what sleeps on a node that dies, or is away for long, is used elsewhere; the node that comes back does not have it.
+func TestTakeOver(t *testing.T) {
+	bucket := hutchtest.Dir(t)
+	a, b, c := newFleet(t, "--fleet-bucket", bucket)
+
+	// A node that is killed.
+	id := placeOn(t, a, "c")
+	b.sh(t, id, "echo one > /workspace/file")
+	b.sleeps(t, id, "c")
+	awake := placeOn(t, a, "c")
+	c.end(t, syscall.SIGKILL)
+	eventually(t, "c is away", func() bool { return !a.nodes(t)["c"].Alive })
+	if got := a.shSoon(t, id, "cat /workspace/file; echo two >> /workspace/file"); got != "one" {
+		t.Errorf("what slept on c has %q", got)
+	}
+	if _, err := b.Exec(t.Context(), awake, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable {
+		t.Errorf("what was awake on c: %v", err)
+	}
+	c.start(t)
+	eventually(t, "c is back", func() bool { return a.nodes(t)["c"].Alive })
+	if got := c.shSoon(t, id, "cat /workspace/file"); got != "one\ntwo" {
+		t.Errorf("through c, after it came back: %q", got)
+	}
+	for _, n := range []*node{a, b, c} {
+		list, err := n.Sandboxes(t.Context(), hutch.Filter{})
+		if err != nil || len(list) != 2 {
+			t.Errorf("%s lists %+v %v", n.name, list, err)
+		}
+	}
+	if there := copies(t, c); there != nil {
+		t.Errorf("c has the copy that is old")
+	}
+
+	if _, err := b.Destroy(t.Context(), awake, true); err != nil { // so that the next can come to c
+		t.Fatal(err)
+	}
+
+	// A node that stands still, and goes on with all that it had.
+	other := placeOn(t, b, "c")
+	b.sh(t, other, "echo one > /workspace/file")
+	b.sleeps(t, other, "c")
+	c.cmd.Process.Signal(syscall.SIGSTOP)
+	eventually(t, "c is away", func() bool { return !a.nodes(t)["c"].Alive })
+	if got := b.shSoon(t, other, "cat /workspace/file; echo two >> /workspace/file"); got != "one" {
+		t.Errorf("what slept on c has %q", got)
+	}
+	c.cmd.Process.Signal(syscall.SIGCONT)
+	eventually(t, "c knows that it does not have it", func() bool {
+		res, err := c.Exec(t.Context(), other, hutch.ExecRequest{Command: "cat /workspace/file"}, nil)
+		if err == nil && string(res.Stdout) != "one\ntwo\n" {
+			t.Fatalf("c answers with %q", res.Stdout)
+		}
+		return err == nil
+	})
+	eventually(t, "c removes the copy that is old", func() bool { return copies(t, c) == nil })
+}
+
+// TestBadBucket: what was changed in the bucket is refused, and a bucket that does not take a sandbox leaves it where it is.
+func TestBadBucket(t *testing.T) {
+	bucket := hutchtest.Dir(t)
+	a, b, c := newFleet(t, "--fleet-bucket", bucket)
+	id := placeOn(t, a, "c")
+	b.sh(t, id, "echo one > /workspace/file")
+	b.sleeps(t, id, "c")
+	old := objects(t, bucket)
+	b.sh(t, id, "echo two > /workspace/file")
+	b.sleeps(t, id, "c")
+	var path string
+	var good []byte
+	eventually(t, "the bucket has one image", func() bool {
+		all := objects(t, bucket)
+		for path, good = range all {
+		}
+		return len(all) == 1
+	})
+	if bytes.Contains(good, []byte("two")) {
+		t.Error("a file can be read in the bucket")
+	}
+	c.end(t, syscall.SIGKILL)
+	eventually(t, "a knows that c is away", func() bool {
+		list, err := a.Sandboxes(t.Context(), hutch.Filter{})
+		return err == nil && len(list) == 1 && list[0].Status == hutch.Stopped && strings.Contains(list[0].Reason, "bucket")
+	})
+	for name, forged := range map[string][]byte{
+		"a bit is changed": flip(good, len(good)/2), "the end is cut off": good[:len(good)-20], "it is empty": nil, "it is longer": append(slices.Clone(good), 0),
+		"it is older": func() []byte {
+			for _, b := range old {
+				return b
+			}
+			return nil
+		}(),
+	} {
+		if err := os.WriteFile(path, forged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Denied || !strings.Contains(err.Error(), "was changed since") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	os.Remove(path)
+	if _, err := a.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "has lost") {
+		t.Errorf("an image that is gone: %v", err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil { // which cannot be read
+		t.Fatal(err)
+	}
+	if _, err := a.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "could not be fetched") {
+		t.Errorf("a bucket that cannot be read: %v", err)
+	}
+	os.Remove(path)
+	if there := copies(t, a, b); there != nil {
+		t.Errorf("something of a forged image is on %v", there)
+	}
+	if sb, err := b.Sandbox(t.Context(), id); err != nil || sb.Status != hutch.Failed || !strings.Contains(sb.Reason, "has lost") {
+		t.Errorf("it is shown as %+v %v", sb, err)
+	}
+	if err := os.WriteFile(path, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.sh(t, id, "cat /workspace/file"); got != "two" {
+		t.Errorf("afterwards it has %q", got)
+	}
+
+	// An image that is lost for good: its sandbox is destroyed, and its id is free.
+	b.must(t, "node", "cordon", "b")
+	gone := placeOn(t, b, "a")
+	b.must(t, "node", "uncordon", "b")
+	b.sleeps(t, gone, "a")
+	a.end(t, syscall.SIGKILL)
+	eventually(t, "a is away", func() bool { return !b.nodes(t)["a"].Alive })
+	for path := range objects(t, bucket) {
+		os.Remove(path)
+	}
+	eventually(t, "a call says that it is lost", func() bool {
+		_, err := b.Exec(t.Context(), gone, hutch.ExecRequest{Command: "true"}, nil)
+		return hutch.KindOf(err) == hutch.Unavailable && strings.Contains(err.Error(), "has lost")
+	})
+	if sb, err := b.Sandbox(t.Context(), gone); err != nil || sb.Status != hutch.Failed || !strings.Contains(sb.Reason, "has lost") {
+		t.Errorf("it is shown as %+v %v", sb, err)
+	}
+	if _, err := b.Destroy(t.Context(), gone, false); err != nil {
+		t.Errorf("destroy it: %v", err)
+	}
+	if list, err := b.Sandboxes(t.Context(), hutch.Filter{}); err != nil || slices.ContainsFunc(list, func(sb hutch.Sandbox) bool { return sb.ID == gone }) {
+		t.Errorf("afterwards: %+v %v", list, err)
+	}
+	a.start(t)
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: gone, Limits: hutch.Limits{Memory: 64}}); err != nil {
+		t.Errorf("its id is not free: %v", err)
+	}
+	if _, err := b.Destroy(t.Context(), gone, true); err != nil {
+		t.Error(err)
+	}
+
+	// A bucket that takes nothing: the sandbox stays, with an error that says why.
+	stays := placeOn(t, a, "b")
+	a.sh(t, stays, "echo here > /workspace/file")
+	if err := os.Rename(bucket, bucket+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bucket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := a.must(t, "node", "drain", "b"); !strings.Contains(out, stays) || !strings.Contains(out, "not a directory") {
+		t.Errorf("drain says %s", out)
+	}
+	if got := a.sh(t, stays, "cat /workspace/file"); got != "here" {
+		t.Errorf("it has %q", got)
+	}
+	if err := os.Remove(bucket); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(bucket+".away", bucket); err != nil {
+		t.Fatal(err)
+	}
+	if out := a.must(t, "node", "drain", "b"); !strings.Contains(out, "it holds no sandboxes") {
+		t.Errorf("drain says %s", out)
+	}
+	a.must(t, "node", "uncordon", "b")
+}
+
+// objects are the files of a folder, by their paths.
+func objects(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil {
+			all[path] = text
+		}
+		return nil // it can be gone again
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func flip(b []byte, at int) []byte {
+	b = slices.Clone(b)
+	b[at] ^= 1
+	return b
+}
+
+// TestWakeTimes prints how long a sandbox with a Python of 30 MB takes to wake on the node where it slept, and on another.
+func TestWakeTimes(t *testing.T) {
+	if testing.Short() || os.Getenv("HUTCH_FIGURES") == "" {
+		t.Skip("set HUTCH_FIGURES=1 for figures")
+	}
+	a, b, _ := newFleet(t, "--runtime", "gvisor", "--quiet=false", "--fleet-bucket", hutchtest.Dir(t))
+	a.must(t, "node", "cordon", "c")
+	id := placeOn(t, a, "a")
+	a.python(t, id, "import random; kept = random.randbytes(30 << 20)")
+	figures := 0
+	for on, from := a, b; !t.Failed() && t.Context().Err() == nil; on, from = from, on {
+		on.sleeps(t, id, on.name)
+		began := time.Now()
+		on.python(t, id, "1")
+		same := time.Since(began)
+		fetched := strings.Count(from.said.String(), "fetched a sandbox")
+		on.must(t, "node", "drain", on.name)
+		early := strings.Count(from.said.String(), "fetched a sandbox") > fetched
+		began = time.Now()
+		from.python(t, id, "1")
+		lines := strings.Split(from.said.String(), "\n")
+		for _, line := range slices.Backward(lines) {
+			if strings.Contains(line, "fetched a sandbox") {
+				t.Log(line)
+				break
+			}
+		}
+		t.Logf("woke on the same node in %v, on another in %v (fetched before: %v)", same, time.Since(began), early)
+		on.must(t, "node", "uncordon", on.name)
+		if figures++; figures == 8 {
+			return
+		}
+	}
+}
