@@ -30,7 +30,7 @@ func Images(dir string, opt image.HostOptions) func(context.Context, string) (im
 		if time.Since(made) < imageFresh {
 			return root, nil
 		}
-		r, err := image.Host(ctx, dir, opt)
+		r, err := image.Host(context.WithoutCancel(ctx), dir, opt) // the next caller needs it, too
 		if err != nil {
 			return image.Root{}, err
 		}

@@ -39,7 +39,7 @@ func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 	return []driver.Driver{g, n, c}, nil
 }
 
-// onRequest is the runtime that is used only where somebody chose it: the way to its engine is the way to everything
+// onRequest is the runtime that is used only where it was chosen: the way to its engine is the way to everything
 // on the host.
 const onRequest = "docker"
 

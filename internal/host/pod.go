@@ -1,0 +1,40 @@
+package host
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"hutch/internal/driver"
+)
+
+// podFixes are what to do in a pod of Kubernetes about a finding of a runtime, by the finding's name. The runtimes' own fixes are for machines.
+var podFixes = map[string]string{
+	"control groups":    "no pod without privileges can do this: bound all sandboxes of the node together by the pod's resources.limits, or use the preset privileged (docs/kubernetes.md)",
+	"sandbox":           "let the pod make user namespaces: securityContext.seccompProfile {type: Localhost, localhostProfile: hutch.json}, with that profile on the machine (seccomp.install of the chart); where AppArmor is on, add appArmorProfile {type: Unconfined}",
+	"namespaces":        "use gvisor; native needs hostUsers: false and procMount: Unmasked, which is the preset user-namespaces, or the preset privileged (docs/kubernetes.md)",
+	"user ids":          "use gvisor for code that you do not trust, or the preset privileged, where the server is root and gives each sandbox ids of its own",
+	"network devices":   "use gvisor, which needs no device, or the preset privileged",
+	"files of the host": "use gvisor, or machines with Linux 5.11 or newer",
+}
+
+// Check examines a runtime. In a pod its fixes are in the words of Kubernetes.
+func Check(ctx context.Context, d driver.Driver) driver.Report {
+	r := d.Check(ctx)
+	if hosts, _ := os.ReadFile("/etc/hosts"); inPod(string(hosts)) {
+		r.Findings = forPod(r.Findings)
+	}
+	return r
+}
+
+// inPod reports whether a hosts file is one that a kubelet wrote, as it does for each pod.
+func inPod(hosts string) bool { return strings.HasPrefix(hosts, "# Kubernetes-managed hosts file") }
+
+func forPod(findings []driver.Finding) []driver.Finding {
+	for i, f := range findings {
+		if fix, ok := podFixes[f.Name]; ok && f.Level != driver.Good {
+			findings[i].Mend = fix
+		}
+	}
+	return findings
+}

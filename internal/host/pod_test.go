@@ -1,0 +1,33 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"hutch/internal/driver"
+)
+
+// TestPodFixes: in a pod, what is wrong is fixed in a manifest; what is right has no fix, and what is not the pod's keeps its own.
+func TestPodFixes(t *testing.T) {
+	if !inPod("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n") || inPod("127.0.0.1 localhost\n") || inPod("") {
+		t.Error("a pod is not told from a machine by its hosts file")
+	}
+	got := forPod([]driver.Finding{
+		{Name: "sandbox", Level: driver.Bad, Mend: "make build"},
+		{Name: "control groups", Level: driver.Warning, Mend: "mount -t cgroup2 none /sys/fs/cgroup"},
+		{Name: "namespaces", Level: driver.Good},
+		{Name: "hutch-runsc", Level: driver.Bad, Mend: "make build"},
+	})
+	for i, want := range []string{"hutch.json", "resources.limits", "", "make build"} {
+		if !strings.Contains(got[i].Mend, want) || want == "" && got[i].Mend != "" {
+			t.Errorf("the fix of %s is %q", got[i].Name, got[i].Mend)
+		}
+	}
+	for name, fix := range podFixes {
+		for _, machine := range []string{"docker", "systemd", "sudo", "modprobe"} {
+			if strings.Contains(fix, machine) {
+				t.Errorf("the fix of %s is for a machine: %s", name, fix)
+			}
+		}
+	}
+}
