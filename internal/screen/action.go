@@ -1,0 +1,327 @@
+package screen
+
+import (
+	"context"
+	"errors"
+	"image"
+	"slices"
+	"time"
+
+	"hutch"
+	"hutch/internal/caller"
+)
+
+// The buttons of RFB's mask. The wheel is four buttons.
+const (
+	left       byte = 1 << 0
+	middle     byte = 1 << 1
+	right      byte = 1 << 2
+	wheelUp    byte = 1 << 3
+	wheelDown  byte = 1 << 4
+	wheelLeft  byte = 1 << 5
+	wheelRight byte = 1 << 6
+)
+
+var wheels = map[hutch.Direction]byte{hutch.ScrollUp: wheelUp, hutch.ScrollDown: wheelDown, hutch.ScrollLeft: wheelLeft, hutch.ScrollRight: wheelRight}
+
+const (
+	// keyPause is between keys, so that programs see them one by one.
+	keyPause = 2 * time.Millisecond
+	// clickPause is between the clicks of a double click: longer than programs ignore, shorter than they take for two.
+	clickPause = 40 * time.Millisecond
+	// dragSteps is how many points the pointer passes in a drag, and dragPause is between them: programs begin a drag only
+	// when they see the pointer move, and a window manager follows it only after a round trip to X.
+	dragSteps = 10
+	dragPause = 15 * time.Millisecond
+	// A keyboard of X has some 140 places for characters that it lacks, and setxkbmap clears them. Programs look up what a
+	// key means when they get to it, so before that they have settleTime to catch up.
+	maxAdded   = 80
+	settleTime = 500 * time.Millisecond
+	firstPause = 50 * time.Millisecond
+)
+
+// hands do actions on a screen.
+type hands struct {
+	ctx  context.Context
+	desk Desk
+	*rfb
+}
+
+// Control does actions.
+func (d Desk) Control(ctx context.Context, req hutch.ControlRequest) (hutch.ControlResult, error) {
+	if !req.Looks() {
+		if err := d.ensure(ctx, hutch.ScreenRequest{}); err != nil {
+			return hutch.ControlResult{}, err
+		}
+	}
+	var res hutch.ControlResult
+	err := d.talk(ctx, typingTime(req), func(r *rfb) error {
+		h := hands{ctx, d, r}
+		d.state(ctx, r)
+		shown := lastPicture(req)
+		for i, a := range req.Actions {
+			if pictures(a) && i != shown { // nobody would see it
+				continue
+			}
+			if err := h.do(a, &res); err != nil {
+				if e, ok := errors.AsType[*hutch.Error](err); ok {
+					return hutch.Errorf(e.Kind, "action %d, %s: %s", i+1, a.Action, e.Message).Naming(hutch.AboutField, "actions")
+				}
+				return err
+			}
+		}
+		if err := r.sync(); err != nil {
+			return err
+		}
+		res.Screen = d.state(ctx, r)
+		return nil
+	})
+	return res, err
+}
+
+// pictures reports whether an action takes a picture.
+func pictures(a hutch.ScreenAction) bool {
+	return a.Action == hutch.TakeScreenshot || a.Action == hutch.ZoomIn
+}
+
+// lastPicture is the index of the last action that takes a picture, whose picture is the result's; -1 for none.
+func lastPicture(req hutch.ControlRequest) int {
+	for i, a := range slices.Backward(req.Actions) {
+		if pictures(a) {
+			return i
+		}
+	}
+	return -1
+}
+
+// typingTime is what the actions of a request may take beside [talkTime].
+func typingTime(req hutch.ControlRequest) time.Duration {
+	total := time.Duration(0)
+	for _, a := range req.Actions {
+		total += a.Duration.Duration() + 10*keyPause*time.Duration(len(a.Text)) + time.Second
+	}
+	return total
+}
+
+func (h hands) do(a hutch.ScreenAction, res *hutch.ControlResult) error {
+	switch a.Action {
+	case hutch.TypeText:
+		return h.typeText(a.Text)
+	case hutch.PressKey, hutch.HoldKey:
+		return h.press(a.Text, a.Duration.Duration())
+	case hutch.WaitAct:
+		return h.pause(a.Duration.Duration())
+	case hutch.TakeScreenshot:
+		return h.shoot(nil, res)
+	case hutch.ZoomIn:
+		part := a.Part()
+		return h.shoot(&part, res)
+	case hutch.FindCursor:
+		return nil
+	}
+	return h.mouse(a)
+}
+
+// shoot takes a picture for the result. It costs the caller's memory twice more in JSON.
+func (h hands) shoot(part *hutch.Region, res *hutch.ControlResult) error {
+	shot, err := shoot(h.ctx, h.rfb, part)
+	if err == nil && !caller.From(h.ctx).Budget.Take(2*len(shot.PNG)) {
+		err = errNoRoom
+	}
+	res.Image = shot.PNG
+	return err
+}
+
+// mouse does an action of the mouse, while the keys that it names are held.
+func (h hands) mouse(a hutch.ScreenAction) error {
+	from, err := h.point(a.StartCoordinate)
+	if err != nil {
+		return err
+	}
+	at := from
+	if a.Coordinate != nil {
+		if at, err = h.point(a.Coordinate); err != nil {
+			return err
+		}
+	}
+	return h.holding(a.Text, func() error {
+		switch a.Action {
+		case hutch.MouseMove:
+			return h.pointer(at, h.buttons)
+		case hutch.LeftMouseDown:
+			return h.hold(at, h.buttons|left)
+		case hutch.LeftMouseUp:
+			return h.hold(at, h.buttons&^left)
+		case hutch.LeftClickDrag:
+			return h.drag(from, at)
+		case hutch.Scroll:
+			return h.click(at, wheels[a.ScrollDirection], max(a.ScrollAmount, 3*btoi(a.ScrollAmount == 0)), keyPause)
+		case hutch.RightClick:
+			return h.click(at, right, 1, 0)
+		case hutch.MiddleClick:
+			return h.click(at, middle, 1, 0)
+		case hutch.DoubleClick:
+			return h.click(at, left, 2, clickPause)
+		case hutch.TripleClick:
+			return h.click(at, left, 3, clickPause)
+		}
+		return h.click(at, left, 1, 0)
+	})
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// point returns a point of a request, or where the pointer is.
+func (h hands) point(p []int) (image.Point, error) {
+	if p == nil {
+		return h.cursor, nil
+	}
+	at := image.Pt(p[0], p[1])
+	if !at.In(image.Rect(0, 0, h.width, h.height)) {
+		return at, hutch.Errorf(hutch.Invalid, "the point %d,%d lies outside of the screen, which has %d × %d pixels", at.X, at.Y, h.width, h.height)
+	}
+	return at, nil
+}
+
+// hold moves the pointer, and then changes which buttons are down.
+func (h hands) hold(at image.Point, buttons byte) error {
+	if err := h.pointer(at, h.buttons); err != nil {
+		return err
+	}
+	h.buttons = buttons
+	return h.pointer(at, buttons)
+}
+
+// click presses a button some times.
+func (h hands) click(at image.Point, button byte, times int, pause time.Duration) error {
+	held := h.buttons &^ button
+	if err := h.hold(at, held); err != nil {
+		return err
+	}
+	for i := range times {
+		if i > 0 {
+			if err := h.pause(pause); err != nil {
+				return err
+			}
+		}
+		if err := h.pointer(at, held|button); err != nil {
+			return err
+		}
+		if err := h.pointer(at, held); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h hands) drag(from, to image.Point) error {
+	if err := h.hold(from, h.buttons|left); err != nil {
+		return err
+	}
+	for i := range dragSteps + 2 { // and it rests at the end
+		if err := h.pause(dragPause); err != nil {
+			break // the button goes up all the same
+		}
+		if err := h.pointer(from.Add(to.Sub(from).Mul(min(i, dragSteps)).Div(dragSteps)), h.buttons); err != nil {
+			return err
+		}
+	}
+	return errors.Join(h.hold(h.cursor, h.buttons&^left), context.Cause(h.ctx))
+}
+
+// press presses keys together and lets them go, one chord after the other. Each is held for a while.
+func (h hands) press(text string, hold time.Duration) error {
+	list, err := chords(text)
+	if err != nil {
+		return err
+	}
+	for _, keys := range list {
+		if err := h.down(keys, func() error { return h.pause(max(hold, keyPause)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holding runs f while keys are held; text can be empty.
+func (h hands) holding(text string, f func() error) error {
+	if text == "" {
+		return f()
+	}
+	list, err := chords(text)
+	if err != nil {
+		return err
+	}
+	if len(list) != 1 {
+		return hutch.Errorf(hutch.Invalid, "text is %.40q: give the keys to hold, such as shift or ctrl+alt", text)
+	}
+	return h.down(list[0], f)
+}
+
+// down holds keys while f runs, and lets them go in any case.
+func (h hands) down(keys []uint32, f func() error) (err error) {
+	for i, sym := range keys {
+		if err := h.key(sym, true); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, h.key(keys[i], false)) }()
+	}
+	return f()
+}
+
+// typeText types characters. Those that no key has are added to the keyboard by the screen.
+func (h hands) typeText(text string) error {
+	added := map[rune]bool{}
+	for _, c := range text {
+		if c > 0x7e && !added[c] {
+			if len(added)%maxAdded == 0 {
+				if err := h.clear(len(added) == 0); err != nil {
+					return err
+				}
+			}
+			added[c] = true
+		}
+		sym := symbol(c)
+		if err := errors.Join(h.key(sym, true), h.key(sym, false)); err != nil {
+			return err
+		}
+		if err := h.pause(keyPause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear takes the added characters from the keyboard, when programs have got to what was typed. A screen without
+// setxkbmap keeps them.
+func (h hands) clear(first bool) error {
+	if err := h.sync(); err != nil {
+		return err
+	}
+	wait := settleTime
+	if first {
+		wait = firstPause
+	}
+	if err := h.pause(wait); err != nil {
+		return err
+	}
+	_, err := h.desk.exec(h.ctx, "exec setxkbmap -symbols pc+us 2>/dev/null")
+	return err
+}
+
+// pause waits. The pause after a key is for the programs, not for us: what was written is under way meanwhile.
+func (h hands) pause(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-h.ctx.Done():
+		return context.Cause(h.ctx)
+	}
+}
