@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"hutch/internal/agent"
 	docker "hutch/internal/driver/docker/inside"
@@ -16,6 +17,7 @@ import (
 var commit = "unknown" // set by the linker
 
 func main() {
+	runtime.MemProfileRate = 0 // saves memory and time: no code reads a profile
 	agent.Build = commit
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "hutch-agent:", err)
@@ -32,7 +34,7 @@ func run(args []string) error {
 		fmt.Println("hutch-agent", commit)
 		return nil
 	case args[0] == "pack":
-		return tarball.Pack(os.Stdout, "/")
+		return tarball.Pack(os.Stdout, "/", args[1:]...)
 	case args[0] == "unpack":
 		return tarball.Unpack(os.Stdin, "/")
 	case args[0] == "list":
@@ -48,7 +50,7 @@ func run(args []string) error {
 		if err := inside.RenewPass(&boot); err != nil {
 			return err
 		}
-		if boot.Namespace, err = inside.Prepare(boot.Filter, args[1:], boot.Apart); err != nil {
+		if boot.Namespace, err = inside.Prepare(nil, args[1:], boot.Apart); err != nil {
 			return err
 		}
 		return agent.Run(boot)
@@ -60,6 +62,8 @@ func run(args []string) error {
 		if _, err := inside.Prepare(boot.Filter, nil, false); err != nil {
 			return err
 		}
+		boot.Offer = true
+		boot.Filter = nil // what the agent starts inherits it
 		return agent.Run(boot)
 	}
 	if handled, err := place.Main(args[0], agent.Run); handled {

@@ -97,10 +97,8 @@ func overlay(bench mount.Tree, name, target string, hidden []string) error {
 	if err := bench.Attach(shown, "/"+low); err != nil {
 		return err
 	}
-	for _, path := range hidden {
-		if err := mount.Conceal(int(bench), low, top, path); err != nil {
-			return fmt.Errorf("mark %s: %w", path, err)
-		}
+	if err := mount.Conceal(int(bench), low, top, hidden); err != nil {
+		return err
 	}
 	made, err := mount.New("overlay", mount.ReadOnly|mount.NoSUID|mount.NoDev,
 		[2]string{"lowerdir", filepath.Join(marksPoint, top) + ":" + filepath.Join(marksPoint, low)}, [2]string{"xino", "on"})

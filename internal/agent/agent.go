@@ -64,6 +64,8 @@ type agent struct {
 	contexts *contexts
 	group    sync.WaitGroup // every goroutine but the reaper
 	idle     *idle
+	attached *pace        // of output that a caller reads as it comes
+	logged   *pace        // of output of background processes
 	ports    atomic.Int32 // connections with servers
 	relief   sync.Mutex   // one relieve runs at a time
 
@@ -88,11 +90,11 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 	}
 	defer null.Close()
 	a := &agent{
-		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: usual(boot), apart: apart(boot), null: null, idle: newIdle(),
+		opt: opt, ln: ln, boot: boot, token: boot.Token, env: boot.Env, user: usual(boot), apart: apart(boot), null: null, idle: newIdle(), attached: newPace(attachedRate), logged: newPace(loggedRate),
 		children: newChildren(opt.Init), conns: map[*conn]struct{}{}, procs: map[*running]struct{}{},
 	}
 	if ids := a.user.ids; ids != nil && !ids.KeepGroups {
-		syscall.Setgroups(nil) // they would count for the user of work on files, too
+		leaveGroups() // they would count for the user of work on files, too
 	}
 	a.files, a.readable = filesOf(boot, a.user.ids)
 	a.jobs = newJobs(a)
@@ -110,6 +112,13 @@ func Serve(ctx context.Context, ln net.Listener, boot wire.Boot, opt Options) er
 		return nil
 	}
 	return err
+}
+
+// leaveGroups gives up all supplementary groups. The call stops every thread, so it is made only if there are groups.
+func leaveGroups() {
+	if groups, err := syscall.Getgroups(); err != nil || len(groups) > 0 {
+		syscall.Setgroups(nil)
+	}
 }
 
 // commandRights are the capabilities that root has where commands are apart: those of

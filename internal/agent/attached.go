@@ -67,7 +67,7 @@ func (t *attached) wait(limit time.Duration) {
 		defer t.feed.close()
 	}
 	if len(t.start.Compile) > 0 {
-		t.run.read(func(_ wire.Type, data []byte) { t.output(wire.TypeStderr, data) })
+		t.run.read(t.agent.attached, func(_ wire.Type, data []byte) { t.output(wire.TypeStderr, data) })
 		if x := t.ended(late); x.Code != 0 || x.TimedOut {
 			x.Compile = true
 			t.exit(x)
@@ -78,7 +78,7 @@ func (t *attached) wait(limit time.Duration) {
 			return
 		}
 	}
-	t.run.read(t.output)
+	t.run.read(t.agent.attached, t.output)
 	if t.feed != nil {
 		t.agent.group.Go(func() { t.feed.run(t.run.in) })
 	}

@@ -43,6 +43,9 @@ func (c *conn) wait(w *wire.Writer, a wire.Wait) error {
 	if err != nil {
 		return err
 	}
+	if a.Healthy && j.start.Health == nil {
+		return hutch.Errorf(hutch.Conflict, "the process %s has no health check: start it with one, or wait for its port or its output", quote(a.Process))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.WriteJSON(wire.TypeStarted, j.record())
 	c.begin(waiting{cancel})
@@ -59,8 +62,8 @@ func (c *conn) wait(w *wire.Writer, a wire.Wait) error {
 
 func unprintable(r rune) bool { return r <= ' ' || r == 0x7f }
 
-// await returns when the server of a answers, the job has ended, or ctx is done. It returns true if the server
-// answers.
+// await returns when the server of a answers or the job is healthy, the job has ended, or ctx is done. It returns true
+// in the first case.
 func (j *job) await(ctx context.Context, a wire.Wait) bool {
 	last := lastLook
 	if a.Path != "" {
@@ -69,7 +72,7 @@ func (j *job) await(ctx context.Context, a wire.Wait) bool {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for next := firstLook; ; next = min(2*next, last) {
-		if a.Port == 0 {
+		if a.Port == 0 && !a.Healthy {
 			pause.Stop()
 		}
 		select {
@@ -79,7 +82,11 @@ func (j *job) await(ctx context.Context, a wire.Wait) bool {
 			return false
 		case <-pause.C:
 		}
-		if serves(ctx, a) == nil {
+		if a.Healthy {
+			if h := j.record().Health; h != nil && h.Status == hutch.HealthGood {
+				return true
+			}
+		} else if serves(ctx, a) == nil {
 			return true
 		}
 		pause.Reset(next)

@@ -56,8 +56,9 @@ func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
 		return nil, unstarted(err)
 	}
 	i := &interpreter{running: p, mark: mark, control: control, ready: make(chan struct{}, 1), done: make(chan struct{})}
+	out := a.attached.of(i.output)
 	for n, t := range [...]wire.Type{wire.TypeStdout, wire.TypeStderr} {
-		i.taps[n] = newTap(p.outs[n], t, i.output)
+		i.taps[n] = newTap(p.outs[n], t, out)
 		a.group.Go(i.taps[n].run)
 	}
 	a.track(p)

@@ -51,7 +51,7 @@ func record(s wire.Start) wire.Process {
 	}
 	return wire.Process{
 		ID: s.ID, Name: s.Name, Command: clip(command, maxShown), Status: hutch.ProcessStarting,
-		StartMS: time.Now().UnixMilli(), Restart: s.Restart, Terminal: s.Terminal,
+		StartMS: time.Now().UnixMilli(), Restart: s.Restart, Terminal: s.Terminal, StopSignal: s.StopSignal, Health: unknownHealth(s),
 	}
 }
 
@@ -82,7 +82,11 @@ func (j *job) launch() (*running, error) {
 	defer j.mu.Unlock()
 	j.run, j.sent, j.inputEnded = p, 0, false
 	j.rec.PID, j.rec.Status, j.rec.ExitCode = p.pid, hutch.ProcessRunning, nil
-	p.read(j.log.add)
+	p.read(j.agent.logged, j.log.add)
+	if j.start.Health != nil {
+		j.rec.Health = unknownHealth(j.start)
+		j.agent.group.Go(func() { j.watchHealth(p) })
+	}
 	if j.stopped { // after the decision to start it
 		j.agent.group.Go(p.tree.kill)
 	}
@@ -141,6 +145,7 @@ func (j *job) ended(x wire.Exit) bool {
 	defer j.mu.Unlock()
 	j.run, j.last = nil, x
 	j.rec.PID = 0
+	j.endHealthLocked()
 	again := j.rec.Restart == hutch.RestartAlways || j.rec.Restart == hutch.RestartOnFailure && x.Code != 0
 	if !again || j.stopped || j.sent != 0 && x.Signal == int(j.sent) {
 		return false
@@ -186,7 +191,7 @@ func (j *job) signal(sig syscall.Signal) {
 	j.mu.Lock()
 	j.sent = sig
 	switch sig {
-	case syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT:
+	case syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.Signal(j.start.StopSignal):
 		if !j.stopped {
 			j.stopped = true
 			close(j.stop)

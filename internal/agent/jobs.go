@@ -44,6 +44,14 @@ func (js *jobs) start(s wire.Start) (wire.Process, error) {
 	default:
 		return wire.Process{}, hutch.Errorf(hutch.Invalid, "the restart policy %s is not known: use never, on-failure or always", quote(string(s.Restart)))
 	}
+	if s.StopSignal < 0 || s.StopSignal > 64 {
+		return wire.Process{}, hutch.Errorf(hutch.Invalid, "there is no signal %d: use 1 to 64", s.StopSignal)
+	}
+	if s.Health != nil {
+		if err := s.Health.Check(); err != nil {
+			return wire.Process{}, err
+		}
+	}
 	j := newJob(js.agent, s)
 	if err := js.add(j); err != nil {
 		return wire.Process{}, err
@@ -174,9 +182,19 @@ func fit(list []wire.Process) {
 	size := 0
 	for _, p := range list {
 		size += other + 6*len(p.Command)
+		if p.Health != nil {
+			size += 6 * len(p.Health.Output)
+		}
 	}
 	if size <= wire.MaxReply {
 		return
+	}
+	for i := range list {
+		if h := list[i].Health; h != nil {
+			short := *h
+			short.Output = ""
+			list[i].Health = &short
+		}
 	}
 	most := max(wire.MaxReply/len(list)-other, 0) / 6
 	for i := range list {

@@ -172,9 +172,10 @@ func (p *running) closeOuts() {
 // clean removes the source file.
 func (p *running) clean() { p.user.removeSource(p.source) }
 
-// read starts to pass output to out, until the last process has closed the pipes.
-func (p *running) read(out sink) {
+// read starts to pass output to out, no faster than rate allows, until the last process has closed the pipes.
+func (p *running) read(rate *pace, out sink) {
 	p.agent.track(p)
+	out = rate.of(out)
 	p.drained.Add(len(p.outs))
 	open := atomic.Int32{}
 	open.Store(int32(len(p.outs)))

@@ -17,10 +17,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"hutch"
 	"hutch/internal/runner"
+	"hutch/internal/text"
 	"hutch/internal/wire"
 )
 
@@ -264,11 +264,11 @@ func Parse(message []byte) (hutch.RunEvent, error) {
 	}
 	switch {
 	case m.Input != nil && m.Error == nil && m.Result == nil:
-		m.Input.Prompt = bound(m.Input.Prompt, maxAsked)
+		m.Input.Prompt = text.Head(m.Input.Prompt, maxAsked, "…")
 		return hutch.RunEvent{Input: m.Input}, nil
 	case m.Error != nil && m.Result == nil && m.Input == nil:
 		e := m.Error
-		e.Name, e.Message, e.Traceback = bound(e.Name, maxName), bound(e.Message, maxText), bound(e.Traceback, maxText)
+		e.Name, e.Message, e.Traceback = text.Head(e.Name, maxName, "…"), text.Head(e.Message, maxText, "…"), text.Head(e.Traceback, maxText, "…")
 		return hutch.RunEvent{Error: e}, nil
 	case m.Result != nil && m.Error == nil && m.Input == nil:
 		return hutch.RunEvent{Result: m.Result}, checkForms(m.Result.Data)
@@ -289,14 +289,4 @@ func checkForms(data map[string]json.RawMessage) error {
 		}
 	}
 	return nil
-}
-
-func bound(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
 }

@@ -53,17 +53,24 @@
 // may send
 //
 //	binary  bytes for the process's input
-//	text    a hutch.Size, which its terminal then has
+//	text    a [View]: a size, which its terminal then has, or how many bytes of
+//	        output the client has taken
 //
 // and the server sends
 //
 //	binary  output, as it is
 //	text    a [Screen]: the cursor of the next byte, before the first and where
-//	        some were lost; what of the input failed; at last the process's
-//	        record or the error, after which the server closes
+//	        some were lost, with the cursor up to which output is old; what of
+//	        the input failed; at last the process's record or the error, after
+//	        which the server closes
 //
 // A client counts bytes from the cursor, to connect again where it stopped.
 // One that reads slowly loses output, and holds up no other reader.
+//
+// A browser cannot make a WebSocket wait. So a client can ask for a window: no
+// more than that many bytes are then under way that it has not said to have
+// taken. With catchUp, too, the server skips what the client is too slow for,
+// and after a Ctrl-C nearly all that waits, so that the prompt is soon seen.
 package stream
 
 import (
@@ -191,13 +198,31 @@ type Note struct {
 	Error  *problem.Details  `json:"error,omitempty"`
 }
 
+// MinWindow and MaxWindow bound the window of a terminal, in bytes.
+const (
+	MinWindow = 4 << 10
+	MaxWindow = 8 << 20
+)
+
+// View is a client's text message about a process that it looks at: a size, or how many bytes of output it has taken on
+// this connection.
+type View struct {
+	hutch.Size
+	Taken *int64 `json:"taken,omitempty"`
+}
+
 // Screen is a server's text message about a process that is looked at.
 type Screen struct {
-	Cursor *int64           `json:"cursor,omitempty"`
-	Lost   int64            `json:"lost,omitempty"` // bytes before the cursor
-	Input  *problem.Details `json:"inputError,omitempty"`
-	Exit   *hutch.Process   `json:"exit,omitempty"`
-	Error  *problem.Details `json:"error,omitempty"`
+	// Replayed is the cursor up to which output had been printed when the client connected. A client that answers the
+	// queries of programs, as terminals do, has no answer for those before it.
+	Replayed int64            `json:"replayed,omitempty"`
+	Cursor   *int64           `json:"cursor,omitempty"`
+	Lost     int64            `json:"lost,omitempty"` // bytes before the cursor
+	Input    *problem.Details `json:"inputError,omitempty"`
+	Exit     *hutch.Process   `json:"exit,omitempty"`
+	Error    *problem.Details `json:"error,omitempty"`
+	// Size is that of the terminal, for a client that can only look.
+	Size *hutch.Size `json:"size,omitempty"`
 }
 
 // Cleaned answers the removal of processes that ended.

@@ -22,17 +22,18 @@ type Resize struct {
 	Size    hutch.Size `json:"size"`
 }
 
-// Wait waits for the end of a detached process or, with Port, for a server.
+// Wait waits for the end of a detached process, with Port for a server, or with Healthy for its health.
 type Wait struct {
 	Process string `json:"process"`
 	Port    int    `json:"port,omitempty"`
 	Path    string `json:"path,omitempty"`   // with it, of HTTP
 	Status  int    `json:"status,omitempty"` // 0 is any from 200 to 399
+	Healthy bool   `json:"healthy,omitempty"`
 }
 
 // Waited answers a wait.
 type Waited struct {
-	Met bool `json:"met"` // the server is there
+	Met bool `json:"met"` // the server is there, or the process is healthy
 }
 
 // Cleaned answers a clean.

@@ -45,9 +45,9 @@ type Boot struct {
 	Env      []string `json:"env"`     // KEY=VALUE, the base of every command's environment
 	MaxLive  int      `json:"maxLive"` // most live detached processes
 	Hostname string   `json:"hostname"`
-	// Filter is the seccomp filter that the agent takes upon itself and all it
-	// starts, as an array of the kernel's struct sock_filter; empty where it is
-	// under one already. With Pass it may call clone3, which no other process may.
+	// Filter is the seccomp filter of all that the agent starts, as an array of the
+	// kernel's struct sock_filter; empty where the agent is under one already. With
+	// Pass the agent may call clone3, which no other process may.
 	Filter []byte    `json:"filter,omitempty"`
 	Pass   [2]uint64 `json:"pass"`
 	// Apart says that commands live in a user namespace of their own, in which they can be root, and the agent has
@@ -55,6 +55,9 @@ type Boot struct {
 	Apart bool `json:"apart,omitempty"`
 	// Namespace is a descriptor of that user namespace, which the agent's program makes at its start.
 	Namespace int `json:"-"`
+	// Offer is set by the agent's program where the kernel chooses which process of the place it kills at the memory limit:
+	// without the agent the place ends, so programs are to be chosen before it.
+	Offer bool `json:"-"`
 }
 
 // AgentID is the user and group that an agent has where commands can be root. No command can have it, and nothing
@@ -129,6 +132,10 @@ type Start struct {
 	// Terminal gives a detached process a controlling terminal of that size for all three descriptors. Its output is
 	// stdout.
 	Terminal *hutch.Size `json:"terminal,omitempty"`
+	// StopSignal asks a detached process to end, as 15 does: it is not restarted after it.
+	StopSignal int `json:"stopSignal,omitempty"`
+	// Health is checked while a detached process runs. An agent that does not know it ignores it.
+	Health *hutch.HealthCheck `json:"health,omitempty"`
 }
 
 // SourceArg stands for the path of the source file in Start.Argv.
@@ -156,18 +163,29 @@ type Signal struct {
 
 // Process is the agent's record of a process.
 type Process struct {
-	ID       string              `json:"id"`
-	Name     string              `json:"name,omitempty"`
-	Command  string              `json:"command,omitempty"` // at most 4 KiB of it
-	Status   hutch.ProcessStatus `json:"status"`
-	PID      int                 `json:"pid,omitempty"`
-	ExitCode *int                `json:"exitCode,omitempty"`
-	Signal   int                 `json:"signal,omitempty"` // that ended it
-	StartMS  int64               `json:"startMs"`          // Unix time
-	EndMS    int64               `json:"endMs,omitempty"`
-	Restart  hutch.RestartPolicy `json:"restart,omitempty"`
-	Restarts int                 `json:"restarts,omitempty"`
-	Terminal *hutch.Size         `json:"terminal,omitempty"`
+	ID         string              `json:"id"`
+	Name       string              `json:"name,omitempty"`
+	Command    string              `json:"command,omitempty"` // at most 4 KiB of it
+	Status     hutch.ProcessStatus `json:"status"`
+	PID        int                 `json:"pid,omitempty"`
+	ExitCode   *int                `json:"exitCode,omitempty"`
+	Signal     int                 `json:"signal,omitempty"` // that ended it
+	StartMS    int64               `json:"startMs"`          // Unix time
+	EndMS      int64               `json:"endMs,omitempty"`
+	Restart    hutch.RestartPolicy `json:"restart,omitempty"`
+	Restarts   int                 `json:"restarts,omitempty"`
+	Terminal   *hutch.Size         `json:"terminal,omitempty"`
+	StopSignal int                 `json:"stopSignal,omitempty"`
+	Health     *Health             `json:"health,omitempty"`
+}
+
+// Health is what the agent knows of the health of a process.
+type Health struct {
+	Status    hutch.HealthStatus `json:"status"`
+	Failures  int                `json:"failures,omitempty"`
+	ExitCode  *int               `json:"exitCode,omitempty"` // of the last check
+	Output    string             `json:"output,omitempty"`   // at most hutch.MaxHealthOutput bytes
+	CheckedMS int64              `json:"checkedMs,omitempty"`
 }
 
 // Exit ends a start or an attach.
@@ -226,6 +244,12 @@ func (p *Process) UnmarshalJSON(b []byte) error {
 	}
 	if p.Terminal != nil && p.Terminal.Check() != nil {
 		return fmt.Errorf("process %d: a terminal of %v", p.PID, *p.Terminal)
+	}
+	if p.StopSignal < 0 || p.StopSignal > 64 {
+		return fmt.Errorf("process %d: the stop signal %d", p.PID, p.StopSignal)
+	}
+	if h := p.Health; h != nil && (h.Failures < 0 || h.CheckedMS < 0 || h.CheckedMS > lastMS || h.ExitCode != nil && (*h.ExitCode < 0 || *h.ExitCode > 255)) {
+		return fmt.Errorf("process %d: a health of %d failures at %d", p.PID, h.Failures, h.CheckedMS)
 	}
 	return nil
 }

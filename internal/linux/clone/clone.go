@@ -21,6 +21,7 @@ import (
 type Command struct {
 	Path string
 	Argv []string
+	Env  []string
 	// Files become descriptors 0, 1, 2 and so on; all others are closed.
 	Files []int
 	// Namespaces are CLONE_NEW flags, including CLONE_NEWUSER.
@@ -127,7 +128,7 @@ func (s step) String() string {
 type plan struct {
 	path   *byte
 	argv   []*byte
-	env    [1]*byte // none
+	env    []*byte
 	files  []uintptr
 	copies []int   // descriptors among files that we duplicated
 	device *byte   // nil for none
@@ -158,6 +159,9 @@ func newPlan(c Command) (p *plan, err error) {
 		return nil, err
 	}
 	if p.argv, err = syscall.SlicePtrFromStrings(c.Argv); err != nil {
+		return nil, err
+	}
+	if p.env, err = syscall.SlicePtrFromStrings(c.Env); err != nil {
 		return nil, err
 	}
 	if c.Device != "" {

@@ -1,37 +1,79 @@
 package mount
 
 import (
-	"path/filepath"
-	"strings"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// Conceal marks a path as deleted in top, the upper of two layers of an overlay: the overlay then hides the path in
-// the folder lower, now and if it is created later. Both names are relative to dir. If lower lacks a folder on the
+// Conceal marks paths as deleted in top, the upper of two layers of an overlay: the overlay then hides them in the
+// folder lower, now and if they are created later. Both names are relative to dir. If lower lacks a folder on the
 // way, the first missing one is marked instead.
-func Conceal(dir int, lower, top, path string) error {
-	parts := strings.Split(path, "/")
-	for n := range parts {
-		part := filepath.Join(parts[:n+1]...)
-		var st unix.Stat_t
-		err := unix.Fstatat(dir, filepath.Join(lower, part), &st, unix.AT_SYMLINK_NOFOLLOW)
-		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && n < len(parts)-1 {
-			return nil // a link or a file: a path below it does not exist here
+func Conceal(dir int, lower, top string, paths []string) error {
+	m := marks{dir: dir, lower: lower, top: top, seen: map[string]bool{".": true}}
+	for _, p := range slices.Sorted(slices.Values(paths)) { // a folder before what is in it
+		inside, err := m.open(path.Dir(p))
+		if err == nil && inside {
+			err = m.mark(p)
 		}
-		if err == nil && n < len(parts)-1 {
-			if err := unix.Mkdirat(dir, filepath.Join(top, part), st.Mode&0o7777); err != nil && err != unix.EEXIST {
-				return err
-			}
-			continue
+		if err != nil {
+			return fmt.Errorf("hide %s: %w", p, err)
 		}
-		if err != nil && err != unix.ENOENT {
-			return err
-		}
-		if err := unix.Mknodat(dir, filepath.Join(top, part), unix.S_IFCHR, 0); err != nil && err != unix.EEXIST {
-			return err
-		}
-		return nil
 	}
 	return nil
+}
+
+type marks struct {
+	dir        int
+	lower, top string
+	seen       map[string]bool // by folder: whether marks can be made in it
+	first      string          // the first mark; the others are hard links to it, as overlayfs itself makes them
+}
+
+// open makes a folder of lower in top, with its parents. It returns false if the folder is hidden or missing: then paths in it
+// need no mark.
+func (m *marks) open(folder string) (bool, error) {
+	if inside, ok := m.seen[folder]; ok {
+		return inside, nil
+	}
+	inside, err := m.open(path.Dir(folder))
+	if err == nil && inside {
+		inside, err = m.copyFolder(folder)
+	}
+	m.seen[folder] = inside
+	return inside, err
+}
+
+func (m *marks) copyFolder(folder string) (bool, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(m.dir, m.lower+"/"+folder, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return false, m.mark(folder)
+	}
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false, err // below a link or a file nothing exists
+	}
+	err = unix.Mkdirat(m.dir, m.top+"/"+folder, st.Mode&0o7777)
+	return err == nil, err
+}
+
+func (m *marks) mark(p string) error {
+	m.seen[p] = false
+	name := m.top + "/" + p
+	var err error
+	if m.first == "" {
+		err = unix.Mknodat(m.dir, name, unix.S_IFCHR, 0)
+	} else {
+		err = unix.Linkat(m.dir, m.first, m.dir, name, 0)
+	}
+	if err == nil && m.first == "" {
+		m.first = name
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
 }

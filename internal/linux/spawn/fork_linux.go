@@ -34,6 +34,9 @@ type cloneArgs struct {
 	stack, stackSize, tls             uint64
 }
 
+// scoreFile is a C string, and mostScore what is written there: see proc_pid_oom_score_adj(5).
+const scoreFile, mostScore = "/proc/self/oom_score_adj\x00", "1000"
+
 var withoutHandlers = cloneArgs{flags: vfork | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD)}
 
 // forkExec makes the child and, in it, never returns. The caller calls
@@ -49,8 +52,8 @@ var withoutHandlers = cloneArgs{flags: vfork | unix.CLONE_CLEAR_SIGHAND, exitSig
 //go:nocheckptr
 func forkExec(p *plan) (pid, errno uintptr) {
 	var (
-		e syscall.Errno
-		i uintptr
+		e     syscall.Errno
+		i, fd uintptr
 	)
 	beforeFork()
 	if p.bare {
@@ -68,6 +71,17 @@ func forkExec(p *plan) (pid, errno uintptr) {
 	p.step = Setup
 	for i = 0; i < 3; i++ {
 		if _, _, e = syscall.RawSyscall(unix.SYS_DUP3, p.files[i], i, 0); e != 0 {
+			goto failed
+		}
+	}
+	if p.offer { // while the child has its parent's rights; without /proc, the kernel chooses by size
+		fd, _, e = syscall.RawSyscall6(unix.SYS_OPENAT, 0, uintptr(unsafe.Pointer(unsafe.StringData(scoreFile))), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0)
+		if e == 0 {
+			syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.StringData(mostScore))), uintptr(len(mostScore)))
+		}
+	}
+	if p.filter != nil { // likewise
+		if _, _, e = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(p.filter))); e != 0 {
 			goto failed
 		}
 	}

@@ -6,7 +6,8 @@
 // kernel has no way to ask for that from outside, and a second program that
 // asks and then executes costs a millisecond, so this package has its own
 // vfork and execve. A child shares its parent's memory until it executes, which
-// is also how it reports why it could not.
+// is also how it reports why it could not. A child can load a seccomp filter for itself, so that its parent need not be
+// under one.
 package spawn
 
 import (
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +46,12 @@ type Command struct {
 	// Pass is what a seccomp filter wants to see in the two arguments of clone3,
 	// and of setns, that follow the kernel's: see [Start].
 	Pass [2]uint64
+	// Filter, when not empty, is a seccomp filter that the child loads for itself and all it starts, as an array of the
+	// kernel's struct sock_filter. The parent needs no_new_privs, or the capability for it.
+	Filter []byte
+	// Offer makes the kernel prefer the child, and all that it starts, when it must kill because memory ran out: the
+	// parent can be the larger process where the memory belongs to no process, as that of sockets. The child can undo it.
+	Offer bool
 }
 
 // Apart is the user namespace of children that can be root there and must not be
@@ -144,10 +152,15 @@ type plan struct {
 	mask      uint64    // no signal is blocked
 	bare      bool      // the child is born without signal handlers
 	pass      [2]uint64
+	offer     bool
+	filter    *unix.SockFprog
 
 	step  Step // what the child is at
 	errno syscall.Errno
 }
+
+// instruction is the size of one of a filter's.
+const instruction = 8
 
 const readAll = 1 << unix.CAP_DAC_READ_SEARCH
 
@@ -192,7 +205,13 @@ func (c Command) plan() (*plan, error) {
 		p.namespace, p.root = uintptr(c.Apart.Namespace), c.User.UID == 0
 		p.shed = c.Apart.shed()
 	}
-	p.terminal, p.pass = c.Terminal, c.Pass
+	if len(c.Filter)%instruction != 0 {
+		return nil, &Error{Setup, c.Path, syscall.EINVAL}
+	}
+	if n := len(c.Filter) / instruction; n > 0 {
+		p.filter = &unix.SockFprog{Len: uint16(n), Filter: (*unix.SockFilter)(unsafe.Pointer(&c.Filter[0]))}
+	}
+	p.terminal, p.pass, p.offer = c.Terminal, c.Pass, c.Offer
 	p.limit = c.limit()
 	return p, nil
 }

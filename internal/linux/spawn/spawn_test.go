@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"hutch/internal/linux/seccomp"
 	"hutch/internal/linux/spawn"
 )
 
@@ -196,6 +197,15 @@ func TestMaxFiles(t *testing.T) {
 	}
 }
 
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	c := shell("cat /proc/self/oom_score_adj")
+	c.Offer = true
+	if out, _ := run(t, c); out != "1000\n" {
+		t.Errorf("the child's score is %q", out)
+	}
+}
+
 // Many at once, with garbage collections in between, so that a child that
 // harms its parent's memory shows.
 func TestParallel(t *testing.T) {
@@ -244,4 +254,51 @@ func BenchmarkTrue(b *testing.B) {
 			}
 		}
 	})
+}
+
+// The child is under the filter from before it executes, and its parent is not.
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can load a filter without no_new_privs")
+	}
+	filter, err := seccomp.Ancestry(seccomp.NewPass())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const asks = `grep ^Seccomp: /proc/self/status`
+	without, _ := run(t, shell(asks))
+	if without == "Seccomp:\t2\n" {
+		t.Skip("this test is under a filter itself")
+	}
+	c := shell(asks)
+	c.Filter = filter
+	if out, _ := run(t, c); out != "Seccomp:\t2\n" {
+		t.Errorf("the child says %q", out)
+	}
+	if again, _ := run(t, shell(asks)); again != without {
+		t.Errorf("a later child without a filter says %q, and one before it said %q", again, without)
+	}
+}
+
+// A child whose filter is refused does not execute.
+func TestFilterThatIsNone(t *testing.T) {
+	t.Parallel()
+	for _, filter := range [][]byte{make([]byte, 7), make([]byte, 8)} { // no whole instruction; one that ends without an answer
+		c := shell("true")
+		c.Filter = filter
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer null.Close()
+		c.Files = [3]int{int(null.Fd()), int(null.Fd()), int(null.Fd())}
+		pid, err := spawn.Start(c)
+		if e, ok := errors.AsType[*spawn.Error](err); !ok || e.Step != spawn.Setup {
+			t.Errorf("a filter of %d bytes: %v", len(filter), err)
+		}
+		if pid != 0 {
+			reap(t, pid)
+		}
+	}
 }
