@@ -232,7 +232,7 @@ func (b *Box) Paused() (inst driver.Instance, agent *wire.Client) {
 func (b *Box) SetWaking(waking bool) { b.waking.Store(waking) }
 
 // TakesMemory reports whether the box counts as running.
-func (b *Box) TakesMemory() bool { return b.waking.Load() || !Sleeps(b.Status()) }
+func (b *Box) TakesMemory() bool { return b.waking.Load() || !b.Status().Sleeps() }
 
 // TellLoss returns why the box is lost, and whether a caller has got this reason
 // before. It records that a caller gets it now.

@@ -81,6 +81,15 @@ func (b *Box) Attach(inst driver.Instance, agent *wire.Client) {
 	b.locked(func() { b.attach(inst, agent) })
 }
 
+// Reattach is Attach for work that is not a use: the box has been idle since the time that it had before.
+func (b *Box) Reattach(inst driver.Instance, agent *wire.Client, since time.Time) {
+	b.locked(func() {
+		b.attach(inst, agent)
+		b.rec.Sandbox.LastUsedAt = since
+		b.arm()
+	})
+}
+
 // Pause leaves a detached box paused in its instance, which is frozen. No use
 // begins until Attach.
 func (b *Box) Pause(inst driver.Instance, agent *wire.Client) {

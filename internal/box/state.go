@@ -21,9 +21,6 @@ var moves = map[hutch.Status][]hutch.Status{
 	hutch.Failed:     {hutch.Running, hutch.Destroyed},
 }
 
-// Sleeps reports whether a box of that status has no instance, and only files.
-func Sleeps(v hutch.Status) bool { return v == hutch.Stopped || v == hutch.Hibernated }
-
 // move is the one place where a status changes. The caller holds mu.
 func (b *Box) move(to hutch.Status, reason string) {
 	from := b.rec.Sandbox.Status

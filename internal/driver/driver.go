@@ -151,6 +151,16 @@ type Restorer interface {
 	Build() string
 }
 
+// Relocator is a Restorer that restores memory of other machines, too.
+type Relocator interface {
+	Restorer
+
+	// Relocate changes the content of dir, which Save or SaveFiles wrote on another machine, so that Restore works here: everything
+	// that differs between machines, such as the paths of images, is replaced by that of the spec. The caller has checked that Build
+	// and the image are the same.
+	Relocate(spec Spec, dir string) error
+}
+
 // Vacancy is a place in which nothing has started yet. It has a Handle and Done and can be destroyed, but neither
 // dialled nor recovered.
 type Vacancy interface {
@@ -276,6 +286,18 @@ const (
 // ErrLate is in the chain of an error when a place was not ready in time. The place itself can be sound; the host may
 // be busy.
 var ErrLate = errors.New("not ready in time")
+
+// CreateError is what a Create returns for err: unavailable is its text when neither the request nor the time limit of
+// ctx is the reason.
+func CreateError(ctx context.Context, err error, unavailable string) error {
+	if _, ok := errors.AsType[*hutch.Error](err); ok {
+		return err
+	}
+	if ctx.Err() != nil {
+		return hutch.Errorf(hutch.Timeout, "the sandbox was not ready in time: try again").Because(errors.Join(context.Cause(ctx), err))
+	}
+	return hutch.Errorf(hutch.Unavailable, "%s", unavailable).Because(err)
+}
 
 // Options configure any driver.
 type Options struct {

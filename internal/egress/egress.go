@@ -222,6 +222,9 @@ func (g *Gateway) decideLocked(protocol string, dst netip.AddrPort) verdict {
 	if how == never {
 		return denied("%s is never reachable: it is the host's own, link-local, metadata or reserved", addr)
 	}
+	if block, ok := r.blocked(addr, dst.Port()); ok {
+		return denied("%s is blocked: hutch network %s --unblock %s", addr, g.opt.Sandbox, block)
+	}
 	asked := g.pins.of(addr)
 	var v verdict
 	for _, name := range asked {

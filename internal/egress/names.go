@@ -42,23 +42,37 @@ func (g *Gateway) isResolver(dst netip.AddrPort) bool {
 	return dst.Port() == 53 && slices.Contains(g.opt.Names, dst.Addr())
 }
 
-// answerDatagrams answers questions, one in each datagram.
-func (g *Gateway) answerDatagrams(ctx context.Context, f netstack.Flow) {
+// acceptQuestions accepts a flow to the resolver, and closes it with ctx; the result is nil if there is no room for
+// one more. The caller calls done after it.
+func (g *Gateway) acceptQuestions(ctx context.Context, f netstack.Flow) (c net.Conn, done func()) {
 	giveBack, ok := g.flows.try()
 	if !ok {
 		f.Refuse()
-		return
+		return nil, nil
 	}
-	defer giveBack()
 	c, err := f.Accept()
 	if err != nil {
+		giveBack()
+		return nil, nil
+	}
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	return c, func() {
+		stop()
+		c.Close()
+		giveBack()
+	}
+}
+
+// answerDatagrams answers questions, one in each datagram.
+func (g *Gateway) answerDatagrams(ctx context.Context, f netstack.Flow) {
+	c, done := g.acceptQuestions(ctx, f)
+	if c == nil {
 		return
 	}
-	defer c.Close()
+	defer done()
 	if small, ok := c.(interface{ SetReadBuffer(int) error }); ok {
 		small.SetReadBuffer(4 * maxQuestion)
 	}
-	defer context.AfterFunc(ctx, func() { c.Close() })()
 	var answers sync.WaitGroup
 	defer answers.Wait()
 	buf := make([]byte, maxQuestion)
@@ -84,18 +98,11 @@ func (g *Gateway) answerDatagrams(ctx context.Context, f netstack.Flow) {
 
 // answerStream answers questions one after the other, each after its length.
 func (g *Gateway) answerStream(ctx context.Context, f netstack.Flow) {
-	giveBack, ok := g.flows.try()
-	if !ok {
-		f.Refuse()
+	c, done := g.acceptQuestions(ctx, f)
+	if c == nil {
 		return
 	}
-	defer giveBack()
-	c, err := f.Accept()
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
+	defer done()
 	buf := make([]byte, 2+maxQuestion)
 	for {
 		c.SetReadDeadline(time.Now().Add(dnsQuiet))
@@ -214,7 +221,7 @@ func (g *Gateway) reachable(addrs []netip.Addr) []netip.Addr {
 	var kept []netip.Addr
 	for _, a := range addrs {
 		how, _ := g.host.reachOf(a)
-		if how == public || r.addr(&g.host, a, 0) != "" {
+		if _, blocked := r.blocked(a, 0); how == public && !blocked || r.addr(&g.host, a, 0) != "" {
 			kept = append(kept, a)
 		}
 	}

@@ -75,7 +75,7 @@ func (p *pins) dropLocked(k pin) {
 	}
 }
 
-// of returns the names that an address was the answer to, the latest last.
+// of returns the names that were resolved to an address, the newest last.
 func (p *pins) of(a netip.Addr) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,11 +54,28 @@ func (r *rules) addr(h *host, a netip.Addr, port uint16) string {
 	if how == never {
 		return ""
 	}
+	block, blocked := r.blocked(a, port)
 	rule := r.find(func(rule hutch.NetworkRule) bool {
-		return rule.HasAddr(a) && (port == 0 || rule.HasPort(port)) && (how == public || net.Bits() <= rule.Net.Bits())
+		return rule.HasAddr(a) && (port == 0 || rule.HasPort(port)) && (how == public || net.Bits() <= rule.Net.Bits()) && (!blocked || block.Net.Bits() <= rule.Net.Bits())
 	})
-	if rule == "" && how == public && r.network.Mode == hutch.NetworkOpen {
+	if rule == "" && how == public && !blocked && r.network.Mode == hutch.NetworkOpen {
 		return string(hutch.NetworkOpen)
 	}
 	return rule
+}
+
+// blocked returns the narrowest rule that blocks an address at a port; at port 0, at all ports. An IPv4 address is
+// blocked in its IPv6 form, too.
+func (r *rules) blocked(a netip.Addr, port uint16) (narrowest hutch.NetworkRule, ok bool) {
+	inner := a
+	if nat64.Contains(a) {
+		b := a.As16()
+		inner = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	for _, rule := range r.network.Block {
+		if (rule.HasAddr(a) || rule.HasAddr(inner)) && (rule.AllPorts || port != 0 && rule.HasPort(port)) && (!ok || rule.Net.Bits() > narrowest.Net.Bits()) {
+			narrowest, ok = rule, true
+		}
+	}
+	return narrowest, ok
 }

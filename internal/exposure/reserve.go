@@ -22,80 +22,88 @@ type reservation struct {
 	Until time.Time `json:"until"`
 }
 
-// Open reads the reservations of an earlier run, and keeps new ones there. Call it
+// Open reads the reservations of an earlier run, and those of other nodes, and keeps new ones there. Call it
 // before anything else.
-func (t *Table) Open(ctx context.Context, shelf *store.Shelf) error {
-	docs, err := shelf.All(ctx)
-	if err != nil {
-		return err
+func (t *Table) Open(ctx context.Context, shelf *store.Shelf) (err error) {
+	t.shared = shelf.Shared()
+	t.stored, err = store.OpenMirror(ctx, shelf, t.apply)
+	return err
+}
+
+// apply makes a reservation as its document says. What cannot be read reserves nothing.
+func (t *Table) apply(name string, doc []byte) error {
+	var key labelKey
+	if n, err := hex.Decode(key[:], []byte(name)); err != nil || n != len(key) {
+		return nil
 	}
+	var r reservation
+	known := doc != nil && json.Unmarshal(doc, &r) == nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.shelf = shelf
-	for name, doc := range docs {
-		var key labelKey
-		var r reservation
-		if n, err := hex.Decode(key[:], []byte(name)); err == nil && n == len(key) && json.Unmarshal(doc, &r) == nil {
-			t.reserved[key] = r
-		}
+	if known {
+		t.reserved[key] = r
+	} else {
+		delete(t.reserved, key)
 	}
 	return nil
 }
 
 // Reserve keeps the label of an exposure for its owner, also over a restart.
 func (t *Table) Reserve(owner string, x store.Exposure) {
-	key := keyOf(x)
-	t.mu.Lock()
-	r, dropped := t.reserveLocked(key, owner)
-	t.mu.Unlock()
-	if t.shelf == nil {
+	err := t.stored.Change(context.WithoutCancel(t.ctx), func(d *store.Draft) error {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.reserveLocked(d, keyOf(x), owner)
+	})
+	if err == nil {
 		return
 	}
-	if err := t.writeReservation(key, r, dropped); err != nil {
-		t.log.Warn("the label of a preview is reserved only until the server ends", "err", err)
-	}
+	t.log.Warn("the label of a preview is reserved only until the server ends", "err", err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reserved[keyOf(x)] = reservation{owner, time.Now().Add(reservedFor).UTC()}
 }
 
-// reserveLocked reserves a label, and returns the labels that are given up for it.
-func (t *Table) reserveLocked(key labelKey, owner string) (r reservation, dropped []labelKey) {
+// reserveLocked reserves a label, and gives up others for it.
+func (t *Table) reserveLocked(d *store.Draft, key labelKey, owner string) error {
 	now := time.Now()
-	r = reservation{owner, now.Add(reservedFor).UTC()}
-	t.reserved[key] = r
-	count, first := 0, key
+	r := reservation{owner, now.Add(reservedFor).UTC()}
+	doc, err := json.Marshal(r)
+	d.Put(hex.EncodeToString(key[:]), doc)
+	count, first, until := 1, key, r.Until
 	for k, v := range t.reserved {
 		switch {
+		case k == key:
 		case now.After(v.Until):
-			dropped = append(dropped, k)
-		case v.Owner == owner:
-			if count++; v.Until.Before(t.reserved[first].Until) {
-				first = k
+			d.Delete(hex.EncodeToString(k[:]))
+		case v.Owner == owner && v.Until.Before(now.Add(2*reservedFor)): // others are in use
+			if count++; v.Until.Before(until) {
+				first, until = k, v.Until
 			}
 		}
 	}
 	if count > MaxReserved {
-		dropped = append(dropped, first)
+		d.Delete(hex.EncodeToString(first[:]))
 	}
-	for _, k := range dropped {
-		delete(t.reserved, k)
-	}
-	return r, dropped
+	return err
 }
 
-func (t *Table) writeReservation(key labelKey, r reservation, dropped []labelKey) error {
-	ctx := context.WithoutCancel(t.ctx)
-	doc, err := json.Marshal(r)
-	if err != nil {
-		return err
+// claim keeps a label for its owner for as long as it is in use, on whichever node. On one node alone the table does.
+func (t *Table) claim(owner string, x store.Exposure) error {
+	if !t.shared {
+		return nil
 	}
-	if err := t.shelf.Put(ctx, hex.EncodeToString(key[:]), doc); err != nil {
-		return err
-	}
-	for _, k := range dropped {
-		if err := t.shelf.Delete(ctx, hex.EncodeToString(k[:])); err != nil {
-			return err
+	return t.stored.Change(context.WithoutCancel(t.ctx), func(d *store.Draft) error {
+		t.mu.RLock()
+		defer t.mu.RUnlock()
+		key := keyOf(x)
+		if t.reservedForAnotherLocked(key, owner) {
+			return errTaken(x)
 		}
-	}
-	return nil
+		doc, err := json.Marshal(reservation{owner, time.Now().AddDate(100, 0, 0).UTC()})
+		d.Put(hex.EncodeToString(key[:]), doc)
+		return err
+	})
 }
 
 // reservedForAnotherLocked reports whether a label is reserved for another owner.

@@ -45,10 +45,11 @@ type entry struct {
 // use; those that take the list of a sandbox's ports want that no other call
 // changes the list meanwhile.
 type Table struct {
-	ctx   context.Context // done when the server closes: then all connections end
-	url   func(label string) string
-	log   *slog.Logger
-	shelf *store.Shelf // keeps reservations; nil keeps them in memory only
+	ctx    context.Context // done when the server closes: then all connections end
+	url    func(label string) string
+	log    *slog.Logger
+	stored *store.Mirror // keeps reservations
+	shared bool          // with other nodes
 
 	mu       sync.RWMutex // guards all below
 	entries  map[labelKey]*entry
@@ -58,7 +59,9 @@ type Table struct {
 // New returns an empty table whose connections end with ctx. A port is shown at
 // url(label); with a nil url, no port can be exposed.
 func New(ctx context.Context, url func(label string) string, log *slog.Logger) *Table {
-	return &Table{ctx: ctx, url: url, log: log, entries: map[labelKey]*entry{}, reserved: map[labelKey]reservation{}}
+	t := &Table{ctx: ctx, url: url, log: log, entries: map[labelKey]*entry{}, reserved: map[labelKey]reservation{}}
+	t.stored, _ = store.OpenMirror(ctx, nil, t.apply) // until Open; nothing is read that could fail
+	return t
 }
 
 // Preview returns what a label leads to.
@@ -113,6 +116,9 @@ func (t *Table) Expose(h Holder, req hutch.ExposeRequest) (hutch.Port, error) {
 	if x == old {
 		return t.Port(old), nil
 	}
+	if err := t.claim(h.Owner, x); err != nil {
+		return hutch.Port{}, err
+	}
 	if err := t.Publish(h.Owner, x); err != nil {
 		return hutch.Port{}, err
 	}
@@ -154,13 +160,17 @@ func (t *Table) Publish(owner string, x store.Exposure) error {
 	now := t.entries[key]
 	if now != nil && (now.Owner != owner || now.SandboxID != x.SandboxID) || t.reservedForAnotherLocked(key, owner) {
 		end()
-		return hutch.Errorf(hutch.Conflict, "the URL of port %d with this token cannot be had: choose another token, or leave it out for a random one", x.Port.Port).With("field", "token")
+		return errTaken(x)
 	}
 	if now != nil {
 		now.end()
 	}
 	t.entries[key] = &entry{p, end}
 	return nil
+}
+
+func errTaken(x store.Exposure) error {
+	return hutch.Errorf(hutch.Conflict, "the URL of port %d with this token cannot be had: choose another token, or leave it out for a random one", x.Port.Port).Naming(hutch.AboutField, "token")
 }
 
 // Remove takes the ports of a sandbox that is gone from the table, and closes

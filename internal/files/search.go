@@ -78,11 +78,11 @@ const maxSteps = 5000
 func expression(pattern string) (*regexp.Regexp, error) {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return nil, hutch.Errorf(hutch.Invalid, "the pattern is not a regular expression in RE2's form: %v", err).With("field", "pattern")
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern is not a regular expression in RE2's form: %v", err).Naming(hutch.AboutField, "pattern")
 	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err == nil && len(program.Inst) > maxSteps {
-		return nil, hutch.Errorf(hutch.Invalid, "the pattern has %d steps when its repetitions are written out, and %d is the limit: repeat less", len(program.Inst), maxSteps).With("field", "pattern")
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern has %d steps when its repetitions are written out, and %d is the limit: repeat less", len(program.Inst), maxSteps).Naming(hutch.AboutField, "pattern")
 	}
 	if err != nil {
 		return nil, err

@@ -135,10 +135,10 @@ type choice struct {
 
 func choose(glob string, hidden bool) (choice, error) {
 	if len(glob) <= hutch.MaxPath && alternatives(glob) > maxAlternatives {
-		return choice{}, hutch.Errorf(hutch.Invalid, "the pattern %.200q stands for more than %d others by its braces, the limit: list once for each of some", glob, maxAlternatives).With("field", "glob")
+		return choice{}, hutch.Errorf(hutch.Invalid, "the pattern %.200q stands for more than %d others by its braces, the limit: list once for each of some", glob, maxAlternatives).Naming(hutch.AboutField, "glob")
 	}
 	if glob != "" && !doublestar.ValidatePattern(glob) || len(glob) > hutch.MaxPath {
-		return choice{}, hutch.Errorf(hutch.Invalid, "the pattern %.200q is not closed somewhere: use * ? [a-z] {a,b} and ** for any folders", glob).With("field", "glob")
+		return choice{}, hutch.Errorf(hutch.Invalid, "the pattern %.200q is not closed somewhere: use * ? [a-z] {a,b} and ** for any folders", glob).Naming(hutch.AboutField, "glob")
 	}
 	return choice{glob: glob, byName: !strings.Contains(glob, "/"), hidden: hidden}, nil
 }

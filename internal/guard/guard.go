@@ -167,14 +167,22 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 {
 			defer drain(w, r.Body)
 		}
-		r.Body = httpio.NewBody(w, r, silence)
+		body := httpio.NewBody(w, r, silence)
+		defer body.End()
+		r.Body = body
 	}
 	g.next.ServeHTTP(w, r)
 }
 
-// passAnyone passes on a request that needs no token. Such callers are unknown, so all of them share one bound.
+// passAnyone passes on a request that needs no token. Such callers are unknown, so all of them share one bound. Health has
+// a bound of its own: its answers are too short to be held up, so callers who read files slowly do not make a monitor
+// believe that the server is down.
 func (g *guard) passAnyone(w http.ResponseWriter, r *http.Request) {
-	if !g.opt.Claim(r.Context(), "anyone") {
+	class := "anyone"
+	if slices.Contains(monitored, r.URL.Path) {
+		class = "monitors"
+	}
+	if !g.opt.Claim(r.Context(), class) {
 		g.opt.Refuse(w, r, errTooMany)
 		return
 	}
@@ -218,7 +226,10 @@ func (t *taken) Read(b []byte) (int, error) {
 
 // opens are the paths that anyone can read: health, and the API's description, which browsers request without a
 // token.
-var opens = []string{"/health", "/ready", "/v1/openapi.yaml", "/v1/openapi.json", "/v1/docs"}
+var opens = append([]string{"/v1/openapi.yaml", "/v1/openapi.json", "/v1/docs"}, monitored...)
+
+// monitored are the paths of health.
+var monitored = []string{"/health", "/ready"}
 
 // open reports whether the request needs no token.
 func open(r *http.Request) bool {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/credential"
 	"hutch/internal/guard"
+	"hutch/internal/listen"
 	"hutch/internal/problem"
 	"hutch/internal/quota"
 	"hutch/internal/room"
@@ -296,6 +298,41 @@ func TestHealthIsOpen(t *testing.T) {
 		})
 		if w.Code != want {
 			t.Errorf("%s: %d, want %d", target, w.Code, want)
+		}
+	}
+}
+
+// TestHealthBesideSlowReaders: callers without a token who hold all the connections that they can have do not hide health.
+func TestHealthBesideSlowReaders(t *testing.T) {
+	t.Parallel()
+	hold, held := make(chan struct{}), make(chan struct{}, 100)
+	slow := func(r *http.Request) bool { return r.URL.Path == "/slow" }
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slow(r) {
+			held <- struct{}{}
+			<-hold
+		}
+	})
+	const share = 4
+	srv := httptest.NewUnstartedServer(nil)
+	gate := listen.NewGate(srv.Listener, listen.GateOptions{Most: 4 * share, Share: share, Shared: func(netip.Addr) bool { return true }})
+	srv.Listener, srv.Config.ConnContext, srv.Config.Handler = gate, gate.Context, gate.Handler(guard.New(next, guard.Options{Open: slow, Claim: listen.Claim}))
+	srv.Start()
+	defer srv.Close()
+	defer close(hold)
+	for range share {
+		go http.Get(srv.URL + "/slow")
+	}
+	for range share {
+		<-held
+	}
+	for path, want := range map[string]int{"/health": 200, "/ready": 200, "/v1/openapi.yaml": 429, "/slow": 429} {
+		resp, err := http.Get(srv.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("%s: %d", path, resp.StatusCode)
 		}
 	}
 }

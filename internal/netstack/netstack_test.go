@@ -108,6 +108,10 @@ func newKernel(t *testing.T, fd int) *stack.Stack {
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})
+	recovery := tcpip.TCPRecovery(0) // as in sandboxes: see internal/driver/gvisor/inside
+	if err := ip.SetTransportProtocolOption(tcp.ProtocolNumber, &recovery); err != nil {
+		t.Fatal(err)
+	}
 	queue := fifo.New(link, 1, 1000)
 	if err := ip.CreateNICWithOptions(1, link, stack.NICOptions{QDisc: queue}); err != nil {
 		t.Fatal(err)

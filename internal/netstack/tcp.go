@@ -29,10 +29,13 @@ func bound(t *stack.Stack) tcpip.Error {
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: leastBuffer, Default: leastBuffer, Max: mostBuffer}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: leastBuffer, Default: leastBuffer, Max: mostBuffer}
 	sack := tcpip.TCPSACKEnabled(true)
+	// With RACK, a connection that loses packets can be left without a timer and wait forever: when gVisor's sender considers all packets
+	// under way lost, it disables the probe's timer and starts no retransmission timer.
+	recovery := tcpip.TCPRecovery(0)
 	// On this network no packet arrives after the end of its connection.
 	wait := tcpip.TCPTimeWaitTimeoutOption(time.Millisecond)
 	linger := tcpip.TCPLingerTimeoutOption(farewell)
-	for _, option := range []tcpip.SettableTransportProtocolOption{&receive, &send, &sack, &wait, &linger} {
+	for _, option := range []tcpip.SettableTransportProtocolOption{&receive, &send, &sack, &recovery, &wait, &linger} {
 		if err := t.SetTransportProtocolOption(tcp.ProtocolNumber, option); err != nil {
 			return err
 		}

@@ -21,8 +21,7 @@ type Options struct {
 	Retry time.Duration
 }
 
-// Kind is what instances have in common when one is as good as the other. It is
-// comparable.
+// Kind is everything that distinguishes instances: two instances of one kind can replace each other. It is comparable.
 type Kind struct {
 	Runtime string
 	Image   string

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httputil"
@@ -22,7 +23,7 @@ const (
 var ourCookies = []string{cookieName, credential.SessionCookie, credential.HostSessionCookie}
 
 // rewrite addresses a request to the server inside. It keeps the client's host, so that redirects and links lead back
-// here.
+// here, unless the preview has a host of its own.
 func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 	v := visitOf(pr.In)
 	u := pr.Out.URL
@@ -32,7 +33,7 @@ func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 		u.RawPath = strings.TrimPrefix(u.RawPath, v.prefix)
 		pr.Out.Header.Set("X-Forwarded-Prefix", v.prefix)
 	}
-	pr.Out.Host = pr.In.Host
+	pr.Out.Host = cmp.Or(v.Host, pr.In.Host)
 	if _, proxied := h.opt.Client(pr.In); proxied {
 		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
 	}

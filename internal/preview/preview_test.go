@@ -214,6 +214,20 @@ func TestWhatComesOut(t *testing.T) {
 	}
 }
 
+// A preview with a host of its own sends that, and the visitor's as the forwarded one.
+func TestHostOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := open(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Host, " for ", r.Header.Get("X-Forwarded-Host"))
+	}, nil)
+	p := b.previews[public]
+	p.Host = "example.com:8000"
+	b.previews[public] = p
+	if _, body := b.ask(t, "GET", public, "/", nil); body != "example.com:8000 for "+public+".localhost" {
+		t.Errorf("%q", body)
+	}
+}
+
 // A page in the path form is on the daemon's host, so it must have a unique origin.
 func TestPathsAreAlone(t *testing.T) {
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,9 @@
 // outlive the daemon, and are never lower after a restart: a block of calls is
 // written to disk before the first of them is allowed. So kill -9 costs a token
 // at most the rest of its block, and never gives it more calls.
+//
+// Servers that share their store share the windows, by the store's clock: each takes blocks of one count. Their blocks
+// become smaller towards the limit, so what one has taken and does not use is little.
 package quota
 
 import (
@@ -42,11 +45,16 @@ type Meter struct {
 
 // window counts what one token has taken since a time.
 type window struct {
-	mu       sync.Mutex
-	start    time.Time
-	used     int
-	reserved int // on disk; used is never higher
+	mu    sync.Mutex
+	start time.Time
+	taken int // by all servers, as far as it is known here
+	left  int // of what was taken here
+
+	asked   time.Time // when the store last answered, or did not
+	failure error     // why it did not
 }
+
+func (w *window) used() int { return w.taken - w.left }
 
 // kept is the stored form of a window.
 type kept struct {
@@ -71,6 +79,9 @@ func Open(ctx context.Context, opt Options) (*Meter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opt.Shelf.Shared() {
+		return m, nil // each window is read when it is taken from
+	}
 	for key, doc := range docs {
 		var k kept
 		if err := json.Unmarshal(doc, &k); err != nil {
@@ -84,7 +95,7 @@ func Open(ctx context.Context, opt Options) (*Meter, error) {
 			}
 			continue
 		}
-		m.byKey[key] = &window{start: now.Add(-began), used: k.Count, reserved: k.Count}
+		m.byKey[key] = &window{start: now.Add(-began), taken: k.Count}
 	}
 	return m, nil
 }
@@ -113,45 +124,65 @@ func (m *Meter) take(ctx context.Context, key string, limit int, always bool) (S
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !m.covers(w.start, now) {
-		w.start, w.used, w.reserved = now, 0, 0
+		w.start, w.taken, w.left = now, 0, 0
 	}
-	s := Standing{limit, max(0, limit-w.used), now.Add(m.opt.Window - now.Sub(w.start))}
-	if s.Remaining == 0 {
+	if w.left == 0 && w.taken < limit {
+		if w.failure == nil || now.After(w.asked) { // else it failed while this call waited, which is long enough
+			w.failure = m.reserve(ctx, key, w, limit)
+			w.asked = time.Now()
+		}
+		if w.failure != nil {
+			return Standing{Limit: limit, Reset: now.Add(m.opt.Window)}, w.failure
+		}
+	}
+	s := Standing{limit, max(0, limit-w.used()), now.Add(m.opt.Window - now.Sub(w.start))}
+	if s.Remaining == 0 || w.left == 0 {
+		s.Remaining = 0
 		if always {
 			return s, nil
 		}
 		return s, m.refusal(s, now)
 	}
-	if w.used >= w.reserved {
-		if err := m.reserve(ctx, key, w, min(limit, w.used+block(limit))); err != nil {
-			return s, err
-		}
-	}
-	w.used++
+	w.left--
 	s.Remaining--
 	return s, nil
 }
 
-// block is how many calls are reserved at once.
+// block is how many of a limit's calls are reserved at once.
 func block(limit int) int { return min(max(1, limit/10), 1000) }
 
-func (m *Meter) reserve(ctx context.Context, key string, w *window, count int) error {
-	if err := m.keep(context.WithoutCancel(ctx), key, kept{w.start, count}); err != nil {
-		return err
-	}
-	w.reserved = count
-	return nil
-}
-
-func (m *Meter) keep(ctx context.Context, key string, k kept) error {
+// reserve takes calls for a window, as many as there are up to a block. The window may have begun on another server.
+func (m *Meter) reserve(ctx context.Context, key string, w *window, limit int) error {
 	if m.opt.Shelf == nil {
+		more := min(limit-w.taken, block(limit))
+		w.taken, w.left = w.taken+more, more
 		return nil
 	}
-	doc, err := json.Marshal(k)
-	if err != nil {
-		return err
+	start, taken, left := w.start, 0, 0
+	err := m.opt.Shelf.Count(context.WithoutCancel(ctx), key, func(doc []byte, now time.Time) ([]byte, error) {
+		k, size := kept{Start: now.Add(-time.Since(w.start)), Count: w.taken}, limit
+		if m.opt.Shelf.Shared() {
+			k, size = kept{Start: now}, 0
+			if doc != nil {
+				if err := json.Unmarshal(doc, &k); err != nil {
+					return nil, err
+				}
+			}
+			if began := now.Sub(k.Start); began < 0 || began >= m.opt.Window {
+				k = kept{Start: now}
+			}
+			start = time.Now().Add(-now.Sub(k.Start))
+			size = limit - k.Count
+		}
+		more := max(0, min(limit-k.Count, block(size)))
+		k.Count += more
+		taken, left = k.Count, more
+		return json.Marshal(k)
+	})
+	if err == nil { // what is not stored is not taken
+		w.start, w.taken, w.left = start, taken, left
 	}
-	return m.opt.Shelf.Put(ctx, key, doc)
+	return err
 }
 
 func (m *Meter) refusal(s Standing, now time.Time) error {
@@ -192,13 +223,32 @@ func (m *Meter) sweepLocked(now time.Time) {
 func (m *Meter) Close(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.opt.Shelf == nil {
+		return nil
+	}
 	var errs []error
 	for key, w := range m.byKey {
 		w.mu.Lock()
-		if w.used < w.reserved && m.covers(w.start, time.Now()) {
-			errs = append(errs, m.keep(ctx, key, kept{w.start, w.used}))
+		if w.left > 0 && m.covers(w.start, time.Now()) {
+			err := m.giveBack(ctx, key, w)
+			if hutch.KindOf(err) == hutch.Unavailable { // the others would wait as long
+				w.mu.Unlock()
+				return errors.Join(append(errs, err)...)
+			}
+			errs = append(errs, err)
 		}
 		w.mu.Unlock()
 	}
 	return errors.Join(errs...)
+}
+
+func (m *Meter) giveBack(ctx context.Context, key string, w *window) error {
+	return m.opt.Shelf.Count(ctx, key, func(doc []byte, now time.Time) ([]byte, error) {
+		var k kept
+		if doc == nil || json.Unmarshal(doc, &k) != nil || now.Sub(k.Start) >= m.opt.Window {
+			return doc, nil // it has ended meanwhile
+		}
+		k.Count = max(0, k.Count-w.left)
+		return json.Marshal(k)
+	})
 }

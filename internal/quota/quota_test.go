@@ -2,9 +2,12 @@ package quota_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"time"
 
 	"hutch"
+	"hutch/internal/hutchtest/pgtest"
 	"hutch/internal/quota"
 	"hutch/internal/store"
 )
@@ -168,5 +172,106 @@ func BenchmarkTake(b *testing.B) {
 		if _, err := m.Take(b.Context(), "a", 1<<30); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// While calls cannot be counted, none is allowed.
+func TestNothingIsAllowedUncounted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hutch.db")
+	s, err := store.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := open(t, s.Shelf("requests"))
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `create trigger broken before insert on shelves begin select raise(abort, 'the disk is full'); end`); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		if _, err := m.Take(t.Context(), "a", 100); err == nil {
+			t.Fatalf("call %d is allowed", i)
+		}
+	}
+	if _, err := db.ExecContext(t.Context(), `drop trigger broken`); err != nil {
+		t.Fatal(err)
+	}
+	if n := take(t, m, "a", 100, 110); n != 100 {
+		t.Errorf("%d calls are allowed, and the limit is 100", n)
+	}
+}
+
+// Calls that wait for each other while the store does not answer are refused together, and the end of the server does not
+// wait for each token.
+func TestStoreDoesNotAnswer(t *testing.T) {
+	link := pgtest.NewLink(t, pgtest.New(t))
+	s, err := store.Connect(t.Context(), store.Options{URL: link.URL, Node: "a", Key: make([]byte, store.KeySize), Patience: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	opt := options(s.Shelf("requests"))
+	opt.Window = time.Hour
+	m, err := quota.Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		take(t, m, fmt.Sprint("other", i), 100, 1)
+	}
+	link.Hold()
+	const calls = 30
+	errs := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := m.Take(t.Context(), "a", 100)
+			errs <- err
+		}()
+	}
+	different := map[error]bool{}
+	for range calls {
+		err := <-errs
+		if hutch.KindOf(err) != hutch.Unavailable {
+			t.Errorf("it says %v", err)
+		}
+		different[err] = true
+	}
+	if len(different) > calls/2 {
+		t.Errorf("the store was asked %d times for %d calls", len(different), calls)
+	}
+	if err := m.Close(t.Context()); err == nil || strings.Count(err.Error(), "does not answer") != 1 {
+		t.Errorf("the end of the server says %v", err)
+	}
+}
+
+// Callers of three servers never get more than the limit together, and nearly all of it.
+func TestServersShareTheLimit(t *testing.T) {
+	const limit = 200
+	url := pgtest.New(t)
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	for _, node := range []string{"a", "b", "c"} {
+		s, err := store.Connect(t.Context(), store.Options{URL: url, Node: node, Key: make([]byte, store.KeySize)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		opt := options(s.Shelf("requests"))
+		opt.Window = time.Hour
+		m, err := quota.Open(t.Context(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			wg.Go(func() { allowed.Add(int64(take(t, m, "tk", limit, limit))) })
+		}
+	}
+	wg.Wait()
+	if n := allowed.Load(); n != limit {
+		t.Errorf("%d calls were allowed, and the limit is %d", n, limit)
 	}
 }

@@ -108,8 +108,10 @@ func stripper(in io.Reader, out io.Writer) int {
 	seconds := uint64(stripperTime / time.Second)
 	err := errors.Join(
 		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
-		unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}),
-		unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: stripperMemory, Max: stripperMemory}))
+		unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}))
+	if limitsMemory {
+		err = errors.Join(err, unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: stripperMemory, Max: stripperMemory}))
+	}
 	if err != nil {
 		return 1
 	}

@@ -12,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -21,6 +20,7 @@ import (
 	"hutch/internal/bucket"
 	"hutch/internal/caller"
 	"hutch/internal/durable"
+	"hutch/internal/pipe"
 )
 
 // window is how much memory a reader of a volume needs.
@@ -80,35 +80,12 @@ func expand(f io.Reader, volume string, read func(io.Reader) error) error {
 	if err != nil {
 		return damaged(volume, err)
 	}
-	in := &source{r: z} // z is not closed: it holds only memory, and what gave up can still be reading
+	in := pipe.NewSource(z) // z is not closed: it holds only memory, and what gave up can still be reading
 	err = read(in)
-	if broken := in.failure(); broken != nil {
+	if broken := in.Failure(); broken != nil {
 		return damaged(volume, broken)
 	}
 	return err
-}
-
-// source remembers that its reader failed.
-type source struct {
-	mu  sync.Mutex
-	r   io.Reader
-	err error
-}
-
-func (s *source) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := s.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
-	return n, err
 }
 
 // ReadPath writes the file or folder at a path of a volume as a tar archive.
@@ -138,7 +115,7 @@ func clean(at string) string {
 // not change, and its record says why.
 func (s *Store) Save(ctx context.Context, owner, name string, pack func(io.Writer) error) error {
 	err := s.replace(ctx, key{owner, name}, always, func(w *writer, _ string) error {
-		return piped(pack, func(r io.Reader) error { return w.addAll(r, ".") })
+		return pipe.Through(pack, func(r io.Reader) error { return w.addAll(r, ".") })
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = hutch.Errorf(hutch.Timeout, "the save did not end in time: keep fewer or smaller files in the volume, or give the sandbox more CPU").Because(err)
@@ -150,25 +127,6 @@ func (s *Store) Save(ctx context.Context, owner, name string, pack func(io.Write
 }
 
 func always() error { return nil }
-
-// piped calls pack and read at the same time: read gets what pack writes. The archive is whole only if pack says so.
-func piped(pack func(io.Writer) error, read func(io.Reader) error) error {
-	r, w := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		err := pack(w)
-		w.CloseWithError(err)
-		packed <- err
-	}()
-	err := read(r)
-	r.CloseWithError(errReaderLeft)
-	if packing := <-packed; packing != nil && !errors.Is(packing, errReaderLeft) {
-		return packing
-	}
-	return err
-}
-
-var errReaderLeft = errors.New("the archive is not read to its end")
 
 // Write puts the entries of an archive into a folder of a volume. free is called with the store locked, before the
 // content changes; its error leaves the content as it is.

@@ -108,7 +108,7 @@ func Open(dir string, opt Options) (*Store, error) {
 		return nil, err
 	}
 	for _, path := range paths {
-		if err := s.load(path); err != nil { // it stays as it is, for somebody to look at
+		if err := s.load(path); err != nil { // it stays as it is, for the operator to look at
 			s.opt.Log.Error("a volume cannot be used", "folder", path, "err", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/client"
 
+	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/image"
 )
@@ -20,8 +21,12 @@ var _ driver.Archiver = (*instance)(nil)
 // the tar program of the image. The kernel stops all of them at once: none can start another meanwhile.
 const stopAndPack = `kill -STOP -1; tar --create --sparse --file=- --directory=/ --warning=no-all --ignore-failed-read "$@"; code=$?; [ $code -le 1 ] || kill -CONT -1; exit $code`
 
-// Archive implements driver.Archiver. A tar that ends with 1 has seen a file change.
+// Archive implements driver.Archiver. Exit code 1 of tar means that a file changed meanwhile. Sandboxes with an image are refused:
+// bash and tar would be the image's, and would run here as root with the agent's capabilities, one of which opens any file of the host.
 func (i *instance) Archive(ctx context.Context, w io.Writer) error {
+	if i.record.Image {
+		return hutch.Errorf(hutch.Unsupported, "the files of a docker sandbox with an image can only be kept by its agent")
+	}
 	if err := i.Thaw(ctx); err != nil { // nothing can be executed in what is frozen
 		return err
 	}

@@ -48,7 +48,7 @@ func (d *Driver) hostConfig(spec driver.Spec) *container.HostConfig {
 	return &container.HostConfig{
 		NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private", Init: &no,
 		CapDrop: []string{"ALL"}, CapAdd: agentCapabilities, SecurityOpt: []string{"no-new-privileges"},
-		ReadonlyRootfs: true, Mounts: d.mounts(spec), Tmpfs: memoryFolders(spec.Limits), ShmSize: sharedMemory,
+		ReadonlyRootfs: true, Mounts: d.mounts(spec), Tmpfs: memoryFolders(spec.Limits, spec.Root.Account()), ShmSize: sharedMemory,
 		LogConfig: container.LogConfig{Type: "none"}, OomScoreAdj: expendable,
 		Resources: resources(spec.Limits), Sysctls: sysctls(),
 	}
@@ -72,14 +72,14 @@ func resources(l hutch.Limits) container.Resources {
 
 // memoryFolders are the folders of the user. Each can be as large as the disk limit, and together they are within the
 // memory limit.
-func memoryFolders(l hutch.Limits) map[string]string {
+func memoryFolders(l hutch.Limits, user image.Account) map[string]string {
 	folders := map[string]string{}
 	for _, path := range image.Writable {
 		mode := "755"
 		if strings.HasSuffix(path, "tmp") {
 			mode = "1777"
 		}
-		folders[path] = fmt.Sprintf("rw,exec,nosuid,nodev,size=%dm,nr_inodes=%d,mode=%s,uid=%d,gid=%d", l.Disk, l.Disk*256+1024, mode, image.UID, image.GID)
+		folders[path] = fmt.Sprintf("rw,exec,nosuid,nodev,size=%dm,nr_inodes=%d,mode=%s,uid=%d,gid=%d", l.Disk, l.Disk*256+1024, mode, user.UID, user.GID)
 	}
 	return folders
 }

@@ -17,6 +17,7 @@ import (
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/image"
 	"hutch/internal/linux/names"
 	"hutch/internal/linux/seccomp"
 	"hutch/internal/linux/tun"
@@ -25,6 +26,7 @@ import (
 
 const (
 	createTime = 40 * time.Second // at most; it takes a third of a second, and half more for the first
+	importTime = 5 * time.Minute  // of an image other than the host's, once
 	undoTime   = 20 * time.Second
 )
 
@@ -42,26 +44,30 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	if err := hutch.CheckID(spec.ID); err != nil {
 		return nil, err
 	}
-	if spec.Root.EROFS != "" {
-		return nil, driver.NoEROFS("docker")
+	if err := d.prepare(ctx, spec.Root); err != nil {
+		return nil, driver.CreateError(ctx, err, "the Docker engine could not start a sandbox: `hutch doctor` tells what is missing")
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, createTime, fmt.Errorf("not started within %v: %w", createTime, driver.ErrLate))
 	defer cancel()
 	i, err := d.create(ctx, spec)
 	if err != nil {
-		return nil, unmade(ctx, err)
+		return nil, driver.CreateError(ctx, err, "the Docker engine could not start a sandbox: `hutch doctor` tells what is missing")
 	}
 	return i, nil
 }
 
-func unmade(ctx context.Context, err error) error {
-	if _, ok := errors.AsType[*hutch.Error](err); ok {
-		return err
+// prepare gives the engine an image that it does not have, if that can take long.
+func (d *Driver) prepare(ctx context.Context, root image.Root) error {
+	if root.EROFS == "" {
+		return nil
 	}
-	if ctx.Err() != nil {
-		return hutch.Errorf(hutch.Timeout, "the sandbox was not ready in time: try again").Because(errors.Join(context.Cause(ctx), err))
+	ctx, cancel := context.WithTimeoutCause(ctx, importTime, fmt.Errorf("the image not imported within %v: %w", importTime, driver.ErrLate))
+	defer cancel()
+	api, err := d.engine()
+	if err == nil {
+		_, err = d.image(ctx, api, root)
 	}
-	return hutch.Errorf(hutch.Unavailable, "the Docker engine could not start a sandbox: `hutch doctor` tells what is missing").Because(err)
+	return err
 }
 
 // create creates a place or leaves nothing. The folder prevents two places of one id.
@@ -76,7 +82,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return nil, err
 	}
-	i := d.newInstance(api, spec.ID, record{})
+	i := d.newInstance(api, spec.ID, record{Image: spec.Root.EROFS != ""})
 	if err := os.Mkdir(i.dir, 0o700); errors.Is(err, fs.ErrExist) {
 		return nil, hutch.Errorf(hutch.Conflict, "there is a sandbox %q of the runtime docker already: use it, or destroy it first", spec.ID)
 	} else if err != nil {

@@ -6,7 +6,9 @@
 //
 // A place is one container with the agent as its first process. Its root is read
 // only: a Docker image that is made once from the skeleton of the host image, with
-// the folders of the host bound over it, read only. The folders of the user are in
+// the folders of the host bound over it, read only. Of an image that is an EROFS file
+// a Docker image is made once, too, with all its files, which stay read only: the
+// engine does not bound what is written to disk. The folders of the user are in
 // memory, and so is everything that the place writes. The container has no network of
 // Docker's, no capability but those of the agent, and Docker's own seccomp profile;
 // the agent adds the filter of the runtime native.
@@ -31,6 +33,6 @@
 // A folder below the driver's own, named after the place; the container, with the
 // driver's folder in a label; and the image, with the skeleton's folder in a
 // label, which all drivers on this host share. Sweep removes the containers of its folder that
-// nobody claims, and the images whose skeleton is gone. It touches nothing else in
+// no caller claims, and the images whose skeleton, or file, is gone. It touches nothing else in
 // the engine.
 package docker

@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/moby/moby/client"
 
 	"hutch"
 	"hutch/internal/driver"
+	"hutch/internal/turn"
 )
 
 // Driver creates places. It implements driver.Driver.
@@ -21,9 +21,9 @@ type Driver struct {
 	owner  string // stands for dir in names
 	agent  string
 	api    *client.Client
-	noAPI  error // why api cannot be used
-	root   bool  // this process can enter the namespaces of containers
-	images sync.Mutex
+	noAPI  error      // why api cannot be used
+	root   bool       // this process can enter the namespaces of containers
+	images turn.Locks // by name: one caller imports an image
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -61,6 +61,7 @@ func (d *Driver) Name() string { return "docker" }
 func (d *Driver) Defaults() driver.Defaults {
 	usual := driver.Usual
 	usual.FilesInMemory = true
+	usual.CreateTime += importTime
 	return usual
 }
 

@@ -3,7 +3,9 @@ package docker_test
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,11 +17,14 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/driver/docker"
 	"hutch/internal/driver/drivertest"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/dockerd"
+	"hutch/internal/image"
+	"hutch/internal/wire"
 )
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
@@ -53,10 +58,11 @@ func TestContract(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		Isolated:  true,
-		Adopts:    true,
-		Networked: true,
-		Limited:   []string{"memory", "pids", "disk"},
+		Isolated:       true,
+		ReadOnlyImages: true,
+		Adopts:         true,
+		Networked:      true,
+		Limited:        []string{"memory", "pids", "disk"},
 	})
 }
 
@@ -162,5 +168,50 @@ func TestNoEngine(t *testing.T) {
 		if n, err := d.Sweep(t.Context(), func(string) bool { return false }); n != 0 || err != nil {
 			t.Errorf("%s: swept %d, %v", host, n, err)
 		}
+	}
+}
+
+// TestImagesThatAreGone: the engine keeps an image no longer than the server, also while it runs; and no program of an image becomes
+// root with the agent's capabilities, as Archive's would.
+func TestImagesThatAreGone(t *testing.T) {
+	host := dockerd.StartHere(t).Host
+	t.Setenv("DOCKER_HOST", host)
+	api := dockerd.Client(t, host)
+	d := newDriver(t, filepath.Join(hutchtest.Dir(t), "docker"))
+	evil := drivertest.ImageFile{Path: "/bin/bash", Mode: 0o755, Content: []byte("#!/.hutch/agent --version\n")}
+	first, second := drivertest.WriteImage(t, []drivertest.ImageFile{evil}), drivertest.WriteImage(t, nil)
+	create := func(path string) driver.Instance {
+		t.Helper()
+		root, err := image.FromEROFS(path, image.EROFSOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := driver.Spec{ID: "one", Root: root, Limits: drivertest.Limits, Boot: wire.Boot{Token: rand.Text(), Home: "/", Dir: "/", Hostname: "one"}}
+		inst, err := d.Create(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err, errors.Unwrap(err))
+		}
+		return inst
+	}
+	inst := create(first)
+	again, err := d.Recover(t.Context(), "one", inst.Handle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []driver.Instance{inst, again} {
+		var said bytes.Buffer
+		if err := i.(driver.Archiver).Archive(t.Context(), &said); !errors.Is(err, hutch.Unsupported) || said.Len() > 0 {
+			t.Errorf("a program of the image was started: %q, %v", said.String(), err)
+		}
+	}
+	before := inEngine(t, api)
+	if err := errors.Join(inst.Destroy(t.Context()), os.Remove(first)); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(second).Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := inEngine(t, api); strings.Count(before, "hutch-image:") != 1 || strings.Count(after, "hutch-image:") != 1 || strings.Contains(before, after) {
+		t.Errorf("the engine had %s, and has %s", before, after)
 	}
 }

@@ -22,48 +22,97 @@ import (
 )
 
 // A container needs an image of Docker's. Ours holds the skeleton of a host image: its
-// links, its /etc and the mount points. What is bound over it is not in it.
+// links, its /etc and the mount points. What is bound over it is not in it. Of another
+// image it holds everything, as Hutch's store has it: the engine asks no registry.
 
 // private is a folder that only root can enter, and meeting the folder in it where daemon and agent meet.
 const private, meeting = "/.hutch/private", "/.hutch/private/run"
 
 // image returns the name of the Docker image with a skeleton, which it makes if the engine does not have it.
 func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root) (string, error) {
-	d.images.Lock()
-	defer d.images.Unlock()
+	root.Files = over(root)
 	name := imageName(root)
+	if err := d.images.Take(ctx, name); err != nil {
+		return "", err
+	}
+	defer d.images.Put(name)
 	_, err := api.ImageInspect(ctx, name)
 	if !errdefs.IsNotFound(err) {
 		return name, err
 	}
-	return name, d.importImage(ctx, api, name, root.Dir)
+	if root.EROFS != "" {
+		sweepImages(ctx, api, false) // to make room; if it fails, the next start removes them
+		return name, d.importImage(ctx, api, name, root.EROFS, func(w io.Writer) error { return writeImage(w, root) })
+	}
+	return name, d.importImage(ctx, api, name, root.Dir, func(w io.Writer) error { return writeSkeleton(w, root.Dir) })
 }
 
 // imageName names the image after the skeleton's folder. A skeleton never changes: that of a changed host is in another
 // folder. So drivers with different state folders share the image.
+//
+// That of another image is named after its file, which never changes either, and what a sandbox has over it: see [over].
 func imageName(root image.Root) string {
+	if root.EROFS != "" {
+		over, _ := json.Marshal(root.Files) // text and numbers, so no error
+		sum := sha256.Sum256(append([]byte(root.EROFS+"\x00"), over...))
+		return "hutch-image:" + hex.EncodeToString(sum[:16])
+	}
 	sum := sha256.Sum256([]byte(root.Dir))
 	return "hutch-host:" + filepath.Base(filepath.Dir(root.Dir)) + "-" + hex.EncodeToString(sum[:6])
+}
+
+// over is what sandboxes of an image have over its file. It is the same for every user that commands can run as, because callers
+// choose the user, and the engine must not keep a copy for each. It is read only, so the owner of a working folder matters little,
+// and a home that the image lacks is left out; the engine makes the mount point of the one in memory.
+func over(root image.Root) []image.File {
+	user := root.Account()
+	own := []string{root.Workdir(), image.Workspace, image.Data}
+	needed := append([]string{"/proc", "/sys", "/dev", image.MeetingPath, "/tmp", "/var/tmp"}, own...)
+	for _, f := range root.Files {
+		if !f.Mode.IsDir() {
+			needed = append(needed, f.Path)
+		}
+	}
+	var files []image.File
+	for _, f := range root.Files {
+		leads := func(path string) bool {
+			return path == f.Path || strings.HasPrefix(path, strings.TrimSuffix(f.Path, "/")+"/")
+		}
+		if !slices.ContainsFunc(needed, leads) {
+			continue
+		}
+		if slices.Contains(own, f.Path) && f.UID == user.UID && f.GID == user.GID {
+			f.UID, f.GID = 0, 0
+		}
+		files = append(files, f)
+	}
+	return files
 }
 
 // noTag is what older engines list for an image without a name.
 const noTag = "<none>:<none>"
 
-// sweepImages removes the images whose skeleton is gone, and those that lost their name to a second import. An image
+// sweepImages removes the images whose skeleton or file is gone and, with nameless, those that lost their name to a second import;
+// one that is being imported has none yet. An image
 // with another name is another's: one that was made from ours has its label. The engine refuses to remove an image that
 // a container uses.
-func sweepImages(ctx context.Context, api *client.Client) error {
+func sweepImages(ctx context.Context, api *client.Client, nameless bool) error {
 	all, err := api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", skeletonLabel)})
 	if err != nil {
 		return err
 	}
 	var errs error
 	for _, img := range all.Items {
-		foreign := func(tag string) bool { return tag != noTag && !strings.HasPrefix(tag, "hutch-host:") }
+		foreign := func(tag string) bool {
+			return tag != noTag && !strings.HasPrefix(tag, "hutch-host:") && !strings.HasPrefix(tag, "hutch-image:")
+		}
 		if slices.ContainsFunc(img.RepoTags, foreign) || img.ParentID != "" {
 			continue
 		}
 		named := len(img.RepoTags) > 0 && img.RepoTags[0] != noTag
+		if !named && !nameless {
+			continue
+		}
 		if _, err := os.Stat(img.Labels[skeletonLabel]); named && !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -75,11 +124,12 @@ func sweepImages(ctx context.Context, api *client.Client) error {
 	return errs
 }
 
-func (d *Driver) importImage(ctx context.Context, api *client.Client, name, dir string) error {
+// importImage makes an image of an archive. origin is what it is made of.
+func (d *Driver) importImage(ctx context.Context, api *client.Client, name, origin string, write func(io.Writer) error) error {
 	r, w := io.Pipe()
 	defer r.Close()
-	go func() { w.CloseWithError(writeSkeleton(w, dir)) }()
-	label, err := json.Marshal(dir)
+	go func() { w.CloseWithError(write(w)) }()
+	label, err := json.Marshal(origin)
 	if err != nil {
 		return err
 	}
@@ -105,6 +155,15 @@ func importFailure(r io.Reader) error {
 			return fmt.Errorf("import an image: %s", m.Error)
 		}
 	}
+}
+
+// writeImage writes the root of an image, and the folder where daemon and agent meet.
+func writeImage(out io.Writer, root image.Root) error {
+	root.Files = slices.Clone(root.Files)
+	for _, path := range []string{private, meeting} {
+		root.Files = append(root.Files, image.File{Path: path, Mode: fs.ModeDir | 0o700})
+	}
+	return root.WriteTar(out)
 }
 
 // writeSkeleton writes a skeleton as a tar archive in which everything belongs to root.

@@ -21,7 +21,8 @@ import (
 
 // record is how a place is found again.
 type record struct {
-	Container string `json:"container"` // the engine's id of it
+	Container string `json:"container"`       // the engine's id of it
+	Image     bool   `json:"image,omitempty"` // not the host's, so its programs are a stranger's
 }
 
 // instance is a place.

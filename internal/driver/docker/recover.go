@@ -84,5 +84,5 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 		}
 		n++
 	}
-	return n, errors.Join(errs, sweepImages(ctx, api))
+	return n, errors.Join(errs, sweepImages(ctx, api, true))
 }

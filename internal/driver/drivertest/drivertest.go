@@ -41,6 +41,8 @@ type Config struct {
 	// Images says that places can be made from an image's EROFS file, OneOwner that its files then all belong to the
 	// user that commands run as.
 	Images, OneOwner bool
+	// ReadOnlyImages says that they can, and that nothing of the file can be changed.
+	ReadOnlyImages bool
 	// Networked says that places can have a network.
 	Networked bool
 	// Limited lists the limits that hold here: "memory", "pids", "disk".
@@ -62,9 +64,14 @@ func Run(t *testing.T, c Config) {
 	if c.Layers {
 		maps.Copy(tests, layered)
 	}
-	if c.Images {
+	switch {
+	case c.Images:
 		maps.Copy(tests, imaged)
-	} else {
+	case c.ReadOnlyImages:
+		for _, name := range unwritten {
+			tests[name] = imaged[name]
+		}
+	default:
 		tests["RefusesImages"] = refusesImages
 	}
 	if c.Images && c.Saves {

@@ -31,6 +31,9 @@ var imaged = map[string]func(*testing.T, *suite){
 	"ImageThatIsMissing": imageThatIsMissing,
 }
 
+// unwritten are those that write nothing over the image's own files.
+var unwritten = []string{"ImageOfTheHostile", "ImageEnvIsData", "ImageRecovers", "ImageThatIsMissing"}
+
 // A driver that has only the host's programs says so.
 func refusesImages(t *testing.T, s *suite) {
 	spec := s.spec("image")

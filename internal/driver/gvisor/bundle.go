@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -119,7 +120,7 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 		Root:     &specs.Root{Path: cmp.Or(spec.Root.Dir, noRoot)},
 		Mounts:   mounts(spec.Root, agent),
 		Process: &specs.Process{
-			Args: append([]string{image.AgentPath, "gvisor"}, innerLimits(spec.Limits)...),
+			Args: slices.Concat([]string{image.AgentPath, "gvisor", lossDetection}, innerLimits(spec.Limits)),
 			// Nothing of the image's environment: it could contain a boot message of its own.
 			Env:             []string{"HUTCH_BOOT=" + base64.StdEncoding.EncodeToString(text)},
 			Cwd:             "/",
@@ -177,6 +178,9 @@ func mounts(root image.Root, agent string) []specs.Mount {
 
 // groups is the path of gVisor's own control groups inside. They belong to root.
 const groups = "/sys/fs/cgroup"
+
+// lossDetection is the setting that makes TCP do without RACK, whose connections can wait forever after a loss: see internal/netstack.
+const lossDetection = "/proc/sys/net/ipv4/tcp_recovery=0"
 
 // innerLimits are the settings of the control group inside, which contains everything; package inside writes them.
 // gVisor enforces the limit on processes. The other limits are only shown to programs that choose sizes by them; the

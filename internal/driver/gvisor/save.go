@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"hutch"
 	"hutch/internal/driver"
 	"hutch/internal/driver/gvisor/contract"
 	"hutch/internal/durable"
@@ -171,7 +173,11 @@ func moved(s specs.Spec, folder, hostname string) specs.Spec {
 
 // RestoreFiles implements driver.Restorer.
 func (d *Driver) RestoreFiles(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
-	return d.make(ctx, spec, origin{layer: filepath.Join(dir, filesLayer)})
+	layer := filepath.Join(dir, filesLayer)
+	if _, err := os.Stat(layer); errors.Is(err, fs.ErrNotExist) { // of Copy
+		return nil, hutch.Errorf(hutch.Unavailable, "its memory could not be restored here, and a checkpoint has no copy of the files beside it: the log of the server has the cause")
+	}
+	return d.make(ctx, spec, origin{layer: layer})
 }
 
 // origin is what a sandbox starts from; the zero origin is an empty one.

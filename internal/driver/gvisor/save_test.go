@@ -47,7 +47,7 @@ func TestImageIsFreed(t *testing.T) {
 	}
 }
 
-// A place can be saved any number of times. The agent listens anew after each, and gVisor gives the files of the
+// A place can be saved any number of times. The agent listens again after each save, and gVisor gives the files of the
 // sockets before back only when it has many of them: they must fit into the folder where daemon and agent meet.
 func TestManySaves(t *testing.T) {
 	t.Parallel()

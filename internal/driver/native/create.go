@@ -44,19 +44,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	defer cancel()
 	i, err := d.create(ctx, spec)
 	if err != nil {
-		return nil, unmade(ctx, err)
+		return nil, driver.CreateError(ctx, err, "no native sandbox can be made: `hutch doctor` tells what this machine lacks for it")
 	}
 	return i, nil
-}
-
-func unmade(ctx context.Context, err error) error {
-	if _, ok := errors.AsType[*hutch.Error](err); ok {
-		return err
-	}
-	if ctx.Err() != nil {
-		return hutch.Errorf(hutch.Timeout, "the native sandbox was not ready in time: try again").Because(errors.Join(context.Cause(ctx), err))
-	}
-	return hutch.Errorf(hutch.Unavailable, "no native sandbox can be made: `hutch doctor` tells what this machine lacks for it").Because(err)
 }
 
 // create creates a place or leaves nothing. The folder prevents two places of one id.
@@ -184,7 +174,7 @@ func (i *instance) start(ctx context.Context, config place.Config, boot wire.Boo
 // is after that.
 func (i *instance) fork(b *birth, config place.Config) error {
 	command := clone.Command{
-		Path: place.Program, Argv: place.InitArgs, Files: b.descriptors(),
+		Path: place.Program, Argv: place.InitArgs, Env: place.Env, Files: b.descriptors(),
 		Namespaces: namespaces, Capabilities: place.Capabilities,
 	}
 	if config.Network {

@@ -43,6 +43,9 @@ const (
 // InitArgs are the arguments of the agent program at its start.
 var InitArgs = []string{"hutch-agent", initCommand}
 
+// Env is its environment. Go starts fewer threads for one processor, and the agent uses no more.
+var Env = []string{"GOMAXPROCS=1"}
+
 // Config describes the place.
 type Config struct {
 	Hostname string `json:"hostname"`

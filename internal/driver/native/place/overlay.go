@@ -61,10 +61,8 @@ func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree,
 	if err := unix.Mkdirat(int(b.tree), top, 0o755); err != nil {
 		return -1, err
 	}
-	for _, path := range hidden {
-		if err := mount.Conceal(int(b.tree), name, top, path); err != nil {
-			return -1, fmt.Errorf("%w: hide %s: %w", errPlain, path, err)
-		}
+	if err := mount.Conceal(int(b.tree), name, top, hidden); err != nil {
+		return -1, fmt.Errorf("%w: %w", errPlain, err)
 	}
 	shown, err := mount.New("overlay", mount.ReadOnly|mount.NoSUID|mount.NoDev,
 		[2]string{"lowerdir", benchPoint + "/" + top + ":" + benchPoint + "/" + name}, [2]string{"xino", "on"})

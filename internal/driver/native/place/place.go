@@ -58,7 +58,7 @@ func build() error {
 			return err
 		}
 	}
-	err = unix.Exec(Program, []string{InitArgs[0], runCommand}, nil)
+	err = unix.Exec(Program, []string{InitArgs[0], runCommand}, Env)
 	return fmt.Errorf("become the agent: %w", err)
 }
 
@@ -104,6 +104,7 @@ func begin() (wire.Boot, error) {
 	if err != nil {
 		return wire.Boot{}, err
 	}
+	boot.Offer = true
 	if boot.Apart {
 		boot.Namespace = namespaceFD
 	}

@@ -1,0 +1,59 @@
+package gvisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"hutch/internal/driver"
+)
+
+// Relocate implements driver.Relocator. It replaces all paths of the host by those of a new place with the spec: saved state of
+// another machine must not choose which files of this host are shown.
+func (d *Driver) Relocate(spec driver.Spec, dir string) error {
+	path := filepath.Join(dir, configFile)
+	var was specs.Spec
+	if err := readConfig(path, &was); err != nil {
+		if errors.Is(err, fs.ErrNotExist) { // there are only files
+			return nil
+		}
+		return err
+	}
+	here, err := bundle(spec, d.opt.Agent)
+	if err != nil {
+		return err
+	}
+	if err := relocate(&was, here); err != nil {
+		return err
+	}
+	was.Annotations = annotations(spec)
+	text, err := json.Marshal(was)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
+}
+
+func relocate(was, here *specs.Spec) error {
+	sources := map[string]specs.Mount{}
+	for _, m := range here.Mounts {
+		sources[m.Destination] = m
+	}
+	for i, m := range was.Mounts {
+		if m.Type != "bind" || m.Destination == meeting {
+			continue
+		}
+		is, ok := sources[m.Destination]
+		if !ok {
+			return fmt.Errorf("the sandbox had %.200q of its machine, which this one does not have", m.Destination)
+		}
+		was.Mounts[i] = is
+	}
+	was.Root, was.Linux = here.Root, here.Linux
+	return nil
+}
