@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"path"
+	"io/fs"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -123,9 +123,9 @@ func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, image string) (*box, e
 		network = hutch.Network{Mode: hutch.NetworkNone}
 	}
 	b, err := r.create(ctx, network, image)
-	if err == nil && b.runtime == "native" {
+	if err == nil && (b.runtime == "native" || b.runtime == "docker") {
 		b.destroy()
-		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime native, since it is code of a stranger that is root: give --runtime gvisor")
+		err = hutch.Errorf(hutch.Unsupported, "a RUN cannot be done on the runtime %s, since it is code of a stranger that is root: give --runtime gvisor", b.runtime)
 	}
 	return b, err
 }
@@ -209,7 +209,7 @@ func (b *box) written(ctx context.Context, m *mounts, before view) (*tree, error
 	if n := bytes.Count(listed.Bytes(), []byte{0}); n > 3*b.store.Bounds().Entries { // those of the image, of the layer, and folders twice
 		return nil, errNames()
 	}
-	return out, addRemoved(out, before, listed.String(), append(hidden, m.caches()...))
+	return out, addRemoved(out, before.root, listed.String(), append(hidden, m.caches()...))
 }
 
 // ours are paths that each sandbox has of its own.
@@ -250,7 +250,7 @@ func sameFolder(out *tree, before view, name string) bool {
 
 // addRemoved adds what was there before and is in no list of the sandbox. Folders that could not be read, and mounts,
 // end with a slash in the list: nothing is known of what is in them.
-func addRemoved(out *tree, before view, list string, hidden []string) error {
+func addRemoved(out *tree, before fs.FS, list string, hidden []string) error {
 	there, unknown := map[string]bool{}, map[string]bool{}
 	for name := range strings.SplitSeq(list, "\x00") {
 		if dir, ok := strings.CutSuffix(name, "/"); ok {
@@ -258,26 +258,23 @@ func addRemoved(out *tree, before view, list string, hidden []string) error {
 		}
 		there[clean(name)] = true
 	}
-	var gone func(dir string) error
-	gone = func(dir string) error {
-		for _, name := range before.names(dir) {
-			at := path.Join(dir, name)
-			f, ok := before.lookup(at)
-			switch {
-			case below(at, ours) || below(at, hidden) || !ok:
-			case !there[at]:
-				if err := out.add(at, &node{mode: removed}); err != nil {
-					return err
-				}
-			case f.mode.IsDir() && !unknown[at] && (out.nodes[at] == nil || out.nodes[at].mode.IsDir()):
-				if err := gone(at); err != nil {
-					return err
-				}
+	return fs.WalkDir(before, ".", func(at string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || at == ".":
+			return err
+		case below(at, ours) || below(at, hidden):
+		case !there[at]:
+			if err := out.add(at, &node{mode: removed}); err != nil {
+				return err
 			}
+		case !unknown[at] && (out.nodes[at] == nil || out.nodes[at].mode.IsDir()):
+			return nil // what is in it can be gone
+		}
+		if d.IsDir() {
+			return fs.SkipDir
 		}
 		return nil
-	}
-	return gone(".")
+	})
 }
 
 // stream gives one function what the other writes.

@@ -18,8 +18,6 @@ func expand(ctx context.Context, r io.Reader, size, ratio int64) (plain io.Reade
 	magic, _ := head.Peek(6)
 	kind = kindOf(magic)
 	switch kind {
-	case "xz":
-		return nil, kind, hutch.Errorf(hutch.Unsupported, "ADD cannot unpack an archive that is compressed with xz: compress it with gzip or zstd, or COPY it and unpack it in a RUN")
 	case "bzip2":
 		plain = &unpacking{until{ctx, bzip2.NewReader(head)}, freeRatio + size*ratio, ratio}
 	case "":
@@ -27,7 +25,7 @@ func expand(ctx context.Context, r io.Reader, size, ratio int64) (plain io.Reade
 	default:
 		z, err := rootfs.Decompress(ctx, head, "the archive", ratio)
 		if err != nil {
-			return nil, kind, nil // its first bytes lie: it is a file
+			return nil, kind, nil // it only begins like an archive: copy it as a file
 		}
 		plain = z
 	}

@@ -17,7 +17,7 @@ type state struct {
 	trees []*layer
 }
 
-// layer is a tree that is read when somebody looks at it.
+// layer is a tree that is read on its first use.
 type layer struct {
 	tree *tree
 	load func() (*tree, error)

@@ -189,7 +189,7 @@ type remote struct {
 func parseRemote(req hutch.GitCloneRequest) (remote, error) {
 	r := remote{url: req.URL, username: req.Username, password: req.Password}
 	invalid := func(format string, args ...any) error {
-		return hutch.Errorf(hutch.Invalid, format, args...).With("field", "url")
+		return hutch.Errorf(hutch.Invalid, format, args...).Naming(hutch.AboutField, "url")
 	}
 	switch {
 	case strings.Contains(r.url, "://"):
@@ -209,13 +209,13 @@ func parseRemote(req hutch.GitCloneRequest) (remote, error) {
 func (r *remote) absolute() error {
 	u, err := url.Parse(r.url)
 	if err != nil {
-		return hutch.Errorf(hutch.Invalid, "the url cannot be read: give one such as https://example.com/repo.git").With("field", "url")
+		return hutch.Errorf(hutch.Invalid, "the url cannot be read: give one such as https://example.com/repo.git").Naming(hutch.AboutField, "url")
 	}
 	secret, has := u.User.Password()
 	switch scheme := strings.ToLower(u.Scheme); scheme {
 	case "https", "http":
 		if u.Host == "" {
-			return hutch.Errorf(hutch.Invalid, "the url has no host: give one such as https://example.com/repo.git").With("field", "url")
+			return hutch.Errorf(hutch.Invalid, "the url has no host: give one such as https://example.com/repo.git").Naming(hutch.AboutField, "url")
 		}
 		if r.username == "" && r.password == "" && u.User != nil {
 			r.username, r.password = u.User.Username(), secret
@@ -225,17 +225,17 @@ func (r *remote) absolute() error {
 		return checkText(r.username + r.password)
 	case "ssh", "git", "file":
 		if has {
-			return hutch.Errorf(hutch.Invalid, "a password in a URL of scheme %s is of no use: reach the remote with a key inside the sandbox", scheme).With("field", "url")
+			return hutch.Errorf(hutch.Invalid, "a password in a URL of scheme %s is of no use: reach the remote with a key inside the sandbox", scheme).Naming(hutch.AboutField, "url")
 		}
 		return nil
 	default:
-		return hutch.Errorf(hutch.Invalid, "a repository cannot be cloned by %.20q: use https, http, ssh, git or file", scheme).With("field", "url")
+		return hutch.Errorf(hutch.Invalid, "a repository cannot be cloned by %.20q: use https, http, ssh, git or file", scheme).Naming(hutch.AboutField, "url")
 	}
 }
 
 func checkText(s string) error {
 	if strings.ContainsAny(s, "\x00\n\r") {
-		return hutch.Errorf(hutch.Invalid, "the credentials in the url hold a control character").With("field", "url")
+		return hutch.Errorf(hutch.Invalid, "the credentials in the url hold a control character").Naming(hutch.AboutField, "url")
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (r remote) name() (string, error) {
 	s = strings.TrimSuffix(strings.TrimRight(s, "/"), "/.git")
 	s = strings.TrimSuffix(path.Base(strings.TrimRight(s, "/")), ".git")
 	if s == "" || s == "." || s == ".." || s == "/" {
-		return "", hutch.Errorf(hutch.Invalid, "the url names no folder for the clone: give dir").With("field", "dir")
+		return "", hutch.Errorf(hutch.Invalid, "the url names no folder for the clone: give dir").Naming(hutch.AboutField, "dir")
 	}
 	return s, nil
 }

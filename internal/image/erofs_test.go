@@ -1,6 +1,9 @@
 package image
 
 import (
+	"archive/tar"
+	"bytes"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -142,5 +145,38 @@ func TestEROFSTrusts(t *testing.T) {
 	}
 	if _, ok := root.file("/etc/ssl/certs/ca-certificates.crt"); ok {
 		t.Error("the image got a second bundle")
+	}
+}
+
+// TestWriteTar: an archive of an image has what a sandbox has over it, and nothing behind a link of the image.
+func TestWriteTar(t *testing.T) {
+	path := writeEROFS(t, map[string]string{"etc/passwd": "root", "etc/hosts": "of the image", "bin/tool": "tool", "sh": "->bin/tool", "tmp": "->/etc", "workspace/a": "1"})
+	root, err := FromEROFS(path, EROFSOptions{})
+	check(t, err)
+	var out bytes.Buffer
+	check(t, root.WriteTar(&out))
+	found := map[string]string{}
+	for r := tar.NewReader(&out); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		check(t, err)
+		if _, twice := found[h.Name]; twice {
+			t.Errorf("%s is there twice", h.Name)
+		}
+		text, err := io.ReadAll(r)
+		check(t, err)
+		found[h.Name] = fmt.Sprintf("%c%o %d %s%s", h.Typeflag, h.Mode, h.Uid, h.Linkname, text)
+	}
+	for name, want := range map[string]string{
+		"etc/passwd": "0644 0 root", "bin/tool": "0644 0 tool", "sh": "2777 0 bin/tool", "tmp/": "51777 0 ", "workspace/": "5755 1000 ", "workspace/a": "0644 0 1", "etc/": "5755 0 ",
+	} {
+		if got := found[name]; got != want {
+			t.Errorf("%s is %q, not %q", name, got, want)
+		}
+	}
+	if hosts := found["etc/hosts"]; strings.Contains(hosts, "of the image") || !strings.Contains(hosts, "127.0.0.1") {
+		t.Errorf("etc/hosts is %q", hosts)
 	}
 }

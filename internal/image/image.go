@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"hutch"
 )
 
 // Root is a read-only root file system, ready to be used by any number of
@@ -61,7 +63,8 @@ type Root struct {
 
 // Program is what an image says of the program that it is made for. It is untrusted.
 type Program struct {
-	Command []string // the ENTRYPOINT and CMD
+	Command []string   // the ENTRYPOINT and CMD
+	Care    hutch.Care // the STOPSIGNAL and HEALTHCHECK
 }
 
 // File is a folder or a regular file that a sandbox has over an EROFS file. It

@@ -105,7 +105,10 @@ func agree(t *testing.T, r Root, path string) {
 	}
 	defer unix.Close(fd)
 	got, ok := r.Resolve(path)
-	file, err := unix.Openat2(fd, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	var file int
+	for err = unix.EAGAIN; err == unix.EAGAIN; { // something on the machine was renamed meanwhile
+		file, err = unix.Openat2(fd, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	}
 	if err != nil {
 		if ok {
 			t.Errorf("Resolve(%q) = %q; the kernel says %v", path, got, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The content is there once, whole, whoever asks first; links lead nowhere while it is written.
+// The content is there once, whole, with many callers at once; links lead nowhere while it is written.
 func TestUnpack(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()

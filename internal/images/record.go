@@ -13,7 +13,7 @@ func record(img oci.Image) hutch.Image {
 		Config: hutch.ImageConfig{
 			Env: img.Config.Env, WorkingDir: img.Config.WorkingDir, User: img.Config.User,
 			Entrypoint: img.Config.Entrypoint, Command: img.Config.Cmd, Labels: img.Config.Labels,
-			ExposedPorts: img.Config.ExposedPorts, StopSignal: img.Config.StopSignal,
+			ExposedPorts: img.Config.ExposedPorts, StopSignal: img.Config.StopSignal, Healthcheck: healthcheck(img.Config),
 		},
 	}
 	if !img.Created.IsZero() {

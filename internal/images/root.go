@@ -106,7 +106,7 @@ func (s *Images) open(ctx context.Context, digest string) (image.Root, error) {
 	account := image.FromUser(user)
 	opt.User = &account
 	root, err := image.FromEROFS(path, opt)
-	root.Program = image.Program{Command: slices.Concat(img.Config.Entrypoint, img.Config.Cmd)}
+	root.Program = image.Program{Command: slices.Concat(img.Config.Entrypoint, img.Config.Cmd), Care: care(img.Config)}
 	if errors.Is(err, image.ErrFolder) {
 		err = hutch.Errorf(hutch.Invalid, "the image has a working folder, or its user a home, with a path that no system takes: have it built again").Naming(hutch.AboutField, "image").Because(err)
 	}

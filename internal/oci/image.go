@@ -45,11 +45,12 @@ type Config struct {
 
 // Healthcheck is the command by which an image says that its program is well. Zero times stand for Docker's defaults.
 type Healthcheck struct {
-	Test        []string      `json:"test"` // begins with CMD, CMD-SHELL or NONE
-	Interval    time.Duration `json:"interval,omitempty"`
-	Timeout     time.Duration `json:"timeout,omitempty"`
-	StartPeriod time.Duration `json:"startPeriod,omitempty"`
-	Retries     int           `json:"retries,omitempty"`
+	Test          []string      `json:"test"` // begins with CMD, CMD-SHELL or NONE
+	Interval      time.Duration `json:"interval,omitempty"`
+	Timeout       time.Duration `json:"timeout,omitempty"`
+	StartPeriod   time.Duration `json:"startPeriod,omitempty"`
+	StartInterval time.Duration `json:"startInterval,omitempty"`
+	Retries       int           `json:"retries,omitempty"`
 }
 
 // User is a user as an image knows it.

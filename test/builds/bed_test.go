@@ -4,7 +4,6 @@ package builds
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -30,6 +29,7 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/server"
 	"hutch/internal/image"
 )
 
@@ -148,22 +148,7 @@ func (b *bed) load(t testing.TB, name string, archive func() ([]byte, error)) {
 // start starts the server, after its end once more.
 func (b *bed) start(t testing.TB) {
 	t.Helper()
-	d, err := daemon.Open(t.Context(), b.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	served := make(chan error, 1)
-	go func() { served <- d.Serve(ctx) }()
-	b.end = func() {
-		cancel()
-		if err := errors.Join(<-served, d.Close()); err != nil {
-			t.Error(err)
-		}
-	}
-	b.server = d
-	token, _ := d.Token()
-	b.Client = client.New(d.URL(), token)
+	b.server, b.Client, b.end = server.Start(t, b.cfg)
 }
 
 // entry is one thing in the context of a build.

@@ -126,7 +126,8 @@ func cases(t *testing.T) []testCase {
 		{name: "add a file", dockerfile: "FROM localhost/base\nADD a /x", files: files("a", "no archive"), text: map[string]string{"x": "no archive"}},
 		{name: "copy keeps an archive", dockerfile: "FROM localhost/base\nCOPY a.tar /x/", files: files("a.tar", archive), paths: []string{"x/a.tar"}},
 		{name: "add what is compressed and no archive", dockerfile: "FROM localhost/base\nADD a.gz /x/", files: files("a.gz", gzipped("text")), paths: []string{"x/a.gz"}},
-		{name: "add xz", dockerfile: "FROM localhost/base\nADD a.tar.xz /x/", files: files("a.tar.xz", "\xfd7zXZ\x00rest"), kind: hutch.Unsupported, errors: []string{"xz"}},
+		{name: "add xz", dockerfile: "FROM localhost/base\nADD a.tar.xz /x/", files: files("a.tar.xz", xzArchive), text: map[string]string{"x/etc/word": "hello\n"}},
+		{name: "add what begins as xz", dockerfile: "FROM localhost/base\nADD a.tar.xz /x/", files: files("a.tar.xz", "\xfd7zXZ\x00rest"), paths: []string{"x/a.tar.xz"}},
 		{name: "add a repository by ssh", dockerfile: "FROM localhost/base\nADD git@github.com:owner/name.git /x", kind: hutch.Unsupported, errors: []string{"https://"}},
 
 		// .dockerignore and where the Dockerfile is.
@@ -238,3 +239,6 @@ func (c testCase) run(t *testing.T, b *bed) {
 		c.check(t, o)
 	}
 }
+
+// xzArchive is a tar archive with the file etc/word, made by Python's lzma.
+const xzArchive = "\xfd\x37\x7a\x58\x5a\x00\x00\x04\xe6\xd6\xb4\x46\x02\x00\x21\x01\x1c\x00\x00\x00\x10\xcf\x58\xcc\xe0\x07\xff\x00\x45\x5d\x00\x32\x9d\x08\x86\x14\xee\x21\xb2\x06\xe2\x85\x03\x96\xb7\xa3\xc3\x5d\x32\xe1\x16\x5c\x38\x2f\x58\xf5\x2c\xdc\x05\x14\x1f\x5a\x8f\x6b\xa6\xc3\x7f\x7b\x36\xdf\x26\xbb\xeb\xd0\xfc\xee\x39\x34\xa6\x9d\x40\x67\xa0\x7c\x0b\xd4\xaa\x25\x47\x91\xde\xc0\xef\xb0\xf9\x40\xe5\x7b\x43\x00\x00\x00\x00\x00\x66\xaf\x31\x8c\x02\x11\xa6\x69\x00\x01\x61\x80\x10\x00\x00\x00\x2f\xef\x02\xe1\xb1\xc4\x67\xfb\x02\x00\x00\x00\x00\x04\x59\x5a"

@@ -52,6 +52,7 @@ var unlike = map[string]string{
 	"no such image":                         "likewise",
 	"add a repository by ssh":               "the engine asks the network",
 	"add xz":                                "the engine has a program for it",
+	"add what begins as xz":                 "likewise",
 	"variables without end":                 "the engine has no bound",
 	"variables without end over lines":      "likewise",
 	"patterns without end":                  "likewise",

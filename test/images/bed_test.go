@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -28,12 +29,15 @@ import (
 	"hutch/internal/driver"
 	"hutch/internal/hutchtest"
 	"hutch/internal/hutchtest/debian"
+	"hutch/internal/hutchtest/server"
 	"hutch/internal/hutchtest/testimage"
 	"hutch/internal/image"
 	"hutch/internal/oci"
 )
 
-func TestMain(m *testing.M) { hutchtest.Main(m) }
+func TestMain(m *testing.M) {
+	hutchtest.Main(m, func() { os.RemoveAll(debianStore.dir) })
+}
 
 // python is what the tests know as python:3.12-slim: a Debian with Python.
 const python = "python:3.12-slim"
@@ -46,6 +50,10 @@ var serveRegistry = sync.OnceValues(func() (string, error) {
 		publish(at, "library/"+python, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "COLOUR=red"}, Cmd: []string{"python3"}}, debian.Write),
 		publish(at, "library/hello:1", v1.Config{User: "7000:7001", WorkingDir: "/data", Entrypoint: []string{"/program"}}, static(hello)),
 		publish(at, "library/shout:1", v1.Config{Entrypoint: []string{"/program", "it's"}, Labels: map[string]string{"sandbox.runner": "true", "sandbox.language": "Shout"}}, static(shout)),
+		publish(at, "library/site:1", v1.Config{
+			User: "7000:7001", WorkingDir: "/data", Entrypoint: []string{"/program"}, StopSignal: "SIGQUIT", ExposedPorts: map[string]struct{}{"8080/tcp": {}, "53/udp": {}},
+			Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/program", "check"}, Interval: 100 * time.Millisecond, Timeout: time.Minute, Retries: 1},
+		}, static(site)),
 		publish(at, "library/mute:1", v1.Config{Labels: map[string]string{"sandbox.runner": "true", "sandbox.language": "mute"}}, static(hello)),
 	)
 })
@@ -114,6 +122,30 @@ func main() {
 }
 `
 
+// site is a server on port 8080. With an argument it asks the server how it is. On SIGQUIT it leaves a word.
+const site = `package main
+
+import ("fmt"; "net/http"; "os"; "os/signal"; "syscall")
+
+func main() {
+	if len(os.Args) > 1 {
+		res, err := http.Get("http://127.0.0.1:8080/")
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("it says", res.StatusCode)
+		return
+	}
+	quit := make(chan os.Signal, 1)
+	signal.Notify(quit, syscall.SIGQUIT)
+	go http.ListenAndServe("127.0.0.1:8080", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }))
+	fmt.Println("up")
+	<-quit
+	os.WriteFile("/data/word", []byte("quit"), 0o644)
+}
+`
+
 // shout is a runner: it prints the source that it reads in capitals, and who and where it is, and adds it to a file.
 const shout = `package main
 
@@ -142,8 +174,68 @@ type bed struct {
 	end    func()
 }
 
-// newBed starts a server with one runtime. docker.io is the registry of the tests.
+// newBed starts a server with one runtime and no images. docker.io is the registry of the tests.
 func newBed(t *testing.T, runtime string) *bed {
+	t.Helper()
+	b := prepare(t, runtime)
+	b.start(t)
+	return b
+}
+
+// newDebian starts a server that has the Debian. The first one pulls it and makes its root file system, which takes long
+// under the race detector; the stores of the others begin with links to its files.
+func newDebian(t *testing.T, runtime string) *bed {
+	t.Helper()
+	b := prepare(t, runtime)
+	store := b.cfg.Data.Path(datadir.OCI)
+	debianStore.Lock()
+	defer debianStore.Unlock()
+	if debianStore.dir != "" {
+		linkStore(t, debianStore.dir, store)
+		b.start(t)
+		return b
+	}
+	b.start(t)
+	sb := b.make(t, python)
+	if _, err := b.Destroy(t.Context(), sb.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "hutch-store-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	debianStore.dir = dir
+	linkStore(t, store, dir)
+	return b
+}
+
+// debianStore is a store of images that has the Debian.
+var debianStore struct {
+	sync.Mutex
+	dir string
+}
+
+// linkStore makes a store of the files of another. A store never changes a file, it only puts another in its place.
+func linkStore(t *testing.T, from, to string) {
+	t.Helper()
+	for _, dir := range []string{"blobs/sha256", "records", "roots"} {
+		if err := os.MkdirAll(filepath.Join(to, dir), 0o711); err != nil {
+			t.Fatal(err)
+		}
+		files, err := os.ReadDir(filepath.Join(from, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if err := os.Link(filepath.Join(from, dir, f.Name()), filepath.Join(to, dir, f.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// prepare describes a server, which ends with the test once it is started.
+func prepare(t *testing.T, runtime string) *bed {
 	t.Helper()
 	for _, program := range []string{"dpkg", "apt-cache", "go"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -163,6 +255,7 @@ func newBed(t *testing.T, runtime string) *bed {
 		Data: data, Listen: "127.0.0.1:0", Log: daemon.Log{To: t.Output(), Level: slog.LevelWarn},
 		Images: daemon.Images{Registries: map[string]oci.Registry{"docker.io": {Mirrors: []string{"http://" + at}}, at: {Private: true, Insecure: true}}},
 		Sandboxes: daemon.Sandboxes{
+			Runtime: runtime,
 			Drivers: func(dir string, _ *slog.Logger) ([]driver.Driver, error) {
 				return []driver.Driver{hutchtest.Driver(t, runtime, filepath.Join(dir, runtime))}, nil
 			},
@@ -171,8 +264,10 @@ func newBed(t *testing.T, runtime string) *bed {
 			ColdCompilers: true,
 		},
 	}}
-	b.start(t)
 	t.Cleanup(func() {
+		if b.end == nil {
+			return
+		}
 		ctx := context.WithoutCancel(t.Context())
 		if list, err := b.Sandboxes(ctx, hutch.Filter{}); err == nil {
 			for _, sb := range list {
@@ -187,22 +282,7 @@ func newBed(t *testing.T, runtime string) *bed {
 // start starts the server, after its end once more.
 func (b *bed) start(t *testing.T) {
 	t.Helper()
-	d, err := daemon.Open(t.Context(), b.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	served := make(chan error, 1)
-	go func() { served <- d.Serve(ctx) }()
-	b.end = func() {
-		cancel()
-		if err := errors.Join(<-served, d.Close()); err != nil {
-			t.Error(err)
-		}
-	}
-	b.server = d
-	token, _ := d.Token()
-	b.Client = client.New(d.URL(), token)
+	b.server, b.Client, b.end = server.Start(t, b.cfg)
 }
 
 // make creates a sandbox with an image.
@@ -229,7 +309,7 @@ func each(t *testing.T, test func(t *testing.T, b *bed)) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
-			test(t, newBed(t, runtime))
+			test(t, newDebian(t, runtime))
 		})
 	}
 }

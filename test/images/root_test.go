@@ -34,7 +34,7 @@ func eachWithRoot(t *testing.T, test func(*testing.T, *bed)) {
 			if runtime == "native" && os.Geteuid() != 0 {
 				t.Skip("no command is root on native without root")
 			}
-			test(t, newBed(t, runtime))
+			test(t, newDebian(t, runtime))
 		})
 	}
 }
@@ -77,7 +77,7 @@ func testRoot(t *testing.T, b *bed) {
 // TestRootReadsAll: the API reads and archives the files of all users where the sandbox is root's, and nothing of the agent's.
 func TestRootReadsAll(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "gvisor")
+	b := newDebian(t, "gvisor")
 	sb := b.make(t, python)
 	b.run(t, sb.ID, "install -d -o 500 -m 700 web; echo text >web/file; chown 500 web/file; chmod 600 web/file; ln -s /.hutch/own/run/agent.sock socket; ln -s /proc/1/environ environ")
 	var got, archive bytes.Buffer

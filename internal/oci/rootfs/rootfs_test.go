@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -235,7 +236,11 @@ func TestHostile(t *testing.T) {
 		"cut":            {layerOf(some, some[:4000]), hutch.Invalid, "cannot be read"},
 		"cut gzip":       {layerOf(some, zipped(t, some)[:60]), hutch.Invalid, "cannot be read"},
 		"noise":          {layerOf(some, bytes.Repeat([]byte("noise"), 1000)), hutch.Invalid, "cannot be read"},
-		"xz":             {layerOf(some, []byte("\xfd7zXZ\x00....")), hutch.Unsupported, "xz"},
+		"no xz":          {layerOf(some, []byte("\xfd7zXZ\x00....")), hutch.Invalid, "cannot be decompressed"},
+		"cut xz":         {layerOf(some, xzWord[:100]), hutch.Invalid, "cannot be read"},
+		"greedy xz":      {layerOf(some, xzGreedy), hutch.Invalid, "cannot be decompressed"},
+		"xz bomb":        {layerOf(some, bytes.Repeat(xzMiB, 80)), hutch.Exhausted, "20 times"},
+		"cut bzip2":      {layerOf(some, bzip2Word[:60]), hutch.Invalid, "cannot be read"},
 		"lie":            {layerOf(some, tarOf(t, reg("a", ""))), hutch.Invalid, "damaged"},
 	} {
 		_, err := write(t, []Layer{c.layer}, Options{})
@@ -270,6 +275,23 @@ func TestSparseBomb(t *testing.T) {
 	}
 }
 
+// An archive with the file etc/word, made by Python's lzma and bz2; the same with a dictionary of 128 MiB, which is more than xz -9
+// has; and a MiB of zeros.
+var (
+	xzWord    = unbase64("/Td6WFoAAATm1rRGAgAhARwAAAAQz1jM4Af/AEVdADKdCIYU7iGyBuKFA5a3o8NdMuEWXDgvWPUs3AUUH1qPa6bDf3s23ya769D87jk0pp1AZ6B8C9SqJUeR3sDvsPlA5XtDAAAAAABmrzGMAhGmaQABYYAQAAAAL+8C4bHEZ/sCAAAAAARZWg==")
+	bzip2Word = unbase64("QlpoOTFBWSZTWdjjmJIAAC1bgMmQQAD1gABAbkSegAgIIABURAnomTEyMTHqglCmhk0yMg0BR5h8g4QI2k8nGGKAoWbebhLlEKsg0KLXKhmkslLFB9khrwAwJIR+LuSKcKEhsccxJA==")
+	xzGreedy  = unbase64("/Td6WFoAAATm1rRGAgAhAR4AAACbB1Fm4Af/AERdADKdCIYU7iGyBuKFA5a3o8L+1srwIkBwo+jIp0SxqYPEFXwudrjNv+7cfDsLzJ5K1mwbjVUXaHlU7aUyUgXroayFRucAAGavMYwCEaZpAAFggBAAAACKPF4qscRn+wIAAAAABFla")
+	xzMiB     = unbase64("/Td6WFoAAATm1rRGAgAhARYAAAB0L+Wj7///ANldAABv/f//o7f/Rz5IFXI5YVG4kijmo4YH+e7kHoLTL8U6PAFLsX7JiopNL6MN2X+m44wjEVPgWRjFdYrid/i2lH8MasDedElk4ulcU7IE2PdEDKtfDW1G6eXDdoi3llestk3haR1v+0uIEGxCy4g/XACP0E6vJiiUcR89jyThcJ6nI1/sKMuF0ZWYin4qkfIndfcZwAaYTZj92K/VkA/EJVP49ZE2MQWlsO5vwXBNRwzRkRGqrWAdus6xJxhcWYbpZlJYvul2rFnk5VsFCPnH2q38+1Iq9+SVJQAAAAAAwva6PqJwa2AAAfUBgIBAAHmXf0exxGf7AgAAAAAEWVo=")
+)
+
+func unbase64(text string) []byte {
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
 func TestCompressed(t *testing.T) {
 	content := tarOf(t, reg("a", "1"))
 	z, _ := zstd.NewWriter(nil)
@@ -277,6 +299,20 @@ func TestCompressed(t *testing.T) {
 		path, err := write(t, []Layer{layerOf(content, raw)}, Options{})
 		if err != nil || len(listing(t, path)) != 1 {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, raw := range map[string][]byte{"xz": xzWord, "bzip2": bzip2Word} { // which Go cannot write
+		r, err := Decompress(t.Context(), bytes.NewReader(raw), name, 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil || len(content) != 2048 {
+			t.Fatalf("%s: %d bytes, %v", name, len(content), err)
+		}
+		path, err := write(t, []Layer{layerOf(content, raw)}, Options{})
+		if got := fmt.Sprint(listing(t, path)); err != nil || !strings.Contains(got, "etc/word") {
+			t.Errorf("%s: %s, %v", name, got, err)
 		}
 	}
 }

@@ -3,17 +3,22 @@ package rootfs
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"context"
 	"io"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/mikelolasagasti/xz"
 
 	"hutch"
 )
 
 // zstdWindow is the memory that a zstd stream can ask for; zstd(1) itself stops at 128 MiB without --long.
 const zstdWindow = 128 << 20
+
+// xzDictionary is the memory that an xz stream can ask for: that of xz -9.
+const xzDictionary = 64 << 20
 
 // counter counts what is read, until its context ends.
 type counter struct {
@@ -31,12 +36,12 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Decompress reads a stream that is plain, or compressed by gzip or zstd, as its first bytes say. Reading ends with an
+// Decompress reads a stream that is plain, or compressed by gzip, zstd, xz or bzip2, as its first bytes say. Reading ends with an
 // error of kind Exhausted when far more comes out than went in. The name is for errors.
 func Decompress(ctx context.Context, r io.Reader, name string, ratio int64) (io.ReadCloser, error) {
 	in := &counter{ctx: ctx, r: r}
 	head := bufio.NewReaderSize(in, 256<<10)
-	magic, _ := head.Peek(6) // a shorter stream is an error of its reader
+	magic, _ := head.Peek(10) // a shorter stream is an error of its reader
 	var plain io.ReadCloser
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
@@ -51,8 +56,14 @@ func Decompress(ctx context.Context, r io.Reader, name string, ratio int64) (io.
 			return nil, badStream(name, err)
 		}
 		plain = z.IOReadCloser()
-	case bytes.HasPrefix(magic, []byte("BZh")), bytes.HasPrefix(magic, []byte("\xfd7zXZ")):
-		return nil, hutch.Errorf(hutch.Unsupported, "%s is compressed with bzip2 or xz: push the image again with gzip or zstd", name)
+	case bytes.HasPrefix(magic, []byte("\xfd7zXZ\x00")):
+		z, err := xz.NewReader(head, xzDictionary)
+		if err != nil {
+			return nil, badStream(name, err)
+		}
+		plain = io.NopCloser(z)
+	case bytes.HasPrefix(magic, []byte("BZh")) && bytes.HasSuffix(magic, []byte("1AY&SY")):
+		plain = io.NopCloser(bzip2.NewReader(head))
 	default:
 		plain = io.NopCloser(head)
 	}
