@@ -68,7 +68,7 @@ func length(v reflect.Value) (n int) {
 
 // RetryAfter sets the header of that name, for an error that says when to try again.
 func RetryAfter(w http.ResponseWriter, err error) {
-	if seconds, ok := hutch.AsError(err).Data["retryAfter"].(int); ok {
+	if seconds, ok := hutch.AsError(err).RetryAfter(); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
 }
@@ -79,6 +79,15 @@ func Send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	httpio.NewWriter(w, r, Stall).Write(body)
+}
+
+// Answer answers with a small value as JSON, for a guard that does not let a request in. An error of writing means that
+// the client has gone.
+func Answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
 }
 
 // Remembered has one value for each owner, for a while. Owners share no value: the programs of an owner could change

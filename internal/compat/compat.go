@@ -1,6 +1,6 @@
 // Package compat has what the translations of other APIs share. Each translation is a package below: it turns the
-// requests of somebody else's clients into calls of a hutch.Service, and the answers into the form that those clients
-// read. It knows no engine, and decides about no rights: a guard is in front of it, and policy behind it.
+// requests of another API's clients into calls of a hutch.Service, and the answers into the form that those clients
+// read. It knows no engine, and decides about no rights: a guard is in front of it, and policy after it.
 package compat
 
 import (
@@ -137,7 +137,7 @@ func (c *Calls) Close() {
 	c.under.Wait()
 }
 
-// Owner returns the id of whom a call is for; empty is the server itself.
+// Owner returns the id of the owner that a call is made for; empty for the server itself.
 func Owner(ctx context.Context) string {
 	owner, _ := caller.OwnerOf(ctx)
 	return owner.ID

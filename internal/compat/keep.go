@@ -20,7 +20,7 @@ func NewSeldom(every time.Duration) *Seldom {
 	return &Seldom{every: every, last: map[string]time.Time{}}
 }
 
-// mostNames bounds what is remembered. Then all is forgotten, and things are done earlier than they must.
+// mostNames is how much is remembered. Above it all is forgotten, and some work is done earlier than necessary.
 const mostNames = 10000
 
 // Due reports whether it is time, and counts as having done it.
@@ -52,8 +52,7 @@ type Keeper struct {
 	lived *Seldom // by owner and sandbox: when its life was last made longer
 }
 
-// NewKeeper returns a keeper of sandboxes that stay for a time without use. Their lives are made longer once in a 24th
-// of it.
+// NewKeeper returns a keeper of sandboxes that stay for a time without use. A use extends a sandbox's life, at most 24 times in that time.
 func NewKeeper(svc hutch.Service, keep time.Duration) *Keeper {
 	return &Keeper{svc, keep, NewSeldom(keep / 24)}
 }

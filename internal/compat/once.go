@@ -60,7 +60,7 @@ func createWhenFree(ctx context.Context, svc hutch.Service, req hutch.CreateRequ
 // tooMany reports whether err says that there are as many sandboxes as can be.
 func tooMany(err error) bool {
 	e, ok := errors.AsType[*hutch.Error](err)
-	return ok && e.Kind == hutch.Exhausted && (e.Data["limit"] == "sandboxes" || e.Data["limit"] == "maxSandboxes")
+	return ok && e.Kind == hutch.Exhausted && (e.Limit() == "sandboxes" || e.Limit() == "maxSandboxes")
 }
 
 // Collected is the output of a program. What it holds is charged to the caller.

@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Sandbox } from '@e2b/code-interpreter'
-import { Template, waitForFile } from 'e2b'
+import { Template, Volume, waitForFile } from 'e2b'
 
 const results = {}
 const sandbox = await Sandbox.create({ timeoutMs: 60_000, metadata: { 'a b': 'c&d' }, envs: { GREETING: 'hello' } })
@@ -20,16 +20,34 @@ try {
   results.kept = (await sandbox.runCode('x * 2')).text
   const listed = await Sandbox.list({ query: { metadata: { 'a b': 'c&d' } } }).nextItems()
   results.listed = listed.length === 1 && listed[0].sandboxId === sandbox.sandboxId
+  results.measured = (await sandbox.getMetrics()).every((m) => m.memTotal > 0 && m.timestamp instanceof Date)
   const long = await sandbox.commands.run('sleep 600', { background: true }) // which this client follows
   await sandbox.pause()
   results.paused = (await sandbox.getInfo()).state
   const again = await Sandbox.connect(sandbox.sandboxId)
   results.kept2 = await again.files.read('notes/a.txt')
   results.goesOn = (await again.commands.list()).some((p) => p.pid === long.pid)
+  await again.pause({ keepMemory: false })
+  const rebooted = await Sandbox.connect(sandbox.sandboxId)
+  results.rebooted = (await rebooted.files.read('notes/a.txt')) === 'first' && !(await rebooted.commands.list()).some((p) => p.pid === long.pid)
 } finally {
   results.killed = await sandbox.kill()
 }
 results.gone = !(await sandbox.isRunning())
+
+// A volume outlives the sandboxes that have it.
+const volume = await Volume.create('of-js')
+const inVolume = async (command) => {
+  const box = await Sandbox.create({ volumeMounts: { '/data': volume } })
+  try {
+    return (await box.commands.run(command)).stdout
+  } finally {
+    await box.kill()
+  }
+}
+await inVolume('echo kept >/data/note')
+results.volume = await inVolume('cat /data/note')
+results.volumes = (await Volume.list()).some((v) => v.name === 'of-js') && (await Volume.destroy(volume.volumeId)) && !(await Volume.destroy(volume.volumeId))
 
 // A template: an image, files of the client, commands, and a program that runs in every sandbox.
 const fileContextPath = mkdtempSync(join(tmpdir(), 'context-'))

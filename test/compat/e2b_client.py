@@ -4,7 +4,7 @@ import json
 import pathlib
 import tempfile
 
-from e2b import Template, wait_for_file
+from e2b import Template, Volume, wait_for_file
 from e2b_code_interpreter import CommandExitException, Sandbox
 from e2b_code_interpreter import SandboxQuery
 
@@ -25,15 +25,35 @@ try:
     results["kept"] = sandbox.run_code("x * 2").text
     listed = Sandbox.list(query=SandboxQuery(metadata={"a b": "e&f"})).next_items()
     results["listed"] = len(listed) == 1 and listed[0].sandbox_id == sandbox.sandbox_id
+    results["measured"] = all(m.mem_total > 0 for m in sandbox.get_metrics())
     long = sandbox.commands.run("sleep 600", background=True)  # which this client follows
     sandbox.pause()
     results["paused"] = sandbox.get_info().state.value
     again = Sandbox.connect(sandbox.sandbox_id)
     results["kept2"] = again.files.read("notes/a.txt")
     results["goesOn"] = any(p.pid == long.pid for p in again.commands.list())
+    again.pause(mode="filesystem")
+    rebooted = Sandbox.connect(sandbox.sandbox_id)
+    results["rebooted"] = rebooted.files.read("notes/a.txt") == "first" and not any(p.pid == long.pid for p in rebooted.commands.list())
 finally:
     results["killed"] = sandbox.kill()
 results["gone"] = not sandbox.is_running()
+
+# A volume outlives the sandboxes that have it.
+volume = Volume.create("of-python")
+
+
+def in_volume(command):
+    box = Sandbox.create(volume_mounts={"/data": volume})
+    try:
+        return box.commands.run(command).stdout
+    finally:
+        box.kill()
+
+
+in_volume("echo kept >/data/note")
+results["volume"] = in_volume("cat /data/note")
+results["volumes"] = any(v.name == "of-python" for v in Volume.list()) and Volume.destroy(volume.volume_id) and not Volume.destroy(volume.volume_id)
 
 # A template: an image, files of the client, commands, and a program that runs in every sandbox.
 context = pathlib.Path(tempfile.mkdtemp())

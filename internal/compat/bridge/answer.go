@@ -70,7 +70,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error, code s
 	h.refuse(w, r, status, code, h.message(r, err))
 }
 
-// message returns the text of an error to show, and logs what the text hides.
+// message returns the text that a client gets for an error, and logs the details that the text leaves out.
 func (h *Handler) message(r *http.Request, err error) string {
 	e := hutch.AsError(err)
 	if e.Kind == hutch.Internal && !errors.Is(err, context.Canceled) {
@@ -109,8 +109,5 @@ func Refuse(w http.ResponseWriter, status int, err error) {
 	case http.StatusRequestEntityTooLarge:
 		code = codeTooLarge
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(Failure{hutch.AsError(err).Message, code}) // an error here is a client that has gone
+	compat.Answer(w, status, Failure{hutch.AsError(err).Message, code})
 }

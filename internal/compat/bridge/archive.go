@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"hutch"
+	"hutch/internal/pipe"
 )
 
 // filtered passes the archive that pack writes to w, without what the patterns exclude. A folder is excluded with
@@ -17,23 +18,16 @@ func filtered(w io.Writer, excludes []string, pack func(io.Writer) error) error 
 	if len(excludes) == 0 {
 		return pack(w)
 	}
-	from, to := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		err := pack(to)
-		to.CloseWithError(err)
-		packed <- err
-	}()
-	err := copyArchive(w, from, excludes)
-	from.CloseWithError(errStopped)
-	if broke := <-packed; broke != nil && !errors.Is(broke, errStopped) && !errors.Is(broke, context.Canceled) {
-		return broke
+	var copied error
+	err := pipe.Through(pack, func(r io.Reader) error {
+		copied = copyArchive(w, r, excludes)
+		return copied
+	})
+	if errors.Is(err, context.Canceled) {
+		return copied // the client that left says more
 	}
 	return err
 }
-
-// errStopped ends a pack whose archive nobody reads any more.
-var errStopped = errors.New("the archive is no longer read")
 
 // copyArchive copies the entries that no pattern excludes, one after the other.
 func copyArchive(w io.Writer, r io.Reader, excludes []string) error {

@@ -162,7 +162,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, map[string]string{"id": id})
 }
 
-// destroy saves what is mounted for writing, and ends the sandbox. A sandbox that does not exist is no error.
+// destroy saves the writable mounts, and destroys the sandbox. A missing sandbox is not an error.
 func (h *Handler) destroy(w http.ResponseWriter, r *http.Request, id string) {
 	err := h.saveMounts(r.Context(), id)
 	if err == nil {

@@ -341,7 +341,7 @@ func TestSharedTerminal(t *testing.T) {
 	}
 }
 
-// TestTerminalEndsWithItsClient: a shell without a session does not stay behind.
+// TestTerminalEndsWithItsClient: a shell without a session does not outlive its client.
 func TestTerminalEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

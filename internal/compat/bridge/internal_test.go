@@ -76,7 +76,7 @@ func FuzzMount(f *testing.F) {
 	})
 }
 
-// FuzzFilter: whatever a sandbox sends as its archive, what comes out is an archive without the excluded, or an error.
+// FuzzFilter: any archive of a sandbox becomes an archive without the excluded entries, or an error.
 func FuzzFilter(f *testing.F) {
 	var seed bytes.Buffer
 	w := tar.NewWriter(&seed)

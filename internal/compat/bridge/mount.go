@@ -11,6 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/compat"
+	"hutch/internal/pipe"
 )
 
 // A mount puts the files of a volume of Hutch into a folder of a sandbox that runs already. The original mounts a
@@ -43,7 +44,7 @@ type mountOptions struct {
 // volumesEndpoint begins an endpoint that means the server's own volumes.
 const volumesEndpoint = "hutch:"
 
-// volume returns the name of the volume, or why there is none.
+// volume returns the name of the volume, or an error that says why the mount has no volume.
 func (m mountRequest) volume() (string, error) {
 	invalid := func(text string) (string, error) { return "", hutch.Errorf(hutch.Invalid, "%s", text) }
 	switch {
@@ -131,7 +132,7 @@ func (h *Handler) mountVolume(ctx context.Context, id, name, at string, ro bool)
 	if err := (hutch.VolumeMount{Name: name, Path: at}).Check(); err != nil {
 		return err
 	}
-	err = pass(func(w io.Writer) error { return h.volumes.ReadVolume(ctx, name, "", w) },
+	err = pipe.Through(func(w io.Writer) error { return h.volumes.ReadVolume(ctx, name, "", w) },
 		func(r io.Reader) error {
 			return h.svc.Unpack(ctx, id, hutch.UnpackRequest{Dir: inside(at), Format: hutch.Tar}, r)
 		})
@@ -214,7 +215,7 @@ func (h *Handler) unmountVolume(ctx context.Context, id, at string) error {
 	return h.relabel(ctx, id, func(labels map[string]string) { delete(labels, mountLabel+at) })
 }
 
-// saveMounts copies back what is mounted for writing.
+// saveMounts copies the files of writable mounts back to their volumes.
 func (h *Handler) saveMounts(ctx context.Context, id string) error {
 	labels, err := h.labels(ctx, id)
 	if err != nil || h.volumes == nil {
@@ -236,7 +237,7 @@ func (h *Handler) saveMount(ctx context.Context, id, at, mounted string) error {
 	if !ok {
 		return nil
 	}
-	return pass(func(w io.Writer) error {
+	return pipe.Through(func(w io.Writer) error {
 		return h.svc.Pack(ctx, id, hutch.PackRequest{Dir: inside(at), Format: hutch.Tar}, w)
 	}, func(r io.Reader) error {
 		_, err := h.volumes.WriteVolume(ctx, name, "", r)
@@ -270,21 +271,4 @@ func inside(at string) string {
 		return p
 	}
 	return at
-}
-
-// pass connects what writes an archive with what reads it. The error of the side that failed first is returned.
-func pass(write func(io.Writer) error, read func(io.Reader) error) error {
-	from, to := io.Pipe()
-	written := make(chan error, 1)
-	go func() {
-		err := write(to)
-		to.CloseWithError(err)
-		written <- err
-	}()
-	err := read(from)
-	from.CloseWithError(errStopped)
-	if broke := <-written; broke != nil && !errors.Is(broke, errStopped) {
-		return broke
-	}
-	return err
 }

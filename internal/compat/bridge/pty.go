@@ -24,7 +24,7 @@ const (
 	killSignal = 9
 )
 
-// terminal is what a client asks for.
+// terminal is a client's request for a terminal.
 type terminal struct {
 	size    hutch.Size
 	shell   string
@@ -141,7 +141,7 @@ func (h *Handler) endTerminal(ctx context.Context, id, session string) error {
 func (h *Handler) end(ctx context.Context, id, process string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signOff)
 	defer cancel()
-	h.svc.Signal(ctx, id, process, killSignal) // one that has ended needs none
+	h.svc.Signal(ctx, id, process, killSignal) // a shell that has ended needs no signal
 }
 
 // show passes output and input until the shell ends or the client leaves.

@@ -47,7 +47,7 @@ func (h *Handler) createSession(w http.ResponseWriter, r *http.Request, id strin
 	h.answer(w, r, map[string]string{"id": body.ID})
 }
 
-// deleteSession ends a session and its terminal. A missing session is no error.
+// deleteSession ends a session and its terminal. A missing session is not an error.
 func (h *Handler) deleteSession(w http.ResponseWriter, r *http.Request, id string) {
 	name := r.PathValue("session")
 	session, ok := h.session(w, r, name)

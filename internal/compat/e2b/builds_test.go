@@ -153,6 +153,9 @@ func TestTags(t *testing.T) {
 	if slices.Sort(names); !slices.Equal(names, []string{"default", "stable", "v1"}) {
 		t.Errorf("%v", names)
 	}
+	if all, err := s.svc.Snapshots(t.Context()); err != nil || len(all) != 1 || !slices.Equal(all[0].Names, []string{"web:v1", "web:stable", "web"}) {
+		t.Errorf("tags are names of one template: %+v %v", all, err)
+	}
 	for _, bad := range []string{`["" ]`, `[":x"]`, `["web:"]`, `["A"]`, `[]`} {
 		s.want(400, "POST", "/templates/tags", `{"target":"web:v1","tags":`+bad+`}`)
 	}
@@ -226,6 +229,7 @@ func TestUploadsAreBounded(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { first <- u.put("ada", "web", "one", in) }()
 	io.WriteString(out, part)
+	io.WriteString(out, "x") // which is read after all of part was charged
 	for range 2 {
 		if err := u.put("ada", "web", "two", strings.NewReader(part)); hutch.KindOf(err) != hutch.Exhausted {
 			t.Errorf("beside another that comes: %v", err)
@@ -330,7 +334,7 @@ func TestSharedTemplates(t *testing.T) {
 	t.Parallel()
 	s, _ := openBuilds(t)
 	shared := func(name string) hutch.Snapshot {
-		return hutch.Snapshot{ID: "snap-of-admin-" + strings.ReplaceAll(name, ":", "-"), Name: name, Owner: "admin", Shared: true, Template: &hutch.Template{}}
+		return hutch.Snapshot{ID: "snap-of-admin-" + strings.ReplaceAll(name, ":", "-"), Name: name, Names: []string{name}, Owner: "admin", Shared: true, Template: &hutch.Template{}}
 	}
 	listed := &sharing{Service: s.svc, shared: []hutch.Snapshot{shared("web"), shared("web:v1"), shared("admins")}}
 	s.Server.svc = listed
@@ -346,6 +350,11 @@ func TestSharedTemplates(t *testing.T) {
 	s.want(403, "DELETE", "/templates/tags", `{"name":"web","tags":["v1"]}`)
 	s.want(204, "DELETE", "/templates/web", "")
 	s.want(403, "DELETE", "/templates/admins", "")
+	s.want(201, "POST", "/templates/tags", `{"target":"admins","tags":["mine"]}`) // a template of the caller's
+	if own, _ := s.svc.Snapshots(t.Context()); len(own) != 2 || own[1].Name != "admins:mine" {
+		t.Errorf("%+v", own)
+	}
+	s.want(204, "DELETE", "/templates/tags", `{"name":"admins","tags":["mine"]}`)
 	own, _ := s.svc.Snapshots(t.Context())
 	if len(own) != 1 || own[0].Name != "more" {
 		t.Errorf("%+v", own)
@@ -364,7 +373,9 @@ func (s *sharing) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 }
 
 func (s *sharing) DeleteSnapshot(ctx context.Context, id string) error {
-	if strings.HasPrefix(id, "snap-of-admin") {
+	own, _ := s.Service.Snapshots(ctx)
+	is := func(x hutch.Snapshot) bool { return x.IsCalled(id) }
+	if !slices.ContainsFunc(own, is) && slices.ContainsFunc(s.shared, is) {
 		return hutch.Errorf(hutch.Denied, "only its owner deletes it")
 	}
 	return s.Service.DeleteSnapshot(ctx, id)

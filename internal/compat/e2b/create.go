@@ -19,6 +19,7 @@ const (
 	labelTemplate = labelPrefix + "template" // as the client named it
 	labelResume   = labelPrefix + "resume"   // "true": a request to a paused sandbox resumes it
 	labelClosed   = labelPrefix + "closed"   // "true": its ports need a token
+	labelHost     = labelPrefix + "host"     // what its servers get as Host, with ${PORT}
 )
 
 // created is the body of a create, of both versions of the API.
@@ -121,6 +122,12 @@ func (c created) translate(timeout float64) (hutch.CreateRequest, error) {
 	}
 	if n.Public != nil && !*n.Public {
 		req.Labels[labelClosed] = "true"
+	}
+	if err := n.checkHost(); err != nil {
+		return req, err
+	}
+	if n.Host != "" {
+		req.Labels[labelHost] = n.Host
 	}
 	var err error
 	req.Network, err = n.translate(c.Internet)

@@ -34,15 +34,20 @@ import (
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/history"
 )
 
-// Options are what a server is made from. All but Images, Accounts, Domain and Log are needed.
+// Options are what a server is made from. Those that can be nil or empty say so.
 type Options struct {
 	// Service makes calls for the principal in their context.
 	Service hutch.Service
-	// Images and Accounts are beside it; nil lacks what needs them.
-	Images   hutch.Images
-	Accounts hutch.Accounts
+	// Images, Accounts, Timelines and Volumes are beside it; nil lacks what needs them.
+	Images    hutch.Images
+	Accounts  hutch.Accounts
+	Timelines hutch.Timelines
+	Volumes   hutch.Volumes
+	// History has the metrics of the past; nil has none.
+	History *history.History
 	// Records lists the records of sandboxes, brief, of the owner in the context, or of all owners. It is the server's
 	// own look, by which an address becomes a sandbox; no client sees its answer.
 	Records func(context.Context, hutch.Filter) ([]hutch.Sandbox, error)
@@ -129,7 +134,15 @@ func (s *Server) table() map[string]handler {
 		"POST /sandboxes/{id}/refreshes":  s.refresh,
 		"PUT /sandboxes/{id}/network":     s.network,
 		"GET /sandboxes/{id}/metrics":     s.metrics,
+		"GET /sandboxes/metrics":          s.metricsOfMany,
+		"GET /sandboxes/{id}/logs":        s.logsV1,
+		"GET /v2/sandboxes/{id}/logs":     s.logsV2,
 		"POST /sandboxes/{id}/fork":       s.fork,
+
+		"POST /volumes":        s.createVolume,
+		"GET /volumes":         s.listVolumes,
+		"GET /volumes/{id}":    s.getVolume,
+		"DELETE /volumes/{id}": s.deleteVolume,
 
 		"POST /sandboxes/{id}/snapshots": s.snapshot,
 		"GET /snapshots":                 s.snapshots,
@@ -146,18 +159,13 @@ func (s *Server) table() map[string]handler {
 		"GET /templates":                            s.templates,
 		"GET /templates/{id}/{part}":                s.partOfTemplate,
 
-		"GET /sandboxes/{id}/logs":    lacks("the logs of a sandbox"),
-		"GET /v2/sandboxes/{id}/logs": lacks("the logs of a sandbox"),
-		"GET /sandboxes/metrics":      lacks("the metrics of several sandboxes at once"),
-		"POST /templates":             lacks("this older way to build templates; use a newer release of the client, or hutch build and hutch template"),
-		"POST /volumes":               lacks("volumes made over E2B's API; make one with hutch volume"),
-		"POST /secrets":               lacks("secrets set over E2B's API; set one with hutch secret"),
-		"PATCH /v2/templates/{id}":    lacks("templates that all can use; share one with hutch template"),
-		"GET /volumes":                lacks("volumes listed over E2B's API; list them with hutch volume"),
-		"GET /secrets":                lacks("secrets listed over E2B's API; list them with hutch secret"),
-		"GET /teams":                  lacks("teams"),
-		"POST /access-tokens":         lacks("access tokens of people; create a token with hutch token create"),
-		"POST /api-keys":              lacks("keys made over E2B's API; create a token with hutch token create"),
+		"POST /templates":          lacks("this older way to build templates; use a newer release of the client, or hutch build and hutch template"),
+		"POST /secrets":            lacks("secrets set over E2B's API; set one with hutch secret"),
+		"PATCH /v2/templates/{id}": lacks("templates that all can use; share one with hutch template"),
+		"GET /secrets":             lacks("secrets listed over E2B's API; list them with hutch secret"),
+		"GET /teams":               lacks("teams"),
+		"POST /access-tokens":      lacks("access tokens of people; create a token with hutch token create"),
+		"POST /api-keys":           lacks("keys made over E2B's API; create a token with hutch token create"),
 	}
 }
 
@@ -186,7 +194,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // they are told when.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	e := hutch.AsError(err)
-	if after, ok := e.Data["retryAfter"].(int); ok {
+	if after, ok := e.RetryAfter(); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(after))
 	}
 	seam.Refuse(w, status, e.Message)

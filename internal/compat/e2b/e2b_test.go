@@ -117,6 +117,23 @@ func TestLife(t *testing.T) {
 	s.want(204, "POST", "/sandboxes/"+id+"/pause", `{"memory":true}`)
 	s.want(409, "POST", "/sandboxes/"+id+"/pause", ``)
 	s.want(201, "POST", "/v2/sandboxes/"+id+"/connect", `{}`)
+	status := func() hutch.Status {
+		sb, err := s.svc.Sandbox(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sb.Status
+	}
+	s.want(204, "POST", "/sandboxes/"+id+"/pause", `{"memory":false}`)
+	if got := status(); got != hutch.Stopped {
+		t.Errorf("paused without memory it is %s", got)
+	}
+	s.want(409, "POST", "/sandboxes/"+id+"/pause", `{"memory":false}`)
+	s.want(201, "POST", "/v2/sandboxes/"+id+"/connect", `{"memory":false}`)
+	s.want(200, "POST", "/v2/sandboxes/"+id+"/connect", `{"memory":false}`)
+	if got := status(); got != hutch.Running {
+		t.Errorf("connected to it is %s", got)
+	}
 	s.want(204, "DELETE", "/sandboxes/"+id, "")
 	s.want(404, "DELETE", "/sandboxes/"+id, "")
 	s.want(404, "GET", "/sandboxes/"+id, "")
@@ -146,20 +163,22 @@ func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for option, body := range map[string]string{
-		"network.egressProxy":     `{"network":{"egressProxy":{"address":"x:1"}}}`,
-		"network.rules":           `{"network":{"rules":{"a":[{}]}}}`,
-		"network.maskRequestHost": `{"network":{"maskRequestHost":"a"}}`,
-		"network.httpsPorts":      `{"network":{"httpsPorts":[1]}}`,
-		"network.denyOut":         `{"network":{"denyOut":["8.8.8.8"]}}`,
-		"iam":                     `{"iam":{"tokens":{}}}`,
-		"gpu":                     `{"gpu":"a lot"}`,
+		"network.egressProxy": `{"network":{"egressProxy":{"address":"x:1"}}}`,
+		"network.rules":       `{"network":{"rules":{"a":[{}]}}}`,
+		"network.httpsPorts":  `{"network":{"httpsPorts":[1]}}`,
+		"iam":                 `{"iam":{"tokens":{}}}`,
+		"gpu":                 `{"gpu":"a lot"}`,
 	} {
 		got := s.want(501, "POST", "/v2/sandboxes", body)
 		if text, _ := got["message"].(string); !strings.Contains(text, option) {
 			t.Errorf("%s: %q", option, text)
 		}
 	}
-	for _, body := range []string{`[]`, `{`, `{"timeout":-1}`, `{"timeout":"x"}`, `{"metadata":{"e2b.template":"x"}}`, `"` + strings.Repeat("x", maxBody) + `"`} {
+	for _, body := range []string{
+		`{"network":{"denyOut":["example.com"]}}`, `{"network":{"maskRequestHost":"a b"}}`, `{"network":{"maskRequestHost":"a/b"}}`, `{"network":{"maskRequestHost":"a:x"}}`, `{"network":{"maskRequestHost":":1"}}`,
+		`{"network":{"maskRequestHost":"a\r\nCookie: b"}}`, `{"network":{"maskRequestHost":"` + strings.Repeat("a", 300) + `"}}`,
+		`[]`, `{`, `{"timeout":-1}`, `{"timeout":"x"}`, `{"metadata":{"e2b.template":"x"}}`, `"` + strings.Repeat("x", maxBody) + `"`,
+	} {
 		s.want(400, "POST", "/sandboxes", body)
 	}
 	s.want(404, "POST", "/sandboxes", `{"templateID":"No Template"}`)
@@ -188,18 +207,25 @@ func TestNetwork(t *testing.T) {
 		internet *bool
 		mode     hutch.NetworkMode
 		allow    string
+		block    string
 	}{
-		{network{}, nil, "", ""},
-		{network{}, &yes, "", ""},
-		{network{}, &no, hutch.NetworkAllowList, ""},
-		{network{AllowOut: []string{"1.1.1.1"}}, nil, "", ""},
-		{network{DenyOut: []string{"0.0.0.0/0"}}, nil, hutch.NetworkAllowList, ""},
-		{network{DenyOut: []string{"0.0.0.0/0"}, AllowOut: []string{"1.1.1.1", "*.example.com"}}, nil, hutch.NetworkAllowList, "1.1.1.1/32 *.example.com"},
-		{network{DenyOut: []string{"0.0.0.0/0"}, AllowOut: []string{"0.0.0.0/0"}}, nil, hutch.NetworkOpen, ""},
+		{network{}, nil, "", "", ""},
+		{network{}, &yes, "", "", ""},
+		{network{}, &no, hutch.NetworkAllowList, "", ""},
+		{network{AllowOut: []string{"1.1.1.1"}}, nil, "", "", ""},
+		{network{DenyOut: []string{"0.0.0.0/0"}}, nil, hutch.NetworkAllowList, "", ""},
+		{network{DenyOut: []string{"0.0.0.0/0"}, AllowOut: []string{"1.1.1.1", "*.example.com"}}, nil, hutch.NetworkAllowList, "1.1.1.1 *.example.com", ""},
+		{network{DenyOut: []string{"0.0.0.0/0"}, AllowOut: []string{"0.0.0.0/0"}}, nil, hutch.NetworkOpen, "", ""},
+		{network{DenyOut: []string{"8.8.8.8", "2001:db8::/32"}}, nil, "", "", "8.8.8.8 2001:db8::/32"},
+		{network{DenyOut: []string{"8.8.8.8"}, AllowOut: []string{"1.1.1.1", "example.com"}}, &yes, "", "", "8.8.8.8"},
+		{network{DenyOut: []string{"8.8.8.8", "1.1.1.1"}, AllowOut: []string{"8.8.0.0/16"}}, nil, "", "", "1.1.1.1"},
+		{network{DenyOut: []string{"8.8.0.0/16"}, AllowOut: []string{"8.8.8.8"}}, nil, hutch.NetworkOpen, "8.8.8.8", "8.8.0.0/16"},
+		{network{DenyOut: []string{"8.8.8.8", "0.0.0.0/0"}, AllowOut: []string{"1.1.1.1"}}, nil, hutch.NetworkAllowList, "1.1.1.1", ""},
+		{network{DenyOut: []string{"8.8.8.8"}}, &no, hutch.NetworkAllowList, "", ""},
 	} {
 		got, err := c.net.translate(c.internet)
-		if err != nil || got.Mode != c.mode || strings.ReplaceAll(got.Allow.String(), "/32", "") != strings.ReplaceAll(c.allow, "/32", "") {
-			t.Errorf("%+v: %q %q %v", c.net, got.Mode, got.Allow, err)
+		if err != nil || got.Mode != c.mode || strings.ReplaceAll(got.Allow.String(), "/32", "") != c.allow || strings.ReplaceAll(got.Block.String()+" ", "/32 ", " ") != strings.ReplaceAll(c.block+" ", "/32 ", " ") {
+			t.Errorf("%+v: %q %q %q %v", c.net, got.Mode, got.Allow, got.Block, err)
 		}
 	}
 }

@@ -321,7 +321,7 @@ func (s *Server) Preview(label string) (hutch.Preview, bool) {
 		return hutch.Preview{}, false
 	}
 	shown := hutch.Port{SandboxID: sb.ID, Port: n, URL: "https://" + label + "." + s.opt.Domain, Access: hutch.PublicPort}
-	return hutch.Preview{Port: shown, Owner: sb.Owner, Life: context.Background()}, true
+	return hutch.Preview{Port: shown, Owner: sb.Owner, Host: hostOf(sb, n), Life: context.Background()}, true
 }
 
 // minted finds the sandbox of an id that this package has minted. The id says whose it is.

@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -66,6 +67,23 @@ func TestClosedPortsOfASandboxWithATwin(t *testing.T) {
 		}
 		if w.Code != c.status || w.Code == http.StatusOK && w.Body.String() != want {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+// A server in a sandbox gets the host that was asked for, with its own port.
+func TestMaskedHost(t *testing.T) {
+	t.Parallel()
+	id := New(Options{Secret: []byte("secret")}).newID("ada")
+	for mask, want := range map[string]string{"": "", "example.com": "example.com", "example.com:${PORT}": "example.com:8000", "[::1]:${PORT}": "[::1]:8000"} {
+		req, err := (created{Network: json.RawMessage(`{"maskRequestHost":"` + mask + `"}`)}).translate(timeoutV2)
+		if err != nil {
+			t.Fatalf("%q: %v", mask, err)
+		}
+		sb := hutch.Sandbox{ID: id, Owner: "ada", Status: hutch.Running, Labels: req.Labels}
+		s, _ := street(map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}}, nil, sb)
+		if p, ok := s.Preview("8000-" + id); !ok || p.Host != want || networkOf(sb).Host != mask {
+			t.Errorf("%q: %v %q", mask, ok, p.Host)
 		}
 	}
 }

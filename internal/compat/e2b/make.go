@@ -64,7 +64,7 @@ func (req *started) check() error {
 	return nil
 }
 
-// make makes the image of a build, and of it a template for each tag.
+// make makes the image of a build, and of it a template with the tags.
 func (s *Server) make(ctx context.Context, b *build, req started) error {
 	base, err := s.base(ctx, b, req)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Server) make(ctx context.Context, b *build, req started) error {
 	})
 	for _, tag := range b.tags[1:] {
 		if err == nil {
-			err = s.again(ctx, first, templateName(b.template, tag))
+			err = s.tag(ctx, first, templateName(b.template, tag))
 		}
 	}
 	return err
@@ -222,10 +222,12 @@ func (s *Server) program(id, start, ready string) hutch.Template {
 	return t
 }
 
-// again makes a template once more, under another name. One with memory continues there; another starts its program.
-func (s *Server) again(ctx context.Context, t hutch.Snapshot, name string) error {
-	if t.Name == name {
-		return nil
+// tag gives a template another name. Of another owner's it makes one of the caller's: one with memory continues there; another
+// starts its program.
+func (s *Server) tag(ctx context.Context, t hutch.Snapshot, name string) error {
+	if isOwn(ctx, t) {
+		_, err := s.svc.TagSnapshot(ctx, t.ID, hutch.SnapshotTag{Name: name, Replace: true})
+		return err
 	}
 	req := hutch.TemplateRequest{Name: name, Replace: true, Template: hutch.Template{Labels: maps.Clone(t.Template.Labels), MaxSandboxes: t.Template.MaxSandboxes}}
 	if t.Memory {

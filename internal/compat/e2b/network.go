@@ -2,13 +2,15 @@ package e2b
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	"hutch"
 )
 
-// network is what E2B says of a sandbox's network. Our rules only allow, so what E2B denies can be translated only if
-// it is everything.
+// network is what E2B says of a sandbox's network.
 type network struct {
 	AllowOut []string        `json:"allowOut,omitempty"`
 	DenyOut  []string        `json:"denyOut,omitempty"`
@@ -28,6 +30,26 @@ type networkUpdate struct {
 	Internet *bool           `json:"allow_internet_access"`
 }
 
+// portInHost stands for the port of the request in maskRequestHost.
+const portInHost = "${PORT}"
+
+// checkHost refuses what cannot be a Host header: a name or an address, and a port.
+func (n network) checkHost() error {
+	host := strings.ReplaceAll(n.Host, portInHost, "1")
+	u, err := url.Parse("http://" + host)
+	if n.Host != "" && (err != nil || u.Host != host || u.Hostname() == "" || len(n.Host) > maxHost) {
+		return hutch.Errorf(hutch.Invalid, "network.maskRequestHost is %.100q: give a host, and a port if you like, as in example.com:%s", n.Host, portInHost).Naming(hutch.AboutField, "network.maskRequestHost")
+	}
+	return nil
+}
+
+const maxHost = 253 + len(":") + len(portInHost) // bytes
+
+// hostOf is the Host header that a server of a sandbox gets, empty for the visitor's.
+func hostOf(sb hutch.Sandbox, port int) string {
+	return strings.ReplaceAll(sb.Labels[labelHost], portInHost, strconv.Itoa(port))
+}
+
 // everything is how a rule of E2B names all addresses.
 var everything = []string{"0.0.0.0/0", "::/0"}
 
@@ -37,20 +59,25 @@ func (n network) translate(internet *bool) (hutch.Network, error) {
 		return hutch.Network{}, unsupported("network.egressProxy")
 	case len(n.Rules) > 0:
 		return hutch.Network{}, unsupported("network.rules")
-	case n.Host != "":
-		return hutch.Network{}, unsupported("network.maskRequestHost")
 	case len(n.HTTPS) > 0:
 		return hutch.Network{}, unsupported("network.httpsPorts")
 	}
 	closed := internet != nil && !*internet
+	allow := hutch.Rules(n.AllowOut...)
+	var block hutch.NetworkRules
 	for _, denied := range n.DenyOut {
-		if !slices.Contains(everything, denied) {
-			return hutch.Network{}, hutch.Errorf(hutch.Unsupported, "this server cannot deny %.100q and allow the rest, as network.denyOut asks: deny 0.0.0.0/0 and name in network.allowOut what to reach", denied).Naming(hutch.AboutField, "network.denyOut")
+		rule, err := hutch.ParseNetworkRule(denied)
+		switch {
+		case slices.Contains(everything, denied):
+			closed = true
+		case err != nil || !rule.Net.IsValid():
+			return hutch.Network{}, hutch.Errorf(hutch.Invalid, "network.denyOut has %.100q: give addresses and nets, such as 203.0.113.7 or 203.0.113.0/24", denied).Naming(hutch.AboutField, "network.denyOut")
+		case !slices.ContainsFunc(allow, func(a hutch.NetworkRule) bool { return a.Covers(rule) }): // as at E2B, what is allowed is not denied
+			block = append(block, rule)
 		}
-		closed = true
 	}
 	if !closed {
-		return hutch.Network{}, nil // the server's default
+		return openBut(block, allow), nil
 	}
 	if slices.ContainsFunc(n.AllowOut, func(rule string) bool { return slices.Contains(everything, rule) }) {
 		return hutch.Network{Mode: hutch.NetworkOpen}, nil
@@ -58,15 +85,29 @@ func (n network) translate(internet *bool) (hutch.Network, error) {
 	return hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules(n.AllowOut...)}, nil
 }
 
+// openBut is the server's default network without some addresses. It must be open where a rule allows a part of these.
+func openBut(block, allow hutch.NetworkRules) hutch.Network {
+	n := hutch.Network{Block: block}
+	for _, a := range allow {
+		if slices.ContainsFunc(block, func(b hutch.NetworkRule) bool { return b.Covers(a) }) {
+			n.Mode, n.Allow = hutch.NetworkOpen, append(n.Allow, a)
+		}
+	}
+	return n
+}
+
 // networkOf is a sandbox's network in E2B's words.
 func networkOf(sb hutch.Sandbox) network {
 	public := sb.Labels[labelClosed] == ""
-	n := network{Public: &public}
+	n := network{Public: &public, Host: sb.Labels[labelHost]}
 	for _, rule := range sb.Network.Allow {
 		n.AllowOut = append(n.AllowOut, rule.String())
 	}
+	for _, rule := range sb.Network.Block {
+		n.DenyOut = append(n.DenyOut, rule.String())
+	}
 	if sb.Network.Mode != hutch.NetworkOpen {
-		n.DenyOut = everything[:1]
+		n.DenyOut = append(n.DenyOut, everything[0])
 	}
 	return n
 }
@@ -85,8 +126,8 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) (int, any, erro
 	if err != nil {
 		return 0, nil, err
 	}
-	if n.IsZero() {
-		n = hutch.Network{Mode: hutch.NetworkOpen}
+	if n.Mode == "" {
+		n.Mode = hutch.NetworkOpen
 	}
 	_, err = s.svc.SetNetwork(r.Context(), sb.ID, n)
 	return http.StatusNoContent, nil, err

@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"hutch"
@@ -59,14 +58,11 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) (int, any, erro
 	if err := read(w, r, &req); err != nil {
 		return 0, nil, err
 	}
-	if req.Memory != nil && !*req.Memory {
-		return 0, nil, unsupported("memory")
-	}
 	timeout := float64(timeoutV2)
 	if req.Timeout != nil {
 		timeout = *req.Timeout
 	}
-	return s.open(r, timeout)
+	return s.open(r, timeout, req.Memory == nil || *req.Memory)
 }
 
 // resume is the older form of connect.
@@ -82,14 +78,15 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error
 	if req.Timeout != nil {
 		timeout = *req.Timeout
 	}
-	status, body, err := s.open(r, timeout)
+	status, body, err := s.open(r, timeout, true)
 	if err == nil && status == http.StatusOK {
 		return 0, nil, hutch.Errorf(hutch.Conflict, "the sandbox %q is running already", r.PathValue("id"))
 	}
 	return status, body, err
 }
 
-func (s *Server) open(r *http.Request, timeout float64) (int, any, error) {
+// open connects to a sandbox. A paused sandbox resumes with its memory or, without memory, starts with its files.
+func (s *Server) open(r *http.Request, timeout float64, memory bool) (int, any, error) {
 	seconds, err := checkTimeout(timeout)
 	if err != nil {
 		return 0, nil, err
@@ -110,10 +107,26 @@ func (s *Server) open(r *http.Request, timeout float64) (int, any, error) {
 	if err := s.setTimeout(r, sb, seconds); err != nil {
 		return 0, nil, err
 	}
+	if !memory {
+		if err := s.dropMemory(r, sb); err != nil {
+			return 0, nil, err
+		}
+	}
 	if sb, err = s.svc.Resume(r.Context(), sb.ID); err != nil {
 		return 0, nil, err
 	}
 	return http.StatusCreated, s.opened(who, sb), nil
+}
+
+// dropMemory stops a paused sandbox. A hibernated sandbox wakes first, because a sleeping one cannot be changed.
+func (s *Server) dropMemory(r *http.Request, sb hutch.Sandbox) error {
+	if sb.Status == hutch.Hibernated {
+		if _, err := s.svc.Resume(r.Context(), sb.ID); err != nil {
+			return err
+		}
+	}
+	_, err := s.svc.Hibernate(r.Context(), sb.ID, hutch.HibernateRequest{FilesOnly: true})
+	return notNow(err)
 }
 
 // extend lets a running sandbox live for at least so long from now on.
@@ -173,17 +186,14 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) (int, any, erro
 	return http.StatusNoContent, nil, s.extend(r, sb, seconds)
 }
 
-// pause freezes a sandbox, and ends what clients follow in it. A paused sandbox has no end: E2B keeps it until it is
-// killed.
+// pause freezes a sandbox or, without memory, stops it, and ends what clients follow in it. A paused sandbox has no end: E2B keeps it
+// until it is killed.
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Memory *bool `json:"memory"`
 	}
 	if err := read(w, r, &req); err != nil {
 		return 0, nil, err
-	}
-	if req.Memory != nil && !*req.Memory {
-		return 0, nil, unsupported("memory")
 	}
 	sb, err := s.find(r)
 	if err != nil {
@@ -194,7 +204,12 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error)
 	}
 	owner, _ := caller.OwnerOf(r.Context()) // and not the sandbox's: who only shares it ends nothing of others
 	s.calls.end(place{owner.ID, sb.ID})
-	if _, err := s.svc.Pause(r.Context(), sb.ID); err != nil {
+	if req.Memory == nil || *req.Memory {
+		_, err = s.svc.Pause(r.Context(), sb.ID)
+	} else {
+		_, err = s.svc.Hibernate(r.Context(), sb.ID, hutch.HibernateRequest{FilesOnly: true})
+	}
+	if err != nil {
 		return 0, nil, notNow(err)
 	}
 	var never hutch.Seconds
@@ -208,76 +223,4 @@ func notNow(err error) error {
 		return err
 	}
 	return hutch.Errorf(hutch.Unavailable, "%s", hutch.AsError(err).Message)
-}
-
-// metric is one sample. E2B has one of every five seconds; this server has the present one.
-type metric struct {
-	Timestamp time.Time `json:"timestamp"`
-	Unix      int64     `json:"timestampUnix"`
-	CPUCount  int       `json:"cpuCount"`
-	CPUUsed   float64   `json:"cpuUsedPct"`
-	MemUsed   int64     `json:"memUsed"`
-	MemTotal  int64     `json:"memTotal"`
-	MemCache  int64     `json:"memCache"`
-	DiskUsed  int64     `json:"diskUsed"`
-	DiskTotal int64     `json:"diskTotal"`
-}
-
-const (
-	mebi   = 1 << 20
-	bucket = 5 * time.Second // of E2B's metrics
-)
-
-func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, error) {
-	sb, err := s.find(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	now := time.Now().UTC().Truncate(time.Second)
-	from, to, err := span(r, sb, now)
-	if err != nil {
-		return 0, nil, err
-	}
-	if stateOf(sb) != running || now.Before(from) || now.After(to.Add(bucket)) {
-		return http.StatusOK, []metric{}, nil
-	}
-	l := list(sb)
-	return http.StatusOK, []metric{{
-		Timestamp: now, Unix: now.Unix(), CPUCount: l.CPUCount, CPUUsed: sb.Resources.CPU / max(sb.Limits.CPU, 1),
-		MemUsed: int64(sb.Resources.Memory * mebi), MemTotal: int64(sb.Limits.Memory) * mebi,
-		DiskUsed: s.diskUsed(r, sb.ID), DiskTotal: int64(sb.Limits.Disk) * mebi,
-	}}, nil
-}
-
-// span is the time that a client asks about.
-func span(r *http.Request, sb hutch.Sandbox, now time.Time) (from, to time.Time, err error) {
-	from, to = sb.CreatedAt.Truncate(time.Second), now
-	for name, at := range map[string]*time.Time{"start": &from, "end": &to} {
-		text := r.URL.Query().Get(name)
-		if text == "" {
-			continue
-		}
-		unix, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return from, to, hutch.Errorf(hutch.Invalid, "%s is %.40q: give Unix seconds", name, text).Naming(hutch.AboutField, name)
-		}
-		*at = time.Unix(unix, 0)
-	}
-	return from, to, nil
-}
-
-func (s *Server) diskUsed(r *http.Request, id string) int64 {
-	if s.opt.Accounts == nil {
-		return 0
-	}
-	report, err := s.opt.Accounts.Usage(r.Context())
-	if err != nil {
-		return 0
-	}
-	for _, u := range report.Sandboxes {
-		if u.SandboxID == id {
-			return int64(u.Disk * mebi)
-		}
-	}
-	return 0
 }

@@ -20,11 +20,7 @@ type snapshotInfo struct {
 }
 
 func infoOf(s hutch.Snapshot) snapshotInfo {
-	info := snapshotInfo{SnapshotID: s.ID, Names: []string{}}
-	if s.Name != "" {
-		info.Names = append(info.Names, s.Name)
-	}
-	return info
+	return snapshotInfo{SnapshotID: s.ID, Names: append([]string{}, s.Names...)}
 }
 
 func isOwn(ctx context.Context, x hutch.Snapshot) bool {
@@ -36,7 +32,7 @@ func isOwn(ctx context.Context, x hutch.Snapshot) bool {
 func (s *Server) findSnapshot(ctx context.Context, name string) (found hutch.Snapshot, ok bool, err error) {
 	all, err := s.svc.Snapshots(ctx)
 	for _, x := range all {
-		if (x.ID == name || x.Name != "" && hutch.TemplateName(x.Name) == name) && (!ok || isOwn(ctx, x) && !isOwn(ctx, found)) {
+		if x.IsCalled(name) && (!ok || isOwn(ctx, x) && !isOwn(ctx, found)) {
 			found, ok = x, true
 		}
 	}
@@ -70,7 +66,7 @@ func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) (int, any, er
 	}
 	sandbox, name := v.Get("sandboxID"), hutch.TemplateName(v.Get("name"))
 	all = slices.DeleteFunc(all, func(x hutch.Snapshot) bool {
-		return x.Template != nil || sandbox != "" && x.SandboxID != sandbox || name != "" && x.Name != name && x.ID != name
+		return x.Template != nil || sandbox != "" && x.SandboxID != sandbox || name != "" && !x.IsCalled(name)
 	})
 	slices.SortFunc(all, func(a, b hutch.Snapshot) int { return strings.Compare(snapshotPlace(b), snapshotPlace(a)) })
 	page, err := pageOf(w, all, v.Get("nextToken"), limit, false, snapshotPlace)
@@ -95,14 +91,14 @@ func (s *Server) deleteTemplate(_ http.ResponseWriter, r *http.Request) (int, an
 	if err != nil {
 		return 0, nil, err
 	}
-	if ok && (found.Template == nil || found.Name != name) {
+	if ok && (found.Template == nil || !found.HasName(name)) {
 		return http.StatusNoContent, nil, s.svc.DeleteSnapshot(r.Context(), found.ID)
 	}
 	list, err := s.tagsOf(r.Context(), name)
 	own := slices.ContainsFunc(list, func(t tagged) bool { return isOwn(r.Context(), t.snapshot) })
 	for _, t := range list {
 		if err == nil && (!own || isOwn(r.Context(), t.snapshot)) {
-			err = s.svc.DeleteSnapshot(r.Context(), t.snapshot.ID)
+			err = s.svc.DeleteSnapshot(r.Context(), templateName(t.template, t.Tag))
 		}
 	}
 	return http.StatusNoContent, nil, err

@@ -25,9 +25,9 @@ type tagged struct {
 	snapshot hutch.Snapshot
 }
 
-// tagOf reads the name of a template.
-func tagOf(x hutch.Snapshot) tagged {
-	name, tag, ok := strings.Cut(x.Name, ":")
+// tagOf is what one of the names of a template says.
+func tagOf(x hutch.Snapshot, of string) tagged {
+	name, tag, ok := strings.Cut(of, ":")
 	if !ok {
 		tag = defaultTag
 	}
@@ -48,15 +48,22 @@ func (s *Server) tagsOf(ctx context.Context, template string) ([]tagged, error) 
 	}
 	own := map[string]bool{}
 	for _, x := range all {
-		own[x.Name] = own[x.Name] || isOwn(ctx, x)
+		for _, name := range x.Names {
+			own[name] = own[name] || isOwn(ctx, x)
+		}
 	}
 	list := []tagged{}
 	for _, x := range all {
-		if x.Template == nil || x.Name == "" || own[x.Name] && !isOwn(ctx, x) && x.ID != template {
+		if x.Template == nil {
 			continue
 		}
-		if t := tagOf(x); template == "" || t.template == template || x.ID == template {
-			list = append(list, t)
+		for _, name := range x.Names {
+			if own[name] && !isOwn(ctx, x) && x.ID != template {
+				continue
+			}
+			if t := tagOf(x, name); template == "" || t.template == template || x.ID == template {
+				list = append(list, t)
+			}
 		}
 	}
 	if len(list) == 0 && template != "" {
@@ -76,7 +83,7 @@ type assigned struct {
 	Tags    []string `json:"tags"`
 }
 
-// assignTags gives a build further tags: each is a template of ours.
+// assignTags gives a build further tags: each is a name of its template.
 func (s *Server) assignTags(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Target string   `json:"target"`
@@ -101,7 +108,7 @@ func (s *Server) assignTags(w http.ResponseWriter, r *http.Request) (int, any, e
 		return 0, nil, noTemplate(req.Target)
 	}
 	for _, more := range req.Tags {
-		if err := s.again(r.Context(), list[i].snapshot, templateName(name, more)); err != nil {
+		if err := s.tag(r.Context(), list[i].snapshot, templateName(name, more)); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -129,7 +136,7 @@ func (s *Server) removeTags(w http.ResponseWriter, r *http.Request) (int, any, e
 		if i < 0 {
 			return 0, nil, noTemplate(req.Name + ":" + tag)
 		}
-		if err := s.svc.DeleteSnapshot(r.Context(), list[i].snapshot.ID); err != nil {
+		if err := s.svc.DeleteSnapshot(r.Context(), templateName(req.Name, tag)); err != nil {
 			return 0, nil, err
 		}
 	}

@@ -196,8 +196,5 @@ func (h *Handler) refuse(w http.ResponseWriter, status int, err error) { Refuse(
 
 // Refuse answers for a guard that does not let a request in.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(failure{hutch.AsError(err).Message}) // an error here is a client that has gone
+	compat.Answer(w, status, failure{hutch.AsError(err).Message})
 }

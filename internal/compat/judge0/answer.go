@@ -95,7 +95,7 @@ var fields = map[string]func(*submission) any{
 	"execution_host":   func(*submission) any { return nil },
 }
 
-// usualFields are those of an answer to a client that names none.
+// usualFields are the fields of an answer when the client names no fields.
 var usualFields = []string{"token", "time", "memory", "stdout", "stderr", "compile_output", "message", "status"}
 
 // bytesOf is a text that is written as base64, or as it is.

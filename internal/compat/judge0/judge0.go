@@ -9,7 +9,6 @@ package judge0
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -107,10 +106,7 @@ type problem struct {
 
 // Refuse answers for a guard that does not let a request in.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(problem{hutch.AsError(err).Message}) // an error here is a client that has gone
+	compat.Answer(w, status, problem{hutch.AsError(err).Message})
 }
 
 // statuses are those for kinds of errors.

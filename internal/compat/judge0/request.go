@@ -49,7 +49,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// faults are what is wrong with a submission, by field: the body of status 422.
+// faults are the errors in a submission, by field: the body of status 422.
 type faults map[string][]string
 
 func (f faults) Error() string { return fmt.Sprintf("%d fields are wrong", len(f)) }
@@ -186,7 +186,7 @@ func decode(text *string) bool {
 	return err == nil
 }
 
-// size is what is held of a submission, in bytes.
+// size is how much memory a submission takes, in bytes.
 func (q *request) size() int {
 	n := 1000 + len(q.Compiler) + len(q.Arguments)
 	for _, text := range []*string{q.Source, q.Stdin, q.Expected} {

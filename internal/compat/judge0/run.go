@@ -24,7 +24,7 @@ type outcome struct {
 	exitCode, signal                       *int
 }
 
-// bytes is what is held of an outcome.
+// bytes is how much memory an outcome takes.
 func (o outcome) bytes() int {
 	n := 0
 	for _, text := range []*string{o.stdout, o.stderr, o.compileOutput, o.message} {
@@ -75,13 +75,16 @@ func (s *submission) limits() hutch.Limits {
 	return hutch.Limits{CPU: 1, Memory: memory, PIDs: int(math.Ceil(float64(*s.request.Processes))) + 32}
 }
 
+// mergeStreams sends stderr to stdout, inside the sandbox: two streams do not keep the order of what is written.
+const mergeStreams = "exec 2>&1\n"
+
 // compile runs the compiler, if the language has one.
 func (h *Handler) compile(ctx context.Context, sandbox string, s *submission) (outcome, error) {
 	if s.language.compile == "" {
 		return outcome{}, nil
 	}
-	out := &output{merge: true}
-	req := hutch.ExecRequest{Command: command(s.language.compile, s.request.Compiler), Timeout: compileTime, StreamOnly: true}
+	out := &output{}
+	req := hutch.ExecRequest{Command: mergeStreams + command(s.language.compile, s.request.Compiler), Timeout: compileTime, StreamOnly: true}
 	res, err := h.svc.Exec(ctx, sandbox, req, out.add)
 	if err != nil && !out.full {
 		return outcome{}, err
@@ -104,9 +107,13 @@ func (h *Handler) run(ctx context.Context, sandbox string, s *submission) (outco
 	if s.language.run == "" {
 		req.Language, req.Command = s.language.name, *q.Source
 	} else {
-		req.Command = q.ulimits() + "exec " + command(s.language.run, q.Arguments)
+		req.Command = "exec " + command(s.language.run, q.Arguments)
+		if q.merges() {
+			req.Command = mergeStreams + req.Command
+		}
+		req.Command = q.ulimits() + req.Command
 	}
-	out := &output{merge: q.merges()}
+	out := &output{}
 	before := h.used(ctx, sandbox)
 	res, err := h.svc.Exec(ctx, sandbox, req, out.add)
 	if err != nil && !out.full {
@@ -217,7 +224,7 @@ func value(p *string) string {
 	return *p
 }
 
-// optionalText is an output, or nil if there was none.
+// optionalText returns an output, or nil if it is empty.
 func optionalText(b []byte) *string {
 	if len(b) == 0 {
 		return nil
@@ -230,14 +237,13 @@ var errTooLong = errors.New("the program wrote too much")
 
 // output is what a program writes.
 type output struct {
-	merge          bool // stderr goes to stdout
 	stdout, stderr []byte
 	full           bool
 }
 
 func (o *output) add(piece hutch.Output) error {
 	stream := &o.stdout
-	if piece.Stream == hutch.Stderr && !o.merge {
+	if piece.Stream == hutch.Stderr {
 		stream = &o.stderr
 	}
 	data := piece.Data[:min(len(piece.Data), maxOutput-len(*stream))]

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxKept    = 1000      // submissions of an owner
-	maxWaiting = 100       // of these, those that have not ended
+	maxWaiting = 100       // of these, the ones that have not ended
 	maxBytes   = 16 << 20  // of the submissions of an owner
 	allBytes   = 128 << 20 // of those of all owners
 	atOnce     = 4         // that run at once for an owner, beside those that a client waits for
@@ -46,11 +46,11 @@ type store struct {
 	bytes  int
 }
 
-// shelf is what the store has of an owner.
+// shelf has the submissions of one owner.
 type shelf struct {
 	list    []*submission
 	bytes   int
-	running chan struct{} // has room for those that run at once
+	running chan struct{} // as many as can run at once
 }
 
 func newStore(keep time.Duration) *store { return &store{keep: keep, owners: map[string]*shelf{}} }

@@ -7,10 +7,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"hutch"
 	"hutch/internal/compat"
+	"hutch/internal/text"
 	"hutch/internal/window"
 )
 
@@ -192,7 +192,7 @@ func (k *kernel) notice(res hutch.RunResult) {
 
 // broken is a run that did not come to an end of its own.
 func (x *run) broken(err error) *failure {
-	if e := hutch.AsError(err); e.Kind == hutch.Exhausted && e.Data["limit"] == "memory" {
+	if e := hutch.AsError(err); e.Kind == hutch.Exhausted && e.Limit() == "memory" {
 		return x.died(e.Message)
 	}
 	if !x.forgotten() && hutch.KindOf(err) == hutch.Internal && x.ctx.Err() == nil {
@@ -241,7 +241,7 @@ func (x *run) event(e hutch.RunEvent) error {
 // output publishes text. A character that is cut waits for its other bytes.
 func (x *run) output(stream hutch.Stream, data []byte) {
 	whole := append(x.cut[stream], data...)
-	n := len(whole) - cutLength(whole)
+	n := len(whole) - text.Unfinished(whole)
 	x.cut[stream] = bytes.Clone(whole[n:])
 	if n > 0 {
 		x.publish("stream", x.parent, map[string]any{"name": stream, "text": strings.ToValidUTF8(string(whole[:n]), "\uFFFD")})
@@ -257,20 +257,8 @@ func (x *run) endOutput() {
 	}
 }
 
-// cutLength returns how many bytes at the end of b are the begin of a character.
-func cutLength(b []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
-			if utf8.FullRune(last) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
-}
-
-// displayForm is the form in which code says what becomes of what it shows: see docs/contexts.md.
+// displayForm is the MIME type by which code names a result, updates a named one, or clears its output: see
+// docs/contexts.md.
 const displayForm = "application/vnd.hutch.display+json"
 
 // shows is the content of that form.

@@ -133,12 +133,3 @@ func TestLabelsOfStrangers(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
-
-func TestCutLength(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]int{"": 0, "a": 0, "é": 0, "a\xc3": 1, "\xe2\x82": 2, "\xf0\x9f\x98": 3, "\xff": 0, "\x80\x80\x80\x80": 0} {
-		if n := cutLength([]byte(text)); n != want {
-			t.Errorf("%q: %d, not %d", text, n, want)
-		}
-	}
-}

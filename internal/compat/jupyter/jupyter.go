@@ -1,4 +1,4 @@
-// Package jupyter answers the clients of a Jupyter server: Open WebUI, JupyterLab with --gateway-url, and whatever starts
+// Package jupyter answers the clients of a Jupyter server: Open WebUI, JupyterLab with --gateway-url, and programs that start
 // kernels over REST and speaks to them over a WebSocket. Below /jupyter/ are the routes of such a server.
 //
 // A kernel is a code context in a sandbox, and its id says in which: the first 16 hexadecimal digits name the sandbox, the
@@ -154,10 +154,7 @@ type fault struct {
 // Refuse answers with an error, also for a guard that does not let a request in.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	e := hutch.AsError(err)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(fault{e.Message, string(e.Kind)}) // an error here is a client that has gone
+	compat.Answer(w, status, fault{e.Message, string(e.Kind)})
 }
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {

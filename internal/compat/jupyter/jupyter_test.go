@@ -328,7 +328,7 @@ func TestDisplays(t *testing.T) {
 	}
 }
 
-// A cell goes on when its client leaves, and a client that comes back in its session gets the answer.
+// A cell continues when its client leaves, and a client that returns to its session gets the answer.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})

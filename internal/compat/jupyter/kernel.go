@@ -30,8 +30,7 @@ const (
 // key is a kernel among those of all owners.
 type key struct{ owner, id string }
 
-// kernel is what happens in one kernel now. Requests on the channel shell are done by one goroutine, which is there while
-// some wait.
+// kernel is the present work of one kernel. Requests on the channel shell are done by one goroutine, which exists while requests wait.
 type kernel struct {
 	h *Handler
 	known
@@ -161,7 +160,7 @@ func (h *Handler) end(ctx context.Context, k known) error {
 	return nil
 }
 
-// stop interrupts what a kernel does. A kernel that does nothing has no context to interrupt, or one that ignores it.
+// stop interrupts the run of a kernel. A kernel that does nothing has no context to interrupt, or one that ignores it.
 func (h *Handler) stop(ctx context.Context, k known) error {
 	err := h.svc.Interrupt(ctx, k.sandbox(), k.context())
 	if hutch.KindOf(err) == hutch.NotFound && !compat.Missing(err) {
@@ -248,7 +247,7 @@ type statusContent struct {
 	State string `json:"execution_state"`
 }
 
-// report tells the state in which a request puts the kernel.
+// report publishes the state in which a request puts the kernel.
 func (k *kernel) report(state string, parent []byte) {
 	k.mu.Lock()
 	k.state, k.active = state, time.Now().UTC()
@@ -256,10 +255,10 @@ func (k *kernel) report(state string, parent []byte) {
 	k.publish("status", parent, statusContent{state})
 }
 
-// announce tells a state of the kernel that no request is about.
+// announce publishes a state of the kernel that belongs to no request.
 func (k *kernel) announce(state string) { k.report(state, nil) }
 
-// reply answers a request. The client may have connected anew since: a session of a client is the same client.
+// reply answers a request. The client may have reconnected since: the same session is the same client.
 func (k *kernel) reply(t *task, channel, typ string, content any) {
 	a := newAnswer(channel, typ, t.parent, nil, content)
 	for _, c := range k.all() {

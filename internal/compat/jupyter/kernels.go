@@ -138,5 +138,5 @@ func (h *Handler) restart(w http.ResponseWriter, r *http.Request) {
 	h.send(w, r, http.StatusOK, h.model(k))
 }
 
-// errShut is the cause by which what a kernel does ends.
+// errShut is the cause that ends the work of a kernel.
 var errShut = hutch.Errorf(hutch.Conflict, "the kernel was restarted or shut down")

@@ -132,7 +132,7 @@ func (m *message) decodeParts(b []byte) (json.RawMessage, error) {
 		}
 	}
 	part := func(i uint64) []byte { return b[at(i+1):at(i+2)] }
-	m.channel, m.content = string(part(0)), bytes.Clone(part(4)) // which alone is kept: the other parts can be large
+	m.channel, m.content = string(part(0)), bytes.Clone(part(4)) // only the content is kept: the other parts can be large
 	if !json.Valid(m.content) {
 		return nil, unreadable("the content of the message is not in JSON")
 	}

@@ -53,7 +53,7 @@ const (
 	kernelLabel = "jupyter-kernel-"
 )
 
-// entry is what a label says about a kernel.
+// entry is the record of a kernel, as its label has it.
 type entry struct {
 	Name    string   `json:"name"`
 	Session *session `json:"session,omitempty"`
@@ -103,7 +103,7 @@ func keepFor(sb hutch.Sandbox) time.Duration {
 	return keepKernel
 }
 
-// request is what a client says about a new kernel.
+// request is a client's request for a new kernel.
 type request struct {
 	Name string            `json:"name"`
 	Path string            `json:"path"` // of the notebook, on the machine of the client

@@ -111,7 +111,7 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request) {
 	h.send(w, r, http.StatusOK, h.sessionModel(k))
 }
 
-// startSession makes a session, with a new kernel or one that it names. A path that has a session keeps it.
+// startSession makes a session, with a new kernel or one that it names. If the path has a session already, that session is returned.
 func (h *Handler) startSession(w http.ResponseWriter, r *http.Request) {
 	var q sessionRequest
 	err := compat.ReadJSON(w, r, &q)

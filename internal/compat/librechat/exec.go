@@ -138,7 +138,7 @@ func (h *Handler) exec(w http.ResponseWriter, r *http.Request) error {
 	return h.answer(w, r, http.StatusOK, run.answer())
 }
 
-// run is an execution under way.
+// run is an execution that has not ended.
 type run struct {
 	h       *Handler
 	who     Person

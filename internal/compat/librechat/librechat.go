@@ -21,7 +21,6 @@ package librechat
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -152,15 +151,11 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 func Refuse(w http.ResponseWriter, status int, err error) {
 	e := hutch.AsError(err)
 	f := failure{Error: e.Message}
-	if after, ok := e.Data["retryAfter"].(int); ok && status == http.StatusTooManyRequests {
+	if after, ok := e.RetryAfter(); ok && status == http.StatusTooManyRequests {
 		seconds := float64(after)
 		f = failure{Error: "rate_limited", Details: e.Message, Retry: &seconds}
 	}
-	b, _ := json.Marshal(f) // strings and a number
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	w.Write(b) // an error here is a client that has gone
+	compat.Answer(w, status, f)
 }
 
 // answer sends v as JSON.

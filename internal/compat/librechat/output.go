@@ -45,7 +45,7 @@ func (r *run) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// ignored are folders that programs fill, and nobody wants to have.
+// ignored are folders of caches and packages, which are no results.
 var ignored = []string{"__pycache__", "node_modules", ".cache", ".git"}
 
 // look lists the regular files of the working folder, by their names in it.
@@ -99,7 +99,7 @@ func (r *run) collect(ctx context.Context, sandbox string, before map[string]hut
 	return r.keep(ctx, sandbox, names, fresh)
 }
 
-// inherit adds an input file that is as it was. Older releases, which name files by session_id, want none of them.
+// inherit adds an input file that did not change. Older releases, which name files by session_id, do not get them.
 func (r *run) inherit(name string) {
 	for _, in := range r.Files {
 		if in.Name == name && in.Storage != "" {

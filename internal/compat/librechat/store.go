@@ -11,6 +11,7 @@ import (
 
 	"hutch"
 	"hutch/internal/compat"
+	"hutch/internal/pipe"
 )
 
 // A session's folder has two: what was uploaded as read only, and the rest.
@@ -120,19 +121,8 @@ func (h *Handler) prune(ctx context.Context, st store) {
 
 // copy copies a file from one sandbox to another.
 func (h *Handler) copy(ctx context.Context, from, source string, write func(io.Reader) error) error {
-	r, w := io.Pipe()
-	read := make(chan error, 1)
-	go func() {
+	return pipe.Through(func(w io.Writer) error {
 		_, err := h.svc.ReadFile(ctx, from, hutch.ReadRequest{Path: source}, w)
-		w.CloseWithError(err)
-		read <- err
-	}()
-	err := write(r)
-	r.CloseWithError(errNotTaken)
-	if reading := <-read; reading != nil && !errors.Is(reading, errNotTaken) {
-		return reading
-	}
-	return err
+		return err
+	}, write)
 }
-
-var errNotTaken = errors.New("no longer read")

@@ -48,7 +48,7 @@ type form struct {
 	more    bool // there were more files than can be in a batch
 }
 
-// upload stores files in a new session, all of them or none.
+// upload stores either all files in a new session or none.
 func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	f, err := h.receive(w, r)
 	if err != nil {
@@ -73,7 +73,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	return h.answer(w, r, http.StatusOK, map[string]any{"message": "success", "session_id": f.session, "storage_session_id": f.session, "files": list})
 }
 
-// uploadBatch stores files in a new session, and says of each what became of it.
+// uploadBatch stores files in a new session, and returns the result of each.
 func (h *Handler) uploadBatch(w http.ResponseWriter, r *http.Request) error {
 	f, err := h.receive(w, r)
 	if err != nil {
@@ -200,7 +200,7 @@ func (f *form) save(part *multipart.Part, name string) error {
 		kind = readOnly
 	}
 	content := httpio.NewArriving(&bounded{part, maxFile}, uploadFault)
-	defer content.Wait() // the form goes on after a file that was refused
+	defer content.Wait() // more parts of the form can follow a refused file
 	err := f.h.put(f.r.Context(), f.store, f.session, kind, path.Clean(name), content)
 	return cmp.Or(content.Err(), err)
 }
@@ -219,7 +219,7 @@ func (f *bounded) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// uploadFault returns what it is for the client that a file does not come whole.
+// uploadFault returns the error for a file that did not arrive whole.
 func uploadFault(err error) error {
 	if err == error(errLargeFile) {
 		return err

@@ -35,7 +35,7 @@ type process struct {
 	Output  []entry `json:"output"`
 	Cut     bool    `json:"truncated"`
 	Next    int64   `json:"next_offset"`
-	Log     *string `json:"log_path"` // there is none
+	Log     *string `json:"log_path"` // always null
 }
 
 // listed is a command in a list.

@@ -83,7 +83,7 @@ func (c *call) follow(name string) (hutch.FileInfo, error) {
 	return info, err
 }
 
-// noFolder is the error for a folder that is not there, or is none. What has other reasons, such as a quota, is err.
+// noFolder is the error for a path that does not exist or is not a folder. Other errors, such as one of a quota, stay err.
 func noFolder(err error) error {
 	switch hutch.KindOf(err) {
 	case hutch.Denied, hutch.Exhausted, hutch.Unavailable, hutch.Internal, hutch.Timeout:

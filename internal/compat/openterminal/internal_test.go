@@ -49,7 +49,7 @@ func FuzzUnescape(f *testing.F) {
 	})
 }
 
-// TestSpan: lines are found where they are, also those that are not there.
+// TestSpan: lines are found, also those after the end of the file.
 func TestSpan(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -14,7 +14,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -197,7 +196,7 @@ func (c *call) resolve(name string) (string, error) {
 // dir is the working folder of the chat.
 func (c *call) dir() string { return cmp.Or(c.dirs.get(compat.Owner(c.ctx), c.chat), c.home) }
 
-// dirs are the working folders of the chats of each owner. A server that starts again begins with none.
+// dirs are the working folders of the chats of each owner. A restart of the server forgets them.
 type dirs struct {
 	mu      sync.Mutex
 	byOwner map[string]map[string]string
@@ -296,9 +295,5 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // Refuse answers with an error, also for a guard that does not let a request in.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	b, _ := json.Marshal(map[string]string{"detail": hutch.AsError(err).Message}) // a string
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	w.Write(b) // an error here is a client that has gone
+	compat.Answer(w, status, map[string]string{"detail": hutch.AsError(err).Message})
 }

@@ -17,7 +17,6 @@ import (
 	"hutch/internal/caller"
 	"hutch/internal/compat/openterminal"
 	"hutch/internal/hutchtest/fakeengine"
-	"hutch/internal/scripted"
 )
 
 type bench struct {
@@ -278,7 +277,7 @@ func TestUsersAreApart(t *testing.T) {
 // TestDocument: each tool has the name that models know, and a route.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	u := user{serve(t, &scripted.Service{}), "ada", ""}
+	u := user{serve(t, fakeengine.Start(t)), "ada", ""}
 	var doc struct {
 		Paths map[string]map[string]struct {
 			ID         string `json:"operationId"`

@@ -84,10 +84,7 @@ type message struct {
 
 // Refuse answers for a guard that does not let a request in.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(message{hutch.AsError(err).Message}) // an error here is a client that has gone
+	compat.Answer(w, status, message{hutch.AsError(err).Message})
 }
 
 // statuses are those for kinds of errors.

@@ -12,7 +12,6 @@ package ragflow
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -74,11 +73,7 @@ func (h *Handler) Close() { h.calls.Close() }
 
 // Refuse answers with an error that is not the result of a run.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	b, _ := json.Marshal(map[string]string{"detail": hutch.AsError(err).Message}) // a string
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	w.Write(b) // an error here is a client that has gone
+	compat.Answer(w, status, map[string]string{"detail": hutch.AsError(err).Message})
 }
 
 func (h *Handler) run(w http.ResponseWriter, r *http.Request) {

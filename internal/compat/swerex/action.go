@@ -90,7 +90,7 @@ func (h *Handler) runInSession(w http.ResponseWriter, r *http.Request, sandbox s
 	return sh.run(ctx, a, patterns, limit)
 }
 
-// check refuses what no server could do.
+// check refuses a request that no server could do.
 func (a action) check() error {
 	wrong := ""
 	switch {

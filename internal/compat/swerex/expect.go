@@ -35,7 +35,7 @@ type match struct {
 	pattern int    // its index
 }
 
-// expect reads output until a pattern matches, and continues behind the match the next time. When the time is over it
+// expect reads output until a pattern matches, and the next call continues after the match. When the time is over it
 // returns errLate and the output; without patterns, that output counts as answered.
 func (s *shell) expect(ctx context.Context, patterns []*regexp.Regexp, limit time.Duration) (match, error) {
 	timed, cancel := context.WithTimeoutCause(ctx, limit, errLate)
@@ -61,7 +61,7 @@ func (s *shell) expect(ctx context.Context, patterns []*regexp.Regexp, limit tim
 type search struct {
 	ctx        context.Context
 	patterns   []*regexp.Regexp
-	begin, end int64 // cursors: of the first byte, and behind the last one or the match
+	begin, end int64 // cursors of the first byte, and after the last byte or the match
 
 	kept  []byte
 	most  int // bytes to keep

@@ -70,7 +70,7 @@ type sessionRequest struct {
 	Timeout *float64 `json:"startup_timeout"`
 }
 
-// check refuses what no server could do.
+// check refuses a request that no server could do.
 func (req sessionRequest) check() error {
 	if req.Type != "bash" || len(req.Session) > maxName || req.Session == "" {
 		return hutch.Errorf(hutch.Invalid, "a session has session_type bash and a name of 1 to %d bytes", maxName).Because(errBody)

@@ -25,7 +25,7 @@ const (
 // shell is one session of a sandbox. Only the action that has the turn uses it; users and used belong to shells.
 type shell struct {
 	turn   chan struct{} // full while an action is under way
-	cursor int64         // behind the output that has been answered
+	cursor int64         // after the output that has been answered
 	svc    hutch.Service
 	address
 

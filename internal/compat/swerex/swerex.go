@@ -150,10 +150,7 @@ type detail struct {
 
 // Refuse answers for a guard that does not let a request in.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(detail{hutch.AsError(err).Message}) // an error here is a client that has gone
+	compat.Answer(w, status, detail{hutch.AsError(err).Message})
 }
 
 // errBody is the cause of the errors of requests that cannot be read.

@@ -173,7 +173,7 @@ func TestStubborn(t *testing.T) {
 		t.Fatal(a.body)
 	}
 	b.want("run_in_session", fields{"action_type": "bash_interrupt", "timeout": 0.3, "n_retry": 1})
-	if a := b.run("echo back"); !strings.Contains(a.body, `back\n`) { // bash can report the killed program behind it
+	if a := b.run("echo back"); !strings.Contains(a.body, `back\n`) { // bash can report the killed program after it
 		t.Errorf("after it: %s", a.body)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"hutch"
 	"hutch/internal/compat"
 	"hutch/internal/httpio"
+	"hutch/internal/pipe"
 )
 
 var uploadPath = regexp.MustCompile(`^/swerex/[^/]+/upload$`)
@@ -151,17 +152,12 @@ func (h *Handler) store(ctx context.Context, sandbox, temporary, target string) 
 
 // unpack unpacks an uploaded archive.
 func (h *Handler) unpack(ctx context.Context, sandbox, temporary, target string) error {
-	from, to := io.Pipe()
-	read := make(chan error, 1)
-	go func() {
-		_, err := h.svc.ReadFile(ctx, sandbox, hutch.ReadRequest{Path: temporary}, to)
-		to.CloseWithError(err)
-		read <- err
-	}()
-	err := h.svc.Unpack(ctx, sandbox, hutch.UnpackRequest{Dir: target, Format: hutch.Zip}, from)
-	from.CloseWithError(errors.New("no longer read"))
-	<-read
-	return err
+	return pipe.Through(func(w io.Writer) error {
+		_, err := h.svc.ReadFile(ctx, sandbox, hutch.ReadRequest{Path: temporary}, w)
+		return err
+	}, func(r io.Reader) error {
+		return h.svc.Unpack(ctx, sandbox, hutch.UnpackRequest{Dir: target, Format: hutch.Zip}, r)
+	})
 }
 
 // discard removes a file in the sandbox, also when the client has gone.

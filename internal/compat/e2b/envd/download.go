@@ -12,6 +12,7 @@ import (
 
 	"hutch"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/httpio"
 )
 
 // download answers with a file.
@@ -28,7 +29,10 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req := hutch.ReadRequest{Path: a.path(r.URL.Query().Get("path"))}
-	d := &downloading{w: w, head: r.Method == http.MethodHead, ranged: parseRange(r.Header, &req), gzip: encoding == "gzip"}
+	d := &downloading{w: w, head: r.Method == http.MethodHead, gzip: encoding == "gzip"}
+	if offset, length, ok := httpio.ParseRange(r.Header.Get("Range")); ok && r.Header.Get("If-Range") == "" { // the file is known only once it is open
+		d.ranged, req.Offset, req.Length = true, offset, length
+	}
 	d.req = &req
 	req.Opened = d.opened
 	_, err = q.target.Service.ReadFile(q.ctx, q.target.Sandbox, req, d)
@@ -119,7 +123,7 @@ func (d *downloading) opened(info hutch.FileInfo) {
 	d.size = info.Size
 	from, to := d.req.Range(info.Size)
 	if d.ranged && from < to {
-		header.Set("Content-Range", "bytes "+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10)+"/"+strconv.FormatInt(info.Size, 10))
+		header.Set("Content-Range", httpio.ContentRange(from, to, info.Size))
 	}
 	if d.gzip = d.gzip && !d.ranged && info.Size > 0; d.gzip {
 		header.Set("Content-Encoding", "gzip")
@@ -134,15 +138,7 @@ func (d *downloading) begin() {
 		return
 	}
 	d.begun = true
-	switch {
-	case d.w.Header().Get("Content-Range") != "":
-		d.w.WriteHeader(http.StatusPartialContent)
-	case d.ranged && d.size > 0 && d.req.Offset >= d.size:
-		d.w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(d.size, 10))
-		d.w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
-	default:
-		d.w.WriteHeader(http.StatusOK)
-	}
+	httpio.WriteContentHeader(d.w, d.ranged, d.req.Offset, d.size)
 }
 
 func (d *downloading) Write(b []byte) (int, error) {
@@ -169,27 +165,4 @@ func (d *downloading) finish() {
 	if d.zip != nil {
 		d.zip.Close() // an error here means that the client has gone
 	}
-}
-
-// parseRange takes a Range header with one range. It ignores others, as HTTP allows, and all with If-Range: the file is
-// known only once it is open.
-func parseRange(header http.Header, req *hutch.ReadRequest) bool {
-	spec, ok := strings.CutPrefix(header.Get("Range"), "bytes=")
-	from, to, dash := strings.Cut(spec, "-")
-	if !ok || !dash || strings.Contains(spec, ",") || header.Get("If-Range") != "" {
-		return false
-	}
-	first, errFirst := strconv.ParseInt(from, 10, 62)
-	last, errLast := strconv.ParseInt(to, 10, 62)
-	switch {
-	case from == "" && errLast == nil && last > 0:
-		req.Offset = -last
-	case errFirst == nil && first >= 0 && to == "":
-		req.Offset = first
-	case errFirst == nil && first >= 0 && errLast == nil && last >= first:
-		req.Offset, req.Length = first, last-first+1
-	default:
-		return false
-	}
-	return true
 }

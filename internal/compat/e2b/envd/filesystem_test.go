@@ -71,7 +71,7 @@ func TestAliasOfTheHome(t *testing.T) {
 	}
 	other := account{user: "eva", home: "/home/eva", alias: "/root"}
 	if got := other.path("/home/user/a") + " " + other.path("a"); got != "/root/a /home/eva/a" {
-		t.Errorf("another user's paths: %s", got) // one name is one file, whoever asks
+		t.Errorf("another user's paths: %s", got) // one name is one file for every user
 	}
 	if got := (account{home: "/home/user"}).path("/home/user/a"); got != "/home/user/a" {
 		t.Error(got)

@@ -14,7 +14,7 @@ import (
 // the others wait for it in a line, at whose end those begin that come later: nobody waits longer than who came after.
 type turns struct {
 	mu  sync.Mutex
-	all map[string]*turn // by sandbox; those that somebody waits for
+	all map[string]*turn // by sandbox; those that a call waits for
 }
 
 type turn struct {
@@ -71,10 +71,10 @@ func (ts *turns) start(ctx context.Context, place string, most time.Duration, be
 // have names in their errors; what a sandbox itself says has none.
 func noRoom(err error) bool {
 	e, ok := errors.AsType[*hutch.Error](err)
-	return ok && e.Kind == hutch.Exhausted && e.Data["limit"] == nil
+	return ok && e.Kind == hutch.Exhausted && e.Limit() == ""
 }
 
-// behind waits where somebody waits already; nil means that nobody does.
+// behind waits where another call waits already; nil means that no call does.
 func (ts *turns) behind(place string) *turn {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"hutch"
 	"hutch/internal/caller"
 	"hutch/internal/compat/e2b/seam"
+	"hutch/internal/text"
 )
 
 type executeRequest struct {
@@ -51,11 +51,11 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request) {
 	if !h.body(w, r, &q) {
 		return
 	}
-	if text(q.ContextID) != "" && text(q.Language) != "" {
+	if given(q.ContextID) != "" && given(q.Language) != "" {
 		refuse(w, http.StatusBadRequest, "Only one of context_id or language can be provided")
 		return
 	}
-	id, err := h.contextFor(r.Context(), text(q.ContextID), text(q.Language))
+	id, err := h.contextFor(r.Context(), given(q.ContextID), given(q.Language))
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -191,7 +191,7 @@ func (l *lines) event(e hutch.RunEvent) error {
 // output sends text. A character that is cut waits for its other bytes.
 func (l *lines) output(stream hutch.Stream, data []byte) error {
 	whole := append(l.cut[stream], data...)
-	n := len(whole) - cutLength(whole)
+	n := len(whole) - text.Unfinished(whole)
 	if l.cut == nil {
 		l.cut = map[hutch.Stream][]byte{}
 	}
@@ -200,19 +200,6 @@ func (l *lines) output(stream hutch.Stream, data []byte) error {
 		return nil
 	}
 	return l.send(outputLine{stream, strings.ToValidUTF8(string(whole[:n]), "\uFFFD"), time.Now().UTC()})
-}
-
-// cutLength returns how many bytes at the end of b are the begin of a character.
-func cutLength(b []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
-			if utf8.FullRune(last) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
 }
 
 // end sends how a run ended.

@@ -252,7 +252,7 @@ func (h *Handler) createContext(w http.ResponseWriter, r *http.Request) {
 	if !h.body(w, r, &q) {
 		return
 	}
-	c, err := h.makeContext(r.Context(), hutch.ContextRequest{Language: languageOf(text(q.Language)), Dir: text(q.Dir)})
+	c, err := h.makeContext(r.Context(), hutch.ContextRequest{Language: languageOf(given(q.Language)), Dir: given(q.Dir)})
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -260,7 +260,7 @@ func (h *Handler) createContext(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, show(c))
 }
 
-func text(s *string) string {
+func given(s *string) string {
 	if s == nil {
 		return ""
 	}
