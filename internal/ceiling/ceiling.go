@@ -11,6 +11,7 @@ package ceiling
 
 import (
 	"cmp"
+	"slices"
 
 	"hutch"
 	"hutch/internal/caller"
@@ -55,7 +56,7 @@ func Give(token *hutch.Network, asked, server hutch.Network) (hutch.Network, err
 // Fill returns n; fields that n leaves out come from another network.
 func Fill(n, from hutch.Network) hutch.Network {
 	if n.Mode == "" && len(n.Allow) == 0 {
-		n.Mode, n.Allow = from.Mode, from.Allow
+		n.Mode, n.Allow, n.Block = from.Mode, from.Allow, slices.Concat(n.Block, from.Block)
 	}
 	l, other := &n.Limits, from.Limits
 	l.Connections, l.Rate = cmp.Or(l.Connections, other.Connections), cmp.Or(l.Rate, other.Rate)

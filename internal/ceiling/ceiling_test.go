@@ -31,6 +31,7 @@ func TestGive(t *testing.T) {
 		{"more connections", pypi, hutch.Network{Limits: hutch.NetworkLimits{Connections: 11}}, hutch.Network{}, ""},
 		{"nothing at all", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{}, open, "none [] 0"},
 		{"more than nothing", &hutch.Network{Mode: hutch.NetworkNone}, hutch.Network{Allow: hutch.Rules("pypi.org")}, open, ""},
+		{"blocked, of the default", pypi, hutch.Network{Block: hutch.Rules("203.0.113.7")}, hutch.Network{}, "allow-list [] 10"},
 		{"beyond the server", &open, open, hutch.Network{}, "open [] 0"},
 	} {
 		got, err := Give(c.ceiling, c.asks, c.fallback)

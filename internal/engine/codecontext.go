@@ -35,7 +35,7 @@ func (e *Engine) CreateContext(ctx context.Context, id string, req hutch.Context
 		return hutch.CodeContext{}, err
 	}
 	defer s.EndUse()
-	if req.Env, err = e.programEnv(s, req.Env, req.Secrets); err != nil {
+	if req.Env, err = e.secrets.programEnv(s, req.Env, req.Secrets); err != nil {
 		return hutch.CodeContext{}, err
 	}
 	info, err := agent.CreateContext(ctx, place(k, req))
@@ -143,7 +143,7 @@ func (e *Engine) runCode(ctx context.Context, id string, req hutch.RunRequest, r
 	defer s.EndUse()
 	s.Ran()
 	began := time.Now()
-	env, err := e.lentEnv(s, req.Env, req.Secrets)
+	env, err := e.secrets.requested(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.RunResult{}, err
 	}
@@ -200,7 +200,7 @@ func (e *Engine) findContext(ctx context.Context, s *sandbox, agent *wire.Client
 	}
 	info, err := agent.Context(ctx, id)
 	if errors.Is(err, hutch.NotFound) {
-		env, serr := e.programEnv(s, nil, nil)
+		env, serr := e.secrets.programEnv(s, nil, nil)
 		if serr != nil {
 			return "", kernel.Kernel{}, serr
 		}

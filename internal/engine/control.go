@@ -95,6 +95,9 @@ func (e *Engine) Wait(ctx context.Context, id, process string, req hutch.WaitReq
 
 func await(ctx context.Context, agent *wire.Client, process string, req hutch.WaitRequest, pattern *regexp.Regexp) (res hutch.WaitResult, err error) {
 	switch {
+	case req.Healthy:
+		res.Met, err = agent.Wait(ctx, wire.Wait{Process: process, Healthy: true})
+		return res, err
 	case req.Port != 0:
 		res.Met, err = agent.Wait(ctx, wire.Wait{Process: process, Port: req.Port, Path: req.Path, Status: req.Status})
 		return res, err
@@ -121,7 +124,7 @@ func (e *Engine) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp
 		return 0, nil, err
 	}
 	if !(req.Timeout >= 0 && req.Timeout <= longest) {
-		return 0, nil, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, waitTime.Seconds()).With("field", "timeout")
+		return 0, nil, hutch.Errorf(hutch.Invalid, "timeout is %v s: give up to %v, or leave it out for %v", req.Timeout, longest, waitTime.Seconds()).Naming(hutch.AboutField, "timeout")
 	}
 	limit := min(waitTime, e.opt.MaxTimeout)
 	if req.Timeout > 0 {
@@ -141,10 +144,10 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return nil, hutch.Errorf(hutch.Invalid, "the pattern cannot be used (%v): its syntax is RE2's", err).With("field", "pattern")
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern cannot be used (%v): its syntax is RE2's", err).Naming(hutch.AboutField, "pattern")
 	}
 	if prog, err := syntax.Compile(parsed.Simplify()); err != nil || len(prog.Inst) > maxProgram {
-		return nil, hutch.Errorf(hutch.Invalid, "the pattern is too complex: use fewer and smaller repetitions, such as {1,10}").With("field", "pattern")
+		return nil, hutch.Errorf(hutch.Invalid, "the pattern is too complex: use fewer and smaller repetitions, such as {1,10}").Naming(hutch.AboutField, "pattern")
 	}
 	return regexp.Compile(pattern)
 }

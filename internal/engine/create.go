@@ -48,12 +48,16 @@ func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbo
 		return hutch.Sandbox{}, err
 	}
 	if !made {
-		return e.join(ctx, s)
+		sb, err := e.join(ctx, s)
+		if s.Fault() == errCancelled && ctx.Err() == nil {
+			return e.make(ctx, rec, how)
+		}
+		return sb, err
 	}
 	defer e.tasks.Done()
 	defer s.Unlock()
 	if err := e.syncVolumes(ctx, s); err != nil {
-		e.abandon(s, err)
+		e.abandon(ctx, s, err)
 		return hutch.Sandbox{}, err
 	}
 	o := how(s)
@@ -62,7 +66,7 @@ func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbo
 	}
 	o.volumes = true
 	if err := e.open(ctx, s, o); err != nil {
-		e.abandon(s, err)
+		e.abandon(ctx, s, err)
 		return hutch.Sandbox{}, err
 	}
 	e.log.Info("created", "sandbox", s.ID(), "driver", rec.Sandbox.Runtime, "ready", o.Spare != nil, "snapshot", o.snapshot)
@@ -111,6 +115,7 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 		return store.Record{}, nil, err
 	}
 	now := time.Now()
+	owner, _ := caller.OwnerOf(ctx)
 	v := hutch.Sandbox{
 		ID: req.ID, Owner: nameOf(ctx, "").Owner, Status: hutch.Creating, Image: req.Image, User: req.User, Runtime: d.Name(), InstanceType: req.InstanceType,
 		CreatedAt: now.UTC(), LastUsedAt: now, KeepAlive: req.KeepAlive,
@@ -137,8 +142,8 @@ func (e *lifecycle) draft(ctx context.Context, req hutch.CreateRequest) (store.R
 	maps.Copy(env, req.Env)
 	env["SANDBOX_ID"] = v.ID
 	env["SANDBOX_TIMEOUT"] = strconv.FormatFloat(e.opt.ExecTimeout.Seconds(), 'f', -1, 64)
-	rec := store.Record{Sandbox: v, Place: v.ID, Env: env, Secrets: req.Secrets, Token: rand.Text()}
-	if err := cmp.Or(e.checkSecrets(&rec), e.checkVolumes(v.Owner, v.Volumes)); err != nil {
+	rec := store.Record{Sandbox: v, Place: v.ID, Env: env, Secrets: req.Secrets, Token: rand.Text(), Most: owner.MaxSandboxes}
+	if err := cmp.Or(e.secrets.check(&rec), e.checkVolumes(v.Owner, v.Volumes)); err != nil {
 		return store.Record{}, nil, err
 	}
 	if v.Owner != "" { // others may have a sandbox of that id
@@ -223,9 +228,15 @@ func (e *lifecycle) join(ctx context.Context, s *sandbox) (hutch.Sandbox, error)
 	return s.Sandbox(), nil
 }
 
+// errCancelled is what the other callers of a sandbox get when the one that was creating it went away.
+var errCancelled error = hutch.Errorf(hutch.Conflict, "the sandbox was not created, because the request for it was cancelled: create it again")
+
 // abandon forgets a sandbox that could not be created.
-func (e *lifecycle) abandon(s *sandbox, cause error) {
+func (e *lifecycle) abandon(ctx context.Context, s *sandbox, cause error) {
 	e.log.Warn("create", "sandbox", s.ID(), "err", cause, "cause", hutch.AsError(cause).Cause)
+	if ctx.Err() != nil {
+		cause = errCancelled
+	}
 	e.mu.Lock()
 	delete(e.sandboxes, s.Name())
 	e.mu.Unlock()
@@ -237,7 +248,7 @@ type startPlan struct {
 	instance.Plan
 	reason   *string // what its record says of that; can be nil
 	snapshot string  // that it begins as
-	forked   string  // the sandbox that it is a copy of, of this moment
+	forked   string  // the id of the sandbox that it is forked from
 	volumes  bool    // whether it gets the files of its volumes
 }
 

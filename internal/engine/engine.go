@@ -74,6 +74,8 @@ type Options struct {
 	Network hutch.Network
 	// Happened gets what happens to a sandbox, for its timeline; nil for none. ctx has the caller if one caused it.
 	Happened func(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry)
+	// Waking is called before a sandbox wakes, with its lifecycle lock held; an error keeps it asleep. It can be nil.
+	Waking func(ctx context.Context, owner, id string) error
 	// PreviewURL returns the URL of an exposed port from its label (hutch.Port). If
 	// it is nil, no port can be exposed.
 	PreviewURL func(label string) string
@@ -108,8 +110,10 @@ type lifecycle struct {
 	snaps     *snapshots.Catalog
 	closed    bool
 
-	exposed *exposure.Table
-	stats   *statsTable
+	exposed  *exposure.Table
+	networks networks
+	secrets  secretUses
+	stats    *statsTable
 }
 
 var (
@@ -139,9 +143,10 @@ func New(opt Options) *Engine {
 	e := &lifecycle{
 		opt: opt, log: opt.Log, ctx: ctx, cancel: cancel, calls: calls, endAll: endAll,
 		sandboxes: map[box.Name]*sandbox{}, retired: map[string]hutch.Usage{},
-		stats:   newStatsTable(),
+		secrets: secretUses{ctx, opt.Secret, opt.Log}, networks: networks{opt.Gateway, opt.Log},
 		exposed: exposure.New(ctx, opt.PreviewURL, opt.Log),
 	}
+	e.stats = newStatsTable(e)
 	e.instances = instance.New(ctx, instanceOptions(opt, &e.uses))
 	return &Engine{e}
 }
@@ -219,6 +224,13 @@ func (e *lifecycle) letGo(ctx context.Context, s *sandbox) {
 		s.Save(ctx)
 		agent.Close()
 	}
+}
+
+// table lists the sandboxes, oldest first.
+func (e *lifecycle) table() []*sandbox {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.tableLocked()
 }
 
 // tableLocked lists the sandboxes, oldest first.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -124,6 +125,48 @@ func TestOneIDIsOneSandbox(t *testing.T) {
 	if n := made.Load(); n != 1 {
 		t.Errorf("made %d places for one id", n)
 	}
+}
+
+// waits is a context that says when something waits for its end.
+type waits struct {
+	context.Context
+	begun func()
+}
+
+func (w waits) Done() <-chan struct{} {
+	w.begun()
+	return w.Context.Done()
+}
+
+// TestCancelledCreate: a caller that goes away takes no other caller of the same sandbox with it.
+func TestCancelledCreate(t *testing.T) {
+	begun := make(chan struct{})
+	var images atomic.Int32
+	b := start(t, func(o *engine.Options) {
+		o.Image = func(ctx context.Context, _ string) (image.Root, error) {
+			if images.Add(1) > 1 {
+				return image.Root{}, nil
+			}
+			close(begun)
+			<-ctx.Done()
+			return image.Root{}, fmt.Errorf("make the image: %w", ctx.Err())
+		}
+	})
+	first, cancel := context.WithCancel(t.Context())
+	var both sync.WaitGroup
+	both.Go(func() {
+		if _, err := b.Create(first, hutch.CreateRequest{ID: "same"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller that went away got %v", err)
+		}
+	})
+	<-begun
+	both.Go(func() {
+		if _, err := b.Create(waits{t.Context(), cancel}, hutch.CreateRequest{ID: "same"}); err != nil {
+			t.Errorf("the caller that stayed got %v", err)
+		}
+	})
+	both.Wait()
+	b.run(t, "same", "true")
 }
 
 func TestFailedCreateLeavesNothing(t *testing.T) {

@@ -28,7 +28,7 @@ func TestChangesOfVariablesAreBounded(t *testing.T) {
 			t.Fatalf("change %d of a sandbox that runs: %v", n, err)
 		}
 	}
-	if _, err := b.Hibernate(t.Context(), "sleeper"); err != nil {
+	if _, err := b.Hibernate(t.Context(), "sleeper", hutch.HibernateRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	var err error

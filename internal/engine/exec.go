@@ -48,7 +48,7 @@ func (e *Engine) execAttached(ctx context.Context, id string, req hutch.ExecRequ
 	}
 	defer s.EndUse()
 	s.Ran()
-	env, err := e.programEnv(s, req.Env, req.Secrets)
+	env, err := e.secrets.programEnv(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.ExecResult{}, err
 	}
@@ -187,14 +187,20 @@ func (e *Engine) StartProcess(ctx context.Context, id string, req hutch.ProcessR
 		return hutch.Process{}, err
 	}
 	defer s.EndUse()
+	if req.Entrypoint {
+		if req.Command, req.Care, err = e.entrypoint(ctx, s.Sandbox().Image, req.Care); err != nil {
+			return hutch.Process{}, err
+		}
+	}
 	s.Ran()
-	env, err := e.programEnv(s, req.Env, req.Secrets)
+	env, err := e.secrets.programEnv(s, req.Env, req.Secrets)
 	if err != nil {
 		return hutch.Process{}, err
 	}
 	p, err := agent.Start(ctx, wire.Start{
 		ID: hutch.NewID("p"), Name: req.Name, Command: req.Command,
 		Dir: req.Dir, User: req.User, Env: instance.Environ(traced(ctx, env)), Restart: cmp.Or(req.RestartPolicy, hutch.RestartNever), Stdin: req.Stdin, Terminal: req.Terminal,
+		StopSignal: req.StopSignal, Health: req.Health,
 	})
 	if err != nil {
 		return hutch.Process{}, e.diagnose(ctx, s, agent, err)
@@ -229,7 +235,9 @@ func (e *Engine) Logs(ctx context.Context, req hutch.LogsRequest, out func(hutch
 			}
 			return out(o)
 		})
-		cursor = max(cursor, exit.Cursor)
+		if err == nil { // a cursor after the end counts as the end
+			cursor = exit.Cursor
+		}
 		return err
 	})
 	return cursor, err

@@ -151,15 +151,24 @@ func (e *lifecycle) draftFrom(ctx context.Context, snap *snapshots.Snapshot, req
 	t := v.Template
 	if t != nil {
 		req.Labels = merged(t.Labels, req.Labels)
+		req.Volumes = mergedVolumes(t.Volumes, req.Volumes)
 	}
 	rec, d, err := e.draft(ctx, req)
 	if rec.Sandbox.Parent = v.SandboxID; req.Snapshot != "" || req.Template != "" { // a fork's snapshot is not kept
 		rec.Sandbox.Snapshot = v.ID
 	}
 	if rec.Sandbox.Template, rec.Template = was.Sandbox.Template, was.Template; t != nil {
-		rec.Sandbox.Template, rec.Template = v.Name, v.ID
+		rec.Sandbox.Template, rec.Template = askedName(e.snaps.Record(snap), cmp.Or(req.Template, req.Snapshot)), v.ID
 	}
 	return rec, d, err
+}
+
+// askedName is the name by which a caller asked for a snapshot, or its oldest name if the caller gave the id.
+func askedName(v hutch.Snapshot, asked string) string {
+	if v.HasName(asked) {
+		return hutch.TemplateName(asked)
+	}
+	return v.Name
 }
 
 // merged returns the entries of a and b; those of b win.
@@ -170,6 +179,14 @@ func merged(a, b map[string]string) map[string]string {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return all
+}
+
+// mergedVolumes returns the volumes of a template and those of a create, which replace the template's of the same name or path.
+func mergedVolumes(template, create []hutch.VolumeMount) []hutch.VolumeMount {
+	kept := slices.DeleteFunc(slices.Clone(template), func(m hutch.VolumeMount) bool {
+		return slices.ContainsFunc(create, func(o hutch.VolumeMount) bool { return o.Name == m.Name || o.Path == m.Path })
+	})
+	return append(kept, create...)
 }
 
 // fits reports whether this server can restore the memory of a snapshot.

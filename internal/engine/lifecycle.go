@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +96,11 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	defer s.SetWaking(false)
+	if e.opt.Waking != nil && v.Status.Sleeps() {
+		if err := e.opt.Waking(ctx, v.Owner, v.ID); err != nil {
+			return err
+		}
+	}
 	switch v.Status {
 	case hutch.Hibernated:
 		err = e.wakeFromMemory(ctx, s, d)
@@ -228,13 +235,20 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 	return instance.Destroy(inst)
 }
 
-// endProcesses ends background processes: it asks them first, then kills them.
+// askToEnd is the signal that asks a process to end, unless it has another.
+const askToEnd = 15
+
+// endProcesses ends background processes: it asks them first, then kills them. One that has a stop signal is known to
+// have something to do at its end, and gets as long as Docker gives it.
 func (e *lifecycle) endProcesses(agent *wire.Client, live []wire.Process) error {
-	const grace = 3 * time.Second
+	grace := 3 * time.Second
+	if slices.ContainsFunc(live, func(p wire.Process) bool { return p.StopSignal != 0 }) {
+		grace = 10 * time.Second
+	}
 	ctx, cancel := context.WithTimeout(e.ctx, grace)
 	defer cancel()
 	for _, p := range live {
-		agent.Signal(ctx, p.ID, 15)
+		agent.Signal(ctx, p.ID, cmp.Or(p.StopSignal, askToEnd))
 	}
 	for _, p := range live {
 		if _, err := agent.Attach(ctx, wire.Attach{Process: p.ID, Follow: true}, nil); err == nil {
@@ -263,7 +277,7 @@ const outOfMemory = "it reached its memory limit and was killed"
 
 // watch waits for an instance to die, and then closes its network.
 func (e *lifecycle) watch(s *sandbox, inst driver.Instance) {
-	defer e.connectNetwork(s, inst)()
+	defer e.networks.connect(s, inst)()
 	e.background(func() { e.guard(s, inst) })
 	select {
 	case <-inst.Done():

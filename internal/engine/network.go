@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 
 	"hutch"
@@ -27,31 +28,37 @@ type Exit struct {
 	Secrets func() []string
 }
 
+// networks are the ends of what sandboxes reach, on the host.
+type networks struct {
+	open func(Exit) (Gateway, error) // nil where sandboxes have no gateways
+	log  *slog.Logger
+}
+
 // gateway returns the gateway of a sandbox; nil where sandboxes have no gateways.
-func (e *lifecycle) gateway(s *sandbox) (Gateway, error) {
-	if e.opt.Gateway == nil {
+func (n networks) gateway(s *sandbox) (Gateway, error) {
+	if n.open == nil {
 		return nil, nil
 	}
 	return s.OpenGateway(func() (Gateway, error) {
 		rec := s.Record()
-		return e.opt.Gateway(Exit{s.Owner(), s.ID(), rec.Sandbox.Network, rec.Traffic, s.SecretNames})
+		return n.open(Exit{s.Owner(), s.ID(), rec.Sandbox.Network, rec.Traffic, s.SecretNames})
 	})
 }
 
-// connectNetwork makes the network of a place end at the gateway of the sandbox,
+// connect makes the network of a place end at the gateway of the sandbox,
 // until the returned function is called. Packets that programs sent before wait.
-func (e *lifecycle) connectNetwork(s *sandbox, inst driver.Instance) (disconnect func()) {
-	stack, err := e.startNetwork(s, inst)
+func (n networks) connect(s *sandbox, inst driver.Instance) (disconnect func()) {
+	stack, err := n.start(s, inst)
 	s.NoteNetwork(err)
 	if err != nil {
-		e.log.Debug("a sandbox without a network", "sandbox", s.ID(), "err", err)
+		n.log.Debug("a sandbox without a network", "sandbox", s.ID(), "err", err)
 		return func() {}
 	}
 	return func() { stack.Close() }
 }
 
-func (e *lifecycle) startNetwork(s *sandbox, inst driver.Instance) (*netstack.Stack, error) {
-	g, err := e.gateway(s)
+func (n networks) start(s *sandbox, inst driver.Instance) (*netstack.Stack, error) {
+	g, err := n.gateway(s)
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +79,11 @@ func (e *Engine) Network(ctx context.Context, id string) (hutch.NetworkState, er
 	if err != nil {
 		return hutch.NetworkState{}, err
 	}
-	return e.networkOf(s)
+	return e.networks.state(s)
 }
 
-func (e *lifecycle) networkOf(s *sandbox) (hutch.NetworkState, error) {
-	g, err := e.gateway(s)
+func (n networks) state(s *sandbox) (hutch.NetworkState, error) {
+	g, err := n.gateway(s)
 	if err != nil {
 		return hutch.NetworkState{}, err
 	}
@@ -102,10 +109,10 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 		if err := e.checkLinks(ctx, slices.DeleteFunc(slices.Clone(n.Links), func(l hutch.NetworkLink) bool { return slices.Contains(old, l) })); err != nil {
 			return err
 		}
-		if err := e.setNetwork(ctx, s, n); err != nil {
+		if err := e.networks.set(ctx, s, n); err != nil {
 			return err
 		}
-		state, err = e.networkOf(s)
+		state, err = e.networks.state(s)
 		return err
 	})
 	return state, err
@@ -138,19 +145,19 @@ func (e *lifecycle) inherited(ctx context.Context, asked, first hutch.Network) h
 	return n
 }
 
-// setNetwork changes what a sandbox may reach, on disk first.
-func (e *lifecycle) setNetwork(ctx context.Context, s *sandbox, n hutch.Network) error {
-	g, err := e.gateway(s)
+// set changes what a sandbox may reach, on disk first.
+func (n networks) set(ctx context.Context, s *sandbox, to hutch.Network) error {
+	g, err := n.gateway(s)
 	if err != nil {
 		return err
 	}
-	if err := s.Update(ctx, func(r *store.Record) { r.Sandbox.Network = n }); err != nil {
+	if err := s.Update(ctx, func(r *store.Record) { r.Sandbox.Network = to }); err != nil {
 		return err
 	}
 	if g == nil {
 		return nil
 	}
-	return g.Set(n)
+	return g.Set(to)
 }
 
 // Connections implements hutch.Networks.
@@ -164,7 +171,7 @@ func (e *Engine) Connections(ctx context.Context, id string, q hutch.ConnectionQ
 	if err != nil {
 		return none, err
 	}
-	g, err := e.gateway(s)
+	g, err := e.networks.gateway(s)
 	if err != nil || g == nil {
 		return none, err
 	}

@@ -181,6 +181,7 @@ func process(id string, p wire.Process) hutch.Process {
 	if p.Terminal != nil && p.Terminal.Check() == nil {
 		v.Terminal = p.Terminal
 	}
+	v.StopSignal, v.Health = p.StopSignal, health(p.Health)
 	if p.ExitCode != nil {
 		code := *p.ExitCode & 0xff
 		v.ExitCode = &code
@@ -192,6 +193,28 @@ func process(id string, p wire.Process) hutch.Process {
 	const lastYear = 9999 // what JSON can say
 	if v.StartTime.Year() > lastYear || v.EndTime != nil && v.EndTime.Year() > lastYear {
 		v.StartTime, v.EndTime = time.Time{}, nil
+	}
+	return v
+}
+
+// health is what an agent says of the health of a process.
+func health(h *wire.Health) *hutch.ProcessHealth {
+	if h == nil {
+		return nil
+	}
+	v := &hutch.ProcessHealth{Status: h.Status, Failures: max(h.Failures, 0), Output: clean(h.Output, hutch.MaxHealthOutput)}
+	switch v.Status {
+	case hutch.HealthStarting, hutch.HealthGood, hutch.HealthUnhealthy:
+	default:
+		v.Status = hutch.HealthUnhealthy
+	}
+	if h.ExitCode != nil {
+		code := *h.ExitCode & 0xff
+		v.ExitCode = &code
+	}
+	if h.CheckedMS > 0 {
+		at := time.UnixMilli(h.CheckedMS).UTC()
+		v.CheckedAt = &at
 	}
 	return v
 }

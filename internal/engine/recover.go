@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/box"
 	"hutch/internal/driver"
 	"hutch/internal/instance"
 	"hutch/internal/store"
@@ -58,7 +57,7 @@ func (e *lifecycle) recover(ctx context.Context) error {
 // lost its power while the sandbox ran: then the record is older than the disk.
 func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) {
 	status := s.Status()
-	if !box.Sleeps(status) {
+	if !status.Sleeps() {
 		return
 	}
 	s.RecoverAsleep()
@@ -113,6 +112,10 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	}
 	if err != nil {
 		e.log.Warn("recover", "sandbox", s.ID(), "err", err, "cause", hutch.AsError(err).Cause)
+		if e.saved.HasMemory(s.Place()) {
+			e.recoverSaved(ctx, s)
+			return
+		}
 		e.lose(ctx, s)
 		return
 	}
@@ -122,6 +125,15 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) {
 	}
 	e.background(func() { e.watch(s, inst) })
 	e.log.Info("recovered", "sandbox", s.ID())
+}
+
+// recoverSaved makes a sandbox sleep whose instance is gone and whose folder is whole: the machine went down between the two, when the sandbox
+// fell asleep, or when it came from another node.
+func (e *lifecycle) recoverSaved(ctx context.Context, s *sandbox) {
+	if err := s.CommitSleep(ctx, hutch.Hibernated, "it continues from its saved memory: the machine went down"); err != nil {
+		e.log.Error("write that a sandbox sleeps", "sandbox", s.ID(), "err", err)
+		e.lose(ctx, s)
+	}
 }
 
 // rejoin recovers the instance of rec, also if its agent does not answer yet: the sandbox

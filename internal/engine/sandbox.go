@@ -41,7 +41,7 @@ func (e *lifecycle) newSandbox(rec store.Record) *sandbox {
 // saveRecord writes a record. That of a sandbox that sleeps is all by which what is
 // left of it can be found: it must not be lost with the machine's power.
 func (e *lifecycle) saveRecord(ctx context.Context, rec store.Record) error {
-	if box.Sleeps(rec.Sandbox.Status) {
+	if rec.Sandbox.Status.Sleeps() {
 		return e.opt.Store.Keep(ctx, rec)
 	}
 	return e.opt.Store.Put(ctx, rec)

@@ -1,18 +1,27 @@
 package engine
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"maps"
 
 	"hutch"
 	"hutch/internal/store"
 )
 
-// checkSecrets refuses a new sandbox whose secrets are missing, and notes
+// secretUses gives programs the secrets that their sandboxes and requests ask for.
+type secretUses struct {
+	ctx   context.Context // done when the engine closes
+	value func(owner, name string) (string, error)
+	log   *slog.Logger
+}
+
+// check refuses a new sandbox whose secrets are missing, and notes
 // which it has.
-func (e *lifecycle) checkSecrets(rec *store.Record) error {
+func (u secretUses) check(rec *store.Record) error {
 	owner := rec.Sandbox.Owner
-	env, err := e.requestEnv(owner, rec.Env, rec.Secrets)
+	env, err := u.requestEnv(owner, rec.Env, rec.Secrets)
 	if err != nil {
 		return err
 	}
@@ -22,15 +31,15 @@ func (e *lifecycle) checkSecrets(rec *store.Record) error {
 
 // programEnv is the environment of a program beyond what its sandbox sets for
 // all: the sandbox's secrets, over them what the request says.
-func (e *lifecycle) programEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
-	all, err := e.lentEnv(s, env, secrets)
+func (u secretUses) programEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
+	all, err := u.requested(s, env, secrets)
 	if err != nil {
 		return nil, err
 	}
 	for _, use := range s.Record().Secrets {
-		err := e.addSecret(s.Owner(), use, all)
+		err := u.add(s.Owner(), use, all)
 		if errors.Is(err, hutch.NotFound) {
-			e.log.Warn("a sandbox's secret is gone", "sandbox", s.ID(), "secret", use)
+			u.log.Warn("a sandbox's secret is gone", "sandbox", s.ID(), "secret", use)
 		} else if err != nil {
 			return nil, err
 		}
@@ -38,20 +47,20 @@ func (e *lifecycle) programEnv(s *sandbox, env map[string]string, secrets []stri
 	return all, nil
 }
 
-// lentEnv returns the variables that a request about a sandbox sets, with the secrets
+// requested returns the variables that a request about a sandbox sets, with the secrets
 // that it asks for. The record of the sandbox then has the names of these secrets,
 // because a brokered secret lets the whole sandbox, and not only one program, reach
 // its hosts.
-func (e *lifecycle) lentEnv(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
-	all, err := e.requestEnv(s.Owner(), env, secrets)
+func (u secretUses) requested(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
+	all, err := u.requestEnv(s.Owner(), env, secrets)
 	if err != nil || !s.RequestSecrets(secrets) {
 		return all, err
 	}
-	return all, s.Save(e.ctx)
+	return all, s.Save(u.ctx)
 }
 
 // requestEnv is what a request sets, with its secrets.
-func (e *lifecycle) requestEnv(owner string, env map[string]string, secrets []string) (map[string]string, error) {
+func (u secretUses) requestEnv(owner string, env map[string]string, secrets []string) (map[string]string, error) {
 	all := maps.Clone(env)
 	if all == nil {
 		all = map[string]string{}
@@ -64,15 +73,15 @@ func (e *lifecycle) requestEnv(owner string, env map[string]string, secrets []st
 		if _, set := all[variable]; set {
 			return nil, hutch.SetTwice(variable)
 		}
-		if err := e.addSecret(owner, use, all); err != nil {
+		if err := u.add(owner, use, all); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// addSecret sets the variable of one secret, unless it is set.
-func (e *lifecycle) addSecret(owner, use string, env map[string]string) error {
+// add sets the variable of one secret, unless it is set.
+func (u secretUses) add(owner, use string, env map[string]string) error {
 	variable, name, err := hutch.ParseSecretUse(use)
 	if err != nil {
 		return err
@@ -80,10 +89,10 @@ func (e *lifecycle) addSecret(owner, use string, env map[string]string) error {
 	if _, set := env[variable]; set {
 		return nil
 	}
-	if e.opt.Secret == nil {
+	if u.value == nil {
 		return hutch.Errorf(hutch.NotFound, "there is no secret %s: this server keeps none", name)
 	}
-	value, err := e.opt.Secret(owner, name)
+	value, err := u.value(owner, name)
 	if err == nil {
 		env[variable] = value
 	}

@@ -13,9 +13,9 @@ import (
 )
 
 // Hibernate implements hutch.Snapshots. Uses have quiesceTime to end, as before a pause.
-func (e *Engine) Hibernate(ctx context.Context, id string) (hutch.Sandbox, error) {
+func (e *Engine) Hibernate(ctx context.Context, id string, req hutch.HibernateRequest) (hutch.Sandbox, error) {
 	for end := time.Now().Add(quiesceTime); ; {
-		v, err := e.hibernateIdle(ctx, id)
+		v, err := e.hibernateIdle(ctx, id, req.FilesOnly)
 		destroyed := errors.Is(err, context.Canceled) && ctx.Err() == nil // the next try says so
 		if err != nil && !destroyed || v.Status != hutch.Running && err == nil {
 			return v, err
@@ -32,7 +32,7 @@ func (e *Engine) Hibernate(ctx context.Context, id string) (hutch.Sandbox, error
 }
 
 // hibernateIdle puts a sandbox to sleep unless it is in use, and returns what it is then.
-func (e *lifecycle) hibernateIdle(ctx context.Context, id string) (v hutch.Sandbox, err error) {
+func (e *lifecycle) hibernateIdle(ctx context.Context, id string, filesOnly bool) (v hutch.Sandbox, err error) {
 	err = e.hold(ctx, id, func(s *sandbox) error {
 		defer func() { v = s.Sandbox() }()
 		if err := s.Fault(); err != nil {
@@ -44,14 +44,14 @@ func (e *lifecycle) hibernateIdle(ctx context.Context, id string) (v hutch.Sandb
 		if !s.Running() || s.InUse() {
 			return nil
 		}
-		return e.keep(ctx, s)
+		return e.keep(ctx, s, filesOnly)
 	})
 	return v, err
 }
 
-// keep saves a running sandbox with its memory if the runtime can, else with its files. It loses no process: a sandbox that
-// cannot be saved continues to run. The caller holds the lifecycle lock.
-func (e *lifecycle) keep(ctx context.Context, s *sandbox) error {
+// keep saves a running sandbox with its memory if the runtime can, else with its files. Unless only the files are wanted, it
+// loses no process: a sandbox that cannot be saved continues to run. The caller holds the lifecycle lock.
+func (e *lifecycle) keep(ctx context.Context, s *sandbox, filesOnly bool) error {
 	if err := e.unpause(ctx, s); err != nil {
 		return err
 	}
@@ -61,15 +61,18 @@ func (e *lifecycle) keep(ctx context.Context, s *sandbox) error {
 	if err := e.saveVolumes(ctx, s, agent); err != nil {
 		return err
 	}
-	if saver, ok := driver.As[driver.Saver](inst); ok {
+	if saver, ok := driver.As[driver.Saver](inst); ok && !filesOnly {
 		return e.afterQuiesce(s, inst, e.hibernate(ctx, s, saver, agent, since, true))
 	}
 	live, err := liveProcesses(ctx, agent)
 	if err != nil {
 		return err
 	}
-	if len(live) > 0 {
-		return hutch.Errorf(hutch.Conflict, "the runtime %s cannot keep the memory of the sandbox %q, so its background processes (%s) would end: end them first", s.Sandbox().Runtime, s.ID(), namesOf(live))
+	if len(live) > 0 && !filesOnly {
+		return hutch.Errorf(hutch.Conflict, "the runtime %s cannot keep the memory of the sandbox %q, so its background processes (%s) would end: end them first, or ask for filesOnly", s.Sandbox().Runtime, s.ID(), namesOf(live))
+	}
+	if err := e.endProcesses(agent, live); err != nil {
+		return err
 	}
 	return e.stop(ctx, s, inst, agent, since)
 }

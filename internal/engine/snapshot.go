@@ -52,16 +52,23 @@ func (e *lifecycle) keepSnapshot(ctx context.Context, id string, v hutch.Snapsho
 	if err != nil {
 		return hutch.Snapshot{}, err
 	}
-	if err := e.snaps.Keep(snap); err != nil {
+	replaced, err := e.snaps.Keep(snap)
+	if err != nil {
 		return hutch.Snapshot{}, e.snaps.Discard(snap, err)
 	}
-	if old, err := e.snaps.ByID(over); err == nil {
-		if err := e.dropSnapshot(old); err != nil {
-			e.log.Error("delete a snapshot that was replaced", "snapshot", over, "err", err)
-		}
-	}
+	e.dropReplaced(replaced)
 	e.log.Info("snapshot", "sandbox", id, "snapshot", v.ID, "size", snap.Snapshot.Size, "stood", snap.Snapshot.Stood)
-	return snap.Snapshot, nil
+	return e.snaps.Record(snap), nil
+}
+
+// dropReplaced deletes a snapshot whose last name another one has now; nil is none.
+func (e *lifecycle) dropReplaced(old *snapshots.Snapshot) {
+	if old == nil {
+		return
+	}
+	if err := e.dropSnapshot(old); err != nil {
+		e.log.Error("delete a snapshot that was replaced", "snapshot", old.Snapshot.ID, "err", err)
+	}
 }
 
 func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) hutch.Snapshot {
@@ -130,10 +137,7 @@ func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshot
 		if !ok {
 			return hutch.Errorf(hutch.Internal, "the runtime %s restores memory, and cannot save it", snap.Snapshot.Runtime)
 		}
-		err := agent.Park(ctx)
-		if err == nil {
-			err = saver.Copy(ctx, snap.Memory())
-		}
+		err := copyMemory(ctx, saver, agent, snap.Memory())
 		snap.Snapshot.Stood = hutch.InSeconds(time.Since(began))
 		return err
 	})
@@ -143,22 +147,53 @@ func (e *lifecycle) captureMemory(ctx context.Context, id string, snap *snapshot
 func (e *Engine) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 	list := []hutch.Snapshot{}
 	for _, s := range e.snaps.List(viewer(ctx)) {
-		list = append(list, s.Snapshot)
+		list = append(list, e.snaps.Record(s))
 	}
 	return list, nil
 }
 
-// DeleteSnapshot implements hutch.Snapshots.
-func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
-	snap, err := e.snaps.Find(viewer(ctx), id)
-	if errors.Is(err, hutch.NotFound) {
-		return nil
+// TagSnapshot implements hutch.Snapshots.
+func (e *Engine) TagSnapshot(ctx context.Context, id string, req hutch.SnapshotTag) (hutch.Snapshot, error) {
+	if err := req.Check(); err != nil {
+		return hutch.Snapshot{}, err
 	}
+	snap, err := e.ownSnapshot(ctx, id)
 	if err != nil {
-		return err
+		return hutch.Snapshot{}, err
+	}
+	lost, err := e.snaps.Tag(snap, hutch.TemplateName(req.Name), req.Replace)
+	if err != nil {
+		return hutch.Snapshot{}, err
+	}
+	e.dropReplaced(lost)
+	return e.snaps.Record(snap), nil
+}
+
+// ownSnapshot finds a snapshot that the caller can change.
+func (e *lifecycle) ownSnapshot(ctx context.Context, id string) (*snapshots.Snapshot, error) {
+	snap, err := e.snaps.Find(viewer(ctx), id)
+	if err != nil {
+		return nil, err
 	}
 	if owner, owned := caller.OwnerOf(ctx); owned && owner.ID != snap.Snapshot.Owner {
-		return hutch.Errorf(hutch.Denied, "the snapshot %q is shared with you: only its owner deletes it", id)
+		return nil, hutch.Errorf(hutch.Denied, "the snapshot %q is shared with you: only its owner changes and deletes it", id)
+	}
+	return snap, nil
+}
+
+// DeleteSnapshot implements hutch.Snapshots.
+func (e *Engine) DeleteSnapshot(ctx context.Context, id string) error {
+	snap, err := e.ownSnapshot(ctx, id)
+	switch {
+	case errors.Is(err, hutch.NotFound):
+		return nil
+	case err != nil:
+		return err
+	case snap.Snapshot.ID == id:
+		return e.dropSnapshot(snap)
+	}
+	if last, err := e.snaps.Untag(snap, id); err != nil || !last {
+		return err
 	}
 	return e.dropSnapshot(snap)
 }

@@ -29,6 +29,11 @@ const (
 
 // statsTable has what was read last.
 type statsTable struct {
+	ctx        context.Context // done when the engine closes
+	background func(func())
+	all        func() []*sandbox
+	read       func(ctx context.Context, s *sandbox, before statsRow) statsRow
+
 	mu       sync.Mutex
 	rows     map[box.Name]statsRow
 	round    int64
@@ -49,8 +54,8 @@ type statsRow struct {
 	gone    time.Time
 }
 
-func newStatsTable() *statsTable {
-	return &statsTable{rows: map[box.Name]statsRow{}, next: make(chan struct{}), sooner: make(chan struct{}, 1), watchers: map[int64]time.Duration{}}
+func newStatsTable(e *lifecycle) *statsTable {
+	return &statsTable{ctx: e.ctx, background: e.background, all: e.table, read: e.readStats, rows: map[box.Name]statsRow{}, next: make(chan struct{}), sooner: make(chan struct{}, 1), watchers: map[int64]time.Duration{}}
 }
 
 // Stats implements hutch.Accounts.
@@ -61,7 +66,7 @@ func (e *Engine) Stats(ctx context.Context, req hutch.StatsRequest, out func(hut
 	if !req.Follow {
 		return out(e.statsOnce(ctx))
 	}
-	defer e.watchStats(req.Every())()
+	defer e.stats.watch(req.Every())()
 	of := func(hutch.Stats) bool { return true }
 	if owner, ok := caller.OwnerOf(ctx); ok {
 		of = func(s hutch.Stats) bool { return s.Owner == owner.ID }
@@ -105,9 +110,8 @@ func (e *Engine) statsOnce(ctx context.Context) hutch.StatsReport {
 	return report(time.Now(), true, rows)
 }
 
-// watchStats begins to read for a caller, and returns how to end that.
-func (e *lifecycle) watchStats(every time.Duration) (end func()) {
-	t := e.stats
+// watch begins to read for a caller, and returns how to end that.
+func (t *statsTable) watch(every time.Duration) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.joined++
@@ -119,7 +123,7 @@ func (e *lifecycle) watchStats(every time.Duration) (end func()) {
 	}
 	if !t.running {
 		t.running = true
-		e.background(e.keepStats)
+		t.background(t.keep)
 	}
 	return func() {
 		t.mu.Lock()
@@ -128,44 +132,40 @@ func (e *lifecycle) watchStats(every time.Duration) (end func()) {
 	}
 }
 
-// keepStats reads until no caller follows.
-func (e *lifecycle) keepStats() {
-	t := e.stats
+// keep reads until no caller follows.
+func (t *statsTable) keep() {
 	for {
-		cost := e.statsRound()
+		cost := t.readAll()
 		every, ok := t.shortest()
 		if !ok {
 			return
 		}
 		rest := time.Duration(float64(cost) / statsShare)
-		if e.awaitRound(max(every, rest), rest) != nil {
+		if t.awaitRound(max(every, rest), rest) != nil {
 			return
 		}
 	}
 }
 
 // awaitRound waits for wait or, when a caller comes, at least for least: another caller's interval can be shorter.
-func (e *lifecycle) awaitRound(wait, least time.Duration) error {
+func (t *statsTable) awaitRound(wait, least time.Duration) error {
 	due, least0 := time.NewTimer(wait), time.Now().Add(least)
 	defer due.Stop()
 	for {
 		select {
 		case <-due.C:
 			return nil
-		case <-e.stats.sooner:
+		case <-t.sooner:
 			due.Reset(min(wait, max(0, time.Until(least0))))
-		case <-e.ctx.Done():
-			return e.ctx.Err()
+		case <-t.ctx.Done():
+			return t.ctx.Err()
 		}
 	}
 }
 
-// statsRound reads all sandboxes once, and returns how much work that was.
-func (e *lifecycle) statsRound() (cost time.Duration) {
-	t := e.stats
-	e.mu.Lock()
-	all := e.tableLocked()
-	e.mu.Unlock()
+// readAll reads all sandboxes once, and returns how much work that was.
+func (t *statsTable) readAll() (cost time.Duration) {
+	all := t.all()
 	t.mu.Lock()
 	before := make([]statsRow, len(all))
 	for i, s := range all {
@@ -175,7 +175,7 @@ func (e *lifecycle) statsRound() (cost time.Duration) {
 	now, costs := make([]statsRow, len(all)), make([]time.Duration, len(all))
 	visit(all, func(i int, s *sandbox) {
 		began := time.Now()
-		now[i] = e.readStats(e.ctx, s, before[i])
+		now[i] = t.read(t.ctx, s, before[i])
 		costs[i] = min(time.Since(began), mostRead)
 	})
 	began := time.Now()

@@ -63,7 +63,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// Whoever looks neither wakes a sandbox nor keeps it awake.
+// A reader of stats neither wakes a sandbox nor keeps it awake.
 func TestStatsLeaveSleepersAlone(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "sleeper", SleepAfter: 1})

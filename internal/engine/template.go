@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ func (e *Engine) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) 
 		return hutch.Snapshot{}, err
 	}
 	req.Name = hutch.TemplateName(req.Name)
+	if err := e.checkVolumes(viewer(ctx).Owner, req.Volumes); err != nil {
+		return hutch.Snapshot{}, err
+	}
 	over, err := e.freeName(ctx, req)
 	if err != nil {
 		return hutch.Snapshot{}, err
@@ -98,7 +102,7 @@ func (e *Engine) buildTemplate(ctx context.Context, req *hutch.TemplateRequest) 
 		return "", err
 	}
 	if req.Entrypoint {
-		req.Start, err = e.entrypoint(ctx, sb.Image)
+		req.Start, req.Care, err = e.entrypoint(ctx, sb.Image, req.Care)
 	}
 	if err == nil {
 		err = e.startReady(ctx, sb.ID, req.Template)
@@ -120,18 +124,21 @@ func (e *Engine) discardSandbox(ctx context.Context, id string) {
 	}
 }
 
-// entrypoint is the program that an image names, as a command line.
-func (e *Engine) entrypoint(ctx context.Context, name string) (string, error) {
+// entrypoint is the program that an image names, as a command line, and how it is looked after: what was asked for wins
+// over what the image says. Its stop signal is always set, so it has time to end.
+func (e *Engine) entrypoint(ctx context.Context, name string, asked hutch.Care) (string, hutch.Care, error) {
 	root, err := e.opt.Image(ctx, name)
 	if err != nil {
-		return "", err
+		return "", asked, err
 	}
+	asked.StopSignal = cmp.Or(asked.StopSignal, root.Program.Care.StopSignal, askToEnd)
+	asked.Health = cmp.Or(asked.Health, root.Program.Care.Health)
 	words := root.Program.Command
 	if len(words) == 0 {
-		return "", hutch.Errorf(hutch.Invalid, "the image %.200s does not say which program it runs: give start", name).Naming(hutch.AboutField, "entrypoint")
+		return "", asked, hutch.Errorf(hutch.Invalid, "the image %.200s does not say which program it runs: give a command line", name).Naming(hutch.AboutField, "entrypoint")
 	}
 	command := hutch.CommandLine(words...)
-	return command, hutch.ProcessRequest{Command: command}.Check()
+	return command, asked, hutch.ProcessRequest{Command: command}.Check()
 }
 
 // startName is the name of the process that a template starts.
@@ -152,7 +159,7 @@ func (e *Engine) startReady(ctx context.Context, id string, t hutch.Template) er
 	if t.Start == "" {
 		return nil
 	}
-	p, err := e.StartProcess(ctx, id, hutch.ProcessRequest{Command: t.Start, Name: startName})
+	p, err := e.StartProcess(ctx, id, hutch.ProcessRequest{Command: t.Start, Name: startName, Care: t.Care})
 	if err != nil || t.Ready == nil {
 		return err
 	}
@@ -212,7 +219,7 @@ func (e *lifecycle) namesTemplate(ctx context.Context, req *hutch.CreateRequest)
 // template returns the template of a name, if the caller can use one; else nil.
 func (e *lifecycle) template(ctx context.Context, name string) *snapshots.Snapshot {
 	snap, err := e.snaps.Find(viewer(ctx), name)
-	if err != nil || snap.Snapshot.Template == nil || snap.Snapshot.Name != hutch.TemplateName(name) {
+	if err != nil || snap.Snapshot.Template == nil || !e.snaps.Record(snap).HasName(name) {
 		return nil
 	}
 	return snap

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"hutch"
-	"hutch/internal/box"
 	"hutch/internal/store"
 	"hutch/internal/wire"
 )
@@ -157,7 +156,7 @@ func (e *lifecycle) fillVolume(ctx context.Context, owner string, m hutch.Volume
 		empty = false
 		return nil
 	})
-	if err == nil && !empty {
+	if err == nil && !empty || errors.Is(err, hutch.Exhausted) { // of more than one file, the list is over its limit
 		err = hutch.Errorf(hutch.Conflict, "there are files already")
 	}
 	if err != nil {
@@ -295,7 +294,7 @@ func packVolume(ctx context.Context, agent *wire.Client, m hutch.VolumeMount, w 
 // lastSave saves the volumes of a sandbox that is about to be destroyed. The caller holds the lifecycle lock.
 func (e *lifecycle) lastSave(ctx context.Context, s *sandbox) error {
 	rec := s.Record()
-	asleep := box.Sleeps(rec.Sandbox.Status) && rec.VolumesUnsaved
+	asleep := rec.Sandbox.Status.Sleeps() && rec.VolumesUnsaved
 	if !s.writes() || s.Gone() || !s.Running() && !asleep {
 		return nil
 	}

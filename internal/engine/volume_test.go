@@ -466,3 +466,48 @@ func TestSilentAgentAndVolume(t *testing.T) {
 		t.Errorf("by force: %v after %v", err, time.Since(began))
 	}
 }
+
+// A sandbox of a template has the template's volumes, unless its create names others, and the template has no files of them.
+func TestVolumesOfATemplate(t *testing.T) {
+	b, s := withVolumes(t)
+	if _, err := s.Create("", hutch.VolumeRequest{Name: "more"}); err != nil {
+		t.Fatal(err)
+	}
+	dir := b.mounted(t, "first", nil)
+	b.run(t, "first", "echo kept > "+dir+"/f")
+	if _, err := b.Destroy(t.Context(), "first", false); err != nil {
+		t.Fatal(err)
+	}
+	own, other := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "more")
+	of := func(name, volume string) error {
+		_, err := b.CreateTemplate(t.Context(), hutch.TemplateRequest{Name: name, FilesOnly: true, Template: hutch.Template{
+			Start: "cat " + own + "/f; exec sleep 600", Volumes: []hutch.VolumeMount{{Name: volume, Path: own, ReadOnly: true}},
+		}})
+		return err
+	}
+	if err := of("bad", "none"); hutch.KindOf(err) != hutch.NotFound {
+		t.Errorf("a volume that does not exist: %v", err)
+	}
+	if err := of("model", "data"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"one", "two"} {
+		sb := b.create(t, hutch.CreateRequest{ID: id, Template: "model", Volumes: []hutch.VolumeMount{{Name: "more", Path: filepath.Join(other, id), ReadOnly: true}}})
+		if got := b.run(t, id, "cat "+own+"/f"); got != "kept\n" || len(sb.Volumes) != 2 {
+			t.Errorf("it has %q, and the volumes %+v", got, sb.Volumes)
+		}
+		b.run(t, id, "rm -rf "+own) // sandboxes of this driver share a file system
+	}
+	_, err := b.Create(t.Context(), hutch.CreateRequest{ID: "three", Template: "model", Volumes: []hutch.VolumeMount{{Name: "data", Path: other}}})
+	if hutch.KindOf(err) != hutch.Conflict || !strings.Contains(err.Error(), "files already") {
+		t.Errorf("a folder with two files: %v", err)
+	}
+	other = filepath.Join(t.TempDir(), "data")
+	sb := b.create(t, hutch.CreateRequest{ID: "three", Template: "model", Volumes: []hutch.VolumeMount{{Name: "data", Path: other}}})
+	if len(sb.Volumes) != 1 || sb.Volumes[0].Path != other || sb.Volumes[0].ReadOnly {
+		t.Errorf("the create names the volume, and it has %+v", sb.Volumes)
+	}
+	if _, err := b.Create(t.Context(), hutch.CreateRequest{ID: "four", Template: "model", Volumes: []hutch.VolumeMount{{Name: "more", Path: filepath.Join(own, "in")}}}); hutch.KindOf(err) != hutch.Invalid {
+		t.Errorf("a volume inside one of the template's: %v", err)
+	}
+}

@@ -29,6 +29,11 @@ func (b *books) Stats(ctx context.Context, _ hutch.StatsRequest, _ func(hutch.St
 
 func (b *books) Pool(context.Context) (hutch.PoolState, error) { return hutch.PoolState{}, nil }
 
+func (b *books) Examine(context.Context) (hutch.Examination, error) { return hutch.Examination{}, nil }
+func (b *books) VerifyAudit(context.Context, string) (hutch.AuditVerification, error) {
+	return hutch.AuditVerification{}, nil
+}
+
 func (b *books) Query(context.Context, audit.Query, func(audit.Record) error) error  { return nil }
 func (b *books) Follow(context.Context, audit.Query, func(audit.Record) error) error { return nil }
 
@@ -36,7 +41,7 @@ func (b *books) Follow(context.Context, audit.Query, func(audit.Record) error) e
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	var b books
-	p, err := policy.New(t.Context(), nowhere{}, policy.Options{Accounts: &b, Audit: &b, Pools: &b})
+	p, err := policy.New(t.Context(), nowhere{}, policy.Options{Accounts: &b, Audit: &b, Pools: &b, Examiner: &b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +52,10 @@ func TestMonitoring(t *testing.T) {
 		}
 		ctx := caller.As(t.Context(), who)
 		_, pool := p.Pool(ctx)
+		_, examine := p.Examine(ctx)
+		_, verify := p.VerifyAudit(ctx, "")
 		for name, err := range map[string]error{
-			"query": p.Query(ctx, audit.Query{}, nil), "follow": p.Follow(ctx, audit.Query{}, nil), "metrics": p.Metrics(ctx), "pool": pool,
+			"query": p.Query(ctx, audit.Query{}, nil), "follow": p.Follow(ctx, audit.Query{}, nil), "metrics": p.Metrics(ctx), "pool": pool, "examine": examine, "verify": verify,
 		} {
 			if errors.Is(err, hutch.Denied) == admin {
 				t.Errorf("%s, admin %v: %v", name, admin, err)

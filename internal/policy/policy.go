@@ -41,10 +41,14 @@ type Options struct {
 	Audit    audit.Reader
 	// Owners shows and deletes what owners have.
 	Owners hutch.Owners
+	// Nodes are the machines of the server.
+	Nodes hutch.Nodes
 	// SSH stores the keys of SSH clients.
 	SSH hutch.SSH
 	// Pools reports what is kept ready.
 	Pools hutch.Pools
+	// Examiner looks at the server itself.
+	Examiner hutch.Examiner
 	// Questions asks a model for programs, and runs them.
 	Questions hutch.Questions
 	// Network is the most that callers without the scope admin can allow their sandboxes.
@@ -73,6 +77,7 @@ type Policy struct {
 	wrap.ImageService
 	wrap.VolumeService
 	wrap.SSHService
+	wrap.NodeService
 
 	next   hutch.Service
 	opt    Options
@@ -85,7 +90,9 @@ var (
 	_ hutch.Tokens   = (*Policy)(nil)
 	_ hutch.Accounts = (*Policy)(nil)
 	_ hutch.Pools    = (*Policy)(nil)
+	_ hutch.Examiner = (*Policy)(nil)
 	_ hutch.Owners   = (*Policy)(nil)
+	_ hutch.Nodes    = (*Policy)(nil)
 	_ audit.Reader   = (*Policy)(nil)
 	_ hutch.Secrets  = (*Policy)(nil)
 	_ hutch.Backups  = (*Policy)(nil)
@@ -115,6 +122,7 @@ func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) 
 	p.ImageService = wrap.ImageService{Next: opt.Images, Hook: p.around}
 	p.VolumeService = wrap.VolumeService{Next: opt.Volumes, Hook: p.around}
 	p.SSHService = wrap.SSHService{Next: opt.SSH, Hook: p.around}
+	p.NodeService = wrap.NodeService{Next: opt.Nodes, Hook: p.around}
 	return p, err
 }
 

@@ -108,7 +108,7 @@ func newWorld(t testing.TB, next hutch.Service, opt policy.Options) *world {
 	}
 	w := &world{tokens: tokens, seen: &observer{}}
 	opt.Tokens, opt.Secrets = tokens, secret.Given(nil)
-	opt.Backups, opt.Images, opt.Volumes, opt.Owners = noBackups{}, noImages{}, noVolumes{}, noOwners{}
+	opt.Backups, opt.Images, opt.Volumes, opt.Owners, opt.Nodes = noBackups{}, noImages{}, noVolumes{}, noOwners{}, noNodes{}
 	opt.Questions, opt.Timelines, opt.SSH = noQuestions{}, noTimelines{}, noSSH{}
 	if opt.Observer == nil {
 		opt.Observer = w.seen
@@ -178,6 +178,19 @@ type noOwners struct{}
 func (noOwners) Owners(context.Context) ([]hutch.Owned, error)            { return nil, nil }
 func (noOwners) DeleteOwner(context.Context, string) (hutch.Owned, error) { return hutch.Owned{}, nil }
 
+type noNodes struct{}
+
+func (noNodes) Nodes(context.Context) (hutch.NodeList, error) { return hutch.NodeList{}, nil }
+func (noNodes) Node(context.Context, string) (hutch.Node, error) {
+	return hutch.Node{}, nil
+}
+func (noNodes) CordonNode(context.Context, string) (hutch.Node, error)   { return hutch.Node{}, nil }
+func (noNodes) UncordonNode(context.Context, string) (hutch.Node, error) { return hutch.Node{}, nil }
+func (noNodes) DrainNode(context.Context, string) (hutch.Node, error)    { return hutch.Node{}, nil }
+func (noNodes) RemoveNode(context.Context, string, bool) (hutch.RemovedNode, error) {
+	return hutch.RemovedNode{}, nil
+}
+
 type noVolumes struct{}
 
 func (noVolumes) CreateVolume(context.Context, hutch.VolumeRequest) (hutch.Volume, error) {
@@ -227,7 +240,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{})
 	ports := w.as(t, hutch.TokenRequest{Name: "ports", Scopes: []hutch.Scope{hutch.ScopePorts}})
 	for who, ctx := range map[string]context.Context{"": t.Context(), "ports": ports} {
-		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
+		for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 			if _, may := reflect.TypeFor[hutch.Ports]().MethodByName(m.Name); may && who == "ports" {
 				continue
 			}
@@ -245,7 +258,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 // If the observer refuses a call, the call is not made: what cannot be recorded is not done.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
-	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
+	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 		if err := call(w.with(t, "root"), w.Policy, m, "box"); !errors.Is(err, hutch.Unavailable) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
@@ -261,19 +274,19 @@ func (full) Begin(ctx context.Context, _ audit.Operation) (context.Context, func
 // Each scope allows its verbs, and no others.
 func TestScopes(t *testing.T) {
 	may := map[hutch.Scope]string{
-		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadFile ReadVolume Sandbox Sandboxes SearchFiles Snapshots Stat Timeline ValidatePortToken Volume Volumes Wait Watch WatchPorts",
-		hutch.ScopeExec: "AddSSHKey Ask BuildImage CancelExec CleanProcesses CommitImage Connections Contexts Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSSHKey DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Hibernate Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network Pause Ports Process Processes PruneImages PullImage PushImage " +
-			"Resize Resume ResumeExec RunCode SSHKeys SSHServer Sandbox Sandboxes SaveImage Secrets SetNetwork SetSecret Share SignSSHKey Signal Snapshot Snapshots StartProcess TagImage Timeline Unshare Update ValidatePortToken Volume Volumes Wait WatchPorts",
+		hutch.ScopeRead: "Backups Connections Contexts GitDiff GitStatus Image Images InstanceTypes Languages ListFiles Logs Network Pack Ports Process Processes ReadClipboard ReadFile ReadVolume Sandbox Sandboxes Screen Screenshot SearchFiles Snapshots Stat Timeline ValidatePortToken ViewScreen Volume Volumes Wait Watch WatchPorts",
+		hutch.ScopeExec: "AddSSHKey Ask BuildImage CancelExec CleanProcesses CommitImage Connections Contexts ControlScreen Create CreateContext CreateTemplate DeleteContext DeleteImage DeleteSSHKey DeleteSecret DeleteSnapshot Destroy DialPort Exec Fork GitClone GitCommit Grants Hibernate Image Images Input InstanceTypes Interrupt Languages LoadImages Logs Network OpenURL Pause Ports Process Processes PruneImages PullImage PushImage " +
+			"ReadClipboard Resize Resume ResumeExec RunCode SSHKeys SSHServer Sandbox Sandboxes SaveImage Screen Screenshot Secrets SetNetwork SetSecret Share SignSSHKey Signal Snapshot Snapshots StartProcess StartScreen TagImage TagSnapshot Timeline Unshare Update ValidatePortToken ViewScreen Volume Volumes Wait WatchPorts WriteClipboard",
 		hutch.ScopeFiles: "AddSSHKey Backup Backups Chmod Connections Copy CreateVolume Delete DeleteBackup DeleteSSHKey DeleteVolume EditFile GitDiff GitStatus Image Images InstanceTypes ListFiles Mkdir Move Network Pack ReadFile ReadVolume RestoreBackup SSHKeys SSHServer Sandbox Sandboxes SaveVolumes SearchFiles SignSSHKey Snapshots Stat SyncVolume Unpack Volume Volumes Watch WriteFile WriteVolume",
 		hutch.ScopePorts: "DialPort Expose LinkPort Ports Unexpose ValidatePortToken WatchPorts",
-		hutch.ScopeAdmin: "CreateToken DeleteOwner Owners RevokeToken RotateToken Token Tokens",
+		hutch.ScopeAdmin: "CordonNode CreateToken DeleteOwner DrainNode Node Nodes Owners RemoveNode RevokeToken RotateToken Token Tokens UncordonNode",
 	}
 	for _, scope := range hutch.Scopes {
 		t.Run(string(scope), func(t *testing.T) {
 			w := newWorld(t, fakeengine.Start(t), policy.Options{})
 			ctx := w.as(t, hutch.TokenRequest{Name: "one", Scopes: []hutch.Scope{scope}})
 			var allowed []string
-			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
+			for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
 				if err := call(ctx, w.Policy, m, "box"); !errors.Is(err, hutch.Denied) {
 					allowed = append(allowed, m.Name)
 				}

@@ -49,6 +49,18 @@ func (p *Policy) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Pool"}, p.opt.Pools.Pool)
 }
 
+// Examine implements hutch.Examiner.
+func (p *Policy) Examine(ctx context.Context) (hutch.Examination, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "Examine"}, p.opt.Examiner.Examine)
+}
+
+// VerifyAudit implements hutch.Examiner.
+func (p *Policy) VerifyAudit(ctx context.Context, head string) (hutch.AuditVerification, error) {
+	return wrap.Around(ctx, p.around, verb.Call{Verb: "VerifyAudit", Target: head}, func(ctx context.Context) (hutch.AuditVerification, error) {
+		return p.opt.Examiner.VerifyAudit(ctx, head)
+	})
+}
+
 // Owners implements hutch.Owners.
 func (p *Policy) Owners(ctx context.Context) ([]hutch.Owned, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Owners"}, p.opt.Owners.Owners)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 
 // grants holds all grants. A token has at most one grant on a sandbox id, so an id means one sandbox to its caller.
 type grants struct {
-	shelf *store.Shelf
+	stored *store.Mirror
 
 	mu      sync.RWMutex
 	byToken map[string]map[string]grant // by token, then by sandbox id
@@ -37,23 +38,36 @@ type grant struct {
 // mostGrants bounds the number of all grants.
 const mostGrants = 10_000
 
-func openGrants(ctx context.Context, shelf *store.Shelf) (*grants, error) {
-	l := &grants{shelf: shelf, byToken: map[string]map[string]grant{}}
-	if shelf == nil {
-		return l, nil
-	}
-	docs, err := shelf.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for key, doc := range docs {
-		var g grant
+func openGrants(ctx context.Context, shelf *store.Shelf) (l *grants, err error) {
+	l = &grants{byToken: map[string]map[string]grant{}}
+	l.stored, err = store.OpenMirror(ctx, shelf, l.apply)
+	return l, err
+}
+
+// apply makes a grant as its document says.
+func (l *grants) apply(key string, doc []byte) error {
+	var g grant
+	if doc != nil {
 		if err := json.Unmarshal(doc, &g); err != nil {
-			return nil, fmt.Errorf("read grant %s: %w", key, err)
+			return fmt.Errorf("read grant %s: %w", key, err)
 		}
-		l.putLocked(g)
 	}
-	return l, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if doc != nil {
+		l.putLocked(g)
+		return nil
+	}
+	token, sandbox, _ := strings.Cut(key, "/") // ids of tokens have no slash
+	if _, ok := l.byToken[token][sandbox]; !ok {
+		return nil
+	}
+	delete(l.byToken[token], sandbox)
+	if len(l.byToken[token]) == 0 {
+		delete(l.byToken, token)
+	}
+	l.count--
+	return nil
 }
 
 func (g grant) key() string { return g.Token + "/" + g.SandboxID }
@@ -100,41 +114,32 @@ func (l *grants) on(owner, sandbox string) []grant {
 }
 
 func (l *grants) add(ctx context.Context, g grant) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old, again := l.byToken[g.Token][g.SandboxID]
-	switch {
-	case again && old.Owner != g.Owner:
-		return hutch.Errorf(hutch.Conflict, "the token %q has been granted another sandbox %q: share one with another id", g.TokenName, g.SandboxID)
-	case !again && l.count >= mostGrants:
-		return hutch.Errorf(hutch.Exhausted, "there are %d grants, which is the most: take some back", mostGrants).With("limit", "grants")
-	}
-	if l.shelf != nil {
-		doc, err := json.Marshal(g)
-		if err = errors.Join(err, l.shelf.Put(ctx, g.key(), doc)); err != nil {
-			return err
+	return l.stored.Change(ctx, func(d *store.Draft) error {
+		l.mu.RLock()
+		defer l.mu.RUnlock()
+		old, again := l.byToken[g.Token][g.SandboxID]
+		switch {
+		case again && old.Owner != g.Owner:
+			return hutch.Errorf(hutch.Conflict, "the token %q has been granted another sandbox %q: share one with another id", g.TokenName, g.SandboxID)
+		case !again && l.count >= mostGrants:
+			return hutch.Errorf(hutch.Exhausted, "there are %d grants, which is the most: take some back", mostGrants).With("limit", "grants")
 		}
-	}
-	l.putLocked(g)
-	return nil
+		doc, err := json.Marshal(g)
+		d.Put(g.key(), doc)
+		return err
+	})
 }
 
 // remove deletes a grant, unless it was replaced meanwhile.
 func (l *grants) remove(ctx context.Context, g grant) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now, ok := l.byToken[g.Token][g.SandboxID]; !ok || now.Owner != g.Owner || !now.Made.Equal(g.Made) {
+	return l.stored.Change(context.WithoutCancel(ctx), func(d *store.Draft) error {
+		l.mu.RLock()
+		defer l.mu.RUnlock()
+		if now, ok := l.byToken[g.Token][g.SandboxID]; ok && now.Owner == g.Owner && now.Made.Equal(g.Made) {
+			d.Delete(g.key())
+		}
 		return nil
-	}
-	delete(l.byToken[g.Token], g.SandboxID)
-	if len(l.byToken[g.Token]) == 0 {
-		delete(l.byToken, g.Token)
-	}
-	l.count--
-	if l.shelf == nil {
-		return nil
-	}
-	return l.shelf.Delete(context.WithoutCancel(ctx), g.key())
+	})
 }
 
 // owner returns the owner on whose behalf a call is made.
@@ -157,7 +162,7 @@ func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, 
 		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.Sandbox)
 	}
 	if c.Secrets { // a call that is given secrets can read them
-		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.Sandbox).With("field", "secrets")
+		return me, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.Sandbox).Naming(hutch.AboutField, "secrets")
 	}
 	return caller.Owner{ID: g.Owner}, nil
 }
@@ -215,7 +220,7 @@ func (p *Policy) list(ctx context.Context, who *caller.Principal, f hutch.Filter
 func (p *Policy) Share(ctx context.Context, sandbox, token string, access hutch.Access) (hutch.Grant, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Share", Sandbox: sandbox, Target: token}, func(ctx context.Context) (hutch.Grant, error) {
 		if access != hutch.ReadAccess && access != hutch.WriteAccess {
-			return hutch.Grant{}, hutch.Errorf(hutch.Invalid, "there is no access %.40q: use %q or %q", access, hutch.ReadAccess, hutch.WriteAccess).With("field", "access")
+			return hutch.Grant{}, hutch.Errorf(hutch.Invalid, "there is no access %.40q: use %q or %q", access, hutch.ReadAccess, hutch.WriteAccess).Naming(hutch.AboutField, "access")
 		}
 		sb, err := p.next.Sandbox(ctx, sandbox)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/policy"
 )
 
-// ofOwner asks for a sandbox whose programs know the owner in the context.
+// ofOwner requests a sandbox with the owner of the context in its environment.
 func ofOwner(ctx context.Context) hutch.CreateRequest {
 	return hutch.CreateRequest{ID: "box", Env: map[string]string{"WHOSE": caller.From(ctx).Principal.Owner}}
 }
@@ -148,7 +148,7 @@ func TestAnothersIsAsIfItNeverWas(t *testing.T) {
 	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
 	all := slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing]())
-	own := []string{"Create", "CreateTemplate", "Sandboxes"} // about no sandbox of another; of templates see test/tenants
+	own := []string{"Create", "CreateTemplate", "Sandboxes"} // these name no sandbox of another owner; test/tenants has templates
 	all = slices.DeleteFunc(all, func(m reflect.Method) bool { return slices.Contains(own, m.Name) })
 	before := map[string]error{}
 	for _, m := range all {
@@ -169,7 +169,7 @@ func sameWords(a, b error) bool {
 	return a.Error() == b.Error() && hutch.KindOf(a) == hutch.KindOf(b)
 }
 
-// looking counts how often sandboxes are asked for more than their records.
+// looking counts the calls that ask a sandbox for more than its record.
 type looking struct {
 	hutch.Service
 	looks int

@@ -20,6 +20,9 @@ func (s *Service) Snapshot(ctx context.Context, sandbox string, req hutch.Snapsh
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if req.Name != "" {
+		v.Names = []string{req.Name}
+	}
 	s.snapshots = append(s.snapshots, v)
 	return v, nil
 }
@@ -27,6 +30,7 @@ func (s *Service) Snapshot(ctx context.Context, sandbox string, req hutch.Snapsh
 // CreateTemplate keeps a record, and nothing else.
 func (s *Service) CreateTemplate(_ context.Context, req hutch.TemplateRequest) (hutch.Snapshot, error) {
 	v := hutch.Snapshot{ID: hutch.NewID("snap"), Name: hutch.TemplateName(req.Name), Shared: req.Shared, CreatedAt: time.Now().UTC(), Template: &req.Template}
+	v.Names = []string{v.Name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.snapshots = append(s.snapshots, v)
@@ -39,11 +43,47 @@ func (s *Service) Snapshots(context.Context) ([]hutch.Snapshot, error) {
 	return slices.Clone(s.snapshots), nil
 }
 
+// TagSnapshot moves a name without being asked to.
+func (s *Service) TagSnapshot(_ context.Context, snapshot string, req hutch.SnapshotTag) (hutch.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.snapshots, func(v hutch.Snapshot) bool { return v.IsCalled(snapshot) })
+	if i < 0 {
+		return hutch.Snapshot{}, hutch.Errorf(hutch.NotFound, "there is no snapshot %q", snapshot)
+	}
+	id, name := s.snapshots[i].ID, hutch.TemplateName(req.Name)
+	if s.snapshots[i].HasName(name) {
+		return s.snapshots[i], nil
+	}
+	s.untagLocked(name)
+	i = slices.IndexFunc(s.snapshots, func(v hutch.Snapshot) bool { return v.ID == id })
+	s.snapshots[i] = named(s.snapshots[i], append(slices.Clone(s.snapshots[i].Names), name))
+	return s.snapshots[i], nil
+}
+
 func (s *Service) DeleteSnapshot(_ context.Context, snapshot string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.snapshots = slices.DeleteFunc(s.snapshots, func(v hutch.Snapshot) bool { return v.ID == snapshot || v.Name == snapshot })
+	s.snapshots = slices.DeleteFunc(s.snapshots, func(v hutch.Snapshot) bool { return v.ID == snapshot })
+	s.untagLocked(hutch.TemplateName(snapshot))
 	return nil
+}
+
+// untagLocked removes a name, and the snapshot with its last name.
+func (s *Service) untagLocked(name string) {
+	s.snapshots = slices.DeleteFunc(s.snapshots, func(v hutch.Snapshot) bool { return slices.Equal(v.Names, []string{name}) })
+	for i, v := range s.snapshots {
+		s.snapshots[i] = named(v, slices.DeleteFunc(slices.Clone(v.Names), func(n string) bool { return n == name }))
+	}
+}
+
+// named is a snapshot with these names.
+func named(v hutch.Snapshot, names []string) hutch.Snapshot {
+	v.Name, v.Names = "", names
+	if len(names) > 0 {
+		v.Name = names[0]
+	}
+	return v
 }
 
 func (s *Service) Fork(ctx context.Context, sandbox string, req hutch.ForkRequest) ([]hutch.Sandbox, error) {
@@ -65,7 +105,10 @@ func (s *Service) Pause(_ context.Context, sandbox string) (hutch.Sandbox, error
 	return s.become(sandbox, hutch.Paused)
 }
 
-func (s *Service) Hibernate(_ context.Context, sandbox string) (hutch.Sandbox, error) {
+func (s *Service) Hibernate(_ context.Context, sandbox string, req hutch.HibernateRequest) (hutch.Sandbox, error) {
+	if req.FilesOnly {
+		return s.become(sandbox, hutch.Stopped)
+	}
 	return s.become(sandbox, hutch.Hibernated)
 }
 

@@ -47,7 +47,7 @@ func (s *suite) contexts() map[string]func(*testing.T) {
 				first := s.code(t, id, hutch.RunRequest{Language: language, Code: steps[0]})
 				second := s.code(t, id, hutch.RunRequest{Language: language, Code: steps[1]})
 				if got := value(second); got != steps[2] || !first.Fresh || second.Fresh || second.Executions != 2 {
-					t.Errorf("%s: %q after %+v, in %+v", language, got, first, second)
+					t.Errorf("%s: %q after %+v (%v), in %+v (%v)", language, got, first, first.Error, second, second.Error)
 				}
 				if second.ContextID != "default-"+language || second.SandboxID != id {
 					t.Errorf("%s: %+v", language, second)
@@ -179,7 +179,7 @@ pd.DataFrame({'a': range(500), 'b': 'x'})`}, nil)
 		"what does not heed is killed": func(t *testing.T) {
 			id := s.open(t)
 			code := "import time\nwhile True:\n  try: time.sleep(9)\n  except BaseException: pass"
-			if res := s.code(t, id, hutch.RunRequest{Code: code, Timeout: 0.3}); !res.TimedOut || !res.Ended {
+			if res := s.code(t, id, hutch.RunRequest{Code: code, Timeout: 2}); !res.TimedOut || !res.Ended { // long enough to be in the loop, on a slow machine too
 				t.Errorf("%+v", res)
 			}
 			if res := s.code(t, id, hutch.RunRequest{Code: "1"}); !res.Fresh || value(res) != "1" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -267,6 +268,9 @@ func (s *suite) terminal() map[string]func(*testing.T) {
 			half := end / 2
 			if got, next := s.printed(t, p, half); got != again[half:] || next != end {
 				t.Errorf("from %d: %d bytes to %d", half, len(got), next)
+			}
+			if got, next := s.printed(t, p, math.MaxInt64); got != "" || next != end {
+				t.Errorf("a cursor after the end is not the end: %q to %d, not %d", got, next, end)
 			}
 		},
 		"nobody looks": func(t *testing.T) {

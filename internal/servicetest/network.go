@@ -32,7 +32,7 @@ func (s *suite) networkSet(t *testing.T) {
 	id := s.open(t)
 	for _, n := range []hutch.Network{
 		{Allow: hutch.Rules("Example.com", "example.com.", "10.1.0.0/16:5432"), Limits: hutch.NetworkLimits{Connections: 7}},
-		{Mode: hutch.NetworkOpen},
+		{Mode: hutch.NetworkOpen, Block: hutch.Rules("203.0.113.7", "203.0.113.7/32", "0.0.0.0/0:25")},
 		{Mode: hutch.NetworkNone, Allow: hutch.Rules("[2001:db8::]/32:443")},
 	} {
 		want, _ := n.Canonical()
@@ -43,7 +43,7 @@ func (s *suite) networkSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, have := range []hutch.Network{set.Network, got.Network, sb.Network} {
-			if have.Mode != want.Mode || !slices.Equal(have.Allow, want.Allow) || have.Limits != want.Limits || set.SandboxID != id {
+			if have.Mode != want.Mode || !slices.Equal(have.Allow, want.Allow) || !slices.Equal(have.Block, want.Block) || have.Limits != want.Limits || set.SandboxID != id {
 				t.Errorf("set %+v, and it is %+v; want %+v", n, have, want)
 			}
 		}
@@ -62,7 +62,7 @@ func (s *suite) networkAtCreate(t *testing.T) {
 
 func (s *suite) networkRefused(t *testing.T) {
 	id := s.open(t)
-	for _, n := range []hutch.Network{{Mode: "closed"}, {Allow: hutch.Rules("https://example.com/")}, {Limits: hutch.NetworkLimits{Rate: -1}}} {
+	for _, n := range []hutch.Network{{Mode: "closed"}, {Allow: hutch.Rules("https://example.com/")}, {Block: hutch.Rules("example.com")}, {Block: hutch.Rules("x/y")}, {Limits: hutch.NetworkLimits{Rate: -1}}} {
 		if _, err := s.svc.SetNetwork(bounded(t), id, n); !errors.Is(err, hutch.Invalid) {
 			t.Errorf("%+v: %v", n, err)
 		}

@@ -100,6 +100,74 @@ func (s *suite) process() map[string]func(*testing.T) {
 				}
 			}
 		},
+		"health": func(t *testing.T) {
+			id := s.open(t)
+			well := strings.TrimSpace(s.run(t, id, "pwd")) + "/well" // in /tmp it would outlive the sandboxes of the fake driver
+			check := &hutch.HealthCheck{Command: `echo "$COLOUR in $PWD"; test -e ` + well, Interval: 0.1, Retries: 2}
+			p := s.start(t, id, hutch.ProcessRequest{Command: "sleep 300", Dir: "/tmp", Env: map[string]string{"COLOUR": "red"}, Care: hutch.Care{Health: check}})
+			if p.Health == nil || p.Health.Status != hutch.HealthStarting || p.Health.CheckedAt != nil {
+				t.Errorf("started with the health %+v", p.Health)
+			}
+			p = s.until(t, p, "is unhealthy", func(p hutch.Process) bool { return p.Health.Status == hutch.HealthUnhealthy })
+			if h := p.Health; h.Failures < 2 || h.ExitCode == nil || *h.ExitCode != 1 || h.Output != "red in /tmp\n" || h.CheckedAt == nil || time.Since(*h.CheckedAt).Abs() > patience {
+				t.Errorf("unhealthy: %+v", h)
+			}
+			if !p.Status.Live() || p.Restarts != 0 {
+				t.Errorf("a process that is unhealthy: %+v", p)
+			}
+			if _, err := s.svc.Exec(bounded(t), id, hutch.ExecRequest{Command: "touch " + well}, nil); err != nil {
+				t.Fatal(err)
+			}
+			res, err := s.svc.Wait(bounded(t), id, p.ID, hutch.WaitRequest{Healthy: true})
+			if h := res.Process.Health; err != nil || !res.Met || h == nil || h.Status != hutch.HealthGood || h.Failures != 0 || *h.ExitCode != 0 {
+				t.Errorf("waiting for its health: %+v, %v", res, err)
+			}
+			if list, err := s.svc.Processes(bounded(t), id); err != nil || len(list) != 1 || list[0].Health == nil {
+				t.Errorf("the list has %+v, %v", list, err)
+			}
+			s.ends(t, p)
+			if p = s.until(t, p, "has ended", ended); p.Health == nil || p.Health.Status != hutch.HealthUnhealthy {
+				t.Errorf("a process that has ended has the health %+v", p.Health)
+			}
+		},
+		"a health check that hangs": func(t *testing.T) {
+			id := s.open(t)
+			env, find := mark()
+			p := s.start(t, id, hutch.ProcessRequest{Command: "sleep 300", Env: env, Care: hutch.Care{Health: &hutch.HealthCheck{Command: "trap '' TERM; yes & sleep 300 & wait", Timeout: 0.2, Interval: 0.1, Retries: 1}}})
+			p = s.until(t, p, "is unhealthy", func(p hutch.Process) bool { return p.Health.Status == hutch.HealthUnhealthy })
+			if h := p.Health; *h.ExitCode != 124 || len(h.Output) > hutch.MaxHealthOutput {
+				t.Errorf("%+v", h)
+			}
+			s.ends(t, p)
+			s.gone(t, id, find)
+
+			p = s.start(t, id, hutch.ProcessRequest{Command: "sleep 300", Env: env, Care: hutch.Care{Health: &hutch.HealthCheck{Command: "setsid sleep 300 >/dev/null 2>&1 & exit 0", Interval: 0.1}}})
+			if res, err := s.svc.Wait(bounded(t), id, p.ID, hutch.WaitRequest{Healthy: true}); err != nil || !res.Met {
+				t.Fatalf("waiting for its health: %+v, %v", res, err)
+			}
+			s.ends(t, p)
+			s.gone(t, id, find) // and what the checks left behind
+		},
+		"no health check to wait for": func(t *testing.T) {
+			id := s.open(t)
+			p := s.start(t, id, hutch.ProcessRequest{Command: "sleep 300"})
+			_, err := s.svc.Wait(bounded(t), id, p.ID, hutch.WaitRequest{Healthy: true})
+			wantKind(t, hutch.Conflict, err, "waiting for the health of a process without a check")
+		},
+		"a stop signal": func(t *testing.T) {
+			id := s.open(t)
+			p := s.start(t, id, hutch.ProcessRequest{Command: `trap 'echo winched; exit 3' WINCH; echo up; while :; do sleep 0.02; done`, RestartPolicy: hutch.RestartAlways, Care: hutch.Care{StopSignal: 28}})
+			s.until(t, p, "is up", func(hutch.Process) bool { got, _ := s.printed(t, p, 0); return got == "up\n" })
+			if p.StopSignal != 28 {
+				t.Errorf("its stop signal is %d", p.StopSignal)
+			}
+			if err := s.svc.Signal(bounded(t), id, p.ID, 28); err != nil {
+				t.Fatal(err)
+			}
+			if p = s.until(t, p, "has ended", ended); *p.ExitCode != 3 || p.Restarts != 0 { // and is not restarted
+				t.Errorf("%+v", p)
+			}
+		},
 		"at most ten": func(t *testing.T) {
 			id := s.open(t)
 			var first hutch.Process
@@ -131,6 +199,11 @@ func (s *suite) process() map[string]func(*testing.T) {
 				"folder":         {Command: "true", Dir: "here"},
 				"missing folder": {Command: "true", Dir: "/no/such/folder"},
 				"env":            {Command: "true", Env: map[string]string{"": "x"}},
+				"stop signal":    {Command: "true", Care: hutch.Care{StopSignal: 65}},
+				"no check":       {Command: "true", Care: hutch.Care{Health: &hutch.HealthCheck{}}},
+				"busy check":     {Command: "true", Care: hutch.Care{Health: &hutch.HealthCheck{Command: "true", Interval: 0.01}}},
+				"two programs":   {Command: "true", Entrypoint: true},
+				"no entrypoint":  {Entrypoint: true}, // the image host names none
 			} {
 				_, err := s.svc.StartProcess(bounded(t), id, req)
 				wantKind(t, hutch.Invalid, err, "%s", name)

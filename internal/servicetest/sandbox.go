@@ -258,7 +258,7 @@ func (s *suite) destroy() map[string]func(*testing.T) {
 			if _, err := s.svc.Destroy(bounded(t), id, true); err != nil {
 				t.Fatal(err)
 			}
-			s.gone(t, s.open(t), find) // where sandboxes see each other at all
+			s.gone(t, s.open(t), find) // another sandbox can see the processes only where sandboxes share a host view
 		},
 		"ends what runs": func(t *testing.T) {
 			id := s.open(t)

@@ -20,7 +20,8 @@ func (s *suite) snapshots() map[string]func(*testing.T) {
 		"Pause":  s.pauses,
 		"Errors": s.snapshotErrors,
 
-		"Hibernate": s.hibernates,
+		"Hibernate":          s.hibernates,
+		"HibernateFilesOnly": s.hibernatesFilesOnly,
 	}
 }
 
@@ -257,7 +258,7 @@ func (s *suite) hibernates(t *testing.T) {
 	}
 	s.run(t, id, "echo kept >file")
 	p := s.start(t, id, hutch.ProcessRequest{Command: "sleep 1000"})
-	sb, err := s.svc.Hibernate(bounded(t), id)
+	sb, err := s.svc.Hibernate(bounded(t), id, hutch.HibernateRequest{})
 	memory := err == nil
 	if !memory {
 		wantKind(t, hutch.Conflict, err, "hibernate what has a process, without memory")
@@ -267,7 +268,7 @@ func (s *suite) hibernates(t *testing.T) {
 			_, err := s.svc.Exec(bounded(t), id, hutch.ExecRequest{Command: "sleep 0.5"}, nil)
 			using <- err
 		}()
-		sb, err = s.svc.Hibernate(bounded(t), id)
+		sb, err = s.svc.Hibernate(bounded(t), id, hutch.HibernateRequest{})
 		if failed := <-using; failed != nil {
 			t.Error(failed)
 		}
@@ -275,7 +276,7 @@ func (s *suite) hibernates(t *testing.T) {
 	if err != nil || sb.Status != hutch.Hibernated && memory || sb.Status != hutch.Stopped && !memory {
 		t.Fatalf("it is %+v, %v", sb, err)
 	}
-	again, err := s.svc.Hibernate(bounded(t), id)
+	again, err := s.svc.Hibernate(bounded(t), id, hutch.HibernateRequest{})
 	if err != nil || again.Status != sb.Status {
 		t.Errorf("hibernated again it is %+v, %v", again, err)
 	}
@@ -292,6 +293,31 @@ func (s *suite) hibernates(t *testing.T) {
 	}
 }
 
+// With FilesOnly a sandbox is stopped on any runtime, also one that is paused. Its processes end, which they are asked to first, and its
+// files stay.
+func (s *suite) hibernatesFilesOnly(t *testing.T) {
+	id := s.open(t)
+	p := s.start(t, id, hutch.ProcessRequest{Command: "trap 'echo bye >ended; exit' TERM; echo >ready; while :; do sleep 0.05; done"})
+	s.run(t, id, "until [ -e ready ]; do sleep 0.05; done; echo kept >file")
+	if _, err := s.svc.Pause(bounded(t), id); err != nil && !errors.Is(err, hutch.Unsupported) {
+		t.Fatal(err)
+	}
+	filesOnly := hutch.HibernateRequest{FilesOnly: true}
+	sb, err := s.svc.Hibernate(bounded(t), id, filesOnly)
+	if err != nil || sb.Status != hutch.Stopped {
+		t.Fatalf("it is %+v, %v", sb, err)
+	}
+	if again, err := s.svc.Hibernate(bounded(t), id, filesOnly); err != nil || again.Status != hutch.Stopped {
+		t.Errorf("hibernated again it is %+v, %v", again, err)
+	}
+	if got := s.run(t, id, "cat file ended"); got != "kept\nbye\n" {
+		t.Errorf("the files say %q", got)
+	}
+	if now, err := s.svc.Process(bounded(t), id, p.ID); err == nil && now.Status.Live() {
+		t.Errorf("the process is %+v", now)
+	}
+}
+
 func (s *suite) snapshotErrors(t *testing.T) {
 	id, gone := s.open(t), hutch.NewID("gone")
 	_, err := s.svc.Snapshot(bounded(t), gone, hutch.SnapshotRequest{})
@@ -300,7 +326,7 @@ func (s *suite) snapshotErrors(t *testing.T) {
 	wantKind(t, hutch.NotFound, err, "fork of no sandbox")
 	_, err = s.svc.Pause(bounded(t), gone)
 	wantKind(t, hutch.NotFound, err, "pause of no sandbox")
-	_, err = s.svc.Hibernate(bounded(t), gone)
+	_, err = s.svc.Hibernate(bounded(t), gone, hutch.HibernateRequest{})
 	wantKind(t, hutch.NotFound, err, "hibernation of no sandbox")
 	_, err = s.svc.Resume(bounded(t), gone)
 	wantKind(t, hutch.NotFound, err, "resume of no sandbox")

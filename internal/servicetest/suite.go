@@ -22,6 +22,8 @@ type Options struct {
 	// NoIsolation is for sandboxes that share one machine, as in tests without
 	// a runtime: they have their own folder to work in and nothing else.
 	NoIsolation bool
+	// Screens tests real screens too, which takes some 10 s of a machine.
+	Screens bool
 }
 
 // Run tests the service that open returns, which is called once. The service
@@ -59,6 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 		{"Git", s.git()},
 		{"Ports", s.ports()},
 		{"Network", s.networks()},
+		{"Screens", s.screens()},
 		{"Snapshots", s.snapshots()},
 		{"Templates", s.templates()},
 	} {

@@ -13,6 +13,7 @@ func (s *suite) templates() map[string]func(*testing.T) {
 		"Ready":  s.templateIsReady,
 		"From":   s.templateOfSandbox,
 		"Names":  s.templateNames,
+		"Tags":   s.templateTags,
 		"Fails":  s.templateFails,
 		"Errors": s.templateErrors,
 	}
@@ -128,6 +129,70 @@ func (s *suite) templateNames(t *testing.T) {
 	if n != 2 || err != nil {
 		t.Errorf("there are %d templates, %v", n, err)
 	}
+}
+
+// A template can have several names. A name moves when that is asked for, and a template goes with its last name.
+func (s *suite) templateTags(t *testing.T) {
+	id, name := s.open(t), hutch.NewID("tmpl")
+	v1 := s.template(t, hutch.TemplateRequest{Name: name + ":v1", From: id, FilesOnly: true})
+	v2 := s.template(t, hutch.TemplateRequest{Name: name + ":v2", From: id, FilesOnly: true})
+	tag := func(of, as string, replace bool) (hutch.Snapshot, error) {
+		return s.svc.TagSnapshot(bounded(t), of, hutch.SnapshotTag{Name: as, Replace: replace})
+	}
+	names := func() (of1, of2 string) {
+		list, err := s.svc.Snapshots(bounded(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		of1, of2 = "gone", "gone"
+		for _, v := range list {
+			text := strings.ReplaceAll(strings.Join(v.Names, " "), name, "N")
+			switch v.ID {
+			case v1.ID:
+				of1 = text
+			case v2.ID:
+				of2 = text
+			}
+		}
+		return of1, of2
+	}
+	want := func(one, two string) {
+		t.Helper()
+		if of1, of2 := names(); of1 != one || of2 != two {
+			t.Errorf("the names are %q and %q, not %q and %q", of1, of2, one, two)
+		}
+	}
+	for _, as := range []string{name + ":latest", name} { // the same name
+		if got, err := tag(name+":v1", as, false); err != nil || got.ID != v1.ID || got.Name != name+":v1" || len(got.Names) != 2 {
+			t.Fatalf("tag %s: %+v, %v", as, got, err)
+		}
+	}
+	_, err := tag(v2.ID, name, false)
+	wantKind(t, hutch.Conflict, err, "a name of another template")
+	want("N:v1 N", "N:v2")
+	if _, err := tag(v2.ID, name, true); err != nil {
+		t.Fatal(err)
+	}
+	want("N:v1", "N:v2 N")
+	if sb := s.make(t, hutch.CreateRequest{Image: name}); sb.Template != name {
+		t.Errorf("it began as %q", sb.Template)
+	}
+	if err := s.svc.DeleteSnapshot(bounded(t), name+":v2"); err != nil {
+		t.Fatal(err)
+	}
+	want("N:v1", "N")
+	if _, err := tag(name, name+":v1", true); err != nil {
+		t.Fatal(err)
+	}
+	want("gone", "N N:v1")
+	if err := s.svc.DeleteSnapshot(bounded(t), v2.ID); err != nil {
+		t.Fatal(err)
+	}
+	want("gone", "gone")
+	_, err = tag(name, name+":v3", false)
+	wantKind(t, hutch.NotFound, err, "tag a template that is gone")
+	_, err = tag(name, "A/b", false)
+	wantKind(t, hutch.Invalid, err, "a bad name")
 }
 
 // A template that does not become ready is not there, and the error has what its program said.

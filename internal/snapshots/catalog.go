@@ -26,9 +26,12 @@ type Catalog struct {
 	dir string
 	log *slog.Logger
 
+	naming sync.Mutex // held while names change, before mu
+	given  int        // the highest number of a name
+
 	mu     sync.Mutex
-	all    map[string]*Snapshot
-	making []hutch.Snapshot // reserved
+	all    map[string]*Snapshot // their names, too
+	making []hutch.Snapshot     // reserved
 }
 
 // Open finds the snapshots in a folder, and removes what is half made or half
@@ -56,27 +59,7 @@ func Open(dir string, log *slog.Logger) (*Catalog, error) {
 		}
 		c.all[s.Snapshot.ID] = s
 	}
-	return c, c.dropReplaced()
-}
-
-// dropReplaced removes the older of two snapshots with one name: the server ended
-// before it could.
-func (c *Catalog) dropReplaced() error {
-	newest := map[[2]string]*Snapshot{}
-	for _, s := range c.listLocked(Viewer{Server: true}) { // the oldest first
-		if s.Snapshot.Name == "" {
-			continue
-		}
-		key := [2]string{s.Snapshot.Owner, s.Snapshot.Name}
-		if old := newest[key]; old != nil {
-			delete(c.all, old.Snapshot.ID)
-			if err := c.Remove(old); err != nil {
-				return err
-			}
-		}
-		newest[key] = s
-	}
-	return nil
+	return c, c.settleNames()
 }
 
 func load(dir string) (*Snapshot, error) {
@@ -85,12 +68,15 @@ func load(dir string) (*Snapshot, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &s.Manifest)
 	}
+	if err == nil {
+		err = s.loadNames()
+	}
 	return s, err
 }
 
 // Reserve takes the name of a snapshot to be made, and its place among the
-// owner's. The snapshot of the id in over, if there is one, does not count: it is to be
-// replaced. The caller calls release when the snapshot is kept, or was given up.
+// owner's. The snapshot of the id in over, if there is one, is to lose that name, and does not
+// count if it has no other. The caller calls release when the snapshot is kept, or was given up.
 func (c *Catalog) Reserve(v hutch.Snapshot, over string) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,20 +93,26 @@ func (c *Catalog) Reserve(v hutch.Snapshot, over string) (release func(), err er
 
 // checkLocked refuses a snapshot whose name is taken, or that is one too many.
 func (c *Catalog) checkLocked(v hutch.Snapshot, over string) error {
-	others := slices.Clone(c.making)
-	for _, s := range c.all {
-		if !s.Expired(time.Now()) && s.Snapshot.ID != over {
-			others = append(others, s.Snapshot)
-		}
-	}
 	n, size := 0, int64(0)
-	for _, o := range others {
+	count := func(o hutch.Snapshot) { n, size = n+1, size+o.Size }
+	for _, o := range c.making {
 		if o.Owner != v.Owner {
 			continue
 		}
-		size += o.Size
-		if n++; v.Name != "" && (o.Name == v.Name || o.ID == v.Name) {
-			return hutch.Errorf(hutch.Conflict, "there is a snapshot %q already: choose another name, or delete it first", v.Name).With("field", "name")
+		if count(o); v.Name != "" && o.Name == v.Name {
+			return nameTaken(v.Name)
+		}
+	}
+	for _, s := range c.all {
+		if s.Snapshot.Owner != v.Owner || s.Expired(time.Now()) {
+			continue
+		}
+		replaced := s.Snapshot.ID == over
+		if _, taken := s.names[v.Name]; taken && !replaced || s.Snapshot.ID == v.Name {
+			return nameTaken(v.Name)
+		}
+		if !replaced || len(s.names) > 1 {
+			count(s.Snapshot)
 		}
 	}
 	if n >= maxSnapshots {
@@ -140,23 +132,48 @@ func (c *Catalog) Begin(v hutch.Snapshot) (*Snapshot, error) {
 	return s, os.MkdirAll(s.Memory(), 0o700)
 }
 
-// Keep gives a snapshot its name, when all of it is on disk.
-func (c *Catalog) Keep(s *Snapshot) error {
+// Keep puts a snapshot into the catalog, when all of it is on disk. It takes its name from the snapshot that has it. If that
+// has no other name, it is forgotten and returned, and the caller removes it.
+func (c *Catalog) Keep(s *Snapshot) (replaced *Snapshot, err error) {
 	if err := s.seal(); err != nil {
-		return err
+		return nil, err
+	}
+	c.naming.Lock()
+	defer c.naming.Unlock()
+	s.names = map[string]int{}
+	name := s.Snapshot.Name
+	if name != "" {
+		if err := c.addName(s, name); err != nil {
+			return nil, err
+		}
 	}
 	named := filepath.Join(c.dir, s.Snapshot.ID)
 	if err := os.Rename(s.Dir, named); err != nil {
-		return err
+		return nil, err
 	}
 	s.Dir = named
 	if err := durable.Sync(c.dir); err != nil {
-		return err
+		return nil, err
 	}
+	old := c.add(s)
+	replaced, err = c.takeFrom(old, name)
+	if err != nil { // the new one has it all the same: its number is higher
+		c.log.Error("take the name of a snapshot", "snapshot", old.Snapshot.ID, "err", err)
+	}
+	return replaced, nil
+}
+
+// add lists a snapshot, and returns the other one of its name, if there is one.
+func (c *Catalog) add(s *Snapshot) (old *Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, o := range c.all {
+		if _, has := o.names[s.Snapshot.Name]; has && o.Snapshot.Owner == s.Snapshot.Owner {
+			old = o
+		}
+	}
 	c.all[s.Snapshot.ID] = s
-	return nil
+	return old
 }
 
 // Discard removes a snapshot that could not be made, and returns why, with a
@@ -168,6 +185,12 @@ func (c *Catalog) Discard(s *Snapshot, why error) error {
 
 // Forget takes a snapshot out of the catalog. Its files stay: see Remove.
 func (c *Catalog) Forget(s *Snapshot) {
+	c.naming.Lock()
+	defer c.naming.Unlock()
+	c.forget(s)
+}
+
+func (c *Catalog) forget(s *Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.all, s.Snapshot.ID)
@@ -229,7 +252,7 @@ func (c *Catalog) Find(v Viewer, id string) (*Snapshot, error) {
 	defer c.mu.Unlock()
 	var found *Snapshot
 	for _, s := range c.listLocked(v) {
-		if (s.Snapshot.ID == id || s.Snapshot.Name == id) && (found == nil || s.Snapshot.Owner == v.Owner) {
+		if _, named := s.names[id]; (named || s.Snapshot.ID == id) && (found == nil || s.Snapshot.Owner == v.Owner) {
 			found = s
 		}
 	}

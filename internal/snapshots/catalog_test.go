@@ -25,7 +25,10 @@ func made(t *testing.T, c *Catalog, v hutch.Snapshot) *Snapshot {
 	t.Helper()
 	s, err := c.Begin(v)
 	if err == nil {
-		err = errors.Join(os.WriteFile(s.Archive(), []byte("files"), 0o600), c.Keep(s))
+		err = os.WriteFile(s.Archive(), []byte("files"), 0o600)
+	}
+	if err == nil {
+		_, err = c.Keep(s)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +49,7 @@ func TestReserve(t *testing.T) {
 	} {
 		c := open(t, t.TempDir())
 		full := hutch.Snapshot{ID: "snap-a", Name: "base", Owner: "alice", Size: maxSize}
-		c.all[full.ID] = &Snapshot{Manifest: Manifest{Snapshot: full}}
+		c.all[full.ID] = &Snapshot{Manifest: Manifest{Snapshot: full}, names: map[string]int{full.Name: 1}}
 		release, err := c.Reserve(hutch.Snapshot{ID: "snap-b", Owner: test.owner, Name: test.name}, "")
 		if !errors.Is(err, test.want) {
 			t.Errorf("%s %q: %v, want %v", test.owner, test.name, err, test.want)

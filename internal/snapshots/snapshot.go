@@ -3,7 +3,7 @@
 // A snapshot is a folder: the written files, what the runtime saved of the
 // memory, and a manifest that names every file with its digest. The folder is
 // complete and synced before it is renamed to the snapshot's id, and nothing in
-// it ever changes. A folder under any other name was never finished, or is being
+// it ever changes but the file of its names. A folder under any other name was never finished, or is being
 // deleted; [Open] removes it.
 package snapshots
 
@@ -61,6 +61,8 @@ type Snapshot struct {
 	Single bool
 	// Base is the layer that sandboxes which begin as the snapshot share.
 	Base Base
+
+	names map[string]int // each with its number; never changed in place, and guarded by the catalog
 
 	mu   sync.Mutex
 	seen map[string]stamp // the files that were found intact

@@ -24,9 +24,12 @@ const (
 	contexts  = sandbox + "/contexts"
 	files     = sandbox + "/files"
 	port      = sandbox + "/ports/{port}"
+	screen    = sandbox + "/screen"
 	images    = "/v1/images"
 	volumes   = "/v1/volumes"
 	ssh       = "/v1/ssh"
+	nodes     = "/v1/nodes"
+	node      = nodes + "/{node}"
 )
 
 // The common kinds of rows. A row that differs sets its fields itself.
@@ -128,10 +131,21 @@ var table = []Verb{
 	owning("SetNetwork", run, "PUT "+sandbox+"/network"),
 	looking("Connections", see, "GET "+sandbox+"/network/connections"),
 
+	// Screens. A viewer that controls a screen needs the scope of Exec.
+	acting("StartScreen", run, "POST "+screen),
+	looking("Screen", follow, "GET "+screen),
+	looking("Screenshot", follow, "GET "+screen+"/screenshot"),
+	acting("ControlScreen", run, "POST "+screen+"/actions"),
+	looking("ReadClipboard", follow, "GET "+screen+"/clipboard"),
+	acting("WriteClipboard", run, "PUT "+screen+"/clipboard"),
+	acting("OpenURL", run, "POST "+screen+"/open"),
+	looking("ViewScreen", follow, "GET "+screen+"/view"),
+
 	// Snapshots
 	owning("Snapshot", run, "POST "+sandbox+"/snapshots"),
 	keeping("CreateTemplate", run, "POST /v1/templates"),
 	keeping("Snapshots", see, "GET /v1/snapshots").looks(),
+	keeping("TagSnapshot", run, "POST /v1/snapshots/{snapshot}/tag"),
 	keeping("DeleteSnapshot", run, "DELETE /v1/snapshots/{snapshot}").frees(),
 	owning("Fork", run, "POST "+sandbox+"/fork"),
 	acting("Pause", run, "POST "+sandbox+"/pause"),
@@ -188,6 +202,14 @@ var table = []Verb{
 	serving("Owners", administer, "GET /v1/owners").looks(),
 	serving("DeleteOwner", administer, "DELETE /v1/owners/{owner}").frees(),
 
+	// Nodes
+	serving("Nodes", administer, "GET "+nodes).looks(),
+	serving("Node", administer, "GET "+node).looks(),
+	serving("CordonNode", administer, "POST "+node+"/cordon"),
+	serving("UncordonNode", administer, "POST "+node+"/uncordon"),
+	serving("DrainNode", administer, "POST "+node+"/drain"),
+	serving("RemoveNode", administer, "DELETE "+node).frees(),
+
 	// Timelines. What other callers did is for the owner alone.
 	owning("Timeline", follow, "GET "+sandbox+"/timeline").looks(),
 
@@ -206,5 +228,7 @@ var table = []Verb{
 	serving("Stats", see, "GET /v1/stats").looks(),
 	serving("Audit", administer, "GET /v1/audit").looks(),
 	serving("Pool", administer, "GET /v1/pool").looks(),
+	serving("Examine", administer, "GET /v1/doctor").looks(),
+	serving("VerifyAudit", administer, "GET /v1/audit/verification").looks(),
 	serving("Metrics", administer).looks(),
 }

@@ -18,35 +18,35 @@ type TokenService struct {
 func (s *TokenService) CreateToken(ctx context.Context, req hutch.TokenRequest) (hutch.MintedToken, error) {
 	target := strings.TrimSpace(req.Name + " " + networkTarget(req.Network))
 	return Around(ctx, s.Hook, verb.Call{Verb: "CreateToken", Target: target, Request: req}, func(ctx context.Context) (hutch.MintedToken, error) {
-		return s.Next.CreateToken(ctx, req)
+		return next(ctx, s).CreateToken(ctx, req)
 	})
 }
 
 // Token implements hutch.Tokens.
 func (s *TokenService) Token(ctx context.Context, token string) (hutch.Token, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Token", Target: token}, func(ctx context.Context) (hutch.Token, error) {
-		return s.Next.Token(ctx, token)
+		return next(ctx, s).Token(ctx, token)
 	})
 }
 
 // Tokens implements hutch.Tokens.
 func (s *TokenService) Tokens(ctx context.Context) ([]hutch.Token, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Tokens"}, func(ctx context.Context) ([]hutch.Token, error) {
-		return s.Next.Tokens(ctx)
+		return next(ctx, s).Tokens(ctx)
 	})
 }
 
 // RotateToken implements hutch.Tokens.
 func (s *TokenService) RotateToken(ctx context.Context, token string) (hutch.MintedToken, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "RotateToken", Target: token}, func(ctx context.Context) (hutch.MintedToken, error) {
-		return s.Next.RotateToken(ctx, token)
+		return next(ctx, s).RotateToken(ctx, token)
 	})
 }
 
 // RevokeToken implements hutch.Tokens.
 func (s *TokenService) RevokeToken(ctx context.Context, token string) (hutch.Token, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "RevokeToken", Target: token}, func(ctx context.Context) (hutch.Token, error) {
-		return s.Next.RevokeToken(ctx, token)
+		return next(ctx, s).RevokeToken(ctx, token)
 	})
 }
 
@@ -59,21 +59,21 @@ type SecretService struct {
 // SetSecret implements hutch.Secrets.
 func (s *SecretService) SetSecret(ctx context.Context, name string, req hutch.SecretRequest) (hutch.Secret, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "SetSecret", Target: name, Request: req}, func(ctx context.Context) (hutch.Secret, error) {
-		return s.Next.SetSecret(ctx, name, req)
+		return next(ctx, s).SetSecret(ctx, name, req)
 	})
 }
 
 // Secrets implements hutch.Secrets.
 func (s *SecretService) Secrets(ctx context.Context) ([]hutch.Secret, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Secrets"}, func(ctx context.Context) ([]hutch.Secret, error) {
-		return s.Next.Secrets(ctx)
+		return next(ctx, s).Secrets(ctx)
 	})
 }
 
 // DeleteSecret implements hutch.Secrets.
 func (s *SecretService) DeleteSecret(ctx context.Context, name string) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteSecret", Target: name}, func(ctx context.Context) error {
-		return s.Next.DeleteSecret(ctx, name)
+		return next(ctx, s).DeleteSecret(ctx, name)
 	})
 }
 
@@ -86,27 +86,27 @@ type BackupService struct {
 // Backup implements hutch.Backups.
 func (s *BackupService) Backup(ctx context.Context, sandbox string, req hutch.BackupRequest) (hutch.Backup, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Backup", Sandbox: sandbox, Target: req.Dir, Request: req}, func(ctx context.Context) (hutch.Backup, error) {
-		return s.Next.Backup(ctx, sandbox, req)
+		return next(ctx, s).Backup(ctx, sandbox, req)
 	})
 }
 
 // Backups implements hutch.Backups.
 func (s *BackupService) Backups(ctx context.Context) ([]hutch.Backup, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Backups"}, func(ctx context.Context) ([]hutch.Backup, error) {
-		return s.Next.Backups(ctx)
+		return next(ctx, s).Backups(ctx)
 	})
 }
 
 // RestoreBackup implements hutch.Backups.
 func (s *BackupService) RestoreBackup(ctx context.Context, backup string, req hutch.RestoreBackupRequest) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "RestoreBackup", Sandbox: req.SandboxID, Target: backup, Request: req}, func(ctx context.Context) error {
-		return s.Next.RestoreBackup(ctx, backup, req)
+		return next(ctx, s).RestoreBackup(ctx, backup, req)
 	})
 }
 
 // DeleteBackup implements hutch.Backups.
 func (s *BackupService) DeleteBackup(ctx context.Context, backup string) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteBackup", Target: backup}, func(ctx context.Context) error {
-		return s.Next.DeleteBackup(ctx, backup)
+		return next(ctx, s).DeleteBackup(ctx, backup)
 	})
 }

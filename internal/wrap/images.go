@@ -17,76 +17,76 @@ type ImageService struct {
 // PullImage implements hutch.Images.
 func (s *ImageService) PullImage(ctx context.Context, req hutch.PullRequest, progress func(hutch.Transfer) error) (hutch.Image, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "PullImage", Target: req.Image, Request: req}, func(ctx context.Context) (hutch.Image, error) {
-		return s.Next.PullImage(ctx, req, progress)
+		return next(ctx, s).PullImage(ctx, req, progress)
 	})
 }
 
 // LoadImages implements hutch.Images.
 func (s *ImageService) LoadImages(ctx context.Context, name string, r io.Reader) ([]hutch.Image, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "LoadImages", Target: name}, func(ctx context.Context) ([]hutch.Image, error) {
-		return s.Next.LoadImages(ctx, name, r)
+		return next(ctx, s).LoadImages(ctx, name, r)
 	})
 }
 
 // CommitImage implements hutch.Images.
 func (s *ImageService) CommitImage(ctx context.Context, sandbox string, req hutch.CommitRequest) (hutch.Image, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "CommitImage", Sandbox: sandbox, Target: req.Name, Request: req}, func(ctx context.Context) (hutch.Image, error) {
-		return s.Next.CommitImage(ctx, sandbox, req)
+		return next(ctx, s).CommitImage(ctx, sandbox, req)
 	})
 }
 
 // BuildImage implements hutch.Images.
 func (s *ImageService) BuildImage(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "BuildImage", Target: req.Name, Request: req}, func(ctx context.Context) (hutch.Image, error) {
-		return s.Next.BuildImage(ctx, req, files, progress)
+		return next(ctx, s).BuildImage(ctx, req, files, progress)
 	})
 }
 
 // SaveImage implements hutch.Images.
 func (s *ImageService) SaveImage(ctx context.Context, image string, w io.Writer) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "SaveImage", Target: image}, func(ctx context.Context) error {
-		return s.Next.SaveImage(ctx, image, w)
+		return next(ctx, s).SaveImage(ctx, image, w)
 	})
 }
 
 // PushImage implements hutch.Images.
 func (s *ImageService) PushImage(ctx context.Context, req hutch.PushRequest, progress func(hutch.Transfer) error) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "PushImage", Target: req.Image, Request: req}, func(ctx context.Context) error {
-		return s.Next.PushImage(ctx, req, progress)
+		return next(ctx, s).PushImage(ctx, req, progress)
 	})
 }
 
 // TagImage implements hutch.Images.
 func (s *ImageService) TagImage(ctx context.Context, image, name string) (hutch.Image, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "TagImage", Target: image + " " + name}, func(ctx context.Context) (hutch.Image, error) {
-		return s.Next.TagImage(ctx, image, name)
+		return next(ctx, s).TagImage(ctx, image, name)
 	})
 }
 
 // Image implements hutch.Images.
 func (s *ImageService) Image(ctx context.Context, image string) (hutch.Image, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Image", Target: image}, func(ctx context.Context) (hutch.Image, error) {
-		return s.Next.Image(ctx, image)
+		return next(ctx, s).Image(ctx, image)
 	})
 }
 
 // Images implements hutch.Images.
 func (s *ImageService) Images(ctx context.Context) ([]hutch.Image, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "Images"}, func(ctx context.Context) ([]hutch.Image, error) {
-		return s.Next.Images(ctx)
+		return next(ctx, s).Images(ctx)
 	})
 }
 
 // DeleteImage implements hutch.Images.
 func (s *ImageService) DeleteImage(ctx context.Context, image string) error {
 	return AroundError(ctx, s.Hook, verb.Call{Verb: "DeleteImage", Target: image}, func(ctx context.Context) error {
-		return s.Next.DeleteImage(ctx, image)
+		return next(ctx, s).DeleteImage(ctx, image)
 	})
 }
 
 // PruneImages implements hutch.Images.
 func (s *ImageService) PruneImages(ctx context.Context, req hutch.PruneRequest) (hutch.Pruned, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "PruneImages", Request: req}, func(ctx context.Context) (hutch.Pruned, error) {
-		return s.Next.PruneImages(ctx, req)
+		return next(ctx, s).PruneImages(ctx, req)
 	})
 }

@@ -3,7 +3,7 @@
 // It is the one pass-through of [hutch.Service]: policy and the redactor are a
 // hook and the few verbs that they treat in a special way. The wrapped service
 // is a field and is never embedded, so a verb that is new in the interface does
-// not compile here until it has a method, and then it runs through the hook.
+// not compile here until it has a method, and then it runs through the hook. A hook can lead its call to another service: [To].
 package wrap
 
 import (
@@ -47,7 +47,11 @@ func networkTarget(n *hutch.Network) string {
 	if n == nil {
 		return ""
 	}
-	return strings.TrimSpace(string(n.Mode) + " " + n.Allow.String())
+	target := strings.TrimSpace(string(n.Mode) + " " + n.Allow.String())
+	if len(n.Block) > 0 {
+		target += " without " + n.Block.String()
+	}
+	return target
 }
 
 // urlTarget is a URL without the credentials that can be in it.
@@ -59,3 +63,31 @@ func urlTarget(s string) string {
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return u.String()
 }
+
+// To returns a context for the run function of a hook: its call goes to another service than Next. What is wrapped below
+// or above is not led elsewhere.
+func To[T any](ctx context.Context, s Wrapper[T], other T) context.Context {
+	return context.WithValue(ctx, elsewhere{s}, other)
+}
+
+// Wrapper is one of the types here, around services of type T.
+type Wrapper[T any] interface{ wraps() T }
+
+type elsewhere struct{ of any }
+
+// next is where a call of s goes.
+func next[T any](ctx context.Context, s Wrapper[T]) T {
+	if other, ok := ctx.Value(elsewhere{s}).(T); ok {
+		return other
+	}
+	return s.wraps()
+}
+
+func (s *Service) wraps() hutch.Service       { return s.Next }
+func (s *TokenService) wraps() hutch.Tokens   { return s.Next }
+func (s *SecretService) wraps() hutch.Secrets { return s.Next }
+func (s *BackupService) wraps() hutch.Backups { return s.Next }
+func (s *ImageService) wraps() hutch.Images   { return s.Next }
+func (s *VolumeService) wraps() hutch.Volumes { return s.Next }
+func (s *SSHService) wraps() hutch.SSH        { return s.Next }
+func (s *NodeService) wraps() hutch.Nodes     { return s.Next }

@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"hutch"
+	"hutch/internal/box"
+	"hutch/internal/driver"
+	"hutch/internal/instance"
+	"hutch/internal/saved"
+	"hutch/internal/store"
+	"hutch/internal/travel"
+	"hutch/internal/wire"
+)
+
+// A checkpoint is an image of a sandbox that stays awake. Making one is not a use: it does not keep a sandbox from falling asleep, and
+// calls only wait while the memory is copied to the disk, not while the copy is sent away.
+
+// A sandbox in which nothing runs uses no more CPU than this: for the health checks of the server, and once after a checkpoint.
+const (
+	idleShare = 0.005
+	idleCPU   = 0.1 // seconds
+)
+
+// Checkpoint calls do with a copy of a sandbox that is awake, unless nothing has changed since the activity before, which is that of its last
+// checkpoint. It returns the present activity. While a call is under way in the sandbox, it returns Conflict.
+func (e *Engine) Checkpoint(ctx context.Context, owner, id string, before travel.Activity, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) (travel.Activity, error) {
+	var img travel.Image
+	var dir string
+	now := before
+	err := e.hold(box.Name{Owner: owner, ID: id}.Context(ctx), id, func(s *sandbox) (err error) {
+		now, img, dir, err = e.copyAwake(ctx, s, before)
+		return err
+	})
+	if err != nil || dir == "" {
+		return now, err
+	}
+	defer os.RemoveAll(dir)
+	return now, do(ctx, img, func(w io.Writer) error { return saved.SendFolder(dir, w) })
+}
+
+// copyAwake copies the memory of a sandbox to a folder; "" if nothing has changed. The caller holds the lifecycle lock.
+func (e *lifecycle) copyAwake(ctx context.Context, s *sandbox, before travel.Activity) (now travel.Activity, img travel.Image, dir string, err error) {
+	rec := s.Record()
+	inst, agent, since := s.LastUse()
+	saver, ok := driver.As[driver.Saver](inst)
+	switch {
+	case agent == nil || s.InUse():
+		return before, img, "", hutch.Errorf(hutch.Conflict, "the sandbox %q is in use", s.ID()).Naming(hutch.AboutSandbox, s.ID())
+	case !ok:
+		return before, img, "", hutch.Errorf(hutch.Unsupported, "the runtime %s saves no memory, so its sandboxes have no checkpoints", rec.Sandbox.Runtime)
+	}
+	needs, err := e.needs(rec, true, true)
+	if err != nil {
+		return before, img, "", err
+	}
+	listing, err := readListing(ctx, s.ID(), agent)
+	if err != nil {
+		return before, img, "", err
+	}
+	used, err := inst.Usage(ctx)
+	if err != nil {
+		return before, img, "", err
+	}
+	if before.Of == inst.ID() && before.Used.Equal(since) && !alive(listing) && used.CPUSeconds-before.CPU < idleCPU+idleShare*time.Since(before.At).Seconds() {
+		return before, img, "", nil
+	}
+	if !s.Detach(listing, since) {
+		return before, img, "", hutch.Errorf(hutch.Conflict, "the sandbox %q is in use", s.ID()).Naming(hutch.AboutSandbox, s.ID())
+	}
+	began := time.Now()
+	dir, err = e.saved.WriteCopy(s.Place(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
+	s.Reattach(inst, agent, since)
+	e.noticeDeath(s, inst)
+	if err != nil {
+		return before, img, "", err
+	}
+	e.log.Info("checkpoint", "sandbox", s.ID(), "stood", time.Since(began))
+	if used, err = inst.Usage(ctx); err != nil { // the copy is CPU too
+		used.CPUSeconds = 0
+	}
+	now = travel.Activity{Used: since, CPU: used.CPUSeconds, Of: inst.ID(), At: began}
+	return now, travel.Image{Place: s.Place(), Needs: needs, Checkpoint: began.UTC()}, dir, nil
+}
+
+func copyMemory(ctx context.Context, inst driver.Saver, agent *wire.Client, dir string) error {
+	if err := agent.Park(ctx); err != nil {
+		return err
+	}
+	return inst.Copy(ctx, dir)
+}
+
+// asCheckpoint is the record of a sandbox that ran when it was lost, and sleeps as it was at a checkpoint.
+func asCheckpoint(rec store.Record, at time.Time) store.Record {
+	v := &rec.Sandbox
+	v.Status, v.Paused = hutch.Hibernated, false
+	v.Reason = "it continues from its checkpoint of " + at.UTC().Format(time.RFC3339) + ": the node that it was on is away"
+	rec.Handle, rec.Seat, rec.Books = nil, "", nil
+	rec.Used.End()
+	rec.EnvNews = map[string]*string{} // its interpreters can have older variables
+	for name, value := range rec.Env {
+		rec.EnvNews[name] = &value
+	}
+	return rec
+}
+
+// Evict removes a sandbox from this machine that the store has on another one, whether it is awake or not. It leaves the store as it is.
+func (e *Engine) Evict(ctx context.Context, owner, id string) error {
+	return e.hold(box.Name{Owner: owner, ID: id}.Context(ctx), id, func(s *sandbox) error {
+		if e.opt.Store == nil {
+			return hutch.Errorf(hutch.Unsupported, "this server keeps no records")
+		}
+		ours, err := e.opt.Store.Has(ctx, s.Place())
+		if err != nil {
+			return err
+		}
+		if ours {
+			return hutch.Errorf(hutch.Conflict, "the store has the sandbox %q on this server", id)
+		}
+		inst, agent := s.Held()
+		if inst == nil {
+			return e.leave(s, func() error { return nil })
+		}
+		s.Disown()
+		if err := instance.Destroy(inst); err != nil {
+			s.Own(inst)
+			return err
+		}
+		agent.Close()
+		return e.leave(s, func() error { return nil })
+	})
+}
+
+// Retire removes the record of a sandbox that is on no machine and that the store has for this one. What it used still counts.
+func (e *Engine) Retire(ctx context.Context, owner, id string) (hutch.Destruction, error) {
+	if e.opt.Store == nil {
+		return hutch.Destruction{}, hutch.Errorf(hutch.Unsupported, "this server keeps no records")
+	}
+	rec, err := e.opt.Store.Find(ctx, owner, id)
+	if err != nil {
+		return hutch.Destruction{}, err
+	}
+	used := rec.Used.Usage
+	used.Disk = 0
+	if err := e.opt.Store.Retire(context.WithoutCancel(ctx), rec.Place, owner, used); err != nil {
+		return hutch.Destruction{}, err
+	}
+	e.exposed.Remove(rec.Ports)
+	e.log.Info("destroyed", "sandbox", id, "why", "asked for; it was in the fleet's bucket")
+	e.opt.Happened(ctx, owner, id, hutch.TimelineEntry{Event: "Destroyed", Target: "asked for"})
+	return receipt(id), nil
+}

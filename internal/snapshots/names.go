@@ -1,0 +1,189 @@
+package snapshots
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"hutch"
+	"hutch/internal/durable"
+)
+
+// A snapshot's names are all of it that changes. They are in a file of its folder, each with a number that is higher than
+// that of every name given before. A name that moves is first written for its new snapshot, and then taken from the old
+// one. If the server ends in between, Open finds the name twice and completes the move: the higher number wins.
+
+const namesFile = "names.json"
+
+// loadNames reads the names of a snapshot. One from before names were in a file has that of its manifest.
+func (s *Snapshot) loadNames() error {
+	text, err := os.ReadFile(filepath.Join(s.Dir, namesFile))
+	if errors.Is(err, os.ErrNotExist) {
+		s.names = map[string]int{}
+		if s.Snapshot.Name != "" {
+			s.names[s.Snapshot.Name] = 0
+		}
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s.names)
+	}
+	return err
+}
+
+// settleNames completes the moves of names that had begun when the server ended. A snapshot that loses its last name is
+// removed.
+func (c *Catalog) settleNames() error {
+	holders := map[[2]string]*Snapshot{}
+	for _, s := range c.listLocked(Viewer{Server: true}) { // the oldest first
+		for name, number := range s.names {
+			c.given = max(c.given, number)
+			key := [2]string{s.Snapshot.Owner, name}
+			old := holders[key]
+			if old == nil {
+				holders[key] = s
+				continue
+			}
+			loser := old
+			if number < old.names[name] {
+				loser = s
+			} else {
+				holders[key] = s
+			}
+			last, err := c.take(loser, name)
+			if err == nil && last {
+				err = c.Remove(loser)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Record is what is said of a snapshot, with its present names.
+func (c *Catalog) Record(s *Snapshot) hutch.Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := s.Snapshot
+	v.Name, v.Names = "", slices.SortedFunc(maps.Keys(s.names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.names[a], s.names[b]), cmp.Compare(a, b))
+	})
+	if len(v.Names) > 0 {
+		v.Name = v.Names[0]
+	}
+	return v
+}
+
+// Tag gives a snapshot another name. A name that another snapshot of the owner has is Conflict, unless it is to
+// move. If the other snapshot has no name left, it is forgotten and returned, and the caller removes it.
+func (c *Catalog) Tag(s *Snapshot, name string, move bool) (lost *Snapshot, err error) {
+	c.naming.Lock()
+	defer c.naming.Unlock()
+	old, err := c.holder(s, name)
+	switch {
+	case err != nil || old == s:
+		return nil, err
+	case old != nil && !move:
+		return nil, nameTaken(name)
+	}
+	before := s.names
+	if err := c.addName(s, name); err != nil {
+		return nil, err
+	}
+	if lost, err = c.takeFrom(old, name); err != nil {
+		err = errors.Join(err, c.writeNames(s, before))
+	}
+	return lost, err
+}
+
+// Untag removes a name of a snapshot. If it was the last one, the snapshot is forgotten, and the caller removes it.
+func (c *Catalog) Untag(s *Snapshot, name string) (last bool, err error) {
+	c.naming.Lock()
+	defer c.naming.Unlock()
+	return c.take(s, hutch.TemplateName(name))
+}
+
+func nameTaken(name string) error {
+	return hutch.Errorf(hutch.Conflict, "there is a snapshot %q already: choose another name, replace that one, or delete it first", name).Naming(hutch.AboutField, "name")
+}
+
+// holder returns the snapshot that has a name among those of the owner of s, or nil. It refuses a name that s cannot get.
+func (c *Catalog) holder(s *Snapshot, name string) (old *Snapshot, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all[s.Snapshot.ID] != s {
+		return nil, hutch.Errorf(hutch.NotFound, "there is no snapshot %q any more", s.Snapshot.ID)
+	}
+	for _, o := range c.making {
+		if o.Owner == s.Snapshot.Owner && o.Name == name {
+			return nil, hutch.Errorf(hutch.Conflict, "a snapshot %q is being made: try again when it is there", name).Naming(hutch.AboutField, "name")
+		}
+	}
+	for _, o := range c.all {
+		if o.Snapshot.Owner != s.Snapshot.Owner || o.Expired(time.Now()) {
+			continue
+		}
+		if o.Snapshot.ID == name {
+			return nil, nameTaken(name)
+		}
+		if _, has := o.names[name]; has {
+			old = o
+		}
+	}
+	if old != s && len(s.names) >= hutch.MaxSnapshotNames {
+		return nil, hutch.Errorf(hutch.Exhausted, "the snapshot has %d names, and can have no more: remove some first", len(s.names)).With("limit", "names")
+	}
+	return old, nil
+}
+
+// addName writes one more name of a snapshot. c.naming is held.
+func (c *Catalog) addName(s *Snapshot, name string) error {
+	c.given++
+	names := maps.Clone(s.names)
+	names[name] = c.given
+	return c.writeNames(s, names)
+}
+
+// takeFrom takes a name from a snapshot, which can be nil, and returns it if it has no name left. c.naming is held.
+func (c *Catalog) takeFrom(s *Snapshot, name string) (lost *Snapshot, err error) {
+	if s == nil {
+		return nil, nil
+	}
+	if last, err := c.take(s, name); err != nil || !last {
+		return nil, err
+	}
+	return s, nil
+}
+
+// take removes a name, and forgets a snapshot that has no other. c.naming is held.
+func (c *Catalog) take(s *Snapshot, name string) (last bool, err error) {
+	names := maps.Clone(s.names)
+	delete(names, name)
+	if len(names) == 0 {
+		c.forget(s)
+		return true, nil
+	}
+	return false, c.writeNames(s, names)
+}
+
+// writeNames sets the names of a snapshot, on disk first. c.naming is held.
+func (c *Catalog) writeNames(s *Snapshot, names map[string]int) error {
+	text, err := json.Marshal(names)
+	if err == nil {
+		err = durable.Replace(filepath.Join(s.Dir, namesFile), text)
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.names = names
+	return nil
+}
