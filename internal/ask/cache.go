@@ -144,7 +144,7 @@ const (
 	maxTurnOutput = 2 << 10
 )
 
-// talk is a conversation in one sandbox: when that is destroyed, the next question begins anew.
+// talk is a conversation in one sandbox: when that is destroyed, the next question begins a new one.
 type talk struct {
 	owner, sandbox string
 	created        int64 // ns

@@ -2,10 +2,12 @@ package ask
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"hutch"
 	"hutch/internal/runner"
+	"hutch/internal/text"
 )
 
 // fence is a block of code in an answer, as CommonMark has it.
@@ -120,22 +122,9 @@ func fenced(code string, lang runner.Language) string {
 }
 
 // clip makes a stranger's text one line of at most n bytes.
-func clip(text string, n int) string {
-	text = strings.Join(strings.Fields(strings.Map(printable, strings.ToValidUTF8(text, "\ufffd"))), " ")
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
-}
-
-func printable(r rune) rune {
-	if r < ' ' || r >= 0x7f && r < 0xa0 {
-		return ' '
-	}
-	return r
+func clip(said string, n int) string {
+	words := strings.FieldsFunc(strings.ToValidUTF8(said, "\ufffd"), func(r rune) bool { return unicode.IsSpace(r) || text.Steers(r) })
+	return text.Head(strings.Join(words, " "), n, "…")
 }
 
 // tail is the end of a text, at most n bytes.

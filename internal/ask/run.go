@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/text"
 )
 
 const (
@@ -249,7 +249,7 @@ func (o *output) add(piece hutch.Output) error {
 		return errNoRoom
 	}
 	buf.Write(kept)
-	end := buf.Len() - unfinished(buf.Bytes()[*sent:])
+	end := buf.Len() - text.Unfinished(buf.Bytes()[*sent:])
 	if err := o.send(piece.Stream, end); err != nil {
 		return err
 	}
@@ -281,19 +281,6 @@ func (o *output) rest() error {
 func (o *output) text(s hutch.Stream) string {
 	buf, _ := o.stream(s)
 	return strings.ToValidUTF8(buf.String(), "\ufffd")
-}
-
-// unfinished is how many bytes at the end of b can be the beginning of a character.
-func unfinished(b []byte) int {
-	for n := 1; n <= min(len(b), utf8.UTFMax-1); n++ {
-		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
 }
 
 // maxListed bounds how many files of the working folder are looked at.

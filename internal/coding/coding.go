@@ -200,7 +200,7 @@ func (d Definition) from(ctx context.Context, svc hutch.Service, req hutch.Creat
 			return req, err
 		}
 		if slices.ContainsFunc(list, func(s hutch.Snapshot) bool {
-			return s.Template != nil && s.Name == hutch.TemplateName(req.Image)
+			return s.Template != nil && s.HasName(req.Image)
 		}) {
 			req.Template, req.Image = req.Image, ""
 			return req, nil

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -401,6 +402,69 @@ func TestWorksAlone(t *testing.T) {
 				t.Errorf("when its agent has ended the sandbox sleeps after %v s, %v", sb.SleepAfter, err)
 			}
 		})
+	}
+}
+
+// TestOnePromptAtATime: of callers that prompt one session at once, one is served, with its own prompt; the others are refused, and
+// leave nothing that looks like a prompt.
+func TestOnePromptAtATime(t *testing.T) {
+	for _, runtime := range hutchtest.Runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			svc := service{Service: hutchtest.Engine(t, runtime, nil)}
+			s := open(t, svc, t.TempDir())
+			const callers = 6
+			begun := make([]string, callers)
+			var all sync.WaitGroup
+			for i := range callers {
+				all.Go(func() {
+					var err error
+					if begun[i], err = s.Start(t.Context(), fmt.Sprintf("echo %d >>mine; sleep 1000", i), time.Hour); err != nil && !errors.Is(err, hutch.Conflict) {
+						t.Errorf("caller %d: %v", i, err)
+					}
+				})
+			}
+			all.Wait()
+			begun = slices.DeleteFunc(begun, func(id string) bool { return id == "" })
+			p, err := s.Last(t.Context())
+			if err != nil || len(begun) != 1 || begun[0] != p.ID || !p.Status.Live() {
+				t.Fatalf("%q began, and the last is %s, %s, %v", begun, p.ID, p.Status, err)
+			}
+			if err := s.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			res, err := s.Follow(t.Context(), p.ID, nil)
+			if err != nil || res.Files > 1 || res.Added > 1 {
+				t.Errorf("the agents changed %+v, %v", res, err)
+			}
+			if res, err := s.Prompt(t.Context(), "echo next >>mine", time.Hour, nil); err != nil || !res.Success {
+				t.Errorf("the next prompt: %+v, %v", res, err)
+			}
+		})
+	}
+}
+
+// TestSleepsAsBefore: when agents have ended, whether they were followed or not, a sandbox sleeps as its owner said.
+func TestSleepsAsBefore(t *testing.T) {
+	t.Parallel()
+	svc := service{Service: hutchtest.Engine(t, "native", nil)}
+	s := open(t, svc, t.TempDir())
+	if _, err := svc.Update(t.Context(), s.ID, hutch.UpdateRequest{SleepAfter: new(hutch.Seconds(77))}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Start(t.Context(), "true", time.Hour)
+	if err == nil {
+		_, err = svc.Wait(t.Context(), s.ID, p, hutch.WaitRequest{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Prompt(t.Context(), "true", 2*time.Hour, nil)
+	if err != nil || !res.Success {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if sb, err := svc.Sandbox(t.Context(), s.ID); err != nil || sb.SleepAfter != 77 {
+		t.Errorf("it sleeps after %v s, %v", sb.SleepAfter, err)
 	}
 }
 

@@ -130,7 +130,7 @@ func (k Key) check() error {
 		return err
 	}
 	if k.BaseURL != "" {
-		return hutch.CheckSecretName(k.BaseURL) // which has the form of a variable
+		return hutch.CheckSecretName(k.BaseURL) // the name of a secret and that of a variable have the same form
 	}
 	return nil
 }

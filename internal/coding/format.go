@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"unicode/utf8"
 
 	"hutch"
+	"hutch/internal/text"
 )
 
 // Event is one thing that an agent does.
@@ -27,7 +27,9 @@ const maxText = 64 << 10
 
 // formats read a line that is not empty. What they do not know they leave out; what is not of their form is a Log.
 var formats = map[string]func([]byte) []Event{
-	"text":     func(line []byte) []Event { return []Event{{Type: Said, Text: cut(string(line))}} },
+	"text": func(line []byte) []Event {
+		return []Event{{Type: Said, Text: text.Head(string(line), maxText, " …")}}
+	},
 	"claude":   inJSON(claude),
 	"codex":    inJSON(codex),
 	"gemini":   inJSON(gemini),
@@ -39,25 +41,14 @@ func inJSON[T any](read func(T) []Event) func([]byte) []Event {
 	return func(line []byte) []Event {
 		var v T
 		if line = bytes.TrimSpace(line); line[0] != '{' || json.Unmarshal(line, &v) != nil {
-			return []Event{{Type: Log, Text: cut(string(line))}}
+			return []Event{{Type: Log, Text: text.Head(string(line), maxText, " …")}}
 		}
 		events := read(v)
 		for i := range events {
-			events[i].Text, events[i].Tool = cut(events[i].Text), cut(events[i].Tool)
+			events[i].Text, events[i].Tool = text.Head(events[i].Text, maxText, " …"), text.Head(events[i].Tool, maxText, " …")
 		}
 		return events
 	}
-}
-
-func cut(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	end := maxText
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + " …"
 }
 
 // claudeLine is a line of `claude --output-format stream-json`.

@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,16 +39,26 @@ type handler struct{ svc Service }
 // event, an AgentEvent; and last end or error. The agent works on when the client leaves. What the API does is verbs
 // of svc, so it gives a token no more than the verbs do.
 func NewHandler(svc Service) http.Handler {
-	h := &handler{svc}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+Prefix, h.open)
-	mux.HandleFunc("POST "+Prefix+"/{session}", h.prompt)
-	mux.HandleFunc("GET "+Prefix+"/{session}", h.follow)
-	mux.HandleFunc("POST "+Prefix+"/{session}/stop", h.stop)
+	for route, answer := range (&handler{svc}).routes() {
+		mux.HandleFunc(route, answer)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mux.ServeHTTP(w, r.WithContext(caller.WithSurface(r.Context(), "rest")))
 	})
 }
+
+func (h *handler) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"POST " + Prefix:                     h.open,
+		"POST " + Prefix + "/{session}":      h.prompt,
+		"GET " + Prefix + "/{session}":       h.follow,
+		"POST " + Prefix + "/{session}/stop": h.stop,
+	}
+}
+
+// Routes are what [NewHandler] answers, each a method and a path: api/openapi.yaml is held to them.
+func Routes() []string { return slices.Sorted(maps.Keys((&handler{}).routes())) }
 
 // body reads the JSON of a request. An unknown field is an error.
 func body(w http.ResponseWriter, r *http.Request, to any) error {

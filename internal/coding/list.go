@@ -36,7 +36,7 @@ func List(ctx context.Context, svc hutch.Service) ([]Listed, error) {
 		}
 		s := Listed{ID: sb.ID, Agent: sb.Labels[Label], Status: sb.Status, Work: Unknown, CreatedAt: sb.CreatedAt}
 		for _, p := range sb.Processes {
-			if p.Name == processName {
+			if p.Name == processName && p.Signal != notGiven {
 				s.Work = workOf(p.Status)
 			}
 		}

@@ -12,10 +12,19 @@ import (
 
 	"hutch"
 	"hutch/internal/caller"
+	"hutch/internal/text"
 )
 
-// limited begins the command of a prompt; the seconds follow.
-const limited = "exec timeout -k 5 "
+// commandOf is the command of a prompt. It records the earlier setting of how long the sandbox stays awake without use (see
+// stayAwake), and has the agent's time limit in seconds. The agent's program begins when its prompt has arrived: see [Session.Start].
+const commandOf = ": %v; exec timeout -k 5 %v bash -c %s"
+
+// takePrompt writes the prompt's file once the whole prompt has arrived. Until then the file belongs to an earlier prompt, or to the
+// one of another caller.
+const takePrompt = `umask 077 && text=$(cat; echo .) && [ "$text" != . ] && printf %s "${text%.}" >` + prompt
+
+// notGiven is the signal that ends a process which gets no prompt, because an earlier one has the agent.
+const notGiven = 12
 
 // timedOut is the exit code of timeout(1) when the time is over; killed that of a program that had to be killed.
 const (
@@ -63,24 +72,55 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 	}
 	for _, p := range earlier {
 		if p.Status.Live() {
-			return "", hutch.Errorf(hutch.Conflict, "the agent of %s is at work: wait for it with `hutch agent attach %[1]s`, or end it with `hutch agent stop %[1]s`", s.ID).Naming(hutch.AboutSandbox, s.ID)
+			return "", s.atWork()
 		}
-	}
-	if _, err := s.svc.WriteFile(ctx, s.ID, hutch.WriteRequest{Path: prompt, Mode: 0o600, Parents: true}, strings.NewReader(text)); err != nil {
-		return "", err
 	}
 	if timeout == 0 {
 		timeout = DefaultTimeout
 	}
 	seconds := math.Ceil(timeout.Seconds())
-	if err := s.stayAwake(ctx, seconds); err != nil {
+	before, err := s.stayAwake(ctx, seconds, earlier)
+	if err != nil {
 		return "", err
 	}
+	work := takePrompt + " && exec bash -c " + hutch.CommandLine(command) + " <" + prompt
 	p, err := s.svc.StartProcess(ctx, s.ID, hutch.ProcessRequest{
-		Name: processName, Dir: Folder,
-		Command: limited + fmt.Sprint(seconds) + " bash -c " + hutch.CommandLine(command) + " <" + prompt,
+		Name: processName, Dir: Folder, Stdin: true, Command: fmt.Sprintf(commandOf, float64(before), seconds, hutch.CommandLine(work)),
 	})
-	return p.ID, err
+	if err != nil {
+		return "", err
+	}
+	if err := s.give(ctx, p.ID, text); err != nil {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if s.svc.Signal(last, s.ID, p.ID, notGiven) == nil {
+			s.svc.Wait(last, s.ID, p.ID, hutch.WaitRequest{})
+		}
+		return "", err
+	}
+	return p.ID, nil
+}
+
+// give gives a process its prompt, if no earlier one is at work. Two callers can both have found the agent idle; the processes they
+// started are in the sandbox's list in one order, and only the first of them gets a prompt.
+func (s *Session) give(ctx context.Context, process, text string) error {
+	list, err := s.processes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if p.ID == process {
+			break
+		}
+		if p.Status.Live() {
+			return s.atWork()
+		}
+	}
+	return s.svc.Input(ctx, s.ID, process, strings.NewReader(text), true)
+}
+
+func (s *Session) atWork() error {
+	return hutch.Errorf(hutch.Conflict, "the agent of %s is at work: wait for it with `hutch agent attach %[1]s`, or end it with `hutch agent stop %[1]s`", s.ID).Naming(hutch.AboutSandbox, s.ID)
 }
 
 // awake is how long a sandbox in which an agent can work for some seconds does not sleep after its last use.
@@ -88,37 +128,47 @@ func awake(seconds float64) hutch.Seconds {
 	return hutch.Seconds(min(seconds+60, DefaultKeep.Seconds()))
 }
 
-// stayAwake lets the sandbox run until the agent's time is over, also if nobody follows it: a process is no use.
-func (s *Session) stayAwake(ctx context.Context, seconds float64) error {
+// stayAwake keeps the sandbox awake until the agent's time is over, even if no caller follows the agent: a running process does not
+// count as use. It returns the setting to restore afterwards, which is not that of an earlier prompt; 0 is the server's default.
+func (s *Session) stayAwake(ctx context.Context, seconds float64, earlier []hutch.Process) (hutch.Seconds, error) {
 	sb, err := s.svc.Sandbox(ctx, s.ID)
-	if err != nil || sb.KeepAlive || sb.SleepAfter >= awake(seconds) {
-		return err
+	if err != nil {
+		return 0, err
+	}
+	before := sb.SleepAfter
+	for _, p := range slices.Backward(earlier) { // a prompt that nobody followed has not restored it
+		if was, limit := timesOf(p); before == awake(limit) {
+			before = was
+		}
+	}
+	if sb.KeepAlive || sb.SleepAfter >= awake(seconds) {
+		return before, nil
 	}
 	_, err = s.svc.Update(ctx, s.ID, hutch.UpdateRequest{SleepAfter: new(awake(seconds))})
 	if errors.Is(err, hutch.Denied) {
-		return nil // the sandbox is shared, and only its owner can
+		return before, nil // the sandbox is shared, and only its owner can
 	}
-	return err
+	return before, err
 }
 
-// rest lets the sandbox sleep as others do, when the agent has ended. If it cannot, that costs memory for a while.
+// rest restores the time after which the sandbox sleeps, when the agent has ended. If that fails, it only costs memory for a while.
 func (s *Session) rest(ctx context.Context, p hutch.Process) {
-	if sb, err := s.svc.Sandbox(ctx, s.ID); err == nil && sb.SleepAfter == awake(limitOf(p)) {
-		s.svc.Update(ctx, s.ID, hutch.UpdateRequest{SleepAfter: new(hutch.Seconds(0))})
+	before, limit := timesOf(p)
+	if sb, err := s.svc.Sandbox(ctx, s.ID); err == nil && sb.SleepAfter == awake(limit) {
+		s.svc.Update(ctx, s.ID, hutch.UpdateRequest{SleepAfter: &before})
 	}
 }
 
-// limitOf returns the time limit of a prompt, in seconds.
-func limitOf(p hutch.Process) (seconds float64) {
-	text, _, _ := strings.Cut(strings.TrimPrefix(p.Command, limited), " ")
-	fmt.Sscan(text, &seconds)
-	return seconds
+// timesOf reads the two numbers in the command of a prompt: the earlier setting of stayAwake, and the agent's time limit in seconds.
+func timesOf(p hutch.Process) (before hutch.Seconds, limit float64) {
+	fmt.Sscanf(p.Command, commandOf, &before, &limit, new(string))
+	return before, limit
 }
 
 // processes are those of the prompts, oldest first.
 func (s *Session) processes(ctx context.Context) ([]hutch.Process, error) {
 	list, err := s.svc.Processes(ctx, s.ID)
-	return slices.DeleteFunc(list, func(p hutch.Process) bool { return p.Name != processName }), err
+	return slices.DeleteFunc(list, func(p hutch.Process) bool { return p.Name != processName || p.Signal == notGiven }), err
 }
 
 // Last returns the process of the last prompt.
@@ -129,6 +179,9 @@ func (s *Session) Last(ctx context.Context) (hutch.Process, error) {
 	}
 	if len(list) == 0 {
 		return hutch.Process{}, hutch.Errorf(hutch.NotFound, "the session %s has had no prompt since it was woken or copied: give it one with `hutch agent resume %[1]s --prompt TEXT`", s.ID)
+	}
+	if i := slices.IndexFunc(list, func(p hutch.Process) bool { return p.Status.Live() }); i >= 0 {
+		return list[i], nil // later ones get no prompt
 	}
 	return list[len(list)-1], nil
 }
@@ -175,7 +228,8 @@ func (s *Session) Follow(ctx context.Context, process string, show func(Event) e
 // atItsLimit reports whether a process worked for as long as it could. One that was killed for its memory, or that chose
 // its exit code, did not.
 func atItsLimit(p hutch.Process) bool {
-	return p.EndTime != nil && p.EndTime.Sub(p.StartTime).Seconds() > limitOf(p)-1 // the clock can have been set
+	_, limit := timesOf(p)
+	return p.EndTime != nil && p.EndTime.Sub(p.StartTime).Seconds() > limit-1 // the clock can have been adjusted
 }
 
 // addDiff adds what has changed.
@@ -266,7 +320,7 @@ func (d *decoder) line(stream hutch.Stream, line []byte) error {
 	if line = bytes.TrimRight(line, "\r"); len(bytes.TrimSpace(line)) == 0 {
 		return nil
 	}
-	events := []Event{{Type: Log, Text: cut(string(line))}}
+	events := []Event{{Type: Log, Text: text.Head(string(line), maxText, " …")}}
 	if stream == hutch.Stdout {
 		events = d.read(line)
 	}

@@ -190,7 +190,7 @@ var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+=-]{0,127}$`)
 func locate(ctx context.Context, conversation string) (place, error) {
 	if !names.MatchString(conversation) {
 		return place{}, hutch.Errorf(hutch.Invalid,
-			"the conversation %.150q cannot be: use 1 to 128 of letters, digits and . _ : @ + = -, a letter or digit first", conversation).With("field", "conversationId")
+			"the conversation %.150q cannot be: use 1 to 128 of letters, digits and . _ : @ + = -, a letter or digit first", conversation).Naming(hutch.AboutField, "conversationId")
 	}
 	return place{conversation, ownerOf(ctx)}, nil
 }

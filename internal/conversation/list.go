@@ -47,7 +47,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	all, err := strconv.ParseBool(cmp.Or(q.Get("all"), "false"))
 	if err != nil {
-		problem.Write(w, hutch.Errorf(hutch.Invalid, "all is %.50q: it is true or false", q.Get("all")).With("field", "all"))
+		problem.Write(w, hutch.Errorf(hutch.Invalid, "all is %.50q: it is true or false", q.Get("all")).Naming(hutch.AboutField, "all"))
 		return
 	}
 	if err := mayList(caller.From(r.Context()).Principal, all); err != nil {

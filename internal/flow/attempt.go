@@ -181,7 +181,7 @@ func addFile(archive *tar.Writer, root *os.Root, path string) error {
 	return err
 }
 
-// follow writes the output of the process to the log of the step until the process has ended. The log begins anew: what
+// follow writes the output of the process to the log of the step until the process has ended. The log begins again: what
 // an earlier runner wrote is read again.
 func (a *attempt) follow(ctx context.Context, process string) (p hutch.Process, err error) {
 	log, err := os.OpenFile(a.log(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

@@ -194,7 +194,7 @@ func (s *session) rest(ctx context.Context, log *slog.Logger) {
 	if !ready || s.withheld.Load() {
 		return
 	}
-	if _, err := s.svc.Hibernate(ctx, s.sandbox); err != nil {
+	if _, err := s.svc.Hibernate(ctx, s.sandbox, hutch.HibernateRequest{}); err != nil {
 		log.Debug("the sandbox does not sleep yet", "sandbox", s.sandbox, "err", err) // it does after SleepAfter
 	}
 }

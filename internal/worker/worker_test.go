@@ -13,8 +13,8 @@ import (
 
 	"hutch"
 	"hutch/internal/hutchtest"
+	"hutch/internal/hutchtest/fakeengine"
 	"hutch/internal/hutchtest/managedagents"
-	"hutch/internal/scripted"
 	"hutch/internal/worker"
 )
 
@@ -244,7 +244,7 @@ func TestNoStorm(t *testing.T) {
 	api.Start("sesn_A", nil)
 	api.AttachMemory("sesn_A")
 	api.Use("sesn_A", "bash", map[string]any{"command": "true"})
-	start(t, api, &scripted.Service{}, nil)
+	start(t, api, fakeengine.Start(t), nil)
 	api.Await(t, "sesn_A", "stopped")
 	time.Sleep(time.Second)
 	claims := 0
@@ -343,7 +343,7 @@ func TestRefusals(t *testing.T) {
 		"no environment":         {func(o *worker.Options) { o.Environment = "" }, hutch.Invalid, "environment is missing"},
 		"an impossible sandbox":  {func(o *worker.Options) { o.Sandbox.Limits.Memory = 1 }, hutch.Invalid, "limits.memory"},
 	} {
-		w := start(t, api, &scripted.Service{}, c.change)
+		w := start(t, api, fakeengine.Start(t), c.change)
 		<-w.done
 		if err := w.stop(); hutch.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), api.Key) {
 			t.Errorf("%s: %v (%s), want %s with %q", name, err, hutch.KindOf(err), c.kind, c.want)
@@ -354,7 +354,7 @@ func TestRefusals(t *testing.T) {
 // TestKeyRefusedLater: a key that is withdrawn ends a worker that has sessions.
 func TestKeyRefusedLater(t *testing.T) {
 	api := managedagents.New(t)
-	w := start(t, api, &scripted.Service{}, nil)
+	w := start(t, api, fakeengine.Start(t), nil)
 	api.Start("sesn_A", nil)
 	api.Await(t, "sesn_A", "active")
 	api.Refuse()
@@ -370,13 +370,13 @@ func TestKeyRefusedLater(t *testing.T) {
 func TestSandboxThatCannotBeMade(t *testing.T) {
 	api := managedagents.New(t)
 	api.Start("sesn_A", nil)
-	start(t, api, full{&scripted.Service{}}, nil)
+	start(t, api, full{fakeengine.Start(t)}, nil)
 	if got := api.Do(t, "sesn_A", "bash", map[string]any{"command": "true"}); !got.Error || !strings.Contains(got.Text, "could not be prepared: the server is full") {
 		t.Errorf("%v", got)
 	}
 }
 
-type full struct{ *scripted.Service }
+type full struct{ hutch.Service }
 
 func (full) Create(context.Context, hutch.CreateRequest) (hutch.Sandbox, error) {
 	return hutch.Sandbox{}, hutch.Errorf(hutch.Exhausted, "the server is full")
