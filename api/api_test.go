@@ -31,6 +31,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/auth"
 	"hutch/internal/caller"
+	"hutch/internal/coding"
 	"hutch/internal/compat/execute"
 	"hutch/internal/policy"
 	"hutch/internal/problem"
@@ -38,6 +39,7 @@ import (
 	"hutch/internal/scripted"
 	"hutch/internal/secret"
 	"hutch/internal/stream"
+	"hutch/internal/watchlink"
 )
 
 // object is a part of the document.
@@ -117,7 +119,7 @@ func TestDocumentHasTheRoutesOfTheServer(t *testing.T) {
 	for _, r := range rest.NewHandler(&scripted.Service{}, rest.Options{}).Routes() {
 		served = append(served, r.Method+" "+r.Path)
 	}
-	served = append(served, "POST "+execute.Path) // which the daemon adds
+	served = append(append(served, "POST "+execute.Path), coding.Routes()...) // which the daemon adds
 	for _, r := range served {
 		if !slices.Contains(described, r) {
 			t.Errorf("%s is served, and not in openapi.yaml", r)
@@ -139,7 +141,16 @@ type question struct {
 
 // types are the types that the schemas describe.
 var types = map[string]any{
+	"AgentEvent":           hutch.AgentEvent{},
+	"AgentPrompt":          hutch.AgentPrompt{},
+	"AgentRequest":         hutch.AgentRequest{},
+	"AgentResult":          hutch.AgentResult{},
+	"AgentUsage":           hutch.AgentUsage{},
 	"Answer":               hutch.Answer{},
+	"AnswerEvent":          hutch.AnswerEvent{},
+	"AnswerOutput":         hutch.AnswerOutput{},
+	"Program":              hutch.Program{},
+	"Repair":               hutch.Repair{},
 	"Consumption":          hutch.Consumption{},
 	"ModelUsage":           hutch.ModelUsage{},
 	"Question":             question{},
@@ -165,6 +176,14 @@ var types = map[string]any{
 	"GitCommitRequest":     hutch.GitCommitRequest{},
 	"GitRepository":        hutch.GitRepository{},
 	"GitStatus":            hutch.GitStatus{},
+	"Screen":               hutch.Screen{},
+	"Point":                hutch.Point{},
+	"ScreenRequest":        hutch.ScreenRequest{},
+	"ControlRequest":       hutch.ControlRequest{},
+	"ScreenAction":         hutch.ScreenAction{},
+	"ControlResult":        hutch.ControlResult{},
+	"Clipboard":            hutch.Clipboard{},
+	"Address":              hutch.Address{},
 	"Grant":                hutch.Grant{},
 	"InstanceType":         hutch.InstanceType{},
 	"Template":             hutch.Template{},
@@ -186,21 +205,32 @@ var types = map[string]any{
 	"Port":                 hutch.Port{},
 	"Snapshot":             hutch.Snapshot{},
 	"SnapshotRequest":      hutch.SnapshotRequest{},
+	"HibernateRequest":     hutch.HibernateRequest{},
+	"SnapshotTag":          hutch.SnapshotTag{},
 	"ForkRequest":          hutch.ForkRequest{},
 	"PortEvent":            hutch.PortEvent{},
 	"PortLifetime":         stream.PortLifetime{},
 	"PortLink":             hutch.PortLink{},
+	"TerminalLink":         watchlink.Link{},
+	"SharedTerminal":       watchlink.Shared{},
 	"PortToken":            stream.PortToken{},
 	"PortValidity":         stream.PortValidity{},
 	"Problem":              problem.Details{},
 	"Process":              hutch.Process{},
 	"ProcessRequest":       hutch.ProcessRequest{},
+	"ProcessHealth":        hutch.ProcessHealth{},
+	"HealthCheck":          hutch.HealthCheck{},
 	"Resources":            hutch.Resources{},
 	"RunRequest":           stream.Run{},
 	"RunResult":            hutch.RunResult{},
 	"Sandbox":              hutch.Sandbox{},
 	"AuditRecord":          audit.Record{},
 	"PoolState":            hutch.PoolState{},
+	"Examination":          hutch.Examination{},
+	"ExaminedPart":         hutch.ExaminedPart{},
+	"Finding":              hutch.Finding{},
+	"AuditVerification":    hutch.AuditVerification{},
+	"AuditFinding":         hutch.AuditFinding{},
 	"Version":              hutch.Version{},
 	"PoolKind":             hutch.PoolKind{},
 	"Usage":                hutch.Usage{},
@@ -214,6 +244,11 @@ var types = map[string]any{
 	"Volume":               hutch.Volume{},
 	"VolumeUse":            hutch.VolumeUse{},
 	"Owned":                hutch.Owned{},
+	"NodeList":             hutch.NodeList{},
+	"Node":                 hutch.Node{},
+	"NodeRoom":             hutch.NodeRoom{},
+	"NodeSandbox":          hutch.NodeSandbox{},
+	"RemovedNode":          hutch.RemovedNode{},
 	"SSHServer":            hutch.SSHServer{},
 	"SSHKey":               hutch.SSHKey{},
 	"SSHKeyRequest":        hutch.SSHKeyRequest{},
@@ -299,22 +334,27 @@ func fields(t *testing.T, v reflect.Value) (o object) {
 
 // words are values of types that have only some.
 var words = map[reflect.Type]string{
-	reflect.TypeFor[hutch.Status]():        "running",
-	reflect.TypeFor[hutch.Health]():        "healthy",
-	reflect.TypeFor[hutch.IdleAction]():    "stop",
-	reflect.TypeFor[hutch.ProcessStatus](): "exited",
-	reflect.TypeFor[hutch.RestartPolicy](): "always",
-	reflect.TypeFor[hutch.Stream]():        "stderr",
-	reflect.TypeFor[hutch.Kind]():          "invalid",
-	reflect.TypeFor[hutch.FileType]():      "file",
-	reflect.TypeFor[hutch.EventType]():     "move",
-	reflect.TypeFor[hutch.Scope]():         "exec",
-	reflect.TypeFor[hutch.TimelineKind]():  "file",
-	reflect.TypeFor[hutch.Access]():        "write",
-	reflect.TypeFor[hutch.PortAccess]():    "private",
-	reflect.TypeFor[hutch.PortEventType](): "open",
-	reflect.TypeFor[hutch.NetworkMode]():   "open",
-	reflect.TypeFor[hutch.Verdict]():       "denied",
+	reflect.TypeFor[hutch.AgentEventType](): "said",
+	reflect.TypeFor[hutch.Status]():         "running",
+	reflect.TypeFor[hutch.Health]():         "healthy",
+	reflect.TypeFor[hutch.NodeState]():      "cordoned",
+	reflect.TypeFor[hutch.IdleAction]():     "stop",
+	reflect.TypeFor[hutch.ProcessStatus]():  "exited",
+	reflect.TypeFor[hutch.HealthStatus]():   "starting",
+	reflect.TypeFor[hutch.RestartPolicy]():  "always",
+	reflect.TypeFor[hutch.Stream]():         "stderr",
+	reflect.TypeFor[hutch.Kind]():           "invalid",
+	reflect.TypeFor[hutch.FileType]():       "file",
+	reflect.TypeFor[hutch.EventType]():      "move",
+	reflect.TypeFor[hutch.Scope]():          "exec",
+	reflect.TypeFor[hutch.TimelineKind]():   "file",
+	reflect.TypeFor[hutch.Access]():         "write",
+	reflect.TypeFor[hutch.PortAccess]():     "private",
+	reflect.TypeFor[hutch.PortEventType]():  "open",
+	reflect.TypeFor[hutch.NetworkMode]():    "open",
+	reflect.TypeFor[hutch.Verdict]():        "denied",
+	reflect.TypeFor[hutch.ScreenAct]():      "scroll",
+	reflect.TypeFor[hutch.Direction]():      "down",
 }
 
 // fill sets every field of v.
@@ -441,7 +481,7 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Owners: books{}, SSH: books{}, Pools: books{}, Audit: books{}, Timelines: books{}})
+	p, err := policy.New(t.Context(), &scripted.Service{OnFiles: shelf{}}, policy.Options{Tokens: tokens, Secrets: vault(t), Backups: shelved{}, Images: stored{}, Volumes: folders{}, Accounts: books{}, Owners: books{}, Nodes: books{}, SSH: books{}, Pools: books{}, Examiner: books{}, Audit: books{}, Timelines: books{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -449,10 +489,17 @@ func serve(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := rest.NewHandler(p, rest.Options{Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, SSH: p, Pools: p, Audit: p, Timelines: p})
+	links, err := watchlink.Open(t.Context(), watchlink.Options{Processes: p, Holder: func(string) *caller.Principal { return who }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := rest.NewHandler(p, rest.Options{Links: links, Tokens: p, Sharing: p, Secrets: p, Backups: p, Images: p, Volumes: p, Accounts: p, Owners: p, Nodes: p, SSH: p, Pools: p, Examiner: p, Audit: p, Timelines: p})
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
 	mux.Handle(execute.Path, execute.NewHandler(known{}, execute.Options{}))
+	agents := coding.NewHandler(workshop(t))
+	mux.Handle(coding.Prefix, agents)
+	mux.Handle(coding.Prefix+"/", agents)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mux.ServeHTTP(w, r.WithContext(caller.As(r.Context(), who)))
 	}))
@@ -465,6 +512,32 @@ type known struct{}
 
 func (known) Ask(_ context.Context, q hutch.Question, _ func(hutch.AnswerEvent) error) (hutch.Answer, error) {
 	return hutch.Answer{Success: true, Question: q.Question, Code: q.Code, Output: "42\n", SandboxID: "sb-bwxmepxhgaii", Language: q.Language}, q.Check()
+}
+
+// idlers is a service in which Claude Code has done nothing, at once.
+type idlers struct{ *scripted.Service }
+
+func workshop(t *testing.T) idlers {
+	t.Helper()
+	s := idlers{&scripted.Service{OnFiles: shelf{}, OnExec: func(_ context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
+		return scripted.Print(sandbox, req, out, hutch.Stdout, "") // no difference
+	}}}
+	if _, err := s.CreateTemplate(t.Context(), hutch.TemplateRequest{Name: "claude-code"}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (idlers) Secrets(context.Context) ([]hutch.Secret, error) {
+	return []hutch.Secret{{Name: "ANTHROPIC_API_KEY", Brokered: &hutch.Brokering{Hosts: []string{"api.anthropic.com"}}}}, nil
+}
+
+func (s idlers) Processes(ctx context.Context, sandbox string) ([]hutch.Process, error) {
+	list, err := s.Service.Processes(ctx, sandbox)
+	for i := range list {
+		list[i].Status = hutch.ProcessExited
+	}
+	return list, err
 }
 
 // shelved has the backup that the examples use.
@@ -570,7 +643,7 @@ func vault(t *testing.T) *secret.Vault {
 // prepare makes what the examples name: values of path parameters.
 func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	t.Helper()
-	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "snapshot": "python-warm", "owner": "t-k3f9q2mzx7ap", "key": "key-k3f9q2mzx7ap"}
+	values := map[string]string{"id": hutch.NewID("sb"), "context": "notebook", "backup": "bk-k3f9q2mzx7ap", "volume": "models", "snapshot": "python-warm", "owner": "t-k3f9q2mzx7ap", "key": "key-k3f9q2mzx7ap", "node": "node-b", "link": "wl-4b2c7d"}
 	post := func(path, body string) (answer map[string]any) {
 		resp, err := srv.Client().Post(srv.URL+path, "application/json", strings.NewReader(body))
 		if err != nil {
@@ -584,6 +657,7 @@ func prepare(t *testing.T, srv *httptest.Server) map[string]string {
 	}
 	post("/v1/sandboxes", `{"sandboxId":"`+values["id"]+`","labels":{"team":"search"}}`)
 	p := post("/v1/sandboxes/"+values["id"]+"/processes", `{"command":"cat","name":"c","terminal":{"columns":80,"rows":24}}`)
+	values["session"] = fmt.Sprint(post("/agents", `{"repository":{"url":"https://example.com/repo.git"},"prompt":"x"}`)["sandboxId"])
 	values["exec"] = "x-scripted"
 	values["process"] = fmt.Sprint(p["processId"])
 	values["token"] = hutch.NewID("someone")
@@ -798,6 +872,26 @@ func (books) DeleteOwner(_ context.Context, owner string) (hutch.Owned, error) {
 	return hutch.Owned{Owner: owner}, nil
 }
 
+var machine = hutch.Node{
+	ID: "node-b", Address: "10.0.0.6:7701", Version: "0.9.0", State: hutch.NodeDraining, Alive: true, Joined: time.Unix(1, 0).UTC(), Labels: map[string]string{"zone": "a"},
+	Started: new(time.Unix(2, 0).UTC()), SeenUntil: new(time.Unix(3, 0).UTC()), Epoch: 1, Held: 1, Stuck: 1,
+}
+
+func (books) Nodes(context.Context) (hutch.NodeList, error) {
+	return hutch.NodeList{Fleet: true, Nodes: []hutch.Node{machine}}, nil
+}
+func (books) Node(context.Context, string) (hutch.Node, error) {
+	n := machine
+	n.Sandboxes = []hutch.NodeSandbox{{SandboxID: "user-42", Owner: "t-1", Image: "host", Placed: time.Unix(1, 0).UTC(), Stays: "it has volumes"}}
+	return n, nil
+}
+func (books) CordonNode(context.Context, string) (hutch.Node, error)   { return machine, nil }
+func (books) UncordonNode(context.Context, string) (hutch.Node, error) { return machine, nil }
+func (books) DrainNode(context.Context, string) (hutch.Node, error)    { return machine, nil }
+func (books) RemoveNode(_ context.Context, node string, _ bool) (hutch.RemovedNode, error) {
+	return hutch.RemovedNode{Node: node, Freed: 1}, nil
+}
+
 func (books) SSHServer(context.Context) (hutch.SSHServer, error) {
 	return hutch.SSHServer{Address: "hutch.example.com:2222", HostKey: "ssh-ed25519 AAAA"}, nil
 }
@@ -832,6 +926,14 @@ func (books) Timeline(_ context.Context, _ string, _ hutch.TimelineQuery, out fu
 
 func (books) Pool(context.Context) (hutch.PoolState, error) {
 	return hutch.PoolState{Max: 64, Kinds: []hutch.PoolKind{{Runtime: "gvisor", Image: "host", Why: "they are being made"}}}, nil
+}
+
+func (books) Examine(context.Context) (hutch.Examination, error) {
+	return hutch.Examination{Parts: []hutch.ExaminedPart{{Part: "native", Runtime: true, Findings: []hutch.Finding{{Name: "cgroups", Level: "error", Detail: "there are none", Fix: "mount them"}}}}}, nil
+}
+
+func (books) VerifyAudit(context.Context, string) (hutch.AuditVerification, error) {
+	return hutch.AuditVerification{Lines: 1, First: 1, Last: 1, Head: "1:00", Notes: []string{}, Findings: []hutch.AuditFinding{{File: "x", What: "gone"}}}, nil
 }
 
 // shelf is files that are always the same.
@@ -933,9 +1035,10 @@ func TestDocumentIsInOrder(t *testing.T) {
 			t.Errorf("%s is not there", ref)
 		}
 	}
+	ofEvents := []string{"AgentEvent", "AnswerEvent", "BuildEvent", "CodeError", "FileEvent", "PortEvent", "Transfer"}
 	for kind, items := range doc["components"].(object) {
 		for name := range items.(object) {
-			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && name != "CodeError" && name != "FileEvent" && name != "PortEvent" && name != "Transfer" && name != "BuildEvent" {
+			if path := "components/" + kind + "/" + name; kind != "securitySchemes" && !used[path] && !slices.Contains(ofEvents, name) {
 				t.Errorf("%s is not used", path)
 			}
 		}

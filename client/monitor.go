@@ -20,6 +20,7 @@ type AuditRecord = audit.Record
 var (
 	_ hutch.Accounts = (*Client)(nil)
 	_ hutch.Pools    = (*Client)(nil)
+	_ hutch.Examiner = (*Client)(nil)
 	_ hutch.Owners   = (*Client)(nil)
 )
 
@@ -52,6 +53,20 @@ func (c *Client) Version(ctx context.Context) (hutch.Version, error) {
 // Pool implements hutch.Pools.
 func (c *Client) Pool(ctx context.Context) (hutch.PoolState, error) {
 	return call[hutch.PoolState](ctx, c, at("Pool"), nil)
+}
+
+// Examine implements hutch.Examiner.
+func (c *Client) Examine(ctx context.Context) (hutch.Examination, error) {
+	return call[hutch.Examination](ctx, c, at("Examine"), nil)
+}
+
+// VerifyAudit implements hutch.Examiner.
+func (c *Client) VerifyAudit(ctx context.Context, head string) (hutch.AuditVerification, error) {
+	to := at("VerifyAudit")
+	if head != "" {
+		to = to.with(url.Values{"head": {head}})
+	}
+	return call[hutch.AuditVerification](ctx, c, to, nil)
 }
 
 // Owners implements hutch.Owners.

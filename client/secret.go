@@ -15,7 +15,7 @@ func (c *Client) SetSecret(ctx context.Context, name string, req hutch.SecretReq
 		return hutch.Secret{}, err
 	}
 	if !utf8.ValidString(req.Value) { // checkText would show the value, so it is not used here
-		return hutch.Secret{}, hutch.Errorf(hutch.Invalid, "the value is not UTF-8: encode it, in base64 say").With("field", "value")
+		return hutch.Secret{}, hutch.Errorf(hutch.Invalid, "the value is not UTF-8: encode it, in base64 say").Naming(hutch.AboutField, "value")
 	}
 	return call[hutch.Secret](ctx, c, at("SetSecret", name).check(req.Check()), req)
 }

@@ -21,6 +21,11 @@ func (c *Client) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 	return call[[]hutch.Snapshot](ctx, c, at("Snapshots"), nil)
 }
 
+// TagSnapshot implements hutch.Service.
+func (c *Client) TagSnapshot(ctx context.Context, snapshot string, req hutch.SnapshotTag) (hutch.Snapshot, error) {
+	return call[hutch.Snapshot](ctx, c, at("TagSnapshot", snapshot).check(req.Check()), req)
+}
+
 // DeleteSnapshot implements hutch.Service.
 func (c *Client) DeleteSnapshot(ctx context.Context, snapshot string) error {
 	_, err := call[struct{}](ctx, c, at("DeleteSnapshot", snapshot), nil)
@@ -41,8 +46,8 @@ func (c *Client) Pause(ctx context.Context, sandbox string) (hutch.Sandbox, erro
 }
 
 // Hibernate implements hutch.Service.
-func (c *Client) Hibernate(ctx context.Context, sandbox string) (hutch.Sandbox, error) {
-	return call[hutch.Sandbox](ctx, c, at("Hibernate", sandbox), nil)
+func (c *Client) Hibernate(ctx context.Context, sandbox string, req hutch.HibernateRequest) (hutch.Sandbox, error) {
+	return call[hutch.Sandbox](ctx, c, at("Hibernate", sandbox), req)
 }
 
 // Resume implements hutch.Service.
@@ -81,7 +86,7 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 
 // Hibernate puts the sandbox to sleep until its next use, with its memory where the runtime can.
 func (s *Sandbox) Hibernate(ctx context.Context) error {
-	_, err := s.client.Hibernate(ctx, s.ID)
+	_, err := s.client.Hibernate(ctx, s.ID, hutch.HibernateRequest{})
 	return err
 }
 

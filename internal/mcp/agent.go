@@ -88,7 +88,7 @@ func (s *server) runAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 func (s *server) beginAgent(ctx context.Context, in runAgentArgs) (*coding.Session, string, error) {
 	switch {
 	case (in.Repository == "") == (in.SandboxID == ""):
-		return nil, "", hutch.Errorf(hutch.Invalid, "give repository, to begin, or the sandboxId of a session, to go on").With("field", "repository")
+		return nil, "", hutch.Errorf(hutch.Invalid, "give repository, to begin, or the sandboxId of a session, to go on").Naming(hutch.AboutField, "repository")
 	case in.Repository != "":
 		return s.openAgent(ctx, in)
 	}

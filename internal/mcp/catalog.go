@@ -60,6 +60,7 @@ func (s *server) addTools() {
 		OutputSchema: result[hutch.Destruction](),
 	}, s.destroySandbox)
 	s.addFileTools()
+	s.addScreenTool()
 	add(s, &sdk.Tool{
 		Name: "exposePort", Title: "Show a port",
 		Description: "Give a server in a sandbox a URL that a browser can open. The server may start later, and the sandbox may sleep: opening the URL wakes it. The same port gives the same URL again.",

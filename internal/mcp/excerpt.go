@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"hutch/internal/text"
 )
 
 // maxShown is how many bytes of output a result shows, over both streams.
@@ -52,17 +54,7 @@ func wholeEnd(b []byte) []byte {
 }
 
 // wholeRunes drops a partial character from the end.
-func wholeRunes(b []byte) []byte {
-	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
-			if utf8.FullRune(last) {
-				return b
-			}
-			return b[:len(b)-i]
-		}
-	}
-	return b
-}
+func wholeRunes(b []byte) []byte { return b[:len(b)-text.Unfinished(b)] }
 
 // wholeStart drops a partial line, or at least a partial character, from the start.
 func wholeStart(b []byte) []byte {

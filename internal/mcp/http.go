@@ -132,7 +132,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if msg.Method == "tools/call" && !isBare(r) {
 		status = http.StatusOK
 	}
-	if after, ok := e.Data["retryAfter"].(int); ok {
+	if after, ok := e.RetryAfter(); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(after))
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -46,7 +46,7 @@ func (s *server) network(ctx context.Context, c *call, in networkArgs) (reply, e
 		return reply{}, err
 	}
 	denied := stillDenied(state.Network, log.Connections)
-	state.Network.Allow = few(state.Network.Allow)
+	state.Network.Allow, state.Network.Block = few(state.Network.Allow), few(state.Network.Block)
 	return reply{describeNetwork(state, denied), networkSeen{state, denied}}, nil
 }
 
@@ -72,6 +72,9 @@ func describeNetwork(s hutch.NetworkState, denied []hutch.Connection) string {
 	}
 	for _, rule := range s.Network.Allow {
 		fmt.Fprintf(&b, "\nallow %s", rule)
+	}
+	for _, rule := range s.Network.Block {
+		fmt.Fprintf(&b, "\nblock %s", rule)
 	}
 	for _, d := range denied {
 		fmt.Fprintf(&b, "\ndenied %s %s: %s", d.Protocol, text.Line(d.Host), text.Line(d.Reason))

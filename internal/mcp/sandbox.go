@@ -69,10 +69,26 @@ func describe(sb hutch.Sandbox) string {
 		b.WriteString(" · kept alive")
 	}
 	for _, p := range sb.Processes {
-		fmt.Fprintf(&b, "\n  %s %q %s, pid %d: %s", p.ID, p.Name, p.Status, p.PID, text.Line(p.Command))
+		state := string(p.Status)
+		if p.Health != nil {
+			state += ", " + describeHealth(*p.Health)
+		}
+		fmt.Fprintf(&b, "\n  %s %q %s, pid %d: %s", p.ID, p.Name, state, p.PID, text.Line(p.Command))
 	}
 	return b.String()
 }
+
+// describeHealth says what the last health check of a process found, and what it printed if it failed.
+func describeHealth(h hutch.ProcessHealth) string {
+	if h.ExitCode == nil || *h.ExitCode == 0 {
+		return string(h.Status)
+	}
+	printed := text.Line(text.Head(h.Output, maxHealthShown, ""))
+	return fmt.Sprintf("%s (the last check ended with exit code %d: %q)", h.Status, *h.ExitCode, printed)
+}
+
+// maxHealthShown bounds what is shown of the output of a health check, in bytes.
+const maxHealthShown = 200
 
 // maxCommandShown bounds the command of a process in a record, because it can be a megabyte long.
 const maxCommandShown = 200
@@ -86,7 +102,7 @@ func brief(sb hutch.Sandbox) hutch.Sandbox {
 		}
 		processes[i] = p
 	}
-	sb.Processes, sb.Network.Allow = processes, few(sb.Network.Allow)
+	sb.Processes, sb.Network.Allow, sb.Network.Block = processes, few(sb.Network.Allow), few(sb.Network.Block)
 	return sb
 }
 

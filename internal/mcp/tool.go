@@ -87,12 +87,12 @@ func explain(err error, raw json.RawMessage, tool string, names []string) error 
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(names, name) {
-			return hutch.Errorf(hutch.Invalid, "%s has no argument %.40q: it takes %s", tool, name, list(names)).With("field", name)
+			return hutch.Errorf(hutch.Invalid, "%s has no argument %.40q: it takes %s", tool, name, list(names)).Naming(hutch.AboutField, name)
 		}
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field, _, _ := strings.Cut(wrong.Field, ".")
-		return hutch.Errorf(hutch.Invalid, "the argument %s of %s is a JSON %s and must be %s", wrong.Field, tool, wrong.Value, jsonType(wrong)).With("field", field)
+		return hutch.Errorf(hutch.Invalid, "the argument %s of %s is a JSON %s and must be %s", wrong.Field, tool, wrong.Value, jsonType(wrong)).Naming(hutch.AboutField, field)
 	}
 	if _, ok := errors.AsType[*time.ParseError](err); ok {
 		return hutch.Errorf(hutch.Invalid, "a time given to %s is not in ISO 8601: write it as 2026-01-31T15:04:05Z", tool)
@@ -122,7 +122,7 @@ func need(name, value, what string) error {
 	if value != "" {
 		return nil
 	}
-	return hutch.Errorf(hutch.Invalid, "the argument %s is missing: give %s", name, what).With("field", name)
+	return hutch.Errorf(hutch.Invalid, "the argument %s is missing: give %s", name, what).Naming(hutch.AboutField, name)
 }
 
 // schema derives the schema of a tool's arguments or result from their Go type.

@@ -29,8 +29,8 @@ func TestToolList(t *testing.T) {
 		}
 		var short bytes.Buffer
 		json.Compact(&short, got)
-		if short.Len() > 16000 {
-			t.Errorf("the list has %d bytes, which every model pays for: keep it under 16000", short.Len())
+		if short.Len() > 17000 {
+			t.Errorf("the list has %d bytes, which every model pays for: keep it under 17000", short.Len())
 		}
 		const golden = "testdata/tools.json"
 		if os.Getenv("UPDATE") != "" {

@@ -77,7 +77,7 @@ func decode(b []byte, v any) error {
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
 		name := jsonPath(e.Field)
-		return hutch.Errorf(hutch.Invalid, "the field %q cannot be a %s", name, e.Value).With("field", name)
+		return hutch.Errorf(hutch.Invalid, "the field %q cannot be a %s", name, e.Value).Naming(hutch.AboutField, name)
 	}
 	if unknown := unknownField(b, reflect.TypeOf(v)); unknown != nil {
 		return unknown
@@ -93,7 +93,7 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	}
 	for name, values := range q {
 		if !slices.Contains(allowed, name) {
-			return nil, hutch.Errorf(hutch.Invalid, "there is no parameter %.80q here: %s", name, instead(allowed)).With("field", name)
+			return nil, hutch.Errorf(hutch.Invalid, "there is no parameter %.80q here: %s", name, instead(allowed)).Naming(hutch.AboutField, name)
 		}
 		if len(values) > 1 {
 			return nil, hutch.Errorf(hutch.Invalid, "the parameter %s is given %d times: give it once", name, len(values))

@@ -36,7 +36,7 @@ func (h imageRoutes) build(w http.ResponseWriter, r *http.Request) {
 	es.send("", "end", answer)
 }
 
-// buildParts reads the request of a build, and opens the context behind it. Without a context it is empty.
+// buildParts reads the request of a build, and opens the context after it. A missing context is empty.
 func (h imageRoutes) buildParts(w http.ResponseWriter, r *http.Request) (req hutch.BuildRequest, files io.Reader, err error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {

@@ -51,7 +51,7 @@ func (h *Handler) runRequest(w http.ResponseWriter, r *http.Request) (hutch.RunR
 		return hutch.RunRequest{}, err
 	}
 	if body.Open {
-		return hutch.RunRequest{}, hutch.Errorf(hutch.Invalid, "openStdin is for a WebSocket: give stdin, or connect with a WebSocket client").With("field", "openStdin")
+		return hutch.RunRequest{}, hutch.Errorf(hutch.Invalid, "openStdin is for a WebSocket: give stdin, or connect with a WebSocket client").Naming(hutch.AboutField, "openStdin")
 	}
 	return runIn(r, body)
 }
@@ -60,7 +60,7 @@ func (h *Handler) runRequest(w http.ResponseWriter, r *http.Request) (hutch.RunR
 func runIn(r *http.Request, body stream.Run) (hutch.RunRequest, error) {
 	id := r.PathValue("context")
 	if id != "" && body.ContextID != "" && body.ContextID != id {
-		return hutch.RunRequest{}, hutch.Errorf(hutch.Invalid, "the path names the context %.80q and the body %.80q: leave contextId out of the body", id, body.ContextID).With("field", "contextId")
+		return hutch.RunRequest{}, hutch.Errorf(hutch.Invalid, "the path names the context %.80q and the body %.80q: leave contextId out of the body", id, body.ContextID).Naming(hutch.AboutField, "contextId")
 	}
 	if id != "" {
 		body.ContextID = id

@@ -22,7 +22,7 @@ func unknownField(b []byte, t reflect.Type) error {
 	for name, value := range object {
 		below, ok := find(known, name)
 		if !ok {
-			return hutch.Errorf(hutch.Invalid, "there is no field %.80q here: use %s", name, oneOf(namesOf(known))).With("field", name)
+			return hutch.Errorf(hutch.Invalid, "there is no field %.80q here: use %s", name, oneOf(namesOf(known))).Naming(hutch.AboutField, name)
 		}
 		if err := unknownField(value, below); err != nil {
 			return err

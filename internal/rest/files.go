@@ -78,7 +78,7 @@ func (p *params) number(name string) int64 {
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil {
-		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give a number", name, v).With("field", name)
+		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give a number", name, v).Naming(hutch.AboutField, name)
 	}
 	return n
 }
@@ -90,7 +90,7 @@ func (p *params) mode(name string) hutch.FileMode {
 	}
 	mode, err := hutch.ParseFileMode(v)
 	if err != nil || mode.Check() != nil {
-		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give permissions in octal, such as 0644", name, v).With("field", name)
+		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give permissions in octal, such as 0644", name, v).Naming(hutch.AboutField, name)
 	}
 	return mode
 }
@@ -166,7 +166,7 @@ func (h fileRoutes) chmod(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "mode")
 	p, mode := q.path("path"), q.mode("mode")
 	if q.err == nil && q.Get("mode") == "" {
-		q.err = hutch.Errorf(hutch.Invalid, "the parameter mode is missing: give permissions in octal, such as 0644").With("field", "mode")
+		q.err = hutch.Errorf(hutch.Invalid, "the parameter mode is missing: give permissions in octal, such as 0644").Naming(hutch.AboutField, "mode")
 	}
 	if q.err == nil {
 		q.err = h.svc.Chmod(r.Context(), r.PathValue("id"), p, mode)
@@ -202,9 +202,9 @@ func (h fileRoutes) readFile(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, q.err)
 		return
 	}
-	a := &content{w: h.writer(w, r), req: &req, size: -1, head: r.Method == http.MethodHead}
+	a := &content{w: h.writer(w, r), req: &req, head: r.Method == http.MethodHead}
 	if r.Header.Get("If-Range") == "" { // the file is known only when it is opened: so send all of it
-		a.ranged = parseRange(r.Header.Get("Range"), &req)
+		a.ranged = setRange(r.Header.Get("Range"), &req)
 	}
 	req.Opened = a.opened
 	_, err := h.svc.ReadFile(r.Context(), r.PathValue("id"), req, a)
@@ -257,7 +257,7 @@ func (a *content) opened(info hutch.FileInfo) {
 	a.size = info.Size
 	header.Set("Content-Length", strconv.FormatInt(to-from, 10))
 	if a.ranged && from < to {
-		header.Set("Content-Range", "bytes "+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10)+"/"+strconv.FormatInt(info.Size, 10))
+		header.Set("Content-Range", httpio.ContentRange(from, to, info.Size))
 	}
 }
 
@@ -273,15 +273,7 @@ func (a *content) begin() {
 		return
 	}
 	a.begun = true
-	switch {
-	case a.w.Header().Get("Content-Range") != "":
-		a.w.WriteHeader(http.StatusPartialContent)
-	case a.ranged && a.size >= 0 && a.req.Offset >= a.size:
-		a.w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(a.size, 10))
-		a.w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
-	default:
-		a.w.WriteHeader(http.StatusOK)
-	}
+	httpio.WriteContentHeader(a.w, a.ranged, a.req.Offset, a.size)
 }
 
 func (a *content) Write(b []byte) (int, error) {
@@ -296,26 +288,13 @@ func (a *content) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// parseRange takes a Range header with one range, if the parameters ask for the whole file. It ignores other headers,
-// as HTTP allows.
-func parseRange(text string, req *hutch.ReadRequest) bool {
-	spec, ok := strings.CutPrefix(text, "bytes=")
-	from, to, dash := strings.Cut(spec, "-")
-	if !ok || !dash || strings.Contains(spec, ",") || req.Offset != 0 || req.Length != 0 || req.Lines() {
+// setRange takes a Range header, if the parameters ask for the whole file.
+func setRange(header string, req *hutch.ReadRequest) bool {
+	offset, length, ok := httpio.ParseRange(header)
+	if !ok || req.Offset != 0 || req.Length != 0 || req.Lines() {
 		return false
 	}
-	first, errFirst := strconv.ParseInt(from, 10, 62)
-	last, errLast := strconv.ParseInt(to, 10, 62)
-	switch {
-	case from == "" && errLast == nil && last > 0:
-		req.Offset = -last
-	case errFirst == nil && to == "":
-		req.Offset = first
-	case errFirst == nil && errLast == nil && last >= first:
-		req.Offset, req.Length = first, last-first+1
-	default:
-		return false
-	}
+	req.Offset, req.Length = offset, length
 	return true
 }
 
@@ -341,14 +320,18 @@ func (h fileRoutes) writeFile(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, q.err)
 		return
 	}
-	reply(h.Handler, w, r)(h.svc.WriteFile(r.Context(), r.PathValue("id"), req, h.upload(w, r)))
+	body := h.upload(w, r)
+	defer body.body.End() // a read of it can be under way when the file is written
+	reply(h.Handler, w, r)(h.svc.WriteFile(r.Context(), r.PathValue("id"), req, body))
 }
 
 func (h fileRoutes) unpack(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "format")
 	req := hutch.UnpackRequest{Dir: q.path("path"), Format: hutch.ArchiveFormat(q.Get("format"))}
 	if q.err == nil {
-		q.err = h.svc.Unpack(r.Context(), r.PathValue("id"), req, h.upload(w, r))
+		body := h.upload(w, r)
+		defer body.body.End() // as above
+		q.err = h.svc.Unpack(r.Context(), r.PathValue("id"), req, body)
 	}
 	h.done(w, r, q.err)
 }

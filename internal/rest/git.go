@@ -6,25 +6,28 @@ import (
 	"hutch"
 )
 
-func (h *Handler) gitClone(r *http.Request, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
+// gitRoutes are the handlers of the verbs of git.
+type gitRoutes struct{ *Handler }
+
+func (h gitRoutes) clone(r *http.Request, req hutch.GitCloneRequest) (hutch.GitRepository, error) {
 	return h.svc.GitClone(r.Context(), r.PathValue("id"), req)
 }
 
-func (h *Handler) gitCommit(r *http.Request, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
+func (h gitRoutes) commit(r *http.Request, req hutch.GitCommitRequest) (hutch.GitRepository, error) {
 	return h.svc.GitCommit(r.Context(), r.PathValue("id"), req)
 }
 
-func (h *Handler) gitStatus(w http.ResponseWriter, r *http.Request) {
+func (h gitRoutes) status(w http.ResponseWriter, r *http.Request) {
 	q, err := query(r, "dir")
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	reply(h, w, r)(h.svc.GitStatus(r.Context(), r.PathValue("id"), q.Get("dir")))
+	reply(h.Handler, w, r)(h.svc.GitStatus(r.Context(), r.PathValue("id"), q.Get("dir")))
 }
 
-// gitDiff answers with the bytes that git printed; their encoding is unknown.
-func (h *Handler) gitDiff(w http.ResponseWriter, r *http.Request) {
+// diff answers with the bytes that git printed; their encoding is unknown.
+func (h gitRoutes) diff(w http.ResponseWriter, r *http.Request) {
 	req, err := diffRequest(r)
 	if err != nil {
 		h.fail(w, r, err)

@@ -20,7 +20,7 @@ import (
 // rawBodies are the routes whose body is bytes instead of JSON; bodiless are those that ignore a body.
 var (
 	rawBodies = []string{"/files/content", "/files/archive", "/input"}
-	bodiless  = []string{"/interrupt", "/rotate", "/pause", "/hibernate", "/resume"}
+	bodiless  = []string{"/interrupt", "/rotate", "/pause", "/resume"}
 )
 
 func endsWith(path string, ends []string) bool {

@@ -15,6 +15,14 @@ func (h *Handler) pool(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.pools.Pool(r.Context()))
 }
 
+func (h *Handler) examine(w http.ResponseWriter, r *http.Request) {
+	reply(h, w, r)(h.examiner.Examine(r.Context()))
+}
+
+func (h *Handler) verifyAudit(w http.ResponseWriter, r *http.Request) {
+	reply(h, w, r)(h.examiner.VerifyAudit(r.Context(), r.URL.Query().Get("head")))
+}
+
 func (h *Handler) listOwners(w http.ResponseWriter, r *http.Request) {
 	list, err := h.owners.Owners(r.Context())
 	reply(h, w, r)(orEmpty(list), err)

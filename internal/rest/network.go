@@ -34,7 +34,7 @@ func (p *params) seconds(name string) hutch.Seconds {
 	}
 	n, err := strconv.ParseFloat(v, 64)
 	if err != nil {
-		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give seconds", name, v).With("field", name)
+		p.err = hutch.Errorf(hutch.Invalid, "the parameter %s is %.80q: give seconds", name, v).Naming(hutch.AboutField, name)
 	}
 	return hutch.Seconds(n)
 }

@@ -50,13 +50,13 @@ func parsePlace(s string) (place, bool) {
 func pageOf(q url.Values) (p page, err error) {
 	if v := q.Get("limit"); v != "" {
 		if p.limit, err = strconv.Atoi(v); err != nil || p.limit < 1 || p.limit > maxPage {
-			return p, hutch.Errorf(hutch.Invalid, "the parameter limit is %.80q: give 1 to %d, or leave it out for all", v, maxPage).With("field", "limit")
+			return p, hutch.Errorf(hutch.Invalid, "the parameter limit is %.80q: give 1 to %d, or leave it out for all", v, maxPage).Naming(hutch.AboutField, "limit")
 		}
 	}
 	if v := q.Get("cursor"); v != "" {
 		var ok bool
 		if p.after, ok = parsePlace(v); !ok {
-			return p, hutch.Errorf(hutch.Invalid, "the cursor %.80q is none of ours: use the one in the Link header of the answer before", v).With("field", "cursor")
+			return p, hutch.Errorf(hutch.Invalid, "the cursor %.80q is none of ours: use the one in the Link header of the answer before", v).Naming(hutch.AboutField, "cursor")
 		}
 	}
 	return p, nil

@@ -38,7 +38,7 @@ func (h *Handler) unexpose(w http.ResponseWriter, r *http.Request) {
 func portOf(r *http.Request) (int, error) {
 	port, err := strconv.Atoi(r.PathValue("port"))
 	if err != nil {
-		return 0, hutch.Errorf(hutch.Invalid, "there is no port %.40q: use 1 to 65535", r.PathValue("port")).With("field", "port")
+		return 0, hutch.Errorf(hutch.Invalid, "there is no port %.40q: use 1 to 65535", r.PathValue("port")).Naming(hutch.AboutField, "port")
 	}
 	return port, hutch.CheckPort(port)
 }
@@ -74,13 +74,5 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	defer server.Close()
-	s := h.accept(w, r)
-	if s == nil {
-		return
-	}
-	defer s.close()
-	ctx, cancel := s.attended(r)
-	defer cancel(nil)
-	stream.Join(ctx, stream.NewPipe(s.conn), server)
+	h.join(w, r, server)
 }

@@ -22,6 +22,7 @@ import (
 	"hutch/internal/audit"
 	"hutch/internal/caller"
 	"hutch/internal/problem"
+	"hutch/internal/watchlink"
 )
 
 // Options configure a handler; the zero value works.
@@ -34,17 +35,21 @@ type Options struct {
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// The same holds for Backups, Images, Volumes, Accounts, Owners, SSH, Pools, Timelines and Audit.
+	// The same holds for Backups, Images, Volumes, Accounts, Owners, Nodes, SSH, Pools, Examiner, Timelines and Audit.
 	Backups  hutch.Backups
 	Images   hutch.Images
 	Volumes  hutch.Volumes
 	Accounts hutch.Accounts
 	Owners   hutch.Owners
+	Nodes    hutch.Nodes
 	SSH      hutch.SSH
 	Pools    hutch.Pools
+	Examiner hutch.Examiner
 	Audit    audit.Reader
 
 	Timelines hutch.Timelines
+	// Links share terminals; without them, their requests are Unsupported.
+	Links *watchlink.Links
 	// Version is the answer of GET /v1/version.
 	Version hutch.Version
 	// Origins are the origins of web pages that can open a WebSocket, beside the server's own.
@@ -62,10 +67,13 @@ type Handler struct {
 	volumes  hutch.Volumes
 	accounts hutch.Accounts
 	owners   hutch.Owners
+	nodes    hutch.Nodes
 	ssh      hutch.SSH
 	pools    hutch.Pools
+	examiner hutch.Examiner
 	audit    audit.Reader
 	timeline hutch.Timelines
+	links    *watchlink.Links
 	version  hutch.Version
 	log      *slog.Logger
 	stall    time.Duration
@@ -88,7 +96,7 @@ const lastWords = 3 * time.Second
 // NewHandler returns a handler that calls svc.
 func NewHandler(svc hutch.Service, opt Options) *Handler {
 	h := &Handler{
-		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, ssh: opt.SSH, pools: opt.Pools, audit: opt.Audit, timeline: opt.Timelines, version: opt.Version, mux: http.NewServeMux(),
+		svc: svc, tokens: opt.Tokens, sharing: opt.Sharing, vault: opt.Secrets, backups: opt.Backups, images: opt.Images, volumes: opt.Volumes, accounts: opt.Accounts, owners: opt.Owners, nodes: opt.Nodes, ssh: opt.SSH, pools: opt.Pools, examiner: opt.Examiner, audit: opt.Audit, timeline: opt.Timelines, links: opt.Links, version: opt.Version, mux: http.NewServeMux(),
 		log:   cmp.Or(opt.Log, slog.New(slog.DiscardHandler)),
 		stall: cmp.Or(opt.Stall, 5*time.Minute), sockets: socketOptions(opt.Origins),
 	}

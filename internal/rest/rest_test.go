@@ -26,7 +26,7 @@ import (
 	"hutch/internal/scripted"
 )
 
-// bench is a handler behind a real server, with the sandbox "s" in it.
+// bench is a handler in a real server, with the sandbox "s" in it.
 type bench struct {
 	*httptest.Server
 	handler *rest.Handler

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
 
 // verbs maps verbs to their handlers. The table of verbs has their routes.
 func (h *Handler) verbs() map[string]http.HandlerFunc {
-	f := fileRoutes{h}
+	f, g, s := fileRoutes{h}, gitRoutes{h}, screenRoutes{h}
 	return map[string]http.HandlerFunc{
 		"Create": h.create, "Sandbox": h.sandbox, "Sandboxes": h.sandboxes, "InstanceTypes": h.instanceTypes, "Update": posts(h, h.update), "Destroy": h.destroy,
 
@@ -31,7 +32,7 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 		"CreateContext": h.firstUse(posts(h, h.createContext)), "Contexts": h.contexts, "DeleteContext": h.deleteContext,
 		"Interrupt": h.interrupt, "RunCode": h.firstUse(byMethod(h.runCode, h.runSocket)),
 
-		"GitClone": h.firstUse(posts(h, h.gitClone)), "GitCommit": posts(h, h.gitCommit), "GitStatus": h.gitStatus, "GitDiff": h.gitDiff,
+		"GitClone": h.firstUse(posts(h, g.clone)), "GitCommit": posts(h, g.commit), "GitStatus": g.status, "GitDiff": g.diff,
 
 		"ReadFile": f.ofUser(f.readFile), "WriteFile": h.firstUse(f.ofUser(f.writeFile)), "EditFile": f.ofUser(f.editFile), "Stat": f.ofUser(f.stat),
 		"ListFiles": f.ofUser(f.listFiles), "SearchFiles": f.ofUser(f.searchFiles), "Watch": f.ofUser(f.watch),
@@ -41,10 +42,13 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 		"Expose": h.firstUse(posts(h, h.expose)), "Unexpose": h.unexpose, "Ports": h.ports, "ValidatePortToken": posts(h, h.validatePort),
 		"LinkPort": posts(h, h.linkPort), "DialPort": h.connect,
 
+		"StartScreen": h.firstUse(posts(h, s.start)), "Screen": s.inspect, "Screenshot": s.shot, "ControlScreen": posts(h, s.control),
+		"ReadClipboard": s.readClipboard, "WriteClipboard": s.writeClipboard, "OpenURL": posts(h, s.open), "ViewScreen": s.view,
+
 		"Network": h.network, "SetNetwork": posts(h, h.setNetwork), "Connections": h.netConnections,
 
-		"Snapshot": posts(h, h.snapshot), "CreateTemplate": posts(h, h.createTemplate), "Snapshots": h.snapshots, "DeleteSnapshot": h.deleteSnapshot,
-		"Fork": posts(h, h.fork), "Pause": h.pause, "Hibernate": h.hibernate, "Resume": h.resume,
+		"Snapshot": posts(h, h.snapshot), "CreateTemplate": posts(h, h.createTemplate), "Snapshots": h.snapshots, "TagSnapshot": posts(h, h.tagSnapshot), "DeleteSnapshot": h.deleteSnapshot,
+		"Fork": posts(h, h.fork), "Pause": h.pause, "Hibernate": posts(h, h.hibernate), "Resume": h.resume,
 	}
 }
 
@@ -73,18 +77,25 @@ func (h *Handler) optional() map[string]http.HandlerFunc {
 		"CreateVolume": posts(h, v.create), "Volumes": v.list, "Volume": v.inspect, "DeleteVolume": v.delete,
 		"ReadVolume": v.read, "WriteVolume": v.write, "SaveVolumes": v.save, "SyncVolume": v.sync,
 	})
+	t := tokenRoutes{h}
 	add(h.tokens != nil, map[string]http.HandlerFunc{
-		"CreateToken": posts(h, h.createToken), "Token": h.token, "Tokens": h.listTokens, "RotateToken": h.rotateToken, "RevokeToken": h.revokeToken,
+		"CreateToken": posts(h, t.create), "Token": t.inspect, "Tokens": t.list, "RotateToken": t.rotate, "RevokeToken": t.revoke,
 	})
-	add(h.sharing != nil, map[string]http.HandlerFunc{"Share": posts(h, h.share), "Unshare": h.unshare, "Grants": h.grants})
+	add(h.sharing != nil, map[string]http.HandlerFunc{"Share": posts(h, t.share), "Unshare": t.unshare, "Grants": t.grants})
 	add(h.audit != nil, map[string]http.HandlerFunc{"Audit": h.auditLog})
 	add(h.timeline != nil, map[string]http.HandlerFunc{"Timeline": h.readTimeline})
 	add(h.owners != nil, map[string]http.HandlerFunc{"Owners": h.listOwners, "DeleteOwner": h.deleteOwner})
+	n := nodeRoutes{h}
+	add(h.nodes != nil, map[string]http.HandlerFunc{
+		"Nodes": n.list, "Node": n.show, "RemoveNode": n.remove,
+		"CordonNode": n.change(hutch.Nodes.CordonNode), "UncordonNode": n.change(hutch.Nodes.UncordonNode), "DrainNode": n.change(hutch.Nodes.DrainNode),
+	})
 	s := sshRoutes{h}
 	add(h.ssh != nil, map[string]http.HandlerFunc{
 		"SSHServer": s.server, "SSHKeys": s.list, "AddSSHKey": posts(h, s.add), "DeleteSSHKey": s.delete, "SignSSHKey": posts(h, s.sign),
 	})
 	add(h.pools != nil, map[string]http.HandlerFunc{"Pool": h.pool})
+	add(h.examiner != nil, map[string]http.HandlerFunc{"Examine": h.examine, "VerifyAudit": h.verifyAudit})
 	add(h.accounts != nil, map[string]http.HandlerFunc{"Usage": h.usage, "Stats": h.stats})
 	return all
 }
@@ -93,16 +104,30 @@ func (h *Handler) lacks(w http.ResponseWriter, r *http.Request) {
 	h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have that: one that `hutch serve` runs has"))
 }
 
-// others are the routes of no verb, or of several. The documents need no token: a browser sends none, and they
+// others are the routes that belong to no verb or to several. The documents need no token: a browser sends none, and they
 // contain nothing about this server.
 func (h *Handler) others() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{
-		"GET /v1/sandboxes/{id}/processes/{process}/terminal": h.terminal,
-		"GET /v1/openapi.yaml":                                document("application/yaml", func() []byte { return api.YAML }),
-		"GET /v1/openapi.json":                                document("application/json", api.JSON),
-		"GET /v1/version":                                     func(w http.ResponseWriter, r *http.Request) { reply(h, w, r)(h.version, nil) },
-		"GET /v1/docs":                                        document("text/html; charset=utf-8", api.Page),
+	t := watchRoutes{h}
+	all := map[string]http.HandlerFunc{
+		"POST /v1/sandboxes/{id}/processes/{process}/links":          posts(h, t.create),
+		"GET /v1/sandboxes/{id}/processes/{process}/links":           t.list,
+		"DELETE /v1/sandboxes/{id}/processes/{process}/links/{link}": t.revoke,
+		"GET " + WatchPath: t.watch,
 	}
+	for route := range all {
+		if h.links == nil {
+			all[route] = h.lacks
+		}
+	}
+	maps.Copy(all, map[string]http.HandlerFunc{
+		"GET /v1/sandboxes/{id}/processes/{process}/terminal":  h.terminal,
+		"GET /v1/sandboxes/{id}/processes/{process}/recording": h.recording,
+		"GET /v1/openapi.yaml":                                 document("application/yaml", func() []byte { return api.YAML }),
+		"GET /v1/openapi.json":                                 document("application/json", api.JSON),
+		"GET /v1/version":                                      func(w http.ResponseWriter, r *http.Request) { reply(h, w, r)(h.version, nil) },
+		"GET /v1/docs":                                         document("text/html; charset=utf-8", api.Page),
+	})
+	return all
 }
 
 // route registers all handlers, and refuses methods that a path does not have.

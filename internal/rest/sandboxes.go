@@ -40,7 +40,7 @@ func checkCase(req hutch.CreateRequest) error {
 	if req.NormalizeID || req.ID == lower || hutch.CheckID(lower) != nil {
 		return nil // the service says what else is wrong
 	}
-	return hutch.Errorf(hutch.Invalid, "the id %q has upper-case letters: write it as %q, or set normalizeId", req.ID, lower).With("field", "sandboxId")
+	return hutch.Errorf(hutch.Invalid, "the id %q has upper-case letters: write it as %q, or set normalizeId", req.ID, lower).Naming(hutch.AboutField, "sandboxId")
 }
 
 func (h *Handler) sandbox(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +126,7 @@ func filter(r *http.Request) (f hutch.Filter, p page, err error) {
 	for _, label := range labels {
 		name, value, ok := strings.Cut(label, "=")
 		if !ok || name == "" {
-			return f, p, hutch.Errorf(hutch.Invalid, "the label %.80q is not NAME=VALUE", label).With("field", "label")
+			return f, p, hutch.Errorf(hutch.Invalid, "the label %.80q is not NAME=VALUE", label).Naming(hutch.AboutField, "label")
 		}
 		if f.Labels == nil {
 			f.Labels = map[string]string{}

@@ -19,6 +19,10 @@ func (h *Handler) snapshots(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(orEmpty(list), err)
 }
 
+func (h *Handler) tagSnapshot(r *http.Request, req hutch.SnapshotTag) (hutch.Snapshot, error) {
+	return h.svc.TagSnapshot(r.Context(), r.PathValue("snapshot"), req)
+}
+
 func (h *Handler) deleteSnapshot(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, h.svc.DeleteSnapshot(r.Context(), r.PathValue("snapshot")))
 }
@@ -32,8 +36,8 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request) {
 	reply(h, w, r)(h.svc.Pause(r.Context(), r.PathValue("id")))
 }
 
-func (h *Handler) hibernate(w http.ResponseWriter, r *http.Request) {
-	reply(h, w, r)(h.svc.Hibernate(r.Context(), r.PathValue("id")))
+func (h *Handler) hibernate(r *http.Request, req hutch.HibernateRequest) (hutch.Sandbox, error) {
+	return h.svc.Hibernate(r.Context(), r.PathValue("id"), req)
 }
 
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +26,9 @@ func typing(t *testing.T, text string, end <-chan struct{}) (*bench, *scripted.S
 			if err := out(hutch.Output{Stream: hutch.Stdout, Data: []byte(text[req.Cursor:]), Cursor: int64(len(text))}); err != nil {
 				return req.Cursor, err
 			}
+		}
+		if !req.Follow {
+			return int64(len(text)), nil
 		}
 		select {
 		case <-end:
@@ -77,7 +82,7 @@ func TestTerminalSocket(t *testing.T) {
 		cursor      float64
 	}{{"", "hello \xff", 0}, {"?cursor=3", "lo \xff", 3}} {
 		c := dialTerminal(t, b, path+"/terminal"+tt.query)
-		if _, text := screen(t, c); text["cursor"] != tt.cursor {
+		if _, text := screen(t, c); text["cursor"] != tt.cursor || text["replayed"] != 7.0 {
 			t.Errorf("%s: begins with %v", tt.query, text)
 		}
 		if got, _ := screen(t, c); got != tt.want {
@@ -120,7 +125,8 @@ func TestTerminalSocketRefusals(t *testing.T) {
 	if _, text := screen(t, c); text["error"] == nil {
 		t.Errorf("no JSON: %v", text)
 	}
-	for what, want := range map[string]int{"/terminal": 400, "/terminal?cursor=x": 400, "/terminal?what=x": 400} {
+	for what, want := range map[string]int{"/terminal": 400, "/terminal?cursor=x": 400, "/terminal?what=x": 400,
+		"/terminal?window=1": 400, "/terminal?window=x": 400, "/terminal?window=99999999999": 400, "/terminal?catchUp=true": 400} {
 		if resp, body := b.call(t, "GET", path+what, ""); resp.StatusCode != want {
 			t.Errorf("%s: %d %s", what, resp.StatusCode, body)
 		}
@@ -191,5 +197,42 @@ func TestLogSocketIsForReading(t *testing.T) {
 	}
 	if _, text := screen(t, c); text["error"] == nil {
 		t.Errorf("ends with %v", text)
+	}
+}
+
+func TestRecording(t *testing.T) {
+	t.Parallel()
+	b, svc, path := typing(t, "hello \xff", nil)
+	resp, body := b.call(t, "GET", path+"/recording", "")
+	lines := strings.Split(body, "\n")
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/x-asciicast" || len(lines) != 3 || !strings.Contains(lines[0], `"width":80`) || !strings.HasSuffix(lines[1], `,"o","hello `+"\uFFFD"+`"]`) {
+		t.Errorf("%d %v %q", resp.StatusCode, resp.Header, body)
+	}
+	if !strings.HasPrefix(resp.Header.Get("Content-Disposition"), "attachment") {
+		t.Error("a browser shows it")
+	}
+	plain, err := svc.StartProcess(t.Context(), "s", hutch.ProcessRequest{Command: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, want := range map[string]int{path + "/recording?from=1": 400, path + "x/recording": 404, "/v1/sandboxes/s/processes/" + plain.ID + "/recording": 422} {
+		if resp, body := b.call(t, "GET", what, ""); resp.StatusCode != want || resp.Header.Get("Content-Disposition") != "" {
+			t.Errorf("%s: %d %s", what, resp.StatusCode, body)
+		}
+	}
+	svc.OnLogs = func(_ context.Context, _ hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
+		for range 8 { // more than is held before it is sent
+			out(hutch.Output{Stream: hutch.Stdout, Data: make([]byte, 16<<10)})
+		}
+		return 0, hutch.Errorf(hutch.Unavailable, "gone")
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), "GET", b.URL+path+"/recording", nil)
+	resp, err = b.Client().Do(req)
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	if err == nil {
+		t.Error("a recording that broke off looks whole")
 	}
 }

@@ -1,0 +1,57 @@
+package rest
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+
+	"hutch"
+	"hutch/internal/stream"
+)
+
+// recording answers with what a terminal has shown so far, as asciicast. The log that the sandbox keeps of the terminal,
+// with its times, is the recording: there is no other copy, and none that could outlive the terminal's sandbox.
+func (h *Handler) recording(w http.ResponseWriter, r *http.Request) {
+	if _, err := query(r); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	p, err := h.svc.Process(r.Context(), r.PathValue("id"), r.PathValue("process"))
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	sent := &begun{w: h.writer(w, r)}
+	buf := bufio.NewWriterSize(sent, 64<<10)
+	cast, err := stream.NewAsciicast(buf, p)
+	if err == nil {
+		w.Header().Set("Content-Type", stream.AsciicastType)
+		w.Header().Set("Content-Disposition", `attachment; filename="terminal.cast"`)
+		w.Header().Set("Cache-Control", "no-store")
+		_, err = h.svc.Logs(r.Context(), hutch.LogsRequest{SandboxID: r.PathValue("id"), ProcessID: r.PathValue("process"), Times: true}, cast.Output)
+	}
+	if err == nil {
+		err = errors.Join(cast.Close(), buf.Flush())
+	}
+	switch {
+	case err == nil:
+	case !sent.yes:
+		w.Header().Del("Content-Disposition")
+		h.fail(w, r, err)
+	default:
+		h.describe(r, err)          // for the log
+		panic(http.ErrAbortHandler) // the client must not take what it has for the whole
+	}
+}
+
+// begun remembers whether anything was sent.
+type begun struct {
+	w   io.Writer
+	yes bool
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	b.yes = true
+	return b.w.Write(p)
+}
